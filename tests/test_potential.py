@@ -217,6 +217,27 @@ def test_walkers_are_evaluated_alike_in_every_way(dtype, walker_batches):
     assert not same
 
 
+@pytest.mark.parametrize(
+    ("inputs", "hidden", "examples", "options", "chosen", "on_all"),
+    [
+        (1, 50, 1_000, {}, "unrolled", "unrolled"),
+        (1, 50, 1_000, {"num_walkers": 20}, "looped", "looped"),
+        (1, 50, 100, {"num_walkers": 20}, "vectorized", "vectorized"),
+        (1, 50, 1_000, {"num_walkers": 20, "batch_size": 32, "walker_batches": "shared"}, "vectorized", "looped"),
+        (30, 10, 1_000, {"num_walkers": 20}, "vectorized", "vectorized"),
+        (784, 10, 200, {"num_walkers": 20, "batch_size": 100}, "looped", "vectorized"),
+        (784, 10, 200, {"num_walkers": 20, "batch_size": 20}, "vectorized", "vectorized"),
+        (784, 10, 200, {"num_walkers": 20, "batch_size": 100, "execution": "graph"}, "vectorized", "vectorized"),
+    ],
+)
+def test_auto_takes_the_evaluation_that_was_measured_as_the_fastest(inputs, hidden, examples, options, chosen, on_all):
+    x = np.zeros((examples, inputs))
+    options = {"hidden": [hidden], "num_walkers": 4, "execution": "xla", "verbose": 0, **options}
+    sim = Simulation(data=(x, x[:, 0]), **options)
+    made = sim.system.potential(sim.options)
+    assert (made.walker_evaluation, made._full_evaluation) == (chosen, on_all)
+
+
 @pytest.mark.parametrize("options", [{}, {"walker_batches": "shared"}, {"batch_size": None}])
 def test_bytes_are_scaled_like_numbers(options):
     pixels = np.random.default_rng(2).integers(0, 256, (N, 3), dtype=np.uint8)

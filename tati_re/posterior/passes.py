@@ -19,7 +19,8 @@ from tati_re.posterior.losses import Loss, WeightedLoss
 from tati_re.posterior.walkers import choose, loss_and_gradient, map_walkers, once
 
 _MOVES_DATA = 16
-_LARGE_BATCH = 131_072
+_LARGE_BATCH = 32_768
+_MANY_UNITS = 16_384
 
 
 class ModelPasses:
@@ -60,7 +61,6 @@ class ModelPasses:
         walker_evaluation = "auto" if self._loops else walker_evaluation
         self._asked_evaluation = walker_evaluation
         self.take_batches(batches)
-        self._full_evaluation = choose(walker_evaluation, flat.vectorizable, self.num_walkers, True, False)
         self.metric_name = "accuracy" if has_accuracy(dataset, loss) else None
         self.auxiliary = tuple(np.repeat(value[None], self.num_walkers, axis=0) for value in flat.auxiliary)
         self.signs, self._limit = is_signs(dataset), memory_limit
@@ -103,10 +103,17 @@ class ModelPasses:
         batch_numbers = batches.batch_size * math.prod(self.dataset.inputs.shape[1:])
         moves_data = self.under_xla and batch_numbers > _MOVES_DATA * self.num_parameters
         asked = self._asked_evaluation, self.flat.vectorizable, self.num_walkers
-        sizes = moves_data, self.under_xla and batch_numbers > _LARGE_BATCH
+        large = self.under_xla and batch_numbers > _LARGE_BATCH
+        sizes = moves_data, large, self._wide(batches.batch_size)
         self.walker_evaluation = choose(*asked, self.shared, self.training, *sizes)
         self._own_evaluation = choose(*asked, False, False, *sizes)
+        self._full_evaluation = choose(*asked, True, False, wide=self._wide(self.num_examples))
         self._may_be_short = not batches.full and self.num_examples % batches.batch_size != 0
+
+    def _wide(self, examples: int) -> bool:
+        """Whether a layer has many more units than inputs, and too many for one product over the walkers."""
+        inputs = math.prod(self.dataset.inputs.shape[1:])
+        return self.num_parameters > max(16 * inputs**2, _MANY_UNITS * inputs / examples)
 
     def gather(self, batch: Batch | None):
         """Inputs and labels of a batch: ready for the model where walkers share them, else as stored, walkers first."""

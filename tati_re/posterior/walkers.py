@@ -15,6 +15,7 @@ def choose(
     training: bool,
     moves_data: bool = False,
     large_batch: bool = False,
+    wide: bool = False,
 ) -> str:
     """The walker evaluation of a run, "vectorized", "unrolled" or "looped": as requested, or for "auto" chosen here.
     That is vectorized where walkers share inputs and the layers allow it (one large product for all walkers), or where
@@ -24,14 +25,15 @@ def choose(
     cache (784-10, batch 550, 8 walkers: 3.8 ms a step, unrolled 4.8), and XLA from converting the images inside of the
     product (1 walker: 0.6 ms, unrolled 0.7). `large_batch`: the batches of walkers do not stay in the cache together
     (64 walkers, batch 550 of 784 inputs: looped .78 ms of processor time a walker and step, vectorized 1.17, and 3.06
-    and 3.97 with 100 hidden units; batch 20: .10 and .10)."""
+    and 3.97 with 100 hidden units; batch 100: .21 and .25; batch 20: .13 and .12). `wide`: what walkers share is small
+    beside what their layers make of it (1-50-1, 1,000 shared examples, 64 walkers: looped .025 ms, vectorized .158)."""
     if training:
         return "unrolled" if requested in ("auto", "vectorized") else requested
     if requested != "auto":
         return requested
     if num_walkers == 1:
         return "looped" if vectorizable and moves_data else "unrolled"
-    if vectorizable and (shared or (num_walkers > MANY_WALKERS and not large_batch)):
+    if vectorizable and (not wide if shared else num_walkers > MANY_WALKERS and not large_batch):
         return "vectorized"
     return "unrolled" if num_walkers <= MANY_WALKERS and not (vectorizable and moves_data) else "looped"
 
