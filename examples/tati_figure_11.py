@@ -207,10 +207,10 @@ def with_a_prior(images, labels, name: str, sampler, num_steps: int, seed: int) 
     return rows
 
 
-def samplers() -> dict[str, Massive]:
+def samplers(masses: Sequence[str]) -> dict[str, Massive]:
     """What is compared under the prior."""
     inner = Splitting("BAOAB", FRICTION)
-    return {mass: Massive(inner, mass) for mass in MASSES}
+    return {mass: Massive(inner, mass) for mass in masses}
 
 
 def alone(friction: float) -> float:
@@ -246,7 +246,7 @@ def rows_in(path: Path, sizes: dict) -> list[Row]:
     return rows
 
 
-def reproduce(data: Path | None, sizes: dict, output: Path) -> list[Row]:
+def reproduce(data: Path | None, sizes: dict, output: Path, masses: Sequence[str] = MASSES) -> list[Row]:
     """Runs what is missing, and writes after each run.
 
     Raises:
@@ -262,7 +262,7 @@ def reproduce(data: Path | None, sizes: dict, output: Path) -> list[Row]:
         )
         for blending in BLENDINGS
     }
-    for name, sampler in samplers().items():
+    for name, sampler in samplers(masses).items():
         jobs["prior", name] = lambda name=name, sampler=sampler: with_a_prior(
             images, labels, name, sampler, sizes["num_steps"], sizes["seed"]
         )
@@ -377,7 +377,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             what = "--num-steps does not fit."
             expected = "a multiple of 100, and 4 times --refresh at least"
             raise tati_re.InputError(what, f"{sizes['num_steps']} with --refresh {sizes['refresh']}", expected)
-        rows = reproduce(arguments.data, sizes, arguments.output)
+        rows = reproduce(arguments.data, sizes, arguments.output, MASSES[:1] if arguments.quick else MASSES)
     except (tati_re.InputError, tati_re.SamplingError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
