@@ -102,7 +102,14 @@ def measured(name: str, kind: str, workers: int | None, seconds: float, cluster:
     steps = max(last[1] - first[1], 1)
     ms, driver, theirs = (1e3 * (last[i] - first[i]) / steps for i in (0, 2, 3))
     start = first[0] - began - seconds / 4
-    return {"ms": ms, "driver": driver, "workers": theirs, "start": start, "MB": last[4], "rate": statistics.median(rates[1:])}
+    return {
+        "ms": ms,
+        "driver": driver,
+        "workers": theirs,
+        "start": start,
+        "MB": last[4],
+        "rate": statistics.median(rates[1:]),
+    }
 
 
 def simulated(machines: int):

@@ -75,9 +75,7 @@ def network(data: tuple[np.ndarray, np.ndarray]) -> dict:
 def sampled(method: str, given, seed: int) -> dict[str, np.ndarray]:
     """Runs ladders, or single walkers with as many gradients."""
     images, labels, test, test_labels = digits(given.examples)
-    sim = tati_re.Simulation(
-        **network((images, labels)), num_walkers=given.ladders, threads=1, seed=seed, verbose=0
-    )
+    sim = tati_re.Simulation(**network((images, labels)), num_walkers=given.ladders, threads=1, seed=seed, verbose=0)
     options: dict = {"sampler": "HMC", "num_leapfrog_steps": LEAPFROG_STEPS, "target_acceptance": 0.8}
     options["step_size"] = given.step_size
     steps = given.rounds

@@ -340,7 +340,9 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     legend_above(left)
     flat = [row for row in rows if row.part == "prior" and row.direction == "flat"]
     driven = [row for row in rows if row.part == "prior" and row.direction == "driven"]
-    right.axhline(alone(FRICTION), color=GRAY, linestyle="--", linewidth=0.9, label="with a prior: flat, masses 1 (exact)")
+    right.axhline(
+        alone(FRICTION), color=GRAY, linestyle="--", linewidth=0.9, label="with a prior: flat, masses 1 (exact)"
+    )
     for color, group, name in ((COLORS[1], flat, "flat"), (COLORS[2], driven, "along the images")):
         times, errors = [row.time for row in group], [row.time_error for row in group]
         right.errorbar(range(len(group)), times, errors, color=color, label=name, **style)

@@ -369,7 +369,8 @@ def summary(scores: Sequence[Score]) -> Iterator[str]:
         numbers = np.array([(found.nll, found.rmse, found.r_hat) for found in same])
         (nll, rmse, _), errors = numbers.mean(axis=0), numbers.std(axis=0, ddof=1) / math.sqrt(len(same))
         line = f"{name}, {sampler}, {len(same)} splits: NLL {nll:.3f} ± {errors[0]:.3f}"
-        line += f", RMSE {rmse:.3f} ± {errors[1]:.3f}, R-hat of the test error {numbers[:, 2].min():.2f} to {numbers[:, 2].max():.2f}"
+        hats = numbers[:, 2].min(), numbers[:, 2].max()
+        line += f", RMSE {rmse:.3f} ± {errors[1]:.3f}, R-hat of the test error {hats[0]:.2f} to {hats[1]:.2f}"
         if sampler == AUTO.sampler:
             outside = [row for found in same for row in filter(None, found.outside.split("; "))]
             counts = ", ".join(f"{row} {outside.count(row)}" for row in dict.fromkeys(outside))

@@ -1,4 +1,4 @@
-"""The benchmark of the default's bias: what it observes of a network is what the product has, and a bias that is known."""
+"""The benchmark of the default's bias: what it observes of a network is what the product has; a bias that is known."""
 
 import numpy as np
 import pytest

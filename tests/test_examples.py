@@ -229,7 +229,9 @@ def test_directions_of_tatis_figure_11():
     np.testing.assert_allclose(np.linalg.norm(difference[100:], axis=1), np.sqrt(2))
     assert script.alone(10.0) == pytest.approx(4 * np.tanh(0.625) * 9 / 0.125**2, rel=0.01)
     series = np.zeros((20_000, 20))
-    for before, now, drawn in zip(series, series[1:], np.random.default_rng(1).standard_normal((19_999, 20)), strict=False):
+    for before, now, drawn in zip(
+        series, series[1:], np.random.default_rng(1).standard_normal((19_999, 20)), strict=False
+    ):
         now[:] = 0.8 * before + drawn
     # 1.8 / 0.2 = 9, and 0.140 of a free path; 400,000 rows are 44,000 times, an error of 1 %.
     assert script.time_within(series) == pytest.approx(9, rel=0.055)

@@ -59,7 +59,7 @@ COMPILED_LIKE_OTHERS = (
     *("CCAdL-1.0-None-None", "SGNHT-1.0-None", "SGHMC-1.0-0.0", "HMC1-10-0.5-reject", "GHMC-1.0-10", "RWMH", "MALA"),
     *("GLA1-1.0", "ABOBA-0.7", "BADODAB-0.5-2.0", "LM", "Skeleton-1.0", "MCLMC-1.0-leapfrog"),
 )
-"""Made of functions that a sampler which stays is made of: CCAdL with a window has the push and the thermostat of SGNHT,
+"""Made of functions that a sampler which stays has: CCAdL with a window has the push and the thermostat of SGNHT,
 SGHMC with an estimate has SGHMC, HMC its trajectory and Metropolis test, BAOAB and mCCAdL all letters, SGLD the moves
 without momenta, and MAMS the rotation."""
 EVERY = pytest.mark.parametrize("sampler", SAMPLERS, ids=named)

@@ -292,7 +292,9 @@ def test_where_a_run_was_made_is_told(tmp_path, capsys):
     done = simulation(4, verbose=2).sample(workers=1, block_size=2, output=tmp_path / "run", **FEW)
     assert "BAOAB, workers 1, blocks 2  step 60/60" in capsys.readouterr().out
     told = done.manifest["workers"]
-    assert "Its 2 blocks of 2 walkers were stepped by 1 worker, with" in what_was_sampled(done.manifest, done.run_info)[-1]
+    assert (
+        "Its 2 blocks of 2 walkers were stepped by 1 worker, with" in what_was_sampled(done.manifest, done.run_info)[-1]
+    )
     told |= {"number": 3, "threads": 1, "machines": {"10.0.0.1": 2, "10.0.0.2": 1}, "worker": {"device": "GPU"}}
     said = what_was_sampled(done.manifest | {"workers": told}, done.run_info)[-1]
     made = "3 workers, with 1 thread each, on GPUs: 2 workers on 10.0.0.1, 1 worker on 10.0.0.2."

@@ -39,7 +39,7 @@ def names_exported(room: str) -> list[str]:
 
 @contextmanager
 def left_out(*names: str) -> Iterator[None]:
-    """Packages that what is imported here does without, as if they were not installed, unless they are already there."""
+    """Packages that what is imported here does without, as if they were not installed; not what is there already."""
     loaded: dict[str, Any] = sys.modules
     absent = [name for name in names if name not in loaded]
     loaded.update(dict.fromkeys(absent))
