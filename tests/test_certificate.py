@@ -46,7 +46,10 @@ def test_a_run_in_equilibrium_is_inside(tmp_path):
     assert not found.loc["R-hat", "given"] and "without predictions" in found.loc["R-hat", "note"]
     said = " ".join(summarize(run).split())
     assert "certificate inside discretization bias inside 0.01" in said and "asked 1.01 (default)" in said
-    assert list(run.certificate["quantity"]) == list(found.index)
+    shown = run.certificate
+    assert list(shown["quantity"]) == list(found.index)
+    assert all(note in " ".join(repr(shown).split()) for note in found["note"])
+    assert found.loc["discretization bias", "note"] in shown._repr_html_() and "..." not in repr(shown)
 
 
 def test_a_burn_in_that_settles_at_its_last_window_is_over(tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS
-from tati_re.analysis.format import percent
+from tati_re.analysis.format import percent, table
 from tati_re.analysis.temperature import COLUMNS, Temperature, temperatures
 from tati_re.analysis.until import DEFAULTS, WEIGHTS, conditions_of, diagnosis, walker_names
 from tati_re.core.errors import InputError
@@ -87,6 +87,17 @@ class Row(NamedTuple):
     given: bool = False
 
 
+class Certificate(pd.DataFrame):
+    """The frame of a certificate, which prints the lines of a summary; what is taken from it is a plain frame."""
+
+    def __repr__(self) -> str:
+        return table(certificate_lines(self))
+
+    def _repr_html_(self) -> str:
+        with pd.option_context("display.max_colwidth", None):
+            return self.to_html()
+
+
 def certificate(run: RunFiles, burnin: int | None = None) -> pd.DataFrame:
     """What a sampled run certifies, one row each: see `Run.certificate`."""
     run = as_run(run)
@@ -101,7 +112,7 @@ def certificate(run: RunFiles, burnin: int | None = None) -> pd.DataFrame:
     found = [_bias(said, kept, *tolerance), *_temperatures(said, kept, *tolerance)]
     found += _convergence(run, rows, burnin, own == burnin)
     found += [_divergences(said, rows, burnin), _burnin(said, options, burnin, given)]
-    return pd.DataFrame(found)
+    return Certificate(found)
 
 
 def certificate_lines(frame: pd.DataFrame) -> list[tuple[str, str]]:
@@ -109,7 +120,7 @@ def certificate_lines(frame: pd.DataFrame) -> list[tuple[str, str]]:
     verdicts = {verdict: frame.loc[frame["verdict"] == verdict, "quantity"] for verdict in (OUTSIDE, UNKNOWN)}
     said = "; ".join(f"{verdict}: {', '.join(rows)}" for verdict, rows in verdicts.items() if len(rows))
     lines = [("certificate", said or INSIDE)]
-    for row in (Row(*values) for values in frame.to_numpy().tolist()):
+    for row in (Row(*values) for values in frame[[*Row._fields]].to_numpy().tolist()):
         value = f"{row.value:,.0f}" if row.value.is_integer() else f"{row.value:.4g}"
         parts = ["" if math.isnan(row.value) else value, row.note]
         if row.asked > 0:
