@@ -132,7 +132,7 @@ def test_names_of_classes_are_numbered_in_sorted_order(tmp_path):
     wrong = said(load_data, path, label_columns=["kind"], test_data=more)
     assert wrong == "test_targets: no class is called so. Received: blue. Expected: iris, rare, setosa."
     assert load_data(both, test_data=([[1, 2]], ["blue"])).test_targets.tolist() == [0]
-    for classes, words in ((0, "num_classes = 0 of them"), (3, "num_classes = 3 of them")):
+    for classes, words in ((0, "Expected: numbers, or"), (3, "Expected: num_classes = 2, or")):
         assert words in said(load_data, path, label_columns=["kind"], num_classes=classes)
     words = said(load_data, (np.zeros((202, 1)), [f"flower {k % 101}" for k in range(202)]))
     assert words.startswith("The labels are text. Received: 101 texts, such as 'flower 0'. Expected: 2 to 100 of them")
@@ -153,6 +153,17 @@ def test_chosen_arrays(tmp_path):
     assert "data_keys are not two names. Received: kinds." in said(load_data, tmp_path / "a.npz", data_keys=["kinds"])
     path = write(tmp_path / "a.csv", "x,y\n1,2\n")
     assert "data_keys belong to NPZ and TFRecord files" in said(load_data, path, data_keys=["x", "y"])
+
+
+@pytest.mark.parametrize("kind", ["U", "S"])
+def test_arrays_of_text_and_of_bytes_are_names_of_classes(tmp_path, kind):
+    names = np.array(["ähre", "b", "ähre"])
+    labels = names if kind == "U" else np.char.encode(names, "utf-8")
+    np.savez(tmp_path / "a.npz", x=np.zeros((3, 1)), y=labels[:, None])
+    for data in (load_data(tmp_path / "a.npz", 0), load_data((np.zeros((3, 1)), labels))):
+        assert data.class_names == ("b", "ähre") and data.targets.tolist() == [1, 0, 1]
+    np.savez(tmp_path / "b.npz", x=np.zeros((3, 1)), y=names.astype(object))
+    assert "names of classes as np.array(labels, str)" in said(load_data, tmp_path / "b.npz")
 
 
 def test_a_pickled_npz_is_not_opened(tmp_path):
@@ -197,6 +208,15 @@ def test_parquet(tmp_path):
     assert "no examples" in said(load_data, stored("c.parquet", x=pyarrow.array([], "f8"), y=pyarrow.array([], "f8")))
     assert "cannot be read as a parquet file" in said(load_data, write(tmp_path / "d.parquet", "x,y\n"))
     assert "another header" in said(load_data, [path, holes], label_columns=["label"])
+    texts = pyarrow.array(["up", "down", "up"])
+    for name, column in (("e", texts), ("f", texts.dictionary_encode()), ("g", texts.cast("large_string"))):
+        data = load_data(stored(f"{name}.parquet", x=[1.0, 2.0, 3.0], kind=column), 0)
+        assert data.class_names == ("down", "up") and data.targets.tolist() == [1, 0, 1]
+        words = said(load_data, tmp_path / f"{name}.parquet", label_columns=["x"])
+        assert words.startswith(f"{name}.parquet, column 'kind' does not hold numbers.") and "label_columns" in words
+    number = stored("h.parquet", x=[1.0, 2.0], kind=pyarrow.array([1, 0]).dictionary_encode())
+    assert load_data(number, 0).targets.tolist() == [1, 0]
+    assert "has an empty cell" in said(load_data, stored("i.parquet", x=[1.0, 2.0], kind=["up", None]))
 
 
 # TFRecord and tf.data

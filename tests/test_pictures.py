@@ -215,6 +215,41 @@ def test_predictions_print_a_table():
         assert "<table" in one._repr_html_() and word in one._repr_html_()
 
 
+RESULTS = (
+    *("analysis.alignment:Alignment", "analysis.covariance:Eigenpairs", "analysis.diffusion_map:DiffusionMap"),
+    *("exploration.descent:StationaryPoint", "exploration.explorer:Exploration", "exploration.paths:Path"),
+    *("landscape.gaussian:GaussianApproximation", "landscape.hessian:Density", "landscape.hessian:HessianEigenpairs"),
+    *("landscape.inputspace:InputSpace", "landscape.scan:Landscape", "prediction.leave_one_out:LeaveOneOut"),
+    *("prediction.metrics:Calibration", "prediction.temperature_study:TemperatureStudy"),
+)
+
+
+@pytest.mark.parametrize("place", RESULTS)
+def test_results_are_shown_in_a_screen(place):
+    """Whatever is in them: a line a field with the range of its numbers, and one small table."""
+    module, name = place.split(":")
+    kind = vars(import_module(f"tati_re.{module}"))[name]
+    example = {"DataFrame": pd.DataFrame({"first": np.arange(500.0), "second": "text"}), "Prediction": classes()}
+    example |= {"ndarray": np.arange(4000.0).reshape(500, 8), "list": [np.zeros(3000)] * 9, "float": 0.125, "int": 7}
+    example |= {"dict": {(1, 2): np.zeros(4000)}, "str": "a reason", "bool": False}
+    found = {key: str(value).replace("pandas.", "").replace("np.", "") for key, value in kind.__annotations__.items()}
+    given = {}
+    for key, annotation in found.items():
+        said = [word for word in example if word in annotation.split("[")[0].split("|")[0]]
+        given[key] = example[said[0]] if said else ("c0", "c1")
+    if kind.__name__ == "LeaveOneOut":
+        given |= {key: np.arange(500.0) for key in ("example", "elpd", "pareto_k")}
+    if kind.__name__ == "InputSpace":
+        given["inputs"] = np.zeros((len(given["prediction"].probabilities), 2))
+    one = kind(**given)
+    lines = repr(one).splitlines()
+    assert len(lines) < 35 and max(map(len, lines)) < 130 and "object at" not in repr(one)
+    assert all(any(line.startswith(key.replace("_", " ")) for line in lines) for key in given)
+    if "ndarray" in "".join(found.values()) and kind.__name__ not in ("LeaveOneOut", "InputSpace"):
+        assert "500 x 8 numbers, 0 to 3999" in repr(one)
+    assert "<table" in one._repr_html_() and len(one._repr_html_()) < 10_000
+
+
 def test_a_ladder_draws_itself(tmp_path):
     run = made_run(tmp_path / "run", chains())
     text = "rung,temperature,likelihood_weight,acceptance,expected_acceptance,mean_potential\n"

@@ -128,12 +128,26 @@ def test_labels_of_any_type_and_models_with_one_output(table):
     classifier = BayesianClassifier(model, **options).fit(x, labels)
     assert classifier.classes_.tolist() == ["high", "low"] and classifier.score(x, labels) > 0.8
     assert classifier.run_.manifest["loss"]["loss"] == "binary_crossentropy"
+    for run in (classifier.run_, pickle.loads(pickle.dumps(classifier)).run_):
+        found = run.predict(x, labels)
+        assert found.predicted.tolist() == classifier.predict(x).tolist() and {"p[high]", "p[low]"} <= {*found.frame()}
+        assert found.scores()["accuracy"] == classifier.score(x, labels)
     p, (lower, upper) = classifier.predict_proba(x), classifier.predict_interval(x)
     np.testing.assert_allclose(p.sum(1), 1.0)
     np.testing.assert_allclose(classifier.sample_posterior(x).mean(0), p, rtol=1e-9)
     assert (lower <= upper).all()
     for old, new in zip(before, model.get_weights(), strict=True):
         np.testing.assert_array_equal(old, new)
+
+
+@pytest.mark.parametrize("names", [(3, 5), (-1, 1), (1.0, 2.0), (False, True), (0, 1)])
+def test_numbers_that_are_labels_name_their_classes_in_the_run_too(table, names):
+    x, y = table
+    labels = np.array(names)[(y > 50).astype(int)]
+    classifier = BayesianClassifier(**SMALL).fit(x, labels, sample_weight=np.ones(len(x)))
+    found = classifier.run_.predict(x, labels)
+    assert found.scores()["accuracy"] == classifier.score(x, labels)
+    assert [float(str(value).replace("False", "0").replace("True", "1")) for value in found.class_values] == [*names]
 
 
 def test_a_function_builds_the_model_and_targets_may_be_several(table):

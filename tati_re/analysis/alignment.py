@@ -5,11 +5,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.views import shown
 from tati_re.models.hidden_units import HiddenUnits, hidden_units
 
 _SWEEPS = 100
 
 
+@shown
 class Alignment(NamedTuple):
     """Walkers with their hidden units matched to those of the first.
 
@@ -68,8 +70,7 @@ def _matched(layers: list[HiddenUnits], target: np.ndarray, start: np.ndarray, f
             seen = layer.incoming if first and sweep == 0 else whole
             products = target[seen] @ (sign * start[source])[seen].T
             chosen = linear_sum_assignment(np.abs(products) if layer.odd else products, maximize=True)[1]
-            own = products[np.arange(len(chosen)), chosen]
-            turned = np.where((own < 0) & layer.odd, -1.0, 1.0)
+            turned = np.where((products[np.arange(len(chosen)), chosen] < 0) & layer.odd, -1.0, 1.0)
             changed |= bool((chosen != np.arange(len(chosen))).any() or (turned < 0).any())
             source[whole], sign[whole] = source[whole[chosen]], turned[:, None] * sign[whole[chosen]]
         if not changed and (sweep or not first):

@@ -62,8 +62,7 @@ def averages(
     Reference: Vehtari and others, Bayesian Analysis 16 (2021) for all but the autocorrelation time.
     """
     refuse_if(by not in ("all", "walker", "rung"), "by is not known.", by, "all, walker or rung")
-    rows = select_rows(run, burnin, thin, rung=None if by == "rung" else 0)
-    return averages_of_rows(rows, observables, by)
+    return averages_of_rows(select_rows(run, burnin, thin, rung=None if by == "rung" else 0), observables, by)
 
 
 def averages_of_rows(
@@ -164,16 +163,14 @@ def parameter_averages(
         if positions.projected:
             raise InputError("The run stored projections, not parameters.", expected="neither burnin nor thin")
         mean, variance, _ = positions.moments()
-    described = run.manifest["parameters"]
-    names = described_names(described)
+    names = described_names(run.manifest["parameters"])
     return pd.DataFrame({"parameter": names, "mean": mean, "std": np.sqrt(variance)})
 
 
 def trajectory_averages(
     run: AnyRun, functions: Mapping[str, Callable[[np.ndarray], Any]], burnin: int | None = None, thin: int = 1
 ) -> pd.DataFrame:
-    """Averages of functions of the parameters over the stored positions, with their Monte Carlo errors. The table is
-    that of `averages`.
+    """Averages of functions of the parameters over the stored positions: a table as of `averages`, with errors.
 
     Args:
         run: The run, or its folder.

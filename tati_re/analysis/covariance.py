@@ -9,6 +9,7 @@ import pandas as pd
 from tati_re.analysis.averages import time_or_note
 from tati_re.analysis.convergence import rows_by_walker
 from tati_re.core.errors import refuse_if
+from tati_re.core.views import shown
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import AnyRun
 from tati_re.runs.selection import as_run
@@ -23,6 +24,7 @@ Blocks = Callable[[], Iterable[tuple[np.ndarray, np.ndarray | None]]]
 """Starts a pass: yields positions `(n, P)` and their weights `(n,)`, or None where all count the same."""
 
 
+@shown
 class Eigenpairs(NamedTuple):
     """Leading eigenpairs of a covariance matrix.
 
@@ -97,8 +99,7 @@ def leading_eigenpairs(
     projected = np.zeros((0, 0))
     while True:
         product = pass_over(basis[-1])
-        columns = [block.T @ product for block in basis]
-        projected = _bordered(projected, np.concatenate(columns))
+        projected = _bordered(projected, np.concatenate([block.T @ product for block in basis]))
         for _ in range(2):  # the second time takes what rounding left
             for block in basis:
                 product -= block @ (block.T @ product)

@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.views import shown
 
 DENSE_LIMIT = 3000
 """Up to so many points all pairs count; beyond, each point's nearest neighbors."""
@@ -13,6 +14,7 @@ _CUTOFF = 40.0
 """Kernels below exp(-40) are none."""
 
 
+@shown
 class DiffusionMap(NamedTuple):
     """A diffusion map of n points.
 

@@ -139,8 +139,7 @@ def sampled_energies(run: RunFiles, rows: pd.DataFrame) -> LadderDraws:
     if (weight == 0).any():
         # Where the likelihood does not count it is known from the mean loss, times what it is elsewhere.
         loss = _by_rung(rows, "loss")
-        scale = np.nanmedian(likelihood / loss)
-        likelihood = np.where(tempered > 0, likelihood, scale * loss)
+        likelihood = np.where(tempered > 0, likelihood, np.nanmedian(likelihood / loss) * loss)
     return LadderDraws(likelihood, penalty, beta, weight)
 
 

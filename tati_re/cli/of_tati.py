@@ -111,8 +111,7 @@ def _rows(typed: dict[str, Any], name: str) -> "pd.DataFrame":
     if "step" not in table:
         raise InputError(f"--{name}: {path} has no column step.", ", ".join(map(str, table.columns[:4])))
     steps = table["step"].unique()
-    kept = steps[steps > typed["drop_burnin"]][:: typed["every_nth"]]
-    table = table[table["step"].isin(kept)]
+    table = table[table["step"].isin(steps[steps > typed["drop_burnin"]][:: typed["every_nth"]])]
     if table.empty:
         raise InputError(f"--drop_burnin leaves no rows of {path}.", typed["drop_burnin"], f"below {steps.max()}")
     return table

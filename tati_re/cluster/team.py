@@ -58,8 +58,7 @@ class Team:
         return [worker.place for worker in self.workers]
 
     def _greeted(self, number: int) -> dict[str, Any]:
-        """What a worker says of itself, once it is there, held against the first one; another one starts where it
-        dies."""
+        """What a worker says of itself, once it is there, held against the first; another starts where it dies."""
         while True:
             try:
                 told = self.workers[number].receive()

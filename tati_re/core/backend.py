@@ -75,8 +75,7 @@ def set_threads(number: int | None) -> None:
 
 
 def threads(asked: Callable[[], int] = tf.config.threading.get_intra_op_parallelism_threads) -> int:
-    """The number of threads inside one operation, or of those that another function tells; all cores where none was
-    set."""
+    """The number of threads inside one operation, or what another function tells; all cores where none was set."""
     return asked() or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 

@@ -17,8 +17,7 @@ def check_free(option: str, received: object, needed: float, what: str) -> None:
 
 
 def free_bytes() -> float | None:
-    """Memory that can be had without swapping, within the limits of a container or of a queue's job; None where the
-    system does not say."""
+    """Memory that can be had without swapping, within the limits of a container or a job; None if not known."""
     found = [*_of_system(), *_of_groups()]
     return min(found) if found else None
 

@@ -240,8 +240,7 @@ def as_method(sampler: Sampler) -> Method:
 
 
 def missing(sampler) -> list[str]:
-    """The attributes of `Sampler` that a sampler lacks, by name; of one that inherits from `Method` also what it does
-    not override and has to."""
+    """The attributes of `Sampler` that a sampler lacks, by name; of heirs of `Method` also what they must override."""
     if isinstance(sampler, Method):
         own = {"init": type(sampler).init is not Method.init, "step": type(sampler).step is not Method.step}
         return [name for name, overridden in own.items() if not overridden and name not in vars(sampler)]

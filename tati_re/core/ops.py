@@ -238,8 +238,7 @@ def _begin(values, first):
 
 
 def column(values, like):
-    """`(walkers,)` values as a `(walkers, 1)` column in the type of `like`, to multiply `(walkers, parameters)`
-    with."""
+    """`(walkers,)` values as a `(walkers, 1)` column in the type of `like`, to multiply `(walkers, parameters)`."""
     if _is_numpy(values, like):
         return np.asarray(values)[:, None].astype(like.dtype)
     return _tf().cast(values, like.dtype)[:, None]

@@ -111,8 +111,7 @@ class Batch(NamedTuple):
 
 @runtime_checkable
 class Potential(Protocol):
-    """The potential U = λ L + V of all walkers at once. Subclasses inherit defaults for the attributes with a value
-    here.
+    """The potential U = λ L + V of all walkers at once. Subclasses inherit the values given here.
 
     Attributes:
         num_parameters: P.

@@ -1,15 +1,18 @@
-"""How results are shown: their figures, drawn in a room above theirs that is found by name, as samplers are; and small
-tables for notebooks."""
+"""How results are shown: their figures, drawn in a room above theirs, found by name; and small tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 from html import escape
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+Class = TypeVar("Class", bound=type)
 
 FIGURES = {
     "evidence": "tati_re.plotting.evidence:plot_evidence",
@@ -42,3 +45,55 @@ def html_table(title: str, lines: Iterable[tuple[str, str]] = (), notes: Iterabl
     more = "" if frame is None else frame.to_html(index=False, float_format=lambda value: f"{value:.4g}", na_rep="")
     more = more and f'<div style="overflow-x:auto">{more}</div>'
     return f"<div><b>{escape(title)}</b>{said}<table>{rows}</table>{more}</div>"
+
+
+def shown(kind: Class) -> Class:
+    """Gives a named tuple or data class of results a `__repr__` and a `_repr_html_`: a line a field, arrays by shape
+    and range, and below them its first table, of a long one the range of each column."""
+
+    def text(self: Any) -> str:
+        lines, frame = _content(self)
+        wide = max(len(name) for name, _ in lines) + 2
+        listed = "\n".join(name.replace("_", " ").ljust(wide) + value for name, value in lines)
+        rows = frame if frame is None else frame.to_string(index=False, float_format="{:.4g}".format, max_cols=12)
+        return listed if rows is None else f"{listed}\n\n{rows}"
+
+    def html(self: Any) -> str:
+        lines, frame = _content(self)
+        return html_table(kind.__name__, lines, frame=frame)
+
+    kind.__repr__, kind._repr_html_ = text, html  # type: ignore[attr-defined, assignment]
+    return kind
+
+
+def _content(result: Any) -> tuple[list[tuple[str, str]], Any]:
+    import pandas  # not with the help of a command
+
+    own = vars(type(result))
+    if isinstance(result, tuple):
+        named = dict(zip(own["_fields"], result, strict=True))
+    else:
+        named = {each.name: vars(result)[each.name] for each in fields(result)}
+    method = own.get("frame")
+    tables = [method(result) if callable(method) else None, *named.values()]
+    frame = next((each for each in tables if isinstance(each, pandas.DataFrame) and len(each)), None)
+    if frame is not None and len(frame) > 12:
+        frame = frame.describe().T[["min", "mean", "max"]].reset_index(names="column")
+    return [(name, _described(value)) for name, value in named.items()], frame
+
+
+def _described(value: Any) -> str:
+    import numpy as np
+    import pandas
+
+    if isinstance(value, pandas.DataFrame):
+        return shorten(f"{len(value):,} rows: {', '.join(map(str, value.columns))}", 88, placeholder=" ...")
+    if isinstance(value, np.ndarray) and value.size > 1:
+        return f"{' x '.join(map(str, value.shape))} numbers, {value.min():.4g} to {value.max():.4g}"
+    if value is None or (isinstance(value, np.ndarray) and not value.size):
+        return "none"
+    if isinstance(value, list | dict) or (type(value) is tuple and isinstance(value[0], np.ndarray)):
+        return f"{len(value):,} of them"
+    value = value.item() if isinstance(value, np.ndarray) else value
+    text = ", ".join(map(str, value)) if type(value) is tuple else str(value).split("\n\n")[0]
+    return f"{value:.6g}" if isinstance(value, float) else shorten(text, 88, placeholder=" ...")

@@ -34,7 +34,8 @@ def read_npz(
         what = f"{path} cannot be read as an NPZ file of numbers."
         if "allow_pickle" in str(error):
             received = "pickled Python objects, which could run code"
-            raise InputError(what, received, "arrays of numbers, as np.savez writes them") from None
+            expected = "arrays of numbers, as np.savez writes them; names of classes as np.array(labels, str)"
+            raise InputError(what, received, expected) from None
         raise InputError(what, str(error).split("\n")[0].rstrip(".") or type(error).__name__) from None
 
 

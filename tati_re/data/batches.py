@@ -14,18 +14,16 @@ _PARTITION = 2**64 - 1
 
 def batch_sizes(num_examples: int, batch_size: int) -> np.ndarray:
     """Returns the int32 true sizes of the batches of one epoch: all `batch_size` but perhaps the last."""
-    starts = np.arange(0, num_examples, batch_size)
-    return np.minimum(batch_size, num_examples - starts).astype(np.int32)
+    return np.minimum(batch_size, num_examples - np.arange(0, num_examples, batch_size)).astype(np.int32)
 
 
 class Batches:
     """Mini-batches of a run, independent for each walker and without state.
 
-    Step s uses batch number s, counted from 0. With `sampling="epochs"` the batches of one epoch are consecutive
-    pieces of one random ordering of the examples, a fresh one every epoch; the last is short where `batch_size` does
-    not divide `num_examples`. The estimate num_examples / true size × (sum over the batch) of a sum over all examples
-    is unbiased for each batch, the short one included. With `sampling="replacement"` every index of every batch is
-    drawn independently.
+    Step s uses batch number s, counted from 0. With `sampling="epochs"` the batches of one epoch are consecutive pieces
+    of one random ordering of the examples, a fresh one every epoch; the last is short where `batch_size` does not
+    divide `num_examples`. The estimate num_examples / true size × (sum over the batch) of a sum over all examples is
+    unbiased for each batch, the short one included. With `sampling="replacement"` each index is drawn independently.
 
     With `sampling="symmetric"` the examples of a walker are divided into m batches once for the run; a sweep takes them
     in random order and then backwards, and each sweep draws a new order. Where `batch_size` does not divide

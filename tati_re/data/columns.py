@@ -68,9 +68,8 @@ class Columns:
 
 
 def parse_columns(texts: Sequence[str], names: Sequence[str]) -> Columns:
-    """Reads derived inputs as a user writes them: `x1`, `x1^2`, `sin(x1)`, `cos(x2)`, at least one.
-    Exponents are positive whole numbers. A column is meant by its name; where no column has the name `x2`, that is the
-    second one, as is `2`."""
+    """Reads derived inputs as a user writes them: `x1`, `x1^2`, `sin(x1)`, `cos(x2)`, at least one. Exponents are
+    positive whole numbers. A column is meant by its name; `x2` that is no name is the second, as is `2`."""
     refuse_if(not texts, "input_columns are empty.", expected=f"at least one of {FORMS}")
     return Columns(tuple(_column(text, names) for text in texts), tuple(names))
 

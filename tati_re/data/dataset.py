@@ -9,6 +9,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import as_array
+from tati_re.data.frames import labels_of
 from tati_re.data.labels import are_labels, as_storage_type, kind_of, names_of, numbers_of_names
 from tati_re.data.on_disk import blocks, chosen
 from tati_re.data.packing import Layout
@@ -84,6 +85,10 @@ class Dataset:
                     expected = f"examples of shape {train.shape[1:]}"
                     raise InputError(f"test_{kind} do not fit {kind}.", test.shape[1:], expected)
 
+    def __repr__(self) -> str:
+        test = "no test part" if self.test_inputs is None else f"{len(self.test_inputs):,} to test"
+        return f"{self.name}: {self.num_examples:,} examples, {test}, inputs {self.inputs.shape[1:]}, {self.task}"
+
     @classmethod
     def from_arrays(
         cls,
@@ -111,8 +116,7 @@ class Dataset:
           `multi_label` rows of any labels, also one-hot ones if `num_classes` is 0;
         * anything else: values of a regression.
 
-        Where `num_classes` is given the targets must be that many classes, in any of these forms. Targets of shape
-        `(N, 1)` become `(N,)`.
+        Where `num_classes` is given the targets must be that many classes, in any form. `(N, 1)` becomes `(N,)`.
 
         Args:
             inputs: `(N, ...)` numbers; one-dimensional ones become `(N, 1)`.
@@ -135,6 +139,7 @@ class Dataset:
         """
         given = (inputs, targets, test_inputs, test_targets)
         arrays: list[Any] = [None if a is None else as_array(a, "data") for a in given]
+        arrays[1::2] = [None if a is None else labels_of(a) for a in arrays[1::2]]
         for i in (0, 2):
             if arrays[i] is not None and arrays[i].ndim == 1:
                 arrays[i] = arrays[i][:, None]
@@ -233,8 +238,7 @@ class Dataset:
         }
 
     def fingerprint(self) -> str:
-        """Returns the SHA-256 (hexadecimal) of all values, shapes, types, the scale and the preparation; the name does
-        not enter."""
+        """Returns the SHA-256 (hexadecimal) of values, shapes, types, scale and preparation, not of the name."""
         return self._fingerprint
 
     @cached_property

@@ -10,6 +10,7 @@ from tati_re.core.errors import InputError
 from tati_re.core.given import as_array
 
 TEXT = "numbers: pandas.get_dummies, or OneHotEncoder of scikit-learn, makes columns of 0 and 1 of text"
+COLUMNS = f"{TEXT}; label_columns names the labels, input_columns leaves columns out"
 CLASSES = "a number, or in all rows the name of a class"
 DATES = "numbers, such as the days since a first date: (x - x.min()) / pandas.Timedelta(days=1)"
 MISSING = "numbers in all rows: dropna and fillna of pandas, or SimpleImputer of scikit-learn"
@@ -23,6 +24,7 @@ def is_frame(values: Any) -> bool:
 def labels_of(values: Any, name: str = "data") -> np.ndarray:
     """As `numbers_of`; one column of texts, the names of classes, stays one, `(n,)`."""
     texts = as_array(values, name).reshape(-1)
+    texts = np.char.decode(texts, "utf-8", "backslashreplace") if texts.dtype.kind == "S" else texts
     named = np.shape(values) in {(len(texts) or -1,), (len(texts), 1)} and all(isinstance(t, str) for t in texts)
     return texts.astype(str) if named else numbers_of(values, name)
 
@@ -46,8 +48,10 @@ def numbers_of(values: Any, name: str) -> np.ndarray:
 
 
 def _check(column: Any, where: str) -> None:
+    from pandas import CategoricalDtype, Series
     from pandas.api import types
 
+    column = Series(np.asarray(column)) if isinstance(column.dtype, CategoricalDtype) else column
     missing = np.flatnonzero(column.isna())
     if len(missing):
         raise InputError(f"{where} has missing values.", f"{len(missing)}, the first in row {missing[0]}", MISSING)
@@ -64,5 +68,5 @@ def advice(cell: str) -> str:
     try:
         datetime.fromisoformat(cell.strip())
     except ValueError:
-        return f"{TEXT}; input_columns leaves columns out"
+        return COLUMNS
     return DATES

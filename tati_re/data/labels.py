@@ -19,16 +19,28 @@ def names_of(labels: np.ndarray, num_classes: int | None) -> tuple[str, ...]:
             place = f"targets[{labels.tolist().index(name)}] = {name!r}"
             raise InputError("A label is not the name of a class, as others are.", place, told)
     if num_classes != len(names) and (num_classes is not None or not 2 <= len(names) <= MAX_CLASSES):
-        asked = f"2 to {MAX_CLASSES}" if num_classes is None else f"num_classes = {num_classes}"
-        expected = f"{asked} of them, or label_columns that names another column"
+        asked = f"num_classes = {len(names)}" if num_classes else f"2 to {MAX_CLASSES} of them"
+        expected = f"{'numbers' if num_classes == 0 else asked}, or label_columns that names another column"
         raise InputError("The labels are text.", f"{len(names)} texts, such as {names[0]!r}", expected)
     return names
+
+
+def called(label: object) -> str:
+    """The name of a class, of a label in any form: 1 and 1.0 are one class."""
+    return label if isinstance(label, str) else str(label).removesuffix(".0")
+
+
+def are_names(labels: np.ndarray, names: tuple[str, ...]) -> bool:
+    """Whether labels say classes by these names, and not by numbers from 0: texts, and other labels that are names."""
+    if isinstance(next(labels.flat, None), str):
+        return True
+    return bool(names) and labels.size == len(labels) and {*map(called, labels.reshape(-1).tolist())} <= {*names}
 
 
 def numbers_of_names(labels: object, names: tuple[str, ...], what: str) -> np.ndarray:
     """The numbers, from 0, of the classes that are called `names`, for labels that are texts, `(n,)`."""
     number = {name: k for k, name in enumerate(names)}
-    texts = [str(label) for label in np.asarray(labels).reshape(-1)]
+    texts = [called(label) for label in np.asarray(labels).reshape(-1).tolist()]
     if unknown := sorted({*texts} - {*names}):
         expected = ", ".join(names[:10]) if names else "numbers, as in the data of the run"
         raise InputError(f"{what}: no class is called so.{nearest(unknown[0], names)}", unknown[0], expected)
@@ -75,8 +87,7 @@ def are_labels(targets: np.ndarray, test_targets: np.ndarray | None, num_classes
 
 
 def doubts(targets: np.ndarray, test_targets: np.ndarray | None, num_classes: int | None) -> Iterator[str]:
-    """Says where labels of one column may not be what their kind, of so many classes or of a regression, takes them
-    for."""
+    """Says where labels of one column may not be what their kind, of so many classes or a regression, says."""
     labels = targets if test_targets is None else np.concatenate([targets, test_targets])
     if labels.ndim > 1 or len(labels) == 1 or not (labels == np.floor(labels)).all():
         return

@@ -41,8 +41,7 @@ class Standard:
             mean = np.asarray((share * values).mean(axes, dtype=np.float64))
             deviation = np.asarray(np.sqrt((share * (values - mean) ** 2).mean(axes, dtype=np.float64)))
         # The mean of equal numbers may differ from them by rounding.
-        flat = deviation <= 1e-12 * np.abs(mean)
-        return cls(mean, np.where(flat, 1.0, deviation))
+        return cls(mean, np.where(deviation <= 1e-12 * np.abs(mean), 1.0, deviation))
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
         return ((values - self.mean) / self.deviation).astype(_precision(values))
@@ -167,8 +166,7 @@ def of_order_one(values: np.ndarray) -> bool:
 
 def automatic(dataset: Dataset, given: bool, kept: str) -> tuple[str, str | None]:
     """What standardize "auto" means for a data set, "none", "inputs" or "all", and a sentence for the start of a run.
-    `given`: The network was not made for these data. `kept`: Why targets stay in their units; empty where they do not
-    have to."""
+    `given`: The network was not made for these data. `kept`: Why targets stay in their units, or empty."""
     inputs, prepared, told = dataset.inputs, dataset.preparation, "standardize auto leaves the data as they are, for"
     if dataset.input_scale != 1.0 or (prepared is not None and (prepared.input_standard or prepared.target_standard)):
         return "none", None

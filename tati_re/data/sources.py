@@ -109,8 +109,7 @@ def _from_tables(paths: Sequence[Path], reading: ReadOptions) -> tuple[Contents,
             raise InputError(what, ", ".join(_table_names(path)), ", ".join(names))
     choice = choose_columns(names, reading.label_columns, reading.input_columns, paths[0].name, reading.weights)
     choice = replace(choice, limit=reading.limit)
-    parts = [TABLES[_suffix(path)][1](path, names, choice) for path in paths]
-    return joined(parts), choice.derived
+    return joined([TABLES[_suffix(path)][1](path, names, choice) for path in paths]), choice.derived
 
 
 def read_test_part(

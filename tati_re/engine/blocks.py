@@ -263,8 +263,7 @@ class Blocks(Loop):
     # Swaps
 
     def _swapped(self, step: int) -> np.ndarray:
-        """Decides the swaps after a step, which the blocks make at the beginning of their next stretch; what is told of
-        them, `(rows, columns)`."""
+        """Decides the swaps after a step, which the blocks make next; what is told of them, `(rows, columns)`."""
         swaps: list[Any] = [self._last[first].swap for first in self._firsts]
         loss, penalty, acceptance = (np.concatenate(parts) for parts in list(zip(*swaps, strict=True))[:3])
         fields = {name: np.concatenate([swap[3][name] for swap in swaps]) for name in swaps[0][3]}

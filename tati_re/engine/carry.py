@@ -35,8 +35,7 @@ class Chunk(NamedTuple):
 
 
 def leaves_of(carry: Carry) -> list[np.ndarray]:
-    """The arrays of a carry, the rung left out: of the state, the auxiliary variables, the moments, and the highest
-    energy."""
+    """The arrays of a carry, without the rung: of the state, auxiliary variables, moments, and the highest energy."""
     return [np.asarray(leaf) for leaf in tf.nest.flatten(carry._replace(state=carry.state._replace(rung=())))]
 
 

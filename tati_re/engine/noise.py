@@ -205,8 +205,7 @@ def draw_numbers(
 
 
 class Drawing:
-    """The numbers of `num_steps` steps that a loop makes at once: drawn as bits, on the way, and turned into numbers
-    where they are used."""
+    """The numbers of `num_steps` steps that a loop makes at once: drawn as bits, turned into numbers where used."""
 
     def __init__(self, draws: Sequence[Draw], seed: int, num_steps: int, execution: str) -> None:
         self._draws, self._num_steps = draws, num_steps

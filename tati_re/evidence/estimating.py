@@ -101,8 +101,7 @@ def energies_of_run(run: Run) -> Energies:
     ladder = run.ladder
     rows = run.run_info
     rows = rows[rows["step"] > max(options.get("num_burnin_steps", 0), 0)].sort_values(["rung", "walker", "step"])
-    walkers = rows["walker"].nunique()
-    energies = count * rows["loss"].to_numpy(np.float64).reshape(len(ladder), walkers, -1)
+    energies = count * rows["loss"].to_numpy(np.float64).reshape(len(ladder), rows["walker"].nunique(), -1)
     path = ladder["likelihood_weight"].to_numpy(np.float64)[::-1]
     acceptance = np.ones(len(path))
     if "acceptance" in rows:

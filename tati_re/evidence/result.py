@@ -94,8 +94,7 @@ class Evidences(Sequence):
 
     @property
     def table(self):
-        """A row for each method: log_z, error, gradients for one walker on all data, seconds, and whether the error is
-        that of short chains."""
+        """A row for each method: log_z, error, gradients for one walker on all data, seconds, and short chains."""
         import pandas as pd
 
         columns = ("gradients", "seconds")

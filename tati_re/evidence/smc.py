@@ -66,15 +66,13 @@ def systematic(log_weights, uniform: float, count: int | None = None) -> np.ndar
 
 def combined(log_z) -> tuple[float, float]:
     """The log of the mean of Z over independent populations, and its standard error. Each population's Z is unbiased,
-    its logarithm is not; where the logarithms spread by more than about 1 both the mean and its error are dominated by
-    the largest."""
+    its logarithm is not; where the logarithms spread by more than about 1 the largest dominates both."""
     log_z = np.asarray(log_z, np.float64)
     count = len(log_z)
     mean = float(logsumexp(log_z) - np.log(count))
     if count < 2:
         return mean, float("nan")
-    relative = np.exp(log_z - mean)
-    return mean, float(relative.std(ddof=1) / np.sqrt(count))
+    return mean, float(np.exp(log_z - mean).std(ddof=1) / np.sqrt(count))
 
 
 _MOST_STAGES = 2_000
@@ -85,8 +83,7 @@ _BYTES = 256 * 2**20
 
 class Cooling(NamedTuple):
     """The result of cooling the populations: log Z of all together with an error from their spread, log Z of each
-    (`repeats`), a `curve` of columns with one entry a stage, and `gradients`, evaluations of the gradient for one
-    member on all data."""
+    (`repeats`), a `curve` of columns with one entry a stage, and `gradients`, for one member on all data."""
 
     log_z: float
     error: float
@@ -111,9 +108,8 @@ def cooled(
     Rule, from independent draws of the reference: the next λ is where the effective part of the poorest population
     falls to `fraction`; weights exp(-Δλ E), whose mean is the population's share of Z; of each population by itself
     `num_particles` are resampled and moved, while the step size is tuned, and by `num_moves` steps more, after each of
-    which they count: a population has num_particles x num_moves members, and no move is wasted. Where the positions of
-    so many would take more than 256 MiB only the last moves count. Choosing λ and step sizes from the members leaves a
-    bias of order 1/members.
+    which they count: a population has num_particles x num_moves members, and no move is wasted. Beyond 256 MiB of
+    positions only the last moves count. Choosing λ and step sizes from the members leaves a bias of order 1/members.
 
     `potential_of` makes the path's potential for a number of walkers; `sampler` has the distribution of each λ; of
     `plan` the step sizes, `target_acceptance`, `seed` and `execution` are used; `say` takes sentences on the progress;

@@ -59,8 +59,7 @@ class Springs:
         return -0.5 * squares.sum(axis=-1) - self.log_normalization
 
     def cut_edges(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Probabilities below the lower and the upper wall; `None` where the walls cut off less than double precision
-        resolves."""
+        """Probabilities below the lower and the upper wall; `None` where walls cut off less than rounding."""
         if self.bound is None:
             return None
         low, high = map(ndtr, self._edges())

@@ -34,8 +34,7 @@ def distances(coordinate, energy_sd) -> np.ndarray:
     first, second = energy_sd[:-1], energy_sd[1:]
     q = np.log(first / second)
     flat = np.abs(q) < 1e-8
-    factor = np.where(flat, 1.0, q / -np.expm1(-np.where(flat, 1.0, q)))
-    return np.abs(np.diff(coordinate)) * second * factor
+    return np.abs(np.diff(coordinate)) * second * np.where(flat, 1.0, q / -np.expm1(-np.where(flat, 1.0, q)))
 
 
 def log_acceptance(distance):
@@ -49,8 +48,7 @@ def biased_sd(inverse_temperature, energy_sd, bias_factor: float):
     The log ratio is (β - β') (U - U')/γ with var(U) = γ T² (C_V - 1 + γ), exact for a harmonic well: T² C_V becomes
     T² ((C_V - 1)/γ + 1).
     """
-    capacity = np.square(inverse_temperature * energy_sd)
-    return np.sqrt((capacity - 1.0) / bias_factor + 1.0) / inverse_temperature
+    return np.sqrt((np.square(inverse_temperature * energy_sd) - 1.0) / bias_factor + 1.0) / inverse_temperature
 
 
 def harmonic_acceptance(dimensions, ratio, bias_factor: float = 1.0):
@@ -161,8 +159,7 @@ def ladder_advice(
     factor = (
         _bias_factor(beta, sd, spacing(acceptance)) if tempers_posterior and apart.max() > spacing(acceptance) else None
     )
-    values = np.exp(log_acceptance(apart))
-    advice = Advice(values, len(wanted), wanted, factor, ())
+    advice = Advice(np.exp(log_acceptance(apart)), len(wanted), wanted, factor, ())
     return advice._replace(sentences=_sentences(ladder, advice, apart, now, acceptance))
 
 

@@ -102,8 +102,7 @@ def ladder_table(table: RungTargets, step_size, counts: Counts) -> dict:
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = energy / samples
         strength = beta * weight
-        gap = (strength[:-1] - strength[1:]) * (mean[1:] - mean[:-1])
-        predicted = erfc(0.5 * np.sqrt(np.maximum(gap, 0.0)))
+        predicted = erfc(0.5 * np.sqrt(np.maximum((strength[:-1] - strength[1:]) * (mean[1:] - mean[:-1]), 0.0)))
         rejection = 1.0 - expected / attempts
         rates = np.concatenate([accepted / attempts, last])
         expectation = np.concatenate([expected / attempts, last])

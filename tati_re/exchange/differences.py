@@ -166,8 +166,7 @@ def estimated_difference(
 
 
 def _pair_of_walker(pairs: Pairs, at_rung):
-    """The pair of each walker, counted ladder by ladder, `(walkers,)`, int32; the first of its ladder for one that
-    sits out."""
+    """The pair of each walker, counted ladder by ladder, `(walkers,)`, int32; of one that sits out the first."""
     num_ladders, num_pairs = pairs.low.shape
     here, number = tf.range(at_rung.shape[1]), tf.range(num_pairs)
     member = tf.logical_or(pairs.low[..., None] == here, pairs.high[..., None] == here)

@@ -70,8 +70,7 @@ def gradient_p_values(gradients: np.ndarray, num_vectors: int = 1000, seed: int 
     _check_batches(len(gradients))
     noise = gradients - gradients.mean(0)
     refuse_if(not np.ptp(noise) > 0, "The mini-batch gradients are all the same: there is no noise to test.")
-    generator = np.random.default_rng(seed)
-    vectors = generator.standard_normal((gradients.shape[1], num_vectors))
+    vectors = np.random.default_rng(seed).standard_normal((gradients.shape[1], num_vectors))
     projections = noise @ (vectors / np.linalg.norm(vectors, axis=0))
     return np.array([scipy.stats.shapiro(column).pvalue for column in projections.T])
 

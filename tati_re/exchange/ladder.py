@@ -236,8 +236,7 @@ def round_trip_rate(rejection):
     open_pairs = rejection < 1.0
     zero = 0.0 * rejection
     odds = rejection / where(open_pairs, 1.0 - rejection, zero + 1.0)
-    total = cumulative_sum(where(open_pairs, odds, zero + float("inf")))[-1]
-    return 1.0 / (2.0 + 2.0 * total)
+    return 1.0 / (2.0 + 2.0 * cumulative_sum(where(open_pairs, odds, zero + float("inf")))[-1])
 
 
 def _posterior(temperatures: np.ndarray, step_size) -> Ladder:

@@ -40,8 +40,7 @@ def adapted_rungs(rungs: Rungs, clock, coordinate: str) -> Rungs:
     power = tf.math.log(number / _FIRST_ADAPTATION) / np.log(2.0)
     due = tf.logical_and(tf.abs(power - tf.round(power)) < 1e-9, number >= _FIRST_ADAPTATION)
     # A pair that a schedule never chose says nothing of its rejection; the others go on counting.
-    all_tried = tf.reduce_min(rungs.tried) > 0
-    due = tf.logical_and(tf.logical_and(due, clock.adapting), all_tried)
+    due = tf.logical_and(tf.logical_and(due, clock.adapting), tf.reduce_min(rungs.tried) > 0)
     rejection = rungs.rejected / tf.maximum(rungs.tried, 1.0)
     if coordinate == "likelihood_weight":
         table = rungs.table._replace(likelihood_weight=adapted(rungs.table.likelihood_weight, rejection, "power"))

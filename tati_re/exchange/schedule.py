@@ -90,8 +90,7 @@ class AllPairs(_Schedule):
         rungs = np.arange(self.num_rungs)
         mine, other = uniforms[..., :, None], uniforms[..., None, :]
         before = (other < mine) | ((other == mine) & (rungs[None, :] < rungs[:, None]))
-        place = as_int32(_summed(as_int32(before)))
-        here = as_int32(place[..., None, :] == rungs[:, None].astype(np.int32))
+        here = as_int32(as_int32(_summed(as_int32(before)))[..., None, :] == rungs[:, None].astype(np.int32))
         order = as_int32(_summed(here * rungs.astype(np.int32)))
         count = self.num_rungs // 2 * 2
         first, second = order[..., 0:count:2], order[..., 1:count:2]
@@ -144,8 +143,7 @@ def gibbs(reduced_potential, uniform) -> Assignment:
     table = all_assignments(rungs)
     reached = cumulative_sum(probability)
     drawn = _summed(as_int32(reached[..., :-1] < uniform[..., None] * reached[..., -1:]))
-    here = np.eye(rungs)[table]
-    weights = _summed(probability[..., None, None, :] * np.moveaxis(here, 0, -1))
+    weights = _summed(probability[..., None, None, :] * np.moveaxis(np.eye(rungs)[table], 0, -1))
     return Assignment(take(table.astype(np.int32), drawn), weights)
 
 
@@ -157,8 +155,7 @@ def assignment_probabilities(reduced_potential):
     for rung in range(rungs):
         energy = energy + take_last(reduced_potential[..., rung, :], table[:, rung])
     log_weight = -energy
-    top = largest(log_weight, -1)[..., None]
-    weight = exp(log_weight - top)
+    weight = exp(log_weight - largest(log_weight, -1)[..., None])
     return weight / sum_over(weight, -1)
 
 

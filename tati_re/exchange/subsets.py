@@ -1,8 +1,7 @@
 """Examples drawn without replacement, a few at a time, without an ordering of all of them.
 
 A keyed permutation of 0, ..., N - 1 is evaluated where it is asked for: the images of the places 0 to n - 1 are a
-random subset, the next places enlarge it, and all N places give every example once. Its cost is that of n places,
-whatever N.
+random subset, the next places enlarge it, and all N places give every example once. It costs n places, whatever N.
 
 Source: J. Black, P. Rogaway, Ciphers with arbitrary finite domains (2002): a generalized Feistel network on a x b >= N
 numbers, and cycle walking, which sends numbers outside of 0, ..., N - 1 through it again until they are inside.

@@ -105,8 +105,7 @@ class Penalty(SwapRule):
     estimated from n numbers. The shift V/2 makes up for the noise: under N(0, V), E a(D + noise - V/2) has the ratio
     e^D to that at -D for every a with a(x) = e^x a(-x). Barker's a(x) = 1/(1 + e^-x) is therefore exact in the same way
     (a remark of ours); it accepts less, half as often at D = 0 and V = 0. The two further terms bring the mean of
-    e^-shift nearer to e^(-V/2) where V is an estimate; they vanish as n grows. They are an expansion in V/n, good for
-    V/n below 1/4.
+    e^-shift nearer to e^(-V/2) where V is an estimate; they vanish as n grows. They expand in V/n, good below 1/4.
 
     Source: Ceperley and Dewing 1999.
 

@@ -1,8 +1,7 @@
 """Variances of swap ratios from mini-batches, and their corrections.
 
 The log ratio of a swap of rungs i and j is D = (β_i - β_j)(U_i - U_j), or (λ_i - λ_j)(L_i - L_j). Estimated from n of N
-examples that both replicas see, drawn without replacement, its noise is that of the paired differences a of their
-losses:
+examples that both replicas see, drawn without replacement, its noise is that of the differences a of their losses:
 
     D = f mean(a) + exact parts,   V = f² var(a) / n (1 - n/N),   f = (β_i - β_j) N
 

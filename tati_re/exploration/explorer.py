@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest, refuse_if
-from tati_re.core.views import drawn, html_table
+from tati_re.core.views import drawn, shown
 from tati_re.exploration.descent import WHOLE, StationaryPoint
 from tati_re.exploration.jobs import Job, JobResult, Pool, system_of
 from tati_re.exploration.paths import Path, connect
@@ -37,6 +37,7 @@ _CLOUD = 1500
 _COORDINATES = 10
 
 
+@shown
 class Exploration(NamedTuple):
     """The minima, barriers and paths found by an exploration.
 
@@ -64,11 +65,6 @@ class Exploration(NamedTuple):
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
         """Draws minima, barriers and paths; see `tati_re.plotting.plot_exploration`."""
         return drawn("exploration", self, path=path)
-
-    def _repr_html_(self) -> str:
-        return html_table(
-            "Exploration", [("rounds", f"{self.num_rounds}"), ("stopped", self.reason)], frame=self.minima
-        )
 
 
 @one_writer

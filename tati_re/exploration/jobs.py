@@ -26,8 +26,7 @@ _NUMBERS = ("potential", "loss", "gradient_norm", "index", "num_flat", "smallest
 
 class Job(NamedTuple):
     """A leg of `num_steps` from `start`, `(parameters,)`, and `num_candidates` descents along it, to be run. Without
-    steps there is no leg, and the descents start at `path`, positions that are there already. `number`, from 1, gives
-    file and seed."""
+    steps there is no leg, and the descents start at `path`, positions that exist. `number` gives file and seed."""
 
     number: int
     start: np.ndarray

@@ -4,9 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tati_re.core.views import shown
+
 _FINE = 5
 
 
+@shown
 class Path(NamedTuple):
     """The straight and the relaxed path between two points.
 

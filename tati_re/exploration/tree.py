@@ -14,8 +14,7 @@ def disconnectivity(found: "Exploration") -> pd.DataFrame:
 
     The pass between two minima is the lowest, over all chains of relaxed paths, of the highest potential on the chain:
     pairs are joined in the order of their passes, as in a minimal spanning tree. Passes are upper bounds, as the
-    relaxed paths are. Source: O. Becker, M. Karplus, J. Chem. Phys. 106, 1495 (1997); D. Wales, M. Miller, T. Walsh,
-    Nature 394, 758 (1998).
+    relaxed paths are. O. Becker, M. Karplus, J. Chem. Phys. 106, 1495 (1997); D. Wales et al., Nature 394, 758 (1998).
 
     Args:
         found: Of `explore`.

@@ -9,6 +9,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.core.views import shown
 from tati_re.landscape.hessian import MOST_PARAMETERS, hessian_matrix, hessian_rows
 from tati_re.landscape.surface import Surface
 from tati_re.runs.positions import Positions
@@ -17,6 +18,7 @@ KINDS = ("laplace", "laplace_diagonal", "swag")
 _SMALLEST_VARIANCE = 1e-30
 
 
+@shown
 @dataclass(frozen=True, eq=False)
 class GaussianApproximation:
     """A Gaussian around each walker; of several walkers their mixture, with equal weights. The covariance of a

@@ -105,10 +105,8 @@ class Grid:
         self.num_points = int(total)
 
     def coordinates(self, first: int, last: int) -> np.ndarray:
-        """Scale and coordinates of the points `first` to `last - 1`, `(n, 1 + axes)`; coordinates with the scale in
-        them."""
-        numbers = np.arange(first, last)
-        scale, inside = np.divmod(numbers, int(np.prod(self.shape)))
+        """Scale and coordinates of the points `first` to `last - 1`, `(n, 1 + axes)`; coordinates include the scale."""
+        scale, inside = np.divmod(np.arange(first, last), int(np.prod(self.shape)))
         scales = np.asarray(self.scales)[scale]
         places = np.unravel_index(inside, self.shape)
         columns = [axis.values[place] for axis, place in zip(self.axes, places, strict=True)]

@@ -7,11 +7,13 @@ import numpy as np
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.views import shown
 
 MOST_PARAMETERS = 5_000
 """Of a whole Hessian: 200 MB of float64."""
 
 
+@shown
 class HessianEigenpairs(NamedTuple):
     """Some eigenvalues of the Hessian with their eigenvectors.
 
@@ -40,6 +42,7 @@ class Trace(NamedTuple):
     num_probes: int
 
 
+@shown
 class Density(NamedTuple):
     """The spectral density as quadrature nodes.
 
@@ -160,8 +163,7 @@ def hessian_eigenpairs(
         values, vectors = values[order], vectors[:, order]
     rows = np.zeros((len(values), surface.num_parameters))
     rows[:, chosen] = vectors.T
-    residuals = np.linalg.norm(product(vectors) - vectors * values, axis=0)
-    return HessianEigenpairs(values, rows, residuals)
+    return HessianEigenpairs(values, rows, np.linalg.norm(product(vectors) - vectors * values, axis=0))
 
 
 def hessian_directions(
@@ -274,7 +276,6 @@ def _quadrature(surface, position, start: np.ndarray, num_steps: int, free) -> t
         basis.append(np.where(ended[:, None], 0.0, image / np.maximum(length, 1e-300)[:, None]))
     nodes, weights = np.empty((probes, num_steps)), np.empty((probes, num_steps))
     for i in range(probes):
-        matrix = np.diag(diagonal[i]) + np.diag(off[i], 1) + np.diag(off[i], -1)
-        nodes[i], vectors = np.linalg.eigh(matrix)
+        nodes[i], vectors = np.linalg.eigh(np.diag(diagonal[i]) + np.diag(off[i], 1) + np.diag(off[i], -1))
         weights[i] = vectors[0] ** 2
     return nodes, weights

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.unpacking import DAMAGED
-from tati_re.core.views import drawn, html_table
+from tati_re.core.views import drawn, shown
 from tati_re.landscape.grid import MOST_POINTS, Axis, axes_of
 from tati_re.landscape.request import centre_of
 from tati_re.prediction.draws import Members
@@ -27,6 +27,7 @@ POINTS = {1: 201, 2: 81, 3: 21}
 WHICH = "all, mean, last, or numbers of stored steps"
 
 
+@shown
 class InputSpace(NamedTuple):
     """Predictions over a space of inputs.
 
@@ -48,10 +49,6 @@ class InputSpace(NamedTuple):
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
         """Draws the predictions over the grid; see `tati_re.plotting.plot_input_space`."""
         return drawn("input space", self, path=path)
-
-    def _repr_html_(self) -> str:
-        lines = [("inputs", f"{len(self.inputs):,}")]
-        return html_table("Predictions over inputs", lines, frame=self.frame().describe())
 
     def frame(self) -> pandas.DataFrame:
         """One row per input: its columns, then those of the prediction; `std` of a class over the parameters."""
@@ -113,8 +110,7 @@ def input_space(
         source = source_of(run, thin=thin, model=model)
     else:
         source = (Network(run, model), Members(_chosen(run, which, walker, thin)))
-    prediction = average([source], inputs)
-    return InputSpace(flat, prediction, names, axes, examples)
+    return InputSpace(flat, average([source], inputs), names, axes, examples)
 
 
 def _chosen(run: Any, which: str | Sequence[int], walker: int | None, thin: int) -> np.ndarray:

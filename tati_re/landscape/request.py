@@ -55,8 +55,7 @@ def centre_of(folder: str | os.PathLike[str], which: str = "auto", walker: int |
     if which == "mean":
         return run.parameters("mean", walker).astype(np.float64), f"mean of {folder}"
     if which == "last":
-        stored = run.manifest["parameters"]
-        found = read_parameters(folder, names=described_names(stored))
+        found = read_parameters(folder, names=described_names(run.manifest["parameters"]))
         row = 0 if walker is None else walker
         if not 0 <= row < len(found.positions):
             raise InputError("The walker does not exist.", walker, f"0 to {len(found.positions) - 1}")
@@ -103,8 +102,7 @@ def named_axes(names: Sequence[str], grid: Sequence[str]) -> tuple[np.ndarray, l
         pattern, sign, numbers = text.rpartition("=")
         if not sign or not pattern:
             raise InputError("grid has the wrong form.", text, "PATTERN=LOW:HIGH:POINTS, such as */kernel=-5:5:21")
-        axis = parse_axis(numbers)
-        chosen.update(dict.fromkeys(np.flatnonzero(held(names, [pattern])).tolist(), axis))
+        chosen.update(dict.fromkeys(np.flatnonzero(held(names, [pattern])).tolist(), parse_axis(numbers)))
     places = sorted(chosen)
     directions = np.zeros((len(places), len(names)))
     directions[np.arange(len(places)), places] = 1.0

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.unpacking import DAMAGED, load_arrays
-from tati_re.core.views import drawn, html_table
+from tati_re.core.views import drawn, shown
 from tati_re.landscape import tables
 from tati_re.landscape.grid import Axis, Grid, axes_of, project
 from tati_re.runs.lock import one_writer
@@ -22,6 +22,7 @@ from tati_re.runs.storage import replacing
 ARRAYS = "plane.npz"
 
 
+@shown
 class Landscape(NamedTuple):
     """A landscape as tables.
 
@@ -46,10 +47,6 @@ class Landscape(NamedTuple):
     def plot(self, **choices: Any) -> Figure:
         """Draws the landscape; `kind`, `quantity`, `scales`, `path` as `tati_re.plotting.plot_landscape` has them."""
         return drawn("landscape", self, **choices)
-
-    def _repr_html_(self) -> str:
-        lines = [("coordinates", ", ".join(self.names)), ("points", f"{len(self.table):,}")]
-        return html_table("Landscape", [*lines, ("lowest loss", f"{self.lowest:.6g}")], frame=self.table.describe())
 
 
 @one_writer

@@ -132,8 +132,7 @@ class _OfModel:
         self._auxiliary = tuple(np.asarray(value[0]) for value in sim.walkers.auxiliary)
         self._indices = None
         if batch_size is not None and batch_size != self.potential.num_examples:
-            batches = sim.system.batches(options, batch_size, copies=1)
-            indices, sizes = batches.indices(0, 1)
+            indices, sizes = sim.system.batches(options, batch_size, copies=1).indices(0, 1)
             self._indices = indices[0, 0, : int(sizes[0])]
         accuracy = ("accuracy",) if self.potential.metric_name else ()
         self.columns = ("loss", "potential", *accuracy)
@@ -163,8 +162,7 @@ class _OfModel:
 
     def values(self, positions: np.ndarray) -> dict[str, np.ndarray]:
         loss, right = self._mean(positions, self._data)
-        position = tf.constant(positions)
-        prior = self.potential.log_prior(position).numpy()
+        prior = self.potential.log_prior(tf.constant(positions)).numpy()
         found = {"loss": loss, "potential": self.potential.scale * loss - prior, "accuracy": right}
         if "test_loss" in self.columns:
             found["test_loss"], found["test_accuracy"] = self._mean(positions, self._test)

@@ -63,8 +63,7 @@ def grown(
         done, table = 0, None
         kept: list[np.ndarray] = []
     else:
-        aside = path.with_name(path.name + PARTIAL)
-        kept, table = _opened(aside, columns)
+        kept, table = _opened(path.with_name(path.name + PARTIAL), columns)
         done = sum(len(part) for part in kept)
 
     def stopped() -> str:
@@ -89,9 +88,7 @@ def _opened(path: Path, columns: Sequence[str]) -> tuple[list[np.ndarray], CsvTa
     if not path.exists() or b"\n" not in path.read_bytes()[:65536]:
         return [], CsvTable(path, columns, integers)
     frame = read_table(path)
-    content = path.read_bytes()
-    position = content.rfind(b"\n") + 1
-    table = CsvTable.reopen(path, columns, position, integers)
+    table = CsvTable.reopen(path, columns, path.read_bytes().rfind(b"\n") + 1, integers)
     return ([frame.to_numpy(np.float64)] if len(frame) else []), table
 
 

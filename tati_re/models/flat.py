@@ -118,8 +118,7 @@ class FlatModel:
 
     def get(self) -> np.ndarray:
         """Returns the current parameters of the Keras model, `(P,)`."""
-        values = [v.numpy().reshape(-1) for v in self.variables]
-        pairs = zip(values, self._constants, strict=True)
+        pairs = zip([v.numpy().reshape(-1) for v in self.variables], self._constants, strict=True)
         return np.concatenate([value if part is None else value[part.free] for value, part in pairs])
 
     def set(self, vector: Any) -> None:
@@ -140,20 +139,17 @@ class FlatModel:
 
     def split(self, position: Any) -> list[Any]:
         """Returns the weights of all walkers, a list of `(walkers, *shape)`, of positions `(walkers, P)`."""
-        pieces = tf.split(position, self._sizes, axis=1)
-        parts = zip(pieces, self._constants, self._full_shapes, strict=True)
+        parts = zip(tf.split(position, self._sizes, axis=1), self._constants, self._full_shapes, strict=True)
         return [tf.reshape(p if part is None else part.filled(p), (-1, *shape)) for p, part, shape in parts]
 
     def split_one(self, vector: Any) -> list[Any]:
         """Returns the weights of one walker, a list of tensors of `shapes`, of a vector `(P,)`."""
-        pieces = tf.split(vector, self._sizes, axis=0)
-        parts = zip(pieces, self._constants, self._full_shapes, strict=True)
+        parts = zip(tf.split(vector, self._sizes, axis=0), self._constants, self._full_shapes, strict=True)
         return [tf.reshape(p if part is None else part.filled(p[None]), shape) for p, part, shape in parts]
 
     def join(self, weights: Sequence[Any]) -> Any:
         """Returns positions `(walkers, P)` of weights of all walkers, a list of `(walkers, *shape)`: undoes `split`."""
-        sizes = [int(np.prod(shape, dtype=np.int64)) for shape in self._full_shapes]
-        pairs = zip(weights, sizes, strict=True)
+        pairs = zip(weights, [int(np.prod(shape, dtype=np.int64)) for shape in self._full_shapes], strict=True)
         return self.free(tf.concat([tf.reshape(weight, (-1, size)) for weight, size in pairs], axis=1))
 
     def free(self, vectors: Any) -> Any:
@@ -170,8 +166,7 @@ class FlatModel:
         variables = [*self.variables, *self.others]
         with keras.StatelessScope(list(zip(variables, [*weights, *auxiliary], strict=True))) as scope:
             outputs = called(self.model, x, training)
-        new = [scope.get_current_value(variable) for variable in self.others]
-        return outputs, tuple(new)
+        return outputs, tuple([scope.get_current_value(variable) for variable in self.others])
 
 
 class _Constant:

@@ -23,8 +23,7 @@ class FireState(NamedTuple):
 
 
 class Fire(Optimizer):
-    """Velocity Verlet from rest; if U rises, the step is taken back, the walker halts, and the time step shrinks; needs
-    the full batch.
+    """Velocity Verlet from rest; if U rises, the step is undone, the walker halts, the step shrinks; on the full batch.
 
     Targets the minimum of U, and U never rises.
 
@@ -61,8 +60,7 @@ class Fire(Optimizer):
 
     def init(self, position, evaluate, noise) -> FireState:
         rung, energy = evaluate.rung, evaluate.full(position)
-        velocity = zeros_like(position)
-        return FireState(position, velocity, **energy._asdict(), step_size=rung.step_size, rung=rung)
+        return FireState(position, zeros_like(position), **energy._asdict(), step_size=rung.step_size, rung=rung)
 
     def step(self, state: FireState, evaluate, noise) -> tuple[FireState, Info]:
         t = column(state.step_size, state.position)
@@ -75,8 +73,7 @@ class Fire(Optimizer):
         least = minimum(state.step_size, state.rung.step_size)
         step_size = where(falls, state.step_size + self.increase * least, self.decrease * state.step_size)
         moved = with_energy(state, energy)._replace(position=position, velocity=velocity)
-        halted = state._replace(velocity=zeros_like(velocity))
-        kept = chosen(falls, moved, halted, FireState._fields[:-2])
+        kept = chosen(falls, moved, state._replace(velocity=zeros_like(velocity)), FireState._fields[:-2])
         return FireState(**kept, step_size=step_size, rung=state.rung), Info()
 
     def get_config(self) -> dict:

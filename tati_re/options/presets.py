@@ -62,9 +62,8 @@ def note_of(name: Any) -> str | None:
 
 
 def expanded(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with the preset that `preset` or `sampler` names put in place of it; what else is given goes first.
-    A ladder that is given in another way takes the place of the preset's; so does another way to give the temperature,
-    or another prior."""
+    """The options with the preset that `preset` or `sampler` names put in place of it; what else is given goes first. A
+    ladder that is given in another way takes the place of the preset's; so does another temperature or prior."""
     name = values.get("preset")
     if isinstance(name, str) and name in NAMES:
         if values.get("sampler") is not None:

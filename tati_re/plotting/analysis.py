@@ -152,8 +152,7 @@ def plot_group_temperatures(table: pd.DataFrame, path: str | os.PathLike[str] | 
     """
     refuse_if(table.empty, "There are no temperatures to draw.")
     kinds = list(dict.fromkeys(table["temperature"]))
-    most = int(table.groupby("temperature").size().max())
-    figure = new_figure(7.2, 1.1 + 0.26 * most)
+    figure = new_figure(7.2, 1.1 + 0.26 * int(table.groupby("temperature").size().max()))
     panels = figure.subplots(1, len(kinds), squeeze=False, sharey=True)[0]
     groups = list(dict.fromkeys(table["group"]))
     for axes, kind in zip(panels, kinds, strict=True):

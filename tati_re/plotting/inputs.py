@@ -68,6 +68,7 @@ def _classes(axes: Axes, inputs: np.ndarray, targets: np.ndarray, dataset: Datas
         chosen = targets == number
         if chosen.any():
             label = f"{number:+d}" if dataset.task == "signs" else str(number)
+            label = dataset.class_names[i] if dataset.class_names else label
             color, marker = COLORS[i % len(COLORS)], "os^Dvp"[i % 6]
             x, y = inputs[chosen].T
             _scatter(axes, x, y, color, marker, bool(words), label + words)
@@ -130,7 +131,9 @@ def plot_input_space(space: "InputSpace", path: str | os.PathLike[str] | None = 
         image = 1 - (1 - colors[best.astype(int)]) * sure[..., None]
         extent = (x[0], x[-1], y[0], y[-1])
         left.imshow(image, origin="lower", extent=extent, aspect="auto", interpolation="nearest")
-        left.set_title("most probable class", loc="left", fontsize=9, color=DARK)
+        for k in np.unique(best).astype(int):
+            left.plot([], [], "s", color=COLORS[k % len(COLORS)], label=f"{found.class_values[k]}")
+        left.set_title("most probable class", loc="left", fontsize=9, color=DARK, pad=4 + 14 * legend_above(left, 48))
         shade, shown = _plane(space, found.entropy), "entropy (nats)"
     else:
         mean, shade = (_plane(space, values[:, 0]) for values in (found.mean, found.parameter_std))

@@ -135,8 +135,7 @@ def draw_traces(axes: Axes, run_info: pd.DataFrame, column: str, num_burnin_step
         axes.axvspan(0, min(num_burnin_steps, steps[-1]), color=GRAY, alpha=0.18, linewidth=0)
     for number, (walker, chain) in enumerate(zip(walkers, chains, strict=True)):
         color = COLORS[number] if own_colors else COLORS[0]
-        every = max(1, len(chain) // _POINTS)
-        shown = slice(None, None, every)
+        shown = slice(None, None, max(1, len(chain) // _POINTS))
         if window > 1:
             axes.plot(steps[shown], chain[shown], color=color, linewidth=0.4, alpha=0.25)
         label = f"walker {walker}" if own_colors else (f"{len(walkers)} walkers" if number == 0 else None)
@@ -196,8 +195,7 @@ def plot_autocorrelation(
     chains: Mapping[str, np.ndarray], steps_between_rows: float = 1.0, path: str | os.PathLike[str] | None = None
 ) -> Figure:
     """Draws the autocorrelation function of each observable, with its integrated time in the legend. The band is the
-    error of a correlation that is zero: two standard errors, by Bartlett's formula with the sum of the squares of what
-    is drawn.
+    error of a correlation that is zero: two standard errors, by Bartlett's formula with the squares of what is drawn.
 
     Args:
         chains: Draws `(chains, draws)` by name.

@@ -25,8 +25,7 @@ _ACCURACIES = (
 
 def plot_temperatures(frame: pd.DataFrame, path: str | os.PathLike[str] | None = None) -> Figure:
     """Draws losses, and the accuracies of a classifier below them, against temperature. Error bars are two Monte Carlo
-    errors. The dashed line is the Bayesian posterior, T = 1; the dotted one is where cooling should stop by the
-    validation loss.
+    errors. The dashed line is the Bayesian posterior, T = 1; the dotted one is where cooling should stop.
 
     Args:
         frame: As `temperature_curve` gives it.

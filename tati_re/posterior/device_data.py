@@ -71,8 +71,7 @@ class StoredExamples:
         whole = self.count - self.count % piece
 
         def body(start, *sums):
-            found = part(*self.taken(start + tf.range(piece)))
-            return start + piece, *map(tf.add, sums, found)
+            return start + piece, *map(tf.add, sums, part(*self.taken(start + tf.range(piece))))
 
         _, *sums = tf.while_loop(lambda start, *_: start < whole, body, (tf.constant(0), *zeros))
         return tuple(sums if whole == self.count else map(tf.add, sums, part(self.x[whole:], self.y[whole:])))

@@ -67,8 +67,7 @@ def noise_spectrum(
 
     def noise() -> np.ndarray:
         weights = random.standard_normal(count)
-        found = gradient(tf.constant(weights - weights.mean()))
-        return _mapped(back, found.numpy()[0])
+        return _mapped(back, gradient(tf.constant(weights - weights.mean())).numpy()[0])
 
     seen: list[np.ndarray] = []
 

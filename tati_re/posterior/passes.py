@@ -236,8 +236,7 @@ class ModelPasses:
         count = tf.cast(batch.size, tf.float64)
         rest = 1.0 if self.batches.sampling == "replacement" else 1.0 - count / self.num_examples
         weight = tf.cast(rung.likelihood_weight, tf.float64) * self._share(batch.size)
-        factor = tf.square(weight) * rest / count
-        return tf.cast(factor, spread.dtype)[:, None] * spread
+        return tf.cast(tf.square(weight) * rest / count, spread.dtype)[:, None] * spread
 
     def _example_variance(self, theta, indices, size, extra: tuple):
         """Variance over the examples of a batch of scale times the gradient of one, `(parameters,)`."""
@@ -255,8 +254,7 @@ class ModelPasses:
         """U, its gradient and the variance of that on one batch, for a model that is a chain."""
         refuse_single_examples(self.batches, self.num_examples)
         x, y = self.gather(batch)
-        capacity = batch.indices.shape[1]
-        counted = tf.cast(tf.range(capacity) < batch.size, tf.float64)
+        counted = tf.cast(tf.range(batch.indices.shape[1]) < batch.size, tf.float64)
         shared, how = self.shared, self.walker_evaluation
         if how == "vectorized" and not auxiliary:
             inputs = x if shared else self.prepared(x)

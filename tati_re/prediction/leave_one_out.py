@@ -9,6 +9,7 @@ import pandas as pd
 
 from tati_re.analysis.convergence import array_stats, effective_sample_size, rows_by_walker
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.views import shown
 from tati_re.prediction.network import likelihood_blocks, likelihood_of
 from tati_re.runs import files
 from tati_re.runs.checked import read_table
@@ -23,6 +24,7 @@ LARGEST_K = 0.7
 _LEAST_DRAWS, _MOST_DRAWS, _COLUMNS = 25, 4_000, ("example", "elpd", "pareto_k")
 
 
+@shown
 @dataclass(frozen=True, eq=False)
 class LeaveOneOut:
     """The expected log predictive density of new examples, elpd, by leaving out each one of those of the training.

@@ -5,11 +5,13 @@ from typing import NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.views import shown
 
 SMALLEST_PROBABILITY = float(np.finfo(np.float32).tiny)
 """Where a softmax in float32 underflows, 1.2e-38; 87.3 nats."""
 
 
+@shown
 class Calibration(NamedTuple):
     """Reliability of predicted probabilities, bin by bin.
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.data.labels import numbers_of_names
+from tati_re.data.labels import are_names, numbers_of_names
 from tati_re.posterior.predictive import CLASSES, LABELS, VALUES, entropy_of, log_mean_exp
 from tati_re.prediction.draws import Draws, Members, independent_draws
 from tati_re.prediction.metrics import class_labels
@@ -143,7 +143,7 @@ def average(
     inputs = sources[0][0].packed(inputs)
     if labels is not None:
         labels = np.asarray(labels)
-        if isinstance(next(labels.flat, None), str):
+        if are_names(labels, sources[0][0].class_names):
             labels = numbers_of_names(labels, sources[0][0].class_names, "labels")
         if len(labels) != len(inputs):
             raise InputError("Inputs and labels differ in length.", f"{len(inputs)} and {len(labels)}", "equal")
@@ -223,8 +223,7 @@ class _Part:
         if labels is not None and several:
             self.right = ((p > 0.5) == labels).all(axis=-1).sum(axis=1)
         elif labels is not None:
-            right = class_labels(labels, p.shape[-1])
-            self.right = (p.argmax(axis=-1) == right).sum(axis=1)
+            self.right = (p.argmax(axis=-1) == class_labels(labels, p.shape[-1])).sum(axis=1)
 
     def _values(self, predictive, found, labels, level: float) -> None:
         pairs = [(one, *pair) for one, pair in zip(predictive, found, strict=True)]

@@ -17,8 +17,7 @@ Predict = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """Numbers `(n, k)` of positions `(n, P)` and their walkers `(n,)`."""
 
 INPUTS, PROJECTIONS, DRAWS, DRAWS_OF_WALKER = 256, 64, 4_000, 500
-"""R-hat of 1,000 independent draws of four walkers is up to 1.016 in the worst of 321 quantities: 1.01 takes more to
-tell."""
+"""R-hat of 1,000 independent draws of four walkers is up to 1.016 in the worst of 321 quantities: 1.01 takes more."""
 _MOST_BYTES = 2**30
 """Of a trajectory that is read for this where nobody asks for a number of draws."""
 
@@ -26,8 +25,7 @@ _MOST_BYTES = 2**30
 def quantities(run: RunFiles, predict: Predict | None = None, burnin: int | None = None, most: int = 0) -> list:
     """Draws of U from all rows, and of predictions and 64 random projections (all coordinates where there are no more)
     from stored positions, evenly, up to 4,000, 500 of a walker, or `most`. They are those at the target, with their
-    weights. Walkers of networks are compared by U and predictions only, for their weights may differ where the
-    functions agree."""
+    weights. Walkers of networks are compared by U and predictions only: weights may differ where functions agree."""
     rows, burnin = select_rows(run, burnin), burnin_of(run, burnin)
     whole = "full_potential" in rows and bool(rows["full_potential"].notna().all())
     column = "full_potential" if whole else "potential"

@@ -11,6 +11,7 @@ import pandas as pd
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, is_short, monte_carlo_error
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.views import shown
 from tati_re.posterior.predictive import VALUES
 from tati_re.prediction.draws import Draws
 from tati_re.prediction.network import Network
@@ -26,6 +27,7 @@ RISE = 2.0
 """Standard errors by which the validation loss must have risen for cooling to stop."""
 
 
+@shown
 @dataclass(frozen=True, eq=False)
 class TemperatureStudy:
     """Loss and accuracy of a posterior at several temperatures.
@@ -65,8 +67,7 @@ def temperature_study(
     cold posterior is one of T below 1. Each temperature has noise and mini-batches of its own: the runs are further
     calls of `sim.sample` (`call` in their manifests), from the hottest on, so that a study is repeated by a new
     simulation with the same seed, and each run resumed by itself. Reference: R. Baldock, N. Marzari, Bayesian Neural
-    Networks at Finite Temperature (2019), section 2. The part of the test data that chooses the temperature takes no
-    part in the test loss.
+    Networks at Finite Temperature (2019), section 2. Test data that choose the temperature are not in the test loss.
 
     Args:
         sim: A `Simulation` with a test part.
@@ -166,8 +167,7 @@ def _parts(inputs: np.ndarray, labels: np.ndarray, fraction: float) -> dict[str,
 
 
 def _row(temperature: float, draws: Draws, network: Network, rows: pd.DataFrame, parts: Mapping) -> dict[str, float]:
-    burnin = draws.burnin
-    rows = rows[rows["step"] > burnin]
+    rows = rows[rows["step"] > draws.burnin]
     weight = rows["weight"].to_numpy(np.float64) if "weight" in rows else np.ones(len(rows))
     kept = weight > 0
     values = (rows["loss"].to_numpy(np.float64)[kept], weight[kept], rows["walker"].to_numpy()[kept])

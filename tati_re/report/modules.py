@@ -81,6 +81,9 @@ class Result:
     figures: dict[str, Callable[[Path | None], Figure]] = field(default_factory=dict)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return "\n".join([*self.sentences, self.table.to_string(index=False, max_rows=12, max_cols=12)])
+
     def _repr_html_(self) -> str:
         return html_table("Analysis", (("", sentence) for sentence in self.sentences), frame=self.table)
 

@@ -195,8 +195,7 @@ def _traces(run: RunFiles, rows: pd.DataFrame, part: Part) -> html.Section:
     rows, kept = at_target(rows), part.rows
     if part.thin > 1 and (rows["step"] > part.burnin).any():
         rows = pd.concat([rows[rows["step"] <= part.burnin], keep(rows, part.burnin, part.thin)], ignore_index=True)
-    number = int(run.manifest.get("parameters", {}).get("num", 0))
-    drawn = plot_traces(rows, max(1, number), part.burnin)
+    drawn = plot_traces(rows, max(1, int(run.manifest.get("parameters", {}).get("num", 0))), part.burnin)
     narrow(drawn)
     said = "Potential of each walker; gray: burn-in, left out of averages."
     if len(drawn.axes) > 1:
@@ -204,8 +203,7 @@ def _traces(run: RunFiles, rows: pd.DataFrame, part: Part) -> html.Section:
             " Temperatures: running means over walkers and rows (orange), the target (dashed), and the band that "
             "such a mean leaves once in 10,000 times."
         )
-    height = 2.6 + 1.7 * (len(drawn.axes) - 1)
-    parts = [html.figure(drawn, said, _WIDTH, height), *_autocorrelation(kept)]
+    parts = [html.figure(drawn, said, _WIDTH, 2.6 + 1.7 * (len(drawn.axes) - 1)), *_autocorrelation(kept)]
     return html.Section("Traces, temperatures, autocorrelation", "traces", [html.figures(parts)])
 
 

@@ -69,8 +69,7 @@ def _marginals(chains: dict[str, np.ndarray]) -> Figure:
 
 
 def predictions_section(run: RunFiles, burnin: int, thin: int) -> html.Section | None:
-    """Predictions of the test part by the stored positions, at most 400 of them; none where `tati-predict` left a
-    figure of all."""
+    """Predictions of the test part by the stored positions, at most 400 of them; none where `tati-predict` drew all."""
     if (run.folder / files.PREDICTIONS / _FIGURE).exists():
         return None
     section = html.Section("Predictions", "predictions")

@@ -37,8 +37,7 @@ DEFAULT = Tolerance(1e-8)
 
 
 class Difference(NamedTuple):
-    """A disagreement between two runs: the table, its column, and how, in words. `column` is empty where the tables as
-    a whole differ."""
+    """A disagreement between two runs: the table, its column, and how, in words. `column` may be empty."""
 
     table: str
     column: str

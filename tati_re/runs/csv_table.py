@@ -46,8 +46,7 @@ class CsvTable(Rows):
         single = np.isin(self.columns, list(float32_columns))
         self._template = None
         if single.any():
-            kinds = np.where(self.is_integer, "%d", np.where(single, "%.9g", "%r"))
-            self._template = ",".join(kinds) + "\n"
+            self._template = ",".join(np.where(self.is_integer, "%d", np.where(single, "%.9g", "%r"))) + "\n"
         if _position is None:
             with storing(self.path), open_new(self.path):
                 pass

@@ -30,8 +30,7 @@ def write(folder: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
 
 
 def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """The content of `manifest.toml`; refuses one of a later version of the package, or that lacks what the run's
-    checkpoint knows of it."""
+    """The content of `manifest.toml`; refuses one of a later version, or that lacks what the checkpoint knows of it."""
     path = Path(folder) / MANIFEST
     try:
         refuse_if(path.exists() and not path.is_file(), f"The file {path} cannot be read: it is no regular file.")

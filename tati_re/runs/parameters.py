@@ -17,8 +17,7 @@ from tati_re.runs.trajectory_rows import KINDS, ExpectedParameters, columns_of, 
 
 class FileParameters(NamedTuple):
     """Parameters read from a file: a row a stored walker, in their order, `(rows, parameters)`, float64. `source` says
-    in words where they come from; `auxiliary` are Keras' non-trainable variables, `(rows, ...)` each, or None where the
-    file has none."""
+    in words where they come from; `auxiliary` are Keras' non-trainable variables, `(rows, ...)` each, or None."""
 
     positions: np.ndarray
     source: str
@@ -38,8 +37,7 @@ def read_parameters(
     `trajectory.csv` or `.h5` of a run; a CSV file of TATi (columns `weight0`, ..., `bias0`, ... or `w0`, ..., `b0`,
     ...: all weights, layer by layer, then all biases); an `.npz` with the array `parameters`, or one array for each
     tensor of the model by name (`dense/kernel`); an `.npy`; a `.keras` file; the folder of a run. Without a `step` it
-    is the last one; of a folder, where the run arrived. A file may also have the parameters named in `fixed`, which
-    keep their values."""
+    is the last one; of a folder, where the run arrived. It may also have those in `fixed`, which keep their values."""
     path, wanted = Path(path).expanduser(), ExpectedParameters(list(names), frozenset(fixed))
     if not os.path.exists(path):
         beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []

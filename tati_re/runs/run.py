@@ -65,8 +65,7 @@ class RunFiles:
         self.data: Any = None
         """The data set of a run that was made here; None of a folder that was opened."""
         self.objects: dict[str, Any] = {}
-        """What a run that was made here was given as objects, and its model; of a folder that was opened, what `load`
-        was given."""
+        """What a run that was made here was given as objects, and its model; of an opened folder, those of `load`."""
 
     def __fspath__(self) -> str:
         return str(self.folder)
@@ -211,8 +210,7 @@ class RunFiles:
             raise InputError(f"The run {self.folder} stored projections, not parameters.", f"step {step}", '"mean"')
         if path.suffix == ".h5":
             with reading.open_h5(path) as file:
-                index = file["index"][: reading.h5_length(file)]
-                row = self._find(index, step, walker)
+                row = self._find(file["index"][: reading.h5_length(file)], step, walker)
                 # The integer columns step and walker are in `index`, so that `rows` starts with potential, loss.
                 first = files.FIRST_PARAMETER - len(files.INDEX)
                 return file["rows"][row][first : first + num_parameters]

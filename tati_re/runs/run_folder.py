@@ -67,8 +67,7 @@ def clear(folder: Path) -> None:
 
 
 def remove_leftovers(folder: Path, writers: Collection[str] | None = None) -> None:
-    """Removes what kills left of files that were being replaced; of those of some writers only, where others may be at
-    work."""
+    """Removes what kills left of files that were being replaced; of some writers' only, where others may write."""
     for file in FILES:
         if writers is None or file.writer in writers:
             for path in folder.glob(f"{file.name}.*"):

@@ -1,7 +1,6 @@
 """Robust writing: files replaced atomically, synced before they are renamed, errors in one sentence. A folder may come
 from someone else: no function here writes through a symbolic link that lies in it, and files that are replaced have
-temporary names that nobody can guess. A run folder that is itself a link is one's own way to another disk, and is
-followed."""
+temporary names that nobody can guess. A run folder that is itself a link to another disk is followed."""
 
 import contextlib
 import errno

@@ -288,6 +288,5 @@ def kick(state, t):
 
 def ornstein_uhlenbeck(state, noise, friction_time):
     """O(t): p <- c p + sqrt((1 - c²) T) R with c = exp(-γ t)."""
-    temperature = column(state.rung.temperature, state.position)
-    spread = sqrt(-expm1(-2.0 * friction_time) * temperature)
+    spread = sqrt(-expm1(-2.0 * friction_time) * column(state.rung.temperature, state.position))
     return state._replace(momentum=exp(-friction_time) * state.momentum + spread * noise.normal(state.position.shape))

@@ -66,8 +66,7 @@ class Evaluations:
         return self._of_walker(found, walker_index)
 
     def hessians(self, walker_index: int | None = None) -> np.ndarray:
-        """∇²U on the current batch: `(parameters, parameters)`, or one matrix a walker; costs P Hessian-vector
-        products."""
+        """∇²U on the current batch: `(parameters, parameters)`, or one a walker; costs P Hessian-vector products."""
         batch = self._batch_for("hessians")
         identity = np.eye(self.system.flat.num_parameters, dtype=self.walkers.position.dtype)
         product, here = self._engine().hessian_product, self.walkers

@@ -33,8 +33,7 @@ MOST_STEPS = 100_000
 @dataclass(frozen=True)
 class Request:
     """The request of a launch: its kind is "sample" or "fit". `objects` are what was given as objects in Python: loss,
-    prior, sampler, observables, callbacks, starts, ... `method` is the sampler, with all that is wrapped around it, or
-    the optimizer."""
+    prior, sampler, observables, callbacks, starts, ... `method` is the sampler with its wrappers, or the optimizer."""
 
     options: Options
     objects: Mapping[str, Any]

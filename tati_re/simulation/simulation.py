@@ -35,8 +35,7 @@ from tati_re.simulation.unattended import prepared
 
 
 class Simulation(Evaluations):
-    """A Keras model and its data as a physical system: parameters are positions, U = N * mean loss - log prior is the
-    potential.
+    """A Keras model and its data as a physical system of positions θ and potential U = N * mean loss - log prior.
 
     Args:
         model: A Keras 3 model, the path of a `.keras` file, a function that builds one or is in a file
@@ -137,6 +136,10 @@ class Simulation(Evaluations):
         self._forget()
         self._dataset = self.system.view(lambda: self.batch)
 
+    def __repr__(self) -> str:
+        size = f"{self.num_parameters():,} parameters, {self.num_walkers()} walker(s)"
+        return f"Simulation of {self.dataset.name}: {size}"
+
     def _repr_html_(self) -> str:
         return simulation_html(self)
 
@@ -144,8 +147,7 @@ class Simulation(Evaluations):
 
     @property
     def parameters(self) -> np.ndarray:
-        """Positions: `(parameters,)` for one walker, `(walkers, parameters)` for several; writing into it moves the
-        walkers."""
+        """Positions: `(parameters,)` for one walker, `(walkers, parameters)` for several; writing moves the walkers."""
         return self.walkers.position[0] if self.num_walkers() == 1 else self.walkers.position
 
     @parameters.setter

@@ -182,8 +182,7 @@ def made_starts(request: Request, like: np.ndarray, auxiliary: tuple, execution:
     fresh = with_noise_of(system.flat, fresh)
     if options.replica_start == "fresh":
         return fresh
-    all_data = make_options(options, batch_size=None)
-    potential = system.potential(all_data, request.objects, copies=len(like))
+    potential = system.potential(make_options(options, batch_size=None), request.objects, copies=len(like))
     return descended(potential, fresh, auxiliary, options.descent_steps, execution)
 
 

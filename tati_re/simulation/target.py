@@ -29,8 +29,7 @@ class NoData(Dataset):
     """What stands where a system has its data: a name, and a fingerprint of the function."""
 
     def __init__(self, target: Target) -> None:
-        own = {"name": f"the potential {target.name}", "_fingerprint": target.fingerprint()}
-        self.__dict__.update(own)
+        self.__dict__.update({"name": f"the potential {target.name}", "_fingerprint": target.fingerprint()})
 
     def __getattr__(self, name: str) -> Any:
         if name in ("inputs", "targets"):

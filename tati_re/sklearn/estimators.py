@@ -13,6 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from tati_re.core.errors import InputError, nearest
 from tati_re.data.dataset import Dataset
+from tati_re.data.labels import called
 from tati_re.data.preparation import Preparation, Standard
 from tati_re.options.table import SAMPLE, options_of
 from tati_re.prediction.predict import average, outputs_of_draws, source_of, warn_of_few_draws
@@ -57,8 +58,8 @@ class Posterior(BaseEstimator):
         for name in options:
             raise InputError(f"{name} is not a parameter of {type(self).__name__}.{nearest(name, [*OPTIONS, *_OWN])}")
 
-    def _sample(self, x: np.ndarray, y: np.ndarray, num_classes: int, sample_weight: Any) -> None:
-        """Samples the posterior of the model given examples; `num_classes` is 0 for a regression."""
+    def _sample(self, x: np.ndarray, y: np.ndarray, classes: Any, sample_weight: Any) -> None:
+        """Samples the posterior of the model given examples; there are no `classes` in a regression."""
         from tati_re.core.backend import keras
         from tati_re.models.inspect import output_shape_of
         from tati_re.simulation.simulation import Simulation
@@ -73,30 +74,32 @@ class Posterior(BaseEstimator):
             given["hidden"] = list(hidden)
         if isinstance(model, keras.Model):
             given = {"dtype": model.dtype_policy.variable_dtype} | given
-            if num_classes == 2 and output_shape_of(model)[-1] == 1:
+            if len(classes) == 2 and output_shape_of(model)[-1] == 1:
                 given = {"loss": "binary_crossentropy"} | given
         x, y = np.array(x), np.array(y)  # in memory, also where they were mapped from a file
-        weights, data = sample_weight, (x, y)
-        if weights is not None:
+        if (weights := sample_weight) is not None:
             weights = _check_sample_weight(weights, x, dtype=np.float64, ensure_non_negative=True)
-            data = self._weighted(x, y, num_classes, weights, given)
-        else:
-            given["num_classes"] = num_classes
+            x, y, weights = x[weights > 0], y[weights > 0], weights[weights > 0]
+        given["test_fraction"] = 0.0
+        given["num_classes"], names = len(classes), tuple(map(called, classes))
+        data = Dataset.from_arrays(x, y, num_classes=len(classes), weights=weights)
+        if names != tuple(map(str, range(len(names)))):
+            data = replace(data, class_names=names)
+        if weights is not None:
+            data = self._weighted(data, weights, given)
         if folder is not None:
             given["output"] = str(_next_folder(Path(folder)))
         self.run_ = Simulation(model, data, **given).sample()
         self.source_ = source_of(self.run_)
 
     @staticmethod
-    def _weighted(x: np.ndarray, y: np.ndarray, num_classes: int, weights: np.ndarray, given: dict[str, Any]) -> Any:
-        """The examples that count, with weights; standardized as if each was there so many times."""
-        x, y, weights = x[weights > 0], y[weights > 0], weights[weights > 0]
-        dataset = Dataset.from_arrays(x, y, num_classes=num_classes, weights=weights)
+    def _weighted(dataset: Dataset, weights: np.ndarray, given: dict[str, Any]) -> Dataset:
+        """The data set standardized as if each example was there so many times."""
         if (how := given.get("standardize")) not in ("inputs", "all"):
             return dataset
         del given["standardize"]
-        standards = [Standard.of(values, weights) for values in (x, dataset.targets)]
-        targets = standards[1] if how == "all" and not num_classes else None
+        standards = [Standard.of(values, weights) for values in (dataset.inputs, dataset.targets)]
+        targets = standards[1] if how == "all" and not dataset.num_classes else None
         if targets is not None and given.get("loss") in (None, "gaussian") and "noise_std" not in given:
             given.setdefault("noise_prior_scale", 1.0)  # the deviation of the targets, weighted
         return replace(dataset, preparation=Preparation(None, standards[0], targets))
@@ -176,7 +179,7 @@ class BayesianRegressor(RegressorMixin, Posterior):
         `sample_weight`, `(n,)`, at least 0, is what each example counts in the likelihood: 2 as if there twice."""
         nd = self.model is not None
         X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, allow_nd=nd, ensure_min_samples=2)
-        self._sample(X, np.asarray(y, np.float64), 0, sample_weight)
+        self._sample(X, np.asarray(y, np.float64), (), sample_weight)
         self.n_outputs_ = 0 if y.ndim == 1 else y.shape[1]
         return self
 
@@ -207,10 +210,9 @@ class BayesianRegressor(RegressorMixin, Posterior):
 
 class BayesianClassifier(ClassifierMixin, Posterior):
     """A classifier that averages the probabilities of a network over its posterior. `fit` samples p(θ | X, y) ∝ p(y |
-    X, θ) p(θ) under the cross-entropy; the labels may be of any type. A model with one output for two classes has the
-    binary cross-entropy.
+    X, θ) p(θ) under the cross-entropy; the labels may be of any type. One output for two classes has the binary one.
 
-    Arguments, `run_`, in which classes are numbers, and `n_features_in_` are those of `BayesianRegressor`.
+    Arguments, `run_`, with the classes' names, and `n_features_in_` are those of `BayesianRegressor`.
 
     Attributes:
         classes_: The labels in their order.
@@ -225,7 +227,7 @@ class BayesianClassifier(ClassifierMixin, Posterior):
         self.classes_, numbers = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise InputError("y has one class only.", self.classes_[0], "labels of at least two classes")
-        self._sample(X, numbers.astype(np.int32), len(self.classes_), sample_weight)
+        self._sample(X, numbers.astype(np.int32), self.classes_, sample_weight)
         return self
 
     def predict(self, X: Any) -> np.ndarray:

@@ -10,15 +10,13 @@ from tati_re.core.evaluate import Clock, Energy, Evaluate, Rung
 
 
 def quartic(position):
-    """U = sum of x⁴/4 + x²/2, `(walkers, parameters)` to `(walkers,)`, in numpy or TensorFlow: not harmonic, so that
-    nothing cancels."""
+    """U = sum of x⁴/4 + x²/2, `(walkers, parameters)` to `(walkers,)`, in numpy or TensorFlow: not harmonic."""
     values = 0.25 * position**4 + 0.5 * position**2
     return values.sum(-1) if isinstance(position, np.ndarray) else tf.reduce_sum(values, -1)
 
 
 def rung_of(step_size, temperature=1.0, numpy: bool = False) -> Rung:
-    """Rungs at λ = 1 for walkers of the given step sizes and temperatures (numbers or arrays), as tensors or numpy
-    arrays."""
+    """Rungs at λ = 1 for walkers of the given step sizes and temperatures (numbers or arrays), as tensors or arrays."""
     step_size, temperature = np.broadcast_arrays(np.asarray(step_size, np.float64), np.asarray(temperature, np.float64))
     fields = (1 / temperature, np.ones_like(temperature), step_size.copy())
     return Rung(*(fields if numpy else map(tf.constant, fields)))

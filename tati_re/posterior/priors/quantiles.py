@@ -62,8 +62,7 @@ def tabulated(log_density: Callable[[np.ndarray], np.ndarray], ends: tuple[float
     kept = np.concatenate([[True], np.diff(np.maximum.accumulate(scores)) > 1e-9]) & np.isfinite(scores)
     scores, places = scores[kept], corners[kept]
     slopes = np.exp(-(scores**2) / 2 - 0.5 * np.log(2 * np.pi) - log_density(places) + log_total)
-    inside = np.clip(NormalMap.nodes, scores[0], scores[-1])
-    return log_total, CubicHermiteSpline(scores, places, slopes)(inside)
+    return log_total, CubicHermiteSpline(scores, places, slopes)(np.clip(NormalMap.nodes, scores[0], scores[-1]))
 
 
 def _support(log_density, ends, breaks) -> tuple[float, float]:
