@@ -26,11 +26,9 @@ import argparse
 import csv
 import importlib.util
 import math
-import multiprocessing
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -235,16 +233,6 @@ def write(scores: Sequence[Score], output: Path) -> None:
         raise tati_re.InputError("--output: cannot be written.", f"{output}: {error.strerror}") from None
 
 
-def done(tasks: Sequence[tuple], processes: int) -> Iterator[Score]:
-    """The scores of tasks (function and its arguments), as they come, several processes at a time."""
-    if processes == 1:
-        for function, *arguments in tasks:
-            yield function(*arguments)
-        return
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        yield from pool.map(_called, tasks)
-
-
 def _called(task: tuple) -> Score:
     function, *arguments = task
     return function(*arguments)
@@ -259,9 +247,10 @@ def experiment(tasks: Sequence[tuple], processes: int, output: Path) -> None:
         output: Folder of results.csv.
     """
     scores: list[Score] = []
-    for score in done(tasks, processes):
+
+    def done(_place: int, score: Score) -> None:
         scores.append(score)
-        write(scores, output)
+        write(sorted(scores, key=lambda score: score[:3]), output)
         print(
             f"{score.data}, {score.method}, seed {score.seed}: RMSE {score.rmse:.4f}, NLL {score.nll:.3f} "
             f"({score.nll_moments:.3f} by mean and variance); one walker {score.rmse_one:.4f}, {score.nll_one:.3f}; "
@@ -269,6 +258,12 @@ def experiment(tasks: Sequence[tuple], processes: int, output: Path) -> None:
             f"{score.seconds:.0f} s, of the processor {score.core_seconds:.0f} s",
             flush=True,
         )
+
+    if processes == 1:
+        for place, task in enumerate(tasks):
+            done(place, _called(task))
+    else:
+        tati_re.side_by_side(_called, tasks, processes, done=done)
     for name, method in dict.fromkeys((score.data, score.method) for score in scores):
         own = np.array([score[3:6] for score in scores if score[:2] == (name, method)])
         cells = [f"{mean:.4f} ± {std:.4f}" for mean, std in zip(own.mean(axis=0), own.std(axis=0), strict=True)]

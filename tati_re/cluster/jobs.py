@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from multiprocessing.connection import wait
 from typing import Any
 
 from tati_re.cluster.processes import Failed, Lost, Process
-from tati_re.core.errors import InputError, WorkersLost
+from tati_re.core.errors import InputError, WorkersLost, refuse_if
 
 _DEATHS = 3
 
@@ -72,3 +73,49 @@ class SideBySide:
         """Ends the processes."""
         while self._processes:
             self._processes.pop().close()
+
+
+def side_by_side(
+    function: Callable[[Any], Any],
+    jobs: Sequence[Any],
+    workers: int = 2,
+    threads: int = 1,
+    done: Callable[[int, Any], None] | None = None,
+) -> list[Any]:
+    """Calls a function of each job in processes side by side, such as a fit or a run for each of several seeds.
+
+    What a call returns depends on its job and on `threads`, not on how many processes there are or which of them died:
+    one that dies is made again, and with it the job that it had. They see no GPU.
+
+    Args:
+        function: Takes a job. It travels with what it refers to, so one of a notebook will do, and what it returns
+            travels back: scores or a run folder rather than a `Simulation`.
+        jobs: What it is called with, one after the other.
+        workers: Processes, 1 or more; not more than jobs are started. Default: 2.
+        threads: Of each, 1 or more. Default: 1.
+        done: Called in this process with the place of a job and its result, as each is ready.
+
+    Returns:
+        The results in the order of the jobs.
+
+    Raises:
+        InputError: No process or no thread; or as a call raised it.
+        SamplingError: A call raised another exception, or its process died three times.
+    """
+    for name, number in (("workers", workers), ("threads", threads)):
+        refuse_if(number < 1, f"{name}: too few.", number, "1 or more")
+    import cloudpickle
+
+    found = [None] * len(jobs)
+
+    def ready(place: int, result: bytes) -> None:
+        found[place] = cloudpickle.loads(result)
+        if done is not None:
+            done(place, found[place])
+
+    # Jobs and results may be of classes of a script, which only cloudpickle carries.
+    with closing(
+        SideBySide(lambda: lambda job: cloudpickle.dumps(function(cloudpickle.loads(job))), workers, threads)
+    ) as team:
+        team.run([cloudpickle.dumps(job) for job in jobs], ready)
+    return found
