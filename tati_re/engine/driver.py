@@ -130,7 +130,7 @@ class Driver:
         """Takes the remaining steps; where one diverges, what came before is on the disk."""
         plan, line = self.plan, self.loop.timeline
         began = saved = time.monotonic()
-        before, first = self.seconds, self.step
+        before, paced = self.seconds, (began, self.step)
         outcome, most, took = Outcome.FINISHED, self.limits.first_steps, began
         last = line.moves(plan.num_steps)
         self.progress.start(plan.num_steps, self.step, self.loop.title, self.loop.walkers)
@@ -149,7 +149,11 @@ class Driver:
                     most = max(self.limits.first_steps, int(rate * self.limits.chunk_seconds))
                     took = now
                     self.seconds = before + now - began
-                    self.progress.update(self.step, *self._tables.last, (self.step - first) / max(now - began, 1e-9))
+                    # The first chunk is compiled: a rate with it would tell hours that are not left.
+                    alone = paced[0] == began
+                    pace = (self.step - paced[1]) / max(now - paced[0], 1e-9)
+                    self.progress.update(self.step, *self._tables.last, None if alone and self._move < last else pace)
+                    paced = (now, self.step) if alone else paced
                     over = plan.max_time is not None and now - began >= plan.max_time
                     if interrupted() or over:
                         outcome = Outcome.INTERRUPTED if interrupted() else Outcome.OUT_OF_TIME
