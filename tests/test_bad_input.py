@@ -175,7 +175,7 @@ PYTHON = {
     ),
     "too few outputs": (
         lambda: Simulation(model(2), (X, np.arange(10) % 3), **QUICK).sample(),
-        r"needs one output a class\. Received: a model with 2 outputs\. Expected: at least 3 outputs\.",
+        r"needs one output a class\. Received: labels to 2 and a model with 2 outputs\. Expected: at least 3",
     ),
     "inputs and model": (
         lambda: Simulation(model(1, 3), (X, Y)),

@@ -138,6 +138,12 @@ def test_names_of_classes_are_numbered_in_sorted_order(tmp_path):
     assert words.startswith("The labels are text. Received: 101 texts, such as 'flower 0'. Expected: 2 to 100 of them")
 
 
+def test_a_name_that_is_nearly_that_of_a_file(tmp_path, monkeypatch):
+    write(tmp_path / "own.csv", "x,y\n1,2\n")
+    monkeypatch.chdir(tmp_path)
+    assert said(load_data, "own.cvs").startswith("data is not known. Did you mean 'own.csv'? Received: own.cvs.")
+
+
 # NPZ
 
 

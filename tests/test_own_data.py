@@ -142,7 +142,7 @@ def test_images_without_a_channel_are_predicted_from_the_disk(tmp_path):
                 "are 300 classes, one for each output of the model; 40",
             ),
         ),
-        (lambda: net(1, "sigmoid"), np.sign(Y).astype(int), "mean_squared_error", "signs", "A sigmoid never is -1"),
+        (lambda: net(1, "sigmoid"), np.sign(Y).astype(int), "binary_crossentropy", "signs", None),
         (lambda: net(1, "tanh"), np.sign(Y).astype(int), "mean_squared_error", "signs", None),
     ],
 )
@@ -157,8 +157,46 @@ def test_labels_mean_what_the_outputs_of_a_model_can_say(model, labels, loss, ta
     # The potential is N times the mean loss by hand, of logits or probabilities.
     outputs = sim.predict(X)
     if loss == "binary_crossentropy":
-        right = np.where(np.ravel(labels), outputs[:, 0], 1 - outputs[:, 0])
+        right = np.where(np.ravel(labels) > 0, outputs[:, 0], 1 - outputs[:, 0])
         assert sim.loss() == pytest.approx(-np.log(right).mean(), rel=1e-5)
+
+
+def test_models_that_were_not_called_yet_are_built_from_the_data(tmp_path):
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.inside, self.last = keras.layers.Dense(3, activation="tanh"), keras.layers.Dense(1)
+
+        def call(self, inputs):
+            return self.last(self.inside(inputs))
+
+    tokens = RANDOM.integers(0, 9, (40, 4))
+    words = [keras.layers.Embedding(9, 2), keras.layers.GlobalAveragePooling1D(), keras.layers.Dense(1)]
+    plain = [keras.layers.Dense(3), keras.layers.Dense(1)]
+    for model, inputs, size in (
+        (Own(), X, 13),
+        (keras.Sequential(plain), X, 13),
+        (keras.Sequential(words), tokens, 21),
+    ):
+        sim = Simulation(model, (inputs, Y), **SHORT, noise_std=1.0)
+        assert sim.num_parameters() == size
+        np.testing.assert_allclose(sim.predict(inputs), model(inputs), rtol=1e-5, atol=1e-6)
+    Simulation(Own(), (X, Y), **SHORT).sample(output=str(tmp_path / "run"))
+    with pytest.raises(InputError, match=r"Keras does not know\. Received: .*tati_re\.load\('.*run', model=model\)"):
+        tati_re.load(tmp_path / "run").predict(X)
+    said = " ".join(Simulation(keras.Sequential(words), (tokens, 1e3 * Y), **SHORT).system.notes)
+    assert "the targets are far from order 1; for one that does neither, scale them before." in said
+
+
+def test_labels_that_do_not_fit_the_outputs_say_which_do():
+    with pytest.raises(
+        InputError, match=r"labels to 3 and a model with 3 outputs\. Expected: .* or labels from 0 to 2\."
+    ):
+        Simulation(net(3, "softmax"), (X, 1 + np.arange(40) % 3), **SHORT).potential()
+    with pytest.raises(InputError, match="Expected: equal shapes, for -1 and 1 one output"):
+        Simulation(net(2, "softmax"), (X, np.sign(Y)), **SHORT).potential()
+    with pytest.raises(InputError, match=r"sampler: optimizers do not sample\. Received: 'Adam'\. Expected: sim\.fit"):
+        Simulation(data=(X, Y), **SHORT | {"sampler": "Adam"}).sample()
 
 
 def test_a_compiled_loss_that_is_not_used_is_named(capsys):
@@ -184,7 +222,9 @@ def test_a_regression_on_whole_numbers_is_the_same_from_its_folder(tmp_path):
     assert tati_re.load(tmp_path / "run").predict().scores() == run.predict().scores()
     assert Simulation.from_folder(tmp_path / "run").dataset.task == "regression"
     assert Simulation.resume(str(tmp_path / "run"), 14).predict().num_draws == 6
-    with pytest.raises(InputError, match=r"needs one output a class\. Received: a model with 1 outputs"):
+    with pytest.raises(
+        InputError, match=r"needs one output a class\. Received: labels to \d+ and a model with 1 outputs"
+    ):
         Simulation(net(1), (X, np.arange(40) % 9), num_classes=9, **SHORT).sample()
     declared = Simulation(net(1), (X, (Y > 0).astype(int)), num_classes=2, **SHORT).sample()
     assert declared.manifest["loss"] | {"noise_std": 1.0} == {
@@ -231,6 +271,8 @@ DAYS = pd.date_range("2020-02-28", periods=3)
         ),
         (FRAME.assign(city=["Bonn", None, "Rome"]), "column 'city' has missing values"),
         (FRAME.assign(city=pd.array([1, 2, None], dtype="Int64")), "column 'city' has missing values"),
+        (FRAME.assign(city=DAYS - DAYS[0]), r"column 'city' holds Timedelta\. .*Expected: .*Timedelta"),
+        (FRAME.assign(city=[1, "Rome", 2]), r"column 'city' holds text\. Received: 'Rome'"),
     ],
 )
 def test_columns_that_hold_no_numbers_are_named(frame, sentence):

@@ -197,5 +197,4 @@ def _varying(rows: pd.DataFrame) -> list[str]:
 
 def _average(rows: pd.DataFrame, name: str) -> dict[str, Any]:
     chains = chains_of(rows, name, -1)
-    weights = chains_of(rows, "weight", -1) if "weight" in rows.columns else None
-    return average(chains, weights, spacing(rows))
+    return average(chains, chains_of(rows, "weight", -1) if "weight" in rows.columns else None, spacing(rows))

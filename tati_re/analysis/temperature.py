@@ -62,8 +62,7 @@ class Temperature(NamedTuple):
 def measured_temperature(
     energies: np.ndarray, kind: Kind, num_parameters: int, target: float, level: float = LEVEL
 ) -> Temperature:
-    """The temperature of kinetic energies or virials of P parameters, with the band that a correct run leaves with the
-    probability `level`.
+    """The temperature of kinetic energies or virials of P parameters, and the band of a correct run at `level`.
 
     The mean of n independent p'p/(P T) follows χ²(nP)/(nP). As n is only estimated, the distance of its quantiles from
     T is multiplied by that of Student's t over that of the normal distribution, with n/8 degrees of freedom. Virials,

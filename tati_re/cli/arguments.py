@@ -109,8 +109,7 @@ class Parser(argparse.ArgumentParser):
         return f" Did you mean '{longer[0]}'?" if longer else nearest(name, flags)
 
     def add_table(self, table: Mapping[str, tuple[Any, str]]) -> None:
-        """Adds flags by name: the form of their value, in a tuple where there may be several, None for a switch; and
-        what they are."""
+        """Adds flags by name: the form of their value, in a tuple if several, None for a switch; and their help."""
         self.of_file = self.of_file or "parameters_step" in table
         for name, (form, text) in table.items():
             style: dict[str, Any] = {"action": "store_true"} if form is None else {"metavar": form}

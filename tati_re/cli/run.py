@@ -21,8 +21,7 @@ def with_config(typed: dict[str, Any]) -> Options:
         if flags.get("verbose", "0") != "0":
             raise InputError("--quiet and --verbose contradict each other.", flags["verbose"], "one of the two")
         flags["verbose"] = "0"
-    config = read_toml(typed["config"]) if "config" in typed else None
-    return options_from_flags(flags, config)
+    return options_from_flags(flags, read_toml(typed["config"]) if "config" in typed else None)
 
 
 def add_trust(parser: Parser) -> None:

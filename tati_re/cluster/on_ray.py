@@ -53,8 +53,7 @@ class Machine:
         """Answers as soon as the actor has begun."""
 
     def ask(self, messages: dict[int, bytes | tuple]) -> dict[int, bytes | str]:
-        """The answers of workers, by their numbers; the last words of those that are gone. A tuple, the arguments of
-        `Process`, begins one."""
+        """The answers of workers, by their numbers; the last words of those gone. `Process`'s arguments begin one."""
         import ray
 
         for number, message in messages.items():

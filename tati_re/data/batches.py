@@ -33,8 +33,7 @@ class Batches:
     The ordering of epoch e for walker w comes from Philox with key (seed, purpose) and counter (e, w): it does not
     depend on the number of walkers, on earlier calls, or on where a run was resumed. With `shuffle=False` every epoch
     has the order of the data, for all walkers, and a symmetric sweep goes forwards and backwards in it: the batches are
-    then not independent of one another, and an average of gradients over less than an epoch is biased where that order
-    means something.
+    then not independent of one another, and gradients of less than an epoch are biased where order matters.
 
     Args:
         num_examples: Examples in the data set, >= 1.

@@ -56,9 +56,11 @@ def _check(column: Any, where: str) -> None:
     if len(missing):
         raise InputError(f"{where} has missing values.", f"{len(missing)}, the first in row {missing[0]}", MISSING)
     if len(column) and not types.is_numeric_dtype(column.dtype):
-        dates = types.is_datetime64_any_dtype(column.dtype) or isinstance(column.iloc[0], date)
-        what = f"{where} holds {'dates' if dates else 'text'}."
-        raise InputError(what, repr(column.iloc[0]), DATES if dates else TEXT)
+        value = next((each for each in column if not isinstance(each, int | float)), column.iloc[0])
+        kind = (
+            "text" if isinstance(value, str | bytes) else "dates" if isinstance(value, date) else type(value).__name__
+        )
+        raise InputError(f"{where} holds {kind}.", repr(value), TEXT if kind == "text" else DATES)
 
 
 def advice(cell: str) -> str:

@@ -80,8 +80,7 @@ class Preparation:
         return targets if self.target_standard is None else self.target_standard(targets)
 
     def restored(self, outputs: np.ndarray, predicts_noise: bool = False) -> np.ndarray:
-        """Outputs of the network in the units of the targets, with `predicts_noise` means and, behind them, logarithms
-        of standard deviations."""
+        """Outputs of the network in the units of the targets, with `predicts_noise` means and log deviations."""
         standard = self.target_standard
         if standard is None or not predicts_noise:
             return outputs if standard is None else standard.undone(outputs)
@@ -182,12 +181,14 @@ def automatic(dataset: Dataset, given: bool, kept: str) -> tuple[str, str | None
         near = max(abs(float(inputs.max())), abs(float(inputs.min()))) <= _LARGE, near[1]
     if all(near):
         return "none", None
+    parts = [name for name, of_order in zip(("inputs", "targets"), near, strict=True) if not of_order]
     if why or given:
         why = "the model is given, which may expect them so or scale them itself" if given else why
-        cure = "scale them before" if dataset.layout else "standardize inputs, or all, does it"
+        cure = (
+            "scale them before" if dataset.layout or inputs.dtype.kind != "f" else "standardize inputs, or all, does it"
+        )
         cure = f"; for one that does neither, {cure}" if given else f": {cure}"
-        return "none", f"{told} {why}; they are far from order 1{cure}."
-    parts = [name for name, of_order in zip(("inputs", "targets"), near, strict=True) if not of_order]
+        return "none", f"{told} {why}; the {' and '.join(parts)} are far from order 1{cure}."
     if kept and "targets" in parts:
         parts.remove("targets")
     else:

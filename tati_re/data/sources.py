@@ -183,12 +183,11 @@ def _existing(source: str | Path) -> Path:
         return path
     refuse_if(path.is_file(), "data is a file of an unknown type.", source, FILES)
     refuse_if(path.is_dir(), "data is a folder.", source, FILES)
-    if not known and len(path.parts) == 1:
-        names = (*GENERATORS, *KERAS)
-        expected = f"{', '.join(names)}, or {FILES}"
-        raise InputError(f"data is not known.{nearest(str(source), names)}", source, expected)
-    folder = path.parent
+    folder, names = path.parent, (*GENERATORS, *KERAS)
     others = [p.name for p in folder.iterdir() if _suffix(p) in suffixes] if folder.is_dir() else []
+    if not known and len(path.parts) == 1:
+        expected = f"{', '.join(names)}, or {FILES}"
+        raise InputError(f"data is not known.{nearest(str(source), (*names, *others))}", source, expected)
     raise InputError(f"data is a file that does not exist.{nearest(path.name, others)}", source, FILES)
 
 

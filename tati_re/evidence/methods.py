@@ -75,8 +75,7 @@ def log_evidences(sim, methods: Sequence[str] | None = None, **options: Any) -> 
 
 @one_writer
 def sample_energies(sim, **options: Any) -> Energies:
-    """Energies at the points of `evidence_grid` from the prior to the posterior, for `estimated`. Arguments are as
-    for `log_evidence`."""
+    """Energies at the points of `evidence_grid` from the prior to the posterior, for `estimated`, as `log_evidence`."""
     return prepared(sim, **options).from_prior()[0]
 
 

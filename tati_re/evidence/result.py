@@ -142,8 +142,7 @@ def bayes_factors(estimates: Mapping[str, Evidence]):
 
     Returns:
         A pandas DataFrame with the columns `model`, `log_z`, `error`, `log_bayes_factor` against the best,
-        `factor_error` of that, `short` (an error is that of short chains), and `probability` where all models are
-        equally probable beforehand.
+        `factor_error` of that, `short` (an error is that of short chains), and `probability` for equal ones beforehand.
     """
     import pandas as pd
 

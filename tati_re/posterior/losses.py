@@ -211,7 +211,8 @@ def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes:
         if num_classes is None:
             raise InputError("loss: the labels are no classes.", loss.name, "gaussian or another regression loss")
         what = f"loss: {loss.name} needs one output a class."
-        refuse_if(last < num_classes, what, f"a model with {last} outputs", f"at least {num_classes} outputs")
+        expected = f"at least {num_classes} outputs, or labels from 0 to {last - 1}"
+        refuse_if(last < num_classes, what, f"labels to {num_classes - 1} and a model with {last} outputs", expected)
         target_shape = (*target_shape, last)
     if loss.predicts_noise:
         if num_classes is not None or tuple(output_shape) != (*target_shape[:-1], 2 * target_shape[-1]):
@@ -226,7 +227,9 @@ def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes:
     if differ and loss.name in (*CLASSIFICATION, *REGRESSION, *MARGIN, "cosine_similarity"):
         received = f"outputs of shape {tuple(output_shape)} for labels of shape {tuple(target_shape)}"
         what = f"loss: the model's outputs do not fit the labels under {loss.name}."
-        raise InputError(what, received, "equal shapes")
+        raise InputError(
+            what, received, "equal shapes, for -1 and 1 one output" if num_classes == 2 else "equal shapes"
+        )
 
 
 def loss_name(loss: Any) -> str:

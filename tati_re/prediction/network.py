@@ -30,13 +30,13 @@ def model_of(run: RunFiles) -> Any:
     from tati_re.models.build import load_model
 
     check_model(run)
+    expected = f"the object it was made with: tati_re.load({str(run.folder)!r}, model=model)"
     try:
         if run.has(files.MODEL):
             return load_model(run.folder / files.MODEL)
-    except InputError:
+    except InputError as error:
         if "model" not in run.objects:
-            raise
-    expected = f"the object it was made with: tati_re.load({str(run.folder)!r}, model=model)"
+            raise InputError(str(error), expected=expected) from None
     refuse_if("model" not in run.objects, f"The run {run.folder} holds no model.", expected=expected)
     return run.objects["model"]
 

@@ -193,8 +193,7 @@ def _access() -> Any:
 
 def _open_for_append(path: Path) -> Any:
     """A low-level file opened for append, without locks: a reader elsewhere must not stop a run. The high-level call
-    first opens for writing and then switches to single-writer mode; a kill between the two would leave a file that no
-    reader opens."""
+    first opens for writing and then switches to single-writer mode; a kill in between leaves a file that none opens."""
     access = _access()
     access.set_file_locking(False, True)
     access.set_fclose_degree(h5f.CLOSE_STRONG)

@@ -23,8 +23,7 @@ _OF_DATA = ("standardize", "noise_std")
 
 
 def write(folder: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
-    """Writes `manifest.toml` atomically, `schema_version` first. TOML has no word for None: such a key is left out, and
-    an absent key means None."""
+    """Writes `manifest.toml` atomically, `schema_version` first. TOML has no None: such keys are left out."""
     text = tomli_w.dumps(_plain({"schema_version": SCHEMA_VERSION, **content}, MANIFEST))
     write_whole(Path(folder) / MANIFEST, text.encode())
 

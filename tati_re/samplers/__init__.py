@@ -81,6 +81,8 @@ def _of_name(name: str, options) -> Method:
     what = "sampler: trajectories whose length nobody sets are those of HMC or MAMS with num_leapfrog_steps auto."
     expected = "HMC or MAMS, which has the shorter ones; or MCLMC, without a Metropolis test"
     refuse_if(name.upper() == "NUTS", what, repr(name), expected)
+    what_else = "sampler: optimizers do not sample."
+    refuse_if(name.lower() in ("adam", "rmsprop", "sgd"), what_else, repr(name), f"sim.fit(optimizer={name!r})")
     if name.upper() == "EQN":
         expected = "covariance_blending above 0, such as 10, with sampler BAOAB and several walkers (num_walkers)"
         raise InputError("sampler: ensemble quasi-Newton is a preconditioner around any sampler.", repr(name), expected)

@@ -24,8 +24,7 @@ def as_trained(read: Dataset, options: Options, noise_std: float | str, given: b
         return standardized(read, mode), () if mode == "none" else (f"standardize {mode}, as in the run {before}.",)
     units = [name for name in sorted(options.explicit) if name in ("noise_std", "noise_prior_scale")]
     free = options.loss == HETEROSCEDASTIC or (noise_std == SAMPLED and options.noise_prior_scale is None)
-    kept = "" if free else [*units, "the loss"][0]
-    mode, said = automatic(read, given, kept)
+    mode, said = automatic(read, given, "" if free else [*units, "the loss"][0])
     return standardized(read, mode), (said,) if said else ()
 
 

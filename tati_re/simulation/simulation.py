@@ -97,8 +97,7 @@ class Simulation(Evaluations):
                 place of the run's.
 
         Returns:
-            A simulation at the parameters of the run's model file; `parameters=folder` puts its walkers where those of
-            the run are.
+            A simulation at the parameters of the run's model file; `parameters=folder` takes its walkers'.
 
         Raises:
             InputError: No run there, objects that are missing, or data that are not the same.

@@ -154,7 +154,10 @@ class System:
         dataset, signs = self.examples, is_signs(self.examples)
         one_hot = dataset.num_classes is not None and dataset.targets.ndim > 1 and dataset.targets.shape[1] > 1
         given, outputs = objects.get("loss", options.loss), output_shape_of(self.model)[1:]
-        one_of_two = dataset.num_classes == 2 and dataset.targets.ndim == 1 and outputs == (1,) and not signs
+        of_signs = not options.tati and output_activation_of(self.model) == "sigmoid"
+        one_of_two = (
+            dataset.num_classes == 2 and dataset.targets.ndim == 1 and outputs == (1,) and (not signs or of_signs)
+        )
         name = "binary_crossentropy" if given is None and (dataset.multi_label or one_of_two) else given
         how = self.noise_std(options), options.from_logits, output_activation_of(self.model)
         loss = make_loss(name, dataset.num_classes, one_hot, signs, *how)
@@ -246,6 +249,8 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     else:
         if options.hidden and not code:
             raise InputError("model and hidden exclude each other.", f"hidden = {options.hidden}", "one of the two")
+        if not model.built and not dataset.layout:
+            model(dataset.inputs[:1] * 1)
         model = in_precision(model, options.dtype)
     ready = fitted_shape(dataset, model)
     if options.num_classes is None and objects.get("loss", options.loss) is None:
@@ -271,8 +276,6 @@ def _classes_by_outputs(read: Dataset, model: Any) -> tuple[int | None, str]:
     one column do, and a sentence on it; else None."""
     parts = [read.targets, *([] if read.test_targets is None else [read.test_targets])]
     labels, shape = np.concatenate(parts), output_shape_of(model)[1:]
-    if is_signs(read) and output_activation_of(model) == "sigmoid":
-        return None, "A sigmoid never is -1, as labels are: loss='binary_crossentropy' takes -1 and 1 as two classes."
     if read.class_names or labels.ndim != 1 or len(shape) != 1 or is_signs(read) or (labels != np.floor(labels)).any():
         return None, ""
     low, high, count = labels.min(), labels.max(), shape[0] or 0
