@@ -99,6 +99,10 @@ def test_the_worst_of_all_quantities_counts_and_constants_do_not():
     assert found["spoiled_by"] == [77, 150] and found["rhat_without"] < 1.01
     scattered = many + np.random.default_rng(2).standard_normal((200, 1))
     assert diagnosis([Quantity("s", scattered)], 1.01)["spoiled_by"] == []
+    # One that takes the rest below the limit is not apart for that.
+    spread = np.random.default_rng(3).standard_normal((4, 4_000)) + 0.13 * np.array([1.2, -1.0, 0.8, -1.0])[:, None]
+    assert r_hat(spread[1:]) < 1.008 < 1.01 < diagnosis([Quantity("i", spread)], 1.01)["rhat"] < 1.011
+    assert diagnosis([Quantity("i", spread)], 1.01)["spoiled_by"] == []
     # Of networks the walkers may be apart in their weights, but each has to stand still: by a number of its own.
     weights = diagnosis([Quantity("a", good), Quantity("d", apart, None, False)], 1.01)
     assert weights["rhat"] == r_hat(good) and weights["rhat(weights)"] < 1.01

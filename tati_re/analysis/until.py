@@ -128,7 +128,7 @@ def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
         ratio = fdtri(halves - 1, halves * (size - 1), 1 - 0.005 / count)
         found["rhat_by_chance"] = math.sqrt((size - 1 + ratio) / size)
     if hat > limit and math.isfinite(hat):
-        found["spoiled_by"], found["rhat_without"] = _spoilers(draws, hat, limit)
+        found["spoiled_by"], found["rhat_without"] = _spoilers(draws, hat)
     elif few:
         found |= {"rhat": math.nan, "rhat_of": "too few draws"}
     return found
@@ -152,9 +152,9 @@ def _influence(draws: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
     return weights * (draws - (weights * draws).sum() / total) * (weights.size / total)
 
 
-def _spoilers(draws: np.ndarray, hat: float, limit: float) -> tuple[list[int], float]:
-    """The fewest walkers without which R-hat is low, fewer than half and ten at most, and what it is then: those whose
-    draws lie farthest from the others', or from the middle of all, by mean rank."""
+def _spoilers(draws: np.ndarray, hat: float) -> tuple[list[int], float]:
+    """The fewest walkers without which two thirds of R-hat's excess are gone, fewer than half and ten at most, and what
+    it is then: those whose draws lie farthest from the others', or from the middle of all, by mean rank."""
     from scipy.stats import rankdata
 
     parts = draws, np.abs(draws - np.median(draws))
@@ -162,7 +162,7 @@ def _spoilers(draws: np.ndarray, hat: float, limit: float) -> tuple[list[int], f
     order = np.argsort(-np.max([np.abs(mean - np.median(mean)) for mean in means], axis=0), kind="stable")
     for count in range(1, min((len(draws) - 1) // 2, _MOST_NAMED) + 1):
         without = r_hat(draws[np.sort(order[count:])])
-        if without - 1 <= max(limit - 1, (hat - 1) / _EXPLAINED):
+        if without - 1 <= (hat - 1) / _EXPLAINED:
             return sorted(order[:count].tolist()), without
     return [], math.nan
 

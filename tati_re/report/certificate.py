@@ -16,7 +16,7 @@ from tati_re.runs.manifest import sees_batches
 from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import as_run, at_target, burnin_of, is_optimization
 from tati_re.samplers.choosing import latest_end
-from tati_re.samplers.wrappers.tuner import NOT_SETTLED
+from tati_re.samplers.wrappers.tuner import FOR_SPEED, NOT_SETTLED
 
 _FACTOR = 1.5
 """How far the prediction and a measured temperature may differ."""
@@ -237,8 +237,10 @@ def _burnin(said: dict[str, Any], options: dict[str, Any], burnin: int, given: s
     unsettled = said.get("burnin_open")
     late = found and (burnin >= latest_end(most) if unsettled is None else bool(unsettled))
     how = ("all that it may take" if late else "ended by itself") if found else "as given"
-    how += f"; {NOT_SETTLED}{unsettled}" if late and unsettled else ""
-    return _row("burn-in", float(burnin), math.nan, not late, f"steps, {how}" if burnin else "none", not found)
+    slow = bool(unsettled) and {*unsettled.split(", ")} <= {*FOR_SPEED}
+    how += f"; {NOT_SETTLED}{unsettled}{', which costs steps and changes no law' * slow}" if late and unsettled else ""
+    good = not late or slow
+    return _row("burn-in", float(burnin), math.nan, good, f"steps, {how}" if burnin else "none", not found)
 
 
 def measured_temperatures(said: dict[str, Any], kept: pd.DataFrame) -> list[Temperature]:

@@ -28,6 +28,8 @@ _FIELDS = ("tuner_own", "tuner_sums", "tuner_window", "tuner_masses", "tuner_fou
 _FOUND = ("end", "step", "mass", "length", "rhat", "heat")
 LENGTHS = ("friction", "trajectory_length")
 NOT_SETTLED = "not settled: "
+FOR_SPEED = ("the mass", "the length of the momenta's memory")
+"""What costs steps where it has not settled, and leaves the law as it is."""
 _LONGEST = 1000.0
 """Steps of the longest memory."""
 _PART, _PART_OF_PATH, _MOST_RHAT, _ACCEPTANCE, _HOT = 0.4, 0.25, 1.1, 0.1, 2.0
@@ -169,7 +171,7 @@ class Tuner(Wrapper):
         names = [name for name in ("step_size", *LENGTHS, "mass_spread") if name in values]
         said = [f"{name.replace('_', ' ')} {_range(np.asarray(values[name]))}" for name in names]
         found = np.asarray(state.tuner_found)
-        adapted = ("the step size", "the mass", "the length of the momenta's memory")
+        adapted = ("the step size", *FOR_SPEED)
         open_ = [name for name, settled in zip(adapted, found[1:4], strict=True) if not settled > 0]
         if not found[4] < _MOST_RHAT:
             open_.append(f"U (R-hat {found[4]:.3g} over the walkers of the last window)")
