@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tati_re.cluster.processes import Lost, Process, Worker
-from tati_re.core.errors import InputError, WorkersLost
+from tati_re.core.errors import InputError, WorkersLost, refuse_if
 
 _PATIENCE = 60.0
 """Seconds that a machine may take to begin its actor."""
@@ -24,7 +24,7 @@ _PATIENCE = 60.0
 def check_cluster(address: str) -> None:
     """Ray where it is not installed, or where it would run what anybody sends."""
     if importlib.util.find_spec("ray") is None:
-        raise InputError("cluster: Ray is not installed.", address, "pip install 'tati-re[cluster]'")
+        raise InputError("cluster: Ray is not installed.", address, "pip install 'tati_re[cluster]'")
     mode, path = os.environ.get("RAY_AUTH_MODE"), os.environ.get("RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token")
     if mode != "token":
         what = "cluster: Ray runs whatever it is sent, and has to ask for a token."
@@ -32,10 +32,8 @@ def check_cluster(address: str) -> None:
     if os.environ.get("RAY_AUTH_TOKEN"):
         return
     file = Path(path).expanduser()
-    if not file.is_file():
-        raise InputError(
-            "cluster: Ray has no token.", str(file), "the file that `ray get-auth-token --generate` writes"
-        )
+    how = "the file that `(umask 077; ray get-auth-token --generate)` writes"
+    refuse_if(not file.is_file(), "cluster: Ray has no token.", file, how)
     if file.stat().st_mode & 0o077:
         what = "cluster: others can read Ray's token, and with it run anything as you."
         raise InputError(
@@ -230,7 +228,7 @@ def _connected(address: str) -> Any:
                 socket.create_connection((host, int(port)), timeout=10).close()
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:
-        said = " ".join(str(error).split())[:200] or type(error).__name__
+        said = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
         expected = "the address of a Ray cluster that runs, with this token; `ray symmetric-run` starts one in a job"
         raise InputError(f"cluster: no Ray cluster answers at {address!r}.", said, expected) from None
     finally:

@@ -57,7 +57,7 @@ def to_arviz(
             warnings.simplefilter("ignore")
             import xarray
     except ImportError:
-        what = "ArviZ' format needs the packages xarray and h5netcdf."
+        what = "ArviZ's format needs the packages xarray and h5netcdf."
         raise InputError(what, expected="pip install 'tati_re[arviz]'") from None
     run = as_run(run)
     rows = select_rows(run, burnin, thin)
