@@ -66,7 +66,6 @@ class Blocks(Loop):
         self.title += f", workers {team.number}, blocks {len(self._firsts)}"
         self._here: Any = None
         self._last: dict[int, Answer] = {}
-        self._highest = 0.0
         self._longest = 0
         self._rungs: Any = None
         self._entering: dict[int, tuple] = {}
@@ -141,7 +140,6 @@ class Blocks(Loop):
         self.prepare(carry.state)
         if self._apart is not None:
             self._rungs = carry.state.rungs
-        self._highest = float(carry.highest)
         longest = self._team.load(self._split(carry))
         self._longest = min(longest.values())
         self.chunk_steps = max(self.chunk_steps, self._longest)

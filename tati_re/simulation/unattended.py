@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tati_re.engine.progress import make_progress
+from tati_re.models.chain import chain_of
 from tati_re.options.make import OPTIMIZE, Options, make_options, options_of
 from tati_re.options.stages import check_num_steps
 from tati_re.runs import run_folder
@@ -23,6 +24,9 @@ AUTO = "auto"
 NUM_WALKERS = 4
 FULL_BATCH_BELOW = 5_000
 """Examples up to which every step sees all of them."""
+MOST_PRODUCTS = 5_000_000
+"""Examples times parameters up to which networks of dense layers see more examples as well: a step of four walkers
+takes some 10 ms then, and one on mini-batches has to be a hundredth as long for their noise to heat by 2 %."""
 BATCH_SIZE = 128
 FEW_PARAMETERS = 10
 TARGET_BIAS = 0.05
@@ -104,7 +108,8 @@ def _chosen(sim: Simulation, options: Options, objects: Mapping[str, Any]) -> tu
     """The options with sampler, batches, tuning and end, and a sentence on each."""
     sim.system.check(options, objects)
     size, dimension = sim.system.dataset.num_examples, sim.num_parameters()
-    if options.batch_size is None and size >= FULL_BATCH_BELOW:
+    dense = sim.system.has_data and chain_of(sim.system.flat.model) is not None
+    if options.batch_size is None and size >= FULL_BATCH_BELOW and not (dense and size * dimension <= MOST_PRODUCTS):
         options = make_options(options, batch_size=BATCH_SIZE)
     whole = sees_all(options, sim.system)
     if not whole:
