@@ -199,6 +199,28 @@ def test_labels_that_do_not_fit_the_outputs_say_which_do():
         Simulation(data=(X, Y), **SHORT | {"sampler": "Adam"}).sample()
 
 
+def fourth_power(targets, outputs):
+    return keras.ops.mean((targets - outputs) ** 4, axis=-1)
+
+
+SMOOTH = keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=0.1)
+
+
+@pytest.mark.parametrize(
+    ("loss", "units", "labels"),
+    [(keras.losses.Huber(), 1, Y), (fourth_power, 1, Y), (SMOOTH, 3, np.eye(3)[np.arange(40) % 3])],
+)
+def test_a_loss_that_was_an_object_scores_predictions_in_the_process(tmp_path, loss, units, labels):
+    """The mean loss of each draw is that of the run's rows; from the disk the object is asked for, and taken."""
+    run = Simulation(net(units), (X, labels), **SHORT, loss=loss).sample(output=str(tmp_path / "run"))
+    found = run.predict(X, labels).draw_losses
+    rows = run.run_info[run.run_info["step"] > 2]
+    np.testing.assert_allclose(found, rows["loss"], rtol=1e-5)
+    with pytest.raises(InputError, match=r"loss was an object.*tati_re\.load\(folder, loss=loss\)"):
+        tati_re.load(tmp_path / "run").predict(X, labels)
+    np.testing.assert_array_equal(tati_re.load(tmp_path / "run", loss=loss).predict(X, labels).draw_losses, found)
+
+
 def test_a_compiled_loss_that_is_not_used_is_named(capsys):
     for model, sentence in (
         (

@@ -51,7 +51,7 @@ class Predictive:
         known = ("sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy")
         if self.kind == CLASSES and per_example is None and self.name not in (*known, *_ERRORS):
             what = "The run's loss was an object: what its outputs predict is not known."
-            raise InputError(what, self.name, "a cross-entropy, gaussian or another loss by its name")
+            raise InputError(what, self.name, "tati_re.load(folder, loss=loss), or another loss by its name")
         self.num_columns = int(num_classes or 2) if self.kind == CLASSES else self.num_outputs
         self.predicts_noise = self.kind == VALUES and self.name == HETEROSCEDASTIC
         self.num_columns = self.num_outputs // 2 if self.predicts_noise else self.num_columns
@@ -141,7 +141,8 @@ class Predictive:
         if self.name in _ERRORS:
             return _ERRORS[self.name](targets - f, self.loss.get("noise_std") if noise is None else noise)
         if self._per_example is None:
-            raise InputError("The run's loss was an object, which its folder does not hold.", self.name)
+            what = "The run's loss was an object, which its folder does not hold."
+            raise InputError(what, self.name, "tati_re.load(folder, loss=loss)")
         flat = f.reshape(-1, f.shape[-1])
         labels = np.broadcast_to(targets, f.shape).reshape(flat.shape)
         return np.asarray(self._per_example(labels, flat), np.float64).reshape(f.shape[:-1])

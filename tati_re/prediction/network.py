@@ -136,7 +136,8 @@ class Network:
         self._layout = tuple((part["name"], tuple(part["shape"])) for part in data.get("layout", ()))
         self.class_names = tuple(data.get("class_names", ()))
         loss, num_classes, num_outputs = manifest["loss"], data.get("num_classes"), self._outputs.num_outputs
-        self.predictive = Predictive(loss, data["task"], num_classes, num_outputs, deviation, mean, _named_loss(loss))
+        by_example = _loss_by_example(loss, run.objects.get("loss"))
+        self.predictive = Predictive(loss, data["task"], num_classes, num_outputs, deviation, mean, by_example)
         self.auxiliary: list[np.ndarray] = []
         if self.flat.auxiliary:
             arrays, _, _ = checkpoint.load(run.folder)
@@ -180,8 +181,8 @@ class Network:
         return positions, np.arange(len(positions))
 
 
-def _named_loss(loss: dict[str, Any]) -> Any:
-    """A Keras loss known by name only, as a function of arrays; None for the others."""
+def _loss_by_example(loss: dict[str, Any], given: Any) -> Any:
+    """A Keras loss known by name only, or the object `given`, as a function of arrays; None for the others."""
     from tati_re.posterior.losses import CLASSIFICATION, REGRESSION, Loss
 
     name = loss["loss"]
@@ -190,7 +191,7 @@ def _named_loss(loss: dict[str, Any]) -> Any:
     from tati_re.core.backend import keras, tf
 
     try:
-        function = keras.losses.get(name)
+        function = keras.losses.get(name) if given is None else given
     except ValueError:
         return None
     one = Loss(name, function=getattr(function, "call", function))
