@@ -44,6 +44,15 @@ def test_make_describe_draw_and_write(folder, capsys):
     assert load_data("data.npz").fingerprint() == made.fingerprint()
 
 
+@pytest.mark.parametrize("ending", ["csv", "npz"])
+def test_names_of_classes_are_written_and_files_need_no_flag(folder, capsys, ending):
+    (folder / "own.csv").write_text("x,kind\n1,versicolor\n2,rose\n3,versicolor\n")
+    out = printed(capsys, "own.csv", "--output", f"again.{ending}")
+    assert "  class rose              1\n  class versicolor        2\n" in out
+    assert printed(capsys, "--data", f"again.{ending}").splitlines()[-2:] == out.splitlines()[-3:-1]
+    assert load_data(f"again.{ending}", 0).class_names == ("rose", "versicolor")
+
+
 @pytest.mark.parametrize("name", ["two_circles", "squares", "spirals"])
 def test_the_other_sets_of_the_plane(folder, capsys, name):
     printed(capsys, name, "--num-examples", "20", "--plot", "a.png", "--output", "a.csv")
@@ -80,7 +89,7 @@ def test_digits_are_described_as_bytes(capsys):
         ([], "tati-dataset makes a set or reads files. Received: neither. Expected: one of digits,"),
         (["digits", "--inspect", "a.csv"], "Received: digits and --inspect."),
         (["spiral"], "spiral is not a data set that can be made. Did you mean 'spirals'?"),
-        (["data.csv"], "data.csv is not a data set that can be made. A file is read by --inspect."),
+        (["data.csv"], "data is a file that does not exist."),
         (["digits", "--noise", "1"], "--noise does not belong to digits. Expected: --test-fraction, --seed."),
         (["harmonic", "--seed", "1"], "--seed does not belong to harmonic. Expected: --a."),
         (["squares", "--label-columns", "x"], "--label-columns does not belong to squares."),

@@ -34,10 +34,12 @@ NUMBERS = {
 
 def parser_of_command() -> Parser:
     description = "Make a data set, or look at one in files; what it holds is printed."
-    parser = Parser("tati-dataset", "tati-dataset [NAME] [options]", description)
+    parser = Parser("tati-dataset", "tati-dataset NAME or FILE [options]", description)
     parser.add_argument("name", nargs="?", metavar="NAME", help=", ".join(GENERATORS))
     text = "files to read instead, or mnist, cifar10, ..."
-    parser.add_argument("--inspect", "--batch_data_files", dest="inspect", nargs="+", metavar="FILE", help=text)
+    parser.add_argument(
+        "--inspect", "--data", "--batch_data_files", dest="inspect", nargs="+", metavar="FILE", help=text
+    )
     parser.add_argument("--batch_size", dest="batch_size", type=int, help=argparse.SUPPRESS)
     parser.add_argument("-v", dest="v", action="count", help=argparse.SUPPRESS)
     parser.add_argument("--output", metavar="FILE", help="write the data, .csv or .npz; the test part of a .csv apart")
@@ -68,8 +70,8 @@ def _matrix(text: str) -> Any:
 def _made(typed: dict[str, Any]) -> Dataset:
     name = typed["name"]
     if name not in GENERATORS:
-        advice = " A file is read by --inspect." if Path(name).suffix else nearest(name, GENERATORS)
-        raise InputError(f"{name} is not a data set that can be made.{advice}", expected=", ".join(GENERATORS))
+        what = f"{name} is not a data set that can be made.{nearest(name, GENERATORS)}"
+        raise InputError(what, expected=", ".join(GENERATORS))
     generate = GENERATORS[name]
     known = inspect.signature(generate).parameters
     given = {n: typed[n] for n in (*NUMBERS, "covariance", *READING) if n in typed}
@@ -109,6 +111,8 @@ def _body(argv: list[str]) -> None:
     if writes(argv):
         return write_dataset_as_tati(argv)
     typed = parser_of_command().parse(argv)
+    if Path(typed.get("name") or "").suffix and typed.get("inspect") is None:
+        typed["inspect"] = [typed.pop("name")]
     if (typed.get("name") is None) == (typed.get("inspect") is None):
         both = f"{typed['name']} and --inspect" if typed.get("name") else "neither"
         what = "tati-dataset makes a set or reads files."

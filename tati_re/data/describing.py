@@ -58,8 +58,9 @@ def _counts(dataset: Dataset) -> list[str]:
     first = -1 if dataset.task == "signs" else 0
     classes = [-1, 1] if first else list(range(dataset.num_classes or 0))
     named = dict(enumerate(dataset.class_names))
+    wide = max(3, *(len(name) for name in dataset.class_names[:MOST_CLASSES]), 0)
     lines = [
-        f"  class {named.get(c, c):<3} {train.get(c, 0):>8d}" + (f" and {test.get(c, 0)} to test" if test else "")
+        f"  class {named.get(c, c):<{wide}} {train.get(c, 0):>8d}" + (f" and {test.get(c, 0)} to test" if test else "")
         for c in classes[:MOST_CLASSES]
     ]
     return lines + ([f"  and {len(classes) - MOST_CLASSES} classes more"] if len(classes) > MOST_CLASSES else [])

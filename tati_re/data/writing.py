@@ -30,6 +30,8 @@ def write_dataset(dataset: Dataset, path: Path) -> list[Path]:
     parts: list[Any] = [(dataset.inputs, dataset.targets)]
     if dataset.test_inputs is not None:
         parts.append((dataset.test_inputs, dataset.test_targets))
+    if dataset.class_names:
+        parts = [(inputs, np.array(dataset.class_names)[targets]) for inputs, targets in parts]
     try:
         if path.suffix.lower() == ".npz":
             _write_npz(dataset, path, parts)
@@ -57,7 +59,7 @@ def _write_npz(dataset: Dataset, path: Path, parts: list) -> None:
 
 def _write_csv(dataset: Dataset, path: Path, inputs: np.ndarray, targets: np.ndarray) -> None:
     inputs = _scaled(inputs, dataset.input_scale).reshape(len(inputs), -1)
-    if dataset.task != "regression":
+    if dataset.task != "regression" and not dataset.class_names:
         targets = targets.astype(np.int64)
     targets = targets.reshape(len(targets), -1)
     labels = ["label"] if targets.shape[1] == 1 else [f"label{i + 1}" for i in range(targets.shape[1])]

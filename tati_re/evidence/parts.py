@@ -47,8 +47,7 @@ class PartFiles:
         return values
 
     def save(self, name: str, values: Mapping[str, Any], *chains) -> None:
-        """Saves a part, replacing an earlier one, with the seconds that it took since the part before; those of the one
-        that it replaces count in."""
+        """Saves a part, replacing an earlier one, whose seconds count in, with the seconds since the part before."""
         now = time.monotonic()
         seconds = self._seconds[name] = self._seconds.get(name, 0.0) + now - self._since
         self._since = now

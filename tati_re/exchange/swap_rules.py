@@ -150,8 +150,7 @@ class BarkerCompensated(SwapRule):
 
     Rule: accept when z + sqrt(σ*² - V) R + D > 0, with R standard normal, z from the compensation density of σ*²: with
     the noise of D, z + sqrt(σ*² - V) R is a logistic number. The acceptance is Barker's whatever the variance, to the
-    error of the density: 1e-9 at σ*² = 0.2, 8e-6 at 1. V must be known and not above σ*²; above, nothing is added, and
-    the swap is biased.
+    error of the density: 1e-9 at σ*² = 0.2, 8e-6 at 1. V must be known; above σ*² nothing is added: biased.
 
     Source: Luo et al. 2020, section 2.3; Seita et al. 2017.
 

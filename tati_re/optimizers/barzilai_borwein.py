@@ -17,8 +17,7 @@ _BACK = 0.1
 class BarzilaiBorwein(Optimizer):
     """Gradient descent whose learning rate is the inverse curvature along its last step; needs the full batch.
 
-    Targets the minimum of U. On a quadratic of condition number κ it needs some sqrt(κ) steps where plain descent needs
-    κ; U may rise on the way.
+    Targets the minimum of U. On a quadratic of condition κ it needs some sqrt(κ) steps, not κ; U may rise on the way.
 
     Rule, for each walker on its own, with s = θₖ - θₖ₋₁ and y = (∇Uₖ - ∇Uₖ₋₁)/scale:
         θ <- θ - a ∇U/scale,    a = s·s / s·y ("long") or s·y / y·y ("short");    the first a is the learning rate

@@ -45,8 +45,7 @@ def read_inputs(source: str, run: RunFiles) -> tuple[np.ndarray, np.ndarray | No
 
 
 def noise_like(inputs: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Uniform random inputs, as many, each entry within its range among the inputs. An entry that never varies gets the
-    range of all of them."""
+    """Uniform random inputs, as many, each entry within its range; one that never varies in that of all."""
     values = np.asarray(inputs, np.float64)
     low, high = values.min(axis=0), values.max(axis=0)
     still = high <= low

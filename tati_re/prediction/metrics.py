@@ -93,8 +93,7 @@ def negative_log_likelihood(
 
 
 def predictive_entropy(probabilities: np.ndarray) -> np.ndarray:
-    """Entropy -sum p log p of each example's predicted classes, in nats. Its shape is (n,), its values from 0 (certain)
-    to log k (nothing known).
+    """Entropy -sum p log p of each example's classes, in nats, `(n,)`, from 0 (certain) to log k (nothing known).
 
     Args:
         probabilities: Shape (n, k), or (n,) or (n, 1) of the positive class.

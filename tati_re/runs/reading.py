@@ -58,8 +58,7 @@ def read_h5(path: str | os.PathLike[str]) -> "pandas.DataFrame":
 
 @contextmanager
 def open_h5(path: str | os.PathLike[str], alone: bool = False) -> Iterator[Any]:
-    """An HDF5 table open for reading, also while it is written, unless the reader is `alone`, or after its writer was
-    killed: `was_killed` says so."""
+    """An HDF5 table open for reading, also while it is written, unless `alone`, or after a kill: `was_killed`."""
     refuse_if(not Path(path).is_file(), f"The file {path} is missing.")
     with ExitStack() as opened:
         try:
