@@ -603,17 +603,15 @@ def drawn_batches(lines: Sequence[dict], path: Path) -> None:
 
 def drawn(lines: Sequence[dict], path: Path) -> None:
     """The border: errors of one chain and one ladder, and Λ, against width, noise, prior and number of examples."""
-    import matplotlib
+    from tati_re.plotting import COLORS, new_figure, plain, save
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(
-        2, 4, figsize=(14, 5.5), sharex="col", sharey="row", height_ratios=(3, 1), layout="constrained"
-    )
+    figure = new_figure(11.2, 4.4)
+    axes = figure.subplots(2, 4, sharex="col", sharey="row", height_ratios=(3, 1))
     labels = {"width": "hidden units H", "noise": "noise σ", "prior_std": "prior width s", "examples": "examples N"}
     for (name, problems), (above, below) in zip(BORDER.items(), axes.T, strict=True):
-        for method, start, style in (("ladder", "", "o-"), ("HMC", "prior", "s--"), ("MCLMC", "prior", "^:")):
+        for color, (method, start, style) in zip(
+            COLORS, (("ladder", "", "o-"), ("HMC", "prior", "s--"), ("MCLMC", "prior", "^:")), strict=False
+        ):
             found = [
                 (getattr(problem, name), line["error"], line.get("barrier"))
                 for problem in problems
@@ -624,18 +622,24 @@ def drawn(lines: Sequence[dict], path: Path) -> None:
             if found:
                 x, error, barriers = zip(*found, strict=True)
                 label = "one ladder" if method == "ladder" else f"one chain, {method}"
-                above.plot(x, error, style, label=label)
+                above.plot(x, error, style, color=color, markersize=4, linewidth=1.2, label=label)
                 if method == "ladder":
-                    below.plot(x, barriers, style)
-        above.set(yscale="log", title="a well" if name == "width" else "two explanations")
-        below.set(xlabel=labels[name], ylim=(0, None))
+                    below.plot(x, barriers, style, color=color, markersize=4, linewidth=1.2)
+        above.set_yscale("log")
+        above.set_title("a well" if name == "width" else "two explanations", loc="left", fontsize=9)
+        below.set_xlabel(labels[name])
         if name != "width":
+            # The values that were tried are the ticks: those of a short logarithmic axis lie over each other.
+            tried = sorted({getattr(problem, name) for problem in problems})
             below.set_xscale("log")
+            below.set_xticks(tried, [f"{value:g}" for value in tried])
+            below.minorticks_off()
+        plain(above, below)
     axes[0, 0].set_ylabel("error of the prediction\n(posterior standard deviations)")
     axes[1, 0].set_ylabel("barrier Λ")
-    axes[0, 0].legend()
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    axes[1, 0].set_ylim(bottom=0)
+    axes[0, 0].legend(frameon=False, fontsize=8)
+    save(figure, path)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -10,7 +10,7 @@ from matplotlib.ticker import LogFormatterSciNotation, MaxNLocator
 
 from tati_re.analysis.diffusion_map import DiffusionMap
 from tati_re.core.errors import refuse_if
-from tati_re.plotting.figure import COLORS, DARK, GRAY, labeled, legend_above, new_figure, plain, save
+from tati_re.plotting.figure import COLORS, DARK, GRAY, color_bar, labeled, legend_above, new_figure, plain, save
 
 
 def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: str | os.PathLike[str] | None = None) -> Figure:
@@ -106,7 +106,7 @@ def plot_diffusion_map(
         x, y = first[landmarks], second[landmarks]
         right.scatter(x, y, s=42, facecolors="none", edgecolors=COLORS[1], linewidths=1.3)
     right.set(xlabel="eigenfunction 1", ylabel="eigenfunction 2" if len(found.values) > 1 else "potential U")
-    figure.colorbar(drawn, ax=right, label="potential U")
+    color_bar(figure, right, drawn, "potential U")
     plain(left, right)
     return save(figure, path)
 

@@ -85,13 +85,12 @@ class Calibrated:
 def draw_ranks(axes: Axes, chains: np.ndarray) -> None:
     """Draws by how much the distribution function of each chain's ranks is off the uniform one, in its band; halves of
     a single chain, and at most 8 chains."""
-    if len(chains) == 1:
-        chains = halves_of(chains)
+    chains, part = (halves_of(chains), "half") if len(chains) == 1 else (chains, "walker")
     thinned = independent(chains[:: -(-len(chains) // _MOST_CHAINS)])
     if thinned.shape[1] < _FEWEST:
-        said = f"too short for ranks:\n{thinned.shape[1]} independent draws of each walker, not {_FEWEST}"
+        said = f"too short for ranks:\n{thinned.shape[1]} independent draws of each {part}, not {_FEWEST}"
         return empty(axes, said)
-    which = "each" if len(thinned) == len(chains) else f"of {len(thinned)} of {len(chains)} walkers"
+    which = f"of each {part}" if len(thinned) == len(chains) else f"of {len(thinned)} of {len(chains)} walkers"
     labeled(axes, f"rank among all; {thinned.shape[1]:,} independent draws {which}", "distribution less uniform")
     # Equal draws, as those of an accuracy, take their ranks by lot: ranks that they share would leave the band.
     order = np.lexsort((np.random.default_rng(0).random(thinned.size), thinned.ravel()))

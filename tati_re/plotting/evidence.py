@@ -33,7 +33,8 @@ def plot_evidence(estimates: Sequence[Evidence], path=None, labels: Sequence[str
         color = COLORS[list(NAMES).index(each.method)]
         style = ("-", "--", ":", "-.")[seen[each.method] % 4]
         seen[each.method] += 1
-        look = {"color": color, "linewidth": 1, "linestyle": style}
+        # Stepping stones lie on MBAR's steps: wide enough to be seen below them.
+        look = {"color": color, "linewidth": 2.6 if each.method == "stepping_stone" else 1, "linestyle": style}
         left.plot([], [], label=labels[number], **look)
         curve = each.curve
         if "weight" in curve:

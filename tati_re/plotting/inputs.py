@@ -83,7 +83,7 @@ def _values(
     x, y = inputs.T
     drawn = axes.scatter(x, y, c=values, s=14, cmap="viridis", vmin=low, vmax=high, edgecolors=edge, linewidths=0.7)
     if not hollow:
-        figure.colorbar(drawn, ax=axes, label="label")
+        color_bar(figure, axes, drawn, "label")
 
 
 _MOST_POINTS = 2000

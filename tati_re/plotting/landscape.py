@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.plotting.figure import COLORS, DARK, GRAY, color_bar, labeled, legend_above, new_figure, save
@@ -123,7 +124,7 @@ def _sweep(panel: Axes, landscape: Landscape, table: Any, trajectory: Any, quant
 def _contour(figure: Figure, panel: Axes, landscape: Landscape, table: Any, trajectory: Any, quantity: str) -> None:
     first, second, values = matrix(landscape, table, quantity)
     low, high = np.nanpercentile(values, 0.5), np.nanmax(values)
-    levels = np.linspace(low, high, 15) if high > low else [low - 1, low + 1]
+    levels = MaxNLocator(15).tick_values(low, high)
     drawn = panel.contourf(first, second, values.T, levels=levels, cmap="viridis", extend="min")
     panel.contour(first, second, values.T, levels=levels, colors="white", linewidths=0.3, alpha=0.6)
     if trajectory is not None and len(trajectory):
@@ -133,8 +134,7 @@ def _contour(figure: Figure, panel: Axes, landscape: Landscape, table: Any, traj
             panel.plot(x, y, ".", color=COLORS[1], markersize=2.5)
             panel.plot(x.iloc[-1:], y.iloc[-1:], "o", color=COLORS[1], markersize=6, markeredgecolor="white")
     labeled(panel, landscape.names[0], landscape.names[1])
-    form = "%.2f" if high - low > 0.1 else "%.3g"
-    color_bar(figure, panel, drawn, WORDS.get(quantity, quantity), format=form)
+    color_bar(figure, panel, drawn, WORDS.get(quantity, quantity))
 
 
 def _surface(panel: Any, landscape: Landscape, table: Any, trajectory: Any, quantity: str, scale: int) -> None:

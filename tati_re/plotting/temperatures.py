@@ -42,7 +42,7 @@ def plot_temperatures(frame: pd.DataFrame, path: str | os.PathLike[str] | None =
         _draw(axes, frame, lines)
         axes.set_ylabel(word)
         if frame["temperature"].min() <= 1 <= frame["temperature"].max():
-            axes.axvline(1.0, color=GRAY, linewidth=0.8, linestyle="--")
+            axes.axvline(1.0, color=GRAY, linewidth=0.8, linestyle="--", label="posterior: T = 1")
         axes.axvline(best, color=GRAY, linewidth=1.2, linestyle=":", label=f"stop cooling: T = {best:.3g}")
         axes.set_xscale("log")
         plain(axes)
