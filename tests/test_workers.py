@@ -376,6 +376,51 @@ def test_a_worker_killed_at_any_moment_changes_no_byte(tmp_path, name, moment):
     assert killed
 
 
+INSTANTS = {
+    "a swap": lambda verb, common: verb == "examples",
+    "a checkpoint": lambda verb, common: verb == "leaves",
+    "the last round": lambda verb, common: verb == "advance" and common[0] + common[1] > LADDER["num_steps"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "instant"), [("penalty", "a swap"), ("tempering", "a checkpoint"), ("wte", "the last round")]
+)
+def test_a_worker_killed_in_the_middle_of_a_round_changes_no_byte(tmp_path, monkeypatch, name, instant):
+    """In a swap that asks for the losses of examples, in a checkpoint, and when nothing but the last round is left."""
+    walkers, options = (CASES | MORE)[name]
+    options = {key: value for key, value in options.items() if value is not None}
+    oracle, killed, ask = run(tmp_path / "1", walkers, workers=1, **options), list[int](), Team.ask
+
+    def asked(team, verb, common, own):
+        if not killed and INSTANTS[instant](verb, common):
+            kill_after(0.0, killed).join()
+        return ask(team, verb, common, own)
+
+    monkeypatch.setattr(Team, "ask", asked)
+    assert differences(run(tmp_path / "2", walkers, workers=2, **options), oracle) == []
+    assert killed
+
+
+@pytest.mark.slow
+def test_a_ladder_whose_driver_is_killed_at_once_is_resumed(tmp_path):
+    """As soon as its folder says what it is, and then with other numbers of workers."""
+    command = [sys.executable, "-m", "tati_re.cli.sample", "--data", "two_clusters", "--num-walkers", "2"]
+    command += ["--num-replicas", "4", "--max-temperature", "5", "--num-burnin-steps", "40", "--adapt-ladder"]
+    command += ["--num-steps", "200", "--step-size", "0.01", "--exchange-every", "10", "--record-every", "10"]
+    command += ["--seed", "1", "--threads", "1", "--execution", "graph", "--quiet"]
+    oracle, folder = tmp_path / "oracle", tmp_path / "run"
+    subprocess.run([*command, "--workers", "1", "--output", oracle], check=True)
+    driver = subprocess.Popen([*command, "--workers", "2", "--output", folder])
+    while driver.poll() is None and not (folder / "manifest.toml").exists():
+        time.sleep(0.002)
+    driver.kill()
+    assert driver.wait() == -signal.SIGKILL
+    subprocess.run([*command[:3], "--resume", folder, "--quiet", "--workers", "4"], check=True)
+    assert differences(files_of(folder), files_of(oracle)) == []
+
+
 @pytest.mark.slow
 def test_a_killed_driver_takes_its_workers_along_and_loses_nothing(tmp_path):
     """Resumed with other numbers of workers."""
