@@ -53,10 +53,10 @@ def test_a_run_in_equilibrium_is_inside(tmp_path):
 
 
 def test_a_burn_in_that_settles_at_its_last_window_is_over(tmp_path):
-    """Old runs, which do not say what was open there, and steps that had not settled, are outside; a longer run changes
-    nothing of it. A mass that had not settled costs steps alone."""
+    """Old runs, which do not say what was open there, and a U that had not settled, are outside; a longer run changes
+    nothing of it. A mass or a step size that had not settled costs steps alone."""
     settled, notes = [], []
-    opened = "the mass", "the mass, the step size"
+    opened = "the step size, the mass", "the mass, U (R-hat 1.2 over the walkers of the last window)"
     for name, more in (
         ("old", {}),
         ("settled", {"burnin_open": ""}),
@@ -69,8 +69,8 @@ def test_a_burn_in_that_settles_at_its_last_window_is_over(tmp_path):
             settled.append(row["verdict"])
             notes.append(row["note"])
     assert settled == ["outside", *["inside"] * 5, "outside", "outside"]
-    assert notes[-1] == "steps, all that it may take; not settled: the mass, the step size"
-    assert notes[-3] == "steps, all that it may take; not settled: the mass, which costs steps and changes no law"
+    assert notes[-1] == "steps, all that it may take; not settled: " + opened[1]
+    assert notes[-3] == "steps, all that it may take; not settled: the step size, the mass, which costs steps, no more"
 
 
 def test_what_until_asks_for_is_the_measure(tmp_path):

@@ -78,13 +78,13 @@ def bias_of(h: float) -> float:
 
 @pytest.mark.parametrize("size", [1, 10, 100])
 def test_the_energy_error_is_the_wanted_one(size):
-    """OBABO on equal wells, from a first h of a quarter of the limit: the closed form at the frozen h is within a
-    factor 2 of the wanted error, and so is what the run measured."""
+    """OBABO on equal wells, from a first h of a quarter of the limit: the closed form at the frozen h is between a
+    quarter of the wanted error and 1.2 times that, half of it is aimed at, and so is what the run measured."""
     state, steps, _, _ = sampled(Metered(Splitting("OBABO")), np.ones(size), 481, 480)
     found = error_of_bias(bias_of(steps[-1])) / WANTED
-    assert 0.5 < found < 2
+    assert 0.25 < found < 1.2
     assert abs(steps[0] - 0.5) < 0.01 and (steps[479:] == steps[-1]).all()
-    assert 0.3 < state.eevpd[0] / WANTED < 3
+    assert 0.15 < state.eevpd[0] / WANTED < 2
 
 
 def test_an_error_without_the_dimension_is_caught():
@@ -99,13 +99,13 @@ def test_an_error_without_the_dimension_is_caught():
 @pytest.mark.slow
 def test_the_bias_is_what_was_allowed():
     """Variances over 200 wells and 40 walkers, 5.5 standard errors: OBABO and SGLD have the closed form of the frozen
-    h, at most 0.02 but for the factor 2 of the error, that is 0.025; BAOAB has none."""
+    h, at most 0.02, for half of the error is aimed at; BAOAB has none."""
     for sampler, law in ((Splitting("OBABO"), bias_of), (Splitting("BAOAB"), lambda h: 0.0), (SGLD(), None)):
         _, steps, positions, _ = sampled(Metered(sampler), np.ones(200), 1_200, 240, walkers=40)
         mean, deviation = mean_and_error((positions[240:] ** 2).mean((0, 2)))
         expected = law(steps[-1]) if law else 0.5 * steps[-1] / (1 - 0.5 * steps[-1])
         assert abs(mean - 1 - expected) < 5.5 * deviation and deviation < 0.004
-        assert expected < 0.026
+        assert expected == 0 or 0.012 < expected < 0.02
 
 
 class Rare(Metered):
@@ -130,7 +130,7 @@ def test_a_mass_leaves_one_step_for_all_directions():
     """Condition 10⁴, mass from two windows: the frozen h is that of equal wells of the stiffest frequency."""
     stiffness = np.geomspace(1, 1e4, 20)
     _, steps, _, _ = sampled(Massive(Metered(Splitting("OBABO")), "fisher"), stiffness, 481, 480)
-    assert 0.5 < error_of_bias(bias_of(100 * steps[-1])) / WANTED < 2
+    assert 0.25 < error_of_bias(bias_of(100 * steps[-1])) / WANTED < 1.2
     _, without, _, _ = sampled(Metered(Splitting("OBABO")), stiffness, 481, 480)
     assert without[-1] > 1.2 * steps[-1]
 

@@ -238,7 +238,7 @@ def _burnin(said: dict[str, Any], options: dict[str, Any], burnin: int, given: s
     late = found and (burnin >= latest_end(most) if unsettled is None else bool(unsettled))
     how = ("all that it may take" if late else "ended by itself") if found else "as given"
     slow = {*(unsettled or "").split(", ")} <= {*FOR_SPEED}
-    how += f"; {NOT_SETTLED}{unsettled}{', which costs steps and changes no law' * slow}" if late and unsettled else ""
+    how += f"; {NOT_SETTLED}{unsettled}{', which costs steps, no more' * slow}" if late and unsettled else ""
     good = not late or slow
     return _row("burn-in", float(burnin), math.nan, good, f"steps, {how}" if burnin else "none", not found)
 

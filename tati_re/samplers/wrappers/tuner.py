@@ -28,8 +28,8 @@ _FIELDS = ("tuner_own", "tuner_sums", "tuner_window", "tuner_masses", "tuner_fou
 _FOUND = ("end", "step", "mass", "length", "rhat", "heat")
 LENGTHS = ("friction", "trajectory_length")
 NOT_SETTLED = "not settled: "
-FOR_SPEED = ("the mass", "the length of the momenta's memory")
-"""What costs steps where it has not settled, and leaves the law as it is."""
+FOR_SPEED = ("the step size", "the mass", "the length of the momenta's memory")
+"""What costs steps where it has not settled; the bias of the step that was found is measured after the burn-in."""
 _LONGEST = 1000.0
 """Steps of the longest memory."""
 _PART, _PART_OF_PATH, _MOST_RHAT, _ACCEPTANCE, _HOT = 0.4, 0.25, 1.1, 0.1, 2.0
@@ -51,10 +51,10 @@ class Tuner(Wrapper):
     trajectory's: 0.25 τ L); the friction is 1/L. Under Langevin dynamics U is slow where the friction is low, the
     projections where it is high. Of momenta of fixed length, to which a long memory costs little, L is 0.4 windows at
     least where τ is above a fifth of one. 1,000 steps are the most. The burn-in is over when the step size has settled
-    (EEVPD of the window within a factor 2 of the wanted one, the acceptance within 0.1), the median mass has changed by
-    less than a quarter since the last time, L by less than a factor 1.6 in a window of 10 τ or 2,500 steps, the split
-    R-hat of U over the walkers of each rung is below 1.1, and their kinetic temperature below twice T. Cost: little;
-    256 rows in memory. Source: L = 0.4 h τ: Robnik et al., arXiv 2212.08549.
+    (EEVPD of the window between a quarter and twice the wanted one, the acceptance within 0.1), the median mass has
+    changed by less than a quarter since the last time, L by less than a factor 1.6 in a window of 10 τ or 2,500 steps,
+    the split R-hat of U over the walkers of each rung is below 1.1, and their kinetic temperature below twice T. Cost:
+    little; 256 rows in memory. Source: L = 0.4 h τ: Robnik et al., arXiv 2212.08549.
 
     Args:
         inner: One that adapts, or with `friction` or `trajectory_length` in its state. Default: `Metered` BAOAB.
@@ -140,7 +140,7 @@ class Tuner(Wrapper):
             # A rung without a likelihood is drawn from the prior.
             drawn = weights == 0
             share = np.where(drawn, 1.0, np.asarray(state.eevpd) / error_of_bias(self.target_bias))
-            least = np.where(np.asarray(state.step_factor) >= np.asarray(state.step_limit), 0.0, 1 / BAND)
+            least = np.where(np.asarray(state.step_factor) >= np.asarray(state.step_limit), 0.0, BAND**-2)
             return bool(((share < BAND) & (share > least)).all())
         if self.target_acceptance is not None:
             return bool((np.abs(own[..., 1].mean((1, 2)) - self.target_acceptance) < _ACCEPTANCE).all())
@@ -171,8 +171,7 @@ class Tuner(Wrapper):
         names = [name for name in ("step_size", *LENGTHS, "mass_spread") if name in values]
         said = [f"{name.replace('_', ' ')} {_range(np.asarray(values[name]))}" for name in names]
         found = np.asarray(state.tuner_found)
-        adapted = ("the step size", *FOR_SPEED)
-        open_ = [name for name, settled in zip(adapted, found[1:4], strict=True) if not settled > 0]
+        open_ = [name for name, settled in zip(FOR_SPEED, found[1:4], strict=True) if not settled > 0]
         if not found[4] < _MOST_RHAT:
             open_.append(f"U (R-hat {found[4]:.3g} over the walkers of the last window)")
         if not found[5] < _HOT:
