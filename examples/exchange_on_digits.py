@@ -2,8 +2,8 @@
 
 Weights have N(0, 1/fan-in), biases N(0, 1). Ladders temper the likelihood from the prior, which is drawn anew at each
 step, to the posterior, with inner rungs that adapt, and even and odd rounds of swaps; HMC of 10 leapfrog steps moves
-all rungs. As many single walkers, started at draws of the prior like all replicas, get as many gradients each as a ladder
-has. A third of each is burn-in.
+all rungs. As many single walkers, started at draws of the prior like all replicas, get as many gradients each as a
+ladder has. A third of each is burn-in.
 
 Compared are predictions, which copies of a network do not change: R-hat of the probability of the true class at 40 test
 images, over ladders or over walkers; the distance of one ladder (walker) from the mean of all, root mean square over
