@@ -255,6 +255,7 @@ def test_a_ladder_draws_itself(tmp_path):
     text = "rung,temperature,likelihood_weight,acceptance,expected_acceptance,mean_potential\n"
     (run.folder / "ladder.csv").write_text(text + "0,1,1,0.4,0.5,10\n1,2,1,0.3,0.4,20\n2,4,1,,,40\n")
     left, right = run.ladder.plot().axes
+    assert "..." not in repr(run.ladder) and "mean_potential" in repr(run.ladder)
     assert [bar.get_height() for bar in left.patches] == [0.4, 0.3]
     assert list(right.get_lines()[0].get_xdata()) == [1, 2, 4]
     with pytest.raises(InputError, match="one rung"):
