@@ -48,7 +48,7 @@ def test_ray_is_used_with_a_token_that_nobody_else_reads(token, monkeypatch):
         with pytest.raises(InputError, match="has to ask for a token"):
             on_ray.check_cluster("auto")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"Ray is not installed.*tati-re\[cluster\]"):
+    with pytest.raises(InputError, match=r"Ray is not installed.*tati_re\[cluster\]"):
         on_ray.check_cluster("auto")
 
 
