@@ -62,7 +62,8 @@ def shown(kind: Class) -> Class:
         lines, frame = _content(self)
         return html_table(kind.__name__, lines, frame=frame)
 
-    kind.__repr__, kind._repr_html_ = text, html  # type: ignore[attr-defined, assignment]
+    for name, method in (("__repr__", text), ("_repr_html_", html)):
+        setattr(kind, name, method)
     return kind
 
 

@@ -108,8 +108,10 @@ def _chosen(sim: Simulation, options: Options, objects: Mapping[str, Any]) -> tu
     """The options with sampler, batches, tuning and end, and a sentence on each."""
     sim.system.check(options, objects)
     size, dimension = sim.system.dataset.num_examples, sim.num_parameters()
-    dense = sim.system.has_data and chain_of(sim.system.flat.model) is not None
-    if options.batch_size is None and size >= FULL_BATCH_BELOW and not (dense and size * dimension <= MOST_PRODUCTS):
+    cheap = size < FULL_BATCH_BELOW or (
+        size * dimension <= MOST_PRODUCTS and chain_of(sim.system.flat.model) is not None
+    )
+    if options.batch_size is None and not cheap:
         options = make_options(options, batch_size=BATCH_SIZE)
     whole = sees_all(options, sim.system)
     if not whole:

@@ -30,9 +30,10 @@ SETTLED = ENDS + ENDS // 2
 _CHANGED = np.unique(np.concatenate([[5, 10, 20], ENDS[2:] + ENDS[2:] // 16, ENDS + ENDS // 4]))
 _CONFIRMED = np.unique(np.concatenate([ENDS, SETTLED]))
 BAND = 2.0
-"""An energy error of so many times the wanted one is near enough, and one a quarter of it."""
 _AIM = 0.5
 """Of the wanted energy error: walkers come to steeper places later, and what they measure there stays in the band."""
+LEAST = _AIM / BAND
+"""An energy error between this and `BAND`, in units of the wanted one, is near enough."""
 _OFTEN, _RARELY = 4, 100
 _MOST_CHANGE, _RANGE = 3.0, 1e10
 _ABSURD = 100.0
@@ -86,10 +87,10 @@ class Metered(Wrapper):
     for each frequency and friction, and as this is convex in β the mean error over the directions is below that of the
     mean EEVPD. At the end of a window
         h <- h clip((2β³/(1+β)² / EEVPD)^(1/6), 1/3, 3)        (h without momenta: the power 1/3)
-    Windows end at 5, 10, 20 and 40 steps, and then at 1, 1.25, 1.5 and 2 times 40, 80, 160, ...; at the ends of the
-    longer ones h stays where EEVPD is between a quarter of the wanted one and that, so that what is frozen was measured
-    at itself or at a longer step; a half is aimed at, for walkers come to steeper places later. From the 40th step to
-    the end of the burn-in ΔE² counts as 25 times its wanted mean at most: of a Gaussian ΔE that takes 10⁻⁵, of one
+    Windows end at 5, 10, 20 and 40 steps, and then at 1, 1.25, 1.5 and 2 times 40, 80, 160, ...; half of the wanted
+    EEVPD is aimed at, for walkers come to steeper places later, and at the ends of the longer ones h stays where EEVPD
+    is between that and the wanted one, so that what is frozen was measured at itself or nearly so. From the 40th step
+    to the end of the burn-in ΔE² counts as 25 times its wanted mean at most: of a Gaussian ΔE that takes 10⁻⁵, of one
     direction alone, whose ΔE is a product of two Gaussians, 2.5 %, and rare large errors do not decide. The first h is
     a quarter of the limit of stability (without momenta a tenth) at the largest curvature of the start. In the burn-in
     a step to a position, gradient or potential that is not finite, or an absurd energy, is undone, momenta turned; the

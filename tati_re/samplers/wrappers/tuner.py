@@ -20,7 +20,7 @@ from tati_re.core.ops import (
 )
 from tati_re.core.protocol import fields_of, step_size_of
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
-from tati_re.samplers.wrappers.metered import BAND, SETTLED, Metered, error_of_bias
+from tati_re.samplers.wrappers.metered import BAND, LEAST, SETTLED, Metered, error_of_bias
 
 _ROWS, _PROJECTIONS, _MASSES = 256, 64, 64
 _OWN = ("potential", "acceptance", "inverse_temperature", "likelihood_weight", "step_size", "heat")
@@ -140,7 +140,7 @@ class Tuner(Wrapper):
             # A rung without a likelihood is drawn from the prior.
             drawn = weights == 0
             share = np.where(drawn, 1.0, np.asarray(state.eevpd) / error_of_bias(self.target_bias))
-            least = np.where(np.asarray(state.step_factor) >= np.asarray(state.step_limit), 0.0, BAND**-2)
+            least = np.where(np.asarray(state.step_factor) >= np.asarray(state.step_limit), 0.0, LEAST)
             return bool(((share < BAND) & (share > least)).all())
         if self.target_acceptance is not None:
             return bool((np.abs(own[..., 1].mean((1, 2)) - self.target_acceptance) < _ACCEPTANCE).all())
