@@ -1,5 +1,6 @@
 """Sizes that files claim, checked before memory is asked for. What a header says of an array has to be in the file;
-what a compressed file unpacks to has a bound: the data's memory limit, 2 GB elsewhere, or 200 times the file if more."""
+what a compressed file unpacks to has a bound: the memory limit of the data, 2 GB elsewhere, or 200 times the file where
+that is more."""
 
 import math
 import os
