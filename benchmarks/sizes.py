@@ -38,8 +38,13 @@ GROWTH = [
     *((10, walkers, examples) for examples in (10_000, 100_000, 1_000_000) for walkers in (1, 64)),
 ]
 """Hidden units, walkers and examples of `--growth`."""
-_MOST_NUMBERS = 2.1e8
-"""Parameters times walkers of the largest case of `--growth`: about 9 GB."""
+_MOST_BYTES = 1e10
+"""What a case of `--growth` may take; of those that take more the page's formula tells how much."""
+
+
+def predicted(parameters: int, walkers: int) -> float:
+    """Bytes of a run, as userguide/sizes.md has it: some 1.1 GB, and 170 for each parameter of each walker."""
+    return 1.1e9 + 170.0 * parameters * walkers
 
 
 def measure(case: dict[str, Any], num_steps: int) -> dict[str, float]:
@@ -91,7 +96,8 @@ def measure(case: dict[str, Any], num_steps: int) -> dict[str, float]:
 def grown(hidden: int, walkers: int, examples: int) -> dict[str, float]:
     """Memory before and at most, MB, and milliseconds of processor time a walker and step, compilation apart.
 
-    784-hidden-10, images as bytes, own mini-batches of 100; the difference of two runs, one longer by some seconds.
+    784-hidden-10, images as bytes, own mini-batches of 100; the difference of two runs, one longer by some seconds;
+    memory is that of the first run.
     """
     import tati_re
     from tati_re.data import Dataset
@@ -120,11 +126,11 @@ def grown(hidden: int, walkers: int, examples: int) -> dict[str, float]:
 
     few = max(4, int(400 / walkers / max(hidden / 10, 1)))
     seconds(few)
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     short = min(seconds(few) for _ in range(2))
     many = few
-    while (more := seconds(many := 4 * many)) < short + 3:
+    while (more := seconds(many := 4 * many)) < short + 2:
         pass
-    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     each = 1e3 * (more - short) / (many - few) / walkers
     return {"parameters": float(sim.num_parameters()), "before": before, "largest": largest, "each": each}
 
@@ -132,8 +138,10 @@ def grown(hidden: int, walkers: int, examples: int) -> dict[str, float]:
 def growth() -> int:
     lines = []
     for hidden, walkers, examples in GROWTH:
-        if hidden * 794 * walkers > _MOST_NUMBERS:
-            lines.append([str(hidden), f"{walkers:,}", f"{examples:,}", "too large for this table", "", "", ""])
+        parameters = 785 * hidden + 10 * (hidden + 1)
+        if (total := predicted(parameters, walkers)) > _MOST_BYTES:
+            needed = f"{total / 2**20:,.0f} by the formula"
+            lines.append([str(hidden), f"{walkers:,}", f"{examples:,}", f"{parameters:,}", needed, "", ""])
             continue
         name = f"{hidden},{walkers},{examples}"
         print(f"{name} ...", file=sys.stderr, flush=True)

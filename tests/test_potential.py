@@ -227,6 +227,11 @@ def test_walkers_are_evaluated_alike_in_every_way(dtype, walker_batches):
         (30, 10, 1_000, {"num_walkers": 20}, "vectorized", "vectorized"),
         (784, 10, 200, {"num_walkers": 20, "batch_size": 100}, "looped", "vectorized"),
         (784, 10, 200, {"num_walkers": 20, "batch_size": 20}, "vectorized", "vectorized"),
+        (784, 10, 200, {"batch_size": 100}, "vectorized", "vectorized"),
+        (784, 10, 600, {"batch_size": 550}, "looped", "vectorized"),
+        (8, 50, 500, {"num_walkers": 8}, "unrolled", "unrolled"),
+        (30, 10, 569, {"hidden": []}, "unrolled", "unrolled"),
+        (30, 10, 569, {"hidden": [], "num_walkers": 8}, "vectorized", "vectorized"),
         (784, 10, 200, {"num_walkers": 20, "batch_size": 100, "execution": "graph"}, "vectorized", "vectorized"),
     ],
 )

@@ -14,28 +14,24 @@ def choose(
     shared: bool,
     training: bool,
     moves_data: bool = False,
-    large_batch: bool = False,
+    large: bool = False,
     wide: bool = False,
 ) -> str:
     """The walker evaluation of a run, "vectorized", "unrolled" or "looped": as requested, or for "auto" chosen here.
-    That is vectorized where walkers share inputs and the layers allow it (one large product for all walkers), or where
-    more than 16 have small batches; else unrolled up to 16 walkers and looped beyond, or where moving each walker's own
-    batch is most of the work. `training`, which updates auxiliary variables, is never vectorized: that form does not
-    carry them. `moves_data`: a walker's batch is much larger than its parameters, under XLA. A loop keeps it in the
-    cache (784-10, batch 550, 8 walkers: 3.8 ms a step, unrolled 4.8), and XLA from converting the images inside of the
-    product (1 walker: 0.6 ms, unrolled 0.7). `large_batch`: the batches of walkers do not stay in the cache together
-    (64 walkers, batch 550 of 784 inputs: looped .78 ms of processor time a walker and step, vectorized 1.17, and 3.06
-    and 3.97 with 100 hidden units; batch 100: .21 and .25; batch 20: .13 and .12). `wide`: what walkers share is small
-    beside what their layers make of it (1-50-1, 1,000 shared examples, 64 walkers: looped .025 ms, vectorized .158)."""
+    That is vectorized, one product for all walkers, where the layers allow it and it was not measured as slower: not
+    for `wide` shared inputs, nor for `large` own batches, which are looped. Others are unrolled up to 16 walkers and
+    looped beyond. `training` is never vectorized: that form does not carry the auxiliary variables that it updates.
+    `moves_data`: the batch of one walker is much larger than its parameters, under XLA, which a loop keeps from
+    converting images inside of the product (784-10, batch 550: 0.6 ms, unrolled 0.7)."""
     if training:
         return "unrolled" if requested in ("auto", "vectorized") else requested
     if requested != "auto":
         return requested
     if num_walkers == 1:
         return "looped" if vectorizable and moves_data else "unrolled"
-    if vectorizable and (not wide if shared else num_walkers > MANY_WALKERS and not large_batch):
+    if vectorizable and not (wide if shared else large):
         return "vectorized"
-    return "unrolled" if num_walkers <= MANY_WALKERS and not (vectorizable and moves_data) else "looped"
+    return "looped" if num_walkers > MANY_WALKERS or (vectorizable and not shared) else "unrolled"
 
 
 def loss_and_gradient(how: str, total: Callable, weights: list, auxiliary: tuple, x, y, shared: bool):

@@ -235,7 +235,7 @@ def csv_digest(path: Path, known: Known) -> Digest:
     return check.digest.going_on()
 
 
-def h5_bytes(index: np.ndarray, rows: np.ndarray) -> bytes:
+def h5_bytes(index: np.ndarray, rows: np.ndarray) -> memoryview:
     """What the digest of an HDF5 table is of, little-endian."""
     parts = [np.ascontiguousarray(part, part.dtype.newbyteorder("<")).view(np.uint8) for part in (index, rows)]
-    return np.concatenate([part.reshape(len(index), -1) for part in parts], axis=1).tobytes()
+    return np.concatenate([part.reshape(len(index), -1) for part in parts], axis=1).reshape(-1).data

@@ -104,13 +104,13 @@ class H5Table(Rows):
 
     def flush(self) -> None:
         if self.pending:
-            new = np.concatenate(self.pending)
-            rows, index = new[:, ~self.is_integer].astype(self.dtype), new[:, self.is_integer].astype(np.int64)
+            rows = np.concatenate([part[:, ~self.is_integer].astype(self.dtype) for part in self.pending])
+            index = np.concatenate([part[:, self.is_integer].astype(np.int64) for part in self.pending])
             self._check_left()
             self._left = None
             self._write(self.path, self.on_disk, rows, index)
             self._left = self.path.stat().st_size
-            self.on_disk += len(new)
+            self.on_disk += len(rows)
             self.pending.clear()
             self.digest.update(h5_bytes(index, rows))
 
