@@ -13,7 +13,7 @@ from tati_re.core.backend import keras, tf
 from tati_re.core.ops import where
 from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
-from tati_re.optimizers import Annealing, BarzilaiBorwein, Fire, GradientDescent, make_optimizer
+from tati_re.optimizers import Annealing, BarzilaiBorwein, Fire, GradientDescent, keras_optimizer, make_optimizer
 from tati_re.options.make import make_options
 from tati_re.posterior.function import FunctionPotential
 from tests.scenarios import NumpyEvaluate, NumpyNoise, quartic, rung_of
@@ -501,6 +501,36 @@ def test_momentum_is_that_of_keras():
         expected.append(variable.numpy())
     sim.fit(optimizer="sgd", learning_rate=0.05, momentum=0.9, num_steps=20)
     np.testing.assert_allclose(sim.parameters, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(keras_optimizer.keras_optimizers()))
+def test_weights_are_one_tensor_where_each_number_follows_its_own_gradients(name, monkeypatch):
+    """Two walkers of four tensors: the same steps, bit by bit; a rule that looks at the whole tensor is told by it."""
+    found = []
+    for names in (keras_optimizer._BY_NUMBER, (), tuple(keras_optimizer.keras_optimizers())):
+        monkeypatch.setattr(keras_optimizer, "_BY_NUMBER", names)
+        sim = Simulation(data=DATA, hidden=[2], noise_std=1.0, num_walkers=2, seed=3, execution="eager", verbose=0)
+        sim.fit(optimizer=name, learning_rate=0.05, num_steps=3)
+        found.append(sim.parameters.tobytes())
+    chosen, apart, together = found
+    assert chosen == apart
+    # The last one's powers round otherwise in a longer tensor.
+    assert (together == apart) == (name not in ("adafactor", "lamb", "muon", "ftrl")), (
+        "these need each tensor by itself"
+    )
+
+
+def test_clipped_norms_are_those_of_single_tensors():
+    moved = []
+    for norm in (1e-3, 1e3):
+        sim = simulation(prior="none")
+        before = sim.parameters.copy()
+        sim.fit(optimizer=keras.optimizers.SGD(1.0, clipnorm=norm), num_steps=1)
+        moved.append(sim.parameters - before)
+    # The weights (2, 1) and the bias (1,) of each walker are cut to the norm by themselves.
+    np.testing.assert_allclose(np.linalg.norm(moved[0][:, :2], axis=1), 1e-3, rtol=1e-5)
+    np.testing.assert_allclose(np.abs(moved[0][:, 2]), 1e-3, rtol=1e-5)
+    assert np.abs(moved[1][:, 2]).min() > 2e-3
 
 
 # Names and refusals

@@ -142,7 +142,8 @@ class Driver:
                     if self._ends_here(carry):
                         last = self._move
                         break
-                    end = min(last, line.moves(self._end_of(loop)), line.moves(self._next_look(self.step)))
+                    others = [other.first_step for other in self.loops if other.first_step > loop.first_step]
+                    end = min(last, *map(line.moves, (*others, self._next_look(self.step))))
                     carry, count = self._chunk(carry, min(loop.chunk_steps, end - self._move, most))
                     now = time.monotonic()
                     rate = count / max(now - took, 1e-9)
@@ -244,10 +245,6 @@ class Driver:
 
     def _loop_at(self, step: int) -> Loop:
         return next((loop for loop in reversed(self.loops) if loop.first_step < step), self.loops[0])
-
-    def _end_of(self, loop: Loop) -> int:
-        """The last step before the next loop takes over."""
-        return min((other.first_step for other in self.loops if other.first_step > loop.first_step), default=10**18)
 
     def say_size(self) -> None:
         """Tells the size of the files where it will pass a gigabyte."""

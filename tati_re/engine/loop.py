@@ -28,6 +28,8 @@ _BUFFER_BYTES = 16 * 2**20
 """Of the largest buffer of a chunk, such as its random bits. What a chunk costs beside its steps, some milliseconds, is
 shared by them: 784-10 with 8 walkers takes an eighth more time a step with a quarter of it."""
 _FEWEST_STEPS = 4
+_PREPARED = ("_state_type", "draws", "event_rows", "chunk_steps", "_capacity", "_recorder", "_drawing")
+_PREPARED += ("_compiled", "_drawn", "_evaluated")
 
 
 def entry(i) -> Callable:
@@ -60,6 +62,7 @@ class Loop:
         timeline: Which step is taken when, and what is due after it.
         traces: How often the chunk was traced so far.
         chunk_steps: The most steps of one chunk.
+        alike: A loop that differs in the order of examples and in the factors alone: its compiled steps serve both.
         at_burnin_end: Changes the carry after the last step of the burn-in; `None`: nothing.
         by_rung: Rows come temperature by temperature.
         walkers_at_rung: Walkers of each temperature.
@@ -88,6 +91,7 @@ class Loop:
     ) -> None:
         self.potential, self.method, self.observables, self.rung = potential, method, observables, rung
         self.seed, self.execution, self.first_step = seed, execution, first_step
+        self.alike = self
         self.at_burnin_end: Callable[[Carry], Carry] | None = None
         lengths = record_every, trajectory_every, num_burnin_steps, method.groups, method.group_steps
         self.timeline = Timeline(*lengths, step_factor, temperature_factor, method.event_every)
@@ -186,6 +190,10 @@ class Loop:
     def prepare(self, state) -> None:
         """Finds out what a step draws, and how many steps fit a chunk; a second call does nothing."""
         if self._state_type is not None:
+            return
+        if self.alike is not self:
+            self.alike.prepare(state)
+            vars(self).update({name: getattr(self.alike, name) for name in _PREPARED})
             return
         self._state_type = type(state)
         silent, noise = SilentEvaluate(self.rung), RecordingNoise(self.potential.dtype)

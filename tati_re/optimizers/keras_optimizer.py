@@ -12,9 +12,12 @@ from tati_re.core.protocol import Info, with_energy
 from tati_re.samplers.sgld import SGLD
 from tati_re.samplers.wrappers.coordinates import extend
 
+_BY_NUMBER = ("sgd", "rmsprop", "adam", "adamw", "adadelta", "adagrad", "adamax", "nadam", "lion")
+"""Update each number by its own gradients: all weights of all walkers may be one tensor, some 30 operations."""
+
 
 class KerasOptimizer(Optimizer):
-    """A Keras optimizer, applied to every walker's weights on their own, tensor by tensor as Keras does.
+    """A Keras optimizer, applied to every walker's weights on their own; tensor by tensor where its rule asks for it.
 
     Args:
         optimizer: A name such as "adam" or "sgd", or a Keras optimizer object.
@@ -47,24 +50,21 @@ class KerasOptimizer(Optimizer):
             raise InputError(what, f"{num_walkers} walkers", "clipnorm, or one walker")
         self.optimizer, self.learning_rate = optimizer, own
         self.name = type(optimizer).__name__.lower()
-        self._shapes = [tuple(shape) for shape in shapes]
-        self._walkers = num_walkers
+        known = type(optimizer) is keras_optimizers().get(self.name) and self.name in _BY_NUMBER
+        whole = known and optimizer.clipnorm is None and optimizer.global_clipnorm is None
+        each = [tuple(shape) for shape in shapes]
+        self._shapes = [(num_walkers * sum(map(math.prod, each)),)] if whole else each * num_walkers
         self._built = False
 
     def _build(self, dtype: tf.DType) -> None:
         if not self._built:
-            shapes = [shape for _ in range(self._walkers) for shape in self._shapes]
-            self._variables = [keras.Variable(tf.zeros(shape, dtype), dtype=dtype.name) for shape in shapes]
+            self._variables = [keras.Variable(tf.zeros(shape, dtype), dtype=dtype.name) for shape in self._shapes]
             self.optimizer.build(self._variables)
             self._built = True
 
     def _split(self, flat) -> list:
-        sizes = [math.prod(shape) for shape in self._shapes]
-        return [
-            tf.reshape(piece, shape)
-            for vector in tf.unstack(flat, num=self._walkers)
-            for piece, shape in zip(tf.split(vector, sizes), self._shapes, strict=True)
-        ]
+        pieces = tf.split(tf.reshape(flat, [-1]), [math.prod(shape) for shape in self._shapes])
+        return [tf.reshape(piece, shape) for piece, shape in zip(pieces, self._shapes, strict=True)]
 
     def init(self, position, evaluate, noise):
         """The state with the optimizer's own variables, `slots`."""
@@ -98,7 +98,7 @@ def keras_optimizers() -> dict[str, type]:
     found = {}
     for name, value in vars(keras.optimizers).items():
         made = inspect.isclass(value) and issubclass(value, keras.optimizers.Optimizer)
-        if made and name not in ("Optimizer", "LossScaleOptimizer"):
+        if made and name not in ("Optimizer", "LossScaleOptimizer", "MultiOptimizer"):
             found[name.lower()] = value
     return dict(sorted(found.items()))
 

@@ -508,7 +508,7 @@ class Options(BaseModel):
     execution: Literal["auto", "xla", "graph", "eager"] = _run(
         "auto",
         "how steps are compiled, with the same sampled distribution; auto: XLA, or a graph where num_steps times the "
-        "number of walkers is at most 4,000 or a graph is faster",
+        "number of walkers is at most 4,000 (of a fit 12,000), or a graph is faster",
     )
     threads: int | None = _run(None, "number of TensorFlow threads; none: TensorFlow decides", ge=1)
     workers: Annotated[int, Field(ge=1)] | None = _workers(

@@ -235,12 +235,8 @@ def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes:
 def loss_name(loss: Any) -> str:
     """The name of a loss: of a Keras object that of the function it stands for, of a function its own."""
     if isinstance(loss, keras.losses.Loss):
-        return _snake(type(loss).__name__)
+        return "".join("_" + c.lower() if c.isupper() and i else c.lower() for i, c in enumerate(type(loss).__name__))
     return loss if isinstance(loss, str) else getattr(loss, "__name__", "loss")
-
-
-def _snake(name: str) -> str:
-    return "".join("_" + c.lower() if c.isupper() and i else c.lower() for i, c in enumerate(name))
 
 
 class WeightedLoss:

@@ -92,11 +92,8 @@ class NoisePrior(Prior):
         self.name, self.scale, self.shape = name, float(scale), float(shape)
         self._map: NormalMap | None = None
 
-    def _from_scale(self, position):
-        return tf.cast(position, tf.float64)[:, 0] - math.log(self.scale)
-
     def log_prob(self, position) -> tf.Tensor:
-        u, a = self._from_scale(position), self.shape
+        u, a = tf.cast(position, tf.float64)[:, 0] - math.log(self.scale), self.shape
         if self.name == "half_normal":
             return 0.5 * math.log(2 / math.pi) + u - tf.exp(2 * u) / 2
         if self.name == "inverse_gamma":

@@ -87,7 +87,7 @@ def started(
 def _started(request: Request, walkers: Walkers, folder: Path, temporary: bool, brief: bool) -> "tuple[Launch, Carry]":
     """A run before its first step, compiled, with all that a resume needs on the disk."""
     options, system = request.options, request.system
-    running = Launch(request, walkers, folder, system.execution(options, request.copies))
+    running = Launch(request, walkers, folder, system.execution(options, request.copies, not request.samples))
     for sentence in () if brief else start_sentences(running.loops, walkers.sentence):
         running.progress.message(sentence)
     with storing(folder / files.MODEL):

@@ -42,12 +42,16 @@ class RunLoops:
             parts = [request.system.batches(options, stage.batch_size, k) for k, stage in enumerate(self.stages)]
             potentials = [potential.with_batches(batches) for batches in parts]
         self.loops = [self._loop(*pair) for pair in zip(potentials, self.stages, strict=True)]
+        alike: dict[Any, Loop] = {}
+        for loop, stage in zip(self.loops, self.stages, strict=True):
+            loop.alike = alike.setdefault(stage.batch_size, loop)
         self.potential = potentials[0]
         self.meaning = self.potential.describe("the examples of each stage" if len(self.stages) > 1 else None)
 
     def _loop(self, potential, stage: PlannedStage) -> Loop:
         request, options = self.request, self.request.options
-        values = (options.beta, 1.0, options.first_step_size) if request.samples else (np.inf, 1.0, self.rate(stage))
+        fits = np.inf, 1.0, self.rate(self.stages[0])
+        values = (options.beta, 1.0, options.first_step_size) if request.samples else fits
         if request.method.ladder is not None:
             values = tuple(column[0] for column in request.method.ladder)
         rung = Rung(*(tf.fill([potential.num_walkers], tf.constant(value, tf.float64)) for value in values))
@@ -69,7 +73,15 @@ class RunLoops:
         moves = potential, request.method, self.observables, rung, options.run_seed, self.execution
         burnin = options.burnin if request.samples else 0
         stored = request.record_every, request.trajectory_every, burnin, request.directions
-        return kind(*moves, *stored, *_schedules(request), **given)
+        return kind(*moves, *stored, *self._schedules(stage), **given)
+
+    def _schedules(self, stage: PlannedStage) -> tuple[Factor | None, Factor | None]:
+        """The factors of step size and temperature; of a fit in stages, of the rate of the first one."""
+        if self.request.samples:
+            given = (self.request.objects.get(name) for name in ("step_schedule", "temperature_schedule"))
+            return step_factor(self.request.options, next(given)), temperature_factor(self.request.options, next(given))
+        factor = self.rate(stage) / self.rate(self.stages[0])
+        return (lambda steps: np.full(len(steps), factor)) if len(self.stages) > 1 else None, None
 
     def _limits(self) -> Limits:
         """Those of the request; no chunk goes past a prediction, for its random bits are drawn as a whole."""
@@ -116,11 +128,3 @@ def _groups_of(request: Request) -> dict[str, int]:
     flat = request.system.flat
     sizes = [int(np.prod(shape, dtype=np.int64)) for shape in flat.shapes]
     return dict(zip(flat.tensor_names, sizes, strict=True)) if request.options.group_temperatures else {}
-
-
-def _schedules(request: Request) -> tuple[Factor | None, Factor | None]:
-    """The factors of step size and temperature."""
-    if not request.samples:
-        return None, None
-    given = (request.objects.get(name) for name in ("step_schedule", "temperature_schedule"))
-    return step_factor(request.options, next(given)), temperature_factor(request.options, next(given))

@@ -95,12 +95,9 @@ class TargetSystem(System):
         prior, names = self.prior(options, objects), self.flat.parameter_names()
         return TargetPotential(self.target, prior, names, copies or options.num_walkers)
 
-    def execution(self, options: Options, copies: int | None = None) -> str:
+    def check(self, options: Options, objects: Mapping[str, Any]) -> None:
         what = "execution: XLA cannot compile a function that computes in NumPy."
         refuse_if(self.target.numpy and options.execution == "xla", what, "xla", "auto, graph or eager")
-        return super().execution(options, copies)
-
-    def check(self, options: Options, objects: Mapping[str, Any]) -> None:
         if objects.get("potential", options.potential if self.given == options.potential else self.given) != self.given:
             raise InputError("potential shapes the system.", expected="potential=f where the Simulation is made")
         given = options.values_of(name for name in _ABSENT if name in options.explicit)
