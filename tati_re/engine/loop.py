@@ -28,7 +28,8 @@ _BUFFER_BYTES = 16 * 2**20
 """Of the largest buffer of a chunk, such as its random bits. What a chunk costs beside its steps, some milliseconds, is
 shared by them: 784-10 with 8 walkers takes an eighth more time a step with a quarter of it."""
 _FEWEST_STEPS = 4
-_PREPARED = "_state_type draws event_rows chunk_steps _capacity _recorder _drawing _compiled _drawn _evaluated".split()
+_PREPARED = ["_state_type", "draws", "event_rows", "chunk_steps", "_capacity", "_recorder", "_drawing"]
+_PREPARED += ["_compiled", "_drawn", "_evaluated"]
 
 
 def entry(i) -> Callable:
