@@ -38,7 +38,7 @@ GROWTH = [
     *((10, walkers, examples) for examples in (10_000, 100_000, 1_000_000) for walkers in (1, 64)),
 ]
 """Hidden units, walkers and examples of `--growth`."""
-_MOST_BYTES = 1e10
+_MOST_BYTES = 8e9
 """What a case of `--growth` may take; of those that take more the page's formula tells how much."""
 
 
