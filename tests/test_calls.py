@@ -188,6 +188,7 @@ def hmc(sim: Simulation, num_moves: int, num_steps: int, h: float, fresh: bool =
     return np.array(positions)
 
 
+@pytest.mark.slow
 def test_a_hamiltonian_monte_carlo_over_a_simulation_has_the_posteriors_widths():
     """Each variance within 5.5 standard errors, which are 5 to 10 % of it; the same momenta in each move are caught."""
     exact = np.diag(COVARIANCE)

@@ -205,6 +205,7 @@ def test_wrong_variants_are_caught():
     assert abs(wrong_way.log_z - EXACT) > Z * wrong_way.error
 
 
+@pytest.mark.slow
 def test_the_trapezoid_of_tensorflow_probability_is_ours():
     grid = grids.trapezoid(21, 3)
     energies = known.drawn(grid.path, 3, 50, 1)

@@ -24,6 +24,8 @@ def send(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_each_signal_is_a_stop_with_its_status(name):
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # under nohup
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     before = {each: signal.getsignal(signal.Signals[each]) for each in ALL}
     kind = KeyboardInterrupt if name == "SIGINT" else Terminated
     with pytest.raises(kind) as raised, stopping("SIGUSR1"):
