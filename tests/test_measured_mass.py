@@ -275,8 +275,11 @@ def test_a_third_of_the_gradients_makes_a_smaller_error(mass):
 @pytest.mark.parametrize(
     ("mass", "stop"),
     [
-        pytest.param(*case, marks=pytest.mark.slow)
-        for case in (("variance", 25), ("fisher:3", 25), ("fisher:3", 40), ("fisher", 25), ("fisher", 40))
+        ("variance", 25),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (("fisher:3", 25), ("fisher:3", 40), ("fisher", 25), ("fisher", 40))
+        ),
     ],
 )
 def test_a_run_stopped_in_the_burnin_goes_on_as_if_it_had_not(tmp_path, mass, stop):
