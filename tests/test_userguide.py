@@ -45,7 +45,7 @@ LONG = {
         )
     ),
     *(f"userguide/{name}.md" for name in ("resgld", "samplers", "sklearn", "tempering")),
-    *(f"userguide/{name}.md" for name in ("analysis", "models", "prediction", "report", "target")),
+    *(f"userguide/{name}.md" for name in ("analysis", "models", "prediction", "report")),
 }
 """Pages that sample for long; what they call is sampled in the tests of its own."""
 WITH_CODE = [page for page in PAGES if blocks(page)]
