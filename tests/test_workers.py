@@ -525,6 +525,34 @@ def test_one_worker_computes_where_several_would(monkeypatch):
         assert Workers(request, "graph", print, RunLoops).here is here
 
 
+def test_blocks_whose_swaps_ask_for_examples_have_a_process():
+    sim = simulation(1)
+    for more, here in (({}, True), ({"batch_size": 20, "swap_rule": "penalty"}, False)):
+        options, objects = sim._for_call({**LADDER, **more, "workers": 1})
+        assert Workers(make_request("sample", options, objects, sim.system), "graph", print, RunLoops).here is here
+
+
+@pytest.mark.slow
+def test_a_swap_that_asks_for_examples_needs_no_second_thread(tmp_path):
+    """It would hold the only thread while its own block waits for one."""
+    command = [sys.executable, "-m", "tati_re.cli.sample", "--data", "two_clusters", "--threads", "1"]
+    command += [
+        "--workers",
+        "1",
+        "--num-walkers",
+        "2",
+        "--num-steps",
+        "40",
+        "--num-burnin-steps",
+        "0",
+        "--step-size",
+        "0.001",
+    ]
+    command += ["--hidden", "4", "--num-replicas", "4", "--batch-size", "20", "--swap-rule", "penalty"]
+    command += ["--max-temperature", "5", "--output", str(tmp_path / "run")]
+    assert subprocess.run(command, timeout=300, capture_output=True, check=False).returncode == 0
+
+
 def test_a_worker_sees_its_gpu_and_no_other(monkeypatch):
     seen = []
 

@@ -284,8 +284,8 @@ class Blocks(Loop):
         method, noise = self.method, RecordingNoise(self.potential.dtype)
         if method.swaps is not None:
             method.swaps.random_numbers(noise)
-        full = self.potential.batches.full or method.exact_energies
-        draws, exact = noise.draws, full or method.swap_rule is None or method.swap_rule.exact
+        full = self.potential.batches.full
+        draws, exact = noise.draws, not method.asks_examples(full)
 
         def decided(numbers, rungs, loss, penalty, step, adapting, step_factor, temperature_factor, centre):
             random = {} if method.swaps is None else method.swaps.random_numbers(StepNoise(draws, numbers))
@@ -294,7 +294,7 @@ class Blocks(Loop):
                 clock=Clock(tf.cast(step, tf.int64), adapting, tf.constant(0)),
                 num_examples=self.potential.num_examples,
                 scale=self.potential.scale,
-                exact=full,
+                exact=full or method.exact_energies,
                 examples=self._examples_of,
             )
             values: dict[str, Any] = {"position": "position"}

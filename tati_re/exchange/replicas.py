@@ -216,6 +216,10 @@ class ReplicaExchange(Wrapper):
         """Whether a round follows the step of this number."""
         return self.has_rounds and step % self.exchange_every == 0
 
+    def asks_examples(self, exact: bool) -> bool:
+        """Whether rounds ask for the losses of single examples; `exact`: steps see all of them."""
+        return not (exact or self.exact_energies or self.swap_rule is None or self.swap_rule.exact)
+
     def energetic(self, evaluate):
         """The evaluation that a step sees."""
         return ExactEnergies(evaluate) if self.exact_energies and not evaluate.exact else evaluate
