@@ -1,10 +1,11 @@
-"""What workers gain: `python -m benchmarks.cluster [--seconds 8] [--repeats 3] [--workers 1 2 4] [--ray]`.
+"""What workers gain: `python -m benchmarks.cluster [--seconds 8] [--repeats 3] [--workers 1 2 4] [--ray] [--rounds]`.
 
 Independent walkers and ladders with swaps; for each the time of a step with one loop, and with 1, 2 and more workers
 over pipes, in turn, medians, the processor time of driver and workers, the seconds before the first step, the megabytes
 of a checkpoint written in a second, the states of all walkers fetched from the workers included, and the memory of a
 worker. `--ray` adds workers on a Ray cluster of machines
-with one core each, simulated on this one. Figures are reported, never asserted.
+with one core each, simulated on this one. `--rounds` measures what a round of swaps takes of the driver's processor
+instead. Figures are reported, never asserted.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from unittest.mock import patch
 import numpy as np
 
 from tati_re import Simulation
+from tati_re.engine.blocks import Blocks
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.normal(size=(2000, 784)).astype("float32")
@@ -112,6 +114,38 @@ def measured(name: str, kind: str, workers: int | None, seconds: float, cluster:
     }
 
 
+def rounds(workers: int, seconds: float, cluster: str | None) -> tuple[np.ndarray, np.ndarray]:
+    """Milliseconds of a processor that a round takes of the driver's main thread, and of its process: each stretch of
+    784-10 on 500 examples, 8 rungs in 8 blocks that swap after each step, divided by its rounds."""
+    found, step, made = [], Blocks.run, []
+    swapped = Blocks._swapped
+
+    def counted(loop, move: int):
+        made.append(move)
+        return swapped(loop, move)
+
+    def timed(loop, *arguments):
+        made.clear()
+        thread, process = time.thread_time(), time.process_time()
+        chunk = step(loop, *arguments)
+        taken = time.thread_time() - thread, time.process_time() - process
+        if made:
+            found.append(1e3 * np.array(taken) / len(made))
+        return chunk
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        patch.object(Blocks, "run", timed),
+        patch.object(Blocks, "_swapped", counted),
+    ):
+        sim = Simulation(data=(IMAGES[:500], LABELS[:500]), hidden=[], num_walkers=1, seed=1, verbose=0)
+        every = {"num_steps": 10**8, "record_every": 1000, "trajectory_every": 0, "exchange_every": 1}
+        ladder = {"num_replicas": 8, "max_temperature": 4.0, "step_size": 1e-4, "output": Path(folder) / "run"}
+        sim.sample(**ladder, **every, max_time=seconds, workers=workers, cluster=cluster)
+    thread, process = np.array(found[1:]).T
+    return thread, process
+
+
 def simulated(machines: int):
     """A Ray cluster of machines with a core each, and its token."""
     file = Path(tempfile.mkdtemp()) / "token"
@@ -132,10 +166,20 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2, 4])
     parser.add_argument("--ray", action="store_true")
+    parser.add_argument("--rounds", action="store_true")
     parser.add_argument("--only", nargs="*", default=list(SYSTEMS), choices=[*SYSTEMS, "784-10", "784-100-10", "conv"])
     given = parser.parse_args()
     cluster = simulated(max(given.workers)) if given.ray else None
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    if given.rounds:
+        for address in (None, *([] if cluster is None else [cluster.address])):
+            for workers in given.workers:
+                thread, process = rounds(workers, given.seconds, address)
+                where = "over pipes" if address is None else "over Ray"
+                words = f"main thread {np.median(thread):.2f} ms ({thread.min():.2f} to {thread.max():.2f})"
+                words += f", process {np.median(process):.2f} ms ({process.min():.2f} to {process.max():.2f})"
+                print(f"a round {where}, {workers} worker(s): {words}; {len(thread)} stretches", flush=True)
+        return
     for name in (name for name in SYSTEMS if {name, name.split()[0]} & {*given.only}):
         for kind in KINDS:
             found: dict[tuple[int | None, str | None], list[dict[str, float]]] = {}

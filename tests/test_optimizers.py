@@ -509,7 +509,16 @@ def test_weights_are_one_tensor_where_each_number_follows_its_own_gradients(name
     found = []
     for names in (keras_optimizer._BY_NUMBER, (), tuple(keras_optimizer.keras_optimizers())):
         monkeypatch.setattr(keras_optimizer, "_BY_NUMBER", names)
-        sim = Simulation(data=DATA, hidden=[2], noise_std=1.0, num_walkers=2, seed=3, execution="eager", verbose=0)
+        sim = Simulation(
+            data=DATA,
+            hidden=[2],
+            noise_std=1.0,
+            num_walkers=2,
+            seed=3,
+            execution="eager",
+            verbose=0,
+            walker_evaluation="unrolled",
+        )
         sim.fit(optimizer=name, learning_rate=0.05, num_steps=3)
         found.append(sim.parameters.tobytes())
     chosen, apart, together = found
