@@ -80,6 +80,24 @@ def run_ladder(
     return LadderRun(table.reshape(*shape, table.shape[-1]), loop.observables.columns, swaps, stored, carry.state)
 
 
+def run_walkers(
+    method, potential, start: np.ndarray, step_size: float, num_steps: int, every: int, num_burnin_steps: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Walkers of a sampler with weights at temperature 1, in the engine: the weights `(rows, walkers)` and positions
+    `(rows, walkers, parameters)` of each so many steps after the burn-in."""
+    rung = Rung(*(tf.fill([len(start)], tf.constant(value, tf.float64)) for value in (1.0, 1.0, step_size)))
+    seen = Observables(method, None)
+    loop = Loop(potential, method, seen, rung, seed, "xla", every, every, num_burnin_steps, num_steps=num_steps)
+    carry, rows, positions, step = loop.start(start, ()), list[Any](), list[Any](), 0
+    while step < num_steps:
+        chunk = loop.run(carry, step + 1, min(loop.chunk_steps, num_steps - step))
+        carry, step = chunk.carry, step + int(chunk.taken)
+        rows.append(chunk.rows.numpy()[: int(chunk.num_rows)])
+        positions.append(chunk.positions.numpy()[: int(chunk.num_positions)])
+    stored = np.concatenate(positions)
+    return np.concatenate(rows)[-len(stored) :, :, seen.columns.index("weight")], stored
+
+
 class NoisyPotential(FunctionPotential):
     """A potential whose gradient has normal noise of known variance: the same noise for each evaluation within a step,
     as with one mini-batch, and a function of seed and step alone.
@@ -144,6 +162,23 @@ class _NoisyEnergiesEvaluate(NoisyEvaluate):
         seed = tf.stack([tf.cast(self.clock.step, tf.int64), tf.cast(tf.reshape(indices, [-1])[0], tf.int64)])
         noise = tf.random.stateless_normal((position.shape[0], count), seed, dtype=tf.float64, alg="philox")
         return self.mean_loss(position)[:, None] + math.sqrt(self.potential.energy_variance * count) * noise
+
+
+class NoisyEverywhere(NoisyEnergies):
+    """`NoisyEnergies` whose U is as noisy in each evaluation, as for a sampler that is driven by U itself."""
+
+    def bind(self, rung, batch=None, auxiliary=(), clock=None):
+        return _NoisyEverywhereEvaluate(self, rung, clock)
+
+
+class _NoisyEverywhereEvaluate(_NoisyEnergiesEvaluate):
+    """`NoisyEverywhere` bound to a step."""
+
+    def __call__(self, position) -> Energy:
+        energy = super().__call__(position)
+        seed = tf.stack([tf.constant(self.potential.seed + 1, tf.int64), tf.cast(self.clock.step, tf.int64)])
+        noise = tf.random.stateless_normal(energy.loss.shape, seed, dtype=energy.loss.dtype, alg="philox")
+        return energy._replace(loss=energy.loss + math.sqrt(self.potential.energy_variance) * noise)
 
 
 def harmonic(position):

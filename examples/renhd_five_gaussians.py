@@ -14,7 +14,8 @@ Four runs: BADODAB (the preset RENHD), the same without noise and by Metropolis'
 published at its friction c = hγ = 0.1 (the preset renhd_euler), and one rung without swaps. Beside them a normalizing
 flow, eight affine couplings (L. Dinh, J. Sohl-Dickstein, S. Bengio, ICLR 2017) that learn from U alone, while the
 temperature falls to 1, to minimize the mean of U/T + log q. Its points, and a tenth from a wide Gaussian, are proposals
-of an independence Metropolis test, without which their law would be the flow's.
+of an independence Metropolis test, without which their law would be the flow's. And TACT-HMC: single walkers whose own
+temperature moves between 1 and that of the hottest rung, under the same noise, with as many gradients as a ladder has.
 
     python examples/renhd_five_gaussians.py [--num-ladders 250] [--num-samples 1200] [--quick] [--output results/renhd]
 
@@ -37,12 +38,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from ladder_systems import NoisyEnergies, five_gaussians, run_ladder
+from ladder_systems import NoisyEnergies, NoisyEverywhere, five_gaussians, run_ladder, run_walkers
 from published import published
 
 from tati_re import FunctionPotential
 from tati_re.exchange import BarkerCompensated, Metropolis, ReplicaExchange, geometric, make_ladder, make_swap_schedule
-from tati_re.samplers import SGNHT, Splitting
+from tati_re.samplers import SGNHT, Splitting, TactHMC
 
 CENTRES = np.array([[0, 0], [3, 3], [3, -3], [-3, 3], [-3, -3]], float)
 SPREAD = 0.5
@@ -64,6 +65,10 @@ FLOW_STEPS = 3_000
 """Of the training of the flow, 512 values of U and their gradients each."""
 WIDE, BROAD = 0.1, 3.5
 FLOW = "normalizing flow"
+TEMPERING_STEPS = 30
+"""Steps in which TACT-HMC's tempering variable goes a way of 1; 10 and 100 are within a fifth of its effective size."""
+VARIANCE = 4 * 9 / 5 + SPREAD**2
+"""Of x and y."""
 SHOWN = 5
 """Rungs whose marginals are drawn."""
 EDGES = np.linspace(-9, 9, 91)
@@ -184,6 +189,38 @@ def sample(setting: Setting, num_ladders: int, num_samples: int, seed: int = 1) 
         float((np.diff(cell, axis=0) != 0).mean()),
         np.array([[np.histogram(x, EDGES)[0] / len(x) for x in rung.T] for rung in shown]),
     )
+
+
+class Tempered(NamedTuple):
+    """What single walkers gave whose own temperature moves: the share of their steps at temperature 1, the masses of
+    the five cells with standard errors, the spread of a mode, and the effective size of a gradient with its error."""
+
+    share: float
+    masses: tuple[np.ndarray, np.ndarray]
+    spread: float
+    size: tuple[float, float]
+
+
+def tempered(num_walkers: int, num_samples: int, seed: int = 1) -> Tempered:
+    """TACT-HMC, with as many gradients a walker as a ladder has, burn-in included."""
+    every = NUM_STEPS_EACH
+    burnin, total = (part * every * NUM_RUNGS for part in (num_samples // 5, num_samples // 5 + num_samples))
+    sampler = TactHMC(FRICTION, max_temperature=RATIO ** (NUM_RUNGS - 1), tempering_steps=TEMPERING_STEPS)
+    potential = NoisyEverywhere(five_gaussians, 2, NOISE, NOISE)
+    start = SPREAD * np.random.default_rng(seed).normal(size=(num_walkers, 2))
+    weight, x = run_walkers(sampler, potential, start, STEP_SIZE, total, every, burnin, seed)
+    cell, counted = nearest(x), weight.sum(axis=0)
+    masses = np.stack([(weight * (cell == k)).sum(axis=0) / counted for k in range(5)], axis=-1)
+    spread = math.sqrt((weight[..., None] * (x - CENTRES[cell]) ** 2).sum() / weight.sum() / 2)
+    return Tempered(float(weight.mean()), mean_and_error(masses), spread, size_of_means(x, weight, total - burnin))
+
+
+def size_of_means(x: np.ndarray, weight: np.ndarray | float, gradients: int) -> tuple[float, float]:
+    """Effective draws a gradient, from how means of x and y of independent chains scatter about 0, and the error."""
+    weight = np.broadcast_to(weight, x.shape[:2])
+    squares = (((weight[..., None] * x).sum(axis=0) / weight.sum(axis=0)[:, None]) ** 2).ravel()
+    size = VARIANCE / squares.mean() / gradients
+    return size, size * squares.std() / squares.mean() / math.sqrt(len(squares))
 
 
 def trained_flow(num_steps: int, seed: int):
@@ -440,6 +477,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"{size / NUM_STEPS_EACH:.2e} per gradient of rung 0, "
                 f"{size / NUM_STEPS_EACH / NUM_RUNGS:.2e} per gradient of all rungs"
             )
+    gradients = num_samples * NUM_STEPS_EACH * NUM_RUNGS
+    alone, size = tempered(num_ladders, num_samples), size_of_means(results["RENHD"].cold, 1.0, gradients)
+    print(f"TACT-HMC: {num_ladders} walkers of as many gradients as a ladder, {alone.share:.4f} of them at T = 1")
+    print("  masses " + ", ".join(f"{mass:.4f} ± {error:.4f}" for mass, error in zip(*alone.masses, strict=True)))
+    print(f"  spread of a mode {alone.spread:.4f}; effective size per gradient, from the spread of means:")
+    print(
+        "  "
+        + ", ".join(f"{of[0]:.2e} ± {of[1]:.1e} {name}" for name, of in (("TACT-HMC", alone.size), ("RENHD", size)))
+    )
     flow = trained_flow(600 if options.quick else FLOW_STEPS, seed=1)
     result, rate = flow_proposals(*flow, num_ladders, num_samples)
     results[FLOW] = result
@@ -452,6 +498,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.output.mkdir(parents=True, exist_ok=True)
     rows = table_of(results)
     rows.append(rows[-1] | {"quantity": "accepted proposals", "value": f"{rate:.6g}"})
+    for run, quantity, value, error, exact in (
+        ("TACT-HMC", "steps at T = 1", alone.share, "", ""),
+        ("TACT-HMC", "spread of a mode", alone.spread, "", SPREAD),
+        ("TACT-HMC", "effective size per gradient, from means", *alone.size, ""),
+        ("RENHD", "effective size per gradient of all rungs, from means", *size, ""),
+        *(
+            ("TACT-HMC", f"mass at ({centre[0]:g} {centre[1]:g})", *pair, 0.2)
+            for centre, *pair in zip(CENTRES, *alone.masses, strict=True)
+        ),
+    ):
+        error = error if error == "" else f"{error:.2g}"
+        rows.append(dict(run=run, quantity=quantity, value=f"{value:.6g}", error=error, exact=exact, published=""))
     with (options.output / "results.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()

@@ -22,7 +22,8 @@ nn_sample_mnist_train_indices_50.txt, the 500 numbers of the training images. Wr
 and start, with standard errors from the autocorrelation of the rung) and figure.png, in about 20 minutes on 2 cores.
 --sets 5000 takes the list nn_sample_mnist_train_indices_500.txt, at ten times the cost.
 
-U of all rungs after each trajectory, as in Figure 2 of the paper, is drawn for each set and network (trace-....png).
+U of all rungs after each trajectory, as in Figure 2 of the paper, is drawn for each set and network (trace-....png),
+and training images as the networks see them, as in its Figure 1 (images.png).
 
 Published: R. Baldock, N. Marzari, Bayesian neural networks at finite temperature (arXiv 1904.04154). Their curves are
 not in print as numbers; what is compared are their shapes.
@@ -514,6 +515,20 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
     save(figure, path)
 
 
+def draw_images(digits: Digits, path: Path) -> None:
+    """Draws the first two training images of each class, as the networks see them; Figure 1 of the paper."""
+    from tati_re.plotting import new_figure, save
+
+    figure = new_figure(7.2, 1.7)
+    for label, column in enumerate(figure.subplots(2, CLASSES).T):
+        images = digits.train[digits.train_labels == label][:2].reshape(-1, PIXELS, PIXELS)
+        for axes, image in zip(column, images, strict=True):
+            axes.imshow(image, cmap="gray_r", interpolation="nearest")
+            axes.set(xticks=[], yticks=[])
+        column[0].set_title(str(label), fontsize=9)
+    save(figure, path)
+
+
 def experiment(data: Path | None, sets: Sequence[str], nets: Sequence[str], sizes: Sizes, seed: int, output: Path):
     """Samples every set with every network; without a folder, generated images.
 
@@ -546,6 +561,7 @@ def experiment(data: Path | None, sets: Sequence[str], nets: Sequence[str], size
         f"ln 10 = {UNINFORMED:.4f}, ln(1 + 9/e) = {LOGISTIC_FLOOR:.4f}",
         flush=True,
     )
+    draw_images(next(digits[name] for name in sets if name in digits), output / "images.png")
     curves: list[Curve] = []
     for set_name in (name for name in sets if name in digits):
         for net_name in nets:
@@ -553,7 +569,7 @@ def experiment(data: Path | None, sets: Sequence[str], nets: Sequence[str], size
             report(curves[-1])
             write(curves, output)
     draw(curves, output / "figure.png")
-    print(f"\n{output / 'results.csv'}, {output / 'figure.png'}")
+    print(f"\n{output / 'results.csv'}, {output / 'figure.png'}, {output / 'images.png'}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
