@@ -21,7 +21,6 @@ from unittest.mock import patch
 import numpy as np
 
 from tati_re import Simulation
-from tati_re.engine.blocks import Blocks
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.normal(size=(2000, 784)).astype("float32")
@@ -32,6 +31,7 @@ SYSTEMS: dict[str, tuple[dict, int]] = {
     "conv x 4": ({"conv": 8}, 4),
 }
 SAVE = "tati_re.engine.driver.Driver._save"
+BLOCKS = "tati_re.engine.blocks:Blocks"
 KINDS = {
     "independent": {"batch_size": 550, "step_size": 1e-4},
     "swaps": {"max_temperature": 4.0, "exchange_every": 20, "step_size": 1e-4},
@@ -117,8 +117,8 @@ def measured(name: str, kind: str, workers: int | None, seconds: float, cluster:
 def rounds(workers: int, seconds: float, cluster: str | None) -> tuple[np.ndarray, np.ndarray]:
     """Milliseconds of a processor that a round takes of the driver's main thread, and of its process: each stretch of
     784-10 on 500 examples, 8 rungs in 8 blocks that swap after each step, divided by its rounds."""
-    found, step, made = [], Blocks.run, []
-    swapped = Blocks._swapped
+    blocks = resolve_name(BLOCKS)
+    found, run, swapped, made = [], blocks.run, blocks._swapped, []
 
     def counted(loop, move: int):
         made.append(move)
@@ -127,7 +127,7 @@ def rounds(workers: int, seconds: float, cluster: str | None) -> tuple[np.ndarra
     def timed(loop, *arguments):
         made.clear()
         thread, process = time.thread_time(), time.process_time()
-        chunk = step(loop, *arguments)
+        chunk = run(loop, *arguments)
         taken = time.thread_time() - thread, time.process_time() - process
         if made:
             found.append(1e3 * np.array(taken) / len(made))
@@ -135,8 +135,8 @@ def rounds(workers: int, seconds: float, cluster: str | None) -> tuple[np.ndarra
 
     with (
         tempfile.TemporaryDirectory() as folder,
-        patch.object(Blocks, "run", timed),
-        patch.object(Blocks, "_swapped", counted),
+        patch.object(blocks, "run", timed),
+        patch.object(blocks, "_swapped", counted),
     ):
         sim = Simulation(data=(IMAGES[:500], LABELS[:500]), hidden=[], num_walkers=1, seed=1, verbose=0)
         every = {"num_steps": 10**8, "record_every": 1000, "trajectory_every": 0, "exchange_every": 1}
