@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tati_re.core.errors import InputError
@@ -204,6 +205,12 @@ def test_csv_columns(tmp_path):
         ("1,2\n3,4\n", "no header line"),
         ("x\n1\n", "single column"),
         ("x;y\n1;2\n", "single column"),
+        (
+            ",x,y\n0,1,2\n1,2,3\n",
+            "a column without a name. Received: ,x,y. Expected: a name each; pandas leaves out its",
+        ),
+        ("0,1\n1,2\n", "no header line"),
+        ("1,2,3\n1,2,4\n", "no header line"),
         ("x,x\n1,2\n", "several columns of one name"),
         ("x,y\n1,2\n\n3,nan\n", "line 4, column 'y' is not a finite number. Received: nan."),
         ("x,y\n1,2\n-inf,3\n", "line 3, column 'x' is not a finite number. Received: -inf."),
@@ -220,6 +227,14 @@ def test_csv_columns(tmp_path):
 def test_bad_csv(tmp_path, text, words):
     with pytest.raises(InputError, match=words.replace(".", r"\.")):
         load_data(write(tmp_path / "a.csv", text))
+
+
+def test_columns_that_nobody_named_are_counted(tmp_path):
+    """As pandas writes a frame that was made of an array."""
+    pd.DataFrame(np.arange(30.0).reshape(10, 3) ** 2).to_csv(tmp_path / "a.csv", index=False)
+    data = load_data(tmp_path / "a.csv", test_fraction=0)
+    assert (data.num_examples, data.feature_names) == (10, ("0", "1"))
+    np.testing.assert_allclose(data.targets[:, 0], np.arange(2.0, 30.0, 3.0) ** 2)
 
 
 # NPZ

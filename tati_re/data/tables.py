@@ -61,13 +61,15 @@ def choose_columns(
 
 
 def read_header(path: Path) -> list[str]:
-    """The column names of a text table; without a header line (white space only) x1, x2, ..."""
+    """The column names of a text table; without a header line (white space only) x1, x2, ... The line 0, 1, 2, ... is
+    one where it has three columns or more: names that nobody gave."""
     white = _white(path)
     line = next((line for _, line in _lines(path)), None)
     if line is None:
         raise InputError(f"{path.name} is empty.", path, "a header line and one line an example")
     names = [from_cell(name) for name in _cells(path, line)]
-    numbers = all(_is_number(name) for name in names)
+    counted = not white and len(names) > 2 and names == [str(i) for i in range(len(names))]
+    numbers = not counted and all(_is_number(name) for name in names)
     if numbers and not white:
         raise InputError(f"{path.name} has no header line.", line.strip()[:80], "names of columns, separated by commas")
     if len(names) < 2:
@@ -75,6 +77,8 @@ def read_header(path: Path) -> list[str]:
         raise InputError(f"{path.name} has a single column.", line.strip()[:80], f"at least two, separated by {by}")
     if numbers:
         return [f"x{i + 1}" for i in range(len(names))]
+    what = f"{path.name} has a column without a name."
+    refuse_if("" in names, what, line.strip()[:80], "a name each; pandas leaves out its index by index=False")
     doubled = sorted({name for name in names if names.count(name) > 1})
     refuse_if(doubled, f"{path.name} has several columns of one name.", ", ".join(doubled), "different names")
     return names

@@ -177,10 +177,8 @@ class Blocks(Loop):
             return super().energies(carry, whole)
         # Of blocks that went on while another one diverged nothing is said.
         taken = min(answer.taken for answer in self._last.values())
-        zeros = np.zeros(self.size)
-        seen = [
-            (each.potential, each.energy) if each.taken == taken else (zeros, zeros) for each in self._last.values()
-        ]
+        nothing = (np.zeros(self.size),) * 2
+        seen = [(each.potential, each.energy) if each.taken == taken else nothing for each in self._last.values()]
         potential, energy = (np.concatenate(parts) for parts in zip(*seen, strict=True))
         return potential, energy if whole else potential
 

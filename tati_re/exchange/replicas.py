@@ -217,7 +217,8 @@ class ReplicaExchange(Wrapper):
         return self.has_rounds and step % self.exchange_every == 0
 
     def asks_examples(self, exact: bool) -> bool:
-        """Whether rounds ask for the losses of single examples; `exact`: steps see all of them."""
+        """Whether a round asks for the losses of single examples, for which it holds a thread of TensorFlow that may be
+        the only one; `exact`: steps see all examples."""
         return not (exact or self.exact_energies or self.swap_rule is None or self.swap_rule.exact)
 
     def energetic(self, evaluate):

@@ -60,15 +60,7 @@ def class_labels(labels: np.ndarray, num_classes: int) -> np.ndarray:
 
 
 def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Fraction of the examples whose most probable class is correct.
-
-    Args:
-        probabilities: Shape (n, k), or (n,) or (n, 1) of the positive class.
-        labels: Integers (n,), -1 and +1, or one-hot rows.
-
-    Raises:
-        InputError: Shapes or labels that do not fit.
-    """
+    """Fraction of the examples whose most probable class is correct; arguments and errors are those of `brier_score`."""
     values, right = paired(probabilities, labels)
     return float((values.argmax(axis=1) == right).mean())
 

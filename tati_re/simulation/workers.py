@@ -114,11 +114,10 @@ class Workers:
         self.cluster: Cluster | None = None
         self.blocks = range(0, request.copies, size)
         self.apart = Apart(request.method) if isinstance(request.method, ReplicaExchange) else None
-        # What asks for examples holds a thread of TensorFlow till they are there, and it may be the only one.
-        waits = isinstance(request.method, ReplicaExchange) and request.method.asks_examples(request.full_batch)
+        asks = isinstance(request.method, ReplicaExchange) and request.method.asks_examples(request.full_batch)
         request = _of_block(request, size, self.apart, execution)
         alike = self.threads == threads() and not tf.config.list_physical_devices("GPU")
-        self.here = self.number == 1 and alike and not waits and options.cluster is None
+        self.here = self.number == 1 and alike and not asks and options.cluster is None
         start: Callable[[int], Any] = partial(Here, partial(_made, made_of, request, execution))
         if not self.here:
             if request.system.has_data:  # whose variables a copy of the model has as its own
