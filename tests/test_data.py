@@ -234,7 +234,7 @@ def test_columns_that_nobody_named_are_counted(tmp_path):
     pd.DataFrame(np.arange(30.0).reshape(10, 3) ** 2).to_csv(tmp_path / "a.csv", index=False)
     data = load_data(tmp_path / "a.csv", test_fraction=0)
     assert (data.num_examples, data.feature_names) == (10, ("0", "1"))
-    np.testing.assert_allclose(data.targets[:, 0], np.arange(2.0, 30.0, 3.0) ** 2)
+    np.testing.assert_allclose(np.ravel(data.targets), np.arange(2.0, 30.0, 3.0) ** 2)
 
 
 # NPZ
