@@ -173,8 +173,7 @@ def linear_step(method: Method, step_size: float, temperature: float, stiffness:
     a walker from each unit vector of the state, one from zero with a unit of gradient noise, and two more that tell
     whether the step is linear, and whether something adapts."""
     clause = method.against_noise
-    if clause is not None:
-        raise InputError(f"{method.name}: {clause}")
+    refuse_if(clause is not None, f"{method.name}: {clause}")
     try:
         with np.errstate(all="ignore"):
             return _linear_step(method, step_size, temperature, np.asarray(stiffness, np.float64))

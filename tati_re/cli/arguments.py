@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from tati_re._version import __version__
 from tati_re.cli.completion import PrintCompletion
 from tati_re.cli.failures import MADE, failed
-from tati_re.core.errors import InputError, SamplingError, nearest
+from tati_re.core.errors import InputError, SamplingError, nearest, refuse_if
 from tati_re.core.exit_status import INTERRUPTED
 from tati_re.core.interruption import BARE, STOPS, Terminated, commanded
 from tati_re.core.lazy import left_out
@@ -32,7 +32,7 @@ MAIN = (
 
 class _HelpAll(argparse.Action):
     def __call__(self, parser, namespace, values, option_string=None) -> None:
-        print(parser.format_help_of_all(), end="")
+        print(argparse.ArgumentParser.format_help(parser), end="")
         parser.exit()
 
 
@@ -78,9 +78,6 @@ class Parser(argparse.ArgumentParser):
                 others.append(f"{group.title}\n{text}")
         others.append(f"{self.prog} --help-all explains them.")
         return formatter.format_help() + "\n" + "\n".join(others) + "\n"
-
-    def format_help_of_all(self) -> str:
-        return super().format_help()
 
     def parse(self, argv: Sequence[str]) -> dict[str, Any]:
         """What was typed, without the command's name, by destination; flags that were not typed are absent."""
@@ -236,8 +233,7 @@ def number_typed(name: str, text: str, kind: type = int, least: float | None = N
         raise InputError(f"{flag(name)} has the wrong type.", text, expected) from None
     if instead := what_instead(value, "float32"):
         raise InputError(f"{flag(name)} is out of range.", text, f"a finite number, {instead}")
-    if least is not None and value < least:
-        raise InputError(f"{flag(name)} is out of range.", text, f"{least} or more")
+    refuse_if(least is not None and value < least, f"{flag(name)} is out of range.", text, f"{least} or more")
     return value
 
 

@@ -49,8 +49,7 @@ def _tolerance(name: str, words: Sequence[str]) -> Any:
         value = float(words[0])
     except ValueError:
         value = -1.0
-    if not value >= 0:
-        raise InputError(f"{name} is no number of at least 0.", words[0], "such as 1e-8")
+    refuse_if(not value >= 0, f"{name} is no number of at least 0.", words[0], "such as 1e-8")
     kind = words[1] if len(words) == 2 else "absolute"
     refuse_if(kind not in KINDS, f"{name} has an unknown kind.{nearest(kind, KINDS)}", kind, "absolute or relative")
     return Tolerance(value, kind)

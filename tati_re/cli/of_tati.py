@@ -108,8 +108,7 @@ def _rows(typed: dict[str, Any], name: str) -> "pd.DataFrame":
     if not Path(path).is_file():
         raise InputError(f"--{name}: there is no {path}.", expected="a file that --run_file or --trajectory_file wrote")
     table = read_csv(path)
-    if "step" not in table:
-        raise InputError(f"--{name}: {path} has no column step.", ", ".join(map(str, table.columns[:4])))
+    refuse_if("step" not in table, f"--{name}: {path} has no column step.", ", ".join(map(str, table.columns[:4])))
     steps = table["step"].unique()
     table = table[table["step"].isin(steps[steps > typed["drop_burnin"]][:: typed["every_nth"]])]
     if table.empty:

@@ -103,6 +103,14 @@ class Compiled:
         return [self(*(values[start : start + size] for values in rows), *others) for start in starts]
 
 
+def value_and_gradient(function: Callable, variables: Any) -> tuple[Any, Any]:
+    """A function's value, and the gradient of its sum, which is zero in what it does not depend on."""
+    with tf.GradientTape() as tape:
+        tape.watch(variables)
+        value = function(variables)
+    return value, tape.gradient(value, variables, unconnected_gradients="zero")
+
+
 # Private names of TensorFlow and Keras: each is behind one function, which a new version of theirs may break.
 
 

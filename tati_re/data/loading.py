@@ -127,8 +127,7 @@ def dataset_from_options(
         InputError: There are no data, or they are bad.
     """
     source = options.data if data is None else data
-    if source is None:
-        raise InputError("data is missing.", expected=f"arrays (inputs, labels), a built-in name, or {FILES}")
+    refuse_if(source is None, "data is missing.", expected=f"arrays (inputs, labels), a built-in name, or {FILES}")
     return load_data(
         source, options.test_fraction, options.seed, shuffle=options.shuffle, num_classes=options.num_classes,
         test_data=options.test_data if test_data is None else test_data,

@@ -127,8 +127,7 @@ def _decoded(path: Path, key: str, values: np.ndarray, first: int, length: int) 
     """Numbers: bytes become uint8, as many in each record from record `first` on as in record 0."""
     if values.dtype != object:
         return values
-    if values.shape[1] > 1:
-        raise InputError(f"{path.name}: feature '{key}' has several texts.", values.shape[1], "one, of bytes")
+    refuse_if(values.shape[1] > 1, f"{path.name}: feature '{key}' has several texts.", values.shape[1], "one, of bytes")
     texts = values[:, 0]
     for start, name in _ENCODED.items():
         expected = "the bytes of the pixels, as numpy's tobytes gives them"

@@ -38,7 +38,7 @@ class Held:
         self._template: Any = None
         self._verbs: dict[str, Callable] = {
             **{"start": self._start, "load": self._load, "advance": self._advance},
-            **{"leaves": self._leaves, "examples": self._examples},
+            **{"leaves": lambda first: leaves_of(self._carries[first]), "examples": self._examples},
         }
 
     def answer(self, verb: str, common: tuple, own: dict[int, tuple]) -> dict[int, Any]:
@@ -75,9 +75,6 @@ class Held:
         energy = np.asarray(total_energy(method, carry.state)) if method.has_momentum else potential
         rows = np.asarray(chunk.rows)[: int(chunk.num_rows)]
         return Answer(potential, energy, taken, rows, positions, beside, method.burnin_end(carry.state), swap)
-
-    def _leaves(self, first: int) -> list[np.ndarray]:
-        return leaves_of(self._carries[first])
 
     def _examples(self, first: int, field: str, indices: np.ndarray) -> np.ndarray:
         """Losses of single examples at the positions of a field of the state."""

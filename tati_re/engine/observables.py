@@ -15,11 +15,6 @@ AVERAGED = ("loss", "potential", "kinetic_energy", "virial")
 OF_GROUPS = ("kinetic_energy", "virial")
 
 
-def group_column(name: str, group: str) -> str:
-    """Returns the column of run.csv with an observable of one tensor: `kinetic_energy(dense/kernel)`."""
-    return f"{name}({group})"
-
-
 class Observables:
     """Computes a row of run.csv for every walker.
 
@@ -53,7 +48,7 @@ class Observables:
             conditional.append("acceptance")
         conditional += method.shown
         conditional += FULL if full_every else ()
-        of_groups = [group_column(name, group) for name in OF_GROUPS for group in self.groups]
+        of_groups = [f"{name}({group})" for name in OF_GROUPS for group in self.groups]
         self.columns = [*ALWAYS, *conditional, *self.extra, *of_groups, *method.label_names]
         self.averaged = [*AVERAGED, *(["acceptance"] if method.metropolis else [])]
         clash = set(self.extra) & {*ALWAYS, *conditional, *of_groups, "step", "walker"}

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.core.errors import nearest, refuse_if
 from tati_re.evidence.energies import Energies
 from tati_re.evidence.estimating import estimated
 from tati_re.evidence.estimation import Estimation
@@ -102,8 +102,7 @@ def _options(sim, methods, given: dict[str, Any]) -> Options:
     named = {name: value for name, value in given.items() if not _object(given, name) or name not in _OBJECTS}
     if methods is not None:
         for name in methods:
-            if name not in NAMES:
-                raise InputError(f"method: unknown name.{nearest(name, NAMES)}", repr(name), ", ".join(NAMES))
+            refuse_if(name not in NAMES, f"method: unknown name.{nearest(name, NAMES)}", repr(name), ", ".join(NAMES))
         named["method"] = list(methods)
     refuse_fixed([name for name in named if name != "num_walkers"])
     return make_options(sim.options, **named)

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +9,6 @@ import pandas
 from matplotlib.figure import Figure
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.unpacking import DAMAGED
 from tati_re.core.views import drawn, shown
 from tati_re.landscape.grid import MOST_POINTS, Axis, axes_of
 from tati_re.landscape.request import centre_of
@@ -20,7 +18,7 @@ from tati_re.prediction.predict import average, source_of
 from tati_re.prediction.results import ClassPrediction, LabelPrediction, Prediction
 from tati_re.runs.positions import Positions
 from tati_re.simulation.run import load
-from tati_re.simulation.saved_model import _read_rows
+from tati_re.simulation.saved_model import read_rows
 
 MARGIN = 0.15
 POINTS = {1: 201, 2: 81, 3: 21}
@@ -154,11 +152,5 @@ def _axes(ranges: Any, examples: Any, run: Any) -> tuple[Axis, ...]:
 
 def read_inputs(path: str | os.PathLike[str]) -> np.ndarray:
     """Reads inputs from `.npy`, `.npz` (its first array), or `.csv` with or without a header, columns in order."""
-    path = Path(path)
-    refuse_if(not path.is_file(), "inputs: the file does not exist.", path, "a .npy, .npz or .csv file of inputs")
-    try:
-        rows = np.asarray(_read_rows(path))
-    except (OSError, ValueError, EOFError, IndexError, *DAMAGED) as error:
-        reason = str(error).strip().split("\n")[0]
-        raise InputError(f"inputs: {path} cannot be read: {reason}.") from None
+    rows = read_rows("inputs", path, "inputs")
     return rows if rows.ndim > 1 else rows[:, None]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.landscape.directions import between, covariance_directions, held, random_directions, trajectory_directions
 from tati_re.landscape.grid import Axis, parse_axis
 from tati_re.landscape.hessian import hessian_directions
@@ -150,8 +150,7 @@ def directions_of(
     except ValueError:
         raise InputError("directions: no numbers of eigenvectors.", words, f"{kind}:1,2") from None
     if kind == "covariance":
-        if run is None:
-            raise InputError("directions: covariance needs a sampled run.", expected="a run with a trajectory")
+        refuse_if(run is None, "directions: covariance needs a sampled run.", expected="a run with a trajectory")
         rows, values = covariance_directions(run, numbers, walker=walker)
         return rows, [
             f"eigenvector {n} of the covariance, variance {v:.4g}" for n, v in zip(numbers, values, strict=True)

@@ -87,8 +87,7 @@ def scan(
     grid = Grid(centre, directions, axes_of(ranges, "direction", len(directions)), scales)
     names = tuple(names or (f"c{i}" for i in range(len(directions))))
     positions = None if trajectory is None else list(trajectory)
-    if trajectory is not None and not positions:
-        raise InputError("The trajectory has no positions.")
+    refuse_if(trajectory is not None and not positions, "The trajectory has no positions.")
     folder = None
     if output is not None:
         kind = f"{len(directions)} in {directions.shape[1]} parameters"

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.backend import Compiled, tf
+from tati_re.core.backend import Compiled, tf, value_and_gradient
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.posterior.function import FunctionPotential
 from tati_re.posterior.potential import ModelPotential
@@ -194,10 +194,10 @@ class _OfModel:
         return loss, tf.cast(gradient, tf.float64)
 
     def _products_of_piece(self, x, y, position, vectors, *extra):
-        with tf.GradientTape() as tape:
-            tape.watch(position)
-            along = tf.reduce_sum(self._loss_and_gradient(position, extra, x, y)[1] * vectors)
-        return tf.cast(tape.gradient(along, position, unconnected_gradients="zero"), tf.float64)
+        def along(position):
+            return tf.reduce_sum(self._loss_and_gradient(position, extra, x, y)[1] * vectors)
+
+        return tf.cast(value_and_gradient(along, position)[1], tf.float64)
 
     def _of_prior(self, position):
         prior, regularizer = self.potential.prior, self.potential.flat.regularizer
@@ -221,10 +221,8 @@ class _OfModel:
         scale = self.potential.scale / self._data[0].shape[0]
         parts = self._over_pieces(self._products_of_piece, self._data, positions, vectors)
         total = scale * sum(part.numpy() for part in parts)
-        with tf.GradientTape() as tape:
-            tape.watch(position)
-            sum_along = tf.reduce_sum(self._of_prior(position)[1] * along)
-        return total + tape.gradient(sum_along, position, unconnected_gradients="zero").numpy()
+        product = value_and_gradient(lambda x: tf.reduce_sum(self._of_prior(x)[1] * along), position)[1]
+        return total + product.numpy()
 
 
 class _OfFunction:
@@ -237,19 +235,13 @@ class _OfFunction:
         self._products = Compiled(self._product)
 
     def _loss_and_gradient(self, position):
-        with tf.GradientTape() as tape:
-            tape.watch(position)
-            loss = self.potential.function(position)
-        gradient = tape.gradient(loss, position, unconnected_gradients="zero")
+        loss, gradient = value_and_gradient(self.potential.function, position)
         more = self.potential.prior.gradient(position)
         potential = tf.cast(loss, tf.float64) - self.potential.prior.log_prob(position)
         return tf.cast(loss, tf.float64), potential, gradient if more is None else gradient + more
 
     def _product(self, position, vectors):
-        with tf.GradientTape() as tape:
-            tape.watch(position)
-            along = tf.reduce_sum(self._loss_and_gradient(position)[2] * vectors)
-        return tape.gradient(along, position, unconnected_gradients="zero")
+        return value_and_gradient(lambda x: tf.reduce_sum(self._loss_and_gradient(x)[2] * vectors), position)[1]
 
     def values(self, positions: np.ndarray) -> dict[str, np.ndarray]:
         loss, potential, _ = self._gradients(positions)

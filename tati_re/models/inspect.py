@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.backend import keras, layers_of, origin_of, quiet, tf
+from tati_re.core.backend import keras, layers_of, origin_of, quiet, tf, value_and_gradient
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import users_code
 from tati_re.models.inputs import called, layout_of, tensors_of
@@ -110,10 +110,7 @@ def _computes(model: Any, mapped: Callable, tried: Callable, **compiled: bool) -
             return tf.reduce_sum(called(model, x))
 
     def gradient(weights: list[Any]) -> list[Any]:
-        with tf.GradientTape() as tape:
-            tape.watch(weights)
-            sums = mapped(total, weights)
-        return tape.gradient(sums, weights, unconnected_gradients="zero")
+        return value_and_gradient(lambda weights: mapped(total, weights), weights)[1]
 
     try:
         with quiet():

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.options.families import FAMILIES
 from tati_re.options.make import make_options
 from tati_re.options.table import Options
@@ -32,17 +32,13 @@ def options_of_folder(
 ) -> Options:
     """The options that a folder holds, with others in their place; `again` are those whose value the caller knows.
     Refuses code, and files outside of the folder to write, that are neither known nor trusted."""
-    if not isinstance(trust, bool):
-        raise InputError("trust has the wrong type.", repr(trust), "True or False")
+    refuse_if(not isinstance(trust, bool), "trust has the wrong type.", repr(trust), "True or False")
     options = make_options(values, **overrides)
     if not trust:
-        _refuse({name: text for name, text in _asked(options, Path(folder)).items() if name not in again}, folder, who)
+        refuse_untrusted(
+            {name: text for name, text in _asked(options, Path(folder)).items() if name not in again}, folder, who
+        )
     return options
-
-
-def refuse_code(name: str, value: str, folder: str | os.PathLike[str], who: str) -> None:
-    """Refuses code that an option of a folder names, which is neither known nor trusted."""
-    _refuse({name: value}, folder, who)
 
 
 def _asked(options: Options, folder: Path) -> dict[str, str]:
@@ -58,7 +54,8 @@ def _asked(options: Options, folder: Path) -> dict[str, str]:
     return asked
 
 
-def _refuse(asked: Mapping[str, str], folder: str | os.PathLike[str], who: str) -> None:
+def refuse_untrusted(asked: Mapping[str, str], folder: str | os.PathLike[str], who: str) -> None:
+    """Refuses what a folder asks for, by option, and is neither known nor trusted."""
     if not asked:
         return
     kinds = [

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tati_re.core.backend import Compiled, tf
+from tati_re.core.backend import Compiled, tf, value_and_gradient
 from tati_re.core.lanczos import lanczos
 from tati_re.core.potential import Batch, Potential
 from tati_re.core.protocol import Energy, Rung
@@ -54,10 +54,7 @@ class Evaluator:
         """∇²U times a vector, for all walkers, `(walkers, parameters)`."""
 
         def product(evaluate, position, vector):
-            with tf.GradientTape() as tape:
-                tape.watch(position)
-                along = tf.reduce_sum(evaluate(position).gradient * vector)
-            return tape.gradient(along, position, unconnected_gradients="zero")
+            return value_and_gradient(lambda x: tf.reduce_sum(evaluate(x).gradient * vector), position)[1]
 
         vector = np.broadcast_to(np.asarray(vector, position.dtype), position.shape)
         return self._call("hessian_product", product, (position, vector), batch, auxiliary).numpy()

@@ -48,13 +48,9 @@ def spread_in_chain(
     size = tf.reduce_sum(counted)
     slopes, variances = list(weights), list(weights)
     for layer, delta in zip(passes, deltas, strict=True):
-        rows = "ni" if layer.inputs.shape.rank == 2 else "wni"
-
-        def over_examples(inputs, delta, rows=rows):
-            return tf.einsum(f"{rows},wno->wio", inputs, delta)
-
-        sums = over_examples(layer.inputs, delta)
-        squares = over_examples(tf.square(layer.inputs), tf.square(delta))
+        over_examples = "ni,wno->wio" if layer.inputs.shape.rank == 2 else "wni,wno->wio"
+        sums = tf.einsum(over_examples, layer.inputs, delta)
+        squares = tf.einsum(over_examples, tf.square(layer.inputs), tf.square(delta))
         slopes[layer.kernel], variances[layer.kernel] = _moments(sums, squares, size)
         if layer.bias is not None:
             sums, squares = tf.reduce_sum(delta, 1), tf.reduce_sum(tf.square(delta), 1)

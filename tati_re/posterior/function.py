@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tati_re.core.backend import tf
+from tati_re.core.backend import tf, value_and_gradient
 from tati_re.core.errors import InputError
 from tati_re.core.evaluate import Clock, Energy, Evaluate, Rung
 from tati_re.core.potential import Potential, Prior
@@ -63,10 +63,7 @@ class FunctionEvaluate(Evaluate):
         self.clock = clock or no_clock()
 
     def __call__(self, position) -> Energy:
-        with tf.GradientTape() as tape:
-            tape.watch(position)
-            loss = self.potential.function(position)
-        slope = tape.gradient(loss, position, unconnected_gradients="zero")
+        loss, slope = value_and_gradient(self.potential.function, position)
         return combine(loss, slope, self.potential.prior, position, self.rung, 1.0)
 
     full = __call__

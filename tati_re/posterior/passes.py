@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.backend import tf
+from tati_re.core.backend import tf, value_and_gradient
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.evaluate import Energy, Rung
 from tati_re.core.potential import Batch, Prior
@@ -281,11 +281,11 @@ class ModelPasses:
         return energy, self._of_a_batch(self.scale**2 * self.flat.join(spread.variances), rung, batch)
 
     def regularizer(self, position) -> tuple:
-        with tf.GradientTape() as tape:
-            tape.watch(position)
+        def summed(position):
             terms = (self.flat.regularizer(self.flat.split_one(theta)) for theta in tf.unstack(position))
-            values = tf.stack([self.scale * tf.cast(term, tf.float64) for term in terms])
-        return values, tape.gradient(values, position, unconnected_gradients="zero")
+            return tf.stack([self.scale * tf.cast(term, tf.float64) for term in terms])
+
+        return value_and_gradient(summed, position)
 
     def metric(self, position, batch: Batch | None, auxiliary: tuple):
         if batch is None and self.streamed:

@@ -77,8 +77,7 @@ def predict(
     refuse_if(not runs, "There are no runs to predict with.")
     refuse_if(not 0 < interval < 1, "interval is out of range.", interval, "a number between 0 and 1")
     if inputs is None:
-        if labels is not None:
-            raise InputError("labels without inputs.", expected="predict(inputs, labels)")
+        refuse_if(labels is not None, "labels without inputs.", expected="predict(inputs, labels)")
         kept = len(runs) == 1 and parameters is None and runs[0].manifest["options"].get("stream_predictions")
         if kept and not (files.trajectory_in(runs[0].folder) and names_its_data(runs[0])):
             return streamed_prediction(runs[0], interval)

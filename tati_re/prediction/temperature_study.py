@@ -90,8 +90,7 @@ def temperature_study(
     if len(values) != len(temperatures) or not values or not values[-1] > 0:
         raise InputError("temperatures are not right.", list(temperatures), "different numbers above 0")
     data = sim.dataset
-    if data.test_inputs is None:
-        raise InputError("The data have no test part.", data.name, "test_fraction above 0, or test data")
+    refuse_if(data.test_inputs is None, "The data have no test part.", data.name, "test_fraction above 0, or test data")
     parts = _parts(data.test_inputs, data.test_targets, validation_fraction)
     runs, rows, ends, stopped = {}, [], {}, None
     first = options.pop("call", None) or (1 if "seed" in options else None)
@@ -123,8 +122,7 @@ def temperature_curve(
     runs = list(runs) if isinstance(runs, Sequence) else [runs]
     if inputs is None:
         inputs, labels = test_part(runs[0])
-    if labels is None:
-        raise InputError("The losses need labels.", expected="inputs and their labels")
+    refuse_if(labels is None, "The losses need labels.", expected="inputs and their labels")
     parts = _parts(np.asarray(inputs), np.asarray(labels), validation_fraction)
     rows = []
     for run in runs:

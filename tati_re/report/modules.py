@@ -18,7 +18,7 @@ from tati_re.analysis.free_energy import coordinate_of, diffusion_map_of, free_e
 from tati_re.analysis.learning_coefficient import learning_coefficient, learning_curve
 from tati_re.analysis.reweighting import reweight
 from tati_re.analysis.temperature import group_sentences, group_temperatures
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import refuse_if
 from tati_re.core.views import html_table
 from tati_re.plotting.analysis import (
     plot_diffusion_map,
@@ -198,8 +198,7 @@ def _alignment(run: RunFiles, choices: Choices) -> Result:
 def _spread(values: np.ndarray) -> tuple[np.ndarray, float]:
     """Split R-hat of each parameter (the classical one: ranks of thousands take minutes), and the total variance."""
     half = values.shape[1] // 2
-    if half < 2:
-        raise InputError("alignment: too few positions.", f"{values.shape[1]} a walker", "at least 4")
+    refuse_if(half < 2, "alignment: too few positions.", f"{values.shape[1]} a walker", "at least 4")
     parts = halves_of(values)
     within = parts.var(axis=1, ddof=1).mean(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):

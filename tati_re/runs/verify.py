@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.unpacking import DAMAGED
 from tati_re.runs import checkpoint, files, manifest
 from tati_re.runs.checked import ShorterTable, check_table, read_whole, whole_array
@@ -79,8 +79,7 @@ def _checked(folder: Path, name: str) -> str:
     if path.suffix in (".keras", ".npz"):
         with zipfile.ZipFile(path) as archive:
             bad = archive.testzip()
-        if bad is not None:
-            raise InputError(f"{path}: {bad} in it is damaged.")
+        refuse_if(bad is not None, f"{path}: {bad} in it is damaged.")
         return "Its sums fit."
     known = checkpoint.known(folder, name)
     if path.parent != folder or path.suffix not in (".csv", ".h5"):

@@ -32,6 +32,7 @@ class Ending:
 
     def __init__(self, request: Request, walkers: Walkers, folder: Path) -> None:
         self._request, self._walkers, self._folder = request, walkers, folder
+        self._turn = request.method.group_steps if request.method.groups > 1 else 1
         self.conditions = conditions_of(request.options.until) if request.samples else []
         limits = {one.quantity: one.limit for one in self.conditions}
         self._hat, self._size = (limits.get(name, DEFAULTS[name]) for name in ("rhat", "ess"))
@@ -39,9 +40,7 @@ class Ending:
 
     def next_look(self, step: int, burnin: int) -> int:
         """The step of the next look after this one."""
-        method = self._request.method
-        turn = method.group_steps if method.groups > 1 else 1
-        return burnin + look_after(step - burnin, self._request.record_every, turn)
+        return burnin + look_after(step - burnin, self._request.record_every, self._turn)
 
     def is_reached(self, step: int) -> bool:
         """Looks at what the run stored up to this step, its last checkpoint; notes what it found."""
@@ -67,9 +66,7 @@ class Ending:
         more = max(drawn / 4, *(steps_left(one, until["looks"][-1], drawn) for one in self.conditions))
         if "num_steps" in stored["given"] or "given" in until or step + more > _LONGER * until["most"]:
             return step
-        method = self._request.method
-        turn = method.group_steps if method.groups > 1 else 1
-        bound = step + -(-int(more) // turn) * turn
+        bound = step + -(-int(more) // self._turn) * self._turn
         manifest.write(self._folder, stored | {"options": stored["options"] | {"num_steps": bound}})
         return bound
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tati_re.core.backend import set_threads
 from tati_re.core.errors import InputError
 from tati_re.options.make import make_options
-from tati_re.options.trust import options_of_folder, refuse_code
+from tati_re.options.trust import options_of_folder, refuse_untrusted
 from tati_re.options.user_code import is_code
 from tati_re.prediction.network import model_of
 from tati_re.runs import files, manifest
@@ -65,7 +65,7 @@ def objects_of(
     except InputError as error:
         if is_code(code := run.manifest["options"].get("model")):
             if not trust:
-                refuse_code("model", code, run.folder, who)
+                refuse_untrusted({"model": code}, run.folder, who)
             return given
         raise InputError(f"{who}: {error}", expected="model=..., the object with which the run was started") from None
 

@@ -131,8 +131,7 @@ def _linear_part(request: Request, measured: Coordinates | None) -> tuple[Method
     if options.step_schedule != "constant" or "step_schedule" in request.objects:
         raise InputError("step_schedule: it grows and falls with the step size, which changes.")
     refuse_if(not options.shuffle, "shuffle: the noise of batches in the order of the data is not random.")
-    if method.bias is not None:
-        raise InputError("bias: the bias on the energies changes the frequencies.")
+    refuse_if(method.bias is not None, "bias: the bias on the energies changes the frequencies.")
     while isinstance(method, ReplicaExchange | SimulatedTempering | Tuner):
         method = method.inner
     if isinstance(method, Massive) and not (method.measured and measured is None):

@@ -20,7 +20,7 @@ from tati_re.options.stages import PlannedStage, planned
 from tati_re.samplers import Rung
 from tati_re.samplers.schedules import Factor, step_factor, temperature_factor
 from tati_re.simulation.request import Request
-from tati_re.simulation.workers import Workers, compile_failed
+from tati_re.simulation.workers import Workers
 
 
 class RunLoops:
@@ -117,7 +117,8 @@ class RunLoops:
                     loop.prepare(carry.state)
                     loop.run(carry, loop.first_step + 1, 0)
         except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError, Failed) as error:
-            if self.execution != "xla" or (isinstance(error, Failed) and not compile_failed(error)):
+            of_xla = not isinstance(error, Failed) or error.kind in ("InvalidArgumentError", "UnimplementedError")
+            if self.execution != "xla" or not of_xla:
                 raise
             return False
         return True

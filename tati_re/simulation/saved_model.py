@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tati_re.core.backend import keras
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import as_array
 from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.data.preparation import Preparation, Standard
@@ -81,15 +81,7 @@ def read_directions(source, num_parameters: int) -> np.ndarray | None:
     if source is None:
         return None
     if isinstance(source, str):
-        path = Path(source)
-        if not os.path.exists(path):
-            raise InputError("directions: the file does not exist.", source, "a .npy, .npz or .csv file of row vectors")
-        try:
-            source = _read_rows(path)
-        except (OSError, ValueError, EOFError, IndexError, *DAMAGED) as error:
-            reason = str(error).strip().split("\n")[0]
-            what = f"directions: {path} cannot be read: {reason}."
-            raise InputError(what, expected="a .npy, .npz or .csv file of row vectors") from None
+        source = read_rows("directions", source, "row vectors")
     rows = np.atleast_2d(as_array(source, "directions", np.float64))
     if rows.ndim != 2 or not len(rows) or rows.shape[1] != num_parameters or not np.isfinite(rows).all():
         what = "directions: not row vectors of the parameters."
@@ -97,7 +89,18 @@ def read_directions(source, num_parameters: int) -> np.ndarray | None:
     return rows
 
 
-def _read_rows(path: Path) -> np.ndarray:
+def read_rows(option: str, source: str | os.PathLike[str], meaning: str) -> np.ndarray:
+    """The numbers in the file of an option, whose rows are what `meaning` says."""
+    path, expected = Path(source), f"a .npy, .npz or .csv file of {meaning}"
+    refuse_if(not os.path.exists(path), f"{option}: the file does not exist.", path, expected)
+    try:
+        return np.asarray(_numbers_in(path))
+    except (OSError, ValueError, EOFError, IndexError, *DAMAGED) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise InputError(f"{option}: {path} cannot be read: {reason}.", expected=expected) from None
+
+
+def _numbers_in(path: Path) -> np.ndarray:
     """The numbers of a .npy file, of the first array of a .npz file, or of a CSV file with or without a header line."""
     if path.suffix != ".csv":
         loaded = load_arrays(path)

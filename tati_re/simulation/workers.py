@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from tati_re.cluster.on_ray import Cluster, check_cluster
-from tati_re.cluster.processes import Failed, Here, Process
+from tati_re.cluster.processes import Here, Process
 from tati_re.cluster.team import Team
 from tati_re.core.backend import tf, threads
 from tati_re.core.errors import InputError, refuse_if
@@ -81,8 +81,7 @@ def check_workers(request: Request) -> None:
         why = f"{method.name} keeps its walkers together"
     elif request.system.streamed:
         why = "data larger than memory_limit are read by one process"
-    if why is not None:
-        raise InputError(f"workers: {why}.", options.workers, "no workers")
+    refuse_if(why is not None, f"workers: {why}.", options.workers, "no workers")
     blocks = request.copies // block_size(request)
     if options.workers > blocks:
         raise InputError(
@@ -212,8 +211,3 @@ def _fingerprint(loop: Loop) -> dict[str, Any]:
         "device": "GPU" if tf.config.list_physical_devices("GPU") else "CPU",
         "gradient": hashlib.sha256(np.asarray(gradient).tobytes()).hexdigest()[:12],
     }
-
-
-def compile_failed(error: Failed) -> bool:
-    """Whether a worker could not compile."""
-    return error.kind in ("InvalidArgumentError", "UnimplementedError")

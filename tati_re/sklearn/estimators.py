@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.data.dataset import Dataset
 from tati_re.data.labels import called
 from tati_re.data.preparation import Preparation, Standard
@@ -225,8 +225,7 @@ class BayesianClassifier(ClassifierMixin, Posterior):
         X, y = validate_data(self, X, y, allow_nd=self.model is not None, ensure_min_samples=2)
         check_classification_targets(y)
         self.classes_, numbers = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise InputError("y has one class only.", self.classes_[0], "labels of at least two classes")
+        refuse_if(len(self.classes_) < 2, "y has one class only.", self.classes_[0], "labels of at least two classes")
         self._sample(X, numbers.astype(np.int32), self.classes_, sample_weight)
         return self
 
