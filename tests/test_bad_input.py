@@ -141,7 +141,7 @@ COMMANDS = {
 def test_the_command_says_it_on_one_line(folder, capsys, monkeypatch, case):
     """Before any work: no walker is fitted; walls that no number reaches are what the fit itself is refused for."""
     if not case.startswith("walls"):
-        monkeypatch.setattr(unattended, "_fit", lambda *_: pytest.fail("the walkers were fitted"))
+        monkeypatch.setattr(unattended._Choice, "_fit", lambda *_: pytest.fail("the walkers were fitted"))
     before = sorted(path.name for path in folder.iterdir())
     argv, *words = COMMANDS[case]
     said = refused(capsys, *argv, "--quiet")

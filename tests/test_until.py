@@ -169,6 +169,9 @@ def test_the_steps_that_r_hat_takes():
     assert len(reached) > 15
     assert abs(np.mean(reached) / 0.02 - 1) < 1 / 4 < 1 - np.mean(wrong) / 0.02, (np.mean(reached), np.mean(wrong))
     assert steps_left(condition, {"rhat": 1.3}, 1_000) == steps_left(condition, {"rhat": np.nan}, 1_000) == np.inf
+    weights = conditions_of("rhat(weights)<1.1")[0]
+    told = [steps_left(weights, {"rhat(weights)": value}, 1_000) for value in (1.05, 1.2, 1.35, 1.5)]
+    assert told == [0, 1_000, 2_500, np.inf]
     said = what_is_missing([condition], {"rhat": 1.04, "rhat_of": "U"}, 1_000)
     assert said == "R-hat is 1.040 of U, and 1.02 takes about 1,000 more steps if the walkers agree, else longer"
 
@@ -271,7 +274,7 @@ def test_a_walker_of_a_network_that_drifts_is_asked_for_by_name(monkeypatch, cap
     sim = tati_re.Simulation(data=(x, x), hidden=[1], num_walkers=4, execution="graph")
     run = sim.sample(sampler="BAOAB", step_size=0.01, num_steps=300, until=asked)
     said = " ".join(capsys.readouterr().out.split())
-    told = "of projection 0, where each walker is compared with itself, and when it is below 1.1 cannot be told"
+    told = "of projection 0, where each walker is compared with itself, and 1.1 takes about 440 more steps"
     assert (told in said) == ("weights" in asked) != run.manifest["until"]["reached"]
     row = run.certificate.set_index("quantity").loc["R-hat of weights"]
     assert (row["asked"], row["verdict"], row["given"]) == (1.1, "outside", "weights" in asked)

@@ -20,8 +20,8 @@ _CONDITION = re.compile(
 )
 _EXPLAINED = 3.0
 """A few walkers spoil R-hat where without them it is so many times closer to 1."""
-_AGREED, _OF_ONE = 1.1, 1.05
-"""R-hat above which walkers are not taken to draw from one law; where one alone lifts it."""
+_AGREED, _OF_ONE, _SETTLED = 1.1, 1.05, 1.4
+"""R-hat above which walkers do not seem to draw from one law; where one alone lifts it; of weights, each by itself."""
 _MOST_NAMED = 10
 """Walkers, in one sentence."""
 WEIGHTS = "rhat(weights)"
@@ -200,8 +200,8 @@ def steps_left(one: Condition, numbers: Mapping[str, Any], steps: int) -> float:
     if one.met(numbers) or not value > 0:
         return 0.0 if one.met(numbers) else math.inf
     if one.quantity in _HATS:
-        alone = one.quantity != WEIGHTS and numbers.get("spoiled_by")
-        factor = (value - 1) / (one.limit - 1) if value < (_OF_ONE if alone else _AGREED) else math.inf
+        agreed = _SETTLED if one.quantity == WEIGHTS else _OF_ONE if numbers.get("spoiled_by") else _AGREED
+        factor = (value - 1) / (one.limit - 1) if value < agreed else math.inf
     else:
         factor = one.limit / value if one.quantity == "ess" else (value / one.limit) ** 2
     return float(f"{steps * (factor - 1):.2g}")
