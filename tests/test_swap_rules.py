@@ -16,8 +16,8 @@ from scipy.stats import chi2
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
-from tati_re.exchange.acceptance import LARGE_COUNT, mean_acceptance
 from tati_re.exchange.swap_rules import (
+    LARGE_COUNT,
     SWAP_RULES,
     Barker,
     BarkerCompensated,
@@ -27,6 +27,7 @@ from tati_re.exchange.swap_rules import (
     Penalty,
     SwapRule,
     make_swap_rule,
+    mean_acceptance,
 )
 from tati_re.exchange.well_tempered import Bias, log_ratio, noise_factors
 

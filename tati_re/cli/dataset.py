@@ -69,9 +69,8 @@ def _matrix(text: str) -> Any:
 
 def _made(typed: dict[str, Any]) -> Dataset:
     name = typed["name"]
-    if name not in GENERATORS:
-        what = f"{name} is not a data set that can be made.{nearest(name, GENERATORS)}"
-        raise InputError(what, expected=", ".join(GENERATORS))
+    what = f"{name} is not a data set that can be made.{nearest(name, GENERATORS)}"
+    refuse_if(name not in GENERATORS, what, expected=", ".join(GENERATORS))
     generate = GENERATORS[name]
     known = inspect.signature(generate).parameters
     given = {n: typed[n] for n in (*NUMBERS, "covariance", *READING) if n in typed}

@@ -4,7 +4,7 @@ from typing import Any
 
 from tati_re.cli.arguments import Parser, ended, entry_point, loading, make_parser
 from tati_re.cli.run import add_trust, refuse_trust, start, with_config
-from tati_re.core.errors import InputError
+from tati_re.core.errors import refuse_if
 from tati_re.options.flags import flag
 from tati_re.options.make import SAMPLE, Options
 from tati_re.options.trust import CODE, WRITTEN
@@ -24,12 +24,11 @@ def _sample(options: Options) -> Any:
 
 def _resume(typed: dict[str, Any]) -> int:
     for name in typed:
-        if name not in BESIDE_RESUME:
-            allowed = (
-                "only --num-steps, --max-time, --requeue-signal, --workers, --cluster, --worker-gpus, --trust, "
-                "--verbose or --quiet with --resume"
-            )
-            raise InputError(f"{flag(name)} cannot be changed by --resume.", expected=allowed)
+        allowed = (
+            "only --num-steps, --max-time, --requeue-signal, --workers, --cluster, --worker-gpus, --trust, "
+            "--verbose or --quiet with --resume"
+        )
+        refuse_if(name not in BESIDE_RESUME, f"{flag(name)} cannot be changed by --resume.", expected=allowed)
     trust = typed.pop("trust", False)
     options = with_config(typed)
     loading(options.verbose)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,10 +21,9 @@ def as_array(values: Any, name: str, dtype: Any = None, numbers: bool = False) -
     """
     import numpy as np  # not with the help of a command
 
-    if masked := _masked(values):
-        what = f"{name}: a masked array has no numbers where it is masked."
-        expected = "an array without a mask, such as the rows where nothing is masked, or filled(...)"
-        raise InputError(what, f"{masked} masked entries", expected)
+    what = f"{name}: a masked array has no numbers where it is masked."
+    expected = "an array without a mask, such as the rows where nothing is masked, or filled(...)"
+    refuse_if(masked := _masked(values), what, f"{masked} masked entries", expected)
     try:
         array = np.asarray(values)
     except Exception as error:

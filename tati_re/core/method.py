@@ -8,7 +8,7 @@ from operator import methodcaller
 from types import FunctionType
 from typing import Any, Protocol, runtime_checkable
 
-from tati_re.core.protocol import Evaluate, Noise
+from tati_re.core.protocol import Evaluate, Noise, attributes_of
 
 
 @runtime_checkable
@@ -76,6 +76,7 @@ class Method:
         undoes: A step may go back to where it began, with the gradient there. Default: no.
         timed: The step size is a time; else it multiplies the gradient. Default: None, where there are momenta.
         acceptance: Acceptance at which its steps pay most, where it has a Metropolis test. Default: 0.8, of HMC.
+        settings: Names of the attributes that `get_config` has beside the name. Default: none.
     """
 
     name: str = ""
@@ -109,6 +110,7 @@ class Method:
     undoes: bool = False
     timed: bool | None = None
     acceptance: float = 0.8
+    settings: tuple[str, ...] = ()
 
     def init(self, position, evaluate: Evaluate, noise: Noise) -> Any:
         """The state at given positions, `(walkers, parameters)`."""
@@ -120,7 +122,7 @@ class Method:
 
     def get_config(self) -> dict:
         """Plain values from which the same method can be made; written to the manifest."""
-        return {"sampler": self.name}
+        return {"sampler": self.name, **attributes_of(self, *self.settings)}
 
     def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
         """Raises an `InputError` for requests of a run that the method cannot fulfill. Default: nothing."""
@@ -191,7 +193,7 @@ class Optimizer(Method):
     validates: bool = False
 
     def get_config(self) -> dict:
-        return {"optimizer": self.name}
+        return {"optimizer": self.name, **attributes_of(self, *self.settings)}
 
 
 _OF_TURNS = {"begin_turn", "move", "end_turn"}

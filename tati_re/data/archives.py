@@ -73,9 +73,8 @@ def _several(path: Path, file, parts: Sequence[Sequence[str]]) -> Contents:
 
 def check_keys(keys: Sequence[str], lengths: Sequence[int]) -> None:
     """Refuses `data_keys` of another number."""
-    if len(keys) not in lengths:
-        four = ", or four, the last two of the test part" if 4 in lengths else ""
-        raise InputError("data_keys are not two names.", ", ".join(keys), f"inputs and labels{four}")
+    four = ", or four, the last two of the test part" if 4 in lengths else ""
+    refuse_if(len(keys) not in lengths, "data_keys are not two names.", ", ".join(keys), f"inputs and labels{four}")
 
 
 def images(inputs: np.ndarray, targets: np.ndarray, test: tuple[np.ndarray, ...], name: str) -> Contents:

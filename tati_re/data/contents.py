@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.data.on_disk import concatenated
 from tati_re.data.packing import Layout
 
@@ -37,9 +37,8 @@ def joined(parts: Sequence[Contents]) -> Contents:
     for other in parts[1:]:
         pairs = {"inputs": (other.inputs, first.inputs), "targets": (other.targets, first.targets)}
         for kind, (have, want) in pairs.items():
-            if have.shape[1:] != want.shape[1:]:
-                what = f"{other.name} and {first.name} hold {kind} of different shapes and cannot be joined."
-                raise InputError(what, have.shape[1:], want.shape[1:])
+            what = f"{other.name} and {first.name} hold {kind} of different shapes and cannot be joined."
+            refuse_if(have.shape[1:] != want.shape[1:], what, have.shape[1:], want.shape[1:])
         if other.input_scale != first.input_scale:
             received = f"{first.inputs.dtype} and {other.inputs.dtype}"
             raise InputError(f"{other.name} and {first.name} hold inputs of different types.", received, "one type")

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from tati_re.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from tati_re.exchange.acceptance import mean_acceptance as mean_acceptance
     from tati_re.exchange.advice import Advice as Advice
     from tati_re.exchange.advice import ExchangeAdvice as ExchangeAdvice
     from tati_re.exchange.advice import exchange_advice as exchange_advice
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from tati_re.exchange.swap_rules import Penalty as Penalty
     from tati_re.exchange.swap_rules import SwapRule as SwapRule
     from tati_re.exchange.swap_rules import make_swap_rule as make_swap_rule
+    from tati_re.exchange.swap_rules import mean_acceptance as mean_acceptance
     from tati_re.exchange.variance import sample_size as sample_size
     from tati_re.exchange.well_tempered import Bias as Bias
     from tati_re.exchange.well_tempered import WellTempered as WellTempered

@@ -354,6 +354,5 @@ def _check(num_steps, num_legs, heats, num_candidates, max_rounds, patience, dir
     for name, value in numbers.items():
         refuse_if(value < 1, f"{name} is out of range.", value, "at least 1")
     refuse_if(not len(heats) or min(heats) <= 0, "heats are out of range.", list(heats), "numbers above 0")
-    if directions not in DIRECTIONS:
-        what = f"directions is not known.{nearest(directions, DIRECTIONS)}"
-        raise InputError(what, directions, " or ".join(DIRECTIONS))
+    what = f"directions is not known.{nearest(directions, DIRECTIONS)}"
+    refuse_if(directions not in DIRECTIONS, what, directions, " or ".join(DIRECTIONS))

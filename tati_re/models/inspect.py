@@ -34,8 +34,7 @@ def refuse_unsupported(model: Any) -> None:
     what = "The model has no trainable parameters."
     refuse_if(not variables, what, model.name, "a model with weights that are trainable")
     layout_of(model)
-    if len(outputs := tensors_of(model, "outputs")) > 1:
-        raise InputError("The model has several outputs.", len(outputs), "one")
+    refuse_if(len(outputs := tensors_of(model, "outputs")) > 1, "The model has several outputs.", len(outputs), "one")
     for variable in variables:
         if variable.constraint is not None:
             received = f"{type(variable.constraint).__name__} on {variable.path}"

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Optimizer
 from tati_re.core.ops import column, cond, sqrt, where, zeros_like
-from tati_re.core.protocol import Info, attributes_of, chosen, fields_of
+from tati_re.core.protocol import Info, chosen, fields_of
 from tati_re.samplers.splitting import LangevinState, drift, evaluated, kick, ornstein_uhlenbeck
 from tati_re.samplers.wrappers.coordinates import extend
 
@@ -60,8 +60,8 @@ class Annealing(Optimizer):
     """
 
     name = "annealing"
-    has_momentum = True
-    validates = True
+    has_momentum = validates = True
+    settings = ("start_temperature", "cooling", "stage_steps", "validations", "momentum")
 
     def __init__(
         self,
@@ -134,7 +134,3 @@ class Annealing(Optimizer):
         sums, last = where(ended, zeros_like(total), total), where(cools, average, state.last_validation)
         back = back._replace(momentum=momentum, temperature=temperature, stopped=state.stopped | stops)
         return back._replace(validation_sum=sums, last_validation=last, best=best)
-
-    def get_config(self) -> dict:
-        known = attributes_of(self, "start_temperature", "cooling", "stage_steps", "validations", "momentum")
-        return {"optimizer": self.name, **known}

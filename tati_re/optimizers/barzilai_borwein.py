@@ -43,6 +43,7 @@ class BarzilaiBorwein(Optimizer):
 
     name = "barzilai_borwein"
     full_batch = True
+    settings = ("barzilai_borwein_step",)
 
     def __init__(self, step: str = "short") -> None:
         refuse_if(step not in STEPS, "barzilai_borwein_step: unknown name.", repr(step), " or ".join(STEPS))
@@ -72,6 +73,3 @@ class BarzilaiBorwein(Optimizer):
         safe_yy = where(curved, yy, 1.0)
         rate = ss / where(convex, sy, 1.0) if self.barzilai_borwein_step == "long" else sy / safe_yy
         return where(curved, where(convex, rate, sqrt(ss / safe_yy)), 0.0)
-
-    def get_config(self) -> dict:
-        return {"optimizer": self.name, "barzilai_borwein_step": self.barzilai_borwein_step}

@@ -52,6 +52,7 @@ class Fire(Optimizer):
 
     name = "fire"
     full_batch = True
+    settings = ("increase", "decrease")
 
     def __init__(self, increase: float = 0.05, decrease: float = 0.95) -> None:
         refuse_if(not increase >= 0, "fire: increase is out of range.", increase, "at least 0")
@@ -75,6 +76,3 @@ class Fire(Optimizer):
         moved = with_energy(state, energy)._replace(position=position, velocity=velocity)
         kept = chosen(falls, moved, state._replace(velocity=zeros_like(velocity)), FireState._fields[:-2])
         return FireState(**kept, step_size=step_size, rung=state.rung), Info()
-
-    def get_config(self) -> dict:
-        return {"optimizer": self.name, "increase": self.increase, "decrease": self.decrease}

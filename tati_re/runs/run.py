@@ -6,17 +6,20 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, SupportsIndex
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
 import numpy as np
 import pandas
 
 from tati_re.core.errors import InputError, nearest, refuse_if, shown
 from tati_re.core.given import said
+from tati_re.core.views import drawn
 from tati_re.runs import checkpoint, files, manifest, reading
 from tati_re.runs.checked import read_table, read_whole, whole_array
-from tati_re.runs.ladder_table import LadderTable
 from tati_re.runs.trajectory_rows import rows_of_step, stored_steps
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +44,21 @@ class Moments:
         within = np.where(count > 1, self.variance * (count - 1), 0.0).sum(axis=0)
         between = (count * (self.mean - mean) ** 2).sum(axis=0)
         return mean, (within + between) / (total - 1) if total > 1 else np.full_like(mean, np.nan)
+
+
+_Frame: Any = pandas.DataFrame
+"""Any: the attribute `plot` of a DataFrame is another one."""
+
+
+class LadderTable(_Frame):
+    """The rows of `ladder.csv`, one a rung; parts of it are plain DataFrames."""
+
+    def __repr__(self) -> str:
+        return self.to_string(index=False, line_width=110, float_format="{:.4g}".format)
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
+        """Draws accepted swaps between neighbors, and the mean potential; see `tati_re.plotting.plot_ladder`."""
+        return drawn("ladder", self, path=path)
 
 
 class RunFiles:

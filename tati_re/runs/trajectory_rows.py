@@ -32,9 +32,8 @@ class ExpectedParameters(NamedTuple):
     def check(self, path: Path, found: list[str]) -> None:
         if found == self.names:
             return
-        if len(found) != len(self.names):
-            received, expected = f"{len(found)} parameters", f"{len(self.names)} parameters"
-            raise InputError(f"parameters: {path} does not fit the model.", received, expected)
+        received, expected = f"{len(found)} parameters", f"{len(self.names)} parameters"
+        refuse_if(len(found) != len(self.names), f"parameters: {path} does not fit the model.", received, expected)
         first = next(pair for pair in zip(found, self.names, strict=True) if pair[0] != pair[1])
         raise InputError(f"parameters: {path} is of another model.", f"a parameter {first[0]}", first[1])
 

@@ -64,8 +64,7 @@ def _checked(folder: Path, name: str) -> str:
     """What is right about a file; an error says what is not."""
     path = folder / name
     if name == files.MANIFEST:
-        if changed := manifest.changes(folder, manifest.read(folder)):
-            raise InputError(" ".join(changed))
+        refuse_if(changed := manifest.changes(folder, manifest.read(folder)), " ".join(changed))
         return "It says what the checkpoint knows."
     if path.parent.name == files.CHECKPOINTS:
         return f"It is that of step {checkpoint.read(path)[1]['step']:,}; its sha256 fits."

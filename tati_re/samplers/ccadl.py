@@ -3,7 +3,7 @@
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Method
 from tati_re.core.ops import as_float64, as_type, column, maximum
-from tati_re.core.protocol import Info, attributes_of, with_energy
+from tati_re.core.protocol import Info, with_energy
 from tati_re.samplers.sgnht import push, start
 from tati_re.samplers.splitting import drift
 from tati_re.samplers.thermostat import DAMPS, checked_mass, heat_up
@@ -50,6 +50,7 @@ class CCAdL(Method):
     against_noise = DAMPS
     of_rung = ("thermostat", "gradient_variance")
     subtracts_noise = True
+    settings = ("friction", "thermal_mass", "covariance_window")
 
     def __init__(self, friction: float = 1.0, thermal_mass: float | None = None, covariance_window: int | None = None):
         what = "friction must be positive: CCAdL injects noise of strength friction × T."
@@ -78,6 +79,3 @@ class CCAdL(Method):
         averaged = state.gradient_variance + gain * (variance - state.gradient_variance)
         state = with_energy(state._replace(gradient_variance=averaged), energy)
         return heat_up(state, state.rung.step_size, self.thermal_mass), Info()
-
-    def get_config(self) -> dict:
-        return {"sampler": self.name, **attributes_of(self, "friction", "thermal_mass", "covariance_window")}

@@ -39,10 +39,9 @@ class GeneralizedHMC(Method):
     """
 
     name = "GHMC"
-    has_momentum = True
-    metropolis = True
-    full_batch = True
+    has_momentum = metropolis = full_batch = True
     finds_length = False
+    settings = ("friction", "num_leapfrog_steps")
 
     def __init__(self, friction: float = 1.0, num_leapfrog_steps: int = 10) -> None:
         if isinstance(friction, str) or not friction > 0:
@@ -62,6 +61,3 @@ class GeneralizedHMC(Method):
         kept = start._replace(momentum=-start.momentum)
         new, info = accept_or_keep(end, kept, energy_change(start, end), noise)
         return ornstein_uhlenbeck(new, noise, refresh), info
-
-    def get_config(self) -> dict:
-        return {"sampler": self.name, "friction": self.friction, "num_leapfrog_steps": self.num_leapfrog_steps}

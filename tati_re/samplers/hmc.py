@@ -6,7 +6,7 @@ from typing import Any
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Method
 from tati_re.core.ops import as_float64, column, floor, maximum, minimum, repeat, sqrt, sum_of_products, sum_over
-from tati_re.core.protocol import Info, attributes_of
+from tati_re.core.protocol import Info
 from tati_re.samplers.metropolis import accept_or_keep
 from tati_re.samplers.splitting import LangevinState, with_momenta
 from tati_re.samplers.wrappers.coordinates import extend
@@ -45,9 +45,8 @@ class HamiltonianMonteCarlo(Method):
     """
 
     name = "HMC"
-    has_momentum = True
-    metropolis = True
-    full_batch = True
+    has_momentum = metropolis = full_batch = True
+    settings: tuple[str, ...] = ("num_leapfrog_steps", "leapfrog_jitter", "walls")
 
     def __init__(self, num_leapfrog_steps: int | str = 10, leapfrog_jitter: float = 0.5, walls: str = "reject") -> None:
         refuse_if(walls not in ("reject", "reflect"), "walls: not known.", repr(walls), "'reject' or 'reflect'")
@@ -75,9 +74,6 @@ class HamiltonianMonteCarlo(Method):
         count = minimum(-floor(-sum_over(count, 0)[0] / float(count.shape[0])), as_float64(_MOST))
         low = maximum(-floor(-(1.0 - self.leapfrog_jitter) * count), as_float64(1.0))
         return low, maximum(floor((1.0 + self.leapfrog_jitter) * count), low)
-
-    def get_config(self) -> dict:
-        return {"sampler": self.name, **attributes_of(self, "num_leapfrog_steps", "leapfrog_jitter", "walls")}
 
 
 def trajectory_lengths(num_leapfrog_steps: int | str, leapfrog_jitter: float) -> tuple[int, int]:

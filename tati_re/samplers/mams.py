@@ -27,6 +27,7 @@ class MAMS(HamiltonianMonteCarlo):
     """
 
     name, isokinetic, acceptance = "MAMS", True, 0.9
+    settings = (*HamiltonianMonteCarlo.settings, "integrator")
 
     def __init__(
         self,
@@ -52,6 +53,3 @@ class MAMS(HamiltonianMonteCarlo):
 
         end, kinetic = repeat(drawn_length(self.lengths_of(state), noise), body, (start, 0.0 * state.potential))
         return accept_or_keep(end, start, end.potential - state.potential + kinetic, noise)
-
-    def get_config(self) -> dict:
-        return {**super().get_config(), "integrator": self.integrator}

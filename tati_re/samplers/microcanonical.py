@@ -104,6 +104,7 @@ class MCLMC(Method):
 
     name = "MCLMC"
     has_momentum = full_batch = isokinetic = meters = True
+    settings = ("friction", "integrator")
 
     def __init__(self, friction: float | str = 1.0, integrator: str = "leapfrog") -> None:
         self.adapts = friction == "auto"
@@ -126,6 +127,3 @@ class MCLMC(Method):
         rate = state.friction if self.adapts else self.friction
         refreshed = ornstein_uhlenbeck(new, noise, column(rate * state.rung.step_size, state.position))
         return on_sphere(refreshed), Info(energy_change=new.potential - state.potential + kinetic)
-
-    def get_config(self) -> dict:
-        return {"sampler": self.name, "friction": self.friction, "integrator": self.integrator}

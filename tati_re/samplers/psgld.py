@@ -7,7 +7,7 @@ import numpy as np
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Method
 from tati_re.core.ops import as_float64, as_type, column, maximum, replaced_if, sqrt, where
-from tati_re.core.protocol import Info, attributes_of, with_energy
+from tati_re.core.protocol import Info, with_energy
 from tati_re.samplers.sgld import SGLD
 from tati_re.samplers.wrappers.coordinates import extend
 
@@ -50,6 +50,7 @@ class PreconditionedSGLD(Method):
     """
 
     name = "pSGLD"
+    settings = ("preconditioner", "preconditioner_decay", "preconditioner_offset", "preconditioner_correction")
 
     def __init__(
         self,
@@ -116,10 +117,6 @@ class PreconditionedSGLD(Method):
         before = (state.square,)
         (square,) = learned(*before) if self.adaptive else replaced_if(evaluate.clock.adapting, learned, before)
         return square
-
-    def get_config(self) -> dict:
-        names = ("preconditioner", "preconditioner_decay", "preconditioner_offset", "preconditioner_correction")
-        return {"sampler": self.name, **attributes_of(self, *names)}
 
 
 def _curvature(position, gradient, evaluate, noise):

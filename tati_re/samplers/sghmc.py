@@ -46,6 +46,7 @@ class SGHMC(Method):
 
     name = "SGHMC"
     has_momentum = True
+    settings = ("friction", "gradient_noise")
 
     def __init__(self, friction: float = 1.0, gradient_noise: float | str = 0.0) -> None:
         if isinstance(friction, str) or not friction > 0:
@@ -93,6 +94,3 @@ class SGHMC(Method):
 
         (estimate,) = replaced_if(evaluate.clock.adapting, learned, (state.noise_estimate,))
         return state._replace(noise_estimate=estimate)
-
-    def get_config(self) -> dict:
-        return {"sampler": self.name, "friction": self.friction, "gradient_noise": self.gradient_noise}

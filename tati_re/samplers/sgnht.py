@@ -40,6 +40,7 @@ class SGNHT(Method):
     has_momentum = True
     shown = of_rung = ("thermostat",)
     against_noise = THERMOSTATS
+    settings = ("friction", "thermal_mass")
 
     def __init__(self, friction: float = 1.0, thermal_mass: float | None = None) -> None:
         what = "friction must be positive: SGNHT injects noise of strength friction × T."
@@ -56,9 +57,6 @@ class SGNHT(Method):
         state = push(state, noise, self.friction, column(state.thermostat, state.momentum))
         state = evaluated(drift(state, evaluate, time), evaluate)
         return heat_up(state, state.rung.step_size, self.thermal_mass), Info()
-
-    def get_config(self) -> dict:
-        return {"sampler": self.name, "friction": self.friction, "thermal_mass": self.thermal_mass}
 
 
 def start(friction: float, position, evaluate, noise):

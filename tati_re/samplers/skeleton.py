@@ -46,6 +46,7 @@ class Skeleton(Method):
     # `Method` answers all else that a run asks: whether the state has a `momentum`, whether `step` returns an
     # acceptance, what a step costs, ... Each answer whose default is wrong for a sampler is an attribute here.
     name = "Skeleton"
+    settings = ("mobility",)
 
     def __init__(self, mobility: float = 1.0) -> None:
         # Tuning parameters live here, not in the state; `not x > 0` also refuses nan.
@@ -69,6 +70,3 @@ class Skeleton(Method):
         # Whatever moves positions hands them to the prior's walls; the second value is the momentum, if there is one.
         position, _ = evaluate.confine(position, None)
         return with_energy(state._replace(position=position), evaluate(position)), Info()
-
-    def get_config(self) -> dict:
-        return {"sampler": self.name, "mobility": self.mobility}

@@ -30,7 +30,7 @@ from tati_re.core.ops import (
     sum_of_products,
     where,
 )
-from tati_re.core.protocol import Info, attributes_of, sums_at_rung, with_energy
+from tati_re.core.protocol import Info, sums_at_rung, with_energy
 from tati_re.samplers.sgnht import start
 from tati_re.samplers.thermostat import THERMOSTATS, checked_mass, decayed_share, thermostatted_bath
 from tati_re.samplers.wrappers.coordinates import extend
@@ -82,11 +82,14 @@ class TactHMC(Method):
     """
 
     name = "TACT-HMC"
-    has_momentum = True
-    adapts = True
+    has_momentum = adapts = True
     shown = ("thermostat", "tempering")
     against_noise = THERMOSTATS
     label_names = ("weight",)
+    settings = (
+        *("friction", "thermal_mass"),
+        *("max_temperature", "tempering_plateau", "tempering_steps", "tempering_nodes"),
+    )
 
     def __init__(
         self,
@@ -203,10 +206,6 @@ class TactHMC(Method):
 
     def labels(self, state) -> dict:
         return {"weight": state.weight}
-
-    def get_config(self) -> dict:
-        tempering = attributes_of(self, "max_temperature", "tempering_plateau", "tempering_steps", "tempering_nodes")
-        return {"sampler": self.name, **attributes_of(self, "friction", "thermal_mass"), **tempering}
 
 
 def from_temperatures(

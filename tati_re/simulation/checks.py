@@ -112,9 +112,8 @@ def check_stream_predictions(request: Request) -> None:
     if not every or not request.samples:
         return
     dataset, record_every = request.system.dataset, request.record_every
-    if dataset.test_inputs is None:
-        expected = "test_fraction above 0, test_data, or ((inputs, labels), (test inputs, test labels))"
-        raise InputError("stream_predictions: the data have no test part.", dataset.name, expected)
+    expected = "test_fraction above 0, test_data, or ((inputs, labels), (test inputs, test labels))"
+    refuse_if(dataset.test_inputs is None, "stream_predictions: the data have no test part.", dataset.name, expected)
     what = f"stream_predictions: draws of {request.method.name} have weights, which are known where a row is recorded."
     expected = f"a multiple of record_every = {record_every}"
     refuse_if("weight" in request.method.label_names and every % record_every, what, every, expected)

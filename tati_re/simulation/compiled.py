@@ -44,8 +44,7 @@ def sample(model: Any, x: Any, y: Any = None, sample_weight: Any = None, *, loss
         >>> run.parameters("mean").shape
         (3,)
     """
-    if not isinstance(model, keras.Model):
-        raise InputError("model is not a Keras model.", type(model).__name__, "a keras.Model")
+    refuse_if(not isinstance(model, keras.Model), "model is not a Keras model.", type(model).__name__, "a keras.Model")
     given = {**_DEFAULTS, "dtype": model.dtype_policy.variable_dtype, **options}
     if "parameters" in given:
         given = {**given, "walker_start": options.get("walker_start", "same")}

@@ -149,8 +149,7 @@ def target_system(options: Options, objects: Mapping[str, Any]) -> TargetSystem:
     if names and (len(names) != dimension or len(set(names)) != dimension or set(names) & set(_COLUMNS)):
         what = "coordinates: one name for each, all different, and none of a column of the trajectory."
         raise InputError(what, ", ".join(names), f"{dimension} names, not {', '.join(filter(None, _COLUMNS))}")
-    if not callable(function):
-        raise InputError("potential: this is no function.", type(function).__name__, EXPECTED)
+    refuse_if(not callable(function), "potential: this is no function.", type(function).__name__, EXPECTED)
     check_memory(options, dimension, options.num_walkers)
     target = Target(function, dimension, options.dtype)
     flat = CoordinateVector(dimension, names, target)
