@@ -66,18 +66,11 @@ class ClassificationDatasets:
         self.seed = seed
 
     def generate(self, dimension: int, noise: float = 0.0, data_type: int = SPIRAL) -> tuple[np.ndarray, np.ndarray]:
-        """Makes points.
+        """Makes points: inputs `(dimension, 2)` and labels `(dimension, 1)`, shuffled, of both classes together.
 
         Args:
-            dimension: How many, of both classes together.
             noise: In [0, 1]; how far they are displaced.
             data_type: One of the four attributes of the class.
-
-        Returns:
-            Inputs `(dimension, 2)` and labels `(dimension, 1)`, shuffled.
-
-        Raises:
-            InputError: There is no such type, or a number is out of its range.
         """
         if data_type not in range(len(self._NAMES)):
             kinds = ", ".join(f"{k} {name}" for k, name in enumerate(self._NAMES))

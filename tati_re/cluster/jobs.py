@@ -14,14 +14,8 @@ _DEATHS = 3
 
 class SideBySide:
     """Processes that each make a function of a job, once, and are then given jobs until none is left. One that dies is
-    made again, and with it the job that it had.
-
-    Args:
-        made: Makes the function in a process, and is pickled; the jobs are as well.
-        number: Processes at most.
-        threads: Of each.
-        gpus: Of each, a part of one; none: they compute on CPUs.
-    """
+    made again, and with it the job that it had. `made` makes the function in a process, and is pickled, as the jobs
+    are. At most `number` processes, each with so many threads and a part of a GPU; none: they compute on CPUs."""
 
     def __init__(self, made: Callable[[], Callable], number: int, threads: int, gpus: float | None = None) -> None:
         import cloudpickle

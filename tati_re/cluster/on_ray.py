@@ -146,14 +146,8 @@ class Remote(Worker):
 
 
 class Cluster:
-    """The machines of a Ray cluster that is there already, and places for workers on them.
-
-    Args:
-        address: "auto" (RAY_ADDRESS, or the cluster that this machine belongs to), or "host:port".
-        number: Of workers.
-        threads: Of each.
-        gpus: Of each, one or a part of it; none: they compute on CPUs.
-    """
+    """The machines of a Ray cluster that is there already, and places for workers on them, each with so many threads
+    and `gpus`, one or a part of it. The address is "auto" (RAY_ADDRESS, or this machine's cluster), or "host:port"."""
 
     def __init__(self, address: str, number: int, threads: int, gpus: float | None) -> None:
         check_cluster(address)

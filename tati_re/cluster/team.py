@@ -19,17 +19,11 @@ Message = tuple[str, tuple, dict[int, tuple]]
 
 
 class Team:
-    """Workers, to which the blocks are given in order.
+    """Workers, so many as `number`, each made by `start(its number)`, to which the blocks are given in order. `say` is
+    called with a sentence where one dies.
 
     The states of all blocks are kept as they were last known, and the messages since then. Where a worker dies, another
-    one takes its blocks from there, does again what was asked for, and must come to the same energies, bit by bit.
-
-    Args:
-        start: Makes the worker of a number.
-        blocks: The numbers of the blocks.
-        number: Of workers.
-        say: Called with a sentence where a worker dies.
-    """
+    one takes its blocks from there, does again what was asked for, and must come to the same energies, bit by bit."""
 
     def __init__(
         self, start: Callable[[int], Any], blocks: Sequence[int], number: int, say: Callable[[str], None]

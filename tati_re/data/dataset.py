@@ -119,19 +119,12 @@ class Dataset:
         Where `num_classes` is given the targets must be that many classes, in any form. `(N, 1)` becomes `(N,)`.
 
         Args:
-            inputs: `(N, ...)` numbers; one-dimensional ones become `(N, 1)`.
-            targets: `(N,)`, `(N, 1)` or `(N, K)` numbers.
-            test_inputs: Likewise, or None (default).
-            test_targets: Likewise, or None (default).
-            name: What messages and the manifest call it.
-            input_scale: Factor of the inputs.
-            feature_names: One name for each column of the inputs.
+            inputs: `(N, ...)` numbers; one-dimensional ones become `(N, 1)`. Those of the test part likewise.
+            targets: `(N,)`, `(N, 1)` or `(N, K)` numbers. Those of the test part likewise.
+            name, input_scale, feature_names, weights, test_weights, layout: As of the class.
             by_value: Take floats that are whole numbers as integers, as in a text file. Default False: floats are
                 classes only if they are 0 and 1, or -1 and +1, or one-hot.
             num_classes: The number of classes, at least 2, or 0 for a regression. Default: None, by the values.
-            weights: What each example counts in the loss, `(N,)`. Default: 1 for all.
-            test_weights: The same for the test part.
-            layout: Names and shapes of several inputs that were packed (`tati_re.data.packing`).
             multi_label: Rows of 0 and 1 may be several labels at once, for the binary cross-entropy. Default: no.
 
         Raises:

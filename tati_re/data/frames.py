@@ -1,13 +1,15 @@
 """Arrays of numbers from data frames and other tables in Python, and what to do with columns that hold none."""
 
 import sys
-from datetime import date, datetime
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.given import as_array
+from tati_re.data.columns import numbered
 
 TEXT = "numbers: pandas.get_dummies, or OneHotEncoder of scikit-learn, makes columns of 0 and 1 of text"
 COLUMNS = f"{TEXT}; label_columns names the labels, input_columns leaves columns out"
@@ -19,6 +21,21 @@ MISSING = "numbers in all rows: dropna and fillna of pandas, or SimpleImputer of
 def is_frame(values: Any) -> bool:
     loaded = sys.modules.get("pandas")
     return loaded is not None and isinstance(values, loaded.DataFrame)
+
+
+def in_order(values: Any, names: Sequence[str], what: str) -> Any:
+    """Of a data frame the columns of these names, in their order; anything else, and all where there are no names, as
+    it is. So is a frame of other names where those or these are mere numbers, which nobody gave."""
+    if not names or not is_frame(values):
+        return values
+    columns, known = [str(name) for name in values.columns], list(names)
+    counted = columns == [str(i) for i in range(len(columns))] or known == list(numbered(len(known)))
+    if counted and not {*columns} & {*known}:
+        return values
+    for name in known:
+        missing = f"{what}: the data frame has no column '{name}'.{nearest(name, columns)}"
+        refuse_if(columns.count(name) != 1, missing, ", ".join(columns), ", ".join(known))
+    return values.set_axis(columns, axis=1)[known]
 
 
 def labels_of(values: Any, name: str = "data") -> np.ndarray:
@@ -55,17 +72,17 @@ def _check(column: Any, where: str) -> None:
     missing = np.flatnonzero(column.isna())
     if len(missing):
         raise InputError(f"{where} has missing values.", f"{len(missing)}, the first in row {missing[0]}", MISSING)
-    if len(column) and not types.is_numeric_dtype(column.dtype):
+    if len(column) and (not types.is_numeric_dtype(column.dtype) or types.is_complex_dtype(column.dtype)):
         value = next((each for each in column if not isinstance(each, int | float)), column.iloc[0])
-        kind = (
-            "text" if isinstance(value, str | bytes) else "dates" if isinstance(value, date) else type(value).__name__
-        )
-        raise InputError(f"{where} holds {kind}.", repr(value), TEXT if kind == "text" else DATES)
+        refuse_if(isinstance(value, str | bytes), f"{where} holds text.", repr(value), TEXT)
+        kind = "dates" if isinstance(value, date) else type(value).__name__
+        expected = DATES if isinstance(value, date | timedelta) else "integers or floats"
+        raise InputError(f"{where} holds {kind}.", repr(value), expected)
 
 
 def advice(cell: str) -> str:
     """What a cell of a table that is no number should have been."""
-    if cell.strip().lower() in ("", "na", "n/a", "nan", "nat", "null", "none", "?"):
+    if cell.strip().lower() in ("", "na", "n/a", "nan", "nat", "null", "none", "?", "inf", "-inf"):
         return MISSING
     try:
         datetime.fromisoformat(cell.strip())

@@ -47,7 +47,7 @@ def load_data(
             (None): 0.2 for built-in names and files, 0 for what is given in Python.
         seed: Draws what is kept for testing, and the built-in data that are random. Default 0.
         test_data: The test part: a file or a list of them, arrays `(x, y)`, or a `tf.data.Dataset`. Default: None.
-        label_columns: Names of the label columns of a table. Default: all that start with `label`, else the last.
+        label_columns: The labels of a table. Default: all that start with `label`, else `target`, else the last column.
         input_columns: Inputs of the network, such as `x1`, `x1^2`, `sin(x1)`. Default: all columns that are no labels.
         data_keys: Names of the arrays of an NPZ file (inputs, labels, and perhaps those of the test part), or of the
             features of a TFRecord file (inputs, labels). Default: x_train, y_train, x_test, y_test; image_raw, label.

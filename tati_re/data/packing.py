@@ -8,7 +8,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.given import as_array
-from tati_re.data.frames import numbers_of
+from tati_re.data.frames import in_order, numbers_of
 
 Layout = tuple[tuple[str, tuple[int, ...]], ...]
 """Name (empty where it has none) and shape of one example of each input, in their order."""
@@ -52,10 +52,10 @@ def packed(inputs: Mapping[str, Any] | Sequence[Any], bytes_scale: float = 1.0) 
     return flat, tuple((name, array.shape[1:] or (1,)) for name, array in zip(names, arrays, strict=True))
 
 
-def as_packed(inputs: Any, layout: Layout) -> np.ndarray:
-    """Inputs in the form of a data set's: several are packed in the order of its layout."""
+def as_packed(inputs: Any, layout: Layout, names: Sequence[str] = ()) -> np.ndarray:
+    """Inputs in the form of a data set's: several in the order of its layout, columns of a data frame by name."""
     if not layout or not is_several(inputs) or len(inputs) != len(layout):
-        return as_array(numbers_of(inputs, "inputs"), "inputs", numbers=True)
+        return as_array(numbers_of(in_order(inputs, names, "inputs"), "inputs"), "inputs", numbers=True)
     if isinstance(inputs, Mapping):
         for name, _ in layout:
             if name not in inputs:

@@ -72,7 +72,7 @@ class Preparation:
         shape = standard.mean.shape
         if values.shape[values.ndim - len(shape) :] != shape:
             what = "The inputs do not fit those that were standardized."
-            raise InputError(what, values.shape, f"(n, ..., {shape[0]})")
+            raise InputError(what, values.shape, f"(n, ..., {shape[0]}), one row an example")
         return standard(values)
 
     def targets(self, targets: np.ndarray) -> np.ndarray:

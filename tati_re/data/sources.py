@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.data.archives import KERAS, load_keras, read_npz
 from tati_re.data.columns import Columns, parse_columns
 from tati_re.data.contents import Contents, flat_names, joined
-from tati_re.data.frames import is_frame, labels_of, numbers_of
+from tati_re.data.frames import in_order, is_frame, labels_of, numbers_of
 from tati_re.data.generators import GENERATORS
 from tati_re.data.packing import Layout, is_several, packed
 from tati_re.data.parquet import read_parquet, read_parquet_names
@@ -21,7 +21,7 @@ from tati_re.data.tf_datasets import is_tf_dataset, read_tf_dataset
 from tati_re.data.tfrecord import read_tfrecord
 
 TABLES = {".csv": (read_header, read_table), ".parquet": (read_parquet_names, read_parquet)}
-TABLES |= {suffix: (read_header, read_table) for suffix in WHITE_SPACE}
+TABLES |= {suffix: (read_header, read_table) for suffix in (".tsv", *WHITE_SPACE)}
 """How to read the names of the columns of a file, and the columns, by the file's suffix."""
 
 RECORDS = (".tfrecord", ".tfrecords")
@@ -59,12 +59,10 @@ def read_source(source: object, reading: ReadOptions) -> tuple[Contents, Columns
 
 
 def _from_frame(source: Any, reading: ReadOptions) -> tuple[Contents, Columns | None]:
-    """A data frame, whose labels are chosen as those of a table, or are the column `target`; its name says them."""
+    """A data frame, whose labels are chosen as those of a file; its name says them."""
     frame = source.set_axis([str(name) for name in source.columns], axis=1)
-    names = list(frame.columns)
-    said = [n for n in names if n.lower().startswith("label")]
-    labels = reading.label_columns or said or ["target"] * ("target" in names)
-    choice = choose_columns(names, labels or None, reading.input_columns, "the data frame", reading.weights)
+    labels, file = reading.label_columns, "the data frame"
+    choice = choose_columns(list(frame.columns), labels, reading.input_columns, file, reading.weights)
     inputs, targets = numbers_of(frame[list(choice.inputs)], "data"), labels_of(frame[list(choice.labels)])
     weights = None if choice.weights is None else numbers_of(frame[choice.weights], "sample_weights")
     name = f"a data frame with labels {', '.join(choice.labels)}"
@@ -117,19 +115,19 @@ def read_test_part(
 ) -> tuple[np.ndarray, ...]:
     """Inputs and targets of test data, read in the same way as the training data."""
     try:
+        known = _names_of(training)
         if by_name(source):
-            if is_table(source) and is_table(training):
-                first, other = (_table_names(_existing(_listed(s)[0])) for s in (training, source))
-                refuse_if(first != other, "the test file has another header.", ", ".join(other), ", ".join(first))
+            if known and (other := _names_of(source)):
+                refuse_if(known != other, "the test file has another header.", ", ".join(other), ", ".join(known))
             derived_from = reading.input_columns if is_table(source) else None
             keys = reading.data_keys[:2] if reading.data_keys else None
             weights = reading.weights if is_table(source) else None
             given = ReadOptions(reading.label_columns, derived_from, keys, weights, reading.limit)
             test = _from_files(source, given)[0]
         elif is_frame(source):
-            test = _from_frame(source, reading)[0]
+            test = _from_frame(in_order(source, known, "data"), reading)[0]
         else:
-            test = read_tf_dataset(source, reading.limit) if is_tf_dataset(source) else _from_pair(source)
+            test = read_tf_dataset(source, reading.limit) if is_tf_dataset(source) else _from_pair(source, contents)
     except InputError as error:
         text = str(error)
         raise InputError(f"test_{text}" if text.startswith(("data ", "data: ")) else f"test_data: {text}") from None
@@ -141,6 +139,13 @@ def read_test_part(
 
 def _table_names(path: Path) -> list[str]:
     return TABLES[_suffix(path)][0](path)
+
+
+def _names_of(source: Any) -> list[str]:
+    """The names of the columns of a file or a data frame, of several files those of the first; else none."""
+    if is_frame(source):
+        return [str(name) for name in source.columns]
+    return _table_names(_existing(_listed(source)[0])) if is_table(source) else []
 
 
 def _listed(source: Any) -> list[Any]:
@@ -191,21 +196,31 @@ def _existing(source: str | Path) -> Path:
     raise InputError(f"data is a file that does not exist.{nearest(path.name, others)}", source, FILES)
 
 
-def _from_pair(source: object) -> Contents:
+def _from_pair(source: object, first: Contents | None = None) -> Contents:
+    """Arrays, of data frames by the names of their columns; of a test part in the order of those of `first`."""
     if not isinstance(source, (tuple, list)) or len(source) not in (2, 3):
         raise InputError("data has the wrong form.", type(source).__name__, FORMS)
     # As Keras' own data sets come: only tuples are pairs, so that nested lists of numbers stay arrays.
     if len(source) == 2 and all(isinstance(part, tuple) and len(part) in (2, 3) for part in source):
-        train, test = source
-        weights, test_weights = (_array(part[2]) if len(part) == 3 else None for part in (train, test))
-        (inputs, layout), (test_inputs, test_layout) = (_inputs(*part[:2]) for part in (train, test))
-        refuse_if(layout != test_layout, "data: the test part has other inputs.", test_layout or "one", layout or "one")
-        parts = (test_inputs, labels_of(test[1]))
-        counted: dict[str, Any] = {"weights": weights, "test_weights": test_weights}
-        return Contents(inputs, labels_of(train[1]), parts, layout=layout, **counted)
-    weights = _array(source[2]) if len(source) == 3 else None
-    inputs, layout = _inputs(*source[:2])
-    return Contents(inputs, labels_of(source[1]), weights=weights, layout=layout)
+        train = _pair(source[0], first)
+        test = _pair(source[1], train)
+        other, layout = test.layout or "one", train.layout or "one"
+        refuse_if(layout != other, "data: the test part has other inputs.", other, layout)
+        return replace(train, test=(test.inputs, test.targets), test_weights=test.weights)
+    return _pair(source, first)
+
+
+def _pair(source: Sequence[Any], first: Contents | None) -> Contents:
+    x, y = source[:2]
+    rows, others = (cast(Any, getattr(part, "index", None)) for part in (x, y))
+    if hasattr(rows, "equals") and hasattr(others, "equals") and not rows.equals(others):
+        same = len(rows) == len(others) and {*rows} == {*others}
+        refuse_if(same, "data: the labels have the index of the inputs in another order.", expected="y.loc[x.index]")
+    x = in_order(x, first.names if first else (), "data")
+    names = tuple(str(name) for name in x.columns) if is_frame(x) and x.columns.is_unique else ()
+    inputs, layout = _inputs(x, y)
+    weights = numbers_of(source[2], "data") if len(source) == 3 else None
+    return Contents(inputs, labels_of(y), (), names=names, weights=weights, layout=layout)
 
 
 def _inputs(inputs: Any, targets: Any) -> tuple[np.ndarray, Layout]:
@@ -214,8 +229,4 @@ def _inputs(inputs: Any, targets: Any) -> tuple[np.ndarray, Layout]:
         count = len(targets)
     except TypeError:
         count = None
-    return packed(inputs) if is_several(inputs, count) else (_array(inputs), ())
-
-
-def _array(values: object) -> np.ndarray:
-    return numbers_of(values, "data")
+    return packed(inputs) if is_several(inputs, count) else (numbers_of(inputs, "data"), ())

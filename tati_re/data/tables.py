@@ -1,10 +1,13 @@
-"""Tables of text: CSV files with a header line, and columns separated by white space without one."""
+"""Tables of text: columns with a header line between commas, semicolons or tabs, or between white space without one."""
 
 import csv
+import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -39,14 +42,18 @@ def choose_columns(
     weights: str | None = None,
 ) -> Choice:
     """Assigns roles to the columns of a table, of the inputs only to those that are used.
-    None means for the labels all columns that start with `label`, else the last; for the inputs, which are written as
+    None means for the labels those that `label_names` finds, else the last; for the inputs, which are written as
     `parse_columns` reads them, all that are no labels. `file` is what messages call the table."""
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    refuse_if(doubled, f"{file} has several columns of one name.", ", ".join(doubled), "different names")
+    nameless = input_columns is None and any(re.fullmatch(r"|Unnamed: \d+", name) for name in names)
+    expected = "a name each, or input_columns; pandas leaves out its index by index=False"
+    refuse_if(nameless, f"{file} has a column without a name.", ", ".join(names)[:80], expected)
     if weights is not None and weights not in names:
         what = f"sample_weights: {file} has no column '{weights}'.{nearest(weights, names)}"
         raise InputError(what, weights, f"one of {', '.join(names)}")
     names = [n for n in names if n != weights]
-    named = [n for n in names if n.lower().startswith("label")] or list(names[-1:])
-    labels = named if label_columns is None else list(label_columns)
+    labels = label_names(names) or names[-1:] if label_columns is None else [str(name) for name in label_columns]
     for name in labels:
         what = f"label_columns: {file} has no column '{name}'.{nearest(name, names)}"
         refuse_if(name not in names, what, name, f"one of {', '.join(names)}")
@@ -60,28 +67,26 @@ def choose_columns(
     return Choice(tuple(others), tuple(labels), None if derived is None or derived.plain else derived, weights)
 
 
+def label_names(names: Sequence[str]) -> list[str]:
+    """The columns that are labels by their names: all that start with `label`, else `target`."""
+    return [n for n in names if n.lower().startswith("label")] or [n for n in names if n.lower() == "target"]
+
+
 def read_header(path: Path) -> list[str]:
     """The column names of a text table; without a header line (white space only) x1, x2, ... The line 0, 1, 2, ... is
     one where it has three columns or more: names that nobody gave."""
-    white = _white(path)
-    line = next((line for _, line in _lines(path)), None)
+    line, separator = next((line for _, line in _lines(path)), None), _separator(path)
     if line is None:
         raise InputError(f"{path.name} is empty.", path, "a header line and one line an example")
-    names = [from_cell(name) for name in _cells(path, line)]
+    names, white = [from_cell(name) for name in _cells(path, line, separator)], separator is None
     counted = not white and len(names) > 2 and names == [str(i) for i in range(len(names))]
     numbers = not counted and all(_is_number(name) for name in names)
     if numbers and not white:
         raise InputError(f"{path.name} has no header line.", line.strip()[:80], "names of columns, separated by commas")
     if len(names) < 2:
-        by = "white space" if white else "commas"
+        by = "white space" if white else "commas, semicolons or tabs"
         raise InputError(f"{path.name} has a single column.", line.strip()[:80], f"at least two, separated by {by}")
-    if numbers:
-        return [f"x{i + 1}" for i in range(len(names))]
-    what = f"{path.name} has a column without a name."
-    refuse_if("" in names, what, line.strip()[:80], "a name each; pandas leaves out its index by index=False")
-    doubled = sorted({name for name in names if names.count(name) > 1})
-    refuse_if(doubled, f"{path.name} has several columns of one name.", ", ".join(doubled), "different names")
-    return names
+    return [f"x{i + 1}" for i in range(len(names))] if numbers else names
 
 
 def read_table(path: Path, names: Sequence[str], choice: Choice) -> Contents:
@@ -99,12 +104,13 @@ def read_table(path: Path, names: Sequence[str], choice: Choice) -> Contents:
 
 def _texts(path: Path, names: list[str], label: str) -> np.ndarray | None:
     """The column of labels as texts, `(N,)`, where its first cell is the name of a class; else None."""
-    place, found = names.index(label), list[str]()
-    for number, line in _body(path, _white(path)):
-        cells = _cells(path, line)
+    place, found, separator = names.index(label), list[str](), _separator(path)
+    for number, line in _body(path, separator):
+        cells = _cells(path, line, separator)
         what = f"{path.name}, line {number} has the wrong number of cells."
         refuse_if(len(cells) != len(names), what, len(cells), len(names))
-        if not found and (_is_number(cells[place]) or not advice(cells[place]).startswith(TEXT)):
+        first = cells[place].replace(",", ".") if separator == ";" else cells[place]
+        if not found and (_is_number(first) or not advice(first).startswith(TEXT)):
             return None
         found.append(cells[place])
     no_header = label in found and sum(map(_is_number, names)) == len(names) - 1
@@ -112,15 +118,19 @@ def _texts(path: Path, names: list[str], label: str) -> np.ndarray | None:
     return np.array(found) if found else None
 
 
-def _white(path: Path) -> bool:
-    return path.suffix.lower() in WHITE_SPACE
+def _separator(path: Path) -> str | None:
+    """What stands between the names of columns, None for white space."""
+    if path.suffix.lower() in WHITE_SPACE:
+        return None
+    header = re.sub('"[^"]*"', "", next((line for _, line in _lines(path)), ""))
+    return max(",;\t", key=header.count)
 
 
-def _cells(path: Path, line: str) -> list[str]:
-    if _white(path):
+def _cells(path: Path, line: str, separator: str | None) -> list[str]:
+    if separator is None:
         return line.split()
     try:
-        return [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True))]
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=separator, skipinitialspace=True))]
     except csv.Error as error:
         raise InputError(f"{path.name} has a line that is no row of a table: {error}.", f"{line[:40]}...") from None
 
@@ -138,32 +148,30 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         raise InputError(f"{path} cannot be read.", error.strerror) from None
 
 
-def _body(path: Path, white: bool) -> Iterator[tuple[int, str]]:
+def _body(path: Path, separator: str | None) -> Iterator[tuple[int, str]]:
     """The lines below the header."""
     lines = _lines(path)
     first = next(lines)
-    if white and all(_is_number(cell) for cell in first[1].split()):
+    if separator is None and all(_is_number(cell) for cell in first[1].split()):
         yield first
     yield from lines
 
 
 def _numbers(path: Path, names: Sequence[str], used: Sequence[str], labels: Sequence[str]) -> np.ndarray:
     """The columns `used`, in this order."""
-    columns, white = [list(names).index(name) for name in used], _white(path)
+    columns, separator = [list(names).index(name) for name in used], _separator(path)
     everything = sorted(columns) == list(range(len(names)))
     # A table grows by half when it is full, and the copy stands beside it.
-    examples = path.stat().st_size / len(next((line for _, line in _body(path, white)), " "))
+    examples = path.stat().st_size / len(next((line for _, line in _body(path, separator)), " "))
     check_free("data", path, 20.0 * examples * len(columns), f"{examples:,.0f} examples")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        try:
-            lines, separator = (line for _, line in _body(path, white)), None if white else ","
-            chosen = None if everything else columns
-            table = np.loadtxt(lines, delimiter=separator, comments=None, quotechar='"', ndmin=2, usecols=chosen)
-        except InputError:
-            raise
-        except ValueError:
-            table = None
+    table, chosen = None, None if everything else columns
+    for reader in (None, _reader(path, separator)):
+        with warnings.catch_warnings(), suppress(ValueError):
+            warnings.simplefilter("ignore", UserWarning)
+            lines = (line for _, line in _body(path, separator))
+            how: dict[str, Any] = {"usecols": chosen, "converters": reader}
+            table = np.loadtxt(lines, delimiter=separator, comments=None, quotechar='"', ndmin=2, **how)
+            break
     if table is not None and table.size == 0:
         raise InputError(f"{path.name} has no examples.", path, "one line an example below the header")
     if table is not None and table.shape[1] == len(columns) and np.isfinite(table).all():
@@ -173,21 +181,40 @@ def _numbers(path: Path, names: Sequence[str], used: Sequence[str], labels: Sequ
 
 def _bad_cell(path: Path, names: Sequence[str], used: Sequence[str], labels: Sequence[str]) -> InputError:
     """Finds the first bad line and what is wrong with it, in terms of the file."""
-    for number, line in _body(path, _white(path)):
-        cells = _cells(path, line)
+    separator = _separator(path)
+    read = _reader(path, separator)
+    for number, line in _body(path, separator):
+        cells = _cells(path, line, separator)
         if len(cells) != len(names):
             return InputError(f"{path.name}, line {number} has the wrong number of cells.", len(cells), len(names))
         for name, cell in zip(names, cells, strict=True):
-            if name in used and not (_is_number(cell) and np.isfinite(float(cell))):
+            if name in used and not (_is_number(cell, read) and np.isfinite(read(cell))):
                 place = f"{path.name}, line {number}, column '{name}'"
                 told = CLASSES if name in labels else advice(cell)
                 return InputError(f"{place} is not a finite number.", cell or "an empty cell", told)
     return InputError(f"{path.name} cannot be read as a table of numbers.", path, "numbers separated by commas")
 
 
-def _is_number(cell: str) -> bool:
+def _reader(path: Path, separator: str | None) -> Callable[[str], float]:
+    """Reads numbers that Python does not: True and False, as pandas writes them, and decimal commas between
+    semicolons, where no number has a point: 1,234 beside 1.5 would be a thousand."""
+    marks = set[str]()
+
+    def read(cell: str) -> float:
+        if separator == ";":
+            marks.update({",", "."} & {*cell})
+            refuse_if(len(marks) > 1, f"{path.name} has numbers with commas and with points.", cell, "decimal commas")
+            cell = cell.replace(",", ".")
+        return float({"True": "1", "False": "0"}.get(cell.strip(), cell.replace("_", "?")))
+
+    return read
+
+
+def _is_number(cell: str, read: Callable[[str], float] = float) -> bool:
     try:
-        float(cell)
+        read(cell)
+    except InputError:
+        raise
     except ValueError:
         return False
     return True

@@ -98,12 +98,8 @@ class _Buffers(RowBuffers):
 
 class BlockLoop(Loop):
     """The loop of a block of a ladder, whose method is `Apart`: a stretch may begin with the swaps of the step before,
-    which is recorded then, and tells at its end what the next swaps are decided by.
-
-    Args:
-        *arguments, **options: Those of `Loop`.
-        kept: Places in the order of the run's rows, the first ones, whose positions and moments are stored.
-    """
+    which is recorded then, and tells at its end what the next swaps are decided by. `kept` are places in the order of
+    the run's rows, the first ones, whose positions and moments are stored."""
 
     recorder = _Buffers
     method: Any

@@ -48,14 +48,8 @@ class _Elsewhere:
 
 
 class Blocks(Loop):
-    """The loop of a run whose walkers are cut into blocks.
-
-    Args:
-        *arguments, **options: Those of `Loop`, of all walkers.
-        team: Holds the blocks.
-        size: Walkers of a block.
-        apart: The method of a block where the walkers are replicas of a ladder.
-    """
+    """The loop of a run whose walkers are cut into blocks of `size`, which `team` holds; `apart` is the method of a
+    block where the walkers are replicas of a ladder."""
 
     method: Any
 

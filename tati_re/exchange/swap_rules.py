@@ -33,15 +33,9 @@ class SwapRule(Protocol):
     biased: str | None = None
 
     def accept(self, log_ratio, variance, count, uniform, normal):
-        """Whether to swap. The answer is bool, and false where `log_ratio` is NaN.
-
-        Args:
-            log_ratio: Estimate of D.
-            variance: Variance of its Gaussian noise, or an estimate of it; 0 where D is exact.
-            count: How many independent numbers the variance was estimated from, at least 2; large where it is known.
-            uniform: Uniform numbers in (0, 1).
-            normal: Standard normal numbers.
-        """
+        """Whether to swap: bool, and false where `log_ratio`, an estimate of D, is NaN. Its Gaussian noise has this
+        variance, 0 where D is exact, or one estimated from `count` independent numbers, at least 2; large where it is
+        known. `uniform` are random numbers in (0, 1), `normal` standard normal ones."""
 
     def expected(self, log_ratio, variance, count):
         """Acceptance probability for this estimate: the mean of `accept` over the uniform and the normal number."""

@@ -179,16 +179,10 @@ class WellTempered:
 
     def deposit(self, bias: Bias, energy, rung, inverse_temperature, share: float = 1.0) -> Bias:
         """The bias after all walkers' energies are counted, the grids are laid anew where they must, and heights grow.
-
-        Args:
-            bias: Of all rungs.
-            energy: U of the walkers on all data, float64 `(walkers,)`.
-            rung: Their rungs, int32 `(walkers,)`.
-            inverse_temperature: β, float64 `(rungs,)`.
-            share: What part of h and of n a walker stands for. One over the walkers on each rung lets the bias grow
-                with the number of calls, however many they are: all deposit on the bias as it was before, and many full
-                heights at once go far beyond what is there to be filled. Default: 1.
-        """
+        `energy`, float64 `(walkers,)`, is U on all data, `rung`, int32, where they are, `inverse_temperature` β of each
+        rung; `share` is the part of h and of n that a walker stands for. One over the walkers on each rung lets the
+        bias grow with the number of calls, however many they are: all deposit on the bias as it was before, and many
+        full heights at once go far beyond what is there to be filled."""
         rungs = bias.heights.shape[0]
         temperature = 1.0 / inverse_temperature
         finite = is_finite(energy)

@@ -89,7 +89,7 @@ class Options(BaseModel):
         ge=0,
         lt=1,
     )
-    label_columns: list[str] = _data([], "label columns of a table; if empty: all named label*, else the last")
+    label_columns: list[str] = _data([], "labels of a table; if empty: all named label*, else target, else the last")
     input_columns: list[str] = _data(
         [],
         "inputs of the network: columns by name or as x1, x2, ..., powers x1^2, sin(x1), cos(x1); if empty: all "

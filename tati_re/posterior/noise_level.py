@@ -69,16 +69,11 @@ class NoisyModel:
 class NoisePrior(Prior):
     """A prior of the noise σ, as the density of the parameter s = log σ that samplers move.
 
-    With u = s - log(scale), the Jacobian of the transform included:
+    With u = s - log(scale), in the units of the targets as the network sees them, the Jacobian included:
 
         half_normal     σ ~ abs(N(0, scale²)):                      V = exp(2u)/2 - u + a constant
         inverse_gamma   1/σ² ~ Gamma(shape a, rate a scale²):       V = a (2u + exp(-2u)) + a constant
         log_normal      s ~ N(log scale, shape²):                   V = u²/(2 shape²) + a constant
-
-    Args:
-        name: "half_normal", "inverse_gamma" or "log_normal".
-        scale: A typical noise, above 0, in the units of the targets as the network sees them.
-        shape: a of inverse_gamma, the deviation of log_normal, above 0. Default: 1.
 
     Examples:
         >>> str(NoisePrior("half_normal", 2.0))

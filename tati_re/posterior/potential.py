@@ -20,7 +20,6 @@ class ModelPotential(ModelPasses, Potential):
     """The potential that a model, a loss with one value an example, a prior and a data set (`Dataset`) make.
 
     Args:
-        flat: The model as a function of a flat vector (`FlatModel`).
         convention: "posterior": L = N * mean loss; "mean_loss": L = mean loss, TATi's convention.
         walker_evaluation: "auto", "vectorized", "unrolled" or "looped".
         under_xla: The steps will be compiled by XLA, which changes what "auto" means.

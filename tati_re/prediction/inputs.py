@@ -9,7 +9,7 @@ from tati_re.core.unpacking import load_arrays
 from tati_re.data.contents import Contents
 from tati_re.data.loading import load_data
 from tati_re.data.sources import TABLES, ReadOptions, read_source
-from tati_re.data.tables import Choice
+from tati_re.data.tables import Choice, label_names
 from tati_re.runs.run import RunFiles
 
 NOISE = "noise"
@@ -65,7 +65,7 @@ def _from_table(path: Path, run: RunFiles) -> tuple[np.ndarray, np.ndarray | Non
         refuse_if(name not in names, f"{path.name} lacks a column of the run's inputs.", ", ".join(names), name)
     rest = [name for name in names if name not in wanted]
     given = run.manifest["options"].get("label_columns", [])
-    labels = [name for name in given if name in rest] or [n for n in rest if n.lower().startswith("label")]
+    labels = [name for name in given if name in rest] or label_names(rest)
     labels = labels or (rest if len(rest) == 1 else [])
     contents: Contents = read(path, names, Choice(tuple(wanted), tuple(labels)))
     if not labels:

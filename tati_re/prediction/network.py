@@ -134,7 +134,7 @@ class Network:
         standard = None if self.preparation is None else self.preparation.target_standard
         deviation, mean = (1.0, 0.0) if standard is None else (standard.deviation, standard.mean)
         self._layout = tuple((part["name"], tuple(part["shape"])) for part in data.get("layout", ()))
-        self.class_names = tuple(data.get("class_names", ()))
+        self.class_names, self._names = (tuple(data.get(key, ())) for key in ("class_names", "feature_names"))
         loss, num_classes, num_outputs = manifest["loss"], data.get("num_classes"), self._outputs.num_outputs
         by_example = _loss_by_example(loss, run.objects.get("loss"))
         self.predictive = Predictive(loss, data["task"], num_classes, num_outputs, deviation, mean, by_example)
@@ -144,7 +144,9 @@ class Network:
             self.auxiliary = [np.asarray(arrays[f"auxiliary/{k}"]) for k in range(len(self.flat.auxiliary))]
 
     def packed(self, inputs: Any) -> np.ndarray:
-        return as_packed(inputs, self._layout)
+        values = as_packed(inputs, self._layout, self._names)
+        refuse_if(not values.ndim or not len(values), "There are no inputs to predict.", values.shape, "(n, ...)")
+        return values
 
     def prepared(self, inputs: np.ndarray) -> np.ndarray:
         from tati_re.models.inputs import fit_inputs

@@ -152,6 +152,8 @@ def average(
             labels = labels_of_rows(labels, (len(inputs), first.num_columns))
         elif labels.size != len(inputs) * first.num_columns:
             raise InputError("The targets do not fit the network.", labels.shape, f"(n, {first.num_columns})")
+        elif labels.dtype.kind not in "buif" or not np.isfinite(labels).all():
+            raise InputError("The labels are not finite numbers.", f"type {labels.dtype}", "finite numbers")
     prepared = [network.prepared(inputs) for network, _ in sources]
     num_draws = sum(len(draws) for _, draws in sources)
     rows = max(1, memory_values // (num_draws * max(first.num_columns, first.num_outputs)))

@@ -259,7 +259,7 @@ class Simulation(Evaluations):
         parameters = here if parameters is None else as_array(parameters, "parameters", numbers=True)
         refuse_if(parameters.shape != here.shape, "parameters: wrong shape.", parameters.shape, here.shape)
         parameters = parameters.astype(here.dtype)
-        inputs = self.dataset.prepare(as_packed(inputs, self.dataset.layout))
+        inputs = self.dataset.prepare(as_packed(inputs, self.dataset.layout, self.dataset.feature_names))
         inputs = fit_inputs(inputs, input_shape_of(self.system.model)[1:])
         potential: Any = self._engine().potential
         if self._outputs is None:
