@@ -65,6 +65,11 @@ def of_workers() -> tuple[float, float]:
     return taken, max(memory, default=0.0)
 
 
+def block_size(walkers: int) -> int:
+    """Independent walkers of a block: as many as by default, but at least two blocks."""
+    return min(4, walkers // 2)
+
+
 def measured(name: str, kind: str, workers: int | None, seconds: float, cluster: str | None) -> dict[str, float]:
     """Milliseconds of a step of all walkers after the first checkpoint, by the clock and of processors of the driver
     and the workers, and the seconds before the first step."""
@@ -73,6 +78,8 @@ def measured(name: str, kind: str, workers: int | None, seconds: float, cluster:
     if kind == "swaps":
         options["num_replicas"], walkers = walkers, 1
         options["batch_size"] = None
+    elif workers is not None:
+        options["block_size"] = block_size(walkers)
     options = {key: value for key, value in options.items() if value is not None}
     times: list[tuple[float, ...]] = []
     rates: list[float] = []
@@ -188,7 +195,8 @@ def main() -> None:
                 rows += [(number, cluster.address) for number in given.workers]
             for _ in range(given.repeats):
                 for workers, address in rows:
-                    blocks = SYSTEMS[name][1] // (1 if kind == "swaps" else 4)
+                    walkers = SYSTEMS[name][1]
+                    blocks = walkers // (1 if kind == "swaps" else block_size(walkers))
                     if workers is None or workers <= blocks:
                         each = measured(name, kind, workers, given.seconds, address)
                         found.setdefault((workers, address), []).append(each)
