@@ -15,8 +15,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+QUICK_ROWS = ["784-10x1", "784-10x8-own", "784-10x8-shared", "784-100-10x1", "convx4-own", "lstmx1", "perceptron"]
+"""Of the engine: each is compiled in all ways, which takes most of the time."""
+
 PARTS: dict[str, tuple[str, list[str], list[str]]] = {
-    "engine": ("Steps beside the bare gradient and JAX", [], ["--quick"]),
+    "engine": ("Steps beside the bare gradient and JAX", [], ["--quick", "--rows", *QUICK_ROWS]),
     "samplers": ("Samplers beside the bare gradient", [], ["--quick"]),
     "exchange": ("Replica exchange beside independent walkers", [], ["--quick"]),
     "recording": ("Keeping every draw", [], ["--quick"]),

@@ -172,11 +172,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     num_steps = 2_000 if arguments.quick else 10_000
     if arguments.growth:
         return growth()
-    if arguments.case is not None and "," in arguments.case:
-        print(json.dumps(grown(*map(int, arguments.case.split(",")))))
-        return 0
     if arguments.case is not None:
-        print(json.dumps(measure(CASES[arguments.case], num_steps)))
+        case = CASES.get(arguments.case)
+        found = grown(*map(int, arguments.case.split(","))) if case is None else measure(case, num_steps)
+        print(json.dumps(found))
         return 0
     lines = []
     for name in CASES:

@@ -1,10 +1,12 @@
 """The benchmark of the default's bias: what it observes of a network is what the product has; a bias that is known."""
 
+import json
+
 import numpy as np
 import pytest
 
 import tati_re
-from benchmarks import bias
+from benchmarks import bias, sizes
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
@@ -30,3 +32,10 @@ def test_the_bias_of_a_gaussian_is_found_and_bounded():
     assert 10 * found["error"] < found["mean"] < found["bound"] - 4 * found["error"] and found["verdict"] == "inside"
     loose = bias.measured("gaussian-1", 32, 0.05, {"target_bias": 0.3})
     assert 0.05 + 10 * loose["error"] < loose["mean"] < loose["bound"]
+
+
+@pytest.mark.parametrize("case", sizes.CASES)
+def test_a_case_of_the_sizes_is_found_by_its_name(monkeypatch, capsys, case):
+    monkeypatch.setattr(sizes, "measure", lambda options, num_steps: {"of": str(options), "steps": num_steps})
+    assert sizes.main(["--case", case, "--quick"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"of": str(sizes.CASES[case]), "steps": 2_000}
