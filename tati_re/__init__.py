@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tati_re.posterior.function import FunctionPotential as FunctionPotential
     from tati_re.prediction.predict import predict as predict
     from tati_re.prediction.temperature_study import temperature_study as temperature_study
-    from tati_re.report.analyse import analyse as analyse
+    from tati_re.report.modules import analyse as analyse
     from tati_re.report.page import write_report as write_report
     from tati_re.runs.compare import compare as compare
     from tati_re.runs.verify import verify as verify

@@ -6,10 +6,10 @@ import pytest
 
 import tati_re
 from tati_re.analysis import align
+from tati_re.analysis.alignment import hidden_units
 from tati_re.cli import analyse
 from tati_re.core.errors import InputError
 from tati_re.models.flat import FlatModel
-from tati_re.models.hidden_units import hidden_units
 
 L = keras.layers
 

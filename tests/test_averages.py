@@ -261,7 +261,7 @@ def test_analyse_is_the_command_in_python(run, tmp_path, monkeypatch):
         tati_re.analyse(run, ["average"])
     (tmp_path / "file").write_text("")
     with monkeypatch.context() as patch, pytest.raises(InputError, match="cannot be made"):
-        patch.setattr("tati_re.report.analyse.result_of", lambda *given: pytest.fail("work before the output is known"))
+        patch.setattr("tati_re.report.modules.result_of", lambda *given: pytest.fail("work before the output is known"))
         tati_re.analyse(run, output=tmp_path / "file")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tati_re import InputError, Simulation, coming_from_tati, load
 from tati_re.core.backend import keras, tf
-from tati_re.posterior.binding import Batch
+from tati_re.posterior.potential import Batch
 from tati_re.runs import checkpoint
 from tests.systems import tables
 

@@ -21,7 +21,7 @@ from tati_re.engine.loop import Loop
 from tati_re.models.chain import chain_of
 from tati_re.options.make import make_options
 from tati_re.posterior import example_variance
-from tati_re.posterior.binding import Batch
+from tati_re.posterior.potential import Batch
 from tati_re.samplers.wrappers.coordinates import InCoordinates
 from tati_re.samplers.wrappers.mass import Diagonal
 from tests.scenarios import rung_of

@@ -16,10 +16,9 @@ from tati_re.core.evaluate import Delegating, Energy, Evaluate, Rung
 from tati_re.core.potential import Potential, Prior
 from tati_re.engine.silent import SilentEvaluate
 from tati_re.evidence.springs import Springs, SpringsPotential
-from tati_re.exchange.biased import Biased, ExactEnergies
-from tati_re.exchange.well_tempered import Bias
-from tati_re.posterior.binding import Batch
+from tati_re.exchange.well_tempered import Bias, Biased, ExactEnergies
 from tati_re.posterior.function import FunctionPotential
+from tati_re.posterior.potential import Batch
 from tati_re.posterior.priors import Gaussian
 from tati_re.samplers.wrappers.control_variate import ControlVariateEvaluate
 from tati_re.samplers.wrappers.coordinates import InCoordinates

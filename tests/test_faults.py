@@ -112,6 +112,6 @@ def test_a_campaign_in_small_loses_nothing(tmp_path):
 
 @pytest.mark.slow
 def test_a_campaign_finds_sums_that_a_resume_forgets(tmp_path):
-    wrong = "from tati_re.engine.running_averages import RunningAverages as R\nR.restore = lambda self, arrays: None"
+    wrong = "from tati_re.engine.run_tables import RunningAverages as R\nR.restore = lambda self, arrays: None"
     results = campaign(tmp_path, "--case", "kill:1", "kill:3", before=wrong)
     assert LOST in {result.end for result in results} and "averages.csv differs" in str(results)

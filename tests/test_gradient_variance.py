@@ -14,7 +14,7 @@ import pytest
 from tati_re import InputError, Simulation
 from tati_re.core.backend import keras, tf
 from tati_re.options.make import make_options
-from tati_re.posterior.binding import Batch
+from tati_re.posterior.potential import Batch
 from tati_re.samplers import Splitting
 from tests.scenarios import TOLERANCE, rung_of
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tati_re import Simulation
-from tati_re.report.ladder import ladder_lines
+from tati_re.report.summary import ladder_lines
 from tati_re.runs import files
 
 

@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 import tati_re
 from tati_re.core.errors import InputError
 from tati_re.sklearn import BayesianClassifier, BayesianRegressor
-from tati_re.sklearn.packed import PackedModel
+from tati_re.sklearn.estimators import PackedModel
 
 pytestmark = pytest.mark.filterwarnings("ignore:Predictions average")
 SHORT = {"hidden": (8,), "activation": "tanh", "members": 2, "sampler": "BAOAB", "step_size": 0.01}

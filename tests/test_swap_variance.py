@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tati_re.core.backend import tf
+from tati_re.exchange.differences import estimate_variance, merged, moments, sample_size
 from tati_re.exchange.subsets import NUM_KEYS, permuted
-from tati_re.exchange.variance import estimate_variance, merged, moments, sample_size
 
 
 def test_moments_of_parts_are_those_of_the_whole():

@@ -9,7 +9,7 @@ from tati_re import InputError, Simulation
 from tati_re.cli import sample
 from tati_re.core.backend import keras, tf
 from tati_re.data import Dataset, load_data
-from tati_re.posterior.binding import Batch
+from tati_re.posterior.potential import Batch
 
 GENERATOR = np.random.default_rng(7)
 N = 6

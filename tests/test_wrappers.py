@@ -15,8 +15,8 @@ import pytest
 from tati_re import Simulation
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
-from tati_re.posterior.binding import Batch
 from tati_re.posterior.function import FunctionPotential
+from tati_re.posterior.potential import Batch
 from tati_re.samplers import SGLD, HamiltonianMonteCarlo, Splitting
 from tati_re.samplers.wrappers.control_variate import ControlVariate, ControlVariateEvaluate
 from tati_re.samplers.wrappers.mass import Diagonal, Massive

@@ -114,8 +114,7 @@ def _show(name: str, result: Result) -> None:
 
 def _analyse(run: Run, typed: dict[str, Any], choices: Choices, folder: Path) -> dict[str, Result]:
     from tati_re.prediction.arviz import write_arviz
-    from tati_re.report.analyse import made_folder, write_result
-    from tati_re.report.modules import modules_of, result_of
+    from tati_re.report.modules import made_folder, modules_of, result_of, write_result
 
     quiet, to = typed.get("quiet", False), typed.get("to", "csv")
     if not quiet:

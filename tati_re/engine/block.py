@@ -7,10 +7,9 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.protocol import fields_of
-from tati_re.engine.carry import Carry, carry_of, leaves_of
 from tati_re.engine.divergence import total_energy
 from tati_re.engine.loop import Loop, entry
-from tati_re.engine.recording import Buffers, RowBuffers, RunningMoments, update_moments
+from tati_re.engine.recording import Buffers, Carry, RowBuffers, RunningMoments, carry_of, leaves_of, update_moments
 from tati_re.engine.timeline import Moves
 
 

@@ -10,10 +10,9 @@ import numpy as np
 from tati_re.core.backend import Direct, tf
 from tati_re.core.evaluate import Clock
 from tati_re.engine.block import Answer
-from tati_re.engine.carry import Carry, Chunk, carry_of, leaves_of
 from tati_re.engine.loop import Loop
 from tati_re.engine.noise import RecordingNoise, StepNoise, draw_numbers
-from tati_re.engine.recording import RunningMoments
+from tati_re.engine.recording import Carry, Chunk, RunningMoments, carry_of, leaves_of
 from tati_re.engine.silent import SilentEvaluate
 from tati_re.exchange.apart import Apart, Placed
 

@@ -19,8 +19,7 @@ from tati_re.engine.limits import LIMITS, Limits
 from tati_re.engine.loop import Carry, Loop
 from tati_re.engine.prediction_averages import PredictionAverages
 from tati_re.engine.recording import RunningMoments
-from tati_re.engine.run_tables import RunTables
-from tati_re.engine.running_averages import RunningAverages
+from tati_re.engine.run_tables import RunningAverages, RunTables
 from tati_re.runs import checkpoint, files, manifest
 from tati_re.runs.csv_table import csv_text
 from tati_re.runs.digests import lasting, of_whole

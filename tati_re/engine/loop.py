@@ -15,12 +15,11 @@ from tati_re.core.method import Method
 from tati_re.core.ops import compiled_by_xla
 from tati_re.core.potential import Batch, Potential
 from tati_re.core.protocol import Clock, Rung, with_energy
-from tati_re.engine.carry import Carry, Chunk
 from tati_re.engine.divergence import highest_energy, hottest, total_energy
 from tati_re.engine.limits import LIMITS, Limits
 from tati_re.engine.noise import Drawing, RecordingNoise, StepNoise, draw_numbers
 from tati_re.engine.observables import Observables
-from tati_re.engine.recording import RowBuffers, RunningMoments
+from tati_re.engine.recording import Carry, Chunk, RowBuffers, RunningMoments
 from tati_re.engine.silent import SilentEvaluate
 from tati_re.engine.timeline import Factor, Moves, Timeline
 

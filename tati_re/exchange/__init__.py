@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tati_re.exchange.compensation import quantile as quantile
     from tati_re.exchange.compensation import series_weights as series_weights
     from tati_re.exchange.correction import Correction as Correction
+    from tati_re.exchange.differences import sample_size as sample_size
     from tati_re.exchange.gaussianity import GaussianityReport as GaussianityReport
     from tati_re.exchange.gaussianity import difference_p_values as difference_p_values
     from tati_re.exchange.gaussianity import gaussianity_report as gaussianity_report
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from tati_re.exchange.swap_rules import SwapRule as SwapRule
     from tati_re.exchange.swap_rules import make_swap_rule as make_swap_rule
     from tati_re.exchange.swap_rules import mean_acceptance as mean_acceptance
-    from tati_re.exchange.variance import sample_size as sample_size
     from tati_re.exchange.well_tempered import Bias as Bias
     from tati_re.exchange.well_tempered import WellTempered as WellTempered
     from tati_re.exchange.well_tempered import bias_value as bias_value

@@ -4,8 +4,12 @@ Rung r samples exp(-u_r) with u_r = β_r (λ_r L + V). Replica i at rung a and r
 
     D = u_a(θ_i) + u_b(θ_j) - u_a(θ_j) - u_b(θ_i) = (β_a λ_a - β_b λ_b) (L_i - L_j) + (β_a - β_b) (V_i - V_j).
 
-On a mini-batch L_i - L_j is estimated from paired differences, the same examples for both replicas, whose variance is
-far below that of either loss.
+On a mini-batch L_i - L_j is estimated from paired differences a, the same n of N examples for both replicas, drawn
+without replacement, whose variance is far below that of either loss:
+
+    D = f mean(a) + exact parts,   V = f² var(a) / n (1 - n/N),   f = (β_a λ_a - β_b λ_b) N
+
+(without the N where U is a mean loss). Moments and variances take numpy or TensorFlow.
 
 Arrays have the independent ladders first: `(ladders, rungs)`, and `(ladders, pairs)` for pairs of rungs.
 """
@@ -13,11 +17,70 @@ Arrays have the independent ladders first: `(ladders, rungs)`, and `(ladders, pa
 from typing import Any, NamedTuple
 
 from tati_re.core.backend import tf
+from tati_re.core.ops import as_float64, maximum, sum_over
 from tati_re.exchange.schedule import Pairs
 from tati_re.exchange.subsets import permuted
-from tati_re.exchange.variance import DifferenceMoments, estimate_variance, merged, moments, sample_size
 from tati_re.exchange.well_tempered import Bias, noise_factors
 from tati_re.exchange.well_tempered import log_ratio as biased_log_ratio
+
+
+class DifferenceMoments(NamedTuple):
+    """n, mean, and sum of squared deviations from it of the paired differences so far, `(pairs,)` each, float64."""
+
+    count: Any
+    mean: Any
+    squares: Any
+
+
+def moments(differences, inside=None) -> DifferenceMoments:
+    """Count, mean and squared deviations of differences `(pairs, n)`, or of those `inside`, bool, `(n,)` or
+    `(pairs, n)`, at least one: the last places of a batch may lie beyond the data."""
+    differences = as_float64(differences)
+    weights = 0.0 * differences + (1.0 if inside is None else as_float64(inside))
+    count = sum_over(weights, -1)
+    mean = sum_over(weights * differences, -1) / count
+    squares = sum_over(weights * (differences - mean) ** 2, -1)
+    return DifferenceMoments(count[..., 0], mean[..., 0], squares[..., 0])
+
+
+def merged(first: DifferenceMoments, second: DifferenceMoments) -> DifferenceMoments:
+    """Of two parts of a batch together, without the lost digits of sums of squares (Chan, Golub and LeVeque 1983)."""
+    count = first.count + second.count
+    step = second.mean - first.mean
+    mean = first.mean + step * (second.count / count)
+    return DifferenceMoments(
+        count, mean, first.squares + second.squares + step**2 * (first.count * second.count / count)
+    )
+
+
+def estimate_variance(found: DifferenceMoments, factor, num_examples):
+    """V = f² s² / n (1 - n/N), the variance of f mean(a), with the sample variance s² = squares / (n - 1).
+
+    It is 0 where n = N, and takes at least 2 differences, or all; f is a number or, as V, `(pairs,)`.
+    """
+    sample = found.squares / maximum(found.count - 1.0, as_float64(1.0))
+    left = maximum(1.0 - found.count / num_examples, as_float64(0.0))
+    return as_float64(factor) ** 2 * sample / found.count * left
+
+
+def sample_size(target_variance, factor, num_examples, example_variance):
+    """How many examples bring V down to σ*²: n = N / (1 + N σ*² / (f² v)).
+
+    Not rounded: take the next whole number; N where v is so large that nothing less will do, 0 where v = 0.
+
+    Args:
+        target_variance: σ*².
+        factor: f.
+        num_examples: N.
+        example_variance: v, variance of the differences of single examples.
+
+    Examples:
+        >>> float(sample_size(0.2, (1 - 1 / 1.2) * 50_000, 50_000, 0.01)).__round__(1)
+        49290.2
+    """
+    needed = as_float64(factor) ** 2 * example_variance
+    return num_examples * needed / (needed + num_examples * as_float64(target_variance))
+
 
 KNOWN = 1e15
 """Stands for the number of examples behind a variance that is known."""

@@ -6,15 +6,13 @@ from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Sampler, Wrapper
 from tati_re.core.protocol import Rung, fields_of, step_size_of
-from tati_re.exchange.biased import Biased, ExactEnergies, bias_table
 from tati_re.exchange.bookkeeping import EVENT_COLUMNS, ladder_table, no_counts
 from tati_re.exchange.differences import RungTargets
 from tati_re.exchange.ladder import Ladder
-from tati_re.exchange.occupancy import Occupancy
-from tati_re.exchange.rungs import Rungs, adapted_rungs
+from tati_re.exchange.rungs import Occupancy, Rungs, adapted_rungs
 from tati_re.exchange.schedule import all_assignments
 from tati_re.exchange.swap_round import SwapRound
-from tati_re.exchange.well_tempered import WellTempered, log_weight
+from tati_re.exchange.well_tempered import Biased, ExactEnergies, WellTempered, bias_table, log_weight
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
 
 

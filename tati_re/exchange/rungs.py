@@ -1,4 +1,4 @@
-"""The state of replica exchange: the rung of each walker, and the rungs' targets."""
+"""The state of replica exchange: the rung of each walker and its change in a round, and the rungs' targets."""
 
 from typing import Any, NamedTuple
 
@@ -6,8 +6,59 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.exchange.bookkeeping import Counts
-from tati_re.exchange.differences import RungTargets
+from tati_re.exchange.differences import Pairs, RungTargets
 from tati_re.exchange.ladder import adapted
+from tati_re.exchange.schedule import gibbs
+
+
+class Occupancy:
+    """The rungs of the walkers of several ladders; walker w is replica w // ladders of ladder w % ladders.
+
+    `index` is the rung of each walker, `(walkers,)`, int32, as many walkers as rungs times ladders.
+    """
+
+    def __init__(self, num_rungs: int, num_ladders: int) -> None:
+        self.num_rungs, self.num_ladders = num_rungs, num_ladders
+
+    def _of_walkers(self, values, index):
+        """Values of each ladder and rung, `(ladders, rungs)`, for the walker that is there, `(walkers,)`."""
+        ladder = tf.range(self.num_rungs * self.num_ladders) % self.num_ladders
+        return tf.gather_nd(values, tf.stack([ladder, index], axis=-1))
+
+    def at_rung(self, index):
+        """The walker at each rung of each ladder, `(ladders, rungs)`, int32."""
+        by_ladder = tf.transpose(tf.reshape(index, (self.num_rungs, self.num_ladders)))
+        replica = tf.range(self.num_rungs)
+        is_there = tf.equal(by_ladder[:, None, :], replica[None, :, None])
+        replica_at = tf.reduce_sum(tf.where(is_there, replica[None, None, :], 0), axis=-1)
+        return replica_at * self.num_ladders + tf.range(self.num_ladders)[:, None]
+
+    def source(self, before, after):
+        """The previous walker at each walker's rung, `(walkers,)`, int32."""
+        return self._of_walkers(self.at_rung(before), after)
+
+    def swapped(self, index, pairs: Pairs, accepted):
+        """The rung of every walker after the accepted swaps, `(ladders, pairs)`, of a round."""
+        moved = tf.cast(accepted, tf.int32) * (pairs.high - pairs.low)
+        up = tf.reduce_sum(tf.one_hot(pairs.low, self.num_rungs, dtype=tf.int32) * moved[..., None], axis=1)
+        down = tf.reduce_sum(tf.one_hot(pairs.high, self.num_rungs, dtype=tf.int32) * moved[..., None], axis=1)
+        return index + self._of_walkers(up - down, index)
+
+    def assigned(self, reduced, at_rung, uniform) -> tuple:
+        """Reassigns all replicas to the rungs by the exact probabilities, with one uniform number a ladder.
+
+        `reduced` is u of every replica at every rung, `(ladders, rungs, replicas)`. Returned are whether the replica of
+        each next rung came, and how probable that was, `(ladders, rungs - 1)` each, and the rung of every walker.
+        """
+        drawn = gibbs(reduced, uniform)
+        here = tf.range(self.num_rungs)
+        came = tf.equal(drawn.replica[:, :-1], here[None, 1:])
+        expected = tf.linalg.diag_part(drawn.weights[:, :-1, 1:])
+        there = tf.gather(at_rung, drawn.replica, batch_dims=1)
+        rung = tf.broadcast_to(here, there.shape)
+        index = tf.scatter_nd(tf.reshape(there, (-1, 1)), tf.reshape(rung, [-1]), (self.num_rungs * self.num_ladders,))
+        return came, expected, index
+
 
 _FIRST_ADAPTATION = 16
 

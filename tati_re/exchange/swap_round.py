@@ -14,8 +14,7 @@ from tati_re.exchange.differences import (
     estimated_difference,
     exact_difference,
 )
-from tati_re.exchange.occupancy import Occupancy
-from tati_re.exchange.rungs import Rungs
+from tati_re.exchange.rungs import Occupancy, Rungs
 from tati_re.exchange.subsets import NUM_KEYS
 from tati_re.exchange.swap_rules import Corrected, SwapRule
 from tati_re.exchange.well_tempered import bias_value, swap_term

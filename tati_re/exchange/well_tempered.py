@@ -7,6 +7,7 @@ bias in the swap and the sign of the weights put right). The bias belongs to the
 
 U should be that of all data. A force -(1 + A'(U_b)) ∇U_b of the mini-batch's energy U_b is on average that of the
 potential U + <A(U_b)>, the bias smoothed by the noise of the energies, which is A only where that noise is small.
+The gradient of a mini-batch can therefore come with the energies of all data.
 """
 
 import math
@@ -15,10 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.evaluate import Delegating, Energy, Rung
 from tati_re.core.ops import (
     absolute,
     as_float64,
     as_int32,
+    column,
     exp,
     floor,
     is_finite,
@@ -287,3 +290,66 @@ def _hermite(bias: Bias, energy, rung):
     outside = (cell < 0.0) | (cell > cells - 1.0)
     slant = (first + t * (2.0 * curve + 3.0 * t * bend)) / width
     return height, where(outside, 0.0 * t, slant)
+
+
+class ExactEnergies(Delegating):
+    """A mini-batch's gradient with the energies of all data, at the cost of a forward pass over them.
+
+    What a bias makes of such energies is exact, and its force (1 + A'(U)) ∇U_b right on average.
+    """
+
+    def __init__(self, evaluate) -> None:
+        super().__init__(evaluate)
+        self.exact = True
+
+    def __call__(self, position) -> Energy:
+        loss, log_prior = self.mean_loss(position), self.log_prior(position)
+        potential = self.rung.likelihood_weight * self.scale * loss - log_prior
+        return Energy(potential, self.evaluate(position).gradient, loss, log_prior)
+
+    def around(self, evaluate):
+        return ExactEnergies(evaluate)
+
+
+class Biased(Delegating):
+    """U + A_r(U) in place of U, and the gradient (1 + A_r'(U)) ∇U; mean loss and log prior stay those of U."""
+
+    def __init__(self, evaluate, bias: Bias, index) -> None:
+        super().__init__(evaluate)
+        self.bias, self.index = bias, index
+
+    def _biased(self, energy: Energy) -> Energy:
+        factor = force_factor(self.bias, energy.potential, self.index)
+        return energy._replace(
+            potential=energy.potential + bias_value(self.bias, energy.potential, self.index),
+            gradient=column(factor, energy.gradient) * energy.gradient,
+        )
+
+    def __call__(self, position) -> Energy:
+        return self._biased(self.evaluate(position))
+
+    def full(self, position) -> Energy:
+        return self._biased(self.evaluate.full(position))
+
+    def gradient_variance(self, position):
+        what = "bias: this sampler estimates the gradient's variance from single examples."
+        raise InputError(what, expected="a sampler that does not, such as BAOAB or HMC")
+
+    def at(self, rung: Rung):
+        raise InputError("bias: this sampler changes temperatures by itself.", expected="such as BAOAB or HMC")
+
+    def part(self, first, count: int):
+        raise InputError("bias: this sampler moves a part of the walkers.", expected="such as BAOAB or HMC")
+
+
+def bias_table(bias: Bias, inverse_temperature) -> dict:
+    """The columns of bias.csv: A and the weight's exponent β A at the cells of each rung that hold a bias, NumPy."""
+    heights, origin, width = (np.asarray(values) for values in bias[:3])
+    beta = np.asarray(inverse_temperature)
+    rung, cell = np.nonzero(heights > 0)
+    return {
+        "rung": rung,
+        "energy": origin[rung] + cell * width[rung],
+        "bias": heights[rung, cell],
+        "log_weight": beta[rung] * heights[rung, cell],
+    }

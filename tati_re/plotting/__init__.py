@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from tati_re.plotting.analysis import plot_diffusion_map as plot_diffusion_map
     from tati_re.plotting.analysis import plot_free_energy as plot_free_energy
     from tati_re.plotting.analysis import plot_group_temperatures as plot_group_temperatures
+    from tati_re.plotting.analysis import plot_learning_coefficient as plot_learning_coefficient
     from tati_re.plotting.analysis import plot_reweighting as plot_reweighting
     from tati_re.plotting.analysis import plot_spectrum as plot_spectrum
     from tati_re.plotting.calibration import plot_classes as plot_classes
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from tati_re.plotting.landscape import plot_spectrum_of_hessian as plot_spectrum_of_hessian
     from tati_re.plotting.landscape_files import write_landscape_page as write_landscape_page
     from tati_re.plotting.landscape_files import write_vtk as write_vtk
-    from tati_re.plotting.learning_coefficient import plot_learning_coefficient as plot_learning_coefficient
     from tati_re.plotting.prediction import plot_prediction as plot_prediction
     from tati_re.plotting.prediction import plot_values as plot_values
     from tati_re.plotting.run import plot_autocorrelation as plot_autocorrelation

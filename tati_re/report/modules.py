@@ -1,7 +1,8 @@
-"""The modules of `tati-analyse`, each from a run to tables and figures."""
+"""The modules of `tati-analyse`, each from a run to tables and figures, and the analysis of a run in one call."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,27 +15,31 @@ from tati_re.analysis.averages import averages, parameter_averages
 from tati_re.analysis.convergence import chains_of, halves_of, rows_by_walker
 from tati_re.analysis.covariance import covariance_eigenpairs, covariance_table
 from tati_re.analysis.diffusion_map import landmarks
+from tati_re.analysis.format import write_table
 from tati_re.analysis.free_energy import coordinate_of, diffusion_map_of, free_energy
 from tati_re.analysis.learning_coefficient import learning_coefficient, learning_curve
 from tati_re.analysis.reweighting import reweight
 from tati_re.analysis.temperature import group_sentences, group_temperatures
-from tati_re.core.errors import refuse_if
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.views import html_table
 from tati_re.plotting.analysis import (
     plot_diffusion_map,
     plot_free_energy,
     plot_group_temperatures,
+    plot_learning_coefficient,
     plot_reweighting,
     plot_spectrum,
 )
-from tati_re.plotting.learning_coefficient import plot_learning_coefficient
 from tati_re.plotting.run import plot_autocorrelation, plot_run
 from tati_re.prediction.network import model_of
 from tati_re.runs import files
+from tati_re.runs.lock import writing
 from tati_re.runs.manifest import sees_batches
 from tati_re.runs.positions import Positions
-from tati_re.runs.run import RunFiles
+from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import is_optimization, select_rows, spacing
+from tati_re.runs.storage import replacing
+from tati_re.simulation.run import load
 
 _OF_SAMPLES = ("temperatures", "free_energy", "reweighting", "learning_coefficient")
 _SHOWN = ("potential", "loss", "kinetic_energy", "virial")
@@ -258,3 +263,64 @@ def result_of(run: RunFiles, name: str, choices: Choices | None = None) -> Resul
     if descends:
         result.sentences.append("The run is a fit: its rows are a descent, not draws, and errors mean nothing.")
     return result
+
+
+def analyse(
+    run: AnyRun, what: Sequence[str] | None = None, output: str | os.PathLike[str] | None = None, **choices: Any
+) -> dict[str, Result]:
+    """Analyses a run as `tati-analyse` does: tables with errors, and the figures that show them.
+
+    Args:
+        run: A run or its folder.
+        what: Names of modules: averages, parameters, covariance, temperatures, diffusion_map, free_energy, alignment,
+            learning_coefficient, reweighting. Default: those of a first look that the run has data for.
+        output: Folder for tables (CSV), arrays (NPZ) and figures (PNG), made where missing. Default: none.
+        **choices: As the flags of `tati-analyse`: `burnin`, `thin`, `by`, `observables`, `num_eigenpairs`, `groups`,
+            `num_eigenvectors`, `num_points`, `num_landmarks`, `bandwidth`, `alpha`, `target_measure`, `along`,
+            `method`, `num_bins`, `temperatures`, `lowest_loss`.
+
+    Returns:
+        Of each module `table` (a DataFrame), `sentences` on reading it, `arrays`, and `figures`: functions of a path.
+
+    Raises:
+        InputError: No such module or choice, or a run that has not what a module needs.
+
+    Examples:
+        >>> tati_re.analyse(run)["averages"].table.columns[:3].tolist()
+        ['observable', 'mean', 'error']
+    """
+    names = [field.name for field in fields(Choices)]
+    for name in choices:
+        refuse_if(name not in names, f"analyse has no choice {name}.{nearest(name, names)}", expected=", ".join(names))
+    run = run if isinstance(run, RunFiles) else load(run)
+    chosen = Choices(**choices)
+    with writing(output):
+        folder = None if output is None else made_folder(output)
+        results = {name: result_of(run, name, chosen) for name in what or modules_of(run)}
+        if folder is not None:
+            for name, result in results.items():
+                write_result(name, result, folder)
+    return results
+
+
+def made_folder(folder: str | os.PathLike[str]) -> Path:
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        what = f"{folder} cannot be made: {error.strerror}."
+        raise InputError(what, expected="--output with another folder") from None
+    return folder
+
+
+def write_result(name: str, result: Result, folder: Path, to: str = "csv", figures: bool = True) -> list[str]:
+    """Writes the table, the arrays and the figures of a module; returns the names of the files."""
+    written = [write_table(result.table, folder / name, to)]
+    if result.arrays:
+        written.append(folder / f"{name}.npz")
+        with replacing(written[-1]) as file:
+            np.savez(file, **result.arrays)
+    for drawn, draw in result.figures.items() if figures else ():
+        written.append(folder / f"{drawn}.png")
+        draw(written[-1])
+    return [path.name for path in written]

@@ -1,10 +1,14 @@
-"""Estimators of scikit-learn whose `fit` samples a posterior and whose `predict` averages over it."""
+"""Estimators of scikit-learn whose `fit` samples a posterior and whose `predict` averages over it. In their pickles a
+run is its files, and a model what Keras saves."""
 
+import io
+import tempfile
+import zipfile
 from dataclasses import replace
 from inspect import Parameter, Signature, signature
 from itertools import count
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -17,7 +21,57 @@ from tati_re.data.labels import called
 from tati_re.data.preparation import Preparation, Standard
 from tati_re.options.table import SAMPLE, options_of
 from tati_re.prediction.predict import average, outputs_of_draws, source_of, warn_of_few_draws
-from tati_re.sklearn.packed import packed_model, packed_run, unpacked_model, unpacked_run
+from tati_re.runs import files
+from tati_re.simulation.run import Run
+
+
+class PackedModel(NamedTuple):
+    """The content of a `.keras` file."""
+
+    content: bytes
+
+
+def packed_run(run: Run) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(run.folder.rglob("*")):
+            if path.is_file() and path.name != files.LOCK:
+                archive.write(path, path.relative_to(run.folder))
+    return content.getvalue()
+
+
+def unpacked_run(content: bytes) -> Run:
+    """A run in a temporary folder that goes with it."""
+    from tati_re.engine.environment import TemporaryFolder
+
+    temporary = TemporaryFolder()
+    zipfile.ZipFile(io.BytesIO(content)).extractall(temporary.folder)
+    return Run(temporary.folder, temporary)
+
+
+def packed_model(model: Any) -> Any:
+    """A Keras model as bytes; names and functions as they are."""
+    if model is None:
+        return None
+    from tati_re.core.backend import keras
+
+    if not isinstance(model, keras.Model):
+        return model
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(path := Path(folder) / files.MODEL)
+        return PackedModel(path.read_bytes())
+
+
+def unpacked_model(given: Any) -> Any:
+    """The model that `packed_model` packed; code in it does not run."""
+    if not isinstance(given, PackedModel):
+        return given
+    from tati_re.models.build import load_model
+
+    with tempfile.TemporaryDirectory() as folder:
+        (path := Path(folder) / files.MODEL).write_bytes(given.content)
+        return load_model(path)
+
 
 _SETTLED = {
     *("data", "test_data", "test_fraction", "label_columns", "input_columns", "data_keys", "num_classes"),

@@ -10,7 +10,7 @@ from tati_re.posterior.priors.families import Laplace as Laplace
 from tati_re.posterior.priors.families import StudentT as StudentT
 from tati_re.posterior.priors.product import Product as Product
 from tati_re.posterior.priors.soft import SoftWalls as SoftWalls
-from tati_re.posterior.priors.tether import Tether as Tether
+from tati_re.posterior.priors.soft import Tether as Tether
 from tati_re.posterior.priors.walls import Box as Box
 from tati_re.posterior.priors.walls import HardWalls as HardWalls
 
