@@ -5,12 +5,11 @@ import os
 import numpy as np
 import pandas
 import pytest
-from tati_re.report.analyse import write_result
 
 from tati_re.core.cells import as_cell, from_cell
 from tati_re.core.errors import InputError
 from tati_re.plotting.figure import new_figure, save
-from tati_re.report.modules import Result
+from tati_re.report.modules import Result, write_result
 from tati_re.runs import checkpoint, files, manifest, run_folder
 from tati_re.runs.checked import header_of
 from tati_re.runs.csv_table import CsvTable, frame_text
