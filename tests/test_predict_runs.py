@@ -16,8 +16,7 @@ import tati_re.runs.run
 from tati_re.cli import predict as command
 from tati_re.core.errors import InputError
 from tati_re.prediction.draws import Draws, independent_draws
-from tati_re.prediction.predict import predict
-from tati_re.prediction.streamed import streamed_prediction
+from tati_re.prediction.predict import predict, streamed_prediction
 from tati_re.runs.csv_table import CsvTable
 from tati_re.runs.h5_table import H5Table
 

@@ -5,14 +5,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from tati_re.analysis.convergence import (
-    MINIMUM_DRAWS,
-    chains_of,
-    effective_sample_size,
-    is_short,
-    monte_carlo_error,
-    rows_by_walker,
-)
+from tati_re.analysis import convergence
 from tati_re.analysis.covariance import covariance_eigenpairs
 from tati_re.analysis.diffusion_map import DiffusionMap, diffusion_map
 from tati_re.core.errors import InputError, nearest, refuse_if
@@ -51,7 +44,8 @@ def coordinate_of(run: AnyRun, name: str, burnin: int | None = None, thin: int =
         return _along(run, kind, int(number), burnin, thin, map_options)
     if name in run.run_info.columns and name not in ("step", "walker"):
         rows = select_rows(run, burnin, thin)
-        return Coordinate(chains_of(rows, name, -1), chains_of(rows, "weight", -1) if "weight" in rows else None)
+        weights = convergence.chains_of(rows, "weight", -1) if "weight" in rows else None
+        return Coordinate(convergence.chains_of(rows, name, -1), weights)
     positions = Positions(run, burnin, thin)
     if name not in positions.names:
         known = [*run.run_info.columns, *positions.names]
@@ -110,7 +104,7 @@ def _along(
 
 def _by_walker(blocks, take) -> Coordinate:
     steps, walkers, values, weights = zip(*((b.step, b.walker, take(b), b.weight) for b in blocks), strict=True)
-    rows = rows_by_walker(np.concatenate(steps), np.concatenate(walkers))
+    rows = convergence.rows_by_walker(np.concatenate(steps), np.concatenate(walkers))
     return Coordinate(np.concatenate(values)[rows], None if weights[0] is None else np.concatenate(weights)[rows])
 
 
@@ -153,7 +147,7 @@ def free_energy(
     values = np.atleast_2d(np.asarray(values, np.float64))
     refuse_if(method not in ("histogram", "kernel"), "method is not known.", method, "histogram or kernel")
     refuse_if(not 2 <= num_bins <= MOST_BINS, "num_bins is out of range.", num_bins, f"2 to {MOST_BINS:,}")
-    if values.shape[1] < MINIMUM_DRAWS or not np.isfinite(values).all() or np.ptp(values) == 0:
+    if values.shape[1] < convergence.MINIMUM_DRAWS or not np.isfinite(values).all() or np.ptp(values) == 0:
         what = "A free energy needs draws that differ and are finite."
         raise InputError(what, f"shape {values.shape}", "(chains, draws)")
     weights = np.ones_like(values) if weights is None else np.atleast_2d(np.asarray(weights, np.float64))
@@ -169,7 +163,8 @@ def free_energy(
     else:
         places = np.linspace(low, high, num_bins)
         spread = min(values.std(), np.subtract(*np.quantile(values, [0.75, 0.25])) / 1.349) or values.std()
-        h = bandwidth or 0.9 * spread * max(4.0, effective_sample_size(values, "mean")) ** -0.2  # Silverman's rule
+        # Silverman's rule.
+        h = bandwidth or 0.9 * spread * max(4.0, convergence.effective_sample_size(values, "mean")) ** -0.2
         norm = 1.0 / (np.sqrt(2 * np.pi) * h)
         found = [_mean_and_error(norm * np.exp(-0.5 * ((values - x) / h) ** 2), weights) for x in places]
     density, error = np.array(found).T
@@ -177,7 +172,7 @@ def free_energy(
         energy = np.where(density > 0, -temperature * np.log(density), np.nan)
         relative = np.where(density > 0, temperature * error / density, np.nan)
     columns = {"coordinate": places, "density": density, "density_error": error}
-    columns |= {"free_energy": energy - np.nanmin(energy), "error": relative, "short": is_short(values)}
+    columns |= {"free_energy": energy - np.nanmin(energy), "error": relative, "short": convergence.is_short(values)}
     return pd.DataFrame(columns)
 
 
@@ -186,4 +181,4 @@ def _mean_and_error(series: np.ndarray, weights: np.ndarray) -> tuple[float, flo
     influence = weights * (series - mean)
     if np.ptp(influence) == 0:
         return mean, np.nan if mean else 0.0
-    return mean, monte_carlo_error(influence)
+    return mean, convergence.monte_carlo_error(influence)

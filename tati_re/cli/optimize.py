@@ -9,23 +9,17 @@ from tati_re.options.make import OPTIMIZE, Options
 
 
 def _fit(options: Options) -> Any:
+    from tati_re.core.backend import tf
     from tati_re.simulation.simulation import Simulation
 
     sim = Simulation.from_options(options)
     run = sim.fit()
     if options.verbose > 0 and run.exit_status != INTERRUPTED:
-        print(_step_sizes(sim))
+        try:
+            print(sim.step_size_advice())
+        except (tf.errors.OpError, LookupError, NotImplementedError):
+            print("The Hessian of U cannot be computed for this model, so that no step sizes are advised.")
     return run
-
-
-def _step_sizes(sim: Any) -> str:
-    """Step sizes advised by the curvature at the end, if the model has second derivatives."""
-    from tati_re.core.backend import tf
-
-    try:
-        return str(sim.step_size_advice())
-    except (tf.errors.OpError, LookupError, NotImplementedError):
-        return "The Hessian of U cannot be computed for this model, so that no step sizes are advised."
 
 
 def parser_of_command() -> Parser:

@@ -40,16 +40,14 @@ def _body(argv: list[str]) -> None:
         if name in typed:
             typed[name] = number_typed(name, typed[name], kind, 0)
     loading(not typed.get("quiet"))
+    from tati_re.report.prediction import report_predictions, report_temperatures
     from tati_re.runs import files
     from tati_re.runs.lock import entries, writing
     from tati_re.simulation.run import load
 
     runs = [load(name) for name in typed["runs"]]
     folder = Path(typed.get("output") or runs[0].folder / files.PREDICTIONS)
-    if typed.get("by_temperature"):
-        from tati_re.report.prediction import report_temperatures as report
-    else:
-        from tati_re.report.prediction import report_predictions as report
+    report = report_temperatures if typed.get("by_temperature") else report_predictions
     with writing(folder):
         if folder.is_dir() and entries(folder) and not typed.get("overwrite"):
             what = f"The folder {folder} is not empty."

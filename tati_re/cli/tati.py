@@ -31,11 +31,6 @@ def module_of(command: str):
     return importlib.import_module(f"tati_re.cli.{_MODULES.get(command, command)}")
 
 
-def _help() -> str:
-    rows = "\n".join(f"  {name:<12}{text}" for name, text in COMMANDS.items())
-    return f"usage: tati COMMAND [options]\n\n{rows}\n\ntati COMMAND --help says more of each.\n"
-
-
 def _completion(shell: str) -> str:
     """A script that completes `tati` and the commands with names of their own."""
     refuse_if(shell not in SHELLS, "--print-completion: there is none for this shell.", shell, " or ".join(SHELLS))
@@ -56,7 +51,8 @@ def _completion(shell: str) -> str:
 def _body(argv: list[str]) -> int:
     name, rest = (argv[0], argv[1:]) if argv else ("--help", [])
     if name in ("-h", "--help"):
-        print(_help(), end="")
+        rows = "\n".join(f"  {name:<12}{text}" for name, text in COMMANDS.items())
+        print(f"usage: tati COMMAND [options]\n\n{rows}\n\ntati COMMAND --help says more of each.")
     elif name in ("-V", "--version"):
         print(f"tati {__version__}")
     elif name == "--print-completion":

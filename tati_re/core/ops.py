@@ -4,7 +4,7 @@ that the same sampler runs on numpy, eagerly, as a graph, or under XLA."""
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from operator import attrgetter
+from operator import attrgetter, getitem
 
 import numpy as np
 
@@ -20,7 +20,7 @@ def _tf():
 
 
 def _both(name: str, of_numpy: Callable, of_tensorflow: str, words: str) -> Callable:
-    """The function that both libraries have, entry by entry; `of_tensorflow` is its name there."""
+    """The function that both libraries have, of the same arguments; `of_tensorflow` is its name there."""
 
     def function(*values):
         return of_numpy(*values) if _is_numpy(*values) else attrgetter(of_tensorflow)(_tf())(*values)
@@ -42,6 +42,8 @@ minimum = _both("minimum", np.minimum, "minimum", "The smaller of the two, entry
 maximum = _both("maximum", np.maximum, "maximum", "The larger of the two, entry by entry.")
 where = _both("where", np.where, "where", "`x` where the condition holds, else `y`.")
 is_finite = _both("is_finite", np.isfinite, "math.is_finite", "Neither infinite nor NaN, entry by entry.")
+largest = _both("largest", np.max, "reduce_max", "Largest entry along one axis, which is removed.")
+take = _both("take", getitem, "gather", "Entries of `(entries, ...)` values at int32 places of any shape.")
 zeros_like = _both("zeros_like", np.zeros_like, "zeros_like", "Zeros of the shape and type of `x`.")
 cholesky = _both("cholesky", np.linalg.cholesky, "linalg.cholesky", "Lower triangular M with M M' = x.")
 
@@ -100,11 +102,6 @@ def solve_lower(matrix, right, transposed: bool = False):
 def sum_over(x, axis: int):
     """Sum over one axis, which keeps length 1."""
     return np.sum(x, axis, keepdims=True) if _is_numpy(x) else _tf().reduce_sum(x, axis, keepdims=True)
-
-
-def largest(x, axis: int):
-    """Largest entry along one axis, which is removed."""
-    return np.max(x, axis) if _is_numpy(x) else _tf().reduce_max(x, axis)
 
 
 def cumulative_sum(x):
@@ -180,11 +177,6 @@ def shift_right(x, bits: int):
         return x >> np.uint32(bits)
     tf = _tf()
     return tf.bitwise.right_shift(x, tf.constant(bits, tf.uint32))
-
-
-def take(values, index):
-    """Entries of `(entries, ...)` values at int32 places of any shape."""
-    return values[index] if _is_numpy(values, index) else _tf().gather(values, index)
 
 
 _UNDER_XLA: ContextVar[bool] = ContextVar("under_xla", default=False)

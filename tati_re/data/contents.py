@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.data.columns import numbered
 from tati_re.data.on_disk import concatenated
 from tati_re.data.packing import Layout
 
@@ -56,6 +57,4 @@ def joined(parts: Sequence[Contents]) -> Contents:
 
 def flat_names(contents: Contents) -> tuple[str, ...]:
     """Returns the names of the columns of the inputs, x1, x2, ... where they have none."""
-    from tati_re.data.columns import numbered
-
     return contents.names or numbered(int(np.prod(contents.inputs.shape[1:], dtype=int)))

@@ -15,8 +15,7 @@ from tati_re.data.contents import Contents, flat_names, joined
 from tati_re.data.frames import in_order, is_frame, labels_of, numbers_of
 from tati_re.data.generators import GENERATORS
 from tati_re.data.packing import Layout, is_several, packed
-from tati_re.data.parquet import read_parquet, read_parquet_names
-from tati_re.data.tables import WHITE_SPACE, choose_columns, read_header, read_table
+from tati_re.data.tables import WHITE_SPACE, choose_columns, read_header, read_parquet, read_parquet_names, read_table
 from tati_re.data.tf_datasets import is_tf_dataset, read_tf_dataset
 from tati_re.data.tfrecord import read_tfrecord
 

@@ -200,7 +200,9 @@ class Blocks(Loop):
         ends = count > 0 and last in self.ends()
         while True:
             move = first_move + done
-            here = min(count - done, self._longest, self._until_swap(move))
+            here = min(count - done, self._longest)
+            if self._apart is not None and self.method.has_rounds:
+                here = min(here, self.method.exchange_every - (move - 1) % self.method.exchange_every)
             over = done + here == count and not (here and self._swaps(move + here - 1))
             taken, rows = self._stretch(move, here, ends and over)
             parts.append(rows)
@@ -223,11 +225,6 @@ class Blocks(Loop):
     def _swaps(self, step: int) -> bool:
         """Whether walkers swap after a step."""
         return self._apart is not None and self.method.swaps_after(step)
-
-    def _until_swap(self, step: int) -> int:
-        if self._apart is None or not self.method.has_rounds:
-            return self._longest
-        return self.method.exchange_every - (step - 1) % self.method.exchange_every
 
     def _stretch(self, move: int, count: int, between: bool) -> tuple[int, list[np.ndarray]]:
         """Moves of all blocks: how many were made, and rows, positions and what is beside them in the run's order."""

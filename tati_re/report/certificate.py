@@ -205,10 +205,8 @@ def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, own: bool) -> l
         drift, most = float(numbers[WEIGHTS]), limits[WEIGHTS]
         of = f"worst, of {numbers[f'{WEIGHTS}_of']}: each walker compared with itself"
         found.append(_row("R-hat of weights", drift, most, drift < most, of, WEIGHTS in given))
-    apart, of = (
-        numbers.get("spoiled_by", []),
-        "" if good else "no walker alone lifts R-hat" if hat > limits["rhat"] else "too few draws",
-    )
+    apart = numbers.get("spoiled_by", [])
+    of = "" if good else "no walker alone lifts R-hat" if hat > limits["rhat"] else "too few draws"
     if apart:
         good, of = False, f"{walker_names(apart)}: R-hat is {numbers['rhat_without']:.3f} without"
     elif rows["walker"].nunique() < 2:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from tati_re import plotting
 from tati_re.analysis.alignment import align
 from tati_re.analysis.averages import averages, parameter_averages
 from tati_re.analysis.convergence import chains_of, halves_of, rows_by_walker
@@ -22,15 +23,6 @@ from tati_re.analysis.reweighting import reweight
 from tati_re.analysis.temperature import group_sentences, group_temperatures
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.views import html_table
-from tati_re.plotting.analysis import (
-    plot_diffusion_map,
-    plot_free_energy,
-    plot_group_temperatures,
-    plot_learning_coefficient,
-    plot_reweighting,
-    plot_spectrum,
-)
-from tati_re.plotting.run import plot_autocorrelation, plot_run
 from tati_re.prediction.network import model_of
 from tati_re.runs import files
 from tati_re.runs.lock import writing
@@ -101,9 +93,10 @@ def _averages(run: RunFiles, choices: Choices) -> Result:
     chains = {name: chains_of(rows, name, -1) for name in drawn}
     chains = {name: values for name, values in chains.items() if np.isfinite(values).all() and values.shape[1] >= 4}
     shown = [name for name in names or () if name in rows.columns] or None
-    result = Result(table, figures={"traces": lambda path: plot_run(run, shown, choices.burnin, choices.thin, path)})
+    traces = lambda path: plotting.plot_run(run, shown, choices.burnin, choices.thin, path)  # noqa: E731
+    result = Result(table, figures={"traces": traces})
     if any((np.ptp(values, axis=1) > 0).all() for values in chains.values()):
-        result.figures["autocorrelation"] = lambda path: plot_autocorrelation(chains, spacing(rows), path)
+        result.figures["autocorrelation"] = lambda path: plotting.plot_autocorrelation(chains, spacing(rows), path)
     return result
 
 
@@ -139,12 +132,12 @@ def _covariance(run: RunFiles, choices: Choices) -> Result:
             "There are fewer positions than parameters: eigenvalues beyond their number are not seen, and the leading "
             "ones are too large."
         )
-    return Result(whole, sentences, {"spectrum": lambda path: plot_spectrum(tables, path)}, arrays)
+    return Result(whole, sentences, {"spectrum": lambda path: plotting.plot_spectrum(tables, path)}, arrays)
 
 
 def _temperatures(run: RunFiles, choices: Choices) -> Result:
     table = group_temperatures(run, choices.groups, choices.burnin, choices.thin)
-    figures = {"temperatures": lambda path: plot_group_temperatures(table, path)}
+    figures = {"temperatures": lambda path: plotting.plot_group_temperatures(table, path)}
     sentences = group_sentences(table, sees_batches(run.manifest))
     return Result(table, sentences or ["All groups lie within their bands."], figures)
 
@@ -162,7 +155,7 @@ def _diffusion_map(run: RunFiles, choices: Choices) -> Result:
         f"{len(block.step):,} positions, bandwidth {found.bandwidth:.4g}, at which the kernel sees "
         f"{found.dimension:.2g} dimensions. Eigenvalues of the generator: {values}."
     ]
-    figures = {"diffusion_map": lambda path: plot_diffusion_map(found, block.potential, marked, path)}
+    figures = {"diffusion_map": lambda path: plotting.plot_diffusion_map(found, block.potential, marked, path)}
     return Result(pd.DataFrame(columns), sentences, figures, {"values": found.values})
 
 
@@ -174,14 +167,14 @@ def _free_energy(run: RunFiles, choices: Choices) -> Result:
     sentences = [
         f"Along {choices.along}, by {choices.method}, at temperature {temperature:g}; errors are one standard error."
     ]
-    return Result(table, sentences, {"free_energy": lambda path: plot_free_energy(table, choices.along, path)})
+    return Result(table, sentences, {"free_energy": lambda path: plotting.plot_free_energy(table, choices.along, path)})
 
 
 def _reweighting(run: RunFiles, choices: Choices) -> Result:
     names = choices.observables or ("potential", "loss")
     table = reweight(run, choices.temperatures or None, names, choices.burnin, choices.thin)
     sampled = sorted(set(run.run_info["temperature"]))
-    return Result(table, figures={"reweighting": lambda path: plot_reweighting(table, sampled, path)})
+    return Result(table, figures={"reweighting": lambda path: plotting.plot_reweighting(table, sampled, path)})
 
 
 def _alignment(run: RunFiles, choices: Choices) -> Result:
@@ -232,7 +225,7 @@ def _learning_coefficient(run: RunFiles, choices: Choices) -> Result:
         )
     if (table["raw"] < 0).any():
         sentences.append("E[L] is below the lowest loss: the center is no minimum, and these are no λ.")
-    figures = {"learning_coefficient": lambda path: plot_learning_coefficient(table, curve, size, path)}
+    figures = {"learning_coefficient": lambda path: plotting.plot_learning_coefficient(table, curve, size, path)}
     return Result(table, sentences, figures)
 
 

@@ -13,9 +13,7 @@ from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of
 from tati_re.analysis.format import marked
 from tati_re.analysis.temperature import group_sentences, group_temperatures
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.plotting import plot_ladder, plot_traces
-from tati_re.plotting.analysis import plot_group_temperatures
-from tati_re.plotting.run import plot_autocorrelation
+from tati_re.plotting import plot_autocorrelation, plot_group_temperatures, plot_ladder, plot_traces
 from tati_re.report import html
 from tati_re.report.description import name_of_method, what_was_sampled
 from tati_re.report.parts import (

@@ -15,7 +15,7 @@ from tati_re.exchange.advice import ladder_advice
 from tati_re.exchange.gaussianity import gaussianity_report
 from tati_re.exchange.ladder import explicit
 from tati_re.prediction.leave_one_out import LARGEST_K, stored_leave_one_out
-from tati_re.prediction.streamed import streamed_lines
+from tati_re.prediction.predict import streamed_lines
 from tati_re.report.certificate import (
     certificate,
     certificate_lines,

@@ -140,10 +140,6 @@ class Positions:
             expected = "a smaller trajectory_every, more steps (num_steps), or a smaller burnin"
             raise InputError(what, f"last stored step {last:,}, trajectory_every {every:,}", expected)
 
-    def all_blocks(self) -> Iterator[Block]:
-        """Yields every row of the file, selected or not."""
-        return (block for block, _ in self._read())
-
     def read(self) -> Block:
         """Returns all selected rows at once, by step and walker."""
         *columns, weights = zip(*self.blocks(), strict=True)
@@ -244,6 +240,6 @@ def stored_positions(run: RunFiles, block_bytes: int = BLOCK_BYTES) -> Iterator[
     positions = Positions(run, burnin=0, rung=None, keep_type=True, block_bytes=block_bytes)
     return (
         Position(int(step), int(walker), vector)
-        for block in positions.all_blocks()
+        for block, _ in positions._read()
         for step, walker, vector in zip(block.step, block.walker, block.values, strict=True)
     )

@@ -45,11 +45,10 @@ class CCAdL(Method):
     """
 
     name = "CCAdL"
-    has_momentum = True
+    has_momentum = subtracts_noise = True
     shown = ("thermostat",)
     against_noise = DAMPS
     of_rung = ("thermostat", "gradient_variance")
-    subtracts_noise = True
     settings = ("friction", "thermal_mass", "covariance_window")
 
     def __init__(self, friction: float = 1.0, thermal_mass: float | None = None, covariance_window: int | None = None):

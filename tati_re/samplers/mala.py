@@ -29,9 +29,8 @@ class MALA(Method):
     """
 
     name = "MALA"
-    metropolis = True
+    metropolis = full_batch = True
     acceptance = 0.574
-    full_batch = True
 
     def init(self, position, evaluate, noise) -> State:
         energy = evaluate.full(position)

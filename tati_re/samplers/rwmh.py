@@ -28,9 +28,8 @@ class RandomWalkMetropolis(Method):
     """
 
     name = "RWMH"
-    metropolis = timed = True
+    metropolis = timed = full_batch = True
     acceptance = 0.234
-    full_batch = True
 
     init = MALA.init
 

@@ -28,16 +28,7 @@ from tati_re.core.errors import InputError
 from tati_re.core.method import Method
 from tati_re.core.ops import column, exp, expm1, sqrt
 from tati_re.core.protocol import Info, Rung, with_energy
-from tati_re.samplers.thermostat import (
-    DAMPS,
-    THERMOSTATS,
-    checked_mass,
-    damp,
-    drift_in_bath,
-    first_thermostat,
-    heat_up,
-    thermostatted_bath,
-)
+from tati_re.samplers import thermostat
 from tati_re.samplers.wrappers.coordinates import extend
 
 ALIASES = {"GLA1": "BAO", "GLA2": "BABO", "mCCAdL": "BACDODCAB"}
@@ -168,7 +159,7 @@ class Splitting(Method):
         self.friction: Any = friction if isinstance(friction, str) else float(friction)
         self.thermostatted, self.damped = "D" in self.word, "C" in self.word
         self.subtracts_noise = self.damped
-        self.thermal_mass = checked_mass(thermal_mass)
+        self.thermal_mass = thermostat.checked_mass(thermal_mass)
         self.bath_noise = None if bath_noise is None else float(bath_noise)
         if bath_noise is not None and not (self.thermostatted and bath_noise > 0):
             what = "bath_noise: the noise of a bath beside a thermostat."
@@ -177,9 +168,9 @@ class Splitting(Method):
             ("thermostat",) if self.thermostatted else ("friction",) if self.finds_friction else ()
         )
         if self.damped:
-            self.against_noise = DAMPS
+            self.against_noise = thermostat.DAMPS
         elif self.thermostatted:
-            self.against_noise = THERMOSTATS
+            self.against_noise = thermostat.THERMOSTATS
         if thermal_mass is not None and not self.thermostatted:
             raise InputError("thermal_mass: the word has no thermostat.", word, "a word with D, such as BADODAB")
         self.name = _ALIAS_OF.get(word.upper(), word.upper())
@@ -205,7 +196,7 @@ class Splitting(Method):
         """Momenta from N(0, T), the gradient at the given positions; ξ = γ."""
         state = with_momenta(position, evaluate, evaluate.rung, noise)
         if self.thermostatted:
-            state = extend(state, thermostat=first_thermostat(self._bath(evaluate.rung), state.potential))
+            state = extend(state, thermostat=thermostat.first_thermostat(self._bath(evaluate.rung), state.potential))
         if self.finds_friction:
             state = extend(state, friction=FIRST_RATE / evaluate.rung.step_size)
         if self.damped:
@@ -229,9 +220,9 @@ class Splitting(Method):
                 state = kick(state, t)
                 own = own - t * state.gradient if self.damped else 0.0
             elif letter == "C":
-                state, own = damp(state, self.fraction["C"] * state.rung.step_size, own)
+                state, own = thermostat.damp(state, self.fraction["C"] * state.rung.step_size, own)
             elif letter == "D":
-                state = heat_up(state, self.fraction["D"] * state.rung.step_size, self.thermal_mass)
+                state = thermostat.heat_up(state, self.fraction["D"] * state.rung.step_size, self.thermal_mass)
             else:
                 state, own = self._in_bath(letter, state, evaluate, noise, own)
                 fresh = fresh and letter == "O"
@@ -246,9 +237,9 @@ class Splitting(Method):
         own = column(exp(-rate * time), state.momentum) * own if self.damped else own
         if letter == "U":
             bath = rate if self.finds_friction else self._bath(state.rung)
-            return drift_in_bath(state, evaluate, noise, bath, rate, time), own
+            return thermostat.drift_in_bath(state, evaluate, noise, bath, rate, time), own
         if self.thermostatted:
-            return thermostatted_bath(state, noise, self._bath(state.rung), time), own
+            return thermostat.thermostatted_bath(state, noise, self._bath(state.rung), time), own
         turned = (
             column(rate * time, state.momentum) if self.finds_friction else self.friction * column(time, state.momentum)
         )

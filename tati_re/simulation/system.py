@@ -13,6 +13,8 @@ from tati_re.core.backend import keras, layers_of, tf
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.memory import check_free
 from tati_re.data import Batches, Dataset, dataset_from_options
+from tati_re.data.generators import GENERATORS
+from tati_re.data.preparation import automatic, standardized
 from tati_re.models.build import build_network, imported_model, load_model
 from tati_re.models.flat import FlatModel
 from tati_re.models.inspect import output_activation_of, output_shape_of
@@ -27,9 +29,37 @@ from tati_re.posterior.potential import ModelPotential
 from tati_re.posterior.predictive import HETEROSCEDASTIC
 from tati_re.posterior.priors import Prior, Tether, check_prior, make_prior
 from tati_re.prediction.network import fitted_shape
+from tati_re.runs import manifest
+from tati_re.runs.files import MANIFEST
 from tati_re.runs.parameters import read_parameters
 from tati_re.simulation.current_batch import CurrentDataset
-from tati_re.simulation.scales import as_trained, without_test_part
+
+
+def as_trained(read: Dataset, options: Options, noise_std: float | str, given: bool) -> tuple[Dataset, tuple[str, ...]]:
+    """The data set as `standardize` "auto" has it, and what is said of it. Data of TATi and built-in ones keep their
+    numbers, walkers that start where a run was the standardization of that run."""
+    if options.standardize != "auto" or options.potential != "posterior" or options.tati or read.name in GENERATORS:
+        return read, ()
+    before = options.parameters or ""
+    before = before if os.path.isdir(before) else os.path.dirname(before)
+    if before and not given and os.path.isfile(os.path.join(before, MANIFEST)):
+        mode = manifest.read(before)["options"].get("standardize", "none")
+        return standardized(read, mode), () if mode == "none" else (f"standardize {mode}, as in the run {before}.",)
+    units = [name for name in sorted(options.explicit) if name in ("noise_std", "noise_prior_scale")]
+    free = options.loss == HETEROSCEDASTIC or (noise_std == SAMPLED and options.noise_prior_scale is None)
+    mode, said = automatic(read, given, "" if free else [*units, "the loss"][0])
+    return standardized(read, mode), (said,) if said else ()
+
+
+def without_test_part(read: Dataset, options: Options) -> tuple[str, ...]:
+    """A sentence where predictions will have nothing to be compared with and nobody asked for that."""
+    if read.test_inputs is not None or "test_fraction" in options.explicit or read.name in GENERATORS:
+        return ()
+    return (
+        f"No test part: all {read.num_examples} examples are trained on. test_fraction=0.2 keeps a fifth of them apart "
+        "for scores of predictions.",
+    )
+
 
 _FEW_STEPS = 4_000
 """Steps times walkers up to which a compilation by XLA costs more than it saves. Seconds in a graph and under XLA on 2

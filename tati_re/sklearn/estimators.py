@@ -98,15 +98,8 @@ class Posterior(BaseEstimator):
         verbose: int = 0,
         **options: Any,
     ) -> None:
-        self.model = model
-        self.hidden = hidden
-        self.members = members
-        self.sampler = sampler
-        self.num_steps = num_steps
-        self.until = until
-        self.seed = seed
-        self.folder = folder
-        self.verbose = verbose
+        self.model, self.hidden, self.members, self.sampler = model, hidden, members, sampler
+        self.num_steps, self.until, self.seed, self.folder, self.verbose = num_steps, until, seed, folder, verbose
         for name in OPTIONS:
             setattr(self, name, options.pop(name, None))
         for name in options:
