@@ -8,8 +8,8 @@ import pytest
 from tati_re import InputError, Simulation
 from tati_re.cli import sample
 from tati_re.core.backend import keras, tf
-from tati_re.models.fan_in import fan_in_plus_one
 from tati_re.models.flat import FlatModel, fixed_parts, items
+from tati_re.models.names import fan_in_plus_one
 from tati_re.posterior.potential import Batch
 from tests.systems import tables
 

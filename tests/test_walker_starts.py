@@ -8,7 +8,7 @@ import pytest
 
 from tati_re import InputError, Simulation, coming_from_tati
 from tati_re.cli import sample
-from tati_re.models.fan_in import fan_in_plus_one
+from tati_re.models.names import fan_in_plus_one
 
 X = np.random.default_rng(4).normal(size=(12, 2))
 Y = X @ [1.0, -0.5] + 0.3

@@ -118,7 +118,8 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
         start = np.asarray(sim.parameters, np.float64)
     if not quiet:
         words = "the run's trajectory is the first leg" if path is not None else "no trajectory yet"
-        print(f"{described(system)}; {words}")
+        about = f"{sim.num_parameters()} parameters on {sim.dataset.name}, temperature {system.temperature:g}"
+        print(f"{about}; {words}")
     parallel = choices.get("num_processes", 0) > 1
     found = explore(
         source if parallel else system, start, path=path, seed=int(typed.get("seed", 0)), output=folder,
@@ -141,11 +142,6 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
             print(found.barriers.head(20).to_string(**style))
         print(f"{found.reason}; written to {folder}: {', '.join(written)}")
     return OUT_OF_TIME if found.out_of_time else FINISHED
-
-
-def described(system: Any) -> str:
-    sim = system.trajectories.sim
-    return f"{sim.num_parameters()} parameters on {sim.dataset.name}, temperature {system.temperature:g}"
 
 
 def _body(argv: list[str]) -> int:

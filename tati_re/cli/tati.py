@@ -27,7 +27,6 @@ _MODULES = {"fit": "optimize"}
 
 
 def module_of(command: str):
-    """The module of a command."""
     return importlib.import_module(f"tati_re.cli.{_MODULES.get(command, command)}")
 
 

@@ -27,7 +27,6 @@ FIGURES = {
 
 
 def drawn(kind: str, result: Any, /, **choices: Any) -> Figure:
-    """The figure of a result of this kind."""
     module, name = FIGURES[kind].split(":")
     figure: Figure = vars(import_module(module))[name](result, **choices)
     return figure

@@ -101,7 +101,6 @@ class Preparation:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Preparation:
-        """Returns the preparation that `get_config` describes."""
         columns = None
         if "columns" in config:
             columns = Columns(tuple(Column(*parts) for parts in config["columns"]), tuple(config["names"]))

@@ -223,7 +223,6 @@ def _is_number(cell: str, read: Callable[[str], float] = float) -> bool:
 
 
 def read_parquet_names(path: Path) -> list[str]:
-    """Returns the names of the columns."""
     return list(_opened(path).schema_arrow.names)
 
 

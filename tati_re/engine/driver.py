@@ -194,7 +194,6 @@ class Driver:
         return carry
 
     def close(self) -> None:
-        """Closes the files."""
         self.progress.stop()
         self._tables.close()
 

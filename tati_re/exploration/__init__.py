@@ -10,6 +10,6 @@ from tati_re.exploration.explorer import explore as explore
 from tati_re.exploration.jobs import ExploredSystem as ExploredSystem
 from tati_re.exploration.paths import Path as Path
 from tati_re.exploration.paths import connect as connect
-from tati_re.exploration.tree import disconnectivity as disconnectivity
+from tati_re.exploration.paths import disconnectivity as disconnectivity
 
 __all__ = names_exported(__name__)

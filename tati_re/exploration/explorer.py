@@ -15,9 +15,8 @@ from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.views import drawn, shown
 from tati_re.exploration.descent import WHOLE, StationaryPoint
 from tati_re.exploration.jobs import Job, JobResult, Pool, system_of
-from tati_re.exploration.paths import Path, connect
+from tati_re.exploration.paths import Path, connect, disconnectivity
 from tati_re.exploration.trajectories import ModelTrajectories
-from tati_re.exploration.tree import disconnectivity
 from tati_re.landscape.tables import digest
 from tati_re.posterior.function import FunctionPotential
 from tati_re.runs.csv_table import frame_text

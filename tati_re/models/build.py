@@ -30,7 +30,12 @@ def build_network(
     Examples of more than one dimension are flattened first. The weights are uniform after Glorot and Bengio (2010),
     drawn from `seed`; biases are 0. Computes in "float32" or "float64"."""
     for name, value in (("activation", activation), ("output_activation", output_activation)):
-        check_activation(name, value)
+        try:
+            keras.activations.get(value)
+        except (ValueError, TypeError):
+            known = activation_names()
+            what = f"{name} is not known.{nearest(value, known)}"
+            raise InputError(what, value, f"one of {', '.join(known)}") from None
     units = [*hidden, num_outputs]
     if any(u < 1 for u in units):
         raise InputError("hidden has a layer without units.", list(hidden), "at least 1 unit in each layer")
@@ -49,14 +54,6 @@ def build_network(
 
 def activation_names() -> list[str]:
     return sorted(n for n in dir(keras.activations) if n[0].islower() and n not in ("get", "serialize", "deserialize"))
-
-
-def check_activation(option: str, name: str) -> None:
-    try:
-        keras.activations.get(name)
-    except (ValueError, TypeError):
-        known = activation_names()
-        raise InputError(f"{option} is not known.{nearest(name, known)}", name, f"one of {', '.join(known)}") from None
 
 
 def load_model(path: str | Path) -> Any:

@@ -9,9 +9,8 @@ import numpy as np
 from tati_re.core.backend import keras, tf
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.models import inspect
-from tati_re.models.fan_in import PartShape, fan_in_plus_one
 from tati_re.models.inputs import called
-from tati_re.models.names import described_names, tensor_names
+from tati_re.models.names import PartShape, described_names, fan_in_plus_one, tensor_names
 from tati_re.options.patterns import matches
 
 _ENTRIES = re.compile(r"(.*?)\[([\d\s,*]*)\]$")

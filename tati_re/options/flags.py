@@ -123,9 +123,7 @@ def toml_line(name: str, value: Any) -> str:
     if isinstance(value, Mapping):
         return f"{name} = {inline_table(value)}"
     if isinstance(value, list):
-        if value and isinstance(value[0], Stage):
-            return f"{name} = {toml(value)}"
-        return f"{name} = {value}"
+        return f"{name} = {toml(value) if value and isinstance(value[0], Stage) else value}"
     return tomli_w.dumps({name: value}).rstrip("\n")
 
 

@@ -595,7 +595,6 @@ class Options(BaseModel):
         return self._tati
 
     def values_of(self, names: Iterable[str]) -> dict[str, Any]:
-        """Returns the values of some options by name."""
         return {name: getattr(self, name) for name in names}
 
     @property
@@ -626,7 +625,6 @@ def options_of(groups: Iterable[str]) -> dict[str, FieldInfo]:
 
 
 def group_of(field: FieldInfo) -> str:
-    """Returns the group of an option."""
     extra = field.json_schema_extra
     assert isinstance(extra, dict)
     return str(extra["group"])

@@ -56,7 +56,7 @@ def plot_disconnectivity(found: "Exploration", path: str | os.PathLike[str] | No
     Raises:
         InputError: No paths between minima, or a bad path.
     """
-    from tati_re.exploration.tree import disconnectivity  # loads TensorFlow, as what made the exploration did
+    from tati_re.exploration.paths import disconnectivity  # loads TensorFlow, as what made the exploration did
 
     tree = disconnectivity(found)
     refuse_if(not len(tree), "The exploration found no path between minima.")

@@ -170,9 +170,7 @@ def settled_noise(options, loss: object, dataset) -> float | str:
 
 def with_noise(flat, noise_std: float | str, scale: Callable[[], float] | None = None):
     """The model with the noise, from `scale` on (default: 1), behind its parameters where `noise_std` is sampled."""
-    if noise_std != SAMPLED:
-        return flat
-    return NoisyModel(flat, 0.0 if scale is None else math.log(scale()))
+    return flat if noise_std != SAMPLED else NoisyModel(flat, 0.0 if scale is None else math.log(scale()))
 
 
 def with_noise_of(flat, position: np.ndarray) -> np.ndarray:

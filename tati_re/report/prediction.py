@@ -121,9 +121,7 @@ def _agreement(one: Prediction) -> float | None:
         return None
     chains = [one.draw_losses[one.walker == number] for number in np.unique(one.walker)]
     shortest = min(map(len, chains))
-    if shortest < 2 * MINIMUM_DRAWS:
-        return None
-    return r_hat(np.stack([chain[:shortest] for chain in chains]))
+    return None if shortest < 2 * MINIMUM_DRAWS else r_hat(np.stack([chain[:shortest] for chain in chains]))
 
 
 def _text(folder: Path, files: list[str], predictions: dict, scores, apart) -> str:

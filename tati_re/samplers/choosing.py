@@ -9,7 +9,7 @@ import numpy as np
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import as_array
 from tati_re.core.method import Method, as_method, missing
-from tati_re.models.fan_in import fan_in_plus_one
+from tati_re.models.names import fan_in_plus_one
 from tati_re.options.families import FAMILIES, factory, family, options_of_family
 from tati_re.options.table import options_of
 from tati_re.options.user_code import called

@@ -27,13 +27,11 @@ INTEGRATORS = {"leapfrog": (0.5, 1.0, 0.5), "mclachlan": (_B, 0.5, 1.0 - 2.0 * _
 
 
 def checked(integrator: str) -> str:
-    """The integrator, if there is such one."""
     refuse_if(integrator not in INTEGRATORS, "integrator: not known.", repr(integrator), " or ".join(INTEGRATORS))
     return integrator
 
 
 def check_dimension(num_parameters: int) -> None:
-    """Refuses a single parameter."""
     what = "sampler: a momentum of fixed length has nowhere to turn in one dimension."
     refuse_if(num_parameters < 2, what, "1 parameter", "2 or more, or a sampler such as HMC or BAOAB")
 

@@ -31,7 +31,6 @@ def simulation_html(sim: "Simulation") -> str:
 
 
 def run_html(run: "Run") -> str:
-    """The content of `run.summary()`."""
     from tati_re.report.summary import summary_lines
 
     notes, lines = summary_lines(run)

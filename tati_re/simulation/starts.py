@@ -11,8 +11,7 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import as_array
 from tati_re.core.potential import Potential
 from tati_re.core.protocol import Rung
-from tati_re.models.fan_in import fan_in_plus_one
-from tati_re.models.names import parameter_names, tensor_names
+from tati_re.models.names import fan_in_plus_one, parameter_names, tensor_names
 from tati_re.optimizers.fire import Fire
 from tati_re.options.make import Options, make_options
 from tati_re.posterior.noise_level import with_noise_of

@@ -342,6 +342,4 @@ def num_outputs(dataset: Dataset, loss: str | None = None) -> int:
     if dataset.targets.ndim > 1 or loss == HETEROSCEDASTIC:
         return int(np.prod(dataset.targets.shape[1:])) * (2 if loss == HETEROSCEDASTIC else 1)
     one = ("binary_crossentropy", *MARGIN, *REGRESSION, *SHORT)
-    if dataset.num_classes is None or is_signs(dataset) or loss in one:
-        return 1
-    return dataset.num_classes
+    return 1 if dataset.num_classes is None or is_signs(dataset) or loss in one else dataset.num_classes

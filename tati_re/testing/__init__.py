@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from tati_re.testing.numpy_parts import NumpyNoise as NumpyNoise
     from tati_re.testing.numpy_parts import quartic as quartic
     from tati_re.testing.numpy_parts import rung_of as rung_of
-    from tati_re.testing.sampler import CHECKS as CHECKS
-    from tati_re.testing.sampler import check_sampler as check_sampler
+    from tati_re.testing.sampler_law import CHECKS as CHECKS
     from tati_re.testing.sampler_law import check_law as check_law
+    from tati_re.testing.sampler_law import check_sampler as check_sampler
 
 __getattr__, __all__ = lazy_names(__name__)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.potential import Prior
-from tati_re.models.fan_in import fan_in_plus_one
+from tati_re.models.names import fan_in_plus_one
 from tati_re.options.patterns import by_tensor, in_words
 from tati_re.options.table import OPTIONS
 from tati_re.posterior.priors.base import ScaleFamily

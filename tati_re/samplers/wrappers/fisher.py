@@ -309,6 +309,5 @@ def _finite(state):
 
 
 def is_among(step, ends: np.ndarray):
-    """Whether a step is one of these."""
     same = as_float64(constant(ends, step) == step)
     return sum_over(same, 0)[0] > 0.0
