@@ -15,7 +15,7 @@ import pytest
 from scipy.optimize import brentq
 
 from tati_re import Simulation
-from tati_re.samplers import SGHMC, SGLD, CCAdL, LeimkuhlerMatthews, Splitting, splitting
+from tati_re.samplers import SGHMC, SGLD, CCAdL, LeimkuhlerMatthews, Splitting, thermostat
 from tests.batch_laws import Examples, heating, sampled, stationary, step_map
 from tests.scenarios import TOLERANCE, mean_and_error
 
@@ -325,14 +325,14 @@ def test_a_batch_does_not_damp_its_own_noise(word, monkeypatch):
     own variance all of it is at 1.25, and by that of the step before, whose noise is still there, in between. Walkers
     are compared one by one, with the same numbers."""
     frequency = regression()[1]
-    sampler, right = Splitting(word, 1.5 * frequency), splitting.damp
+    sampler, right = Splitting(word, 1.5 * frequency), thermostat.damp
 
     def all_by(name: str) -> np.ndarray:
         def wrong(state, *rest):
             variance = state._asdict()[name]
             return right(state._replace(gradient_variance=variance, variance_before=variance), *rest)
 
-        monkeypatch.setattr(splitting, "damp", wrong)
+        monkeypatch.setattr(thermostat, "damp", wrong)
         return configurational(sampler, frequency)
 
     other, found = (configurational(sampler, frequency, kind) for kind in (AnotherBatch, Examples))

@@ -301,7 +301,7 @@ def test_a_damping_without_its_half_is_rejected(monkeypatch):
     """exp(-t h Σ/T) in place of exp(-t h Σ/(2T)) cools BACOCAB by a fifth."""
     sampler, step_size, variance, temperature, expected = LINEAR["BACOCAB"]
     right = thermostat.damp
-    monkeypatch.setattr("tati_re.samplers.splitting.damp", lambda state, time, own: right(state, 2 * time, own))
+    monkeypatch.setattr("tati_re.samplers.thermostat.damp", lambda state, time, own: right(state, 2 * time, own))
     assert not agrees(measure(sampler, variance, step_size, 1_000, temperature=temperature)[0], expected, 0.02)
 
 
@@ -312,7 +312,7 @@ def test_a_bath_that_follows_the_thermostat_is_rejected(monkeypatch):
     def wrong(state, noise, friction, time):
         return ornstein_uhlenbeck(state, noise, (state.thermostat * time)[:, None])
 
-    monkeypatch.setattr("tati_re.samplers.splitting.thermostatted_bath", wrong)
+    monkeypatch.setattr("tati_re.samplers.thermostat.thermostatted_bath", wrong)
     xi = measure(Splitting("BADODAB"), 0.25, 0.1, 500, 50)[2]
     assert not abs(xi.mean() / 1.0125 - 1) < 0.05
 
@@ -324,7 +324,7 @@ def test_a_thermostat_that_counts_no_parameters_is_rejected(monkeypatch):
         excess = tf.reduce_sum(state.momentum**2, -1) - state.rung.temperature
         return state._replace(thermostat=state.thermostat + time * excess / PARAMETERS)
 
-    monkeypatch.setattr("tati_re.samplers.splitting.heat_up", wrong)
+    monkeypatch.setattr("tati_re.samplers.thermostat.heat_up", wrong)
     mean, error = mean_and_error(measure(Splitting("BADODAB"), 0.25, 0.1, 500, 50)[0])
     assert abs(mean - 1) > 0.5 > TOLERANCE * error
 
