@@ -244,6 +244,22 @@ def test_a_run_says_what_it_expects_and_keeps_its_bytes(tmp_path, monkeypatch, c
     assert "heating" not in run.manifest and "expected heating" not in run.summary()
 
 
+def test_noise_does_not_heat_the_burn_in(monkeypatch):
+    """The kinetic temperature within a burn-in at batches of 4 of 400, 80 momenta; with the energy error alone it is at
+    2 (seed 1). Of 160 rows that hardly correlate the mean has an error of 0.013."""
+
+    def temperature() -> float:
+        sim = regression(20, 400, num_walkers=4)[0]
+        options = {"batch_size": 4, "batch_sampling": "replacement", "num_steps": 660, "num_burnin_steps": 640}
+        run = sim.sample(sampler="BAOAB", friction="auto", **options, execution="graph", record_every=4)
+        rows = run.run_info[run.run_info.step <= 640]
+        return float((2 * rows.kinetic_energy / 20).mean())
+
+    assert abs(temperature() - 1.0) < 0.09
+    monkeypatch.setattr("tati_re.simulation.launch.cool_enough", lambda *_: {})
+    assert temperature() > 1.5
+
+
 @pytest.mark.slow
 def test_a_tuned_run_is_heated_no_more_than_it_may(tmp_path, monkeypatch):
     """By what the tuner alone finds it would be, with masses from the burn-in too; a run that is stopped within the
@@ -268,7 +284,7 @@ def test_a_tuned_run_is_heated_no_more_than_it_may(tmp_path, monkeypatch):
     monkeypatch.setattr("tati_re.simulation.launch.cool_enough", lambda *_: {})
     alone, _ = run_of("alone")
     hot = alone.manifest["heating"]["start"]["mean"]
-    assert hot > 0.03 and 0.015 < cooled <= 0.02, (hot, cooled)
+    assert hot > 0.03 and 0.012 < cooled <= 0.02, (hot, cooled)
     late = [one.run_info[one.run_info.step > end] for one in (alone, run)]
     assert (late[0].step_size * late[0].friction).iloc[-1] < (late[1].step_size * late[1].friction).iloc[-1]
 

@@ -61,11 +61,29 @@ def test_tables_and_what_is_none():
     assert settled(np.eye(N)[:, :20], NEAR[:, 0]) == "none", "one-hot rows"
 
 
-def test_what_is_no_table_is_left_and_said():
+def test_images_and_whole_numbers_are_scaled_for_a_network_made_for_them():
+    """Pixels by one number, as in a file of bytes; other images by the mean and deviation of all pixels."""
     images, pixels = 255 * RANDOM.random((N, 8, 8)), RANDOM.integers(0, 17, (N, 64)).astype(float)
+    bytes_, counts = RANDOM.integers(0, 256, (N, 6, 6, 3)).astype(np.uint8), RANDOM.integers(0, 500, (N, 4))
+    bytes_[0, 0, 0, 0], pixels[0, 0], labels = 255, 16, np.arange(N) % 2
+    for inputs, mode, why in (
+        (images, "inputs", "The inputs are standardized"),
+        (counts, "inputs", "The inputs are standardized"),
+        (pixels, "pixels", "divided by 16;"),
+        (bytes_, "pixels", "divided by 255;"),
+    ):
+        assert settled(inputs, labels) == mode and why in str(said(inputs, labels))
+        assert settled(inputs, labels, given=True) == "none"
+    ready = standardized(Dataset.from_arrays(bytes_, labels), "pixels").prepared().inputs
+    np.testing.assert_allclose(ready, bytes_ / 255, rtol=1e-6)
+    assert ready.dtype == np.float32 and standardized(Dataset.from_arrays(0 * bytes_, labels), "pixels")
+    short = automatic(Dataset.from_arrays(bytes_, labels), False, "", bytes_.size)
+    assert short[0] == "none" and "memory_limit" in str(short[1])
+    assert settled(bytes_, VALUES) == "all", "with targets that are far from order 1"
+
+
+def test_what_is_in_order_is_left():
     words = RANDOM.integers(0, 500, (N, 4))
-    for inputs, why in ((images, "they are no table"), (pixels, "whole numbers"), (words, "whole numbers")):
-        assert settled(inputs, VALUES) == "none" and why in str(said(inputs, VALUES))
     assert said(RANDOM.random((N, 8, 8)), np.arange(N) % 2) is None, "images from 0 to 1 are in order"
     assert said(words.astype(np.uint8), np.arange(N) % 2, input_scale=1 / 255) is None
     assert settled(FAR, VALUES, given=True) == "none" and "the model is given" in str(said(FAR, VALUES, given=True))
@@ -79,6 +97,28 @@ def test_standardized_data_do_not_move_again():
     assert of_order_one(once.prepared().inputs) and of_order_one(once.prepared().targets)
     with pytest.raises(InputError, match="standardize is not known"):
         load_data((FAR, VALUES), standardize="auto")
+
+
+def test_raw_bytes_of_images_are_divided_in_a_run_its_folder_and_its_model(tmp_path):
+    """Images that Keras' sets give as arrays: settled, kept by from_folder, predictions of bytes, the model saved."""
+    images = RANDOM.integers(0, 256, (N, 4, 4)).astype(np.uint8)
+    images[0, 0, 0] = 255
+    labels = (images[:, 0, 0] > 127).astype(int)
+    sim = Simulation(data=(images, labels), **QUICK)
+    assert "pixels, are divided by 255" in sim.system.notes[0]
+    sim.fit(num_steps=20)
+    run = sim.sample(num_steps=4, step_size=1e-4, trajectory_every=2, record_every=2, output=str(tmp_path / "run"))
+    options = tomllib.loads((tmp_path / "run" / "manifest.toml").read_text())["options"]
+    assert options["standardize"] == "pixels"
+    again = Simulation.from_folder(tmp_path / "run", data=(images, labels), parameters=str(tmp_path / "run"))
+    assert np.array_equal(again.predict(images), sim.predict(images))
+    divided = Simulation(data=(images / 255, labels), **QUICK)
+    divided.parameters[...] = sim.parameters
+    np.testing.assert_allclose(divided.predict(images / 255), sim.predict(images), atol=1e-5)
+    run.save_model("mean", tmp_path / "model.keras")
+    kept = keras.models.load_model(tmp_path / "model.keras").predict(images.astype(np.float32), verbose=0)
+    sim.parameters[...] = run.parameters("mean")
+    np.testing.assert_allclose(kept, sim.predict(images), atol=1e-5)
 
 
 def test_arrays_on_the_disk_and_streams(tmp_path):

@@ -91,6 +91,12 @@ def test_the_length_of_fits_is_an_option_of_a_call(capsys):
     assert "Not used by BAOAB as it is set up: fit_steps." in capsys.readouterr().out
 
 
+def test_fits_of_many_examples_see_each_of_them_ten_times(capsys):
+    x = np.random.default_rng(0).standard_normal((30_000, 2))
+    tati_re.Simulation(data=(x, x.sum(axis=1)), hidden=[2], seed=1).sample(num_steps=4)
+    assert "(3,000 steps of adam)" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("given, told", [({}, True), ({"num_walkers": 1}, False)])
 def test_one_walker_that_was_fitted_is_said_with_what_gives_several(given, told, capsys):
     sim = tati_re.Simulation(**{**REGRESSION, "verbose": 0, "step_size": "auto", "hidden": []}, **given)

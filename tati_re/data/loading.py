@@ -52,7 +52,8 @@ def load_data(
             features of a TFRecord file (inputs, labels). Default: x_train, y_train, x_test, y_test; image_raw, label.
         num_classes: Classes of the labels, which are then checked; 0 for a regression. Default: by the labels.
         standardize: "inputs" subtracts the mean of each column and divides by its standard deviation, "all" does the
-            same with the targets of a regression; both measured on the training part. Default: "none".
+            same with the targets of a regression, "pixels" divides by the largest number of all; all measured on the
+            training part. Default: "none".
         shuffle: The part kept for testing is random. Default True; False keeps the last examples.
         sample_weights: What each example counts in the loss: numbers, one for each that is read to train on, or the
             name of a column of a table, or of an array of an NPZ file. Default: those that the data bring, else 1.

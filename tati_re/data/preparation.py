@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _NEAR = math.sqrt(10)
 """Means up to this, and deviations within this factor of 1, are of order 1."""
 _LARGE, _PIXELS = 10.0, 64
-STANDARDIZE = ("none", "inputs", "all")
+STANDARDIZE = ("none", "inputs", "all", "pixels")
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +43,12 @@ class Standard:
         # The mean of equal numbers may differ from them by rounding.
         return cls(mean, np.where(deviation <= 1e-12 * np.abs(mean), 1.0, deviation))
 
+    @classmethod
+    def of_pixels(cls, values: np.ndarray) -> Standard:
+        """Divides all numbers by the largest absolute value, such as 255."""
+        largest = max(abs(float(values.max())), abs(float(values.min())))
+        return cls(np.zeros(()), np.asarray(largest or 1.0))
+
     def __call__(self, values: np.ndarray) -> np.ndarray:
         return ((values - self.mean) / self.deviation).astype(_precision(values))
 
@@ -53,11 +59,13 @@ class Standard:
 @dataclass(frozen=True, eq=False)
 class Preparation:
     """The map from the data to the network: first the columns, then the standardization; None changes nothing.
-    Both standards are those of the training part; that of the inputs is of the derived ones."""
+    Both standards are those of the training part; that of the inputs is of the derived ones. `standardize` is the
+    option that they come from."""
 
     columns: Columns | None = None
     input_standard: Standard | None = None
     target_standard: Standard | None = None
+    standardize: str = "none"
 
     def inputs(self, inputs: np.ndarray, scale: float = 1.0) -> np.ndarray:
         """The network's inputs, `(n, ...)`: float32 for float32 and bytes, else float64."""
@@ -110,7 +118,7 @@ class Preparation:
             else None
             for name in ("input", "target")
         ]
-        return cls(columns, *standards)
+        return cls(columns, standards[0], standards[1])
 
     def fingerprint(self) -> bytes:
         """Returns bytes that differ between two preparations of the same data."""
@@ -121,8 +129,10 @@ class Preparation:
 
 def prepare(dataset: Any, columns: Columns | None, standardize: str) -> Preparation | None:
     """The preparation of a data set that is already split, fitted on its training part; None where nothing happens.
-    `standardize` is "none", "inputs", or "all" for the targets of a regression too; those of classes stay."""
-    refuse_if(standardize not in STANDARDIZE, "standardize is not known.", standardize, "'none', 'inputs' or 'all'")
+    `standardize` is "none", "inputs", "all" for the targets of a regression too, or "pixels", inputs divided by the
+    largest of them and targets standardized; those of classes stay."""
+    modes = "'none', 'inputs', 'all' or 'pixels'"
+    refuse_if(standardize not in STANDARDIZE, "standardize is not known.", standardize, modes)
     if columns is not None and columns.plain:
         columns = None
     if columns is None and standardize == "none":
@@ -133,11 +143,9 @@ def prepare(dataset: Any, columns: Columns | None, standardize: str) -> Preparat
     inputs = Preparation(columns).inputs(dataset.inputs, dataset.input_scale)
     if not np.isfinite(inputs).all():
         raise InputError("input_columns give values that are not finite.", ", ".join(columns.texts if columns else ()))
-    return Preparation(
-        columns,
-        None if standardize == "none" else Standard.of(inputs),
-        Standard.of(dataset.targets) if standardize == "all" and dataset.task == "regression" else None,
-    )
+    standard = {"none": lambda _: None, "pixels": Standard.of_pixels}.get(standardize, Standard.of)(inputs)
+    both = standardize == "all" and dataset.task == "regression"
+    return Preparation(columns, standard, Standard.of(dataset.targets) if both else None, standardize)
 
 
 def standardized(dataset: Dataset, standardize: str) -> Dataset:
@@ -161,18 +169,20 @@ def of_order_one(values: np.ndarray) -> bool:
     return bool(((np.abs(mean) <= _NEAR) & (free | near)).all())
 
 
-def automatic(dataset: Dataset, given: bool, kept: str) -> tuple[str, str | None]:
-    """What standardize "auto" means for a data set, "none", "inputs" or "all", and a sentence for the start of a run.
-    `given`: The network was not made for these data. `kept`: Why targets stay in their units, or empty."""
+def automatic(dataset: Dataset, given: bool, kept: str, memory_limit: float | None = None) -> tuple[str, str | None]:
+    """What standardize "auto" means for a data set, one of `STANDARDIZE`, and a sentence for the start of a run.
+    `given`: The network was not made for these data. `kept`: Why targets stay in their units, or empty. `memory_limit`:
+    Bytes that bytes of images may take as numbers."""
     inputs, prepared, told = dataset.inputs, dataset.preparation, "standardize auto leaves the data as they are, for"
     if dataset.input_scale != 1.0 or (prepared is not None and (prepared.input_standard or prepared.target_standard)):
         return "none", None
     if on_disk(inputs):
         return "none", f"{told} they are on the disk." if inputs.dtype.kind == "f" else None
-    why = "they are several" if dataset.layout else "they are no table" if inputs.ndim > 2 else ""
-    why = why or ("they are whole numbers" if inputs.dtype.kind != "f" or _are_pixels(inputs) else "")
+    pixels, why = _are_pixels(inputs), "they are several" if dataset.layout else ""
+    if inputs.size * 4 > (memory_limit or math.inf) and inputs.dtype == np.uint8:
+        why = "as numbers they are larger than memory_limit"
     near = True, dataset.task != "regression" or of_order_one(dataset.targets)
-    if not why:
+    if inputs.ndim < 3 and inputs.dtype.kind == "f" and not (why or pixels):
         near = of_order_one(Preparation(None if prepared is None else prepared.columns).inputs(inputs)), near[1]
     elif inputs.dtype.kind == "f" or not given:
         # Other numbers of words and classes are for a model that is made for them.
@@ -193,8 +203,11 @@ def automatic(dataset: Dataset, given: bool, kept: str) -> tuple[str, str | None
         kept = ""
     if not parts:
         return "none", f"The targets, far from order 1, stay in the units of {kept}." if kept else None
-    mode, words = ("all", "inputs and targets") if "targets" in parts else ("inputs", "inputs")
     stay = f"; the targets stay in the units of {kept}" if kept else ""
+    if parts == ["inputs"] and pixels:
+        largest = float(Standard.of_pixels(inputs).deviation)
+        return "pixels", f"The inputs, pixels, are divided by {largest:g}{stay}; standardize none leaves them."
+    mode, words = ("all", "inputs and targets") if "targets" in parts else ("inputs", "inputs")
     return mode, (
         f"The {words} are standardized (mean 0, deviation 1 on the training set): the {' and '.join(parts)} are far "
         f"from order 1{stay}. Predictions are in the units of the data; standardize none leaves them."
@@ -202,9 +215,11 @@ def automatic(dataset: Dataset, given: bool, kept: str) -> tuple[str, str | None
 
 
 def _are_pixels(inputs: np.ndarray) -> bool:
-    """Whether rows are whole numbers from 0 to 255, as many as in an image of 8 x 8 pixels at least."""
-    wide = inputs.shape[1] >= _PIXELS and inputs.min() >= 0 and inputs.max() <= 255
-    return bool(wide and (inputs == np.floor(inputs)).all())
+    """Whether they are whole numbers from 0 to 255, in images or in rows of as many as 8 x 8 pixels at least."""
+    if inputs.ndim == 2 and inputs.shape[1] < _PIXELS:
+        return False
+    low, high = inputs.min() >= 0, inputs.max() <= 255
+    return bool(low and high and (inputs.dtype.kind != "f" or (inputs == np.floor(inputs)).all()))
 
 
 def _precision(values: np.ndarray) -> type:

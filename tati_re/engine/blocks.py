@@ -218,8 +218,7 @@ class Blocks(Loop):
         result: Any = after
         if ends and done == count:
             self._end([answer.end for answer in self._last.values()])
-            if self.at_burnin_end is not None and last == self.timeline.num_burnin_steps:
-                result = self.at_burnin_end(after._carry)
+            result = after if self.cools is None else self.cools(after._carry, last)
         return Chunk(result, done, *filled, told, len(events) if self.timeline.event_every else 0)
 
     def _swaps(self, step: int) -> bool:

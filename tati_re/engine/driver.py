@@ -102,7 +102,7 @@ class Driver:
 
     def begin(self, position: np.ndarray, auxiliary: tuple) -> Carry:
         """Opens new files and writes the checkpoint of step 0."""
-        carry = self.loop.start(position, auxiliary)
+        carry = self.loop.cooled(self.loop.start(position, auxiliary), 0)
         self._check_possible(carry, 0)
         self._tables.create()
         self._save(carry)

@@ -5,7 +5,7 @@ the random bits of all steps of the next chunk in bulk. The number of steps is a
 chunk once, whatever its length.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,8 @@ class Loop:
         traces: How often the chunk was traced so far.
         chunk_steps: The most steps of one chunk.
         alike: A loop that differs in the order of examples and in the factors alone: its compiled steps serve both.
-        at_burnin_end: Changes the carry after the last step of the burn-in; `None`: nothing.
+        cools: Changes the carry at the start, between chunks of the burn-in, some end after moves `cools_after`,
+            and at its end, from the carry and the number of the move; `None`: nothing.
         by_rung: Rows come temperature by temperature.
         walkers_at_rung: Walkers of each temperature.
     """
@@ -91,7 +92,8 @@ class Loop:
         self.potential, self.method, self.observables, self.rung = potential, method, observables, rung
         self.seed, self.execution, self.first_step = seed, execution, first_step
         self.alike = self
-        self.at_burnin_end: Callable[[Carry], Carry] | None = None
+        self.cools: Callable[[Carry, int], Carry] | None = None
+        self.cools_after: Sequence[int] = ()
         lengths = record_every, trajectory_every, num_burnin_steps, method.groups, method.group_steps
         self.timeline = Timeline(*lengths, step_factor, temperature_factor, method.event_every)
         self.directions = None if directions is None else tf.constant(directions.T, potential.dtype)
@@ -249,8 +251,8 @@ class Loop:
     def ends(self) -> set[int]:
         """The moves at which a chunk ends, for what is done between two chunks."""
         latest = self.timeline.num_burnin_steps + self.method.finds_end
-        ends = {end for end in self.method.renewals if end < latest}
-        return ends | ({self.timeline.num_burnin_steps} if self.at_burnin_end else set())
+        ends = {end for end in (*self.method.renewals, *self.cools_after) if end < latest}
+        return ends | ({self.timeline.num_burnin_steps} if self.cools else set())
 
     def run(self, carry: Carry, first_move: int, count: int, first_walker: int = 0) -> Chunk:
         """Makes up to `chunk_steps` moves, fewer where the method is to renew its state before. The first is number
@@ -270,8 +272,11 @@ class Loop:
         """The carry after what is done between two chunks, the first of which ended with this move."""
         carry = carry._replace(state=self.method.renewed(carry.state))
         self.end_burnin(carry)
-        at_its_end = last == self.timeline.num_burnin_steps
-        return carry if self.at_burnin_end is None or not at_its_end else self.at_burnin_end(carry)
+        return self.cooled(carry, last)
+
+    def cooled(self, carry: Carry, last: int) -> Carry:
+        """The carry after a move of the burn-in, 0 before the first, as `cools` has it."""
+        return carry if self.cools is None else self.cools(carry, last)
 
     def stretch(self, carry: Carry, first_move: int, count: int, first_walker: int = 0) -> Chunk:
         """As `run`, without what is done between two chunks."""

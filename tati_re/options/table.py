@@ -103,11 +103,11 @@ class Options(BaseModel):
     num_classes: int | None = _data(
         None, "number of classes, to check labels; 0: targets of a regression; none: inferred from the labels", ge=0
     )
-    standardize: Literal["auto", "none", "inputs", "all"] = _data(
+    standardize: Literal["auto", "none", "inputs", "all", "pixels"] = _data(
         "auto",
         "scale each input, or also the targets of a regression (all), to mean 0 and standard deviation 1 on the "
-        "training set; predictions are in the units of the data; auto: tables that are far from that, for a network "
-        "built from hidden",
+        "training set, or divide inputs by the largest of them (pixels); predictions are in the units of the data; "
+        "auto: data that are far from that, for a network built from hidden",
     )
     shuffle: bool = _data(True, "random batches and a random test set; false keeps the order of the data for both")
     sample_weights: str | None = _data(
@@ -321,7 +321,10 @@ class Options(BaseModel):
         "each drawn from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in + 1; fit: fresh, and fitted before sampling",
     )
     fit_steps: int = _walkers(
-        2000, "walker_start fit: steps of the fit, the last quarter at a tenth of the learning rate", ge=1
+        2000,
+        "walker_start fit: steps of the fit, the last quarter at a tenth of the learning rate; where the run chooses "
+        "its sampler, as many as see each example ten times, from the default to 20,000",
+        ge=1,
     )
     walker_jitter: float = _walkers(0.01, "jitter: standard deviation of the displacement of each parameter", gt=0)
     walker_batches: Literal["own", "shared"] = _walkers("own", "own mini-batches for each walker, or one for all")

@@ -27,6 +27,10 @@ _PART_OF_RUN = 0.01
 _FEW, _MOST = 256, 512
 _LARGEST = 2**22
 _SMALLEST = 1_000.0
+_AIM = 0.75
+"""Of the heating that is allowed: elsewhere there is more noise."""
+ROOM = 3.0
+"""Times its length a step may become before one looks again."""
 
 
 def settings_of(method: Method, state, first: int) -> dict[str, Any]:
@@ -60,26 +64,33 @@ def expected_heating(
         return {"not_predicted": str(error)}
 
 
-def cool_enough(request: Request, position: np.ndarray, auxiliary: tuple, tuned: dict[str, Any]) -> dict[str, float]:
+def cool_enough(
+    request: Request, position: np.ndarray, auxiliary: tuple, tuned: dict[str, Any], room: float = 1.0
+) -> dict[str, float]:
     """Factors of a state's `friction` and `step_factor`, of those that the run tunes, at which the heating `mean`, the
-    rise of the variances of all directions together, is at most `target_bias`: the friction is raised up to 1/h, which
-    costs no energy error, then h lowered with it. Empty where nothing is to be changed, or nothing helps."""
-    h, rate = tuned["step_size"], tuned.get("friction", 0.0)
-    steep = math.log(1 / (h * rate)) if 0 < h * rate < 1 else 0.0
-    most = steep + (math.log(_SMALLEST) if isinstance(request.options.step_size, str) else 0.0)
+    rise of the variances of all directions together, is at most 3/4 of `target_bias`: the friction is raised up to 1/h, which
+    costs no energy error, then h lowered with it. With a `room` above 1 also that of the longest step that is cool, in
+    `step_limit`, where that is below so many times h. Empty where nothing is to be changed, or nothing helps."""
+    h, rate, adapts = tuned["step_size"], tuned.get("friction", 0.0), isinstance(request.options.step_size, str)
 
-    def factors(along: float) -> dict[str, float]:
-        step = {"step_factor": math.exp(min(0.0, steep - along))} if most > steep else {}
-        return step | ({"friction": math.exp(along)} if rate else {})
+    def found_at(step: float) -> dict[str, float]:
+        steep = math.log(1 / (step * rate)) if 0 < step * rate < 1 else 0.0
+        most = steep + (math.log(_SMALLEST) if adapts else 0.0)
 
-    def too_hot(along: float) -> bool:
-        found = factors(along)
-        settings = {"step_size": h * found.get("step_factor", 1.0)}
-        settings |= {"friction": rate * found["friction"]} if rate else {}
-        return predict(settings)["mean"] > request.options.target_bias
+        def factors(along: float) -> dict[str, float]:
+            shorter = {"step_factor": math.exp(min(0.0, steep - along))} if most > steep else {}
+            return shorter | ({"friction": math.exp(along)} if rate else {})
 
-    try:
-        predict, _ = _prediction(request, position, auxiliary, tuned)
+        def too_hot(along: float) -> bool:
+            found = factors(along)
+            settings = {"step_size": step * found.get("step_factor", 1.0)}
+            settings |= {"friction": rate * found["friction"]} if rate else {}
+            try:
+                return predict(settings)["mean"] > _AIM * request.options.target_bias
+            except InputError:
+                # Not stable: new masses have made directions stiff.
+                return True
+
         low, high = 0.0, most
         if not too_hot(low) or too_hot(high):
             return {}
@@ -87,8 +98,15 @@ def cool_enough(request: Request, position: np.ndarray, auxiliary: tuple, tuned:
             middle = 0.5 * (low + high)
             low, high = (middle, high) if too_hot(middle) else (low, middle)
         return factors(high)
+
+    try:
+        predict, _ = _prediction(request, position, auxiliary, tuned)
     except InputError:
         return {}
+    factors = found_at(h)
+    if room > 1 and "step_factor" in (longest := found_at(room * h)):
+        factors["step_limit"] = room * longest["step_factor"]
+    return factors
 
 
 def _prediction(

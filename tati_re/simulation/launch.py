@@ -13,7 +13,6 @@ import numpy as np
 from tati_re.core.backend import tf
 from tati_re.core.errors import SamplingError, WorkersLost, refuse_if
 from tati_re.core.interruption import BARE, saying, stop, stopping
-from tati_re.core.protocol import fields_of
 from tati_re.engine.driver import Driver, Outcome, Plan
 from tati_re.engine.environment import TemporaryFolder, deterministic
 from tati_re.engine.loop import Carry
@@ -33,12 +32,13 @@ from tati_re.runs.lock import writing
 from tati_re.runs.single_files import single_files, trajectory_format
 from tati_re.runs.storage import replacing, storing, write_whole
 from tati_re.samplers.schedules import TEMPERATURE_SCHEDULES
+from tati_re.samplers.wrappers.metered import SETTLED, UNLIMITED
 from tati_re.samplers.wrappers.tuner import NOT_SETTLED
 from tati_re.simulation.calls import Calls
 from tati_re.simulation.checks import check_request
 from tati_re.simulation.description import manifest_of, start_sentences
 from tati_re.simulation.ending import Ending
-from tati_re.simulation.heating import cool_enough, expected_heating, heating_sentence, settings_of
+from tati_re.simulation.heating import ROOM, cool_enough, expected_heating, heating_sentence, settings_of
 from tati_re.simulation.loops import RunLoops
 from tati_re.simulation.request import Request
 from tati_re.simulation.run import Run
@@ -138,7 +138,7 @@ class Launch:
         self.ending = Ending(request, walkers, folder)
         self.driver = self._driver()
         if self._tunes_noise:
-            self.loops.loops[-1].at_burnin_end = self._cooled
+            self.loops.loops[-1].cools, self.loops.loops[-1].cools_after = self._cooled, [*map(int, SETTLED)]
 
     def _driver(self) -> Driver:
         request, options = self.request, self.request.options
@@ -217,11 +217,19 @@ class Launch:
         auxiliary = tuple(np.array(value)[[first]] for value in carry.auxiliary)
         return np.array(state.position)[first], auxiliary, settings_of(method, state, first)
 
-    def _cooled(self, carry: Carry) -> Carry:
-        """At the end of a burn-in: noise heats no more than it may, at all rungs alike."""
-        factors = cool_enough(self.request, *self._target(carry))
-        before = fields_of(carry.state, factors)
-        changed = {name: before[name] * factor for name, factor in factors.items()}
+    def _cooled(self, carry: Carry, last: int) -> Carry:
+        """After a move of the burn-in: noise heats no more than it may, at all rungs alike, nor will it until the next
+        time if the step grows."""
+        burning = last < self.loops.loops[-1].timeline.num_burnin_steps
+        factors = cool_enough(self.request, *self._target(carry), ROOM if burning else 1.0)
+        fields = carry.state._asdict()
+        changed: dict[str, Any] = {}
+        changed |= {name: fields[name] * factors[name] for name in ("friction", "step_factor") if name in factors}
+        if "step_limit" in fields:
+            free = fields["step_limit"] * 0.0 + UNLIMITED
+            changed["step_limit"] = fields["step_factor"] * factors["step_limit"] if "step_limit" in factors else free
+        if "raised" in fields:
+            changed["raised"] = fields["raised"] * 0.0 + factors.get("friction", 1.0)
         return carry._replace(state=carry.state._replace(**changed))
 
     def go_on(self):

@@ -47,7 +47,7 @@ def as_trained(read: Dataset, options: Options, noise_std: float | str, given: b
         return standardized(read, mode), () if mode == "none" else (f"standardize {mode}, as in the run {before}.",)
     units = [name for name in sorted(options.explicit) if name in ("noise_std", "noise_prior_scale")]
     free = options.loss == HETEROSCEDASTIC or (noise_std == SAMPLED and options.noise_prior_scale is None)
-    mode, said = automatic(read, given, "" if free else [*units, "the loss"][0])
+    mode, said = automatic(read, given, "" if free else [*units, "the loss"][0], 1e6 * options.memory_limit)
     return standardized(read, mode), (said,) if said else ()
 
 
@@ -132,11 +132,9 @@ class System:
 
     def settled(self, options: Options) -> Options:
         """The options with what follows from data and network where nothing was given."""
-        noise, how = self.noise_std(options), options.standardize
+        noise, how = self.noise_std(options), str(options.standardize)
         if how == "auto":
-            prepared = self.dataset.preparation
-            how = "none" if prepared is None or prepared.input_standard is None else "inputs"
-            how = "none" if prepared is None else "all" if prepared.target_standard is not None else how
+            how = "none" if self.dataset.preparation is None else self.dataset.preparation.standardize
         classes = {} if self.num_classes is None else {"num_classes": self.num_classes}
         return options.settled(standardize=how, noise_std=noise, **classes)
 

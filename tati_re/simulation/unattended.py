@@ -36,7 +36,8 @@ TARGET_ACCEPTANCE = 0.98
 """Of HMC: steps that suit the average of a narrow, curved valley stick at its ends."""
 UNTIL = "rhat<1.01, ess>400"
 OF_WEIGHTS = ", rhat(weights)<1.1"
-FIT_BATCH_SIZE = 100
+FIT_BATCH_SIZE, FIT_EPOCHS, MOST_FIT_STEPS = 100, 10, 20_000
+"""A fit takes the default of steps, or as many as see each example so often, up to the most."""
 _OF_THE_RUN = ("output", "overwrite", "run_file", "averages_file", "trajectory_file", "save_model", "tensorboard")
 
 
@@ -122,6 +123,10 @@ class _Choice:
             jitter = {"walker_start": "jitter", "walker_jitter": 1.0}
             values |= {"walker_start": "fit"} if sim.system.has_data else jitter
         self._place(**values)
+        if "fit_steps" not in explicit and sim.options.walker_start == "fit" and sim.system.has_data:
+            size = self.options.batch_size or FIT_BATCH_SIZE
+            steps = min(MOST_FIT_STEPS, FIT_EPOCHS * sim.system.dataset.num_examples // size)
+            self._change(fit_steps=max(self.options.fit_steps, steps))
         how = {
             "fit": f"each from a fit of its own ({self.options.fit_steps:,} steps of {self.options.optimizer})",
             "jitter": f"displaced by Gaussian numbers of deviation {sim.options.walker_jitter:g}",

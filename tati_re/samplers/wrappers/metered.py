@@ -35,7 +35,7 @@ _AIM = 0.5
 LEAST = _AIM / BAND
 """An energy error between this and `BAND`, in units of the wanted one, is near enough."""
 _OFTEN, _RARELY = 4, 100
-_MOST_CHANGE, _RANGE = 3.0, 1e10
+_MOST_CHANGE, UNLIMITED = 3.0, 1e10
 _ABSURD = 100.0
 _OF_BATCHES = 10.0
 _TOO_MUCH, _RARE, _CLEAR = 100.0, 25.0, 0.01
@@ -134,7 +134,7 @@ class Metered(Wrapper):
         zeros, factor = 0.0 * state.potential, first_factor(self.inner, state, evaluate, noise)
         state = state._replace(**timed_at(state, factor))
         own = dict.fromkeys((*self.fields, "caution", "divergences", "failures"), zeros)
-        return extend(state, **own | {"step_factor": factor, "step_limit": zeros + _RANGE, "caution": zeros + 1.0})
+        return extend(state, **own | {"step_factor": factor, "step_limit": zeros + UNLIMITED, "caution": zeros + 1.0})
 
     def step(self, state, evaluate, noise):
         adapting = evaluate.clock.adapting
@@ -168,7 +168,7 @@ class Metered(Wrapper):
         due = confirmed | (adapting & is_among(step, _CHANGED))
         total = sum_of_products(same, count[None, :])
         pooled = sum_of_products(same, square[None, :]) / maximum(total, zeros + 1.0)
-        changed = minimum(maximum(factor * self._change(pooled, confirmed), zeros + 1.0 / _RANGE), limit)
+        changed = minimum(maximum(factor * self._change(pooled, confirmed), zeros + 1.0 / UNLIMITED), limit)
         tuned = due & (total > 0.0)
         own = {
             "step_factor": where(tuned, changed, factor),

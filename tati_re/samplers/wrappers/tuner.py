@@ -24,7 +24,7 @@ from tati_re.samplers.wrappers.metered import BAND, LEAST, SETTLED, Metered, err
 
 _ROWS, _PROJECTIONS, _MASSES = 256, 64, 64
 _OWN = ("potential", "acceptance", "inverse_temperature", "likelihood_weight", "step_size", "heat")
-_FIELDS = ("tuner_own", "tuner_sums", "tuner_window", "tuner_masses", "tuner_found")
+_FIELDS = ("tuner_own", "tuner_sums", "tuner_window", "tuner_masses", "tuner_found", "raised")
 _FOUND = ("end", "step", "mass", "length", "rhat", "heat")
 LENGTHS = ("friction", "trajectory_length")
 NOT_SETTLED = "not settled: "
@@ -52,9 +52,10 @@ class Tuner(Wrapper):
     projections where it is high. Of momenta of fixed length, to which a long memory costs little, L is 0.4 windows at
     least where τ is above a fifth of one. 1,000 steps are the most. The burn-in is over when the step size has settled
     (EEVPD of the window between a quarter and twice the wanted one, the acceptance within 0.1), the median mass has
-    changed by less than a quarter since the last time, L by less than a factor 1.6 in a window of 10 τ or 2,500 steps,
-    the split R-hat of U over the walkers of each rung is below 1.1, and their kinetic temperature below twice T. Cost:
-    little; 256 rows in memory. Source: L = 0.4 h τ: Robnik et al., arXiv 2212.08549.
+    changed by less than a quarter since the last time, L by less than a factor 1.6 in a window of 10 τ or 2,500 steps
+    (what a friction was `raised` by since, to cool the noise of mini-batches, is no change), the split R-hat of U over
+    the walkers of each rung is below 1.1, and their kinetic temperature below twice T. Cost: little; 256 rows in
+    memory. Source: L = 0.4 h τ: Robnik et al., arXiv 2212.08549.
 
     Args:
         inner: One that adapts, or with `friction` or `trajectory_length` in its state. Default: `Metered` BAOAB.
@@ -78,11 +79,11 @@ class Tuner(Wrapper):
         state = self.inner.init(position, evaluate, noise)
         walkers, parameters = position.shape
         rows = np.zeros((_ROWS, len(_OWN), walkers)), np.zeros((_ROWS, walkers, _buckets(parameters)[1]))
-        values = *rows, np.append(_window(0), 0.0), np.zeros(_MASSES), np.full(len(_FOUND), np.nan)
+        values = *rows, np.append(_window(0), 0.0), np.zeros(_MASSES), np.full(len(_FOUND), np.nan), np.ones(walkers)
         return extend(state, **{name: constant(v, state.potential) for name, v in zip(_FIELDS, values, strict=True)})
 
     def step(self, state, evaluate, noise):
-        own, sums, window, masses, found = fields_of(state, _FIELDS).values()
+        own, sums, window, *others = fields_of(state, _FIELDS).values()
         new, info = self.inner.step(inner_of(state), evaluate, noise)
         clock = evaluate.clock
         step = as_float64(clock.step)
@@ -96,7 +97,7 @@ class Tuner(Wrapper):
         own, sums = replaced_if(due, kept, (own, sums))
         last = constant(np.array([0.0, 0.0, 1.0]), window)
         window = window * (1.0 - last) + step * last
-        values = dict(zip(_FIELDS, (own, sums, window, masses, found), strict=True))
+        values = dict(zip(_FIELDS, (own, sums, window, *others), strict=True))
         return type(state)(**new._asdict(), **values), info
 
     def renewed(self, state):
@@ -157,6 +158,8 @@ class Tuner(Wrapper):
                 # U moves freely: a memory that is too long costs little, one that is too short much.
                 wanted = max(wanted, window * time)
             wanted = min(max(wanted, h), _LONGEST * h)
+            # What was raised to cool the noise of mini-batches is no change of the length that is wanted.
+            length *= float(np.mean(np.asarray(state.raised)))
             return {name: 0.0 * before + (1.0 / wanted if name == "friction" else wanted)}, math.log(wanted / length)
         return {}, 0.0
 
