@@ -68,9 +68,9 @@ def cool_enough(
     request: Request, position: np.ndarray, auxiliary: tuple, tuned: dict[str, Any], room: float = 1.0
 ) -> dict[str, float]:
     """Factors of a state's `friction` and `step_factor`, of those that the run tunes, at which the heating `mean`, the
-    rise of the variances of all directions together, is at most 3/4 of `target_bias`: the friction is raised up to 1/h, which
-    costs no energy error, then h lowered with it. With a `room` above 1 also that of the longest step that is cool, in
-    `step_limit`, where that is below so many times h. Empty where nothing is to be changed, or nothing helps."""
+    rise of the variances of all directions together, is at most 3/4 of `target_bias`: the friction is raised up to 1/h,
+    which costs no energy error, then h lowered with it. With a `room` above 1 also that of the longest step that is
+    cool, in `step_limit`, where that is below so many times h. Empty where nothing is to be changed, or helps."""
     h, rate, adapts = tuned["step_size"], tuned.get("friction", 0.0), isinstance(request.options.step_size, str)
 
     def found_at(step: float) -> dict[str, float]:
