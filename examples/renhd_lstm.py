@@ -1,4 +1,4 @@
-"""Replica exchange Nosé-Hoover dynamics on an LSTM whose labels are permuted again and again, beside seven others.
+"""Replica exchange Nosé-Hoover dynamics on networks whose labels are permuted again and again, beside seven others.
 
 An LSTM reads the 28 rows of an MNIST image (28 -> 32 units, then 32 ReLU units and 10 outputs: 9,194 parameters). A
 fifth of the 6,000 training labels is permuted. A method starts three times from random weights and may take the same
@@ -15,9 +15,14 @@ under a standard normal prior. The temperature ratio of the ladder is measured: 
 T = 1, and neighbors are put where Metropolis' rule would accept half of the swaps.
 
     python examples/renhd_lstm.py --data FOLDER [--percent 0 | 20 | 30] [--full] [--num-gradients 2400] [--output DIR]
+    python examples/renhd_lstm.py --data FOLDER --network resnet [--full] [--output DIR]
 
-FOLDER holds mnist.npz with x_train, y_train, x_test, y_test, as Keras stores it. Writes results.csv, rungs.csv and
-figure.png, in about 8 minutes on 2 cores, 25 where others use them too. Methods
+`--network resnet` takes images of CIFAR-10 and a residual network instead, a ResNet-8 of 8 channels or, with `--full`,
+ResNet-20. Its layers are normalized over the channels of each image (group normalization with one group): under batch
+normalization the loss of an image depends on its mini-batch, and is no sum over the data.
+
+FOLDER holds mnist.npz with x_train, y_train, x_test, y_test, as Keras stores it, or cifar10_subset.npz. Writes
+results.csv, rungs.csv and figure.png, the LSTM in about 8 minutes on 2 cores, 25 where others use them too. Methods
 that are in results.csv are not run again.
 
 RELD is SGLD on the ladder here. In the paper it is RENHD's step with a frozen thermostat: another update, whose
@@ -25,7 +30,7 @@ momentum factor is negative, and none with a law that is known.
 
 Published: R. Luo, Q. Zhang, Y. Yang, J. Wang, Replica-exchange Nosé-Hoover dynamics for Bayesian learning on large
 datasets (NeurIPS 2020), Table 1: accuracy on Fashion-MNIST, by an LSTM of 128 units and 64 ReLU units, 20 % of the
-labels permuted at each epoch, 1,000 epochs, 12 rungs with ratio 1.2, 10 runs.
+labels permuted at each epoch, 1,000 epochs, 12 rungs with ratio 1.2, 10 runs; and on CIFAR-10, by ResNet-20.
 """
 
 from __future__ import annotations
@@ -43,12 +48,18 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import resghmc_resnet
 from published import published
 
 import tati_re
 
-TABLES = {0: "renhd_table_1_unpermuted", 20: "renhd_table_1", 30: "renhd_table_1_30"}
-PUBLISHED = {percent: published(name) for percent, name in TABLES.items()}
+TABLES = {
+    ("lstm", 0): "renhd_table_1_unpermuted",
+    ("lstm", 20): "renhd_table_1",
+    ("lstm", 30): "renhd_table_1_30",
+    ("resnet", 20): "renhd_table_1_resnet",
+}
+PUBLISHED = {case: published(name) for case, name in TABLES.items()}
 SETTINGS = published("renhd_settings")
 """Accuracies in % by method, and how they were reached."""
 BATCH_SIZE = 128
@@ -107,9 +118,11 @@ class Sizes(NamedTuple):
         exchange_every: Steps between two rounds of swaps.
         num_train: Training images.
         num_test: Test images that count.
-        num_units: Of the LSTM.
+        num_units: Of the LSTM; channels of the first stage of the ResNet.
+        num_blocks: Of two layers, in each of the three stages of the ResNet.
         num_pilot_steps: Of the pilot that chooses the ladder.
         percent: Of the labels are permuted.
+        network: "lstm" or "resnet".
     """
 
     num_gradients: int = 2_400
@@ -119,17 +132,24 @@ class Sizes(NamedTuple):
     num_train: int = 6_000
     num_test: int = 4_000
     num_units: int = 32
+    num_blocks: int = 1
     num_pilot_steps: int = 800
     percent: int = 20
+    network: str = "lstm"
 
 
-QUICK = Sizes(120, 2, 2, 2, 64, 50, 4, 40)
-FULL = Sizes(1_000 * 60_000 // BATCH_SIZE, 12, 10, 20, 60_000, 10_000, 128, 8_000)
-"""As published, but for the ReLU layer, which is as wide as the LSTM, and 1,000 epochs of gradients for all."""
+SIZES = {"lstm": Sizes(), "resnet": Sizes(1_200, 3, 3, 20, 2_000, 2_000, 8, 1, 400, 20, "resnet")}
+QUICK = {name: Sizes(120, 2, 2, 2, 64, 50, units, 1, 40, 20, name) for name, units in (("lstm", 4), ("resnet", 1))}
+FULL = {
+    "lstm": Sizes(1_000 * 60_000 // BATCH_SIZE, 12, 10, 20, 60_000, 10_000, 128, 1, 8_000),
+    "resnet": Sizes(1_000 * 10_000 // BATCH_SIZE, 12, 10, 20, 10_000, 2_000, 16, 3, 8_000, 20, "resnet"),
+}
+"""As published, but for the ReLU layer, which is as wide as the LSTM, a fifth of CIFAR-10, and 1,000 epochs for all."""
+DATA = {"lstm": "mnist.npz", "resnet": "cifar10_subset.npz"}
 
 
 class Digits(NamedTuple):
-    """Images `(n, 28, 28)` as bytes, and labels `(n,)`."""
+    """Images `(n, 28, 28)`, or `(n, 32, 32, 3)`, as bytes, and labels `(n,)`."""
 
     train: np.ndarray
     train_labels: np.ndarray
@@ -221,7 +241,7 @@ class Problem:
         first = slice(0, 10)
         few = (digits.train[first], np.arange(10) % 10)
         self.starts = np.stack([self._simulation(*few, 1, seed + run).parameters for run in range(sizes.num_runs)])
-        images = np.tile(digits.train, (self.versions, 1, 1))
+        images = np.tile(digits.train, (self.versions, *[1] * (digits.train.ndim - 1)))
         self.simulation = self._simulation(images, versions.reshape(-1), sizes.num_runs, seed)
         self.temperature = 1 / len(digits.train)
 
@@ -232,12 +252,15 @@ class Problem:
 
         keras.utils.set_random_seed(seed)
         units = self.sizes.num_units
-        layers = [keras.layers.LSTM(units), keras.layers.Dense(units, "relu"), keras.layers.Dense(10)]
+        if self.sizes.network == "resnet":
+            model = resghmc_resnet.resnet(images.shape[1:], self.sizes.num_blocks, units, batch_norm=False)
+        else:
+            layers = [keras.layers.LSTM(units), keras.layers.Dense(units, "relu"), keras.layers.Dense(10)]
+            model = keras.Sequential([keras.Input((28, 28)), *layers])
+        name = "images with permuted labels"
         return tati_re.Simulation(
-            keras.Sequential([keras.Input((28, 28)), *layers]),
-            Dataset.from_arrays(
-                images, labels, name="digits with permuted labels", input_scale=1 / 255, num_classes=10
-            ),
+            model,
+            Dataset.from_arrays(images, labels, name=name, input_scale=1 / 255, num_classes=10),
             loss="sparse_categorical_crossentropy",
             from_logits=True,
             potential="mean_loss",
@@ -387,9 +410,9 @@ def result(problem: Problem, method: Method, ratio: float) -> tuple[Result, Any]
     return found, rows
 
 
-def report(found: Result, percent: int) -> None:
+def report(found: Result, sizes: Sizes) -> None:
     """Prints a line of the table."""
-    said = PUBLISHED[percent][found.method] if percent in PUBLISHED else ""
+    said = PUBLISHED.get((sizes.network, sizes.percent), {}).get(found.method, "")
     cells = (
         f"{found.accuracy:.2f} ± {found.accuracy_deviation:.2f}" if found.draws else "no draw",
         f"{found.nll:.3f} ± {found.nll_deviation:.3f}" if found.draws else "",
@@ -487,13 +510,17 @@ def experiment(data: Path | None, names: Sequence[str], sizes: Sizes, ratio: flo
     if sizes.num_pilot_steps < SMALLEST_NUM_STEPS:
         expected = f"at least {SMALLEST_NUM_STEPS}"
         raise tati_re.InputError("--num-pilot-steps is too small.", sizes.num_pilot_steps, expected)
+    of_resnet = sizes.network == "resnet"
     if data is None:
-        digits = generated(sizes.num_train, sizes.num_test, seed)
+        digits = (resghmc_resnet.generated if of_resnet else generated)(sizes.num_train, sizes.num_test, seed)
     else:
-        digits = read(data, sizes.num_train, sizes.num_test)
+        digits = (resghmc_resnet.read if of_resnet else read)(data, sizes.num_train, sizes.num_test)
     problem = Problem(digits, sizes, seed)
+    what = f"LSTM of {sizes.num_units} units"
+    if of_resnet:
+        what = f"ResNet-{6 * sizes.num_blocks + 2} of {sizes.num_units} channels"
     print(
-        f"LSTM of {sizes.num_units} units, {problem.starts.shape[1]:,} parameters; N = {len(digits.train):,} images, "
+        f"{what}, {problem.starts.shape[1]:,} parameters; N = {len(digits.train):,} images, "
         f"{problem.versions} versions of their labels, {sizes.percent} % permuted in each; U = mean loss - log prior "
         f"/ N at the temperature 1/N, prior standard deviation {PRIOR_STD:g}; mini-batches of {BATCH_SIZE}; "
         f"{sizes.num_gradients:,} gradients a run, {sizes.num_runs} runs of each; {len(digits.test):,} test images"
@@ -514,7 +541,7 @@ def experiment(data: Path | None, names: Sequence[str], sizes: Sizes, ratio: flo
             print(f"{method.name:14}{error}", flush=True)
             continue
         results.append(found)
-        report(found, sizes.percent)
+        report(found, sizes)
         if rows is not None:
             ladders[method.name] = rows
         write(results, Result._fields, output / "results.csv")
@@ -525,37 +552,39 @@ def experiment(data: Path | None, names: Sequence[str], sizes: Sizes, ratio: flo
     ]
     write(traces, ("method", "step", "run", "replica", "rung"), output / "rungs.csv")
     draw(results, ladders, output / "figure.png")
-    print(f"* Fashion-MNIST, {sizes.percent} % permuted; 'swaps, trips': accepted part, round trips of all runs")
+    images = "CIFAR-10" if of_resnet else "Fashion-MNIST"
+    print(f"* {images}, {sizes.percent} % permuted; 'swaps, trips': accepted part, round trips of all runs")
     print(f"\n{output / 'results.csv'}, {output / 'rungs.csv'}, {output / 'figure.png'}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the experiment; the exit status is 2 for bad input."""
-    parser = argparse.ArgumentParser(description="RENHD and seven other methods on an LSTM with permuted labels.")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder that holds mnist.npz")
+    parser = argparse.ArgumentParser(description="RENHD and seven other methods on networks with permuted labels.")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder that holds mnist.npz or cifar10_subset.npz")
+    parser.add_argument("--network", choices=tuple(SIZES), default="lstm", help="default lstm")
     names = [method.name for method in METHODS]
     parser.add_argument("--methods", nargs="+", choices=names, default=names, help="default: all")
     parser.add_argument(
         "--temperature-ratio", type=float, default=None, metavar="R", help="of neighboring rungs; default: by a pilot"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="default 0")
-    for name, default in Sizes._field_defaults.items():
-        parser.add_argument(
-            "--" + name.replace("_", "-"), type=int, default=None, metavar="N", help=f"default {default:,}"
-        )
+    for name in Sizes._fields[:-1]:
+        told = ", ".join(f"{sizes._asdict()[name]:,} ({network})" for network, sizes in SIZES.items())
+        parser.add_argument("--" + name.replace("_", "-"), type=int, metavar="N", help=f"default {told}")
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="generated images, a few short runs, in seconds")
     size.add_argument("--full", action="store_true", help="12 rungs, 10 runs, 1,000 epochs of all images, as published")
-    parser.add_argument("--output", type=Path, default=Path("results/renhd_lstm"), metavar="DIR")
+    parser.add_argument("--output", type=Path, metavar="DIR", help="default results/renhd_lstm or results/renhd_resnet")
     arguments = parser.parse_args(argv)
     given = {name: getattr(arguments, name) for name in Sizes._fields if getattr(arguments, name) is not None}
-    sizes = (QUICK if arguments.quick else FULL if arguments.full else Sizes())._replace(**given)
+    network = arguments.network
+    sizes = (QUICK if arguments.quick else FULL if arguments.full else SIZES)[network]._replace(**given)
     try:
         if arguments.data is None and not arguments.quick:
-            raise tati_re.InputError("--data is missing.", None, "a folder with mnist.npz, or --quick")
+            raise tati_re.InputError("--data is missing.", None, f"a folder with {DATA[network]}, or --quick")
         data = None if arguments.quick else arguments.data
-        ratio = arguments.temperature_ratio
-        experiment(data, arguments.methods, sizes, ratio, arguments.seed, arguments.output)
+        output = arguments.output or Path("results") / f"renhd_{network}"
+        experiment(data, arguments.methods, sizes, arguments.temperature_ratio, arguments.seed, output)
     except (tati_re.InputError, tati_re.SamplingError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -137,15 +137,16 @@ def generated(num_train: int, num_test: int, seed: int) -> Images:
     return Images(images[:num_train], labels[:num_train], images[num_train:], labels[num_train:])
 
 
-def resnet(shape: tuple[int, ...], blocks: int, width: int):
-    """A residual network for small images: K. He, X. Zhang, S. Ren, J. Sun (2016), section 4.2, with projections."""
+def resnet(shape: tuple[int, ...], blocks: int, width: int, batch_norm: bool = True):
+    """A residual network for small images: K. He, X. Zhang, S. Ren, J. Sun (2016), section 4.2, with projections.
+    Without `batch_norm` layers are normalized over the channels and places of each image."""
     import keras
     from keras import layers
 
     def normalised(x, channels: int, stride: int = 1, size: int = 3):
         x = layers.Conv2D(channels, size, stride, "same", use_bias=False, kernel_initializer="he_normal")(x)
         # Short trainings need statistics that follow soon.
-        return layers.BatchNormalization(momentum=0.9)(x)
+        return (layers.BatchNormalization(momentum=0.9) if batch_norm else layers.GroupNormalization(1))(x)
 
     inputs = keras.Input(shape)
     x = layers.ReLU()(normalised(inputs, width))
