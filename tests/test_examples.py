@@ -454,7 +454,7 @@ def test_permuted_labels_of_the_lstm_and_their_mean_potential(monkeypatch):
     assert len({tuple(version) for version in versions}) == 5
     assert [script.trips(np.array(path)) for path in ([0, 1, 2, 1, 0, 2, 0], [2, 0, 1, 0], [1, 0, 2])] == [2, 0, 0]
     monkeypatch.setattr(script, "BATCH_SIZE", 10**6)
-    sizes = script.QUICK
+    sizes = script.QUICK["lstm"]
     problem = script.Problem(script.generated(sizes.num_train, sizes.num_test, 0), sizes, 0)
     first, second = problem.starts[:2]
     problem.simulation.parameters = np.stack([first, 3 * second])
