@@ -284,7 +284,7 @@ def test_a_tuned_run_is_heated_no_more_than_it_may(tmp_path, monkeypatch):
     monkeypatch.setattr("tati_re.simulation.launch.cool_enough", lambda *_: {})
     alone, _ = run_of("alone")
     hot = alone.manifest["heating"]["start"]["mean"]
-    assert hot > 0.03 and 0.012 < cooled <= 0.02, (hot, cooled)
+    assert hot > 0.03 and 0.012 < cooled <= 0.015, (hot, cooled)
     late = [one.run_info[one.run_info.step > end] for one in (alone, run)]
     assert (late[0].step_size * late[0].friction).iloc[-1] < (late[1].step_size * late[1].friction).iloc[-1]
 

@@ -129,8 +129,8 @@ class Preparation:
 
 def prepare(dataset: Any, columns: Columns | None, standardize: str) -> Preparation | None:
     """The preparation of a data set that is already split, fitted on its training part; None where nothing happens.
-    `standardize` is "none", "inputs", "all" for the targets of a regression too, or "pixels", inputs divided by the
-    largest of them and targets standardized; those of classes stay."""
+    `standardize` is "none", "inputs", "all" for the targets of a regression too (those of classes stay), or "pixels",
+    inputs divided by the largest of them."""
     modes = "'none', 'inputs', 'all' or 'pixels'"
     refuse_if(standardize not in STANDARDIZE, "standardize is not known.", standardize, modes)
     if columns is not None and columns.plain:
@@ -178,15 +178,18 @@ def automatic(dataset: Dataset, given: bool, kept: str, memory_limit: float | No
         return "none", None
     if on_disk(inputs):
         return "none", f"{told} they are on the disk." if inputs.dtype.kind == "f" else None
-    pixels, why = _are_pixels(inputs), "they are several" if dataset.layout else ""
+    # What the network would see.
+    seen = inputs if prepared is None else prepared.inputs(inputs)
+    pixels, why = _are_pixels(seen), "they are several" if dataset.layout else ""
+    largest = float(Standard.of_pixels(seen).deviation)
     if inputs.size * 4 > (memory_limit or math.inf) and inputs.dtype == np.uint8:
         why = "as numbers they are larger than memory_limit"
     near = True, dataset.task != "regression" or of_order_one(dataset.targets)
     if inputs.ndim < 3 and inputs.dtype.kind == "f" and not (why or pixels):
-        near = of_order_one(Preparation(None if prepared is None else prepared.columns).inputs(inputs)), near[1]
+        near = of_order_one(seen), near[1]
     elif inputs.dtype.kind == "f" or not given:
         # Other numbers of words and classes are for a model that is made for them.
-        near = max(abs(float(inputs.max())), abs(float(inputs.min()))) <= _LARGE, near[1]
+        near = largest <= _LARGE, near[1]
     if all(near):
         return "none", None
     parts = [name for name, of_order in zip(("inputs", "targets"), near, strict=True) if not of_order]
@@ -205,7 +208,6 @@ def automatic(dataset: Dataset, given: bool, kept: str, memory_limit: float | No
         return "none", f"The targets, far from order 1, stay in the units of {kept}." if kept else None
     stay = f"; the targets stay in the units of {kept}" if kept else ""
     if parts == ["inputs"] and pixels:
-        largest = float(Standard.of_pixels(inputs).deviation)
         return "pixels", f"The inputs, pixels, are divided by {largest:g}{stay}; standardize none leaves them."
     mode, words = ("all", "inputs and targets") if "targets" in parts else ("inputs", "inputs")
     return mode, (

@@ -223,8 +223,8 @@ class Launch:
         burning = last < self.loops.loops[-1].timeline.num_burnin_steps
         factors = cool_enough(self.request, *self._target(carry), ROOM if burning else 1.0)
         fields = carry.state._asdict()
-        changed: dict[str, Any] = {}
-        changed |= {name: fields[name] * factors[name] for name in ("friction", "step_factor") if name in factors}
+        tuned = [name for name in ("friction", "step_factor") if name in factors]
+        changed: dict[str, Any] = {name: fields[name] * factors[name] for name in tuned}
         if "step_limit" in fields:
             free = fields["step_limit"] * 0.0 + UNLIMITED
             changed["step_limit"] = fields["step_factor"] * factors["step_limit"] if "step_limit" in factors else free

@@ -132,7 +132,8 @@ class System:
 
     def settled(self, options: Options) -> Options:
         """The options with what follows from data and network where nothing was given."""
-        noise, how = self.noise_std(options), str(options.standardize)
+        noise = self.noise_std(options)
+        how: str = options.standardize
         if how == "auto":
             how = "none" if self.dataset.preparation is None else self.dataset.preparation.standardize
         classes = {} if self.num_classes is None else {"num_classes": self.num_classes}
