@@ -219,6 +219,48 @@ def test_bias_and_energy_error_are_those_of_the_reference(integrator, step, bias
     assert abs(found) < bound(metered)
 
 
+def of_a_well(integrator: str, angles) -> tuple[np.ndarray, np.ndarray]:
+    """β and EEVPD of a step of the integrator, momenta drawn at T, on wells of h ω = `angles`, in closed form: with
+    x = χ ξ a step turns (ξ, p) by φ, Var x = χ² and Var ΔE = (χ² - 1)² sin² φ."""
+    found = []
+    for angle in angles:
+        step = np.eye(2)
+        for number, share in enumerate(microcanonical.INTEGRATORS[integrator]):
+            t = share * angle
+            step = np.array([[1.0, t], [0.0, 1.0]] if number % 2 else [[1.0, 0.0], [-t, 1.0]]) @ step
+        if abs(step[0, 0]) < 1 and step[0, 1] * step[1, 0] < 0:
+            bias = -step[0, 1] / step[1, 0] - 1
+            found.append((bias, bias**2 * (1 - step[0, 0] ** 2)))
+    return tuple(np.array(found).T)
+
+
+@pytest.mark.parametrize("integrator", microcanonical.INTEGRATORS)
+def test_the_energy_error_of_a_gradient_bounds_the_bias_on_every_well(integrator):
+    """Wherever EEVPD over the gradients of a step is that of β < .08 or less, but for the last hundredth before a step is
+    unstable, which turns by nearly half a period and hides its error. A tenth of EEVPD would be no bound."""
+    bias, error = of_a_well(integrator, np.linspace(0.05, 3.0, 600))
+    stable = len(bias) * 99 // 100
+    bias, error = bias[:stable], error[:stable]
+    stages = len(microcanonical.INTEGRATORS[integrator]) // 2
+    allowed = np.array([bound(each / stages) for each in error])
+    assert (abs(bias) <= allowed + 1e-4)[allowed < 0.08].all()
+    if stages > 1:
+        tenth = np.array([bound(each / 10) for each in error])
+        assert (abs(bias) > tenth + 1e-3)[tenth < 0.08].any(), "a bound that nothing could break"
+
+
+def test_on_a_round_target_the_isotropic_step_has_an_error_of_fourth_order():
+    """EEVPD of a Gaussian of 50 dimensions, ε = 5 and 7: a ratio of (7/5)^10 = 29, of Verlet's (7/5)^6 = 7.5; at ε = 7 a
+    hundredth of McLachlan's."""
+    errors = {
+        name: [bias_and_error(name, step, 60, 100)[2] for step in (5.0, 7.0)] for name in microcanonical.INTEGRATORS
+    }
+    print(errors)
+    assert 22 < errors["isotropic"][1] / errors["isotropic"][0] < 40
+    assert 5 < errors["leapfrog"][1] / errors["leapfrog"][0] < 11
+    assert errors["isotropic"][1] < 0.1 * errors["mclachlan"][1]
+
+
 def test_bias_and_energy_error_at_another_temperature():
     """ε = 4 at T = 2, in 1,000 steps: .0276 within 5.5 errors, EEVPD within 5 %."""
     found, error, metered = bias_and_error("leapfrog", 4, 1000, 100, temperature=2.0)

@@ -82,7 +82,7 @@ def _read(run, seconds: float, fit_gradients: int, fit_seconds: float) -> Draws:
         if "trajectory_length" in first
         else 1 + 0 * first["virial"]
     )
-    each = each.clip(lower=1.0) * (2.0 if sampler.get("integrator") == "mclachlan" else 1.0)
+    each = each.clip(lower=1.0) * (2.0 if sampler.get("integrator") in ("mclachlan", "isotropic") else 1.0)
     spent = (each * np.diff(each.index, prepend=0)).cumsum()
     spent = np.interp(np.r_[burnin, steps[0]], np.r_[0, spent.index], np.r_[0, spent])
     clock = run.timing[["step", "seconds"]].to_numpy()

@@ -230,8 +230,8 @@ def digits() -> Target:
 
 
 def num_rows(target: Target, chains: int) -> int:
-    """Draws of a chain that are looked at, at most: 20,000, or what fits into 40 million numbers."""
-    return min(20_000, 40_000_000 // (chains * target.dimension))
+    """Draws of a chain that are looked at, at most: 60,000, or what fits into 40 million numbers."""
+    return min(60_000, 40_000_000 // (chains * target.dimension))
 
 
 def all_targets(folder: Path | None) -> tuple[dict[str, Callable[[], Target]], dict[str, str]]:

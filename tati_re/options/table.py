@@ -244,8 +244,10 @@ class Options(BaseModel):
     leapfrog_jitter: float = _sampler(
         0.5, "relative spread of the random trajectory length of HMC, HMC1 and MAMS", ge=0, le=1
     )
-    integrator: Literal["leapfrog", "mclachlan"] = _sampler(
-        "leapfrog", "MCLMC and MAMS: leapfrog, or mclachlan, of smaller error at two gradients a step"
+    integrator: Literal["leapfrog", "mclachlan", "isotropic"] = _sampler(
+        "leapfrog",
+        "MCLMC and MAMS: leapfrog, or at two gradients a step mclachlan, of smaller error, or isotropic, of least error "
+        "where a mass has made all directions alike",
     )
     walls: Literal["reject", "reflect"] = _sampler(
         "reject",

@@ -19,7 +19,7 @@ class MAMS(HamiltonianMonteCarlo):
 
     Args:
         num_leapfrog_steps, leapfrog_jitter, walls: As in `HamiltonianMonteCarlo`.
-        integrator: "leapfrog" or "mclachlan". Default: "leapfrog".
+        integrator: "leapfrog", "mclachlan" or "isotropic". Default: "leapfrog".
 
     Examples:
         >>> MAMS(10, leapfrog_jitter=1.0).lengths
