@@ -51,8 +51,7 @@ def kind_of(
     targets: np.ndarray, test_targets: np.ndarray | None, by_value: bool, num_classes: int | None = None
 ) -> tuple[str, int | None]:
     """The kind of targets, "classification", "signs", "one_hot" or "regression", and the number of classes or None.
-    Targets are `(N,)` or `(N, K)`; with `by_value` floats that are whole numbers count as integers. `num_classes` is
-    what the user says, 0 for a regression, None to look at the values. Of `are_labels` see there."""
+    `num_classes` is what the user says, 0 for a regression, None to look at the values."""
     if num_classes == 0:
         return "regression", None
     if num_classes is not None:

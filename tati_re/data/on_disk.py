@@ -16,9 +16,8 @@ _BLOCK_BYTES = 32 * 2**20
 
 
 class Store:
-    """A growing array of rows: in memory up to a limit, beyond it in a temporary file. The file has no name any more
-    when rows are written to it: it goes with the array, at the latest when the process ends, however that ends. The
-    folder is the environment variable TMPDIR's.
+    """A growing array of rows: in memory up to a limit, beyond it in a temporary file in TMPDIR without a name, which
+    goes with the array, at the latest when the process ends, however that ends.
 
     Examples:
         >>> store = Store(limit=10)

@@ -25,9 +25,8 @@ WHITE_SPACE = (".txt", ".dat", ".data")
 
 @dataclass(frozen=True)
 class Choice:
-    """The roles of a table's columns, by name: those read as inputs, as labels and as sample weights.
-    `derived` are the inputs of the network, made from `inputs`; None where they are taken as they are. A compressed
-    table may unpack to `limit` bytes; None: to as many as any file."""
+    """The roles of a table's columns, by name: inputs, labels, sample weights. `derived` are the inputs of the network,
+    made from `inputs`; None where they are taken as they are. A compressed table may unpack to `limit` bytes."""
 
     inputs: tuple[str, ...]
     labels: tuple[str, ...]
@@ -43,9 +42,8 @@ def choose_columns(
     file: str,
     weights: str | None = None,
 ) -> Choice:
-    """Assigns roles to the columns of a table, of the inputs only to those that are used.
-    None means for the labels those that `label_names` finds, else the last; for the inputs, which are written as
-    `parse_columns` reads them, all that are no labels. `file` is what messages call the table."""
+    """Assigns roles to the columns of a table, of the inputs only to those that are used. None means for the labels
+    those that `label_names` finds, else the last; for the inputs all that are no labels."""
     doubled = sorted({name for name in names if names.count(name) > 1})
     refuse_if(doubled, f"{file} has several columns of one name.", ", ".join(doubled), "different names")
     nameless = input_columns is None and any(re.fullmatch(r"|Unnamed: \d+", name) for name in names)

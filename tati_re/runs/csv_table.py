@@ -22,9 +22,8 @@ BLOCK_VALUES = 1 << 17
 
 
 class CsvTable(Rows):
-    """A CSV file with a header line and complete rows only, readable by any program while it grows. float64 numbers are
-    written with the fewest digits that give the same number back, those of `float32_columns` with nine digits, NaN as
-    an empty cell. Names with a comma are quoted. The folder exists; an existing file of that name is replaced.
+    """A CSV file with a header line and complete rows only, readable by any program while it grows. float64 numbers
+    have the fewest digits that give the same number back, those of `float32_columns` nine, NaN is an empty cell.
 
     Examples:
         >>> table = CsvTable("run.csv", ["step", "walker", "loss"])

@@ -44,11 +44,8 @@ class Rows:
             self.pending.append(rows)
 
     def flush(self) -> None:
-        """Writes the waiting rows and returns when they are on disk.
-
-        Raises:
-            StorageError: They could not be written; rows up to `position()` stay readable, the others keep waiting.
-        """
+        """Writes the waiting rows and returns when they are on disk; where that fails, a StorageError, rows up to
+        `position()` stay readable, the others keep waiting."""
         raise NotImplementedError
 
     def close(self) -> None:
