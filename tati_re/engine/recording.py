@@ -23,8 +23,7 @@ class RunningMoments(NamedTuple):
 
 
 class Carry(NamedTuple):
-    """Everything that goes on from chunk to chunk and into the checkpoint; `highest` is the energy U + p·p/2 that no
-    walker comes to unless the run diverges, `()`."""
+    """What goes on from chunk to chunk and into the checkpoint; `highest` is the energy at which a run diverges."""
 
     state: Any
     auxiliary: tuple

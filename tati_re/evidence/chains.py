@@ -101,8 +101,7 @@ class Chains:
         self._chunk = int(min(self.most_steps, max(2, _BYTES // heaviest)))
 
     def _compiled(self, *given):
-        """The steps, compiled at the first call. Traced by itself: TensorFlow takes functions that are made anew for
-        one that it traces again and again."""
+        """The steps, traced by itself: TensorFlow takes functions made anew for one that it traces again and again."""
         if self._steps is None:
             self._steps = self._moved
             if self.execution != "eager":

@@ -55,8 +55,7 @@ def log_increments(step: float, energies) -> np.ndarray:
 
 
 def systematic(log_weights, uniform: float, count: int | None = None) -> np.ndarray:
-    """Indices of the `count` surviving members (None: as many as there are), rising, int64, from log weights
-    `(members,)` by systematic resampling with one uniform number."""
+    """Indices of the `count` survivors, rising, by systematic resampling with one uniform number."""
     log_weights = np.asarray(log_weights, np.float64)
     members = len(log_weights)
     count = members if count is None else count

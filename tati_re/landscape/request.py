@@ -94,8 +94,7 @@ def fixed(names: Sequence[str], fix: Sequence[str], exclude: Sequence[str]) -> t
 
 
 def named_axes(names: Sequence[str], grid: Sequence[str]) -> tuple[np.ndarray, list[Axis], list[str]]:
-    """A grid over named parameters: directions `(axes, parameters)` that are single parameters, their ranges and names.
-    `grid` has entries `PATTERN=LOW:HIGH:POINTS`, around the center; a pattern may fit several, each an axis."""
+    """A grid around the center over parameters that fit `PATTERN=LOW:HIGH:POINTS`: directions, ranges and names."""
     chosen: dict[int, Axis] = {}
     for text in grid:
         pattern, sign, numbers = text.rpartition("=")

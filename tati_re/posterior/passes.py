@@ -139,8 +139,7 @@ class ModelPasses:
     def energy(
         self, position, rung: Rung, batch: Batch | None, auxiliary: tuple, how: str | None = None
     ) -> tuple[Energy, tuple]:
-        """U and its gradient on one batch (or on all data at once), and the updated auxiliary.
-        Where the walkers are to be evaluated in another way than the steps are, the layers act as in prediction."""
+        """U and its gradient on one batch (or on all data at once), and the updated auxiliary."""
         if batch is None and self.streamed:
             return self.full(position, rung, auxiliary), auxiliary
         x, y = self.gather(batch)

@@ -103,8 +103,7 @@ def _each(weights: list, auxiliary: tuple, x, y, shared: bool) -> list:
 def map_walkers(
     how: str, function: Callable, weights: list, auxiliary: tuple, x, y, shared: bool, signature=tf.float64
 ):
-    """`function(weights of one walker, its auxiliary, x, y)` for every walker, without gradients; results stacked.
-    `signature` is the type of what it returns, or types in the structure of that."""
+    """`function(weights of one walker, its auxiliary, x, y)` for every walker, without gradients; results stacked."""
     if how == "unrolled":
         results = [function(*each) for each in _each(weights, auxiliary, x, y, shared)]
         return tf.nest.map_structure(lambda *values: tf.stack(values), *results)

@@ -64,8 +64,7 @@ def independent_draws(values: np.ndarray, walker: np.ndarray, weight: np.ndarray
 
 
 class Members:
-    """Fixed vectors of parameters in place of draws, `(members, P)` or `(P,)`: an optimum, or the members of an
-    ensemble. `walkers` are the numbers of the walkers whose moving statistics they have; None: 0."""
+    """Fixed vectors of parameters in place of draws; `walkers` are those whose moving statistics they have."""
 
     def __init__(self, vectors: np.ndarray, walkers: np.ndarray | None = None) -> None:
         self.vectors = np.atleast_2d(vectors)
