@@ -7,8 +7,7 @@ bits of many steps are drawn at once, by TensorFlow's own kernel, walker by walk
 the same rounds compiled, and turned into normals by the inverse of the error function: eager, graph and XLA execution
 see the same bits, and chunk sizes and restarts change nothing.
 
-Source: Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2, 3 (2011).
-"""
+Source: Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2, 3 (2011)."""
 
 import hashlib
 import math

@@ -3,8 +3,7 @@
 XLA makes one loop of the ten rounds that uses the processor's vectors; the kernel goes number by number. The four words
 of a block are kept apart, for a loop that also interleaved them would compute each block four times.
 
-Source: Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2, 3 (2011).
-"""
+Source: Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2, 3 (2011)."""
 
 from tati_re.core.backend import tf
 

@@ -2,8 +2,7 @@
 
 A move is one iteration of the loop: a step of all walkers, or of one group where groups take turns (ensemble methods:
 one half moves while the other rests). A group makes `group_steps` steps, then the next one the same steps: steps are
-counted per walker, and a walker is recorded only while it moves.
-"""
+counted per walker, and a walker is recorded only while it moves."""
 
 import itertools
 from collections.abc import Callable

@@ -4,8 +4,7 @@ sequential Monte Carlo, each with an error bar.
     evidence = tati_re.evidence.log_evidence(sim)
     print(evidence.log_z, evidence.error)
 
-`estimators` and `grids` are functions of arrays and work on energies from anywhere.
-"""
+`estimators` and `grids` are functions of arrays and work on energies from anywhere."""
 
 from typing import TYPE_CHECKING
 

@@ -1,8 +1,7 @@
 """Quadrature rules on the path from the reference to the posterior.
 
 The path is f_λ = q^(1-λ) f^λ between a normalized reference q (the prior, say) and the posterior f = likelihood x prior
-without its constant; λ rises from 0 to 1, and log Z is the integral of the mean of log(f/q) over it.
-"""
+without its constant; λ rises from 0 to 1, and log Z is the integral of the mean of log(f/q) over it."""
 
 from typing import NamedTuple
 

@@ -3,8 +3,7 @@
 Two rungs of densities exp(-bE) with b = β, E = U (posterior tempering) or b = β λ, E = L (likelihood tempering) are
 x = ∫ sd(E) db apart. Where E is Gaussian at each b and x small enough for its spread not to change, the log ratio of a
 swap is N(-x², 2x²) and the Metropolis rule accepts with probability erfc(x/2) (Predescu, Predescu and Ciobanu 2004).
-With the heat capacity C_V = d⟨U⟩/dT = var(U)/T² that is x = ∫ √C_V dT/T.
-"""
+With the heat capacity C_V = d⟨U⟩/dT = var(U)/T² that is x = ∫ √C_V dT/T."""
 
 from typing import NamedTuple
 

@@ -39,8 +39,7 @@ _SMALLEST = 1e-9
 class Cut(NamedTuple):
     """The factor exp(-(ω/frequency)^power) on the spectrum, and its error.
 
-    The `error` is the largest distance of the distribution after convolution from the logistic one.
-    """
+    The `error` is the largest distance of the distribution after convolution from the logistic one."""
 
     frequency: float
     power: int
@@ -255,8 +254,7 @@ def quantile(table: CompensationTable, uniform):
     """Numbers with the compensation density, from uniform ones in (0, 1); float64, numpy or TensorFlow.
 
     Linear interpolation in the log odds of the uniform number, in which the quantile is nearly a straight line: no
-    search, and the far tails are in closed form.
-    """
+    search, and the far tails are in closed form."""
     uniform = as_float64(uniform)
     return _odd(log(uniform) - log1p(-uniform), table.quantiles)
 
@@ -269,8 +267,7 @@ def cumulative(table: CompensationTable, z):
 def cumulative_after_noise(table: CompensationTable, x: np.ndarray, noise_variance: float | None = None) -> np.ndarray:
     """Distribution of z + N(0, σ²) by quadrature over the table's density; ideally the logistic one.
 
-    The probabilities of a number below each `x`, `(n,)` both; σ² is `noise_variance`, by default the table's own.
-    """
+    The probabilities of a number below each `x`, `(n,)` both; σ² is `noise_variance`, by default the table's own."""
     width = math.sqrt(table.noise_variance if noise_variance is None else noise_variance)
     z = np.concatenate([table.positions, RANGE + table.positions[1:]])
     beyond = table.density[-1] * np.exp(-table.positions[1:])

@@ -11,8 +11,7 @@ without replacement, whose variance is far below that of either loss:
 
 (without the N where U is a mean loss). Moments and variances take numpy or TensorFlow.
 
-Arrays have the independent ladders first: `(ladders, rungs)`, and `(ladders, pairs)` for pairs of rungs.
-"""
+Arrays have the independent ladders first: `(ladders, rungs)`, and `(ladders, pairs)` for pairs of rungs."""
 
 from typing import Any, NamedTuple
 

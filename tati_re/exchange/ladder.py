@@ -1,8 +1,7 @@
 """Ladders: the rungs of a replica exchange, and their spacing.
 
 Rung r samples exp(-β_r (λ_r L + V)), with L = N * mean loss and V = -log prior. Posterior tempering varies β at λ = 1,
-likelihood tempering varies λ at one β; the last rung of the latter has λ = 0 and is the prior.
-"""
+likelihood tempering varies λ at one β; the last rung of the latter has λ = 0 and is the prior."""
 
 from __future__ import annotations
 
@@ -22,8 +21,7 @@ LIKELIHOOD_POWER = 5.0
 class Ladder(NamedTuple):
     """The table of rungs, the coldest first; float64 arrays `(rungs,)`.
 
-    `inverse_temperature` is β, `likelihood_weight` λ, `step_size` h.
-    """
+    `inverse_temperature` is β, `likelihood_weight` λ, `step_size` h."""
 
     inverse_temperature: Any
     likelihood_weight: Any
@@ -227,8 +225,7 @@ def round_trip_rate(rejection):
     """Round trips of all replicas in a round of the schedule "even_odd", 1/(2 + 2 Σ r/(1 - r)) (Syed et al. 2021).
 
     It holds where replicas forget their energy between two rounds; 0 where a pair always rejects. `rejection` is r of
-    each pair of neighbors, `(rungs - 1,)`.
-    """
+    each pair of neighbors, `(rungs - 1,)`."""
     open_pairs = rejection < 1.0
     zero = 0.0 * rejection
     odds = rejection / where(open_pairs, 1.0 - rejection, zero + 1.0)

@@ -7,8 +7,7 @@ bias in the swap and the sign of the weights put right). The bias belongs to the
 
 U should be that of all data. A force -(1 + A'(U_b)) ∇U_b of the mini-batch's energy U_b is on average that of the
 potential U + <A(U_b)>, the bias smoothed by the noise of the energies, which is A only where that noise is small.
-The gradient of a mini-batch can therefore come with the energies of all data.
-"""
+The gradient of a mini-batch can therefore come with the energies of all data."""
 
 import math
 from typing import Any, NamedTuple
@@ -69,8 +68,7 @@ class Bias(NamedTuple):
 def bias_value(bias: Bias, energy, rung):
     """A at energies, cubic between the cells and constant outside of the grid; continuous with its slope.
 
-    `energy` is U, float64, of any shape, `rung` the index of its rung, int32, of the same shape.
-    """
+    `energy` is U, float64, of any shape, `rung` the index of its rung, int32, of the same shape."""
     return _hermite(bias, energy, rung)[0]
 
 
@@ -166,8 +164,7 @@ class WellTempered:
     def init(self, energy, inverse_temperature) -> Bias:
         """No bias yet, on grids of cells T/4 apart.
 
-        `energy` is about where those of each rung will be, finite, `inverse_temperature` β; float64 `(rungs,)`.
-        """
+        `energy` is about where those of each rung will be, finite, `inverse_temperature` β; float64 `(rungs,)`."""
         temperature, zeros = 1.0 / inverse_temperature, 0.0 * energy
         width = zeros + 0.25 * temperature
         heights = zeros[:, None] * np.zeros(self.cells)

@@ -2,8 +2,7 @@
 
 Each option of TATi 0.9.5 is known: most are other names of options here, a few are refused with what to use instead.
 Python, TOML files and the commands all come through `translated`. TATi samples exp(-beta L) with the mean loss L and no
-prior, which its own names `step_width` and `friction_constant` therefore mean, unless `potential` is given.
-"""
+prior, which its own names `step_width` and `friction_constant` therefore mean, unless `potential` is given."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple

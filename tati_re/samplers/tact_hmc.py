@@ -10,8 +10,7 @@ leave all ξ equally often. Its derivative is what the mean of the force on ξ h
     W'(ξ) = -λ'(ξ) Ū(|ξ|),     Ū(|ξ|) = <U> at this ξ,
 
 with Ū a piecewise linear function whose nodes are measured. Any Ū gives the same distribution at each ξ, a poor one
-only visits them unevenly. U enters as U - Ū: a constant in it has no effect.
-"""
+only visits them unevenly. U enters as U - Ū: a constant in it has no effect."""
 
 import numpy as np
 
