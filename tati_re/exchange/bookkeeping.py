@@ -2,6 +2,9 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
+from scipy.special import erfc
+
 from tati_re.core.backend import tf
 from tati_re.exchange.differences import LogRatioEstimate, Pairs, RungTargets
 
@@ -86,9 +89,6 @@ def ladder_table(table: RungTargets, step_size, counts: Counts) -> dict:
     stands at its lower rung. The predicted acceptance is erfc(x/2) with x² the product of the differences of β (or λ)
     and of mean energies, exact where energies are normal. `barrier` is the sum of the rejection rates up to each
     rung."""
-    import numpy as np
-    from scipy.special import erfc
-
     beta, weight = (np.asarray(values) for values in table)
     attempts, accepted, expected, samples, energy = (np.asarray(values) for values in counts[:5])
     last = np.full(1, np.nan)

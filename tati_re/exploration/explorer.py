@@ -10,7 +10,9 @@ from pathlib import Path as File
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas
 
+from tati_re.analysis.diffusion_map import diffusion_map
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.views import drawn, shown
 from tati_re.exploration.descent import WHOLE, StationaryPoint
@@ -25,7 +27,6 @@ from tati_re.runs.specification import open_folder
 from tati_re.runs.storage import replacing, write_whole
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.figure import Figure
 
 DIRECTIONS = ("covariance", "diffusion_map")
@@ -272,8 +273,6 @@ def _coordinates(points: np.ndarray, directions: str) -> np.ndarray:
     away = points - points.mean(axis=0)
     count = min(_COORDINATES, *away.shape)
     if directions == "diffusion_map" and len(points) > 20:
-        from tati_re.analysis.diffusion_map import diffusion_map
-
         try:
             return diffusion_map(points, min(4, len(points) - 2)).coordinates
         except InputError:
@@ -302,8 +301,6 @@ def _duration(seconds: float) -> str:
 
 
 def _tables(minima: _StationaryPoints, order, paths, legs, rounds: int, reason: str) -> Exploration:
-    import pandas
-
     found = [minima.found[i] for i in order]
     positions = np.array([one.position for one in found])
     rows = [
@@ -331,8 +328,6 @@ def _tables(minima: _StationaryPoints, order, paths, legs, rounds: int, reason: 
 
 
 def _write(folder: File, result: Exploration) -> None:
-    import pandas
-
     for name, frame in (("minima", result.minima), ("barriers", result.barriers), ("tree", disconnectivity(result))):
         write_whole(folder / f"{name}.csv", frame_text(frame))
     rows = [

@@ -16,9 +16,11 @@ from tati_re.core.protocol import fields_of
 from tati_re.core.unpacking import load_arrays
 from tati_re.exploration.descent import StationaryPoint, lowest_below
 from tati_re.exploration.trajectories import FunctionTrajectories, ModelTrajectories, candidates
+from tati_re.landscape.request import simulation_of
 from tati_re.landscape.surface import Surface
 from tati_re.posterior.function import FunctionPotential
 from tati_re.runs.storage import write_whole
+from tati_re.simulation.simulation import Simulation
 
 KINDS = ("minimum", "valley", "saddle", "unfinished")
 _NUMBERS = ("potential", "loss", "gradient_norm", "index", "num_flat", "smallest", "largest", "ln_volume")
@@ -73,9 +75,6 @@ def system_of(source: Any, step_size: float | None = None, friction: float | Non
     if isinstance(source, ExploredSystem):
         return source
     if isinstance(source, dict):
-        from tati_re.landscape.request import simulation_of
-        from tati_re.simulation.simulation import Simulation
-
         given = dict(source)
         run = given.pop("run", None)
         source = Simulation(**given) if run is None else simulation_of(run, **given)

@@ -7,6 +7,7 @@ import numpy as np
 from tati_re.core.errors import InputError, SamplingError, refuse_if
 from tati_re.landscape.surface import Surface
 from tati_re.options.make import make_options
+from tati_re.runs.positions import stored_positions
 
 MOST_POSITIONS = 200
 """Positions of a leg that are kept, at most."""
@@ -80,8 +81,6 @@ class ModelTrajectories:
         except SamplingError:
             # Too hot for the step size: the leg says nothing, and its start is a candidate all the same.
             return np.asarray(start, np.float64)[None]
-        from tati_re.runs.positions import stored_positions
-
         rows = [np.asarray(one.parameters, np.float64) for one in stored_positions(run)]
         return np.stack([np.asarray(start, np.float64), *rows])
 
