@@ -12,7 +12,7 @@ from tati_re.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from tati_re.evidence.estimating import energies_of_run as energies_of_run
-    from tati_re.evidence.methods import estimated as estimated
+    from tati_re.evidence.estimating import estimated as estimated
     from tati_re.evidence.methods import log_evidence as log_evidence
     from tati_re.evidence.methods import log_evidences as log_evidences
     from tati_re.evidence.methods import sample_energies as sample_energies
