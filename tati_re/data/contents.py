@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.data.columns import numbered
 from tati_re.data.on_disk import concatenated
 from tati_re.data.packing import Layout
 
@@ -52,8 +51,3 @@ def joined(parts: Sequence[Contents]) -> Contents:
     name = f"{first.name} and {len(parts) - 1} more"
     weights = None if first.weights is None else np.concatenate([part.weights for part in parts])
     return replace(first, inputs=inputs, targets=targets, test=test, name=name, weights=weights)
-
-
-def flat_names(contents: Contents) -> tuple[str, ...]:
-    """Returns the names of the columns of the inputs, x1, x2, ... where they have none."""
-    return contents.names or numbered(int(np.prod(contents.inputs.shape[1:], dtype=int)))

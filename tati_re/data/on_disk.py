@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.unpacking import array_header
 
 _BLOCK_BYTES = 32 * 2**20
 
@@ -108,9 +109,7 @@ def member_of_npz(path: Path, name: str, limit: float | None) -> np.ndarray | No
         if limit is None or name not in archive.namelist() or archive.getinfo(name).file_size <= limit:
             return None
         with archive.open(name) as source:
-            version = np.lib.format.read_magic(source)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, by_column, dtype = read(source)
+            shape, by_column, dtype = array_header(source)
             if by_column or dtype.hasobject:
                 return None
             try:

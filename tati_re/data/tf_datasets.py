@@ -1,12 +1,14 @@
 """`tf.data.Dataset` objects, read into memory once."""
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import said
+from tati_re.data.archives import images
 from tati_re.data.contents import Contents
 from tati_re.data.on_disk import Store
 
@@ -41,9 +43,7 @@ def read_tf_dataset(source: Any, limit: float | None = None) -> Contents:
         raise InputError(f"data: the tf.data.Dataset raises {said(error)}.", expected=FORM) from error
     refuse_if(stores[0].empty, "data: the tf.data.Dataset has no examples.", expected=FORM)
     inputs, targets, *weights = (store.finished() for store in stores)
-    scale = 1 / 255 if inputs.dtype == np.uint8 else 1.0
-    counted = weights[0] if weights else None
-    return Contents(inputs, targets, (), "tf.data.Dataset", input_scale=scale, weights=counted)
+    return replace(images(inputs, targets, (), "tf.data.Dataset"), weights=weights[0] if weights else None)
 
 
 def _single(spec: tuple) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.unpacking import check_size
-from tati_re.data.archives import check_keys
+from tati_re.data.archives import check_keys, images
 from tati_re.data.contents import Contents
 from tati_re.data.on_disk import Store
 
@@ -60,8 +60,7 @@ def read_tfrecord(path: Path, keys: Sequence[str] | None = None, limit: float | 
     except tf.errors.InvalidArgumentError:
         raise _odd_record(tf, path, records, keys, features) from None
     inputs, targets = (store.finished() for store in stores)
-    scale = 1 / 255 if inputs.dtype == np.uint8 else 1.0
-    return Contents(_shaped(path, inputs, features), targets.astype(_plain(targets)), (), path.name, input_scale=scale)
+    return images(_shaped(path, inputs, features), targets.astype(_plain(targets)), (), path.name)
 
 
 def _check_sizes(path: Path, limit: float | None) -> None:
