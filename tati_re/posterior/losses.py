@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
 from tati_re.core.backend import keras, tf
 from tati_re.core.errors import InputError, nearest, refuse_if
@@ -138,8 +139,7 @@ class Loss:
             return outputs
         if self.name == "binary_crossentropy":
             return 0.5 * (1 + np.tanh(0.5 * outputs))
-        shifted = np.exp(outputs - outputs.max(axis=-1, keepdims=True))
-        return shifted / shifted.sum(axis=-1, keepdims=True)
+        return softmax(outputs, axis=-1)
 
     def implied_noise(self, num_outputs: int) -> str | None:
         """For the mean squared error under the posterior: which noise it stands for, in a sentence."""
