@@ -210,11 +210,9 @@ class _StationaryPoints:
         self.found: list[StationaryPoint] = []
         self.times: list[int] = []
         self.rounds: list[int] = []
-        self.ends: list[np.ndarray] = []
 
     def add(self, done: JobResult, turn: int) -> None:
         for point in done.found:
-            self.ends.append(point.position)
             if point.kind == "saddle" or not np.isfinite(point.potential):
                 continue
             place = self._known(point)
@@ -253,9 +251,9 @@ def _next_starts(
     known = np.array([*(one.position for one in minima.found), *last, *chosen])
     coordinates = _coordinates(np.concatenate([cloud, known]), directions)
     points, marks = coordinates[: len(cloud)], coordinates[len(cloud) :]
-    often = [one.position for one, times in zip(minima.found, minima.times, strict=True) if times > 10]
+    often = sum(times > 10 for times in minima.times)
     nearest_distance = np.min(np.linalg.norm(points[:, None] - marks[None], axis=2), axis=1)
-    if often and len(often) < len(minima.found):
+    if 0 < often < len(minima.found):
         # Pruned: what lies nearest to a bottom that was found many times, while others were not.
         bottoms = np.array([one.position for one in minima.found])
         # One bottom at a time: all differences at once are gigabytes for networks.

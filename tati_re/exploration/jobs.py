@@ -64,9 +64,9 @@ class ExploredSystem:
         if positions is None:
             leg_seed = int(np.random.SeedSequence([seed, job.number]).generate_state(1)[0] >> 1)
             positions = self.trajectories(job.start, job.temperature, job.num_steps, leg_seed)
-        chosen = candidates(self.surface, positions, job.num_candidates)
-        found = [lowest_below(self.surface, positions[place], self.temperature) for place in chosen.rows]
-        return JobResult(positions, chosen.rows, found)
+        rows = candidates(self.surface, positions, job.num_candidates)
+        found = [lowest_below(self.surface, positions[place], self.temperature) for place in rows]
+        return JobResult(positions, rows, found)
 
 
 def system_of(source: Any, step_size: float | None = None, friction: float | None = None) -> ExploredSystem:

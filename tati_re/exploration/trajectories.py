@@ -1,6 +1,6 @@
 """Legs, short sampled trajectories, and the points on them from which to descend."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -85,16 +85,9 @@ class ModelTrajectories:
         return np.stack([np.asarray(start, np.float64), *rows])
 
 
-class Candidates(NamedTuple):
-    """Points of a leg to descend from: which `rows` of it, `(k,)`, and the `norms` |∇U| of all rows, `(n,)`."""
-
-    rows: np.ndarray
-    norms: np.ndarray
-
-
-def candidates(surface: Surface, positions: np.ndarray, count: int) -> Candidates:
+def candidates(surface: Surface, positions: np.ndarray, count: int) -> np.ndarray:
     """The rows with the smallest gradient in each of `count` equal parts of a trajectory: one basin hides no other."""
     norms = np.linalg.norm(surface.gradients(positions)[1], axis=1)
     norms = np.where(np.isfinite(norms), norms, np.inf)
     parts = np.array_split(np.arange(len(positions)), min(count, len(positions)))
-    return Candidates(np.array([part[np.argmin(norms[part])] for part in parts]), norms)
+    return np.array([part[np.argmin(norms[part])] for part in parts])
