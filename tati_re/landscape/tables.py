@@ -21,8 +21,6 @@ from tati_re.runs.storage import storing, write_whole
 SPECIFICATION = "landscape.toml"
 EXCESS = "ln_excess_loss"
 
-Block = tuple[int, int]
-
 
 def digest(*parts: Any) -> str:
     """A fingerprint of arrays, numbers and texts."""
