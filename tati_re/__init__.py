@@ -1,9 +1,6 @@
 """tati_re: sample the posterior of a Keras model as a physical system.
 
-The names below are loaded on first use, so that `import tati_re` is quick and does not start TensorFlow.
-"""
-
-from __future__ import annotations
+The names below are loaded on first use, so that `import tati_re` is quick and does not start TensorFlow."""
 
 import os
 from typing import TYPE_CHECKING

@@ -4,8 +4,6 @@
 
 Options keep their names (`tati_re.options.tati_names`); what differs is on the userguide's page on coming from TATi."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,8 +1,6 @@
 """Alignment of walkers: hidden units of one network permuted so that its weights are near to those of another. Of each
 unit of a chain of layers the flat vector has the weights at known places."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any, NamedTuple
 

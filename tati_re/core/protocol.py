@@ -5,8 +5,7 @@
 
 Whatever else than the fields of `State` adapts or moves is a further field of the sampler's own NamedTuple and is
 checkpointed with it. Tuning parameters (friction, word, number of leapfrog steps) are attributes of the sampler object.
-Structure after BlackJAX (Cabezas et al. 2024) and Listing 1 of TATi.
-"""
+Structure after BlackJAX (Cabezas et al. 2024) and Listing 1 of TATi."""
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 

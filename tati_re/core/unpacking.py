@@ -65,10 +65,15 @@ def check_members(members: Iterable[zipfile.ZipInfo], size: int, limit: float | 
             raise ValueError(f"{member.filename} claims {member.file_size:,} bytes of a file of {size:,}")
 
 
-def _check_array(file: Any, size: int) -> None:
+def array_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, order (True: column by column) and type that the header of an NPY file says."""
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(file)
+    return read(file)
+
+
+def _check_array(file: Any, size: int) -> None:
+    shape, _, dtype = array_header(file)
     claimed, there = math.prod(shape) * dtype.itemsize, size - file.tell()
     if claimed > there and not dtype.hasobject:
         raise ValueError(f"its header claims {claimed:,} bytes of numbers, and it has {there:,}")

@@ -12,11 +12,6 @@ _PARTITION = 2**64 - 1
 """In place of the number of a sweep, or of a walker: what symmetric sweeps draw once, or for all walkers."""
 
 
-def batch_sizes(num_examples: int, batch_size: int) -> np.ndarray:
-    """Returns the int32 true sizes of the batches of one epoch: all `batch_size` but perhaps the last."""
-    return np.minimum(batch_size, num_examples - np.arange(0, num_examples, batch_size)).astype(np.int32)
-
-
 class Batches:
     """Mini-batches of a run, independent for each walker and without state.
 
@@ -110,7 +105,8 @@ class Batches:
             self._longer = longer or self.steps_per_epoch
         elif sampling == "epochs":
             self._block_steps = self.steps_per_epoch
-            self._block_sizes = batch_sizes(self.num_examples, self.batch_size)
+            left = self.num_examples - np.arange(0, self.num_examples, self.batch_size)
+            self._block_sizes = np.minimum(self.batch_size, left).astype(np.int32)
         else:
             self._block_steps = max(1, _REPLACEMENT_BLOCK // self.batch_size)
             self._block_sizes = np.full(self._block_steps, self.batch_size, np.int32)
@@ -121,8 +117,7 @@ class Batches:
         """Returns the indices of the examples of steps `first_step` to `first_step + num_steps - 1`.
 
         Both numbers are >= 0. Returns int32 `(num_steps, walkers, batch_size)` indices (1 walker if shared), a short
-        batch padded with index 0, and int32 `(num_steps,)` true sizes, the same for all walkers.
-        """
+        batch padded with index 0, and int32 `(num_steps,)` true sizes, the same for all walkers."""
         indices = np.empty((num_steps, self._rows, self.batch_size), np.int32)
         sizes = np.empty(num_steps, np.int32)
         done = 0

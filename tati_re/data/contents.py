@@ -6,17 +6,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.data.columns import numbered
 from tati_re.data.on_disk import concatenated
 from tati_re.data.packing import Layout
 
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """Arrays as they were read: inputs `(N, ...)`, targets `(N,)`, `(N, K)` or texts, in `test` those of a test part.
-    `name` is what messages call them, `names` has one for each column of the inputs, where known. `by_value` says that
-    integer-valued floats count as integers, since a text file does not tell them apart. Weights are what each example
-    counts, `(N,)`, None for 1. The layout is of several inputs that stand side by side, empty for one."""
+    """Arrays as they were read: inputs `(N, ...)`, targets `(N,)`, `(N, K)` or texts, and those of a test part. `name`
+    is what messages call them, `names` has one for each column of the inputs. `by_value`: integer-valued floats count
+    as integers, since a text file does not tell them apart. The layout is of several inputs that stand side by side."""
 
     inputs: np.ndarray
     targets: np.ndarray
@@ -53,8 +51,3 @@ def joined(parts: Sequence[Contents]) -> Contents:
     name = f"{first.name} and {len(parts) - 1} more"
     weights = None if first.weights is None else np.concatenate([part.weights for part in parts])
     return replace(first, inputs=inputs, targets=targets, test=test, name=name, weights=weights)
-
-
-def flat_names(contents: Contents) -> tuple[str, ...]:
-    """Returns the names of the columns of the inputs, x1, x2, ... where they have none."""
-    return contents.names or numbered(int(np.prod(contents.inputs.shape[1:], dtype=int)))

@@ -38,12 +38,12 @@ def in_order(values: Any, names: Sequence[str], what: str) -> Any:
     return values.set_axis(columns, axis=1)[known]
 
 
-def labels_of(values: Any, name: str = "data") -> np.ndarray:
+def labels_of(values: Any) -> np.ndarray:
     """As `numbers_of`; one column of texts, the names of classes, stays one, `(n,)`."""
-    texts = as_array(values, name).reshape(-1)
+    texts = as_array(values, "data").reshape(-1)
     texts = np.char.decode(texts, "utf-8", "backslashreplace") if texts.dtype.kind == "S" else texts
     named = np.shape(values) in {(len(texts) or -1,), (len(texts), 1)} and all(isinstance(t, str) for t in texts)
-    return texts.astype(str) if named else numbers_of(values, name)
+    return texts.astype(str) if named else numbers_of(values, "data")
 
 
 def numbers_of(values: Any, name: str) -> np.ndarray:

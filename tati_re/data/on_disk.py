@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.unpacking import array_header
 
 _BLOCK_BYTES = 32 * 2**20
 
 
 class Store:
-    """A growing array of rows: in memory up to a limit, beyond it in a temporary file. The file has no name any more
-    when rows are written to it: it goes with the array, at the latest when the process ends, however that ends. The
-    folder is the environment variable TMPDIR's.
+    """A growing array of rows: in memory up to a limit, beyond it in a temporary file in TMPDIR without a name, which
+    goes with the array, at the latest when the process ends, however that ends.
 
     Examples:
         >>> store = Store(limit=10)
@@ -109,9 +109,7 @@ def member_of_npz(path: Path, name: str, limit: float | None) -> np.ndarray | No
         if limit is None or name not in archive.namelist() or archive.getinfo(name).file_size <= limit:
             return None
         with archive.open(name) as source:
-            version = np.lib.format.read_magic(source)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, by_column, dtype = read(source)
+            shape, by_column, dtype = array_header(source)
             if by_column or dtype.hasobject:
                 return None
             try:

@@ -1,5 +1,6 @@
 """The reader of each source of data, by its name, type or suffix."""
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,8 +11,8 @@ import numpy as np
 
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.data.archives import KERAS, load_keras, read_npz
-from tati_re.data.columns import Columns, parse_columns
-from tati_re.data.contents import Contents, flat_names, joined
+from tati_re.data.columns import Columns, numbered, parse_columns
+from tati_re.data.contents import Contents, joined
 from tati_re.data.frames import in_order, is_frame, labels_of, numbers_of
 from tati_re.data.generators import GENERATORS
 from tati_re.data.packing import Layout, is_several, packed
@@ -75,7 +76,8 @@ def derived(contents: Contents, reading: ReadOptions) -> Columns | None:
     if contents.inputs.ndim > 2:
         received = f"examples of shape {contents.inputs.shape[1:]}"
         raise InputError("input_columns need inputs in columns.", received, "a table, or arrays (N, columns)")
-    return parse_columns(reading.input_columns, flat_names(contents))
+    names = contents.names or numbered(math.prod(contents.inputs.shape[1:]))
+    return parse_columns(reading.input_columns, names)
 
 
 def _from_files(source: object, reading: ReadOptions) -> tuple[Contents, Columns | None]:

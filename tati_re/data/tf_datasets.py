@@ -1,12 +1,14 @@
 """`tf.data.Dataset` objects, read into memory once."""
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import said
+from tati_re.data.archives import images
 from tati_re.data.contents import Contents
 from tati_re.data.on_disk import Store
 
@@ -21,9 +23,8 @@ def is_tf_dataset(source: object) -> bool:
 
 def read_tf_dataset(source: Any, limit: float | None = None) -> Contents:
     """All examples of a finite `tf.data.Dataset` in order; bytes get the scale 1/255. Elements are batches, as for
-    `keras.Model.fit`: pairs (inputs, labels), or triples with sample weights. Those whose label is a single number, or
-    whose inputs and labels have different known lengths, are taken as single examples. Inputs of more than `limit`
-    bytes are kept on the disk."""
+    `keras.Model.fit`, or single examples where the label is a single number, or inputs and labels have different known
+    lengths. Inputs of more than `limit` bytes are kept on the disk."""
     spec = source.element_spec
     if not isinstance(spec, tuple) or len(spec) not in (2, 3) or not all(hasattr(part, "shape") for part in spec):
         received = f"elements of {len(spec)} parts" if isinstance(spec, (tuple, list)) else type(spec).__name__
@@ -42,9 +43,7 @@ def read_tf_dataset(source: Any, limit: float | None = None) -> Contents:
         raise InputError(f"data: the tf.data.Dataset raises {said(error)}.", expected=FORM) from error
     refuse_if(stores[0].empty, "data: the tf.data.Dataset has no examples.", expected=FORM)
     inputs, targets, *weights = (store.finished() for store in stores)
-    scale = 1 / 255 if inputs.dtype == np.uint8 else 1.0
-    counted = weights[0] if weights else None
-    return Contents(inputs, targets, (), "tf.data.Dataset", input_scale=scale, weights=counted)
+    return replace(images(inputs, targets, (), "tf.data.Dataset"), weights=weights[0] if weights else None)
 
 
 def _single(spec: tuple) -> bool:

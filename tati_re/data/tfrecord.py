@@ -11,7 +11,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.unpacking import check_size
-from tati_re.data.archives import check_keys
+from tati_re.data.archives import check_keys, images
 from tati_re.data.contents import Contents
 from tati_re.data.on_disk import Store
 
@@ -23,11 +23,10 @@ _ENCODED = {b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF"}
 
 
 def read_tfrecord(path: Path, keys: Sequence[str] | None = None, limit: float | None = None) -> Contents:
-    """A TFRecord file's inputs `(N, height, width[, depth])` or `(N, length)` and targets `(N,)` or `(N, K)`. A feature
-    of bytes is taken as uint8 numbers, which get the scale 1/255; one of floats or integers as it is. Bytes take the
-    shape that the integers `height`, `width`, `depth` of the record say, without the last if it is 1, else stay flat.
-    The suffix `.gz` marks a compressed file. `keys` are the features of inputs and labels. Inputs of more than `limit`
-    bytes are kept on the disk, as numbers, since a step reads examples in any order."""
+    """A TFRecord file's inputs `(N, height, width[, depth])` or `(N, length)` and targets. A feature of bytes is taken
+    as uint8 numbers, which get the scale 1/255, of the shape that the integers `height`, `width`, `depth` of the record
+    say, without the last if it is 1, else flat. `keys` are the features of inputs and labels. Inputs of more than
+    `limit` bytes are kept on the disk, as numbers, since a step reads examples in any order."""
     keys = list(KEYS if keys is None else keys)
     check_keys(keys, (2,))
     _check_sizes(path, limit)
@@ -61,8 +60,7 @@ def read_tfrecord(path: Path, keys: Sequence[str] | None = None, limit: float | 
     except tf.errors.InvalidArgumentError:
         raise _odd_record(tf, path, records, keys, features) from None
     inputs, targets = (store.finished() for store in stores)
-    scale = 1 / 255 if inputs.dtype == np.uint8 else 1.0
-    return Contents(_shaped(path, inputs, features), targets.astype(_plain(targets)), (), path.name, input_scale=scale)
+    return images(_shaped(path, inputs, features), targets.astype(_plain(targets)), (), path.name)
 
 
 def _check_sizes(path: Path, limit: float | None) -> None:

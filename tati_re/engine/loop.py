@@ -2,8 +2,7 @@
 
 A chunk is one call: its steps run in one loop, under XLA, as a graph, or eagerly, while TensorFlow's own kernel draws
 the random bits of all steps of the next chunk in bulk. The number of steps is an argument, so that a run traces the
-chunk once, whatever its length.
-"""
+chunk once, whatever its length."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -3,8 +3,7 @@
 XLA makes one loop of the ten rounds that uses the processor's vectors; the kernel goes number by number. The four words
 of a block are kept apart, for a loop that also interleaved them would compute each block four times.
 
-Source: Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2, 3 (2011).
-"""
+Source: Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2, 3 (2011)."""
 
 from tati_re.core.backend import tf
 
@@ -17,11 +16,8 @@ _WEYL = (0x9E3779B9, 0xBB67AE85)
 
 
 def words(key, low, high) -> list[tf.Tensor]:
-    """The words of each block, four uint32 tensors, in the order of the kernel's numbers.
-
-    The key is a number or a uint64 tensor; `low` and `high` are the words of the counter of each block, uint64 of
-    shapes that broadcast.
-    """
+    """The words of each block, four uint32 tensors, in the order of the kernel's numbers; `low` and `high` are the
+    words of the counter of each block, uint64 of shapes that broadcast."""
     a, b, c, d = (part + tf.zeros_like(low + high, tf.uint32) for part in (*_halves(low), *_halves(high)))
     low_key, high_key = _halves(tf.convert_to_tensor(key, tf.uint64))
     weyl = [tf.constant(each, tf.uint32) for each in _WEYL]

@@ -2,8 +2,7 @@
 
 A move is one iteration of the loop: a step of all walkers, or of one group where groups take turns (ensemble methods:
 one half moves while the other rests). A group makes `group_steps` steps, then the next one the same steps: steps are
-counted per walker, and a walker is recorded only while it moves.
-"""
+counted per walker, and a walker is recorded only while it moves."""
 
 import itertools
 from collections.abc import Callable
@@ -16,9 +15,8 @@ Factor = Callable[[np.ndarray], np.ndarray]
 
 class Moves(NamedTuple):
     """The moves of a chunk, `(chunk_steps,)` each. `stop` says how many of them are done when something is due next, or
-    a turn or the chunk ends, int32; what is due after each, bool: a `row`, one that counts for `moments`, a `position`,
-    an `event` of the method; `step` is the one that the moving `group` takes, int64, `adapting` in the burn-in; the
-    factors multiply step size and temperature, float64."""
+    a turn or the chunk ends; what is due after each: a `row`, one that counts for `moments`, a `position`, an `event`;
+    `step` is the one that the moving `group` takes; the factors multiply step size and temperature."""
 
     stop: Any
     row: Any
@@ -33,13 +31,9 @@ class Moves(NamedTuple):
 
 
 class Timeline:
-    """Moves, steps and due records.
-
-    There is a row each `record_every` steps, a position each `trajectory_every` and an event, where the method has
-    something to tell, each `event_every`; 0: none. Burn-in steps have no positions and no moments; what adapts does so
-    until they end. Groups of walkers take turns of `group_steps` steps. The factors give, of step numbers `(n,)`, what
-    step size and temperature are multiplied with; None: 1.
-    """
+    """Moves, steps and due records: a row each `record_every` steps, and so on; 0: none. Burn-in steps have no
+    positions and no moments; what adapts does so until they end. Groups of walkers take turns of `group_steps` steps.
+    The factors give, of step numbers `(n,)`, what step size and temperature are multiplied with."""
 
     def __init__(
         self,

@@ -4,8 +4,7 @@ sequential Monte Carlo, each with an error bar.
     evidence = tati_re.evidence.log_evidence(sim)
     print(evidence.log_z, evidence.error)
 
-`estimators` and `grids` are functions of arrays and work on energies from anywhere.
-"""
+`estimators` and `grids` are functions of arrays and work on energies from anywhere."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from tati_re.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from tati_re.evidence.estimating import energies_of_run as energies_of_run
-    from tati_re.evidence.methods import estimated as estimated
+    from tati_re.evidence.estimating import estimated as estimated
     from tati_re.evidence.methods import log_evidence as log_evidence
     from tati_re.evidence.methods import log_evidences as log_evidences
     from tati_re.evidence.methods import sample_energies as sample_energies

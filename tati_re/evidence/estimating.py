@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from tati_re.core.errors import InputError
 from tati_re.evidence import estimators
@@ -26,8 +27,6 @@ def estimated(energies: Energies, method: str, grid: Quadrature | None = None) -
         method: "thermodynamic_integration", "stepping_stone" or "mbar".
         grid: For thermodynamic integration, with the energies' path. Default: the corrected trapezoid over it.
     """
-    import pandas as pd
-
     if grid is None:
         grid = Quadrature(energies.path, trapezoid_weights(energies.path), "corrected_trapezoid")
     if method == "stepping_stone":

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tati_re.analysis.reweighting import load_pymbar
 from tati_re.core.errors import InputError, refuse_if
@@ -202,8 +203,6 @@ class Estimation:
         return self._from_prior
 
     def _smc(self, parts: PartFiles) -> Evidence:
-        import pandas as pd
-
         options = self.options
         plan, sizes = self.plan(self.prior_widths()), (options.num_populations, options.num_particles)
         moves = options.num_moves, options.particle_fraction

@@ -6,8 +6,7 @@ neighboring points may be correlated.
 
 Each estimator gives its value and its influence: what each draw adds to its error, to first order, a series
 `(walkers, draws)` of mean 0. The standard error of the mean of that one series counts correlations in time, between
-points of the path and between walkers at once.
-"""
+points of the path and between walkers at once."""
 
 from typing import NamedTuple
 

@@ -1,8 +1,7 @@
 """Quadrature rules on the path from the reference to the posterior.
 
 The path is f_λ = q^(1-λ) f^λ between a normalized reference q (the prior, say) and the posterior f = likelihood x prior
-without its constant; λ rises from 0 to 1, and log Z is the integral of the mean of log(f/q) over it.
-"""
+without its constant; λ rises from 0 to 1, and log Z is the integral of the mean of log(f/q) over it."""
 
 from typing import NamedTuple
 
@@ -95,8 +94,7 @@ def simpson(num_nodes: int = 21) -> Quadrature:
 
 
 def spike_at_reference(grid: Quadrature, means) -> float | None:
-    """How far the integrand at λ = 0 leaves a line through the next two points, where that point counts and is farther
-    off than all the others are from each other; else `None`."""
+    """How far a counting λ = 0 leaves a line through the next two points, if farther than all others; else `None`."""
     means = np.asarray(means, np.float64)
     if grid.weights[0] == 0 or len(means) < 4:
         return None

@@ -5,14 +5,11 @@ from typing import Any
 
 from tati_re.core.errors import nearest, refuse_if
 from tati_re.evidence.energies import Energies
-from tati_re.evidence.estimating import estimated
 from tati_re.evidence.estimation import Estimation
 from tati_re.evidence.result import NAMES, Evidence, Evidences
 from tati_re.options.make import Options, make_options
 from tati_re.runs.lock import one_writer
 from tati_re.simulation.system import refuse_fixed
-
-__all__ = ["estimated", "log_evidence", "log_evidences", "sample_energies"]
 
 _OBJECTS = ("sampler", "prior", "loss")
 

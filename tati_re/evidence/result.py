@@ -7,6 +7,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tati_re.analysis.format import FOOTNOTE, SHORT
 from tati_re.core.views import drawn, html_table
@@ -95,8 +96,6 @@ class Evidences(Sequence):
     @property
     def table(self):
         """A row for each method: log_z, error, gradients for one walker on all data, seconds, and short chains."""
-        import pandas as pd
-
         columns = ("gradients", "seconds")
         rows = [
             (each.method, each.log_z, each.error, *(each.settings.get(name, math.nan) for name in columns), each.short)
@@ -144,8 +143,6 @@ def bayes_factors(estimates: Mapping[str, Evidence]):
         A pandas DataFrame with the columns `model`, `log_z`, `error`, `log_bayes_factor` against the best,
         `factor_error` of that, `short` (an error is that of short chains), and `probability` for equal ones beforehand.
     """
-    import pandas as pd
-
     names = sorted(estimates, key=lambda name: -estimates[name].log_z)
     best = estimates[names[0]]
     log_z = np.array([estimates[name].log_z for name in names])

@@ -8,8 +8,7 @@ Source: Frenkel and Ladd, J. Chem. Phys. 81, 3188 (1984); of networks: Baldock a
 
 Point λ of a path samples exp(-u), u = (1 - λ) V_q + λ (L + V), with V_q = -log q of the reference. With the prior as
 the reference that is λ L + V, which every potential of a model is; `SpringsPotential` is the path from springs. In
-both, `Energy.loss` times `scale` is E = -log(f/q), and `drawn_from_prior` draws from the reference.
-"""
+both, `Energy.loss` times `scale` is E = -log(f/q), and `drawn_from_prior` draws from the reference."""
 
 from __future__ import annotations
 

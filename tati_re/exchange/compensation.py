@@ -39,8 +39,7 @@ _SMALLEST = 1e-9
 class Cut(NamedTuple):
     """The factor exp(-(ω/frequency)^power) on the spectrum, and its error.
 
-    The `error` is the largest distance of the distribution after convolution from the logistic one.
-    """
+    The `error` is the largest distance of the distribution after convolution from the logistic one."""
 
     frequency: float
     power: int
@@ -115,10 +114,8 @@ def _series(noise_variance: float, terms: int, series_filter: float | None) -> C
 
 @lru_cache(maxsize=4)
 def _cosines(largest_frequency: float, points: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Frequencies, φ there, and the matrix that makes a density from 0 to `_TAIL` of a spectrum.
-
-    The trapezoidal rule with spacing 0.1 repeats the density with the period 20π: an error of e^(12 - 20π).
-    """
+    """Frequencies, φ there, and the matrix that makes a density from 0 to `_TAIL` of a spectrum. The trapezoidal rule
+    with spacing 0.1 repeats the density with the period 20π: an error of e^(12 - 20π)."""
     omega = np.arange(0.0, largest_frequency + 0.05, 0.1)
     matrix = np.cos(np.outer(np.linspace(0, _TAIL, points), omega)) * (0.1 / np.pi)
     matrix[:, 0] *= 0.5
@@ -257,8 +254,7 @@ def quantile(table: CompensationTable, uniform):
     """Numbers with the compensation density, from uniform ones in (0, 1); float64, numpy or TensorFlow.
 
     Linear interpolation in the log odds of the uniform number, in which the quantile is nearly a straight line: no
-    search, and the far tails are in closed form.
-    """
+    search, and the far tails are in closed form."""
     uniform = as_float64(uniform)
     return _odd(log(uniform) - log1p(-uniform), table.quantiles)
 
@@ -271,8 +267,7 @@ def cumulative(table: CompensationTable, z):
 def cumulative_after_noise(table: CompensationTable, x: np.ndarray, noise_variance: float | None = None) -> np.ndarray:
     """Distribution of z + N(0, σ²) by quadrature over the table's density; ideally the logistic one.
 
-    The probabilities of a number below each `x`, `(n,)` both; σ² is `noise_variance`, by default the table's own.
-    """
+    The probabilities of a number below each `x`, `(n,)` both; σ² is `noise_variance`, by default the table's own."""
     width = math.sqrt(table.noise_variance if noise_variance is None else noise_variance)
     z = np.concatenate([table.positions, RANGE + table.positions[1:]])
     beyond = table.density[-1] * np.exp(-table.positions[1:])

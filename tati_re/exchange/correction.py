@@ -10,8 +10,7 @@ neither temperatures nor the size of the batch, so that it stays right when a la
 
 Source: Deng, Feng, Gao, Liang and Lin, Non-convex learning via replica exchange stochastic gradient MCMC (2020),
 algorithm 1. There v is the variance of one energy, 2 v that of the difference of two independent ones; here both
-replicas see the same examples, and v is that of the difference.
-"""
+replicas see the same examples, and v is that of the difference."""
 
 from typing import Any, NamedTuple
 
@@ -25,11 +24,8 @@ STEPS_OF_GROWTH = 1_000
 
 
 class Smoothed(NamedTuple):
-    """Averages carried from swap to swap, float64.
-
-    For each pair of neighbors, `(ladders, rungs - 1)`: v, the number m of estimates behind it, and the attempts; for
-    each ladder, `(ladders,)`: the accepted swaps.
-    """
+    """Averages carried from swap to swap, float64: for each pair of neighbors, `(ladders, rungs - 1)`, v, the number m
+    of estimates behind it, and the attempts; for each ladder the accepted swaps."""
 
     variance: Any
     updates: Any
@@ -72,8 +68,7 @@ class Correction:
         """The averages with the estimates of a round.
 
         These are `found`, ṽ of each pair; of `pairs` (`low`, `high`, `valid`), others than neighbors are passed over.
-        All are `(ladders, pairs)`.
-        """
+        All are `(ladders, pairs)`."""
         here = _neighbors(state, pairs)
         tried = sum_over(as_float64(here), -2)[..., 0, :]
         estimate = _picked(here, found[..., :, None], -2)[..., 0, :]
@@ -88,8 +83,7 @@ class Correction:
         """The averages after a round's estimates, and its differences with the averaged variance V.
 
         `difference` is a `LogRatioEstimate`, `coefficient` f of each pair, `(ladders, pairs)` or `(pairs,)`, and
-        `num_examples` N. A pair that is no pair of neighbors keeps its own estimate.
-        """
+        `num_examples` N. A pair that is no pair of neighbors keeps its own estimate."""
         state = self.updated(state, pairs, difference.example_variance)
         here = _neighbors(state, pairs)
         is_one = sum_over(as_float64(here), -1)[..., 0] > 0

@@ -1,7 +1,6 @@
 """Shapiro-Wilk tests of the Gaussian noise of mini-batches that swap rules and thermostats assume.
 
-Host side, on numpy arrays. Source: Luo et al. 2020, section 2.3 (energy differences) and appendix C (gradients).
-"""
+Host side, on numpy arrays. Source: Luo et al. 2020, section 2.3 (energy differences) and appendix C (gradients)."""
 
 from typing import NamedTuple
 
@@ -61,11 +60,9 @@ def difference_p_values(
 
 
 def gradient_p_values(gradients: np.ndarray, num_vectors: int = 1000, seed: int = 0) -> np.ndarray:
-    """Tests mini-batch gradients less their mean, projected on random unit vectors: p-values `(num_vectors,)`.
-
-    `gradients` are of 3 to 5000 mini-batches at one place, `(batches, parameters)`. Projections of few parameters, or
-    of noise that lies in few directions, are alike: their tests then scatter more than independent ones.
-    """
+    """Tests gradients of 3 to 5000 mini-batches less their mean, projected on random unit vectors: p-values.
+    Projections of few parameters, or of noise that lies in few directions, are alike: their tests then scatter more
+    than independent ones."""
     gradients = np.asarray(gradients, float)
     _check_batches(len(gradients))
     noise = gradients - gradients.mean(0)
@@ -78,8 +75,7 @@ def gradient_p_values(gradients: np.ndarray, num_vectors: int = 1000, seed: int 
 def gaussianity_report(p_values: np.ndarray, what: str = "The noise of mini-batches") -> GaussianityReport:
     """Judges the p-values of several tests by the number below 0.05.
 
-    `p_values` are `(tests,)`; `what` begins the sentence.
-    """
+    `p_values` are `(tests,)`; `what` begins the sentence."""
     p_values = np.asarray(p_values, float)
     tests = len(p_values)
     low, high = (float(scipy.stats.binom.ppf(q, tests, LEVEL)) / tests for q in (5e-5, 1 - 5e-5))

@@ -1,8 +1,7 @@
 """Ladders: the rungs of a replica exchange, and their spacing.
 
 Rung r samples exp(-β_r (λ_r L + V)), with L = N * mean loss and V = -log prior. Posterior tempering varies β at λ = 1,
-likelihood tempering varies λ at one β; the last rung of the latter has λ = 0 and is the prior.
-"""
+likelihood tempering varies λ at one β; the last rung of the latter has λ = 0 and is the prior."""
 
 from __future__ import annotations
 
@@ -22,8 +21,7 @@ LIKELIHOOD_POWER = 5.0
 class Ladder(NamedTuple):
     """The table of rungs, the coldest first; float64 arrays `(rungs,)`.
 
-    `inverse_temperature` is β, `likelihood_weight` λ, `step_size` h.
-    """
+    `inverse_temperature` is β, `likelihood_weight` λ, `step_size` h."""
 
     inverse_temperature: Any
     likelihood_weight: Any
@@ -205,12 +203,8 @@ def adapted(values, rejection, coordinate: str = "logarithm"):
     The sums of the rejections are taken for the barrier between the first rung and each other (Syed, Bouchard-Côté,
     Deligiannidis and Doucet 2021, section 5: the barrier is additive, and equal parts of it minimize the round trips'
     time); it is interpolated linearly, which keeps it monotone, and divided into equal parts. Rejections near 1 are too
-    few to tell how far apart rungs are: adapt several times.
-
-    `values` are β or λ, falling, of at least 2 rungs, `(rungs,)`; `rejection` is the mean of each pair of neighbors,
-    `(rungs - 1,)`; float64. The barrier is interpolated in the `coordinate` "logarithm", for β, or "power", λ^(1/5),
-    where λ may be 0.
-    """
+    few to tell how far apart rungs are: adapt several times. `values` are β or λ, falling; the barrier is interpolated
+    in the `coordinate` "logarithm", for β, or "power", λ^(1/5), where λ may be 0."""
     rungs = values.shape[0]
     place = log(values) if coordinate == "logarithm" else values ** (1.0 / LIKELIHOOD_POWER)
     summed = cumulative_sum(maximum(rejection, 1e-6))
@@ -231,8 +225,7 @@ def round_trip_rate(rejection):
     """Round trips of all replicas in a round of the schedule "even_odd", 1/(2 + 2 Σ r/(1 - r)) (Syed et al. 2021).
 
     It holds where replicas forget their energy between two rounds; 0 where a pair always rejects. `rejection` is r of
-    each pair of neighbors, `(rungs - 1,)`.
-    """
+    each pair of neighbors, `(rungs - 1,)`."""
     open_pairs = rejection < 1.0
     zero = 0.0 * rejection
     odds = rejection / where(open_pairs, 1.0 - rejection, zero + 1.0)

@@ -4,8 +4,7 @@ A schedule is a rule `pairs(round, uniforms) -> (low, high, valid)` for NumPy an
 pairs of rungs, no rung in two of them. Where all pairs are tried at once, each with its own accept test, the product
 distribution of the rungs is kept whatever the schedule, as long as it does not look at the energies.
 
-`gibbs` needs no pairs: it draws one of all assignments of replicas to rungs with its exact probability.
-"""
+`gibbs` needs no pairs: it draws one of all assignments of replicas to rungs with its exact probability."""
 
 from itertools import permutations
 from typing import Any, NamedTuple
@@ -85,8 +84,7 @@ class AllPairs(_Schedule):
     def pairs(self, round, uniforms) -> Pairs:
         """The pairs of a round. It uses `uniforms` in (0, 1) alone, `(R,)` or `(ladders, R)`.
 
-        The rungs in the order of these numbers make a random permutation, of which neighbors are paired.
-        """
+        The rungs in the order of these numbers make a random permutation, of which neighbors are paired."""
         rungs = np.arange(self.num_rungs)
         mine, other = uniforms[..., :, None], uniforms[..., None, :]
         before = (other < mine) | ((other == mine) & (rungs[None, :] < rungs[:, None]))
@@ -113,12 +111,9 @@ def make_swap_schedule(name: str, num_rungs: int):
 
 
 class Assignment(NamedTuple):
-    """A draw of `gibbs`: which `replica` sits on each rung, int32 `(..., rungs)`, and the probabilities of all.
-
-    `weights[r, i]` is the probability of replica i on rung r, `(..., rungs, replicas)`, float64: rows and columns add
-    up to 1. The mean of an observable on rung r is that of Σ_i weights[r, i] f_i, with less noise than that of the
-    replica drawn, and no bias.
-    """
+    """A draw of `gibbs`: which `replica` sits on each rung, and the probability `weights[r, i]` of replica i on rung r.
+    The mean of an observable on rung r is that of Σ_i weights[r, i] f_i, with less noise than that of the replica
+    drawn, and no bias."""
 
     replica: Any
     weights: Any

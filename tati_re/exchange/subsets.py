@@ -4,8 +4,7 @@ A keyed permutation of 0, ..., N - 1 is evaluated where it is asked for: the ima
 random subset, the next places enlarge it, and all N places give every example once. It costs n places, whatever N.
 
 Source: J. Black, P. Rogaway, Ciphers with arbitrary finite domains (2002): a generalized Feistel network on a x b >= N
-numbers, and cycle walking, which sends numbers outside of 0, ..., N - 1 through it again until they are inside.
-"""
+numbers, and cycle walking, which sends numbers outside of 0, ..., N - 1 through it again until they are inside."""
 
 import math
 

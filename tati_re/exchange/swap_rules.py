@@ -79,8 +79,7 @@ class Barker(SwapRule):
     Rule: accept with probability 1/(1 + e^-D), that is when z + D > 0 for a logistic number z. Of swaps at one
     temperature half are accepted, where Metropolis accepts all.
 
-    Source: Barker 1965.
-    """
+    Source: Barker 1965."""
 
     name = "barker"
     exact = True

@@ -7,35 +7,16 @@ bias in the swap and the sign of the weights put right). The bias belongs to the
 
 U should be that of all data. A force -(1 + A'(U_b)) ∇U_b of the mini-batch's energy U_b is on average that of the
 potential U + <A(U_b)>, the bias smoothed by the noise of the energies, which is A only where that noise is small.
-The gradient of a mini-batch can therefore come with the energies of all data.
-"""
+The gradient of a mini-batch can therefore come with the energies of all data."""
 
 import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tati_re.core import ops
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.evaluate import Delegating, Energy, Rung
-from tati_re.core.ops import (
-    absolute,
-    as_float64,
-    as_int32,
-    column,
-    exp,
-    floor,
-    is_finite,
-    largest,
-    log,
-    maximum,
-    minimum,
-    reshape,
-    sqrt,
-    sum_over,
-    take,
-    transpose,
-    where,
-)
 
 _OCCUPIED = 1e-4
 """Cells with less than this many T of bias may fall off the grid."""
@@ -69,8 +50,7 @@ class Bias(NamedTuple):
 def bias_value(bias: Bias, energy, rung):
     """A at energies, cubic between the cells and constant outside of the grid; continuous with its slope.
 
-    `energy` is U, float64, of any shape, `rung` the index of its rung, int32, of the same shape.
-    """
+    `energy` is U, float64, of any shape, `rung` the index of its rung, int32, of the same shape."""
     return _hermite(bias, energy, rung)[0]
 
 
@@ -80,40 +60,34 @@ def force_factor(bias: Bias, energy, rung):
 
 
 def swap_term(bias: Bias, inverse_temperature, energy_low, energy_high, low, high):
-    """Contribution of the bias to the log ratio of a swap: β_l [A_l(U_l) - A_l(U_h)] + β_h [A_h(U_h) - A_h(U_l)].
-
-    `low` and `high` are the rungs of each pair, int32, the energies U of the replicas there; β is that of all rungs.
-    """
+    """Contribution of the bias to the log ratio of a swap: β_l [A_l(U_l) - A_l(U_h)] + β_h [A_h(U_h) - A_h(U_l)], l and
+    h (`low`, `high`) the rungs of each pair."""
     at_low = bias_value(bias, energy_low, low) - bias_value(bias, energy_high, low)
     at_high = bias_value(bias, energy_high, high) - bias_value(bias, energy_low, high)
-    return take(inverse_temperature, low) * at_low + take(inverse_temperature, high) * at_high
+    return ops.take(inverse_temperature, low) * at_low + ops.take(inverse_temperature, high) * at_high
 
 
 def log_ratio(bias: Bias, inverse_temperature, energy_low, energy_high, low, high):
     """(β_l - β_h)(U_l - U_h) and the `swap_term`; arguments as there."""
-    plain = (take(inverse_temperature, low) - take(inverse_temperature, high)) * (energy_low - energy_high)
+    plain = (ops.take(inverse_temperature, low) - ops.take(inverse_temperature, high)) * (energy_low - energy_high)
     return plain + swap_term(bias, inverse_temperature, energy_low, energy_high, low, high)
 
 
 def noise_factors(bias: Bias, inverse_temperature, energy_low, energy_high, low, high):
     """f and g: noise ε and δ of U_l and U_h moves `log_ratio` by f ε - g δ: β_l (1 + A_l') - β_h (1 + A_h') there.
-
-    Without a bias both are β_l - β_h; arguments as of `swap_term`.
-    """
+    Without a bias both are β_l - β_h."""
 
     def factor(energy):
-        at_low = take(inverse_temperature, low) * force_factor(bias, energy, low)
-        return at_low - take(inverse_temperature, high) * force_factor(bias, energy, high)
+        at_low = ops.take(inverse_temperature, low) * force_factor(bias, energy, low)
+        return at_low - ops.take(inverse_temperature, high) * force_factor(bias, energy, high)
 
     return factor(energy_low), factor(energy_high)
 
 
 def log_weight(bias: Bias, inverse_temperature, energy, rung):
-    """β A(U), the logarithm of the weight of a sample in averages of its rung without bias.
-
-    Frozen bias only: weights of samples taken while A still grew belong to different ensembles.
-    """
-    return take(inverse_temperature, rung) * bias_value(bias, energy, rung)
+    """β A(U), the logarithm of the weight of a sample in averages of its rung without bias, of a frozen bias only:
+    weights of samples taken while A still grew belong to different ensembles."""
+    return ops.take(inverse_temperature, rung) * bias_value(bias, energy, rung)
 
 
 class WellTempered:
@@ -172,8 +146,7 @@ class WellTempered:
     def init(self, energy, inverse_temperature) -> Bias:
         """No bias yet, on grids of cells T/4 apart.
 
-        `energy` is about where those of each rung will be, finite, `inverse_temperature` β; float64 `(rungs,)`.
-        """
+        `energy` is about where those of each rung will be, finite, `inverse_temperature` β; float64 `(rungs,)`."""
         temperature, zeros = 1.0 / inverse_temperature, 0.0 * energy
         width = zeros + 0.25 * temperature
         heights = zeros[:, None] * np.zeros(self.cells)
@@ -188,32 +161,34 @@ class WellTempered:
         full heights at once go far beyond what is there to be filled."""
         rungs = bias.heights.shape[0]
         temperature = 1.0 / inverse_temperature
-        finite = is_finite(energy)
-        safe = where(finite, energy, take(bias.mean, rung))
-        reach = take(self.max_jump * maximum(sqrt(bias.variance), temperature), rung)
-        first = take(bias.count, rung) < 1.0
-        off = safe - take(bias.mean, rung)
-        near = first | (absolute(off) <= reach)
+        finite = ops.is_finite(energy)
+        safe = ops.where(finite, energy, ops.take(bias.mean, rung))
+        reach = ops.take(self.max_jump * ops.maximum(ops.sqrt(bias.variance), temperature), rung)
+        first = ops.take(bias.count, rung) < 1.0
+        off = safe - ops.take(bias.mean, rung)
+        near = first | (ops.absolute(off) <= reach)
         used = finite & near
-        on_rung = as_float64(rung[:, None] == np.arange(rungs, dtype=np.int32))
-        clipped = where(near, safe, take(bias.mean, rung) + maximum(minimum(off, reach), -reach))
-        bias = self._counted(bias, clipped, on_rung * as_float64(finite)[:, None], on_rung * as_float64(used)[:, None])
+        on_rung = ops.as_float64(rung[:, None] == np.arange(rungs, dtype=np.int32))
+        clipped = ops.where(near, safe, ops.take(bias.mean, rung) + ops.maximum(ops.minimum(off, reach), -reach))
+        bias = self._counted(
+            bias, clipped, on_rung * ops.as_float64(finite)[:, None], on_rung * ops.as_float64(used)[:, None]
+        )
         kernel_width = self._kernel_widths(bias)
         bias = self._laid(bias, safe, on_rung, used, kernel_width, temperature)
-        return self._grown(bias, safe, rung, on_rung * as_float64(used)[:, None], temperature, share)
+        return self._grown(bias, safe, rung, on_rung * ops.as_float64(used)[:, None], temperature, share)
 
     def _counted(self, bias: Bias, energy, finite, used) -> Bias:
         seen = _over_walkers(finite)
-        share = seen / maximum(minimum(bias.count + seen, maximum(seen, self.memory)), 1.0)
-        mean = _over_walkers(finite * energy[:, None]) / maximum(seen, 1.0)
-        spread = _over_walkers(finite * (energy[:, None] - mean) ** 2) / maximum(seen, 1.0)
-        change = where(seen > 0.0, mean - bias.mean, 0.0 * mean)
+        share = seen / ops.maximum(ops.minimum(bias.count + seen, ops.maximum(seen, self.memory)), 1.0)
+        mean = _over_walkers(finite * energy[:, None]) / ops.maximum(seen, 1.0)
+        spread = _over_walkers(finite * (energy[:, None] - mean) ** 2) / ops.maximum(seen, 1.0)
+        change = ops.where(seen > 0.0, mean - bias.mean, 0.0 * mean)
         variance = (1.0 - share) * (bias.variance + share * change**2) + share * spread
         counts = {"count": bias.count + seen, "refused": bias.refused + seen - _over_walkers(used)}
         return bias._replace(mean=bias.mean + share * change, variance=variance, **counts)
 
     def _kernel_widths(self, bias: Bias):
-        return maximum(self.kernel_width * sqrt(bias.variance), 2.0 * bias.width)
+        return ops.maximum(self.kernel_width * ops.sqrt(bias.variance), 2.0 * bias.width)
 
     def _laid(self, bias: Bias, energy, on_rung, used, kernel_width, temperature) -> Bias:
         """The grids laid anew where energies come near their ends, or cells are too coarse."""
@@ -221,82 +196,80 @@ class WellTempered:
         here = (on_rung > 0.0) & used[:, None]
         margin = _REACH * kernel_width
         far = 0.0 * energy[:, None] + float("inf")
-        top = largest(where(here, energy[:, None], -far), 0) + margin
-        bottom = -largest(where(here, -energy[:, None], -far), 0) - margin
+        top = ops.largest(ops.where(here, energy[:, None], -far), 0) + margin
+        bottom = -ops.largest(ops.where(here, -energy[:, None], -far), 0) - margin
         end = bias.origin + last * bias.width
         # The part of the grid that has to be kept: what is occupied; of a coarse grid what is near the mean.
-        sd = sqrt(bias.variance)
+        sd = ops.sqrt(bias.variance)
         coarse = (bias.width > 0.5 * sd) & (bias.width > 0.3 * temperature) & (bias.count > 0.5 * self.memory)
         occupied = bias.heights > _OCCUPIED * temperature[:, None]
-        first_cell = -largest(where(occupied, -1.0 * cells + 0.0 * bias.heights, 0.0 * bias.heights - last), 1)
-        last_cell = largest(where(occupied, 1.0 * cells + 0.0 * bias.heights, 0.0 * bias.heights), 1)
+        first_cell = -ops.largest(ops.where(occupied, -1.0 * cells + 0.0 * bias.heights, 0.0 * bias.heights - last), 1)
+        last_cell = ops.largest(ops.where(occupied, 1.0 * cells + 0.0 * bias.heights, 0.0 * bias.heights), 1)
         low, high = bias.origin + first_cell * bias.width, bias.origin + last_cell * bias.width
         some = high >= low
         near = 0.1 * self.cells * bias.width
-        low = where(coarse, maximum(low, bias.mean - near), low)
-        high = where(coarse, minimum(high, bias.mean + near), high)
-        low, high = where(some, minimum(low, bottom), bottom), where(some, maximum(high, top), top)
+        low = ops.where(coarse, ops.maximum(low, bias.mean - near), low)
+        high = ops.where(coarse, ops.minimum(high, bias.mean + near), high)
+        low, high = ops.where(some, ops.minimum(low, bottom), bottom), ops.where(some, ops.maximum(high, top), top)
         seen = top >= bottom
-        low, high = where(seen, low, bias.origin), where(seen, high, end)
+        low, high = ops.where(seen, low, bias.origin), ops.where(seen, high, end)
         leaves = seen & ((bottom < bias.origin) | (top > end))
-        width = where(coarse & seen, 0.5 * bias.width, bias.width)
+        width = ops.where(coarse & seen, 0.5 * bias.width, bias.width)
         # Two cells are lost to the alignment below.
-        needed = maximum((high - low) / ((last - 2.0) * width), 1.0)
-        width = width * exp(math.log(2.0) * -floor(-log(needed) / math.log(2.0) + 1e-12))
+        needed = ops.maximum((high - low) / ((last - 2.0) * width), 1.0)
+        width = width * ops.exp(math.log(2.0) * -ops.floor(-ops.log(needed) / math.log(2.0) + 1e-12))
         # A cell of the new grid lies on each old one, or on each second.
         middle = 0.5 * (low + high) - 0.5 * last * width
-        origin = bias.origin + bias.width * floor((middle - bias.origin) / bias.width + 0.5)
+        origin = bias.origin + bias.width * ops.floor((middle - bias.origin) / bias.width + 0.5)
         moved = leaves | (coarse & seen)
-        width, origin = where(moved, width, bias.width), where(moved, origin, bias.origin)
+        width, origin = ops.where(moved, width, bias.width), ops.where(moved, origin, bias.origin)
         rung = np.zeros((1, self.cells), np.int32) + np.arange(bias.heights.shape[0], dtype=np.int32)[:, None]
         heights = bias_value(bias, origin[:, None] + width[:, None] * cells, rung)
-        heights = where(moved[:, None], heights, bias.heights)
+        heights = ops.where(moved[:, None], heights, bias.heights)
         return bias._replace(heights=heights, origin=origin, width=width)
 
     def _grown(self, bias: Bias, energy, rung, used, temperature, share: float) -> Bias:
-        hot = take(temperature, rung)
-        count = share * take(bias.count, rung)
-        height = share * self.height * hot * exp(-self.decay * log(1.0 + count / self.decay_after))
-        height = height * exp(-bias_value(bias, energy, rung) / ((self.bias_factor - 1.0) * hot))
-        cell = (energy - take(bias.origin, rung)) / take(bias.width, rung)
-        across = take(bias.width / self._kernel_widths(bias), rung)
-        kernel = exp(-0.5 * ((np.arange(self.cells) - cell[:, None]) * across[:, None]) ** 2)
-        return bias._replace(heights=bias.heights + transpose(used * height[:, None]) @ kernel)
+        hot = ops.take(temperature, rung)
+        count = share * ops.take(bias.count, rung)
+        height = share * self.height * hot * ops.exp(-self.decay * ops.log(1.0 + count / self.decay_after))
+        height = height * ops.exp(-bias_value(bias, energy, rung) / ((self.bias_factor - 1.0) * hot))
+        cell = (energy - ops.take(bias.origin, rung)) / ops.take(bias.width, rung)
+        across = ops.take(bias.width / self._kernel_widths(bias), rung)
+        kernel = ops.exp(-0.5 * ((np.arange(self.cells) - cell[:, None]) * across[:, None]) ** 2)
+        return bias._replace(heights=bias.heights + ops.transpose(used * height[:, None]) @ kernel)
 
 
 def _over_walkers(values):
-    return sum_over(values, 0)[0]
+    return ops.sum_over(values, 0)[0]
 
 
 def _hermite(bias: Bias, energy, rung):
     """A and A' by cubic interpolation: slopes at the cells are central differences, 0 at the two ends."""
     rungs, cells = bias.heights.shape
-    width = take(bias.width, rung)
-    cell = (energy - take(bias.origin, rung)) / width
-    inside = maximum(minimum(cell, cells - 1.0), 0.0)
-    begin = minimum(floor(inside), cells - 2.0)
+    width = ops.take(bias.width, rung)
+    cell = (energy - ops.take(bias.origin, rung)) / width
+    inside = ops.maximum(ops.minimum(cell, cells - 1.0), 0.0)
+    begin = ops.minimum(ops.floor(inside), cells - 2.0)
     # An energy that is no number has no cell; its bias is no number either, as t below is not.
-    begin = where(begin >= 0.0, begin, 0.0 * width)
+    begin = ops.where(begin >= 0.0, begin, 0.0 * width)
     t = inside - begin
-    flat = reshape(bias.heights, (rungs * cells,))
+    flat = ops.reshape(bias.heights, (rungs * cells,))
     offset = rung * cells
-    places = (maximum(minimum(begin + step, cells - 1.0), 0.0) for step in (-1.0, 0.0, 1.0, 2.0))
-    at = [take(flat, offset + as_int32(place)) for place in places]
-    first = where(begin < 0.5, 0.0 * t, 0.5 * (at[2] - at[0]))
-    second = where(begin > cells - 2.5, 0.0 * t, 0.5 * (at[3] - at[1]))
+    places = (ops.maximum(ops.minimum(begin + step, cells - 1.0), 0.0) for step in (-1.0, 0.0, 1.0, 2.0))
+    at = [ops.take(flat, offset + ops.as_int32(place)) for place in places]
+    first = ops.where(begin < 0.5, 0.0 * t, 0.5 * (at[2] - at[0]))
+    second = ops.where(begin > cells - 2.5, 0.0 * t, 0.5 * (at[3] - at[1]))
     rise = at[2] - at[1]
     curve, bend = 3.0 * rise - 2.0 * first - second, first + second - 2.0 * rise
     height = at[1] + t * (first + t * (curve + t * bend))
     outside = (cell < 0.0) | (cell > cells - 1.0)
     slant = (first + t * (2.0 * curve + 3.0 * t * bend)) / width
-    return height, where(outside, 0.0 * t, slant)
+    return height, ops.where(outside, 0.0 * t, slant)
 
 
 class ExactEnergies(Delegating):
-    """A mini-batch's gradient with the energies of all data, at the cost of a forward pass over them.
-
-    What a bias makes of such energies is exact, and its force (1 + A'(U)) ∇U_b right on average.
-    """
+    """A mini-batch's gradient with the energies of all data, at the cost of a forward pass over them. What a bias makes
+    of such energies is exact, and its force (1 + A'(U)) ∇U_b right on average."""
 
     def __init__(self, evaluate) -> None:
         super().__init__(evaluate)
@@ -322,7 +295,7 @@ class Biased(Delegating):
         factor = force_factor(self.bias, energy.potential, self.index)
         return energy._replace(
             potential=energy.potential + bias_value(self.bias, energy.potential, self.index),
-            gradient=column(factor, energy.gradient) * energy.gradient,
+            gradient=ops.column(factor, energy.gradient) * energy.gradient,
         )
 
     def __call__(self, position) -> Energy:

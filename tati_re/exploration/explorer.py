@@ -10,7 +10,9 @@ from pathlib import Path as File
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas
 
+from tati_re.analysis.diffusion_map import diffusion_map
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.views import drawn, shown
 from tati_re.exploration.descent import WHOLE, StationaryPoint
@@ -25,7 +27,6 @@ from tati_re.runs.specification import open_folder
 from tati_re.runs.storage import replacing, write_whole
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.figure import Figure
 
 DIRECTIONS = ("covariance", "diffusion_map")
@@ -209,11 +210,9 @@ class _StationaryPoints:
         self.found: list[StationaryPoint] = []
         self.times: list[int] = []
         self.rounds: list[int] = []
-        self.ends: list[np.ndarray] = []
 
     def add(self, done: JobResult, turn: int) -> None:
         for point in done.found:
-            self.ends.append(point.position)
             if point.kind == "saddle" or not np.isfinite(point.potential):
                 continue
             place = self._known(point)
@@ -252,9 +251,9 @@ def _next_starts(
     known = np.array([*(one.position for one in minima.found), *last, *chosen])
     coordinates = _coordinates(np.concatenate([cloud, known]), directions)
     points, marks = coordinates[: len(cloud)], coordinates[len(cloud) :]
-    often = [one.position for one, times in zip(minima.found, minima.times, strict=True) if times > 10]
+    often = sum(times > 10 for times in minima.times)
     nearest_distance = np.min(np.linalg.norm(points[:, None] - marks[None], axis=2), axis=1)
-    if often and len(often) < len(minima.found):
+    if 0 < often < len(minima.found):
         # Pruned: what lies nearest to a bottom that was found many times, while others were not.
         bottoms = np.array([one.position for one in minima.found])
         # One bottom at a time: all differences at once are gigabytes for networks.
@@ -272,8 +271,6 @@ def _coordinates(points: np.ndarray, directions: str) -> np.ndarray:
     away = points - points.mean(axis=0)
     count = min(_COORDINATES, *away.shape)
     if directions == "diffusion_map" and len(points) > 20:
-        from tati_re.analysis.diffusion_map import diffusion_map
-
         try:
             return diffusion_map(points, min(4, len(points) - 2)).coordinates
         except InputError:
@@ -302,8 +299,6 @@ def _duration(seconds: float) -> str:
 
 
 def _tables(minima: _StationaryPoints, order, paths, legs, rounds: int, reason: str) -> Exploration:
-    import pandas
-
     found = [minima.found[i] for i in order]
     positions = np.array([one.position for one in found])
     rows = [
@@ -331,8 +326,6 @@ def _tables(minima: _StationaryPoints, order, paths, legs, rounds: int, reason: 
 
 
 def _write(folder: File, result: Exploration) -> None:
-    import pandas
-
     for name, frame in (("minima", result.minima), ("barriers", result.barriers), ("tree", disconnectivity(result))):
         write_whole(folder / f"{name}.csv", frame_text(frame))
     rows = [

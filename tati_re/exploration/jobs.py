@@ -16,9 +16,11 @@ from tati_re.core.protocol import fields_of
 from tati_re.core.unpacking import load_arrays
 from tati_re.exploration.descent import StationaryPoint, lowest_below
 from tati_re.exploration.trajectories import FunctionTrajectories, ModelTrajectories, candidates
+from tati_re.landscape.request import simulation_of
 from tati_re.landscape.surface import Surface
 from tati_re.posterior.function import FunctionPotential
 from tati_re.runs.storage import write_whole
+from tati_re.simulation.simulation import Simulation
 
 KINDS = ("minimum", "valley", "saddle", "unfinished")
 _NUMBERS = ("potential", "loss", "gradient_norm", "index", "num_flat", "smallest", "largest", "ln_volume")
@@ -62,9 +64,9 @@ class ExploredSystem:
         if positions is None:
             leg_seed = int(np.random.SeedSequence([seed, job.number]).generate_state(1)[0] >> 1)
             positions = self.trajectories(job.start, job.temperature, job.num_steps, leg_seed)
-        chosen = candidates(self.surface, positions, job.num_candidates)
-        found = [lowest_below(self.surface, positions[place], self.temperature) for place in chosen.rows]
-        return JobResult(positions, chosen.rows, found)
+        rows = candidates(self.surface, positions, job.num_candidates)
+        found = [lowest_below(self.surface, positions[place], self.temperature) for place in rows]
+        return JobResult(positions, rows, found)
 
 
 def system_of(source: Any, step_size: float | None = None, friction: float | None = None) -> ExploredSystem:
@@ -73,9 +75,6 @@ def system_of(source: Any, step_size: float | None = None, friction: float | Non
     if isinstance(source, ExploredSystem):
         return source
     if isinstance(source, dict):
-        from tati_re.landscape.request import simulation_of
-        from tati_re.simulation.simulation import Simulation
-
         given = dict(source)
         run = given.pop("run", None)
         source = Simulation(**given) if run is None else simulation_of(run, **given)
@@ -143,8 +142,7 @@ class Pool:
         report: Callable[[Job, JobResult, float], None] | None = None,
     ) -> list[JobResult]:
         """Results of the jobs in order, of the first ones if the time ran out: after `until`, a `time.monotonic()`, no
-        further job is begun in this process; one always is. `report` is called after each job of this process, with
-        what it found and the seconds that it took."""
+        further job is begun in this process; one always is. `report` gets each job, its result, and its seconds."""
         left = [job for job in jobs if self.folder is None or not path_of_job(self.folder, job.number).exists()]
         fresh: dict[int, JobResult] = {}
 

@@ -1,12 +1,13 @@
 """Legs, short sampled trajectories, and the points on them from which to descend."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tati_re.core.errors import InputError, SamplingError, refuse_if
 from tati_re.landscape.surface import Surface
 from tati_re.options.make import make_options
+from tati_re.runs.positions import stored_positions
 
 MOST_POSITIONS = 200
 """Positions of a leg that are kept, at most."""
@@ -80,22 +81,13 @@ class ModelTrajectories:
         except SamplingError:
             # Too hot for the step size: the leg says nothing, and its start is a candidate all the same.
             return np.asarray(start, np.float64)[None]
-        from tati_re.runs.positions import stored_positions
-
         rows = [np.asarray(one.parameters, np.float64) for one in stored_positions(run)]
         return np.stack([np.asarray(start, np.float64), *rows])
 
 
-class Candidates(NamedTuple):
-    """Points of a leg to descend from: which `rows` of it, `(k,)`, and the `norms` |∇U| of all rows, `(n,)`."""
-
-    rows: np.ndarray
-    norms: np.ndarray
-
-
-def candidates(surface: Surface, positions: np.ndarray, count: int) -> Candidates:
+def candidates(surface: Surface, positions: np.ndarray, count: int) -> np.ndarray:
     """The rows with the smallest gradient in each of `count` equal parts of a trajectory: one basin hides no other."""
     norms = np.linalg.norm(surface.gradients(positions)[1], axis=1)
     norms = np.where(np.isfinite(norms), norms, np.inf)
     parts = np.array_split(np.arange(len(positions)), min(count, len(positions)))
-    return Candidates(np.array([part[np.argmin(norms[part])] for part in parts]), norms)
+    return np.array([part[np.argmin(norms[part])] for part in parts])

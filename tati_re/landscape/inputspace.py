@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.views import drawn, shown
+from tati_re.data.columns import numbered
 from tati_re.landscape.grid import MOST_POINTS, Axis, axes_of
 from tati_re.landscape.request import centre_of
 from tati_re.prediction.draws import Members
@@ -95,13 +96,13 @@ def input_space(
         axes = _axes(ranges, examples, run)
         grid = np.meshgrid(*(axis.values for axis in axes), indexing="ij")
         inputs = np.stack([part.ravel() for part in grid], axis=1)
-        names = names or tuple(f"x{i + 1}" for i in range(len(axes)))
+        names = names or numbered(len(axes))
     elif ranges is not None:
         raise InputError("range: inputs are given already.", expected="one of the two")
     inputs = np.asarray(inputs)
     flat = inputs.reshape(len(inputs), -1)
     if len(names) != flat.shape[1]:
-        names = tuple(f"x{i + 1}" for i in range(flat.shape[1]))
+        names = numbered(flat.shape[1])
     if parameters is not None:
         source: Any = (Network(run, model), Members(np.asarray(parameters)))
     elif isinstance(which, str) and which == "all" and run.manifest.get("kind") != "fit" and walker is None:
@@ -128,7 +129,7 @@ def _examples(run: Any) -> tuple[tuple[np.ndarray, np.ndarray] | None, tuple[str
     dataset = dataset_of(run)
     if dataset.inputs.ndim != 2:
         return None, ()
-    names = dataset.feature_names or tuple(f"x{i + 1}" for i in range(dataset.inputs.shape[1]))
+    names = dataset.feature_names or numbered(dataset.inputs.shape[1])
     return (dataset.inputs * dataset.input_scale, np.asarray(dataset.targets)), tuple(names)
 
 

@@ -21,8 +21,6 @@ from tati_re.runs.storage import storing, write_whole
 SPECIFICATION = "landscape.toml"
 EXCESS = "ln_excess_loss"
 
-Block = tuple[int, int]
-
 
 def digest(*parts: Any) -> str:
     """A fingerprint of arrays, numbers and texts."""
@@ -55,10 +53,9 @@ def grown(
     rows: Callable[[int, int], np.ndarray],
     progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
-    """All rows of a table, `(num_rows, columns)`: those in its file, then the others, appended block by block. `path`
-    is the CSV file of the finished table, or None for memory alone; the unfinished one is `....partial` in the same
-    folder. `rows(first, last)` computes `(n, columns)`, at most `size` at a time; `progress` is called with rows done
-    and in all after each block."""
+    """All rows of a table: those in its file, then the others, appended block by block. `path` is the CSV file of the
+    finished table, or None for memory alone; the unfinished one is `....partial` beside it. `rows(first, last)`
+    computes `(n, columns)`, at most `size` at a time; `progress` gets the rows done and in all."""
     if path is None:
         done, table = 0, None
         kept: list[np.ndarray] = []

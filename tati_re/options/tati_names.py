@@ -2,8 +2,7 @@
 
 Each option of TATi 0.9.5 is known: most are other names of options here, a few are refused with what to use instead.
 Python, TOML files and the commands all come through `translated`. TATi samples exp(-beta L) with the mean loss L and no
-prior, which its own names `step_width` and `friction_constant` therefore mean, unless `potential` is given.
-"""
+prior, which its own names `step_width` and `friction_constant` therefore mean, unless `potential` is given."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
@@ -53,11 +52,8 @@ Translation = Callable[[str, Any], dict[str, Any]]
 
 class Alias(NamedTuple):
     """An option of TATi, and the options that stand for it here: none where it is refused or has nothing to set.
-
-    `translate` takes the name as typed and the value to options here by name, or raises InputError where it is refused.
-    `instead` says in words what stands for it. Its group in TATi is data, prior, model, common, train, sampler, or
-    analysis; `many` means that it takes several values on the command line.
-    """
+    `translate` takes the name as typed and the value to options by name, or refuses it; `instead` says in words what
+    stands for it; `many`: it takes several values on the command line."""
 
     new: tuple[str, ...]
     translate: Translation

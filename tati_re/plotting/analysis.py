@@ -13,6 +13,7 @@ from tati_re.analysis.diffusion_map import DiffusionMap
 from tati_re.analysis.learning_coefficient import curve_value
 from tati_re.core.errors import refuse_if
 from tati_re.plotting.figure import COLORS, DARK, GRAY, color_bar, labeled, legend_above, new_figure, plain, save
+from tati_re.plotting.run import FORMULAS
 
 
 def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: str | os.PathLike[str] | None = None) -> Figure:
@@ -139,9 +140,6 @@ def plot_reweighting(table: pd.DataFrame, sampled, path: str | os.PathLike[str] 
     return save(figure, path)
 
 
-_FORMULAS = {"kinetic": "p·p / P", "configurational": "θ·∇U / P"}
-
-
 def plot_group_temperatures(table: pd.DataFrame, path: str | os.PathLike[str] | None = None) -> Figure:
     """Draws the temperature of each group as a point, in the band where it should lie.
 
@@ -167,7 +165,7 @@ def plot_group_temperatures(table: pd.DataFrame, path: str | os.PathLike[str] | 
         for chosen, color, marker in ((~outside, COLORS[0], "o"), (outside, COLORS[1], "D")):
             axes.plot(part["mean"][chosen], places[chosen], marker, color=color, markersize=5, linestyle="none")
         axes.axvline(part["target"].iloc[0], color=DARK, linewidth=0.8, linestyle="--")
-        axes.set_xlabel(f"{kind} temperature {_FORMULAS[kind]}")
+        axes.set_xlabel(f"{kind} temperature {FORMULAS[kind]}")
         plain(axes)
     panels[0].set_yticks(range(len(groups)), groups)
     panels[0].set_ylim(len(groups) - 0.4, -0.6)

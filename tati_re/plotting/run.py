@@ -78,7 +78,7 @@ def plot_run(
 
 
 _POINTS = 2000
-_FORMULAS = {"kinetic": "p·p / P", "configurational": "θ·∇U / P"}
+FORMULAS = {"kinetic": "p·p / P", "configurational": "θ·∇U / P"}
 
 
 def plot_traces(
@@ -184,7 +184,7 @@ def _draw_temperature(
     reach = max(4.0 * (temperature.upper - temperature.target), 1.5 * abs(temperature.mean - temperature.target))
     if np.isfinite(reach) and reach > 0:
         axes.set_ylim(temperature.target - reach, temperature.target + reach)
-    axes.set_ylabel(f"{temperature.kind}\ntemperature {_FORMULAS[temperature.kind]}")
+    axes.set_ylabel(f"{temperature.kind}\ntemperature {FORMULAS[temperature.kind]}")
 
 
 _LAGS = 8.0

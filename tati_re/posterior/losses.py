@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
 from tati_re.core.backend import keras, tf
 from tati_re.core.errors import InputError, nearest, refuse_if
@@ -138,8 +139,7 @@ class Loss:
             return outputs
         if self.name == "binary_crossentropy":
             return 0.5 * (1 + np.tanh(0.5 * outputs))
-        shifted = np.exp(outputs - outputs.max(axis=-1, keepdims=True))
-        return shifted / shifted.sum(axis=-1, keepdims=True)
+        return softmax(outputs, axis=-1)
 
     def implied_noise(self, num_outputs: int) -> str | None:
         """For the mean squared error under the posterior: which noise it stands for, in a sentence."""
@@ -164,10 +164,9 @@ def make_loss(
     from_logits,
     activation: str | None,
 ) -> Loss:
-    """The loss that an option names, by name or as a Keras loss object; for `None` the cross-entropy for classes (rows
-    of indicators with `one_hot`), the mean squared error for `signs` (-1 and +1, one output), `gaussian` for a
-    regression (`num_classes` is `None`). With `from_logits` "auto" outputs are probabilities where the model's last
-    `activation` (`None`: unknown) is a softmax (binary: a sigmoid), else logits."""
+    """The loss that an option names, by name or as a Keras loss object; for `None` the cross-entropy for classes, the
+    mean squared error for `signs`, `gaussian` for a regression. With `from_logits` "auto" outputs are probabilities
+    where the model's last `activation` is a softmax (binary: a sigmoid), else logits."""
     function, name = None, loss
     if isinstance(loss, keras.losses.Loss):
         config = loss.get_config()

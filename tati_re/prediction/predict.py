@@ -284,9 +284,6 @@ def _over_examples(parts: list[_Part], name: str, count: int) -> np.ndarray | No
     return None if values[0] is None else np.sum(values, axis=0) / count
 
 
-__all__ = ["Prediction", "average", "predict", "source_of", "test_part"]
-
-
 def streamed_prediction(
     run: RunFiles, interval: float = 0.9
 ) -> ClassPrediction | LabelPrediction | RegressionPrediction:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from tati_re.analysis.convergence import MINIMUM_DRAWS, is_short, monte_carlo_error
+from tati_re.analysis.convergence import MINIMUM_DRAWS, is_short, monte_carlo_error, rows_by_walker
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.views import shown
 from tati_re.posterior.predictive import VALUES
@@ -205,9 +205,7 @@ def mean_and_error(values: np.ndarray, weight: np.ndarray, walker: np.ndarray) -
 def _influence(values: np.ndarray, weight: np.ndarray, walker: np.ndarray) -> np.ndarray:
     """What each draw adds to the error of the weighted mean, a ratio of two means, to first order, `(walkers, n)`."""
     deviations = weight * (values - np.average(values, weights=weight)) / weight.mean()
-    chains = [deviations[walker == number] for number in np.unique(walker)]
-    shortest = min(map(len, chains))
-    return np.stack([chain[:shortest] for chain in chains])
+    return deviations[rows_by_walker(np.arange(len(walker)), walker)]
 
 
 def _frame(rows: Sequence[Mapping[str, float]]) -> pd.DataFrame:

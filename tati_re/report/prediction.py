@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tati_re.analysis.convergence import MINIMUM_DRAWS, r_hat
+from tati_re.analysis.convergence import MINIMUM_DRAWS, r_hat, rows_by_walker
 from tati_re.analysis.format import SHORT, SHORT_NOTE, table, with_error
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.plotting.calibration import plot_classes
@@ -28,10 +28,9 @@ AVERAGE, OPTIMUM, ENSEMBLE = "posterior average", "optimum", "ensemble"
 
 
 def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, Any]) -> str:
-    """Predicts, compares with an optimum and an ensemble, writes tables and figures; returns a table in plain text.
-    Writes `predictions.csv` (one row an input), `scores.csv` (one row a predictor), `reliability.csv` (classes, by
-    predictor and bin), `outside.csv` (AUROC by predictor and score) and a figure, `predictions.png`. `typed` may hold
-    `data`, `optimum`, `ensemble`, `ood`, `interval`, `rung`, `burnin`, `thin` and `seed`."""
+    """Predicts, compares with an optimum and an ensemble, and writes `predictions.csv` (one row an input), `scores.csv`
+    (one row a predictor), `reliability.csv` (classes, by predictor and bin), `outside.csv` (AUROC by predictor and
+    score) and `predictions.png`; returns a table in plain text. `typed` are the flags of `tati-predict`."""
     for run in runs:
         if run.manifest.get("kind") == "fit":
             raise InputError(f"{run.folder} did not sample.", "a run of tati-optimize", "RUN of tati-sample")
@@ -119,9 +118,8 @@ def _agreement(one: Prediction) -> float | None:
     """R-hat of the loss of each draw over the walkers; None without labels, weights all the same, or enough draws."""
     if one.draw_losses is None or one.weight is None or one.walker is None or np.ptp(one.weight) > 0:
         return None
-    chains = [one.draw_losses[one.walker == number] for number in np.unique(one.walker)]
-    shortest = min(map(len, chains))
-    return None if shortest < 2 * MINIMUM_DRAWS else r_hat(np.stack([chain[:shortest] for chain in chains]))
+    chains = one.draw_losses[rows_by_walker(np.arange(len(one.walker)), one.walker)]
+    return None if chains.shape[1] < 2 * MINIMUM_DRAWS else r_hat(chains)
 
 
 def _text(folder: Path, files: list[str], predictions: dict, scores, apart) -> str:

@@ -36,8 +36,7 @@ def save(folder: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], meta:
     The file is written aside and synced, the current one becomes the previous one, then the new one gets its name.
     Files go to the folder's subfolder `checkpoint`, made when it is not there; a StorageError leaves the checkpoints
     before as they were. `arrays` are numbers or booleans of any shape by name, which may hold slashes (`moments/mean`);
-    `meta` is what JSON can say (numpy numbers too): step, positions of the tables, ...
-    """
+    `meta` is what JSON can say (numpy numbers too): step, positions of the tables, ..."""
     where = Path(folder) / CHECKPOINTS
     content = {META: np.frombuffer(json.dumps(dict(meta), default=_plain).encode(), dtype=np.uint8)}
     for name, values in arrays.items():
@@ -68,8 +67,7 @@ def load(folder: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[st
     """Reads the newest complete checkpoint.
 
     Returned are the arrays by name, `meta`, and a note: None, or one sentence when the current checkpoint could not be
-    used; an InputError where no checkpoint of the folder can be used.
-    """
+    used; an InputError where no checkpoint of the folder can be used."""
     where = Path(folder) / CHECKPOINTS
     problems = []
     for name in (CURRENT, ASIDE, PREVIOUS):

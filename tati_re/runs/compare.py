@@ -11,8 +11,6 @@ import pandas as pd
 from tati_re.core.errors import InputError, nearest
 from tati_re.runs import files, manifest, reading
 
-KINDS = ("absolute", "relative")
-
 
 class Tolerance(NamedTuple):
     """The largest accepted difference of two numbers.

@@ -16,8 +16,7 @@ Two more are for the noise of mini-batches; `tati_re.samplers.thermostat` has th
     D(t)  thermostat   a friction ξ in place of γ that adapts to the kinetic energy
     C(t)  damping      friction of the strength at which the gradient's noise heats
 
-A letter that appears k times in the word gets t = h/k.
-"""
+A letter that appears k times in the word gets t = h/k."""
 
 import re
 from collections import Counter

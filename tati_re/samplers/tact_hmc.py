@@ -10,26 +10,13 @@ leave all ξ equally often. Its derivative is what the mean of the force on ξ h
     W'(ξ) = -λ'(ξ) Ū(|ξ|),     Ū(|ξ|) = <U> at this ξ,
 
 with Ū a piecewise linear function whose nodes are measured. Any Ū gives the same distribution at each ξ, a poor one
-only visits them unevenly. U enters as U - Ū: a constant in it has no effect.
-"""
+only visits them unevenly. U enters as U - Ū: a constant in it has no effect."""
 
 import numpy as np
 
+from tati_re.core import ops
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Method
-from tati_re.core.ops import (
-    absolute,
-    as_float64,
-    column,
-    cond,
-    constant,
-    exp,
-    floor,
-    maximum,
-    sqrt,
-    sum_of_products,
-    where,
-)
 from tati_re.core.protocol import Info, sums_at_rung, with_energy
 from tati_re.samplers.sgnht import start
 from tati_re.samplers.thermostat import THERMOSTATS, checked_mass, decayed_share, thermostatted_bath
@@ -114,9 +101,9 @@ class TactHMC(Method):
     def init(self, position, evaluate, noise):
         """All walkers at ξ = 0, momenta from N(0, T), s = γ, z = 0, and Ū the potential where the walker starts."""
         state = start(self.friction, position, evaluate, noise)
-        potential, temperature = as_float64(state.potential), evaluate.rung.temperature
-        zeros, nodes = 0.0 * potential, constant(np.zeros((1, self.tempering_nodes)), potential)
-        momentum = sqrt(temperature) * as_float64(noise.normal(potential.shape))
+        potential, temperature = ops.as_float64(state.potential), evaluate.rung.temperature
+        zeros, nodes = 0.0 * potential, ops.constant(np.zeros((1, self.tempering_nodes)), potential)
+        momentum = ops.sqrt(temperature) * ops.as_float64(noise.normal(potential.shape))
         tempering = {"tempering": zeros, "tempering_momentum": momentum, "tempering_thermostat": zeros}
         bias = {"bias_count": zeros[:, None] + nodes, "bias_mean": potential[:, None] + nodes}
         return extend(state, **tempering, temperature=temperature + zeros, weight=zeros + 1.0, **bias)
@@ -128,31 +115,31 @@ class TactHMC(Method):
         state = self._drift(state, evaluate, 0.5 * time)
         state = self._kick(with_energy(state, evaluate(state.position)), 0.5 * time)
         due = evaluate.clock.adapting & (evaluate.clock.step % LEARN_EVERY == 0)
-        count, mean = cond(due, lambda: self._learnt(state), lambda: (state.bias_count, state.bias_mean))
+        count, mean = ops.cond(due, lambda: self._learnt(state), lambda: (state.bias_count, state.bias_mean))
         scale, _ = self.scale(state.tempering)
-        here = as_float64(absolute(state.tempering) <= self.tempering_plateau)
+        here = ops.as_float64(ops.absolute(state.tempering) <= self.tempering_plateau)
         temperature = state.rung.temperature / scale
         return state._replace(bias_count=count, bias_mean=mean, temperature=temperature, weight=here), Info()
 
     def scale(self, tempering):
         """λ(ξ) and λ'(ξ), `(walkers,)`."""
         width, rise = 1.0 - self.tempering_plateau, self.max_temperature - 1.0
-        above = maximum(absolute(tempering) - self.tempering_plateau, 0.0 * tempering) / width
+        above = ops.maximum(ops.absolute(tempering) - self.tempering_plateau, 0.0 * tempering) / width
         scale = 1.0 / (1.0 + rise * above**3)
         slope = scale**2 * rise * 3.0 * above**2 / width
-        return scale, where(tempering < 0.0, slope, -slope)
+        return scale, ops.where(tempering < 0.0, slope, -slope)
 
     def mean_potential(self, state):
         """Ū(|ξ|) of each walker, `(walkers,)`."""
-        return sum_of_products(self._shares(state), state.bias_mean)
+        return ops.sum_of_products(self._shares(state), state.bias_mean)
 
     def _shares(self, state):
         """How much of each node the linear interpolation takes at |ξ|, `(walkers, nodes)`; they add up to 1."""
         width = 1.0 - self.tempering_plateau
-        above = maximum(absolute(state.tempering) - self.tempering_plateau, 0.0 * state.tempering) / width
-        nodes = constant(np.arange(self.tempering_nodes)[None, :], above)
-        distance = absolute((self.tempering_nodes - 1.0) * above[:, None] - nodes)
-        return maximum(1.0 - distance, 0.0 * distance)
+        above = ops.maximum(ops.absolute(state.tempering) - self.tempering_plateau, 0.0 * state.tempering) / width
+        nodes = ops.constant(np.arange(self.tempering_nodes)[None, :], above)
+        distance = ops.absolute((self.tempering_nodes - 1.0) * above[:, None] - nodes)
+        return ops.maximum(1.0 - distance, 0.0 * distance)
 
     def _learnt(self, state):
         """Count and mean of each node with this step's potentials, the k-th look at a node weighted by k."""
@@ -160,15 +147,15 @@ class TactHMC(Method):
         seen = sums_at_rung(state.rung, shares)
         total = sums_at_rung(state.rung, shares * state.potential[:, None])
         count = state.bias_count + seen
-        gain = 2.0 / maximum(count + seen, 1e-300 + 0.0 * seen)
+        gain = 2.0 / ops.maximum(count + seen, 1e-300 + 0.0 * seen)
         return count, state.bias_mean + gain * (total - seen * state.bias_mean)
 
     def _pace(self, state):
         """1/sqrt(m), `(walkers,)`."""
-        return 1.0 / (sqrt(state.rung.temperature) * self.tempering_steps * state.rung.step_size)
+        return 1.0 / (ops.sqrt(state.rung.temperature) * self.tempering_steps * state.rung.step_size)
 
     def _drift(self, state, evaluate, time):
-        position = state.position + column(time, state.position) * state.momentum
+        position = state.position + ops.column(time, state.position) * state.momentum
         position, momentum = evaluate.confine(position, state.momentum)
         tempering, turned = reflected(state.tempering + time * self._pace(state) * state.tempering_momentum)
         state = state._replace(position=position, momentum=momentum)
@@ -178,7 +165,7 @@ class TactHMC(Method):
         scale, slope = self.scale(state.tempering)
         force = -slope * (state.potential - self.mean_potential(state))
         return state._replace(
-            momentum=state.momentum - column(time * scale, state.momentum) * state.gradient,
+            momentum=state.momentum - ops.column(time * scale, state.momentum) * state.gradient,
             tempering_momentum=state.tempering_momentum + time * self._pace(state) * force,
         )
 
@@ -186,7 +173,7 @@ class TactHMC(Method):
         scale, slope = self.scale(state.tempering)
         parameters = float(state.momentum.shape[-1])
         temperature = state.rung.temperature
-        excess = sum_of_products(state.momentum, state.momentum) - parameters * temperature
+        excess = ops.sum_of_products(state.momentum, state.momentum) - parameters * temperature
         own = state.tempering_momentum**2 - temperature
         return state._replace(
             thermostat=state.thermostat + time * scale**2 * excess / (self.thermal_mass or parameters),
@@ -200,8 +187,8 @@ class TactHMC(Method):
         rate = self.friction + scale**2 * (state.thermostat - self.friction)
         moved = thermostatted_bath(state._replace(thermostat=rate), noise, self.friction, time)
         turn = 1.0 / self.tempering_steps + time * slope**2 * state.tempering_thermostat
-        spread = sqrt(2.0 / self.tempering_steps * state.rung.temperature * decayed_share(2.0 * turn))
-        own = exp(-turn) * momentum + spread * as_float64(noise.normal(momentum.shape))
+        spread = ops.sqrt(2.0 / self.tempering_steps * state.rung.temperature * decayed_share(2.0 * turn))
+        own = ops.exp(-turn) * momentum + spread * ops.as_float64(noise.normal(momentum.shape))
         return state._replace(momentum=moved.momentum, tempering_momentum=own)
 
     def labels(self, state) -> dict:
@@ -224,8 +211,8 @@ def from_temperatures(
 
 def reflected(tempering):
     """ξ between walls at ±1, and 1 or -1 for an even or odd number of reflections."""
-    rooms = floor(0.5 * (tempering + 1.0))
-    odd = rooms - 2.0 * floor(0.5 * rooms)
+    rooms = ops.floor(0.5 * (tempering + 1.0))
+    odd = rooms - 2.0 * ops.floor(0.5 * rooms)
     inside = tempering - 2.0 * rooms
     turned = 1.0 - 2.0 * odd
     return turned * inside, turned

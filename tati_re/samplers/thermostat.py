@@ -12,8 +12,7 @@ where a mini-batch whose estimate of ∇U has the variance Σ heats by h Σ each
     U(t)  A and O     θ <- θ + p (1 - c) / ξ + X,  p <- c p + Y
 
 with X and Y of the covariance γT/ξ · ((2a - 3 + 4c - c²)/ξ², (1 - c)²/ξ; ., 1 - c²), a = ξt, and γ as ξ in words
-without D.
-"""
+without D."""
 
 from tati_re.core.errors import refuse_if
 from tati_re.core.ops import as_float64, column, exp, expm1, sqrt, sum_of_products, where, zeros_like

@@ -138,8 +138,7 @@ def check_starts(request: Request) -> None:
 
 
 def check_batch_norm(request: Request) -> None:
-    """Refuses `batch_norm="batch"` for a model that it would change in other ways, and methods it would make wrong.
-    These weigh energies of all data, correct gradients by them, or need gradients of single examples."""
+    """Refuses `batch_norm="batch"` for a model that it would change otherwise, and methods it would make wrong."""
     method, flat = request.method, request.system.flat
     if not request.samples or request.options.batch_norm != "batch":
         return

@@ -48,8 +48,7 @@ from tati_re.simulation.step_size_advice import divergence_advice
 
 
 def launch(request: Request, walkers: Walkers, calls: Calls, brief: bool = False) -> Run:
-    """Starts a run, notes it among the calls, and takes it to its end; the walkers stay where they arrive. A `brief`
-    one says nothing at its start."""
+    """Takes a run to its end, where the walkers stay, and notes it among the calls; a `brief` one says less."""
     with Start(request, walkers, calls, brief).made() as (running, carry, temporary):
         return running.finish(carry, temporary)
 

@@ -225,8 +225,7 @@ class Simulation(Evaluations):
         """The data set, inputs in the shape that the model takes; `inputs, labels = sim.dataset` is the current batch.
 
         It may be set: to `(inputs, labels)`, a file name, a list of file names, or the name of a built-in set. The
-        model and the walkers stay as they are.
-        """
+        model and the walkers stay as they are."""
         return self._dataset
 
     @dataset.setter
@@ -315,7 +314,7 @@ class Simulation(Evaluations):
     def _for_call(self, overrides: dict[str, Any], kind: str = "sample") -> tuple[Options, dict[str, Any]]:
         overrides = _own_names(overrides)
         extra = {name: overrides.pop(name) for name in ("observables", "callbacks", "starts") if name in overrides}
-        objects = {name: overrides.pop(name) for name in OBJECTS if name in overrides and not is_named(overrides[name])}
+        objects = _pop_objects(overrides)
         refuse_fixed((*overrides, *objects))
         kept = {name: value for name, value in self.objects.items() if name not in overrides}
         return self.calls.numbered(kind, make_options(self.options, **overrides), overrides), kept | objects | extra
@@ -330,7 +329,7 @@ class Simulation(Evaluations):
         """
         options = _own_names(options)
         refuse_fixed(options)
-        objects = {name: options.pop(name) for name in OBJECTS if name in options and not is_named(options[name])}
+        objects = _pop_objects(options)
         self.options = aliases.capped(make_options(self.options, **options), self.system.dataset.num_examples)
         if "call" in options:
             self.calls = Calls()

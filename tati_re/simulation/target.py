@@ -11,7 +11,7 @@ from tati_re.data import Dataset
 from tati_re.models.flat import FlatModel
 from tati_re.options.make import OPTIONS, Options, make_options, options_of
 from tati_re.options.user_code import found
-from tati_re.posterior.target import EXPECTED, Target, TargetPotential
+from tati_re.posterior.target import Target, TargetPotential
 from tati_re.simulation.system import System, assemble, check_memory
 
 FORM = "my_file.py:my_potential or my_module:my_potential"
@@ -149,7 +149,6 @@ def target_system(options: Options, objects: Mapping[str, Any]) -> TargetSystem:
     if names and (len(names) != dimension or len(set(names)) != dimension or set(names) & set(_COLUMNS)):
         what = "coordinates: one name for each, all different, and none of a column of the trajectory."
         raise InputError(what, ", ".join(names), f"{dimension} names, not {', '.join(filter(None, _COLUMNS))}")
-    refuse_if(not callable(function), "potential: this is no function.", type(function).__name__, EXPECTED)
     check_memory(options, dimension, options.num_walkers)
     target = Target(function, dimension, options.dtype)
     flat = CoordinateVector(dimension, names, target)

@@ -5,28 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from tati_re.core import ops
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Wrapper
-from tati_re.core.ops import (
-    absolute,
-    as_type,
-    cholesky,
-    column,
-    constant,
-    largest,
-    maximum,
-    minimum,
-    replaced_if,
-    reshape,
-    rows,
-    solve_lower,
-    sqrt,
-    stack,
-    sum_of_products,
-    sum_over,
-    transpose,
-    with_rows,
-)
 from tati_re.core.protocol import attributes_of, fields_of
 from tati_re.samplers.first_order_hmc import FirstOrderHMC
 from tati_re.samplers.hmc import HamiltonianMonteCarlo
@@ -53,13 +34,13 @@ class LowRank:
         self.deviations, self.factor, self.inverse = deviations, factor, inverse
 
     def forward(self, vectors):
-        return self._apply(vectors, transpose(self.factor))
+        return self._apply(vectors, ops.transpose(self.factor))
 
     def transposed(self, vectors):
         return self._apply(vectors, self.factor)
 
     def backward(self, vectors):
-        return self._apply(vectors, transpose(self.inverse))
+        return self._apply(vectors, ops.transpose(self.inverse))
 
     def untransposed(self, vectors):
         return self._apply(vectors, self.inverse)
@@ -80,11 +61,11 @@ class LowRank:
         One ensemble goes without the batch axis, which makes XLA four times slower on long matrices."""
         ensembles, num_references, parameters = self.deviations.shape
         if ensembles > 1:
-            grouped = reshape(vectors, (ensembles, vectors.shape[0] // ensembles, parameters))
-            along = _times_factor(grouped @ transpose(self.deviations), factor)
-            return vectors + reshape(along @ self.deviations, vectors.shape)
+            grouped = ops.reshape(vectors, (ensembles, vectors.shape[0] // ensembles, parameters))
+            along = _times_factor(grouped @ ops.transpose(self.deviations), factor)
+            return vectors + ops.reshape(along @ self.deviations, vectors.shape)
         deviations = self.deviations[0]
-        along = _times_factor(vectors @ transpose(deviations), factor[0])
+        along = _times_factor(vectors @ ops.transpose(deviations), factor[0])
         if num_references > _MOST_TERMS:
             return vectors + along @ deviations
         return vectors + sum(along[:, k : k + 1] * deviations[k : k + 1] for k in range(num_references))
@@ -94,7 +75,7 @@ def _times_factor(along, factor):
     """Rows times one matrix, or each row times a matrix of its own."""
     if len(factor.shape) == len(along.shape):
         return along @ factor
-    return reshape(reshape(along, (*along.shape[:-1], 1, along.shape[-1])) @ factor, along.shape)
+    return ops.reshape(ops.reshape(along, (*along.shape[:-1], 1, along.shape[-1])) @ factor, along.shape)
 
 
 class EnsembleQuasiNewton(Wrapper):
@@ -193,9 +174,9 @@ class EnsembleQuasiNewton(Wrapper):
         shape = (self.num_ensembles, each, each) if self.scheme == "halves" else (self.num_ensembles, each, each, each)
         # A start for the power iteration that is orthogonal to nothing: the golden ratio never repeats itself.
         start = np.cos(2 * np.pi * 0.6180339887498949 * np.arange(num_references * position.shape[1]) + 1.0)
-        deviations, factor = 0.0 * rows(position, 0, num_references), constant(np.zeros((2, *shape)), position)
-        known = deviations, factor, constant(start.reshape(num_references, -1), position), 0.0 * state.potential
-        slope, slope_of = (rows(values, 0, num_references) for values in (state.gradient, state.potential))
+        deviations, factor = 0.0 * ops.rows(position, 0, num_references), ops.constant(np.zeros((2, *shape)), position)
+        known = deviations, factor, ops.constant(start.reshape(num_references, -1), position), 0.0 * state.potential
+        slope, slope_of = (ops.rows(values, 0, num_references) for values in (state.gradient, state.potential))
         known = dict(zip(_PRECONDITIONER, known, strict=True), slope=0.0 * slope, slope_of=slope_of)
         return extend(state, **known)
 
@@ -208,14 +189,14 @@ class EnsembleQuasiNewton(Wrapper):
         count = state.potential.shape[0] // self.groups
 
         def of_moving(values):
-            return values if self.groups == 1 else rows(values, evaluate.clock.group * count, count)
+            return values if self.groups == 1 else ops.rows(values, evaluate.clock.group * count, count)
 
         due = (evaluate.clock.step - 1) % self.covariance_after_steps == 0
         before = tuple(fields_of(state, _PRECONDITIONER).values())
-        preconditioner = replaced_if(due, lambda _, __, most, ___: self._refreshed(state, evaluate, most), before)
+        preconditioner = ops.replaced_if(due, lambda _, __, most, ___: self._refreshed(state, evaluate, most), before)
         # B'∇U is that of the last step's end, unless B is new or the walkers have been given another potential since.
-        other = largest(absolute(of_moving(state.potential) - state.slope_of), 0) > 0.0
-        (slope,) = replaced_if(
+        other = ops.largest(ops.absolute(of_moving(state.potential) - state.slope_of), 0) > 0.0
+        (slope,) = ops.replaced_if(
             due | other, lambda _: (_coordinates(preconditioner).transposed(of_moving(state.gradient)),), (state.slope,)
         )
         part = {name: of_moving(value) for name, value in inner_of(state)._asdict().items() if name != "rung"}
@@ -231,7 +212,7 @@ class EnsembleQuasiNewton(Wrapper):
         )
         if info.acceptance is not None and self.groups > 1:
             zeros, first = 0.0 * evaluate.rung.step_size, evaluate.clock.group * new.potential.shape[0]
-            info = type(info)(*(with_rows(zeros, first, values) for values in info))
+            info = type(info)(*(ops.with_rows(zeros, first, values) for values in info))
         return turn._replace(**new._asdict(), slope=slope, slope_of=new.potential), info
 
     def end_turn(self, state, turn, evaluate):
@@ -240,7 +221,7 @@ class EnsembleQuasiNewton(Wrapper):
         first = evaluate.clock.group * turn.potential.shape[0]
         inside = [name for name in type(turn).base._fields if name != "rung"]
         before = fields_of(state, inside)
-        moved = {name: with_rows(before[name], first, value) for name, value in fields_of(turn, inside).items()}
+        moved = {name: ops.with_rows(before[name], first, value) for name, value in fields_of(turn, inside).items()}
         return turn._replace(**moved, rung=state.rung)
 
     def _moving(self, evaluate, count: int):
@@ -248,26 +229,26 @@ class EnsembleQuasiNewton(Wrapper):
 
     def _grouped(self, values):
         ensembles = self.num_ensembles
-        return reshape(values, (ensembles, values.shape[0] // ensembles, values.shape[1]))
+        return ops.reshape(values, (ensembles, values.shape[0] // ensembles, values.shape[1]))
 
     def _deviations(self, ensemble):
         grouped = self._grouped(ensemble)
-        return grouped - sum_over(grouped, 1) / float(grouped.shape[1])
+        return grouped - ops.sum_over(grouped, 1) / float(grouped.shape[1])
 
     def _refreshed(self, state, evaluate, stiffest) -> tuple:
         """The fields of `_PRECONDITIONER` (with S of B⁻¹ as well) at the positions of the reference walkers."""
         if self.scheme == "halves":
             count = state.position.shape[0] // 2
             first = (1 - evaluate.clock.group) * count
-            ensemble, references = rows(state.position, first, count), evaluate.part(first, count)
+            ensemble, references = ops.rows(state.position, first, count), evaluate.part(first, count)
         else:
             ensemble, references = state.position, evaluate
         deviations = self._deviations(ensemble)
         blending, stiffest = self._blending(references, ensemble, deviations, stiffest)
         factor = self._factor(deviations, blending)
-        used = 0.0 * reshape(state.potential, (self.num_ensembles, -1)) + reshape(blending, (-1, 1))
-        deviations, used = reshape(deviations, ensemble.shape), reshape(used, state.potential.shape)
-        return deviations, as_type(factor, state.position), stiffest, used
+        used = 0.0 * ops.reshape(state.potential, (self.num_ensembles, -1)) + ops.reshape(blending, (-1, 1))
+        deviations, used = ops.reshape(deviations, ensemble.shape), ops.reshape(used, state.potential.shape)
+        return deviations, ops.as_type(factor, state.position), stiffest, used
 
     def _factor(self, deviations, blending):
         """S with (I + X' S X)(I + X' S X)' = I + η X' A X, and S of the inverse; A centers and averages over
@@ -280,21 +261,23 @@ class EnsembleQuasiNewton(Wrapper):
             # Walker i learns from all others: their mean and average leave it out.
             others = 1.0 - np.eye(each)
             centring = np.stack([np.diag(m) - np.outer(m, m) / (each - 1) for m in others]) / np.sqrt(each - 1)
-        wide = as_type(deviations, blending)
-        products = wide @ transpose(wide)
+        wide = ops.as_type(deviations, blending)
+        products = wide @ ops.transpose(wide)
         if self.scheme != "halves":
-            products = reshape(products, (self.num_ensembles, 1, each, each))
-        root = sqrt(reshape(blending, (-1, *[1] * (len(products.shape) - 1)))) * constant(centring, blending)
-        gram = transpose(root) @ products @ root
-        identity = 0.0 * gram + constant(np.eye(each), gram)
-        lower = cholesky(identity + gram)
-        middle = solve_lower(identity + lower, identity)
-        inverse = transpose(solve_lower(lower, middle, transposed=True))
-        return stack([root @ m @ transpose(root) for m in (middle, -inverse)])
+            products = ops.reshape(products, (self.num_ensembles, 1, each, each))
+        root = ops.sqrt(ops.reshape(blending, (-1, *[1] * (len(products.shape) - 1)))) * ops.constant(
+            centring, blending
+        )
+        gram = ops.transpose(root) @ products @ root
+        identity = 0.0 * gram + ops.constant(np.eye(each), gram)
+        lower = ops.cholesky(identity + gram)
+        middle = ops.solve_lower(identity + lower, identity)
+        inverse = ops.transpose(ops.solve_lower(lower, middle, transposed=True))
+        return ops.stack([root @ m @ ops.transpose(root) for m in (middle, -inverse)])
 
     def _blending(self, evaluate, ensemble, deviations, stiffest):
         """η of each ensemble, lowered until a step is stable, and the stiffest direction of each reference walker."""
-        step_size = largest(self._per_ensemble(evaluate.rung.step_size), 1)
+        step_size = ops.largest(self._per_ensemble(evaluate.rung.step_size), 1)
         wanted = 0.0 * step_size + self.covariance_blending
         if not self.capped:
             return wanted, stiffest
@@ -302,20 +285,22 @@ class EnsembleQuasiNewton(Wrapper):
         here = ask(ensemble).gradient
         for _ in range(_POWER_STEPS):
             image, length = curved(ask, ensemble, here, stiffest)
-            curvature = sqrt(sum_of_products(image, image)) / maximum(length, 1e-30 + 0.0 * length)
-            stiffest = image / column(maximum(sqrt(sum_of_products(image, image)), 1e-30 + 0.0 * length), image)
-        flat = reshape(deviations, ensemble.shape)
+            curvature = ops.sqrt(ops.sum_of_products(image, image)) / ops.maximum(length, 1e-30 + 0.0 * length)
+            stiffest = image / ops.column(
+                ops.maximum(ops.sqrt(ops.sum_of_products(image, image)), 1e-30 + 0.0 * length), image
+            )
+        flat = ops.reshape(deviations, ensemble.shape)
         image, _ = curved(ask, ensemble, here, flat)
-        pairs = as_type(deviations, wanted) @ transpose(as_type(self._grouped(image), wanted))
-        pairs = 0.5 * (pairs + transpose(pairs)) / float(deviations.shape[1])
+        pairs = ops.as_type(deviations, wanted) @ ops.transpose(ops.as_type(self._grouped(image), wanted))
+        pairs = 0.5 * (pairs + ops.transpose(pairs)) / float(deviations.shape[1])
         top = _largest_eigenvalue(pairs)
-        stiff = largest(self._per_ensemble(curvature), 1)
-        room = maximum(1.0 / step_size**2 - stiff, 0.0 * stiff) / maximum(top, 1e-30 + 0.0 * top)
-        return minimum(wanted, room), stiffest
+        stiff = ops.largest(self._per_ensemble(curvature), 1)
+        room = ops.maximum(1.0 / step_size**2 - stiff, 0.0 * stiff) / ops.maximum(top, 1e-30 + 0.0 * top)
+        return ops.minimum(wanted, room), stiffest
 
     def _per_ensemble(self, values):
         """`(references,)` of all ensembles as `(ensembles, references of each)`."""
-        return reshape(values, (self.num_ensembles, values.shape[0] // self.num_ensembles))
+        return ops.reshape(values, (self.num_ensembles, values.shape[0] // self.num_ensembles))
 
     def get_config(self) -> dict:
         known = attributes_of(self, "covariance_blending", "covariance_after_steps")
@@ -337,7 +322,7 @@ def refresh_note(config: Mapping[str, Any]) -> str | None:
 def _coordinates(preconditioner: tuple) -> LowRank:
     """B of the fields `_PRECONDITIONER`."""
     deviations, factor, _, _ = preconditioner
-    return LowRank(reshape(deviations, (factor.shape[1], -1, deviations.shape[1])), factor[0], factor[1])
+    return LowRank(ops.reshape(deviations, (factor.shape[1], -1, deviations.shape[1])), factor[0], factor[1])
 
 
 def _largest_eigenvalue(matrices):
@@ -346,10 +331,10 @@ def _largest_eigenvalue(matrices):
     scale = 0.0 * matrices[:, 0, 0] + 1.0
     power = 1.0
     for _ in range(6):
-        size = sqrt(largest(largest(matrices * matrices, -1), -1)) + 1e-300
+        size = ops.sqrt(ops.largest(ops.largest(matrices * matrices, -1), -1)) + 1e-300
         scale = scale * size ** (1.0 / power)
-        matrices = matrices / reshape(size, (-1, 1, 1))
+        matrices = matrices / ops.reshape(size, (-1, 1, 1))
         matrices, power = matrices @ matrices, 2.0 * power
-    size = sqrt(largest(largest(matrices * matrices, -1), -1)) + 1e-300
-    trace = sum_over(sum_over(matrices * constant(np.eye(matrices.shape[-1]), matrices), -1), -2)
-    return scale * reshape(trace / reshape(size, (-1, 1, 1)), (-1,)) ** (1.0 / power) * size ** (1.0 / power)
+    size = ops.sqrt(ops.largest(ops.largest(matrices * matrices, -1), -1)) + 1e-300
+    trace = ops.sum_over(ops.sum_over(matrices * ops.constant(np.eye(matrices.shape[-1]), matrices), -1), -2)
+    return scale * ops.reshape(trace / ops.reshape(size, (-1, 1, 1)), (-1,)) ** (1.0 / power) * size ** (1.0 / power)

@@ -4,21 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tati_re.core import ops
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Wrapper
-from tati_re.core.ops import (
-    as_float64,
-    as_int32,
-    column,
-    cond,
-    constant,
-    largest,
-    log,
-    maximum,
-    sqrt,
-    sum_of_products,
-    where,
-)
 from tati_re.core.protocol import Rung, attributes_of, fields_of, sums_at_rung, with_energy
 from tati_re.samplers.splitting import Splitting
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
@@ -97,7 +85,7 @@ class SimulatedTempering(Wrapper):
         """The walkers' own rungs, from those of the run and from where they are on the ladder."""
         here = self._at(index, base.inverse_temperature)
         beta, weight = (
-            sum_of_products(here, here * constant(np.array([values]), here))
+            ops.sum_of_products(here, here * ops.constant(np.array([values]), here))
             for values in (self.inverse_temperatures, self.likelihood_weights)
         )
         return Rung(base.inverse_temperature * beta, base.likelihood_weight * weight, base.step_size)
@@ -111,13 +99,13 @@ class SimulatedTempering(Wrapper):
 
     def _at(self, index, like):
         """1 at the walker's rung and 0 elsewhere, `(walkers, rungs)`, float64."""
-        rungs = constant(np.arange(self.num_rungs)[None, :], like)
-        return as_float64(as_float64(index)[:, None] == rungs)
+        rungs = ops.constant(np.arange(self.num_rungs)[None, :], like)
+        return ops.as_float64(ops.as_float64(index)[:, None] == rungs)
 
     def _reduced(self, base: Rung, scaled_loss, penalty):
         """u of every rung, `(walkers, rungs)`, float64; `scaled_loss` is L at the λ of 1, `penalty` is V."""
         tables = np.array([self.inverse_temperatures]), np.array([self.likelihood_weights])
-        beta, weight = (constant(values, as_float64(scaled_loss)) for values in tables)
+        beta, weight = (ops.constant(values, ops.as_float64(scaled_loss)) for values in tables)
         weight = base.likelihood_weight[:, None] * weight
         return base.inverse_temperature[:, None] * beta * (weight * scaled_loss[:, None] + penalty[:, None])
 
@@ -126,23 +114,23 @@ class SimulatedTempering(Wrapper):
         known = self.current and (self.full_batch or evaluate.exact)
         loss = inner.loss if known else evaluate.mean_loss(inner.position)
         log_prior = inner.log_prior if known else evaluate.log_prior(inner.position)
-        return evaluate.scale * as_float64(loss), -as_float64(log_prior)
+        return evaluate.scale * ops.as_float64(loss), -ops.as_float64(log_prior)
 
     def init(self, position, evaluate, noise):
         """All walkers at rung 0, as the sampler inside starts them."""
         state = self.inner.init(position, evaluate, noise)
-        zeros = 0.0 * as_float64(state.potential)
+        zeros = 0.0 * ops.as_float64(state.potential)
         if self.log_weights is None:
             reduced = self._reduced(evaluate.rung, *self._energies(state, evaluate))
             weights = reduced - reduced[:, :1]
         else:
-            weights = zeros[:, None] + constant(np.array([self.log_weights]) - self.log_weights[0], zeros)
+            weights = zeros[:, None] + ops.constant(np.array([self.log_weights]) - self.log_weights[0], zeros)
         own = {
             "log_weights": weights,
             "visits": 0.0 * weights,
             "increment": zeros + 1.0 / self.num_rungs,
             "moves": zeros,
-            "rung_index": as_int32(zeros),
+            "rung_index": ops.as_int32(zeros),
             "temperature": evaluate.rung.temperature + zeros,
             "weight": zeros + 1.0,
         }
@@ -157,7 +145,7 @@ class SimulatedTempering(Wrapper):
         inner, info = self.inner.step(inner_of(state)._replace(rung=rung), evaluate.at(rung), noise)
         before = fields_of(inner, self._changing(inner))
         due = evaluate.clock.step % self.move_every == 0
-        changed, own = cond(due, lambda: self._moved(inner, own, evaluate, uniform), lambda: (before, own))
+        changed, own = ops.cond(due, lambda: self._moved(inner, own, evaluate, uniform), lambda: (before, own))
         return type(state)(**{**inner._asdict(), **changed, "rung": state.rung}, **own), info
 
     def _changing(self, inner) -> list[str]:
@@ -172,29 +160,29 @@ class SimulatedTempering(Wrapper):
         old, weights = own["rung_index"], own["log_weights"]
         reduced = self._reduced(evaluate.rung, *self._energies(inner, evaluate))
         up = uniform < 0.5
-        proposal = as_float64(old) + where(up, 0.0 * uniform + 1.0, 0.0 * uniform - 1.0)
+        proposal = ops.as_float64(old) + ops.where(up, 0.0 * uniform + 1.0, 0.0 * uniform - 1.0)
         possible = (proposal >= 0.0) & (proposal < float(self.num_rungs))
         here, there = self._at(old, reduced), self._at(proposal, reduced)
         # What is left of the number that chose the direction.
-        left = maximum(where(up, 2.0 * uniform, 2.0 * uniform - 1.0), 1e-300 + 0.0 * uniform)
-        accepted = possible & (log(left) < sum_of_products(here - there, reduced - weights))
-        index = as_int32(where(accepted, proposal, as_float64(old)))
+        left = ops.maximum(ops.where(up, 2.0 * uniform, 2.0 * uniform - 1.0), 1e-300 + 0.0 * uniform)
+        accepted = possible & (ops.log(left) < ops.sum_of_products(here - there, reduced - weights))
+        index = ops.as_int32(ops.where(accepted, proposal, ops.as_float64(old)))
         moved, rung = self._at(index, reduced), self.rung_of(evaluate.rung, index)
         changed = self._changed(inner, self.rung_of(evaluate.rung, old), rung, evaluate)
         before = {name: own[name] for name in _LEARNT}
-        learnt = cond(evaluate.clock.adapting, lambda: self._learnt(own, moved, evaluate), lambda: before)
+        learnt = ops.cond(evaluate.clock.adapting, lambda: self._learnt(own, moved, evaluate), lambda: before)
         own = {**own, **learnt}
         if "thermostats" in own:
             own["thermostats"] = here * inner.thermostat[:, None] + (1.0 - here) * own["thermostats"]
-            changed["thermostat"] = sum_of_products(moved, own["thermostats"])
-        own |= {"rung_index": index, "temperature": rung.temperature, "weight": as_float64(index == 0)}
+            changed["thermostat"] = ops.sum_of_products(moved, own["thermostats"])
+        own |= {"rung_index": index, "temperature": rung.temperature, "weight": ops.as_float64(index == 0)}
         return changed, own
 
     def _changed(self, inner, before: Rung, after: Rung, evaluate) -> dict:
         """Momenta at the new temperature, energies at the new λ."""
         if self.has_momentum:
-            factor = sqrt(before.inverse_temperature / after.inverse_temperature)
-            inner = inner._replace(momentum=column(factor, inner.momentum) * inner.momentum)
+            factor = ops.sqrt(before.inverse_temperature / after.inverse_temperature)
+            inner = inner._replace(momentum=ops.column(factor, inner.momentum) * inner.momentum)
         if self.tempers_likelihood:
             bound = evaluate.at(after)
             inner = with_energy(inner, (bound.full if self.full_batch else bound)(inner.position))
@@ -210,12 +198,12 @@ class SimulatedTempering(Wrapper):
         share = sums_at_rung(evaluate.rung, moved) / walkers
         weights = sums_at_rung(evaluate.rung, own["log_weights"]) / walkers
         least = 1.0 / (self.num_rungs + number)
-        weights = weights - self.num_rungs * maximum(own["increment"], least)[:, None] * share
+        weights = weights - self.num_rungs * ops.maximum(own["increment"], least)[:, None] * share
         visits = own["visits"] + share
-        total = sum_of_products(visits, 0.0 * visits + 1.0)
-        even = (-largest(-visits, -1) >= FLAT * total / self.num_rungs) & (total >= 10.0 * self.num_rungs - 0.5)
-        visits, increment = where(even[:, None], 0.0 * visits, visits), own["increment"]
-        increment = where(even, 0.5 * increment, increment)
+        total = ops.sum_of_products(visits, 0.0 * visits + 1.0)
+        even = (-ops.largest(-visits, -1) >= FLAT * total / self.num_rungs) & (total >= 10.0 * self.num_rungs - 0.5)
+        visits, increment = ops.where(even[:, None], 0.0 * visits, visits), own["increment"]
+        increment = ops.where(even, 0.5 * increment, increment)
         return dict(zip(_LEARNT, (weights - weights[:, :1], visits, increment, number), strict=True))
 
     def get_config(self) -> dict:

@@ -18,8 +18,7 @@ class DualAveraging:
         E <- (1 - 1/(m + t₀)) E + (δ - α)/(m + t₀)
         x <- x₀ - E sqrt(m)/γ
         mean <- (1 - m^-κ) mean + m^-κ x
-    The burn-in moves with x, what follows with its mean.
-    """
+    The burn-in moves with x, what follows with its mean."""
 
     fields = ("tuning_error", "tuning_mean")
 
