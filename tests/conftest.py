@@ -13,8 +13,11 @@ import time
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# Small programs gain nothing from being compiled in 32 parts, and the parts cost a sixth of the compilation.
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_parallel_codegen_split_count=1")
+# Small programs gain nothing from being compiled in 32 parts, nor from loops that LLVM unrolls and vectorizes: the parts
+# cost a sixth of the compilation, what LLVM does a fifth of a file's time.
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_cpu_parallel_codegen_split_count=1 --xla_llvm_disable_expensive_passes=true"
+)
 # A suite makes many loops on purpose; TensorFlow takes that for a function traced again and again and says so.
 logging.getLogger("tensorflow").setLevel(logging.ERROR)
 # Tracing makes objects by the million, few of them in cycles, and each full collection visits all of TensorFlow:
