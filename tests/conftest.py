@@ -9,12 +9,16 @@ import logging
 import os
 import sys
 import time
+from importlib.metadata import version
 
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # Small programs gain nothing from being compiled in 32 parts, and the parts cost a sixth of the compilation.
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_parallel_codegen_split_count=1")
+PARTS = "--xla_cpu_parallel_codegen_split_count=1"
+CHEAP = "--xla_llvm_disable_expensive_passes=true"
+# XLA ends a process whose flags it does not know: this one only where it is known to be.
+CHEAP += " --xla_cpu_use_fusion_emitters=false" if version("tensorflow").startswith("2.21.") else ""
 # A suite makes many loops on purpose; TensorFlow takes that for a function traced again and again and says so.
 logging.getLogger("tensorflow").setLevel(logging.ERROR)
 # Tracing makes objects by the million, few of them in cycles, and each full collection visits all of TensorFlow:
@@ -24,6 +28,13 @@ gc.set_threshold(50_000, 20, 20)
 
 def pytest_addoption(parser):
     parser.addoption("--within", type=float, metavar="SECONDS", help="begin no test after so many seconds of tests")
+
+
+def pytest_configure(config):
+    """The quick suite compiles without LLVM's expensive passes and by XLA's older emitters, which takes two thirds of the
+    time. XLA reads its flags when it compiles for the first time; everything under `bin/test --slow` has its defaults.
+    """
+    os.environ.setdefault("XLA_FLAGS", f"{PARTS} {CHEAP}" if config.getoption("markexpr") else PARTS)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -96,7 +96,7 @@ CROSS_ENTROPY, GAUSSIAN = "sparse_categorical_crossentropy", "gaussian"
     [
         ("own", CROSS_ENTROPY, [], 8, "linear"),
         ("own", GAUSSIAN, [3], 1, "tanh"),
-        ("looped", CROSS_ENTROPY, [4, 3], 3, "elu"),
+        pytest.param("looped", CROSS_ENTROPY, [4, 3], 3, "elu", marks=pytest.mark.slow),
         ("stacked", GAUSSIAN, [4, 3], 8, "relu"),
         ("shared", CROSS_ENTROPY, [3], 8, "sigmoid"),
         ("shared, looped", GAUSSIAN, [], 3, "linear"),
@@ -144,11 +144,11 @@ def images():
     ("made", "case"),
     [
         (functional, "own"),
-        (functional, "shared"),
+        pytest.param(functional, "shared", marks=pytest.mark.slow),
         (normalised, "stacked"),
-        (normalised, "shared, looped"),
+        pytest.param(normalised, "shared, looped", marks=pytest.mark.slow),
         (images, "looped"),
-        (images, "shared"),
+        pytest.param(images, "shared", marks=pytest.mark.slow),
     ],
 )
 def test_other_layers_may_stand_between(made, case):
@@ -287,7 +287,9 @@ def test_other_coordinates_see_it_squared():
     agree(variance, inside.gradient_variance(tf.zeros_like(origin)))
 
 
-@pytest.mark.parametrize(("evaluation", "batches"), [("vectorized", "shared"), ("looped", "own")])
+@pytest.mark.parametrize(
+    ("evaluation", "batches"), [("vectorized", "shared"), pytest.param("looped", "own", marks=pytest.mark.slow)]
+)
 def test_xla_compiles_once(evaluation, batches, monkeypatch):
     """Later chunks take less time in all than the compilation in the first call."""
     system = {"hidden": [3], "num_walkers": 3, "batch_size": 5, "walker_batches": batches}

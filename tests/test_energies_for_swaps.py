@@ -36,8 +36,17 @@ def evaluated(walker_evaluation: str = "auto", batch_size: int = 10, regularizer
     return potential.bind(rung, batch), position
 
 
-@pytest.mark.parametrize("walker_evaluation", ["vectorized", "unrolled", "looped"])
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(
+    ("walker_evaluation", "compiled"),
+    [
+        ("vectorized", True),
+        ("unrolled", False),
+        ("looped", False),
+        pytest.param("vectorized", False, marks=pytest.mark.slow),
+        pytest.param("unrolled", True, marks=pytest.mark.slow),
+        pytest.param("looped", True, marks=pytest.mark.slow),
+    ],
+)
 def test_mean_loss_and_examples_are_those_of_the_potential(walker_evaluation, compiled):
     """The mean over all examples, in any pieces, is the loss of `full`; log priors agree; under XLA too."""
     evaluate, position = evaluated(walker_evaluation)

@@ -176,7 +176,7 @@ def test_streaming_moments_are_those_of_the_positions_at_the_recorded_steps():
     np.testing.assert_allclose(run.parameters("mean"), trajectory.iloc[:, 4:].mean(axis=0), rtol=1e-12)
 
 
-@pytest.mark.parametrize("form", ["array", "npy", "csv"])
+@pytest.mark.parametrize("form", [pytest.param("array", marks=pytest.mark.slow), "npy", "csv"])
 def test_directions_store_projections(awkward, tmp_path, form):
     directions = np.random.default_rng(1).normal(size=(3, 9))
     source: Any = directions
@@ -289,7 +289,7 @@ class Breaking:
         return {"sampler": self.name, "at": self.at}
 
 
-@pytest.mark.parametrize("execution", ["graph", "xla"])
+@pytest.mark.parametrize("execution", [pytest.param("graph", marks=pytest.mark.slow), "xla"])
 def test_a_potential_that_becomes_nan_stops_the_run_and_keeps_what_came_before(tmp_path, execution):
     folder = tmp_path / "run"
     with pytest.raises(SamplingError, match=r"^The potential of walker 1 is nan after step 37\.") as caught:
@@ -322,10 +322,9 @@ def test_a_step_size_that_is_too_large_is_told_with_its_limit(sampler, symbol):
     [
         ("vectorized", 4),
         ("unrolled", None),
-        ("looped", 4),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
-            for case in [("vectorized", None), ("unrolled", 4), ("looped", None)]
+            for case in [("vectorized", None), ("unrolled", 4), ("looped", None), ("looped", 4)]
         ),
     ],
 )

@@ -32,7 +32,9 @@ def energies():
     return sample_energies(regression(), num_walkers=80, num_steps=240, **FAST)
 
 
-@pytest.mark.parametrize("method", ["thermodynamic_integration", "stepping_stone", "mbar"])
+@pytest.mark.parametrize(
+    "method", ["thermodynamic_integration", "stepping_stone", pytest.param("mbar", marks=pytest.mark.slow)]
+)
 def test_methods_from_the_prior(energies, method):
     if method == "mbar":
         pytest.importorskip("pymbar", reason="the extra evidence brings pymbar")

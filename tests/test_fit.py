@@ -186,7 +186,9 @@ def test_layers_go_through_sample_and_resume(tmp_path, name):
     assert run.parameters(12, 0).dtype == np.float32
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name == "LSTM" else ()) for name in LAYERS]
+)
 def test_layers_go_through_sample_in_float64(name):
     model, data = layered(name)
     sim = Simulation(model, data, dtype="float64", execution="graph", **SHORT)

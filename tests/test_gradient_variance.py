@@ -92,7 +92,7 @@ def test_many_examples_are_taken_in_pieces(sampling):
         np.testing.assert_allclose(found[walker], single.var(axis=0, ddof=1) / 5 * finite(sampling, 5), rtol=1e-6)
 
 
-@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("single", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_estimates_over_a_symmetric_sweep_have_the_mean_of_all_data(single):
     """11 examples in batches of 4, 4 and 3. Loss and gradient are exact in the mean of a sweep, also those that come
     with a variance, which is that of m times the sum over a batch."""

@@ -32,15 +32,20 @@ def test_the_mean_over_all_parameters(runs, tmp_path):
     space = input_space(run, "-4:4:9")
     assert space.inputs.shape == (81, 2) and space.prediction.num_draws == 40
     assert space.names == ("x1", "x2")
-    one = [input_space(run, "-4:4:9", which=[step], walker=walker) for step in range(10, 201, 10) for walker in (0, 1)]
+    other, walker = (input_space(run, "-4:4:9", walker=walker).prediction for walker in (0, 1))
+    one = [input_space(run, "-4:4:9", which=[step], walker=1) for step in range(10, 201, 10)]
     probabilities = np.stack([each.prediction.probabilities for each in one])
-    np.testing.assert_allclose(space.prediction.probabilities, probabilities.mean(axis=0), rtol=1e-9)
-    np.testing.assert_allclose(space.prediction.std, probabilities.std(axis=0), atol=1e-9)
+    np.testing.assert_allclose(walker.probabilities, probabilities.mean(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(walker.std, probabilities.std(axis=0), atol=1e-9)
+    mean = (other.probabilities + walker.probabilities) / 2
+    apart = (other.probabilities - walker.probabilities) / 2
+    np.testing.assert_allclose(space.prediction.probabilities, mean, rtol=1e-9)
+    variance = (other.std**2 + walker.std**2) / 2 + apart**2
+    np.testing.assert_allclose(space.prediction.std**2, variance, atol=1e-9)
+    assert np.abs(apart).max() > 1e-4, "the walkers differ"
     # The probability of the mean parameters is another number: that would be the wrong average.
     wrong = input_space(run, "-4:4:9", which="mean").prediction.probabilities
     assert np.abs(wrong - space.prediction.probabilities).max() > 1e-4
-    walker = input_space(run, "-4:4:9", walker=1)
-    np.testing.assert_allclose(walker.prediction.probabilities, probabilities[1::2].mean(axis=0), rtol=1e-9)
     table = space.frame()
     assert {"x1", "x2", "predicted", "p[1]", "std[1]", "mutual_information"} <= set(table)
     # A linear boundary, seen from the sign of each point.

@@ -16,6 +16,8 @@ from tests.zoo import LABELS, ZOO, N, built
 
 WALKERS = 2
 OPTIONS = {"dtype": "float64", "execution": "graph", "verbose": 0}
+LIKE_OTHERS = ("LSTM", "GRU", "vision transformer", "text", "Conv1D", "BatchNormalization, frozen")
+"""Made of layers that others have, or long: the text of an embedding."""
 RESUMED = [name if animal.fast else pytest.param(name, marks=pytest.mark.slow) for name, animal in ZOO.items()]
 
 
@@ -32,7 +34,7 @@ def test_the_zoo_has_no_doubles():
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.slow if name in ("LSTM", "GRU", "vision transformer") else ())
+        pytest.param(name, marks=pytest.mark.slow if name in LIKE_OTHERS else ())
         for name in ZOO
     ],
 )

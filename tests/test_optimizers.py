@@ -503,7 +503,16 @@ def test_momentum_is_that_of_keras():
     np.testing.assert_allclose(sim.parameters, expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", sorted(keras_optimizer.keras_optimizers()))
+LIKE_ADAM_OR_SGD = ("adadelta", "adagrad", "adamax", "adamw", "lion", "nadam", "rmsprop")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in LIKE_ADAM_OR_SGD else ())
+        for name in sorted(keras_optimizer.keras_optimizers())
+    ],
+)
 def test_weights_are_one_tensor_where_each_number_follows_its_own_gradients(name, monkeypatch):
     """Two walkers of four tensors: the same steps, bit by bit; a rule that looks at the whole tensor is told by it."""
     found = []

@@ -208,7 +208,11 @@ SMOOTH = keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=
 
 @pytest.mark.parametrize(
     ("loss", "units", "labels"),
-    [(keras.losses.Huber(), 1, Y), (fourth_power, 1, Y), (SMOOTH, 3, np.eye(3)[np.arange(40) % 3])],
+    [
+        pytest.param(keras.losses.Huber(), 1, Y, marks=pytest.mark.slow),
+        (fourth_power, 1, Y),
+        (SMOOTH, 3, np.eye(3)[np.arange(40) % 3]),
+    ],
 )
 def test_a_loss_that_was_an_object_scores_predictions_in_the_process(tmp_path, loss, units, labels):
     """The mean loss of each draw is that of the run's rows; from the disk the object is asked for, and taken."""

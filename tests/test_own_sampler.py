@@ -29,7 +29,7 @@ from tests.systems import tables
 @pytest.mark.parametrize(
     ("sampler", "variance"),
     [
-        (Splitting("OBABO", 2.0), lambda h: 1 / (1 - h**2 / 4)),
+        pytest.param(Splitting("OBABO", 2.0), lambda h: 1 / (1 - h**2 / 4), marks=pytest.mark.slow),
         pytest.param(LeimkuhlerMatthews, 1.0, marks=pytest.mark.slow),
     ],
     ids=["OBABO", "LM"],

@@ -92,9 +92,9 @@ def after(sampler, potential, step_size: float, num_steps: int, walkers: int = 2
 @pytest.mark.parametrize(
     ("sampler", "step_size", "num_steps"),
     [
-        (Splitting("BAOAB"), 0.5, 150),
+        pytest.param(Splitting("BAOAB"), 0.5, 150, marks=pytest.mark.slow),
         (SGLD(), 0.1, 150),
-        (HamiltonianMonteCarlo(3, 0.5), 0.25, 150),
+        pytest.param(HamiltonianMonteCarlo(3, 0.5), 0.25, 150, marks=pytest.mark.slow),
         (HamiltonianMonteCarlo(3, 0.5, "reflect"), 0.7, 60),
     ],
 )

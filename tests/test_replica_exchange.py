@@ -36,7 +36,10 @@ def start_of(rungs: int, ladders: int, parameters: int, seed: int = 0) -> np.nda
     return np.random.default_rng(seed).normal(size=(rungs * ladders, parameters))
 
 
-@pytest.fixture(scope="module", params=["posterior", "likelihood", "posterior, HMC", "noisy energies"])
+@pytest.fixture(
+    scope="module",
+    params=["posterior", "likelihood", pytest.param("posterior, HMC", marks=pytest.mark.slow), "noisy energies"],
+)
 def recorded(request):
     """400 steps of 3 ladders of 5 rungs, a row each step and a round each second one."""
     ladder = WEIGHTS if request.param == "likelihood" else GEOMETRIC
@@ -229,7 +232,7 @@ def test_a_cold_replica_that_is_lower_in_energy_stays():
 
 
 @pytest.mark.parametrize("schedule", ["even_odd", "random_neighbours", "all_pairs"])
-@pytest.mark.parametrize("rungs", [4, 5])
+@pytest.mark.parametrize("rungs", [pytest.param(4, marks=pytest.mark.slow), 5])
 def test_every_schedule_pairs_a_rung_at_most_once(schedule, rungs):
     ladder = make_ladder(num_replicas=rungs, temperature_ratio=1.2, step_size=0.3)
     method = exchanging(Splitting("BAOAB"), ladder, every=1, ladders=3, schedule=schedule)

@@ -13,6 +13,7 @@ RUNGS, WALKERS = 3, 2
 LADDER = {"num_replicas": RUNGS, "temperature_ratio": 1.5}
 # Three steps take less time one by one than their compilation.
 SMALL = {"data": "two_clusters", "hidden": [4], "dtype": "float64", "execution": "eager", "verbose": 0, "seed": 1}
+SMALL["walker_evaluation"] = "unrolled"  # A vectorized map is traced at each eager step.
 STEPS = {"sampler": "HMC", "num_leapfrog_steps": 2, "step_size": 1e-9, "num_steps": 3, "record_every": 1}
 """Steps so small that the walkers stay where they start."""
 

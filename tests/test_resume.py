@@ -101,6 +101,8 @@ STATE_LIKE_OTHERS = (
     "LM",
     "pSGLD, adaptive",
     "SGHMC, estimated until the stop",
+    "SGLD, with replacement",
+    "adam",
 )
 """States whose way through a checkpoint test_sampler_protocol.py tests sampler by sampler."""
 
@@ -409,6 +411,7 @@ def kill_and_resume(nursery: Nursery, long_run, tmp_path: Path, options: dict, i
     assert len(set(steps)) > 1 or len(instants) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("rewritten_graphs")
 def test_kill_9_at_two_instants(nursery, long_run, tmp_path):
     kill_and_resume(nursery, long_run, tmp_path, {}, [random.uniform(0, 0.1), random.uniform(0.1, 0.6)])

@@ -102,7 +102,9 @@ def test_exploration_descends_and_is_left_out():
     "options",
     [
         pytest.param({"step_schedule": "polynomial", "schedule_delay": 7.0}, marks=pytest.mark.slow),
-        {"step_schedule": "cyclical", "cycle_steps": 8, "exploration_fraction": 0.25},
+        pytest.param(
+            {"step_schedule": "cyclical", "cycle_steps": 8, "exploration_fraction": 0.25}, marks=pytest.mark.slow
+        ),
         {"temperature_schedule": "annealing", "temperature_start": 9.0},
     ],
     ids=lambda options: next(iter(options.values())),

@@ -140,7 +140,10 @@ def test_labels_of_any_type_and_models_with_one_output(table):
         np.testing.assert_array_equal(old, new)
 
 
-@pytest.mark.parametrize("names", [(3, 5), (-1, 1), (1.0, 2.0), (False, True), (0, 1)])
+@pytest.mark.parametrize(
+    "names",
+    [(-1, 1), (1.0, 2.0), (False, True), *(pytest.param(names, marks=pytest.mark.slow) for names in ((3, 5), (0, 1)))],
+)
 def test_numbers_that_are_labels_name_their_classes_in_the_run_too(table, names):
     x, y = table
     labels = np.array(names)[(y > 50).astype(int)]

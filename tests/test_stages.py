@@ -31,6 +31,8 @@ OPTIONS = {
     "prior_std": PRIOR,
     "verbose": 0,
     "execution": "eager",
+    # A vectorized map would be traced at each of these steps.
+    "walker_evaluation": "unrolled",
     "num_walkers": 2,
     "seed": 5,
 }

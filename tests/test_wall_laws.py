@@ -64,9 +64,9 @@ def truncated_moments() -> tuple[np.ndarray, np.ndarray]:
     ("sampler", "step_size", "num_steps"),
     [
         (Splitting("BAOAB"), 0.1, 100),
-        (Splitting("UBU"), 0.1, 100),
+        pytest.param(Splitting("UBU"), 0.1, 100, marks=pytest.mark.slow),
         (SGLD(), 0.01, 500),
-        (GeneralizedHMC(2.0, 3), 0.2, 30),
+        pytest.param(GeneralizedHMC(2.0, 3), 0.2, 30, marks=pytest.mark.slow),
         (MALA(), 0.2, 60),
         (HamiltonianMonteCarlo(4, 0.5, "reflect"), 0.15, 20),
     ],

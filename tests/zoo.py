@@ -124,12 +124,12 @@ ZOO = {
     "Embedding": Animal(lambda: _row((3,), layers.Embedding(4, 2), layers.Flatten(), dtype="int32"), TOKENS, {}),
     "LayerNormalization": Animal(lambda: _row((3,), layers.Dense(3, "tanh"), layers.LayerNormalization()), ROWS, {}),
     "BatchNormalization, frozen": Animal(_normalised, ROWS, {"batch_norm": "frozen"}),
-    "BatchNormalization, batch": Animal(_normalised, ROWS, {"batch_norm": "batch"}, True),
+    "BatchNormalization, batch": Animal(_normalised, ROWS, {"batch_norm": "batch"}),
     "attention": Animal(_attention, SERIES, {}),
     "vision transformer": Animal(_vision_transformer, IMAGES, {}),
     "text": Animal(_text, TOKENS, {}),
     "shared layers": Animal(_shared, ROWS, {}),
-    "two inputs": Animal(_two_inputs, {"rows": ROWS, "tokens": TOKENS}, {}, True),
+    "two inputs": Animal(_two_inputs, {"rows": ROWS, "tokens": TOKENS}, {}),
     "subclassed": Animal(_subclassed, ROWS, {}, True),
 }
 
