@@ -31,8 +31,8 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """The quick suite compiles without LLVM's expensive passes and by XLA's older emitters, which takes two thirds of the
-    time. XLA reads its flags when it compiles for the first time; everything under `bin/test --slow` has its defaults.
+    """The quick suite compiles without LLVM's expensive passes and by XLA's older emitters, in two thirds of the time.
+    XLA reads its flags when it compiles for the first time; everything under `bin/test --slow` has its defaults.
     """
     os.environ.setdefault("XLA_FLAGS", f"{PARTS} {CHEAP}" if config.getoption("markexpr") else PARTS)
 

@@ -236,8 +236,8 @@ def of_a_well(integrator: str, angles) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("integrator", microcanonical.INTEGRATORS)
 def test_the_energy_error_of_a_gradient_bounds_the_bias_on_every_well(integrator):
-    """Wherever EEVPD over the gradients of a step is that of β < .08 or less, but for the last hundredth before a step is
-    unstable, which turns by nearly half a period and hides its error. A tenth of EEVPD would be no bound."""
+    """Wherever EEVPD over the gradients of a step is that of β < .08 or less, but for the last hundredth before a step
+    is unstable, which turns by nearly half a period and hides its error. A tenth of EEVPD would be no bound."""
     bias, error = of_a_well(integrator, np.linspace(0.05, 3.0, 600))
     stable = len(bias) * 99 // 100
     bias, error = bias[:stable], error[:stable]
@@ -250,8 +250,8 @@ def test_the_energy_error_of_a_gradient_bounds_the_bias_on_every_well(integrator
 
 
 def test_on_a_round_target_the_isotropic_step_has_an_error_of_fourth_order():
-    """EEVPD of a Gaussian of 50 dimensions, ε = 5 and 7: a ratio of (7/5)^10 = 29, of Verlet's (7/5)^6 = 7.5; at ε = 7 a
-    hundredth of McLachlan's."""
+    """EEVPD of a Gaussian of 50 dimensions, ε = 5 and 7: a ratio of (7/5)^10 = 29, of Verlet's (7/5)^6 = 7.5; at ε = 7
+    less than a tenth of McLachlan's."""
     errors = {
         name: [bias_and_error(name, step, 60, 100)[2] for step in (5.0, 7.0)] for name in microcanonical.INTEGRATORS
     }

@@ -246,8 +246,8 @@ class Options(BaseModel):
     )
     integrator: Literal["leapfrog", "mclachlan", "isotropic"] = _sampler(
         "leapfrog",
-        "MCLMC and MAMS: leapfrog, or at two gradients a step mclachlan, of smaller error, or isotropic, of least error "
-        "where a mass has made all directions alike",
+        "MCLMC and MAMS: leapfrog, or at two gradients a step mclachlan, of smaller error, or isotropic, of least "
+        "error where a mass has made all directions alike",
     )
     walls: Literal["reject", "reflect"] = _sampler(
         "reject",

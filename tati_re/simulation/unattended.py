@@ -164,7 +164,7 @@ class _Choice:
             values["mass"] = "fisher"
         if sampler == "MCLMC":
             values["target_bias"] = TARGET_BIAS
-            # Hidden units make copies of each minimum, with a covariance each, and all but one of a mass is wrong there.
+            # Hidden units make copies of each minimum, each with a covariance of its own: no mass has them all.
             kernels = sum(len(shape) > 1 for shape in sim.system.flat.shapes)
             if dimension <= MOST_DIRECTIONS and kernels < 2 and "mass" in values and "mass" not in given.explicit:
                 values |= {"mass": f"fisher:{dimension}", "integrator": "isotropic"}
