@@ -118,8 +118,8 @@ class Direct:
     """A function of nested tensors whose structure, shapes and types are always those of the first call. TensorFlow
     itself compares them at each call, which takes longer than a few steps: 1.2 ms for 43 tensors, and 0.2 so."""
 
-    def __init__(self, function: Callable) -> None:
-        self._function = function
+    def __init__(self, function: Callable, jit_compile: bool = False) -> None:
+        self._function, self._compiled = function, jit_compile or None
         self._traced: Any = None
         self._packed: Callable = next
 
@@ -133,7 +133,7 @@ class Direct:
                 self._packed = _packing(made)
                 return tf.nest.flatten(made)
 
-            self._traced = tf.function(flat, autograph=False).get_concrete_function(*given)
+            self._traced = tf.function(flat, autograph=False, jit_compile=self._compiled).get_concrete_function(*given)
         return self._packed(iter(self._traced._call_flat(given, self._traced.captured_inputs)))
 
 
