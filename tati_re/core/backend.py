@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from traceback import walk_stack
 from typing import Any
@@ -122,10 +123,11 @@ class Direct:
         self._function, self._compiled = function, jit_compile or None
         self._traced: Any = None
         self._packed: Callable = next
+        self._called: Callable = next
 
     def __call__(self, *arguments: Any) -> Any:
         leaves = tf.nest.flatten(arguments)
-        given = [value if isinstance(value, tf.Tensor) else tf.convert_to_tensor(value) for value in leaves]
+        given = [value if isinstance(value, tf.Tensor) else tf.constant(value) for value in leaves]
         if self._traced is None:
 
             def flat(*values):
@@ -133,8 +135,12 @@ class Direct:
                 self._packed = _packing(made)
                 return tf.nest.flatten(made)
 
+            from tensorflow.python.eager import context
+
             self._traced = tf.function(flat, autograph=False, jit_compile=self._compiled).get_concrete_function(*given)
-        return self._packed(iter(self._traced._call_flat(given, self._traced.captured_inputs)))
+            self._called = partial(context.context().call_function, self._traced._inference_function.name)
+        outputs = self._called([*given, *self._traced.captured_inputs], len(self._traced.outputs))
+        return self._packed(iter(outputs or ()))
 
 
 def _packing(like: Any) -> Callable:

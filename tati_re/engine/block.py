@@ -15,18 +15,20 @@ from tati_re.exchange.apart import Placed
 
 
 class Answer(NamedTuple):
-    """What the blocks of a process tell of a stretch, as NumPy arrays: U and U + p·p/2 of their walkers after it, the
-    moves that each made, rows, positions and what is beside them where there are any, and the end of each one's
-    burn-in. Before a swap `(walkers, columns)` of float64: L, V, the loss at the centre where there is one, the
-    acceptance, and the numbers that belong to the rungs; arrays that belong to them are `wide`, by their names."""
+    """What the blocks of a process tell of a stretch. `facts` are `(walkers, columns)`, float64: U and U + p·p/2 after
+    it, and before a swap L, V, the loss at the centre where there is one, the acceptance, and the numbers that belong
+    to the rungs; arrays that belong to them are `wide`, by their names. Of each block the moves `taken` and where its
+    burn-in `ends`; `recorded` are rows, positions and what is beside them, where there are any."""
 
-    potential: np.ndarray
-    energy: np.ndarray
+    facts: np.ndarray
     taken: list[int]
-    recorded: list[np.ndarray]
     ends: list[int | None]
-    swap: np.ndarray | None
+    recorded: list[np.ndarray]
     wide: dict[str, np.ndarray]
+
+    @property
+    def potential(self) -> np.ndarray:
+        return self.facts[:, 0]
 
 
 class Flat:
@@ -100,18 +102,16 @@ class Held:
                 columns = told[1][first : first + self.loop.walkers].T
                 given = np.concatenate([told[0], columns.ravel()]), *own.get(first, ({},))
             parts.append(self._advanced(first, first_move, count, between, *given))
-        potential, energy, taken, recorded, ends, swap, wide = zip(*parts, strict=True)
+        facts, taken, ends, recorded, wide = zip(*parts, strict=True)
         rows = joined(recorded) if all(recorded) else []
         arrays = {name: np.concatenate([each[name] for each in wide]) for name in wide[0]}
-        swaps = None if swap[0] is None else np.concatenate(swap)
-        seen = np.concatenate(potential), np.concatenate(energy)
-        return {next(iter(self._carries)): Answer(*seen, list(taken), rows, list(ends), swaps, arrays)}
+        return {next(iter(self._carries)): Answer(np.concatenate(facts), list(taken), list(ends), rows, arrays)}
 
     def _advanced(self, first: int, first_move: int, count: int, between: bool, *entering) -> tuple:
         """What an `Answer` has, of one block."""
         loop, method = self.loop, self.loop.method
         made: Any = loop.stretch(self._carries[first], first_move, count, first, *entering)
-        chunk, swap, wide = made if isinstance(loop, BlockLoop) else (made, None, {})
+        chunk, swap, wide = made if isinstance(loop, BlockLoop) else (made, [], {})
         carry, taken = chunk.carry, int(chunk.taken)
         if between and taken == count:
             carry = loop.between(carry, first_move + count - 1)
@@ -124,9 +124,8 @@ class Held:
                 kept = loop.places(carry.state).numpy() < loop.kept
                 positions, beside = positions[:, kept], beside[:, kept]
             recorded = [np.asarray(chunk.rows)[: int(chunk.num_rows)], positions, beside]
-        potential = np.asarray(carry.state.potential)
-        energy = np.asarray(total_energy(method, carry.state)) if method.has_momentum else potential
-        return potential, energy, taken, recorded, method.burnin_end(carry.state), swap, wide
+        energies = [np.asarray(carry.state.potential), np.asarray(total_energy(method, carry.state))]
+        return np.stack([*energies, *swap], 1), taken, method.burnin_end(carry.state), recorded, wide
 
     def _examples(self, first: int, field: str, indices: np.ndarray) -> np.ndarray:
         """Losses of single examples at the positions of a field of the state."""
@@ -213,7 +212,7 @@ class BlockLoop(Loop):
         chunk, swap = self._called(carry, first_move - 1, count + 1, following, first_walker, due, *given)
         chunk = chunk._replace(taken=chunk.taken - 1)
         if not swaps:
-            return chunk, None, {}
+            return chunk, [], {}
         wide = fields_of(chunk.carry.state, self._wide)
         return chunk, np.asarray(swap), {name: np.asarray(value) for name, value in wide.items()}
 
@@ -232,7 +231,7 @@ class BlockLoop(Loop):
         found = tf.cond(tf.logical_and(swaps, walked[4]), energies, lambda: (none, none))
         centre = fields_of(state, [name for name in ("centre_loss",) if name in state._fields])
         columns = *found, *centre.values(), walked[3], *fields_of(state, self._own).values()
-        return chunk, tf.stack([tf.cast(values, tf.float64) for values in columns], 1)
+        return chunk, tf.stack([tf.cast(values, tf.float64) for values in columns])
 
     def _entered(self, carry: Carry, due: Moves, indices, sizes, apply, vector, wide: dict) -> tuple:
         """The beginning of the steps: the swaps of the step before, and its record."""

@@ -180,8 +180,8 @@ class Blocks(Loop):
         # Of blocks that went on while another one diverged nothing is said.
         taken = np.concatenate([answer.taken for answer in self._last.values()])
         seen = np.repeat(taken == taken.min(), self.size)
-        parts = zip(*(answer[:2] for answer in self._last.values()), strict=True)
-        potential, energy = (np.where(seen, np.concatenate(values), 0.0) for values in parts)
+        facts = np.concatenate([answer.facts[:, :2] for answer in self._last.values()])
+        potential, energy = np.where(seen, facts.T, 0.0)
         return potential, energy if whole else potential
 
     def _states(self, carry: Carry) -> list:
@@ -258,7 +258,7 @@ class Blocks(Loop):
     def _swapped(self, step: int) -> np.ndarray:
         """Decides the swaps after a step, which the blocks make next; what is told of them, `(rows, columns)`."""
         answers, part = list(self._last.values()), self._flat.part
-        seen = np.concatenate([answer.swap for answer in answers])
+        seen = np.concatenate([answer.facts for answer in answers])[:, 2:]
         known = 3 if "centre_loss" in self._like._fields else 2
         adapting = step <= self.timeline.num_burnin_steps
         factors = [factor[0] for factor in self.timeline.factors(np.array([step]))]
