@@ -18,7 +18,7 @@ from tati_re.engine.silent import SilentEvaluate
 from tati_re.exchange.apart import Apart, Placed
 
 _AHEAD, _AHEAD_NUMBERS = 256, 10_000
-"""Steps whose random numbers are drawn in one call, which takes as long as so many numbers of steps that have no round."""
+"""Steps whose random numbers are drawn in one call, which takes as long as so many numbers that no round needs."""
 
 
 class Asked(Protocol):
