@@ -28,7 +28,7 @@ from tati_re import InputError, SamplingError, Simulation, temperature_study
 from tati_re.cluster.processes import Here, Lost, Process
 from tati_re.cluster.team import Team
 from tati_re.core.backend import tf, threads
-from tati_re.engine.block import Flat
+from tati_re.engine.block import OneVector
 from tati_re.engine.limits import LIMITS
 from tati_re.evidence import log_evidence
 from tati_re.report.description import what_was_sampled
@@ -522,7 +522,7 @@ def test_a_structure_of_tensors_travels_as_one_vector():
     values = {"index": tf.constant([3, 0, -1]), "rounds": tf.constant(2**53 - 1, tf.int64), "none": ()}
     values |= {"heights": tf.random.normal((2, 3)), "loss": tf.constant([1 / 3, np.nan, -0.0], tf.float64)}
     State = namedtuple("State", sorted(values))
-    flat = Flat(State(**values))
+    flat = OneVector(State(**values))
     vector = flat.joined(State(**values)).numpy()
     np.testing.assert_array_equal(vector[flat.part["index"]], [3, 0, -1])
     for name, value in flat.parted(tf.constant(vector))._asdict().items():

@@ -31,7 +31,7 @@ class Answer(NamedTuple):
         return self.facts[:, 0]
 
 
-class Flat:
+class OneVector:
     """Tensors of one structure as one vector of float64, which holds their whole numbers exactly: each tensor that is
     handed to TensorFlow, or taken from there, costs some 25 microseconds. `part` has the places of named fields."""
 
@@ -204,7 +204,7 @@ class BlockLoop(Loop):
             self._wide = [name for name in method.of_rung if fields_of(state, [name])[name].shape.rank > 1]
             self._own = [name for name in method.of_rung if name not in self._wide]
             rungs, own = state.rungs, fields_of(state, self._own).values()
-            self._flat = Flat([rungs.table, rungs.bias, rungs.index, tf.zeros((self.walkers,), tf.float64), *own])
+            self._flat = OneVector([rungs.table, rungs.bias, rungs.index, tf.zeros((self.walkers,), tf.float64), *own])
         if not apply:
             entering = np.zeros(sum(self._flat.sizes)), fields_of(state, self._wide)
         given = tf.nest.map_structure(tf.convert_to_tensor, (apply, swaps, *entering))

@@ -10,7 +10,7 @@ import numpy as np
 
 from tati_re.core.backend import Direct, tf
 from tati_re.core.evaluate import Clock
-from tati_re.engine.block import Answer, Flat, joined
+from tati_re.engine.block import Answer, OneVector, joined
 from tati_re.engine.loop import Loop
 from tati_re.engine.noise import Draw, RecordingNoise, StepNoise, draw_numbers
 from tati_re.engine.recording import Carry, Chunk, RunningMoments, carry_of, leaves_of
@@ -140,7 +140,7 @@ class Blocks(Loop):
     def _load(self, carry: Carry) -> None:
         self.prepare(carry.state)
         if self._apart is not None:
-            self._flat = Flat(carry.state.rungs)
+            self._flat = OneVector(carry.state.rungs)
             self._rungs = self._flat.joined(carry.state.rungs).numpy()
         longest = self._team.load(self._split(carry))
         self._longest = min(longest.values())
