@@ -5,10 +5,12 @@ over pipes, in turn, medians, the processor time of driver and workers, the seco
 of a checkpoint written in a second, the states of all walkers fetched from the workers included, and the memory of a
 worker. `--ray` adds workers on a Ray cluster of machines
 with one core each, simulated on this one. `--rounds` measures what a round of swaps takes of the driver's processor
-instead. Figures are reported, never asserted.
+instead, with workers that compute and with workers that only answer, and over pipes the time between the last answer
+of a round and the last message of the next. Figures are reported, never asserted.
 """
 
 import argparse
+import itertools
 import os
 import secrets
 import statistics
@@ -31,7 +33,8 @@ SYSTEMS: dict[str, tuple[dict, int]] = {
     "conv x 4": ({"conv": 8}, 4),
 }
 SAVE = "tati_re.engine.driver.Driver._save"
-BLOCKS = "tati_re.engine.blocks:Blocks"
+BLOCKS, PROCESS = "tati_re.engine.blocks:Blocks", "tati_re.cluster.processes:Process"
+MADE = resolve_name("tati_re.simulation.workers:_made")
 KINDS = {
     "independent": {"batch_size": 550, "step_size": 1e-4},
     "swaps": {"max_temperature": 4.0, "exchange_every": 20, "step_size": 1e-4},
@@ -121,36 +124,67 @@ def measured(name: str, kind: str, workers: int | None, seconds: float, cluster:
     }
 
 
-def rounds(workers: int, seconds: float, cluster: str | None) -> tuple[np.ndarray, np.ndarray]:
-    """Milliseconds of a processor that a round takes of the driver's main thread, and of its process: each stretch of
-    784-10 on 500 examples, 8 rungs in 8 blocks that swap after each step, divided by its rounds."""
-    blocks = resolve_name(BLOCKS)
-    found, run, swapped, made = [], blocks.run, blocks._swapped, []
+def echoing(*arguments):
+    """As `_made`, but after its first rounds a worker gives the answer that it gave to such a message before."""
+    answer, told = MADE(*arguments)
+    kept: dict[tuple, list] = {}
+
+    def again(verb: str, common: tuple, own: dict | None):
+        if verb != "advance":
+            return answer(verb, common, own)
+        seen = kept.setdefault((common[1], len(common), bool(own and [*own.values()][0])), [])
+        if len(seen) < 3:
+            seen.append(answer(verb, common, own))
+        return seen[-1]
+
+    return again, told
+
+
+def rounds(workers: int, seconds: float, cluster: str | None, echo: bool) -> np.ndarray:
+    """Milliseconds of a processor that a round takes of the driver's main thread, and of its process, by the clock, and
+    between the last answer heard and the last message sent: each stretch of 784-10 on 500 examples, 8 rungs in 8
+    blocks that swap after each step, divided by its rounds; `(4, stretches)`."""
+    blocks, process = resolve_name(BLOCKS), resolve_name(PROCESS)
+    found, made, gaps = [], [], []
+    run, swapped, tell, hear = blocks.run, blocks._swapped, process.tell, process.hear
+    now = [0.0, 0.0]
 
     def counted(loop, move: int):
         made.append(move)
         return swapped(loop, move)
 
+    def told(worker, message: bytes) -> None:
+        tell(worker, message)
+        now[1] = time.perf_counter()
+
+    def heard(worker) -> bytes:
+        if now[1] > now[0] > 0:
+            gaps.append(now[1] - now[0])
+        answer = hear(worker)
+        now[0] = time.perf_counter()
+        return answer
+
     def timed(loop, *arguments):
         made.clear()
-        thread, process = time.thread_time(), time.process_time()
+        gaps.clear()
+        began = time.thread_time(), time.process_time(), time.perf_counter()
         chunk = run(loop, *arguments)
-        taken = time.thread_time() - thread, time.process_time() - process
+        taken = np.array([time.thread_time(), time.process_time(), time.perf_counter()]) - began
         if made:
-            found.append(1e3 * np.array(taken) / len(made))
+            found.append(1e3 * np.array([*taken / len(made), np.median(gaps or [np.nan])]))
         return chunk
 
     with (
         tempfile.TemporaryDirectory() as folder,
-        patch.object(blocks, "run", timed),
-        patch.object(blocks, "_swapped", counted),
+        patch.multiple(blocks, run=timed, _swapped=counted),
+        patch.multiple(process, tell=told, hear=heard),
+        patch("tati_re.simulation.workers._made", echoing if echo else MADE),
     ):
         sim = Simulation(data=(IMAGES[:500], LABELS[:500]), hidden=[], num_walkers=1, seed=1, verbose=0)
         every = {"num_steps": 10**8, "record_every": 1000, "trajectory_every": 0, "exchange_every": 1}
         ladder = {"num_replicas": 8, "max_temperature": 4.0, "step_size": 1e-4, "output": Path(folder) / "run"}
         sim.sample(**ladder, **every, max_time=seconds, workers=workers, cluster=cluster)
-    thread, process = np.array(found[1:]).T
-    return thread, process
+    return np.array(found[1:]).T
 
 
 def simulated(machines: int):
@@ -180,12 +214,14 @@ def main() -> None:
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     if given.rounds:
         for address in (None, *([] if cluster is None else [cluster.address])):
-            for workers in given.workers:
-                thread, process = rounds(workers, given.seconds, address)
+            for workers, echo in itertools.product(given.workers, (True, False)):
+                names = ("main thread", "process", "clock", "answer to message")
+                taken = rounds(workers, given.seconds, address, echo)
+                told = zip(names, np.median(taken, 1), taken.min(1), taken.max(1), strict=True)
+                words = [f"{name} {each[0]:.2f} ms ({each[1]:.2f} to {each[2]:.2f})" for name, *each in told]
                 where = "over pipes" if address is None else "over Ray"
-                words = f"main thread {np.median(thread):.2f} ms ({thread.min():.2f} to {thread.max():.2f})"
-                words += f", process {np.median(process):.2f} ms ({process.min():.2f} to {process.max():.2f})"
-                print(f"a round {where}, {workers} worker(s): {words}; {len(thread)} stretches", flush=True)
+                who = f"{workers} worker(s) that {'answer' if echo else 'compute'}"
+                print(f"a round {where}, {who}: {', '.join(words)}; {len(taken.T)} stretches", flush=True)
         return
     for name in (name for name in SYSTEMS if {name, name.split()[0]} & {*given.only}):
         for kind in KINDS:

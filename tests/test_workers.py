@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import namedtuple
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,7 @@ from tati_re import InputError, SamplingError, Simulation, temperature_study
 from tati_re.cluster.processes import Here, Lost, Process
 from tati_re.cluster.team import Team
 from tati_re.core.backend import tf, threads
+from tati_re.engine.block import OneVector
 from tati_re.engine.limits import LIMITS
 from tati_re.evidence import log_evidence
 from tati_re.report.description import what_was_sampled
@@ -513,6 +515,19 @@ def test_the_blocks_of_a_worker_share_one_compiled_function():
     [worker] = loops.workers.team.workers
     held = worker._answer.__self__
     assert len(held._carries) == 4 and held.loop.traces == 1
+
+
+def test_a_structure_of_tensors_travels_as_one_vector():
+    """Every number comes back as it was, with its type."""
+    values = {"index": tf.constant([3, 0, -1]), "rounds": tf.constant(2**53 - 1, tf.int64), "none": ()}
+    values |= {"heights": tf.random.normal((2, 3)), "loss": tf.constant([1 / 3, np.nan, -0.0], tf.float64)}
+    State = namedtuple("State", sorted(values))
+    flat = OneVector(State(**values))
+    vector = flat.joined(State(**values)).numpy()
+    np.testing.assert_array_equal(vector[flat.part["index"]], [3, 0, -1])
+    for name, value in flat.parted(tf.constant(vector))._asdict().items():
+        for one, other in zip(tf.nest.flatten(value), tf.nest.flatten(values[name]), strict=True):
+            assert one.dtype == other.dtype and one.numpy().tobytes() == other.numpy().tobytes()
 
 
 def test_one_worker_computes_where_several_would(monkeypatch):

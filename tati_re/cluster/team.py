@@ -15,7 +15,7 @@ _DEATHS = 3
 _LOG_BYTES = 256 * 2**20
 """Of messages that are kept since the last snapshot, roughly; beyond it another one is taken."""
 
-Message = tuple[str, tuple, dict[int, tuple]]
+Message = tuple[str, tuple, dict[int, tuple] | None]
 
 
 class Team:
@@ -87,8 +87,8 @@ class Team:
         """Notes where the blocks are: nothing before is done again."""
         self._states, self._log, self._bytes = states, [], 0
 
-    def ask(self, verb: str, common: tuple, own: dict[int, tuple]) -> dict[int, Any]:
-        """The answers of the blocks."""
+    def ask(self, verb: str, common: tuple, own: dict[int, tuple] | None) -> dict[int, Any]:
+        """The answers of the blocks, with what is common to them and what is the own of each, `None` for nothing."""
         self.begin()
         self._asked += 1
         message = verb, common, own
@@ -103,9 +103,9 @@ class Team:
                 answers |= self._again(number, part, str(lost))
         if verb == "advance":
             self._log.append((message, {block: answer.potential.tobytes() for block, answer in answers.items()}))
-            self._bytes += len(own) * _size(next(iter(own.values())))
+            self._bytes += _size((common, own or ()))
             if self._bytes > _LOG_BYTES:
-                self.mark(self.ask("leaves", (), {block: () for block in own}))
+                self.mark(self.ask("leaves", (), {block: () for held in self._held for block in held}))
         return answers
 
     def _replace(self, number: int, words: str) -> None:
@@ -144,7 +144,7 @@ class Team:
 
 def _part(message: Message, held: list[int]) -> Message:
     verb, common, own = message
-    return verb, common, {block: own[block] for block in held}
+    return verb, common, own and {block: own[block] for block in held}
 
 
 def _told(worker: Any, message: Message) -> dict[int, Any]:

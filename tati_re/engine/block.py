@@ -1,6 +1,6 @@
 """Blocks of walkers in one process: one compiled loop for all, and what each carries from stretch to stretch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,21 +11,53 @@ from tati_re.engine.divergence import total_energy
 from tati_re.engine.loop import Loop, entry
 from tati_re.engine.recording import Buffers, Carry, RowBuffers, RunningMoments, carry_of, leaves_of, update_moments
 from tati_re.engine.timeline import Moves
+from tati_re.exchange.apart import Placed
 
 
 class Answer(NamedTuple):
-    """What a block tells of a stretch, as NumPy arrays: U and U + p·p/2 of its walkers after it, the moves that it
-    made, rows, positions and what is beside them, the end of its burn-in, and, before a swap, L, V, the acceptance and
-    the fields that belong to the rungs."""
+    """What the blocks of a process tell of a stretch. `facts` are `(walkers, columns)`, float64: U and U + p·p/2 after
+    it, and before a swap L, V, the loss at the centre where there is one, the acceptance, and the numbers that belong
+    to the rungs; arrays that belong to them are `wide`, by their names. Of each block the moves `taken` and where its
+    burn-in `ends`; `recorded` are rows, positions and what is beside them, where there are any."""
 
-    potential: np.ndarray
-    energy: np.ndarray
-    taken: int
-    rows: np.ndarray
-    positions: np.ndarray
-    beside: np.ndarray
-    end: int | None
-    swap: tuple | None = None
+    facts: np.ndarray
+    taken: list[int]
+    ends: list[int | None]
+    recorded: list[np.ndarray]
+    wide: dict[str, np.ndarray]
+
+    @property
+    def potential(self) -> np.ndarray:
+        return self.facts[:, 0]
+
+
+class OneVector:
+    """Tensors of one structure as one vector of float64, which holds their whole numbers exactly: each tensor that is
+    handed to TensorFlow, or taken from there, costs some 25 microseconds. `part` has the places of named fields."""
+
+    def __init__(self, like: Any) -> None:
+        self._like, leaves = like, tf.nest.flatten(like)
+        self._kinds = [(leaf.shape, leaf.dtype) for leaf in leaves]
+        self.sizes = [leaf.shape.num_elements() for leaf in leaves]
+        ends = np.cumsum([sum(leaf.shape.num_elements() for leaf in tf.nest.flatten(value)) for value in like])
+        self.part = dict(zip(getattr(like, "_fields", ()), map(slice, (0, *ends), ends), strict=False))
+
+    @staticmethod
+    def joined(values: Any) -> tf.Tensor:
+        return tf.concat([tf.reshape(tf.cast(leaf, tf.float64), [-1]) for leaf in tf.nest.flatten(values)], 0)
+
+    def parted(self, vector: Any) -> Any:
+        pairs = zip(tf.split(vector, self.sizes), self._kinds, strict=True)
+        return tf.nest.pack_sequence_as(self._like, [tf.cast(tf.reshape(v, shape), kind) for v, (shape, kind) in pairs])
+
+
+def joined(parts: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
+    """Arrays `(n, walkers, ...)` of several groups of walkers side by side, of each kind as many as all groups have."""
+    found = []
+    for values in zip(*parts, strict=True):
+        number = min(map(len, values))
+        found.append(np.concatenate([value[:number] for value in values], axis=1))
+    return found
 
 
 class Held:
@@ -36,12 +68,16 @@ class Held:
         self._carries: dict[int, Carry] = {}
         self._template: Any = None
         self._verbs: dict[str, Callable] = {
-            **{"start": self._start, "load": self._load, "advance": self._advance},
-            **{"leaves": lambda first: leaves_of(self._carries[first]), "examples": self._examples},
+            **{"start": self._start, "load": self._load, "examples": self._examples},
+            "leaves": lambda first: leaves_of(self._carries[first]),
         }
 
-    def answer(self, verb: str, common: tuple, own: dict[int, tuple]) -> dict[int, Any]:
-        """The answers of some blocks to a message, with what is common to them and what is their own."""
+    def answer(self, verb: str, common: tuple, own: dict[int, tuple] | None) -> dict[int, Any]:
+        """The answers of some blocks to a message, with what is common to them and what is their own. To go on,
+        `advance`, is asked of all, which answer as one: a round of swaps is as quick as its messages are few."""
+        if verb == "advance":
+            return self._advance(own or {}, *common)
+        assert own is not None
         return {first: self._verbs[verb](first, *common, *each) for first, each in own.items()}
 
     def _start(self, first: int, position: np.ndarray, auxiliary: tuple) -> list[np.ndarray]:
@@ -56,24 +92,40 @@ class Held:
         self.loop.prepare(self._carries[first].state)
         return self.loop.longest
 
-    def _advance(self, first: int, first_move: int, count: int, burnin: int, between: bool, *entering) -> Answer:
+    def _advance(self, own: dict, first_move: int, count: int, burnin: int, between: bool, *told) -> dict[int, Answer]:
+        """`told` is where all walkers of the run are after the swaps of the step before: β, λ and the bias as one
+        vector, and rung, acceptance and the numbers that belong to the rung of each walker."""
+        self.loop.timeline.num_burnin_steps = burnin
+        parts, given = [], ()
+        for first in self._carries:
+            if told:
+                columns = told[1][first : first + self.loop.walkers].T
+                given = np.concatenate([told[0], columns.ravel()]), *own.get(first, ({},))
+            parts.append(self._advanced(first, first_move, count, between, *given))
+        facts, taken, ends, recorded, wide = zip(*parts, strict=True)
+        rows = joined(recorded) if all(recorded) else []
+        arrays = {name: np.concatenate([each[name] for each in wide]) for name in wide[0]}
+        return {next(iter(self._carries)): Answer(np.concatenate(facts), list(taken), list(ends), rows, arrays)}
+
+    def _advanced(self, first: int, first_move: int, count: int, between: bool, *entering) -> tuple:
+        """What an `Answer` has, of one block."""
         loop, method = self.loop, self.loop.method
-        loop.timeline.num_burnin_steps = burnin
         made: Any = loop.stretch(self._carries[first], first_move, count, first, *entering)
-        chunk, swap = made if isinstance(loop, BlockLoop) else (made, None)
+        chunk, swap, wide = made if isinstance(loop, BlockLoop) else (made, [], {})
         carry, taken = chunk.carry, int(chunk.taken)
         if between and taken == count:
             carry = loop.between(carry, first_move + count - 1)
         self._carries[first] = carry
-        positions, beside = np.asarray(chunk.positions), np.asarray(chunk.beside)
-        positions, beside = positions[: int(chunk.num_positions)], beside[: int(chunk.num_positions)]
-        if isinstance(loop, BlockLoop):
-            kept = loop.places(carry.state).numpy() < loop.kept
-            positions, beside = positions[:, kept], beside[:, kept]
-        potential = np.asarray(carry.state.potential)
-        energy = np.asarray(total_energy(method, carry.state)) if method.has_momentum else potential
-        rows = np.asarray(chunk.rows)[: int(chunk.num_rows)]
-        return Answer(potential, energy, taken, rows, positions, beside, method.burnin_end(carry.state), swap)
+        recorded = []
+        if int(chunk.num_rows) + int(chunk.num_positions):
+            positions, beside = np.asarray(chunk.positions), np.asarray(chunk.beside)
+            positions, beside = positions[: int(chunk.num_positions)], beside[: int(chunk.num_positions)]
+            if isinstance(loop, BlockLoop):
+                kept = loop.places(carry.state).numpy() < loop.kept
+                positions, beside = positions[:, kept], beside[:, kept]
+            recorded = [np.asarray(chunk.rows)[: int(chunk.num_rows)], positions, beside]
+        energies = [np.asarray(carry.state.potential), np.asarray(total_energy(method, carry.state))]
+        return np.stack([*energies, *swap], 1), taken, method.burnin_end(carry.state), recorded, wide
 
     def _examples(self, first: int, field: str, indices: np.ndarray) -> np.ndarray:
         """Losses of single examples at the positions of a field of the state."""
@@ -107,6 +159,9 @@ class BlockLoop(Loop):
     def __init__(self, *arguments, kept: int, **options) -> None:
         super().__init__(*arguments, **options)
         self.kept = kept
+        self._flat: Any = None
+        self._own: list[str] = []
+        self._wide: list[str] = []
 
     @property
     def longest(self) -> int:
@@ -133,10 +188,10 @@ class BlockLoop(Loop):
             self._recorder.place = self._row
 
     def stretch(self, carry: Carry, first_move: int, count: int, first_walker: int = 0, *entering):
-        """The chunk, and L, V, acceptance and the fields of the rungs where it ends before a swap.
+        """The chunk, and where it ends before a swap what an `Answer` has of it.
 
-        `entering` is where the walkers are after the swaps of the step before (`Placed`), what belongs to their rungs
-        there, and the acceptance of that step; nothing where there were none.
+        `entering` is what swaps of the step before have changed, nothing where there were none: β, λ, the bias, rungs,
+        acceptance and numbers that belong to the rungs as one vector, and arrays that belong to them.
         """
         method = self.method
         due = self.timeline.due(first_move - 1, self._capacity, count + 1)
@@ -144,37 +199,45 @@ class BlockLoop(Loop):
         if swaps:
             for values in (due.row, due.position, due.moments):
                 values[count] = False
-        apply = bool(entering)
+        apply, state = bool(entering), carry.state
+        if self._flat is None:
+            self._wide = [name for name in method.of_rung if fields_of(state, [name])[name].shape.rank > 1]
+            self._own = [name for name in method.of_rung if name not in self._wide]
+            rungs, own = state.rungs, fields_of(state, self._own).values()
+            self._flat = OneVector([rungs.table, rungs.bias, rungs.index, tf.zeros((self.walkers,), tf.float64), *own])
         if not apply:
-            fields = fields_of(carry.state, method.of_rung)
-            entering = carry.state.rungs, fields, np.zeros(self.walkers)
+            entering = np.zeros(sum(self._flat.sizes)), fields_of(state, self._wide)
         given = tf.nest.map_structure(tf.convert_to_tensor, (apply, swaps, *entering))
         following = first_move + count - 1
-        chunk, *found = self._called(carry, first_move - 1, count + 1, following, first_walker, due, *given)
+        chunk, swap = self._called(carry, first_move - 1, count + 1, following, first_walker, due, *given)
         chunk = chunk._replace(taken=chunk.taken - 1)
         if not swaps:
-            return chunk, None
-        state = chunk.carry.state
-        names = [*method.of_rung, *(name for name in ("centre_loss",) if name in state._fields)]
-        fields = fields_of(state, names)
-        return chunk, tuple(tf.nest.map_structure(np.asarray, (*found, fields)))
+            return chunk, [], {}
+        wide = fields_of(chunk.carry.state, self._wide)
+        return chunk, np.asarray(swap), {name: np.asarray(value) for name, value in wide.items()}
 
     def _steps(self, carry: Carry, due: Moves, count, bits, indices, sizes, *given) -> Any:
         apply, swaps, *entering = given
         begin = self._entered(carry, due, indices, sizes, apply, *entering)
         walked = self._walked(begin, carry, due, count, bits, indices, sizes)
         chunk = self._chunk(carry, due, *walked)
+        state = chunk.carry.state
 
         def energies():
             evaluate = self._at(chunk.taken - 1, due, indices, sizes, chunk.carry.auxiliary)
-            return tuple(self.method.energies(chunk.carry.state, evaluate))
+            return tuple(self.method.energies(state, evaluate))
 
         none = tf.zeros((self.walkers,), tf.float64)
-        loss, penalty = tf.cond(tf.logical_and(swaps, walked[4]), energies, lambda: (none, none))
-        return chunk, loss, penalty, walked[3]
+        found = tf.cond(tf.logical_and(swaps, walked[4]), energies, lambda: (none, none))
+        centre = fields_of(state, [name for name in ("centre_loss",) if name in state._fields])
+        columns = *found, *centre.values(), walked[3], *fields_of(state, self._own).values()
+        return chunk, tf.stack([tf.cast(values, tf.float64) for values in columns])
 
-    def _entered(self, carry: Carry, due: Moves, indices, sizes, apply, placed, fields: dict, acceptance) -> tuple:
+    def _entered(self, carry: Carry, due: Moves, indices, sizes, apply, vector, wide: dict) -> tuple:
         """The beginning of the steps: the swaps of the step before, and its record."""
+        table, bias, index, acceptance, *own = self._flat.parted(vector)
+        placed = Placed(index, table, bias, carry.state.rungs.replica)
+        fields = wide | dict(zip(self._own, own, strict=True))
         evaluate = self._at(tf.constant(0), due, indices, sizes, carry.auxiliary)
         before = self._unpack(self._pack(carry.state), evaluate.rung)
 

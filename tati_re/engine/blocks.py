@@ -1,5 +1,6 @@
 """Blocks of walkers where a run sees one loop: what is done together is decided here, and steps are made elsewhere."""
 
+import math
 from collections.abc import Callable
 from functools import cached_property
 from types import SimpleNamespace
@@ -9,12 +10,15 @@ import numpy as np
 
 from tati_re.core.backend import Direct, tf
 from tati_re.core.evaluate import Clock
-from tati_re.engine.block import Answer
+from tati_re.engine.block import Answer, OneVector, joined
 from tati_re.engine.loop import Loop
-from tati_re.engine.noise import RecordingNoise, StepNoise, draw_numbers
+from tati_re.engine.noise import Draw, RecordingNoise, StepNoise, draw_numbers
 from tati_re.engine.recording import Carry, Chunk, RunningMoments, carry_of, leaves_of
 from tati_re.engine.silent import SilentEvaluate
 from tati_re.exchange.apart import Apart, Placed
+
+_AHEAD, _AHEAD_NUMBERS = 256, 10_000
+"""Steps whose random numbers are drawn in one call, which takes as long as so many numbers that no round needs."""
 
 
 class Asked(Protocol):
@@ -27,7 +31,7 @@ class Asked(Protocol):
 
     def mark(self, states: dict[int, list]) -> None: ...
 
-    def ask(self, verb: str, common: tuple, own: dict[int, tuple]) -> dict[int, Any]: ...
+    def ask(self, verb: str, common: tuple, own: dict[int, tuple] | None) -> dict[int, Any]: ...
 
 
 class _Elsewhere:
@@ -60,8 +64,11 @@ class Blocks(Loop):
         self._here: Any = None
         self._last: dict[int, Answer] = {}
         self._longest = 0
-        self._rungs: Any = None
-        self._entering: dict[int, tuple] = {}
+        self._flat: Any = None
+        self._rungs = np.zeros(0)
+        self._ready: tuple[int, np.ndarray] = 0, np.zeros((0, 0))
+        self._entering: tuple = ()
+        self._wide: dict[int, tuple] | None = None
         self._moments: dict[int, list[np.ndarray]] = {}
 
     def prepare(self, state) -> None:
@@ -98,7 +105,8 @@ class Blocks(Loop):
             self._moments = {first: states[first][-4:-1] for first in self._firsts}
             moments = _merged(list(self._moments.values()), self.num_recorded)
             whole = super().template(np.zeros((self.walkers, self.potential.num_parameters)))
-            state_type, fields["rungs"] = type(whole), self._rungs or whole.rungs
+            rungs = whole.rungs if self._flat is None else self._flat.parted(tf.constant(self._rungs))
+            state_type, fields["rungs"] = type(whole), rungs
         return Carry(state_type(**fields), auxiliary, moments, carries[0].highest)
 
     def _split(self, carry: Carry) -> dict[int, list[np.ndarray]]:
@@ -132,7 +140,8 @@ class Blocks(Loop):
     def _load(self, carry: Carry) -> None:
         self.prepare(carry.state)
         if self._apart is not None:
-            self._rungs = carry.state.rungs
+            self._flat = OneVector(carry.state.rungs)
+            self._rungs = self._flat.joined(carry.state.rungs).numpy()
         longest = self._team.load(self._split(carry))
         self._longest = min(longest.values())
         self.chunk_steps = max(self.chunk_steps, self._longest)
@@ -169,10 +178,10 @@ class Blocks(Loop):
         if carry is not self._here:
             return super().energies(carry, whole)
         # Of blocks that went on while another one diverged nothing is said.
-        taken = min(answer.taken for answer in self._last.values())
-        nothing = (np.zeros(self.size),) * 2
-        seen = [(each.potential, each.energy) if each.taken == taken else nothing for each in self._last.values()]
-        potential, energy = (np.concatenate(parts) for parts in zip(*seen, strict=True))
+        taken = np.concatenate([answer.taken for answer in self._last.values()])
+        seen = np.repeat(taken == taken.min(), self.size)
+        facts = np.concatenate([answer.facts[:, :2] for answer in self._last.values()])
+        potential, energy = np.where(seen, facts.T, 0.0)
         return potential, energy if whole else potential
 
     def _states(self, carry: Carry) -> list:
@@ -205,19 +214,20 @@ class Blocks(Loop):
                 here = min(here, self.method.exchange_every - (move - 1) % self.method.exchange_every)
             over = done + here == count and not (here and self._swaps(move + here - 1))
             taken, rows = self._stretch(move, here, ends and over)
-            parts.append(rows)
+            parts += [rows] if rows else []
             done += taken
             if taken < here or over:
                 break
             if self._swaps(move + here - 1):
                 events.append(self._swapped(move + here - 1))
         self._here = after = _Elsewhere(self._fetched)
-        found = [np.concatenate(each) for each in zip(*parts, strict=True)]
+        nothing = np.zeros((0, self.walkers, 0))
+        found = [np.concatenate(each) for each in zip(*parts, strict=True)] if parts else [nothing] * 3
         told = np.stack(events) if events else np.zeros((0, 0, 0))
         filled = found[0], len(found[0]), found[1], found[2], len(found[1])
         result: Any = after
         if ends and done == count:
-            self._end([answer.end for answer in self._last.values()])
+            self._end([end for answer in self._last.values() for end in answer.ends])
             result = after if self.cools is None else self.cools(after._carry, last)
         return Chunk(result, done, *filled, told, len(events) if self.timeline.event_every else 0)
 
@@ -226,60 +236,88 @@ class Blocks(Loop):
         return self._apart is not None and self.method.swaps_after(step)
 
     def _stretch(self, move: int, count: int, between: bool) -> tuple[int, list[np.ndarray]]:
-        """Moves of all blocks: how many were made, and rows, positions and what is beside them in the run's order."""
-        own = {first: self._entering.get(first, ()) for first in self._firsts}
-        common = (move, count, self.timeline.num_burnin_steps, between)
-        self._last, self._entering = self._team.ask("advance", common, own), {}
-        answers = [self._last[first] for first in self._firsts]
-        order = kept = np.arange(self.walkers)
+        """Moves of all blocks: how many were made, and, where there are any, rows, positions and what is beside them in
+        the run's order."""
+        common = (move, count, self.timeline.num_burnin_steps, between, *self._entering)
+        self._last = self._team.ask("advance", common, self._wide)
+        self._entering, self._wide = (), None
+        recorded = [answer.recorded for answer in self._last.values()]
+        taken = min(min(answer.taken) for answer in self._last.values())
+        if not all(recorded):
+            return taken, []
+        found = joined(recorded)
         if self._apart is not None:
-            index = np.asarray(self._rungs.index)
-            place = index * self.method.num_ladders + np.arange(self.walkers) % self.method.num_ladders
-            order = np.argsort(place)
+            index, ladders = self._rungs[self._flat.part["index"]], self.method.num_ladders
+            place = index * ladders + np.arange(self.walkers) % ladders
             kept = np.argsort(place[place < self.num_recorded])
-        shared = [(each.rows, each.positions, each.beside) for each in answers]
-        found = []
-        for values, places in zip(zip(*shared, strict=True), (order, kept, kept), strict=True):
-            number = min(len(value) for value in values)
-            joined = np.concatenate([value[:number] for value in values], axis=1)
-            found.append(joined if self._apart is None else joined[:, places])
-        return min(each.taken for each in answers), found
+            found = [values[:, order] for values, order in zip(found, (np.argsort(place), kept, kept), strict=True)]
+        return taken, found
 
     # Swaps
 
     def _swapped(self, step: int) -> np.ndarray:
         """Decides the swaps after a step, which the blocks make next; what is told of them, `(rows, columns)`."""
-        swaps: list[Any] = [self._last[first].swap for first in self._firsts]
-        loss, penalty, acceptance = (np.concatenate(parts) for parts in list(zip(*swaps, strict=True))[:3])
-        fields = {name: np.concatenate([swap[3][name] for swap in swaps]) for name in swaps[0][3]}
+        answers, part = list(self._last.values()), self._flat.part
+        seen = np.concatenate([answer.facts for answer in answers])[:, 2:]
+        known = 3 if "centre_loss" in self._like._fields else 2
         adapting = step <= self.timeline.num_burnin_steps
         factors = [factor[0] for factor in self.timeline.factors(np.array([step]))]
-        centre = [fields.pop("centre_loss")] if "centre_loss" in fields else []
-        # One tensor for all: each takes some 25 microseconds to make.
-        facts = np.concatenate([[step, adapting, *factors], loss, penalty])
-        self._rungs, source = self._decide(self._rungs, facts, centre)
-        source = source.numpy()
-        for first, placed in self._placed(self._rungs).items():
-            mine = source[first : first + self.size]
-            changed = {name: values[mine] for name, values in fields.items()}
-            self._entering[first] = (placed, changed, acceptance[mine])
-        return np.asarray(self._rungs.events)
+        facts = [step, adapting, *factors], seen[:, :known].T.ravel(), self._numbers(step)
+        told = self._decide(np.concatenate([self._rungs, *facts]))
+        self._rungs, source = told[: -self.walkers], told[-self.walkers :].astype(int)
+        moved = np.concatenate([self._rungs[part["index"]][:, None], seen[source, known:]], 1)
+        self._entering = np.concatenate([self._rungs[part["table"]], self._rungs[part["bias"]]]), moved
+        if wide := answers[0].wide:
+            new = {name: np.concatenate([answer.wide[name] for answer in answers])[source] for name in wide}
+            parts = {first: slice(first, first + self.size) for first in self._firsts}
+            self._wide = {first: ({name: new[name][here] for name in new},) for first, here in parts.items()}
+        return self._rungs[part["events"]].reshape(-1, len(self.method.event_columns))
+
+    @cached_property
+    def _draws(self) -> list[Draw]:
+        """The random numbers of a round."""
+        noise = RecordingNoise(self.potential.dtype)
+        if self.method.swaps is not None:
+            self.method.swaps.random_numbers(noise)
+        return noise.draws
+
+    @cached_property
+    def _draw(self) -> Callable:
+        """The random numbers of many steps, from the first one on, a row each, or of one where that is less."""
+        each = sum(math.prod(draw.shape) for draw in self._draws)
+        number = _AHEAD if each * self.method.exchange_every <= _AHEAD_NUMBERS else 1
+
+        def drawn(first):
+            numbers = draw_numbers(self._draws, self.seed, "step", first, number)
+            rows = [tf.cast(tf.reshape(values, (number, -1)), tf.float64) for values in numbers]
+            return tf.concat([tf.zeros((number, 0), tf.float64), *rows], 1)
+
+        return Direct(drawn)
+
+    def _numbers(self, step: int) -> np.ndarray:
+        """The random numbers of a round after a step."""
+        first, numbers = self._ready
+        if not first <= step < first + len(numbers):
+            first, numbers = self._ready = step, self._draw(tf.constant(step, tf.int64)).numpy()
+        return numbers[step - first]
 
     @cached_property
     def _decide(self) -> Callable:
-        """Rungs, and in one vector the step, whether it is of the burn-in, both factors, L and V of all walkers, to the
-        rungs after a round and the walker that was at each one's rung: one compiled call, within which estimates ask
-        the blocks."""
-        method, noise = self.method, RecordingNoise(self.potential.dtype)
-        if method.swaps is not None:
-            method.swaps.random_numbers(noise)
-        full = self.potential.batches.full
-        draws, exact = noise.draws, not method.asks_examples(full)
+        """Rungs, the step, whether it is of the burn-in, both factors, L, V and what else is known of all walkers, and
+        random numbers to the rungs after a round and the walker that was at each one's rung: from one vector to one, in
+        one compiled call, within which estimates ask the blocks."""
+        method, flat, full = self.method, self._flat, self.potential.batches.full
+        exact = not method.asks_examples(full)
+        centre = [self.walkers] * ("centre_loss" in self._like._fields)
+        energies = [self.walkers, self.walkers, *centre]
+        sizes = [sum(flat.sizes), 4, *energies, *(math.prod(draw.shape) for draw in self._draws)]
 
-        def decided(numbers, rungs, facts, centre):
-            step, adapting, step_factor, temperature_factor = tf.unstack(facts[:4])
-            loss, penalty = tf.split(facts[4:], 2)
-            random = {} if method.swaps is None else method.swaps.random_numbers(StepNoise(draws, numbers))
+        def decided(vector):
+            before, head, *others = tf.split(vector, sizes)
+            step, adapting, step_factor, temperature_factor = tf.unstack(head)
+            (loss, penalty, *centre_loss), numbers = others[: len(energies)], others[len(energies) :]
+            pairs = zip(self._draws, numbers, strict=True)
+            noise = StepNoise(self._draws, [tf.cast(tf.reshape(v, draw.shape), draw.dtype) for draw, v in pairs])
             evaluate: Any = SimpleNamespace(
                 rung=self._rung_at(step_factor, temperature_factor),
                 clock=Clock(tf.cast(step, tf.int64), adapting > 0, tf.constant(0)),
@@ -290,24 +328,18 @@ class Blocks(Loop):
             )
             values: dict[str, Any] = {"position": "position"}
             if centre:
-                values |= {"centre": "centre", "centre_loss": centre[0]}
+                values |= {"centre": "centre", "centre_loss": centre_loss[0]}
             inner = SimpleNamespace(_fields=tuple(values), _asdict=lambda: values, **values)
-            grown, new = method.decided(rungs, inner, loss, penalty, evaluate, random)
-            return new, method.places.source(grown.index, new.index)
+            random = {} if method.swaps is None else method.swaps.random_numbers(noise)
+            grown, new = method.decided(flat.parted(before), inner, loss, penalty, evaluate, random)
+            return flat.joined((new, method.places.source(grown.index, new.index)))
 
-        compiled = tf.function(decided, autograph=False, jit_compile=True) if exact else decided
         self._raised: list[Exception] = []
+        called = Direct(decided, jit_compile=exact)
 
-        def drawn(rungs, facts, centre):
-            step = tf.cast(facts[0], tf.int64)
-            numbers = [values[0] for values in draw_numbers(draws, self.seed, "step", step, 1)]
-            return compiled(numbers, rungs, facts, centre)
-
-        called = Direct(drawn)
-
-        def told(*given):
+        def told(vector):
             try:
-                return called(*given)
+                return called(vector).numpy()
             except tf.errors.OpError:
                 if self._raised:
                     raise self._raised.pop() from None
