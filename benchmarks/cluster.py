@@ -132,7 +132,7 @@ def echoing(*arguments):
     def again(verb: str, common: tuple, own: dict | None):
         if verb != "advance":
             return answer(verb, common, own)
-        seen = kept.setdefault((common[1], len(common), bool(own and [*own.values()][0])), [])
+        seen = kept.setdefault((common[1], len(common), bool(own and next(iter(own.values())))), [])
         if len(seen) < 3:
             seen.append(answer(verb, common, own))
         return seen[-1]
