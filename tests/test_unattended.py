@@ -81,6 +81,29 @@ def test_what_is_named_is_not_chosen(given, sampler, walkers):
     assert run.manifest["options"]["sampler"] == sampler and sim.num_walkers() == walkers
 
 
+@pytest.mark.parametrize(
+    "hidden, given, mass, integrator",
+    [
+        ([], {}, "fisher:13", "isotropic"),
+        ([], {"mass": "fisher"}, "fisher", "leapfrog"),
+        ([], {"integrator": "mclachlan"}, "fisher:13", "mclachlan"),
+        ([2], {}, "fisher", "leapfrog"),
+        (None, {}, "fisher:12", "leapfrog"),
+    ],
+)
+def test_a_mass_of_all_directions_is_for_one_minimum(hidden, given, mass, integrator):
+    """Networks of one layer, and functions, whose integrator is the one for any shape."""
+    common = {"seed": 1, "verbose": 0, "execution": "graph"}
+    if hidden is None:
+        sim = tati_re.Simulation(potential=lambda x: (0.5 * (x**2).sum(-1), x), dimension=12, **common)
+    else:
+        x = np.random.default_rng(0).standard_normal((40, 12))
+        labels = (x[:, 0] > 0).astype(int)
+        sim = tati_re.Simulation(data=(x, labels), hidden=hidden, loss="binary_crossentropy", fit_steps=5, **common)
+    options = sim.sample(num_steps=500, **given).manifest["options"]
+    assert (options["sampler"], options["mass"], options["integrator"]) == ("MCLMC", mass, integrator)
+
+
 def test_the_length_of_fits_is_an_option_of_a_call(capsys):
     small = {**REGRESSION, "verbose": 1, "hidden": [], "execution": "eager", "sampler": "BAOAB", "num_steps": 2}
     sim = tati_re.Simulation(**small, num_walkers=2, walker_start="fit", step_size=1e-3)

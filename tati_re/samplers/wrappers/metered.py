@@ -38,7 +38,7 @@ _OFTEN, _RARELY = 4, 100
 _MOST_CHANGE, UNLIMITED = 3.0, 1e10
 _ABSURD = 100.0
 _OF_BATCHES = 10.0
-_TOO_MUCH, _RARE, _CLEAR = 100.0, 25.0, 0.01
+_TOO_MUCH, _RARE, _RARE_OF_TWO, _CLEAR = 100.0, 25.0, 1000.0, 0.01
 _IN_A_ROW = 20
 _LEAST_CAUTION = 0.2
 _HOT = 10.0
@@ -93,10 +93,11 @@ class Metered(Wrapper):
     EEVPD is aimed at, for walkers come to steeper places later, and at the ends of the longer ones h stays where EEVPD
     is between that and the wanted one, so that what is frozen was measured at itself or nearly so. From the 40th step
     to the end of the burn-in ΔE² counts as 25 times its wanted mean at most: of a Gaussian ΔE that takes 10⁻⁵, of one
-    direction alone, whose ΔE is a product of two Gaussians, 2.5 %, and rare large errors do not decide. The first h is
-    a quarter of the limit of stability (without momenta a tenth) at the largest curvature of the start. In the burn-in
-    a step to a position, gradient or potential that is not finite, or an absurd energy, is undone, momenta turned; the
-    walker's step is halved at once, recovers in two steps, and what is measured meanwhile counts as what it would be at
+    direction alone, whose ΔE is a product of two Gaussians, 2.5 %, and rare large errors do not decide; of a step of
+    two gradients, which is longer and meets them more often, it counts as 1,000 times. The first h is a quarter of the
+    limit of stability (without momenta a tenth) at the largest curvature of the start. In the burn-in a step to a
+    position, gradient or potential that is not finite, or an absurd energy, is undone, momenta turned; the walker's
+    step is halved at once, recovers in two steps, and what is measured meanwhile counts as what it would be at
     the whole step. After 20 in a row the potential is nan: the run ends. Later nothing is undone.
 
     The state has, of the rung: `step_factor`, the step size in units of the rung's; `step_limit`, which it does not
@@ -127,6 +128,7 @@ class Metered(Wrapper):
         self.target_bias = float(target_bias)
         self.wanted = error_of_bias(self.target_bias)
         self.stages = self.inner.gradients_per_step if self.meters else 1.0
+        self.rare = _RARE if self.stages == 1.0 else _RARE_OF_TWO
         self.power = 1.0 / (8.0 if self.stages > 1.0 else 6.0 if is_timed(self.inner) else 3.0)
         self.adapts = self.undoes = True
         self.of_rung = (*self.fields, *self.inner.of_rung)
@@ -160,7 +162,7 @@ class Metered(Wrapper):
         clear = (careful >= _LEAST_CAUTION) | (values > _CLEAR * self.wanted)
         measured = is_finite(error) & ~bad & clear
         # One step in a thousand with an error of its own kind, as at the kinks of ReLU, would settle a mean.
-        most = where(adapting & (evaluate.clock.step > ENDS[0]), zeros + _RARE * self.wanted, zeros + _TOO_MUCH)
+        most = where(adapting & (evaluate.clock.step > ENDS[0]), zeros + self.rare * self.wanted, zeros + _TOO_MUCH)
         values = minimum(values / careful ** (1.0 / self.power), most)
         square, count = square + where(measured, values, zeros), count + as_float64(measured)
         same = same_rung(state.rung)
