@@ -89,9 +89,11 @@ def noise_covariance(
     step: LinearStep, order: str, batch_size: int, num_examples: int, record_every: int = 1
 ) -> Heating:
     """Per unit of the variance of a step's noise: the variance of the position, in `virial` its covariance with the
-    noise, and the variance of the momentum, `(wells,)` each. With replacement the noise is white. A sweep of m batches
-    without it has C = s (δ/n - 1/N) between two batches of n of N examples, so that it sums to zero; symmetric sweeps
-    see each batch twice, the second time backwards."""
+    noise of the step, and the variance of the momentum, `(wells,)` each, over the steps that are looked at.
+
+    With replacement the noise is white. A sweep of m batches without it has C = s (δ/n - 1/N) between two batches of n
+    of N examples, so that it sums to zero; symmetric sweeps see each batch twice, the second time backwards.
+    """
     wells, size = step.push.shape
     # The noise of the step itself is one more entry of z.
     matrix, push = np.zeros((wells, size + 1, size + 1)), np.ones((wells, size + 1))
@@ -167,8 +169,9 @@ def slowest_frequency(method: Method, step_size: float, temperature: float, fast
 
 
 def linear_step(method: Method, step_size: float, temperature: float, stiffness: np.ndarray) -> LinearStep:
-    """The sampler's own step on wells U = k x²/2, without its random numbers: a walker from each unit vector of the
-    state, one from zero with a unit of gradient noise, and two more that tell whether the step is linear, or adapts."""
+    """The sampler's own step, without its random numbers, on wells U = k x²/2 of several k, `(wells,)`: one call moves
+    a walker from each unit vector of the state, one from zero with a unit of gradient noise, and two more that tell
+    whether the step is linear, and whether something adapts."""
     clause = method.against_noise
     refuse_if(clause is not None, f"{method.name}: {clause}")
     try:

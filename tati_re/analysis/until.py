@@ -75,7 +75,8 @@ def conditions_of(text: str | None) -> list[Condition]:
 
 
 def look_after(steps: int, unit: int, multiple: int = 1) -> int:
-    """The first look past so many steps: 250, 500, 1,000, ... rows of a walker, in whole turns."""
+    """The first look more than `steps` steps after the burn-in: 250, 500, 1,000, ... rows of a walker, a row each
+    `unit` steps, rounded up to a multiple of the steps of a turn."""
     look = FIRST_ROWS * unit
     while (rounded := -(-look // multiple) * multiple) <= steps:
         look *= 2

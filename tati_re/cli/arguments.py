@@ -38,8 +38,9 @@ class _HelpAll(argparse.Action):
 
 class Parser(argparse.ArgumentParser):
     """An argparse parser that raises `InputError`, with the nearest flag for an unknown one. Flags are typed in full,
-    and those that are not typed are absent from what `parse` returns. With many options, `--help` explains those of
-    `MAIN` and the command's own, and names the others by group."""
+    and those that are not typed are absent from what `parse` returns. Every command that has one says its version, and
+    can print what shells need to complete it (`--print-completion`). With many options, `--help` explains those of
+    `MAIN` and the command's own, and names the others by group; `--help-all` explains all."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, "argument_default": argparse.SUPPRESS, **kwargs})
@@ -155,7 +156,8 @@ def _negatives_joined(argv: Sequence[str]) -> list[str]:
 
 
 def make_parser(prog: str, description: str, groups: Iterable[str], leave_out: Collection[str] = ()) -> Parser:
-    """Makes the parser of a command from groups of the table of options, and what all such commands have."""
+    """Makes the parser of a command from the table of options: those of these groups, but for some that are left out,
+    and `--config`, `--print-config`, `--quiet` and `--version`."""
     parser = Parser(prog=prog, usage=f"{prog} [options]", description=description)
     parser.add_argument("-v", dest="v", action="count", help=argparse.SUPPRESS)
     parser.add_argument("--config", metavar="FILE", help="a TOML file of options; flags go before what it says")
@@ -170,8 +172,9 @@ def make_parser(prog: str, description: str, groups: Iterable[str], leave_out: C
 
 
 def loading(verbose: int = 1, what: str | None = None) -> None:
-    """Says what takes seconds where TensorFlow is not loaded yet; by default that is loading it. Keras would load
-    scikit-learn and Matplotlib, too, for helpers that no command uses: a fourth of the time of the import."""
+    """Says what the command begins with that takes seconds in a process where TensorFlow is not there yet; by default
+    that is loading it. Keras would load scikit-learn and Matplotlib, too, for helpers that no command uses: a fourth of
+    the processor time of the import."""
     if "tensorflow" in sys.modules:
         return
     if verbose > 0:
@@ -244,7 +247,8 @@ def requeue_signal_of(typed: Mapping[str, Any]) -> str | None:
 
 @contextlib.contextmanager
 def flags_named(names: Collection[str], renamed: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Writes a leading Python name in errors as its flag, for flags that are not in the table of options."""
+    """Replaces a leading Python name in errors by its flag, for flags that are not in the table of options; `renamed`
+    holds those of another name than in Python, by that of Python."""
     try:
         yield
     except InputError as error:
@@ -283,7 +287,8 @@ def ended(run: Any, verbose: int) -> int:
 
 
 def entry_point(prog: str, body: Callable[[list[str]], int | None], module: str) -> Callable[..., int]:
-    """Makes the `main` of a command, and calls it where the command's `module` is run by itself."""
+    """Makes the `main` of a command from a function of its arguments, which returns nothing, or an exit status; calls
+    it where the command's `module`, its `__name__`, is run by itself."""
 
     def main(argv: Sequence[str] | None = None) -> int:
         return command(prog, body, argv)
@@ -295,7 +300,8 @@ def entry_point(prog: str, body: Callable[[list[str]], int | None], module: str)
 
 
 def command(prog: str, body: Callable[[list[str]], int | None], argv: Sequence[str] | None) -> int:
-    """Runs the body of a command; errors become one line on stderr and an exit status, 130 when interrupted."""
+    """Runs the body of a command and turns errors into one line on stderr and an exit status: the body's, 0 if it has
+    none; those of `tati_re.cli.failures`; 130 when interrupted."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     MADE.set(None)
     if isinstance(sys.stdout, io.TextIOWrapper):  # names of files may hold what the terminal has no letter for

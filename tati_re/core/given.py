@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 
 
 def as_array(values: Any, name: str, dtype: Any = None, numbers: bool = False) -> np.ndarray:
-    """An array of what was given as `name`; with a `dtype` or `numbers` it must be integers, floats or booleans. Masked
-    entries, and rows of unequal lengths, are refused."""
+    """An array of what was given as `name`; with a `dtype` or `numbers` it must be integers, floats or booleans.
+
+    Raises:
+        InputError: Entries are masked, rows have unequal lengths, or it cannot be made an array of such a type.
+    """
     import numpy as np  # not with the help of a command
 
     what = f"{name}: a masked array has no numbers where it is masked."

@@ -51,7 +51,8 @@ def kind_of(
     targets: np.ndarray, test_targets: np.ndarray | None, by_value: bool, num_classes: int | None = None
 ) -> tuple[str, int | None]:
     """The kind of targets, "classification", "signs", "one_hot" or "regression", and the number of classes or None.
-    `num_classes` is what the user says, 0 for a regression, None to look at the values."""
+    Targets are `(N,)` or `(N, K)`; with `by_value` floats that are whole numbers count as integers. `num_classes` is
+    what the user says, 0 for a regression, None to look at the values. Of `are_labels` see there."""
     if num_classes == 0:
         return "regression", None
     if num_classes is not None:
@@ -77,7 +78,8 @@ def kind_of(
 
 
 def are_labels(targets: np.ndarray, test_targets: np.ndarray | None, num_classes: int | None) -> bool:
-    """Whether targets are columns of several labels, 0 and 1; one-hot rows are so where `num_classes` is 0."""
+    """Whether targets are several labels of 0 and 1 for each example, for a loss that can take them: in columns, some
+    rows without a single 1. One-hot rows are so where `num_classes` is 0."""
     parts = [targets] if test_targets is None else [targets, test_targets]
     if targets.ndim != 2 or num_classes or not all(np.isin(part, (0, 1)).all() for part in parts):
         return False

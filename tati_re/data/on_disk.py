@@ -17,8 +17,9 @@ _BLOCK_BYTES = 32 * 2**20
 
 
 class Store:
-    """A growing array of rows: in memory up to a limit, beyond it in a temporary file in TMPDIR without a name, which
-    goes with the array, at the latest when the process ends, however that ends.
+    """A growing array of rows: in memory up to a limit, beyond it in a temporary file. The file has no name any more
+    when rows are written to it: it goes with the array, at the latest when the process ends, however that ends. The
+    folder is the environment variable TMPDIR's.
 
     Examples:
         >>> store = Store(limit=10)

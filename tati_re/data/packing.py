@@ -31,7 +31,8 @@ def is_several(inputs: Any, count: int | None = None) -> bool:
 
 
 def packed(inputs: Mapping[str, Any] | Sequence[Any], bytes_scale: float = 1.0) -> tuple[np.ndarray, Layout]:
-    """Several inputs `(N, ...)`, by name or in the model's order, as one array, and their layout."""
+    """Several inputs as one array, and their layout; arrays of bytes are multiplied by `bytes_scale`.
+    Inputs are arrays `(N, ...)` by name, or in the order of the model's inputs; one-dimensional ones are `(N, 1)`."""
     names = [str(name) for name in inputs] if isinstance(inputs, Mapping) else [""] * len(inputs)
     values = list(inputs.values()) if isinstance(inputs, Mapping) else list(inputs)
     refuse_if(not values, "data has no inputs.", "an empty mapping", "arrays by the names of the model's inputs")

@@ -30,8 +30,9 @@ class Standard:
 
     @classmethod
     def of(cls, values: np.ndarray, weights: np.ndarray | None = None) -> Standard:
-        """Mean and deviation (with divisor N) of each column of the training part, of images of all pixels, or of those
-        of a channel. What does not vary keeps the deviation 1, so that it becomes 0."""
+        """Mean and deviation (with divisor N) of the training part, or of examples that count by `weights` `(N,)`. Each
+        column has its own. Images `(N, height, width)` have one of all pixels, images `(N, height, width, channels)`
+        one of each channel. What does not vary keeps the deviation 1, so that it becomes 0."""
         axes = tuple(range(values.ndim)) if values.ndim == 3 else tuple(range(max(1, values.ndim - 1)))
         mean = np.asarray(values.mean(axes, dtype=np.float64))
         deviation = np.asarray(values.std(axes, dtype=np.float64))
@@ -57,8 +58,9 @@ class Standard:
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """The map from the data to the network: first the columns, then the standardization by the training part; None
-    changes nothing. `standardize` is the option that the standards come from."""
+    """The map from the data to the network: first the columns, then the standardization; None changes nothing.
+    Both standards are those of the training part; that of the inputs is of the derived ones. `standardize` is the
+    option that they come from."""
 
     columns: Columns | None = None
     input_standard: Standard | None = None
@@ -127,7 +129,8 @@ class Preparation:
 
 def prepare(dataset: Any, columns: Columns | None, standardize: str) -> Preparation | None:
     """The preparation of a data set that is already split, fitted on its training part; None where nothing happens.
-    "all" standardizes the targets of a regression too, "pixels" divides inputs by the largest of them."""
+    `standardize` is "none", "inputs", "all" for the targets of a regression too (those of classes stay), or "pixels",
+    inputs divided by the largest of them."""
     modes = "'none', 'inputs', 'all' or 'pixels'"
     refuse_if(standardize not in STANDARDIZE, "standardize is not known.", standardize, modes)
     if columns is not None and columns.plain:
@@ -167,8 +170,9 @@ def of_order_one(values: np.ndarray) -> bool:
 
 
 def automatic(dataset: Dataset, given: bool, kept: str, memory_limit: float | None = None) -> tuple[str, str | None]:
-    """What standardize "auto" means for a data set, and a sentence for the start of a run. `given`: the network was not
-    made for these data. `kept`: why targets stay in their units, or empty."""
+    """What standardize "auto" means for a data set, one of `STANDARDIZE`, and a sentence for the start of a run.
+    `given`: The network was not made for these data. `kept`: Why targets stay in their units, or empty. `memory_limit`:
+    Bytes that bytes of images may take as numbers."""
     inputs, prepared, told = dataset.inputs, dataset.preparation, "standardize auto leaves the data as they are, for"
     if dataset.input_scale != 1.0 or (prepared is not None and (prepared.input_standard or prepared.target_standard)):
         return "none", None

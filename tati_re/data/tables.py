@@ -25,8 +25,9 @@ WHITE_SPACE = (".txt", ".dat", ".data")
 
 @dataclass(frozen=True)
 class Choice:
-    """The roles of a table's columns, by name: inputs, labels, sample weights. `derived` are the inputs of the network,
-    made from `inputs`; None where they are taken as they are. A compressed table may unpack to `limit` bytes."""
+    """The roles of a table's columns, by name: those read as inputs, as labels and as sample weights.
+    `derived` are the inputs of the network, made from `inputs`; None where they are taken as they are. A compressed
+    table may unpack to `limit` bytes; None: to as many as any file."""
 
     inputs: tuple[str, ...]
     labels: tuple[str, ...]
@@ -42,8 +43,9 @@ def choose_columns(
     file: str,
     weights: str | None = None,
 ) -> Choice:
-    """Assigns roles to the columns of a table, of the inputs only to those that are used. None means for the labels
-    those that `label_names` finds, else the last; for the inputs all that are no labels."""
+    """Assigns roles to the columns of a table, of the inputs only to those that are used.
+    None means for the labels those that `label_names` finds, else the last; for the inputs, which are written as
+    `parse_columns` reads them, all that are no labels. `file` is what messages call the table."""
     doubled = sorted({name for name in names if names.count(name) > 1})
     refuse_if(doubled, f"{file} has several columns of one name.", ", ".join(doubled), "different names")
     nameless = input_columns is None and any(re.fullmatch(r"|Unnamed: \d+", name) for name in names)
@@ -73,7 +75,8 @@ def label_names(names: Sequence[str]) -> list[str]:
 
 
 def read_header(path: Path) -> list[str]:
-    """The column names of a text table; x1, x2, ... where there are none. 0, 1, 2, ... are names that nobody gave."""
+    """The column names of a text table; without a header line (white space only) x1, x2, ... The line 0, 1, 2, ... is
+    one where it has three columns or more: names that nobody gave."""
     line, separator = next((line for _, line in _lines(path)), None), _separator(path)
     if line is None:
         raise InputError(f"{path.name} is empty.", path, "a header line and one line an example")
@@ -89,7 +92,8 @@ def read_header(path: Path) -> list[str]:
 
 
 def read_table(path: Path, names: Sequence[str], choice: Choice) -> Contents:
-    """Inputs `(N, columns)` and targets `(N, labels)` of a text table, float64; names of classes as texts, `(N,)`."""
+    """Inputs `(N, columns)` and targets `(N, labels)` of a text table, float64; names of classes as texts, `(N,)`.
+    Lines that start with `#` are skipped; columns that are not chosen may hold text."""
     texts = _texts(path, list(names), choice.labels[0]) if len(choice.labels) == 1 else None
     labels = choice.labels if texts is None else ()
     used = [*choice.inputs, *labels, *([choice.weights] if choice.weights else [])]
@@ -223,7 +227,8 @@ def read_parquet_names(path: Path) -> list[str]:
 
 
 def read_parquet(path: Path, names: Sequence[str], choice: Choice) -> Contents:
-    """Inputs `(N, columns)`, float32 where all of them are; targets in their own type, names of classes as texts."""
+    """Inputs `(N, columns)`, float32 where all of them are, else float64; targets `(N, labels)` in their own type,
+    names of classes as texts, `(N,)`."""
     used = (*choice.inputs, *choice.labels, *((choice.weights,) if choice.weights else ()))
     opened = _opened(path)
     try:

@@ -23,10 +23,11 @@ _ENCODED = {b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF"}
 
 
 def read_tfrecord(path: Path, keys: Sequence[str] | None = None, limit: float | None = None) -> Contents:
-    """A TFRecord file's inputs `(N, height, width[, depth])` or `(N, length)` and targets. A feature of bytes is taken
-    as uint8 numbers, which get the scale 1/255, of the shape that the integers `height`, `width`, `depth` of the record
-    say, without the last if it is 1, else flat. `keys` are the features of inputs and labels. Inputs of more than
-    `limit` bytes are kept on the disk, as numbers, since a step reads examples in any order."""
+    """A TFRecord file's inputs `(N, height, width[, depth])` or `(N, length)` and targets `(N,)` or `(N, K)`. A feature
+    of bytes is taken as uint8 numbers, which get the scale 1/255; one of floats or integers as it is. Bytes take the
+    shape that the integers `height`, `width`, `depth` of the record say, without the last if it is 1, else stay flat.
+    The suffix `.gz` marks a compressed file. `keys` are the features of inputs and labels. Inputs of more than `limit`
+    bytes are kept on the disk, as numbers, since a step reads examples in any order."""
     keys = list(KEYS if keys is None else keys)
     check_keys(keys, (2,))
     _check_sizes(path, limit)

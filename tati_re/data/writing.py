@@ -23,8 +23,9 @@ def files_of(dataset: Dataset, path: Path) -> list[Path]:
 
 
 def write_dataset(dataset: Dataset, path: Path) -> list[Path]:
-    """Writes one NPZ file with x_train, y_train and perhaps x_test, y_test, or one CSV file for each part, images as
-    rows. Numbers are read back exactly. Bytes in an NPZ file keep the scale 1/255, which reading gives them."""
+    """Writes one NPZ file with x_train, y_train and perhaps x_test, y_test, or one CSV file for each part.
+    Numbers are read back exactly. Inputs are multiplied by their scale, but for bytes in an NPZ file with the scale
+    1/255, which reading gives them. Images become rows of a CSV file. What is there is replaced."""
     files = files_of(dataset, path)
     parts: list[Any] = [(dataset.inputs, dataset.targets)]
     if dataset.test_inputs is not None:

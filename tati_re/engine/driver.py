@@ -49,9 +49,10 @@ class Looks(Protocol):
 
 @dataclass(frozen=True)
 class Plan:
-    """How long a run is and what it writes. `expected` is what `kinetic_energy` and `virial` should average to at
-    temperature 1, nan where nothing is known; `callbacks` are called after each flush, `burnt_in` once the burn-in is
-    over, with its last step, a line on what it has tuned, and the carry; at `looks` the run may end."""
+    """How long a run is and what it writes. `checkpoint_seconds` is the time between flushes with a checkpoint,
+    `requeue_signal` the name of a signal that ends it like Ctrl-C; `expected` is what `kinetic_energy` and `virial`
+    should average to at temperature 1, nan where nothing is known; `callbacks` are called after each flush, `burnt_in`
+    once the burn-in is over, with its last step, a line on what it has tuned, and the carry; at `looks` it may end."""
 
     num_steps: int
     checkpoint_seconds: float
@@ -66,8 +67,11 @@ class Plan:
 
 
 class Driver:
-    """One run in its folder, which is empty but for manifest and model, or that of the run to resume. The loops, mostly
-    one, follow each other, each from its `first_step` on; they differ in step size and mini-batches."""
+    """One run in its folder, which is empty but for manifest and model, or that of the run to resume.
+
+    The loops, mostly one, follow each other, each from its `first_step` on; they differ in step size and mini-batches.
+    `progress` is one of `tati_re.engine.progress`, `predictions` are averages to keep on the way.
+    """
 
     def __init__(
         self,

@@ -15,8 +15,9 @@ Factor = Callable[[np.ndarray], np.ndarray]
 
 class Moves(NamedTuple):
     """The moves of a chunk, `(chunk_steps,)` each. `stop` says how many of them are done when something is due next, or
-    a turn or the chunk ends; what is due after each: a `row`, one that counts for `moments`, a `position`, an `event`;
-    `step` is the one that the moving `group` takes; the factors multiply step size and temperature."""
+    a turn or the chunk ends, int32; what is due after each, bool: a `row`, one that counts for `moments`, a `position`,
+    an `event` of the method; `step` is the one that the moving `group` takes, int64, `adapting` in the burn-in; the
+    factors multiply step size and temperature, float64."""
 
     stop: Any
     row: Any
@@ -31,9 +32,13 @@ class Moves(NamedTuple):
 
 
 class Timeline:
-    """Moves, steps and due records: a row each `record_every` steps, and so on; 0: none. Burn-in steps have no
-    positions and no moments; what adapts does so until they end. Groups of walkers take turns of `group_steps` steps.
-    The factors give, of step numbers `(n,)`, what step size and temperature are multiplied with."""
+    """Moves, steps and due records.
+
+    There is a row each `record_every` steps, a position each `trajectory_every` and an event, where the method has
+    something to tell, each `event_every`; 0: none. Burn-in steps have no positions and no moments; what adapts does so
+    until they end. Groups of walkers take turns of `group_steps` steps. The factors give, of step numbers `(n,)`, what
+    step size and temperature are multiplied with; None: 1.
+    """
 
     def __init__(
         self,

@@ -17,7 +17,8 @@ _MOST_STEPS = 64
 
 class Segment(NamedTuple):
     """The result of a number of steps: `position`, `(walkers, parameters)`; `energies`, E after each step, `(walkers,
-    steps)`; the mean `acceptance`, `(walkers,)`; and `visited`, positions after each of the last steps."""
+    steps)`, float64; the mean `acceptance`, `(walkers,)`, 1 for samplers without a Metropolis test; and `visited`,
+    positions after each of the last steps, `(steps, walkers, parameters)`, None unless asked for."""
 
     position: np.ndarray
     energies: np.ndarray
@@ -27,9 +28,10 @@ class Segment(NamedTuple):
 
 class Chains:
     """A sampler and a path, compiled for a number of walkers. Every call begins with fresh momenta from their
-    distribution, which keeps the distribution of the positions, and draws other random numbers. On a ladder walkers are
-    given and returned point by point. E is `scale` times the loss of what `potential.bind` gives; of each run the last
-    `visited` positions are returned."""
+    distribution, which keeps the distribution of the positions, and draws other random numbers, for `most_steps` steps
+    of one compiled call at a time. On a ladder (`tati_re.exchange.ReplicaExchange`) walkers are given and returned
+    point by point. E is `scale` times the loss of what `potential.bind` gives, `execution` is "xla", "graph" or
+    "eager", and of each run the last `visited` positions are returned."""
 
     def __init__(
         self, potential: Potential, sampler, seed: int, execution: str, most_steps: int = _MOST_STEPS, visited: int = 0
@@ -101,7 +103,8 @@ class Chains:
         self._chunk = int(min(self.most_steps, max(2, _BYTES // heaviest)))
 
     def _compiled(self, *given):
-        """The steps, traced by itself: TensorFlow takes functions made anew for one that it traces again and again."""
+        """The steps, compiled at the first call. Traced by itself: TensorFlow takes functions that are made anew for
+        one that it traces again and again."""
         if self._steps is None:
             self._steps = self._moved
             if self.execution != "eager":

@@ -24,9 +24,10 @@ _CALL = 64
 
 
 class Energies(NamedTuple):
-    """Energies E = -log(f/q) in nats, `(points, walkers, draws)`, with step sizes, acceptance and cost. `gradients`
-    counts evaluations of the gradient for one walker on all data; `position` is where the walkers are at last,
-    `(points, walkers, parameters)`, or the last point's alone."""
+    """Energies E = -log(f/q) in nats, with step sizes, acceptance and cost. `path` (λ from 0 to 1), `step_size` and the
+    mean `acceptance` are `(points,)`, `values` is `(points, walkers, draws)`. `gradients` counts evaluations of the
+    gradient for one walker on all data; `position` is where the walkers are at last, `(points, walkers, parameters)`,
+    or the last point's alone."""
 
     path: np.ndarray
     values: np.ndarray
@@ -38,8 +39,9 @@ class Energies(NamedTuple):
 
 class SamplingPlan(NamedTuple):
     """Number of draws, sampling scheme and step sizes of an estimate. `walkers` are independent repeats, each with
-    `num_draws` draws at each point after `num_burnin_steps` there. `step_size` is the first one, tuned at each point to
-    `target_acceptance`, in flat places up to `largest_step_size`, for samplers with a Metropolis test."""
+    `num_draws` draws at each point after `num_burnin_steps` there. `sampling` is "ladder" or "sequential", `execution`
+    "xla" or "graph". `step_size` is the first one, and that of all points for samplers without a Metropolis test; for
+    the others it is tuned at each point to `target_acceptance`, in flat places up to `largest_step_size`."""
 
     walkers: int
     num_draws: int
@@ -74,8 +76,9 @@ def energies_along(
     """Energies at all points of a path of λ from 0 to 1. First every walker goes from a draw of the reference up to the
     posterior, point by point, with the step size tuned at each one. "sequential" takes its draws on this way; "ladder"
     starts all points where they were passed, and lets neighbors swap after every step, so that a walker that met a mode
-    can leave it by the reference. At λ = 0 draws are independent draws from the reference in both. `parts` keeps each
-    point, and each tenth of the draws of all points at once."""
+    can leave it by the reference. At λ = 0 draws are independent draws from the reference in both. `potential_of` makes
+    the path's potential for a number of walkers; `say` takes sentences on the progress; `parts` keeps each point, and
+    each tenth of the draws of all points at once; None: nothing is kept."""
     parts = PartFiles() if parts is None else parts
     path = np.asarray(path, np.float64)
     sequential = plan.sampling == "sequential"

@@ -94,7 +94,8 @@ def simpson(num_nodes: int = 21) -> Quadrature:
 
 
 def spike_at_reference(grid: Quadrature, means) -> float | None:
-    """How far a counting λ = 0 leaves a line through the next two points, if farther than all others; else `None`."""
+    """How far the integrand at λ = 0 leaves a line through the next two points, where that point counts and is farther
+    off than all the others are from each other; else `None`."""
     means = np.asarray(means, np.float64)
     if grid.weights[0] == 0 or len(means) < 4:
         return None

@@ -54,7 +54,8 @@ def log_increments(step: float, energies) -> np.ndarray:
 
 
 def systematic(log_weights, uniform: float, count: int | None = None) -> np.ndarray:
-    """Indices of the `count` survivors, rising, by systematic resampling with one uniform number."""
+    """Indices of the `count` surviving members (None: as many as there are), rising, int64, from log weights
+    `(members,)` by systematic resampling with one uniform number."""
     log_weights = np.asarray(log_weights, np.float64)
     members = len(log_weights)
     count = members if count is None else count
@@ -101,13 +102,19 @@ def cooled(
     say: Callable[[str], None],
     parts: PartFiles | None = None,
 ) -> Cooling:
-    """Adaptive sequential Monte Carlo along a path, from independent draws of the reference.
+    """Adaptive sequential Monte Carlo along a path.
 
-    The next λ is where the effective part of the poorest population falls to `fraction`; weights exp(-Δλ E), whose mean
-    is the population's share of Z; of each population by itself `num_particles` are resampled and moved, while the step
-    size is tuned, and by `num_moves` steps more, after each of which they count: no move is wasted (Dau and Chopin, J.
-    R. Statist. Soc. B 84 (2022), whose chains these are). Beyond 256 MiB of positions only the last moves count.
-    Choosing λ and step sizes from the members leaves a bias of order 1/members. `parts` keeps the last stage."""
+    Rule, from independent draws of the reference: the next λ is where the effective part of the poorest population
+    falls to `fraction`; weights exp(-Δλ E), whose mean is the population's share of Z; of each population by itself
+    `num_particles` are resampled and moved, while the step size is tuned, and by `num_moves` steps more, after each of
+    which they count: a population has num_particles x num_moves members, and no move is wasted. Beyond 256 MiB of
+    positions only the last moves count. Choosing λ and step sizes from the members leaves a bias of order 1/members.
+
+    `potential_of` makes the path's potential for a number of walkers; `sampler` has the distribution of each λ; of
+    `plan` the step sizes, `target_acceptance`, `seed` and `execution` are used; `say` takes sentences on the progress;
+    `parts` keeps the last stage; None: nothing is kept. All moves as members: Dau and Chopin, J. R. Statist. Soc. B 84
+    (2022), whose chains these are.
+    """
     walkers = num_populations * num_particles
     potential = potential_of(walkers)
     counted = counted_moves(walkers * potential.num_parameters * tf.as_dtype(potential.dtype).size, num_moves)

@@ -11,7 +11,8 @@ from tati_re.samplers.wrappers.coordinates import extend, inner_of
 
 
 class Placed(NamedTuple):
-    """The rung of each walker and its number among the replicas, `(walkers,)`, and β, λ and the bias of all rungs."""
+    """Where some walkers are: the rung of each and its number among the replicas, `(walkers,)`, int32, and β, λ and the
+    bias of all rungs."""
 
     index: Any
     table: RungTargets

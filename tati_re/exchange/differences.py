@@ -53,8 +53,10 @@ def merged(first: DifferenceMoments, second: DifferenceMoments) -> DifferenceMom
 
 
 def estimate_variance(found: DifferenceMoments, factor, num_examples):
-    """V = f² s² / n (1 - n/N), the variance of f mean(a), with the sample variance s² = squares / (n - 1); 0 where n =
-    N. It takes at least 2 differences, or all."""
+    """V = f² s² / n (1 - n/N), the variance of f mean(a), with the sample variance s² = squares / (n - 1).
+
+    It is 0 where n = N, and takes at least 2 differences, or all; f is a number or, as V, `(pairs,)`.
+    """
     sample = found.squares / maximum(found.count - 1.0, as_float64(1.0))
     left = maximum(1.0 - found.count / num_examples, as_float64(0.0))
     return as_float64(factor) ** 2 * sample / found.count * left
@@ -91,10 +93,12 @@ class RungTargets(NamedTuple):
 
 
 class LogRatioEstimate(NamedTuple):
-    """ln of the Metropolis ratio of each swap, D or an estimate; `(ladders, pairs)`, float64. `variance` is that of the
-    estimate's noise, 0 where D is exact; `count`, the examples that it was estimated from, is then very large. `used`
-    is the number of examples that L was estimated from. `example_variance` is that of N (l_i - l_j); `None` where D is
-    exact."""
+    """ln of the Metropolis ratio of each swap, D or an estimate; `(ladders, pairs)`, float64.
+
+    `variance` is that of the estimate's noise, 0 where D is exact; `count`, the examples that it was estimated from, is
+    then very large. `used` is the number of examples that L was estimated from. `example_variance` is that of
+    N (l_i - l_j), the difference of the losses of one example; `None` where D is exact.
+    """
 
     log_ratio: Any
     variance: Any
@@ -142,13 +146,17 @@ def estimated_difference(
     """D estimated on examples drawn without replacement, the same for both replicas of a pair, others for each pair.
 
     The variance is that of the mean over n of N examples, (N s)² (1 - n/N) / n with s the standard deviation of the
-    paired differences of single examples. One batch is drawn; with a `target_variance` as many as bring the variance of
-    every pair below it, and all examples at most. The uniform numbers `keys`, `(ladders, pairs, n)`, choose them. Pairs
-    that share examples would share their noise: each swap by itself is right then, all of a round together are not. As
-    control variates serve the positions `centre` and the mean loss over all data there.
+    paired differences of single examples. One batch is drawn, of `batch_size`, 2 or more; with a `target_variance` as
+    many as bring the variance of every pair below it, and all examples at most. The uniform numbers `keys`,
+    `(ladders, pairs, n)`, choose them. Pairs that share examples would share their noise: each swap by itself is right
+    then, all of a round together are not.
+
+    `at_rung` is the walker at each rung, int32, `penalty` V of it; `(ladders, rungs)` each. As control variates serve
+    the positions `centre`, `(walkers, parameters)`, and the mean loss over all data there, `centre_loss`, `(walkers,)`.
 
     Under a `bias` D is no longer linear in the energies, and the paired differences are f l_i - g l_j with the
-    `noise_factors` at the first batch's energies: right to first order in their noise."""
+    `noise_factors` at the first batch's energies: right to first order in their noise.
+    """
     count = evaluate.num_examples
     on_loss, on_penalty = coefficients(table, pairs)
     factor = on_loss * evaluate.scale

@@ -203,8 +203,12 @@ def adapted(values, rejection, coordinate: str = "logarithm"):
     The sums of the rejections are taken for the barrier between the first rung and each other (Syed, Bouchard-Côté,
     Deligiannidis and Doucet 2021, section 5: the barrier is additive, and equal parts of it minimize the round trips'
     time); it is interpolated linearly, which keeps it monotone, and divided into equal parts. Rejections near 1 are too
-    few to tell how far apart rungs are: adapt several times. `values` are β or λ, falling; the barrier is interpolated
-    in the `coordinate` "logarithm", for β, or "power", λ^(1/5), where λ may be 0."""
+    few to tell how far apart rungs are: adapt several times.
+
+    `values` are β or λ, falling, of at least 2 rungs, `(rungs,)`; `rejection` is the mean of each pair of neighbors,
+    `(rungs - 1,)`; float64. The barrier is interpolated in the `coordinate` "logarithm", for β, or "power", λ^(1/5),
+    where λ may be 0.
+    """
     rungs = values.shape[0]
     place = log(values) if coordinate == "logarithm" else values ** (1.0 / LIKELIHOOD_POWER)
     summed = cumulative_sum(maximum(rejection, 1e-6))

@@ -12,8 +12,10 @@ from tati_re.exchange.schedule import gibbs
 
 
 class Occupancy:
-    """The rungs of the walkers of several ladders, `index` `(walkers,)`, int32; walker w is replica w // ladders of
-    ladder w % ladders."""
+    """The rungs of the walkers of several ladders; walker w is replica w // ladders of ladder w % ladders.
+
+    `index` is the rung of each walker, `(walkers,)`, int32, as many walkers as rungs times ladders.
+    """
 
     def __init__(self, num_rungs: int, num_ladders: int) -> None:
         self.num_rungs, self.num_ladders = num_rungs, num_ladders
@@ -43,9 +45,11 @@ class Occupancy:
         return index + self._of_walkers(up - down, index)
 
     def assigned(self, reduced, at_rung, uniform) -> tuple:
-        """Reassigns all replicas to the rungs by the exact probabilities, with one uniform number a ladder and u of
-        every replica at every rung, `(ladders, rungs, replicas)`. Returned are whether the replica of each next rung
-        came, and how probable that was, `(ladders, rungs - 1)` each, and the rung of every walker."""
+        """Reassigns all replicas to the rungs by the exact probabilities, with one uniform number a ladder.
+
+        `reduced` is u of every replica at every rung, `(ladders, rungs, replicas)`. Returned are whether the replica of
+        each next rung came, and how probable that was, `(ladders, rungs - 1)` each, and the rung of every walker.
+        """
         drawn = gibbs(reduced, uniform)
         here = tf.range(self.num_rungs)
         came = tf.equal(drawn.replica[:, :-1], here[None, 1:])
@@ -60,11 +64,15 @@ _FIRST_ADAPTATION = 16
 
 
 class Rungs(NamedTuple):
-    """The state of replica exchange within the state of the walkers. `index` is the rung of each walker, `(walkers,)`;
-    0 is the target. `table` has β and λ of the rungs, which change where the ladder adapts; `rejected` is the sum of
-    rejection probabilities between neighbors since the last adaptation, `tried` the attempts behind it. `counts` is
-    what ladder.csv tells, `events` the last round's rows of exchange.csv, `correction` what a rule averages from round
-    to round, empty for others, and `bias` A of all rungs, empty without."""
+    """The state of replica exchange within the state of the walkers.
+
+    `index` is the rung of each walker, `(walkers,)`, int32; 0 is the target. `table` has β and λ of the rungs, which
+    change where the ladder adapts. `rounds` counts the swap rounds so far, int64; `rejected` is the sum of rejection
+    probabilities between neighbors since the last adaptation, `tried` the attempts behind it, `(rungs - 1,)`, float64.
+    `counts` is what ladder.csv tells, `events` the last round's rows of exchange.csv, `correction` what a rule averages
+    from round to round (`tati_re.exchange.correction`), empty for others, and `bias` A of all rungs (`Bias`), empty
+    without.
+    """
 
     index: Any
     table: RungTargets

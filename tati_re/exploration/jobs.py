@@ -142,7 +142,8 @@ class Pool:
         report: Callable[[Job, JobResult, float], None] | None = None,
     ) -> list[JobResult]:
         """Results of the jobs in order, of the first ones if the time ran out: after `until`, a `time.monotonic()`, no
-        further job is begun in this process; one always is. `report` gets each job, its result, and its seconds."""
+        further job is begun in this process; one always is. `report` is called after each job of this process, with
+        what it found and the seconds that it took."""
         left = [job for job in jobs if self.folder is None or not path_of_job(self.folder, job.number).exists()]
         fresh: dict[int, JobResult] = {}
 

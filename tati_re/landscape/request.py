@@ -25,8 +25,9 @@ DIRECTIONS = "random[:COUNT], trajectory[:COUNT], covariance:1,64, hessian:1,-1,
 
 
 def simulation_of(folder: str | os.PathLike[str], **overrides: Any):
-    """The simulation of a run for one walker at the parameters of its model file. `overrides` are options in place of
-    the run's, and `data`, `model`, `loss`, `prior` that it was given in Python."""
+    """Rebuilds the simulation of a run, with its data, model, loss and prior, for one walker at the parameters of the
+    run's model file. `overrides` are options in place of the run's, and what the run was given as objects in Python:
+    `data`, `model`, `loss`, `prior`; `trust=True` lets a model be built by code that the folder names."""
     # No step is taken and no run written: the folder's own sampler and files beside it are not asked for.
     left_out = {"sampler": OPTIONS["sampler"].default, **dict.fromkeys(WRITTEN)}
     return Simulation.from_folder(folder, **{"num_walkers": 1, "verbose": 0, **left_out, **overrides})
@@ -94,7 +95,8 @@ def fixed(names: Sequence[str], fix: Sequence[str], exclude: Sequence[str]) -> t
 
 
 def named_axes(names: Sequence[str], grid: Sequence[str]) -> tuple[np.ndarray, list[Axis], list[str]]:
-    """A grid around the center over parameters that fit `PATTERN=LOW:HIGH:POINTS`: directions, ranges and names."""
+    """A grid over named parameters: directions `(axes, parameters)` that are single parameters, their ranges and names.
+    `grid` has entries `PATTERN=LOW:HIGH:POINTS`, around the center; a pattern may fit several, each an axis."""
     chosen: dict[int, Axis] = {}
     for text in grid:
         pattern, sign, numbers = text.rpartition("=")
@@ -121,9 +123,10 @@ def directions_of(
     walker: int | None = None,
 ) -> tuple[np.ndarray, list[str]]:
     """Directions from their descriptions, rows `(axes, parameters)`, with a sentence about each. `words` is `random`,
-    `random:1`, `trajectory`, `covariance:1,64`, `hessian:1,-1`, `between`, or a file. `trajectory` takes `positions`,
-    `covariance` the run and its `walker` (None: all), `between` one or two more points, `others`. `free` is a mask
-    `(parameters,)` of those that may move."""
+    `random:1`, `trajectory`, `covariance:1,64`, `hessian:1,-1`, `between`, or a file; `surface` is a
+    `tati_re.landscape.Surface`. `random` takes `normalization` and `seed`, `hessian` `seed`, `trajectory` positions
+    `(n, parameters)`, `covariance` the run and its `walker` (None: all), `between` one or two more points, `others`.
+    `free` is a mask `(parameters,)` of those that may move; None: all."""
     kind, _, rest = words.partition(":")
     known = ("random", "trajectory", "covariance", "hessian", "between")
     if kind not in known:

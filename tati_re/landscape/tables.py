@@ -53,9 +53,10 @@ def grown(
     rows: Callable[[int, int], np.ndarray],
     progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
-    """All rows of a table: those in its file, then the others, appended block by block. `path` is the CSV file of the
-    finished table, or None for memory alone; the unfinished one is `....partial` beside it. `rows(first, last)`
-    computes `(n, columns)`, at most `size` at a time; `progress` gets the rows done and in all."""
+    """All rows of a table, `(num_rows, columns)`: those in its file, then the others, appended block by block. `path`
+    is the CSV file of the finished table, or None for memory alone; the unfinished one is `....partial` in the same
+    folder. `rows(first, last)` computes `(n, columns)`, at most `size` at a time; `progress` is called with rows done
+    and in all after each block."""
     if path is None:
         done, table = 0, None
         kept: list[np.ndarray] = []

@@ -12,8 +12,9 @@ from tati_re.models.inspect import acts_alone, input_shape_of
 
 
 class Pass(NamedTuple):
-    """A dense layer's part of a pass: the places of `kernel` and `bias` among the trainable variables, its inputs,
-    `(walkers, n, inputs)` or shared ones, and the `linear` output before the activation."""
+    """A dense layer's part of a pass through the chain.
+    `kernel` and `bias` (`None`: no bias) are places among the trainable variables; `inputs` is `(n, inputs)` where all
+    walkers share them, else `(walkers, n, inputs)`; `linear`, `(walkers, n, outputs)`, comes before the activation."""
 
     kernel: int
     bias: int | None
@@ -22,8 +23,9 @@ class Pass(NamedTuple):
 
 
 class DenseChain:
-    """A model as a chain of layers, for several walkers at once. `places` says, by the identity of each dense layer,
-    where kernel and bias are among the trainable variables; `frozen` are all other variables."""
+    """A model as a chain of layers, for several walkers at once; made by `chain_of`.
+    `places` says, by the identity of each layer that is dense and trainable, where kernel and bias are among the
+    trainable variables; `frozen` are all other variables, in the order in which `call` takes them."""
 
     def __init__(self, model: Any, layers: Sequence[Any], places: dict, frozen: Sequence[Any]) -> None:
         self._frozen = frozen
@@ -39,8 +41,9 @@ class DenseChain:
         self, weights: Sequence[Any], auxiliary: Sequence[Any], x: Any, shared: bool, watch: Callable
     ) -> tuple[Any, list[Pass]]:
         """The outputs, `(walkers * n, ...)`, one walker after the other, and the dense layers, first to last. `weights`
-        are all trainable variables, `(walkers, *shape)`, `auxiliary` all others, the same for these walkers. Layers act
-        as in prediction; `watch` gets the linear output of each dense layer before anything is computed from it."""
+        are all trainable variables, `(walkers, *shape)` each, `auxiliary` all others, `shape` each, the same for these
+        walkers. Inputs are `(n, ...)` where all walkers share them, else `(walkers, n, ...)`. Layers act as in
+        prediction; `watch` is called with the linear output of each dense layer before anything is computed from it."""
         walkers, passes = weights[0].shape[0], []
         n = x.shape[0 if shared else 1]
         values = x if shared else tf.reshape(x, (walkers * n, *x.shape[2:]))

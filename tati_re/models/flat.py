@@ -250,7 +250,9 @@ class FlatModel:
     def call(
         self, weights: Sequence[Any], auxiliary: Sequence[Any], x: Any, training: bool = False
     ) -> tuple[Any, tuple]:
-        """The outputs `(n, ...)` of one walker, and the non-trainable variables as the call left them."""
+        """The outputs `(n, ...)` of one walker, and the non-trainable variables as the call left them.
+        Weights and auxiliary are tensors of the shapes of `variables` and `self.auxiliary`; several inputs of a model
+        stand side by side in `x`, `(n, numbers)`. With `training` there are batch statistics and dropout."""
         # Keras' own stateless_call skips what calling a model does: casting its inputs, telling layers that they train.
         variables = [*self.variables, *self.others]
         with keras.StatelessScope(list(zip(variables, [*weights, *auxiliary], strict=True))) as scope:

@@ -179,8 +179,9 @@ def output_shape_of(model: Any) -> tuple[int | None, ...]:
 
 
 def output_activation_of(model: Any) -> str | None:
-    """The name of the output activation, through layers that only reshape, or do nothing while sampling; None where it
-    cannot be told: for a model of one's own class, a sum of two branches, or a function of one's own."""
+    """The name of the output activation, such as "softmax", "sigmoid" or "linear"; None where it cannot be told.
+    That is for a model of one's own class, a sum of two branches, or a function of one's own. Layers that only reshape,
+    or do nothing while sampling, are looked through."""
     layer = _last_layer(model)
     if layer is None:
         return None

@@ -96,7 +96,9 @@ class PartShape(tuple):
 
 def fan_in_plus_one(names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> np.ndarray:
     """k = fan-in + 1 of the layer of each parameter; weights and biases of a layer alike (Baldock and Marzari 2019).
-    The fan-in of a tensor of weights is the product of all its lengths but the last; a layer without one has k = 1.
+
+    Returns `(parameters,)`, float64, for the tensors of a model in the order of the flat vector. The fan-in of a tensor
+    of weights is the product of all its lengths but the last; a layer without such a tensor has k = 1.
 
     Examples:
         >>> fan_in_plus_one(["dense/kernel", "dense/bias"], [(3, 1), (1,)])

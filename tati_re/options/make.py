@@ -200,7 +200,8 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def to_toml(options: Options, groups: Iterable[str] = GROUPS, changed: bool = False) -> str:
-    """Writes options as TOML that `read_toml` reads back, those without a value as comments; `changed`: no defaults."""
+    """Writes options as TOML that `read_toml` reads back; options without a value stand as comments. `changed`: only
+    those that are not at their default."""
     if changed:
         values = options.values_of(name for name in options_of(groups) if name not in COMMANDS_ONLY)
         differing = {n: v for n, v in values.items() if v != OPTIONS[n].get_default(call_default_factory=True)}

@@ -11,7 +11,8 @@ LARGEST = {"float32": 1e18, "float64": 1e150}
 
 
 def what_instead(value: Any, dtype: str | None) -> str | None:
-    """What a value should be in place of one that arithmetic in `dtype` cannot represent; None where it can."""
+    """What the value of an option should be in place of one that cannot be represented; None where it can. `dtype` is
+    the precision of the arithmetic that floats enter, None for those that enter none."""
     for each in _parts(value):
         if isinstance(each, int) and abs(each) > MOST_INTEGER:
             return "below 2^63"

@@ -58,7 +58,8 @@ def _number(text: str) -> int | float | str:
 
 
 class PlannedStage(NamedTuple):
-    """A stage with the steps taken before it and its last step; None is the run's rate, and all examples."""
+    """A stage with its place in the run: the steps taken before it, and its last step, as planned.
+    A learning rate of None is the run's, a batch size of None takes all examples."""
 
     first_step: int
     last_step: int

@@ -52,8 +52,11 @@ Translation = Callable[[str, Any], dict[str, Any]]
 
 class Alias(NamedTuple):
     """An option of TATi, and the options that stand for it here: none where it is refused or has nothing to set.
-    `translate` takes the name as typed and the value to options by name, or refuses it; `instead` says in words what
-    stands for it; `many`: it takes several values on the command line."""
+
+    `translate` takes the name as typed and the value to options here by name, or raises InputError where it is refused.
+    `instead` says in words what stands for it. Its group in TATi is data, prior, model, common, train, sampler, or
+    analysis; `many` means that it takes several values on the command line.
+    """
 
     new: tuple[str, ...]
     translate: Translation

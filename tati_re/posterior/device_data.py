@@ -47,8 +47,9 @@ def _device_type(inputs: np.ndarray, scale: float, dtype: str) -> tf.DType:
 
 
 class StoredExamples:
-    """The examples of one part of a data set, as they are stored. The model takes the inputs times `scale`, in the type
-    `dtype`; bytes stay bytes until then. Inputs of more than `limit` bytes stay with the host: `streamed`."""
+    """The examples of one part of a data set, as they are stored: inputs, and labels as the loss takes them.
+    Both are `(N, ...)`. The model takes the inputs times `scale`, in the type `dtype`; bytes stay bytes until then.
+    Inputs of more than `limit` bytes (None: no limit) stay with the host: `streamed`."""
 
     def __init__(self, inputs: np.ndarray, labels: np.ndarray, scale: float, dtype: str, limit: float | None = None):
         self.x, self.y = device_inputs(inputs, scale, dtype, limit), tf.constant(labels)

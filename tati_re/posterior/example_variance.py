@@ -35,7 +35,8 @@ def spread_in_chain(
 ) -> Spread:
     """Loss, gradient and variance in one pass: of each dense layer with inputs a and slopes δ, one row an example, the
     gradients sum to a'δ and their squares to (a²)'(δ²). Where the mean of a gradient is 1/ε times its deviation,
-    rounding counts 1/ε² times. `counted` is 0 for examples that fill up a short batch."""
+    rounding counts 1/ε² times. The arguments are those of `DenseChain.call`; `y` has the form of `x`, and `counted` is
+    1 for each example that is meant, 0 for those that fill up a short batch, `(n,)`, float64."""
     walkers, n = weights[0].shape[0], counted.shape[0]
     labels = tf.repeat(y[None], walkers, axis=0) if shared else y
     with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -65,8 +66,10 @@ def _moments(sums, squares, size):
 
 
 def variance_of_gradients(gradients: Callable, theta, indices, size, at_once: int = 32):
-    """Variance over the examples of a mini-batch of any gradient, `(parameters,)`, n - 1 below the sum, in pieces of at
-    most `at_once` (Chan, Golub and LeVeque 1983). Of `theta` only shape and type count."""
+    """Variance over the examples of a mini-batch of any gradient, piece by piece (Chan, Golub and LeVeque 1983).
+    `gradients` takes indices `(k,)`, k at most `at_once`, to the gradient of each example, `(k, parameters)`. Of
+    `theta`, `(parameters,)`, only shape and type count; of the `indices`, `(n,)`, as many as `size`, an int32 scalar,
+    are meant. The result is `(parameters,)`, n - 1 below the sum."""
     capacity = indices.shape[0]
     piece = min(at_once, capacity)
 

@@ -164,9 +164,10 @@ def make_loss(
     from_logits,
     activation: str | None,
 ) -> Loss:
-    """The loss that an option names, by name or as a Keras loss object; for `None` the cross-entropy for classes, the
-    mean squared error for `signs`, `gaussian` for a regression. With `from_logits` "auto" outputs are probabilities
-    where the model's last `activation` is a softmax (binary: a sigmoid), else logits."""
+    """The loss that an option names, by name or as a Keras loss object; for `None` the cross-entropy for classes (rows
+    of indicators with `one_hot`), the mean squared error for `signs` (-1 and +1, one output), `gaussian` for a
+    regression (`num_classes` is `None`). With `from_logits` "auto" outputs are probabilities where the model's last
+    `activation` (`None`: unknown) is a softmax (binary: a sigmoid), else logits."""
     function, name = None, loss
     if isinstance(loss, keras.losses.Loss):
         config = loss.get_config()

@@ -156,7 +156,8 @@ def noise_scale(options, targets: np.ndarray) -> float:
 
 
 def settled_noise(options, loss: object, dataset) -> float | str:
-    """`noise_std` as given; by default sampled for a Gaussian likelihood of targets that vary, else 1."""
+    """`noise_std` as given; by default sampled under the Gaussian likelihood of targets that vary, else 1. A mean loss
+    and options of TATi have no such parameter; `loss` is an object in place of the option."""
     if "noise_std" in options.explicit:
         return options.noise_std
     likelihood = loss is None and options.loss in (None, "gaussian") and dataset.task == "regression"

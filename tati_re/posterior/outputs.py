@@ -13,7 +13,8 @@ _ROWS = 8192
 
 
 class Outputs:
-    """A model (`FlatModel`) as a function of vectors of parameters and inputs; layers act as in prediction."""
+    """A model (`FlatModel`) as a function of vectors of parameters and inputs; layers act as in prediction.
+    `prepared` makes what the model takes of the inputs."""
 
     def __init__(self, flat: Any, prepared: Callable = lambda x: x) -> None:
         from tati_re.core.backend import Compiled

@@ -139,7 +139,8 @@ class ModelPasses:
     def energy(
         self, position, rung: Rung, batch: Batch | None, auxiliary: tuple, how: str | None = None
     ) -> tuple[Energy, tuple]:
-        """U and its gradient on one batch (or on all data at once), and the updated auxiliary."""
+        """U and its gradient on one batch (or on all data at once), and the updated auxiliary.
+        Where the walkers are to be evaluated in another way than the steps are, the layers act as in prediction."""
         if batch is None and self.streamed:
             return self.full(position, rung, auxiliary), auxiliary
         x, y = self.gather(batch)
@@ -216,9 +217,10 @@ class ModelPasses:
         return self._with_prior(position, rung, *self.train.summed(self.most_at_once, part, zeros))
 
     def gradient_variance(self, position, rung: Rung, batch: Batch | None, auxiliary: tuple):
-        """Variance of each entry of a mini-batch's estimate of ∇U, (scale²/n) (1 - n/N) Var(∇ loss of an example) for n
-        of N examples, without the factor (1 - n/N) where they are drawn with replacement. Costs a gradient and a half
-        in a `DenseChain`, else n gradients of single examples. Batches of one example have no variance."""
+        """Variance of each entry of a mini-batch's estimate of ∇U, `(walkers, parameters)`, from gradients of examples.
+        (scale²/n) (1 - n/N) Var(∇ loss of an example) for n of N examples, without the factor (1 - n/N) where they are
+        drawn with replacement. Costs a gradient and a half in a `DenseChain`, else n gradients of single examples.
+        Batches of one example have no variance and are refused."""
         if batch is None:
             return tf.zeros_like(position)
         if self.chain is not None:

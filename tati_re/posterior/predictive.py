@@ -23,10 +23,13 @@ class Predictive:
     under Gaussian noise of variance s² the sigmoid of 2f/s², and likewise for 0 and 1 and for one-hot rows. For a
     regression values are N(f, s²), s the noise of `gaussian`; the mean squared error over k outputs stands for s² =
     k/2; of `heteroscedastic_gaussian` the second half of the outputs is log s. The binary cross-entropy over k outputs,
-    several labels at once, is a Bernoulli likelihood for each. `mean` was subtracted from the targets, which were then
-    divided by `deviation`. Other losses need `per_example`, the loss `(n,)` of labels and outputs. `kind` is `CLASSES`,
-    `VALUES` or `LABELS`; `likelihood`: exp(-loss) is one, but for a constant; `has_noise`: the loss tells the noise of
-    predicted values; `samples_noise`: it is a parameter, each draw brings its own."""
+    several labels at once, is a Bernoulli likelihood for each. `loss` is as `Loss.get_config` gives it; `task`
+    ("classification", "signs", "one_hot", "multi_label" or "regression") and `num_classes` (None for a regression) are
+    those of the data set. `mean` was subtracted from the targets, which were then divided by `deviation`; both are `()`
+    or `(outputs,)`. Losses but these need `per_example`, the loss `(n,)` of labels `(n, ...)` and outputs `(n,
+    outputs)`. `kind` is `CLASSES`, `VALUES` or `LABELS`, `num_columns` the number of classes, or of outputs.
+    `likelihood`: exp(-loss) is one, but for a constant; `has_noise`: the loss tells the noise of predicted values;
+    `samples_noise`: it is a parameter, each draw brings its own."""
 
     def __init__(
         self,
@@ -109,6 +112,7 @@ class Predictive:
 
     def losses(self, outputs: np.ndarray, targets: np.ndarray, noise_std: np.ndarray | None = None) -> np.ndarray:
         """The loss of each example, `(..., n)`, float64, in the network's units, as the column `loss` of a run has it.
+        Outputs are `(..., n, outputs)`; targets, `(n,)` or `(n, outputs)`, are those that the network was trained on.
         Where the noise is a parameter, `noise_std` is that of each draw, `(draws,)`."""
         if self.name == "sparse_categorical_crossentropy":
             chosen = np.asarray(targets).reshape(-1).astype(np.int64)
@@ -146,8 +150,9 @@ class Predictive:
     def log_densities(
         self, outputs: np.ndarray, targets: np.ndarray, noise_std: np.ndarray | None = None
     ) -> np.ndarray | None:
-        """Log density of targets under N(f, s²), all outputs of an example together, `(draws, n)`, in the units of the
-        data; outputs and noise are in the network's. None where the loss says nothing of the noise."""
+        """Log density of targets under N(f, s²), all outputs of an example together, `(draws, n)`, float64.
+        Density and targets, `(n,)` or `(n, outputs)`, are in the units of the data; outputs, `(draws, n, outputs)`, and
+        the noise, `(draws,)` (None: the loss's), in the network's. None where the loss says nothing of the noise."""
         noise = self.noise(outputs, noise_std)
         if noise is None:
             return None

@@ -15,8 +15,9 @@ _COLUMNS = 64
 
 
 class Draws:
-    """The weighted draws of one rung, 0 the target, in a run's trajectory: of a walker's stored positions each
-    `thin`-th past `burnin`. Of each draw: `step`, `walker`, `weight` above 0, and `loss`, on the step's mini-batch."""
+    """The weighted draws of one rung in a run's trajectory, counted from the target, 0: of a walker's stored positions
+    each `thin`-th past `burnin` (None: the run's own). Of each draw, `(draws,)`: `step`, `walker`, `weight` above 0, 1
+    where the run has none, and `loss`, on the step's mini-batch."""
 
     def __init__(self, run: RunFiles, rung: int = 0, burnin: int | None = None, thin: int = 1) -> None:
         if run.manifest.get("kind") == "fit":
@@ -64,7 +65,8 @@ def independent_draws(values: np.ndarray, walker: np.ndarray, weight: np.ndarray
 
 
 class Members:
-    """Fixed vectors of parameters in place of draws; `walkers` are those whose moving statistics they have."""
+    """Fixed vectors of parameters in place of draws, `(members, P)` or `(P,)`: an optimum, or the members of an
+    ensemble. `walkers` are the numbers of the walkers whose moving statistics they have; None: 0."""
 
     def __init__(self, vectors: np.ndarray, walkers: np.ndarray | None = None) -> None:
         self.vectors = np.atleast_2d(vectors)

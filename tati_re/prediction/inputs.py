@@ -17,9 +17,10 @@ NOISE = "noise"
 
 
 def read_inputs(source: str, run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:
-    """Reads inputs in the form of a run's training data, from a file or a built-in set, and labels or None. Of a table
-    the columns are taken that the run's inputs have by name; labels are the run's `label_columns`, else all that start
-    with `label`, else the only column that is left. Of files and sets with a test part that part is taken."""
+    """Reads inputs `(n, ...)` in the form of a run's training data, from a file or a built-in set, and labels or None.
+    Of a table the columns are taken that the run's inputs have by name; labels are the run's `label_columns`, else all
+    that start with `label`, else the only column that is left. A `.npy` file, and an NPZ file of one array, hold
+    inputs. Of files and sets with a test part that part is taken."""
     path, options = Path(source).expanduser(), run.manifest.get("options", {})
     if path.suffix in TABLES and path.is_file():
         return _from_table(path, run)

@@ -113,7 +113,8 @@ def _changed(dataset: Dataset, change: Callable[[np.ndarray], np.ndarray]) -> Da
 
 
 class Network:
-    """A run's model as a function of parameters and inputs; `predictive` is what the outputs predict."""
+    """A run's model as a function of parameters and inputs, with the preparation of inputs and outputs; `model` is the
+    Keras model if the folder could not hold it. `predictive` is what the outputs predict."""
 
     def __init__(self, run: RunFiles, model: Any = None) -> None:
         manifest = run.manifest
@@ -164,7 +165,8 @@ class Network:
         return targets if self.preparation is None else self.preparation.targets(np.asarray(targets))
 
     def outputs(self, parameters: np.ndarray, walkers: np.ndarray, inputs: np.ndarray) -> np.ndarray:
-        """Outputs `(draws, n, outputs)` for prepared inputs; `walkers` says whose moving statistics each draw has."""
+        """Outputs `(draws, n, outputs)`, in the model's number type, for parameters `(draws, P)` and inputs `(n, ...)`
+        as `prepared` gives them; `walkers`, `(draws,)`, says whose moving statistics each draw has."""
         extra = [values[np.asarray(walkers) % len(values)] for values in self.auxiliary]
         found = self._outputs(parameters, extra, inputs)
         if found.ndim > 3 and self.predictive.kind == "classification":
@@ -216,7 +218,8 @@ def likelihood_of(run: RunFiles, data: Any = None, model: Any = None) -> tuple[A
 def likelihood_blocks(
     network: Network, data: Any, stored: Block, draws: np.ndarray, examples: np.ndarray | slice = slice(None)
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
-    """Of some draws after the other log p(y | θ) times weights, `(draws, n)`, the outputs, and sampled noise."""
+    """Of some draws after the other log p(y | θ) of the examples, times their weights, `(draws, n)`; the outputs
+    `(draws, n, outputs)`; and the noise of each draw where it is sampled."""
     inputs, given = network.prepared(data.inputs[examples]), data.targets[examples]
     targets = network.prepared_targets(data.targets)[examples]
     weights = 1.0 if data.weights is None else data.weights[examples]

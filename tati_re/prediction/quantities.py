@@ -52,7 +52,8 @@ def quantities(run: RunFiles, predict: Predict | None = None, burnin: int | None
 
 
 def _columns(positions: Positions, predict: Predict | None) -> tuple:
-    """Steps, walkers, all quantities, weights, names, and whether each is of the parameters; block by block."""
+    """Steps, walkers, all quantities `(draws, quantities)`, weights, and each one's name and whether it is of the
+    parameters themselves; block by block."""
     parts: list[tuple] = []
     number = positions.num_parameters
     for block in positions.blocks():

@@ -63,7 +63,8 @@ def weighted_quantiles(values: np.ndarray, weights: np.ndarray, levels: np.ndarr
 
 
 def mixture_cdf(y: np.ndarray, means: np.ndarray, stds: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Distribution function at `y` of a mixture of normals; `means` is `(draws, ...)`, `weights` `(draws,)`."""
+    """Distribution function of a mixture of normals at `y`, `(...,)`, and of its shape; `means` is `(draws, ...)`,
+    `stds` > 0 fits it, `weights` is `(draws,)`."""
     return np.tensordot(weights / weights.sum(), ndtr((y - means) / stds), axes=1)
 
 

@@ -76,7 +76,8 @@ _WIDEST = 0.5
 
 
 class Row(NamedTuple):
-    """What is certified, its number, what was asked for (by the user: `given`), the verdict, and of what it is."""
+    """What is certified, its number, what was asked for, the verdict, of what it is, and whether it was asked for by
+    the user: else the default stands."""
 
     quantity: str
     value: float

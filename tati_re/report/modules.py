@@ -39,9 +39,11 @@ _SHOWN = ("potential", "loss", "kinetic_energy", "virial")
 
 @dataclass(frozen=True)
 class Choices:
-    """The options of the modules, see `analyse` and the flags of `tati-analyse`. `burnin` None is the run's own; empty
-    `observables` are the columns of run.csv that vary, empty `temperatures` those of the ladder and two between each;
-    `lowest_loss` None is that at the tether's center."""
+    """The options of the modules. `burnin` None is the run's own; empty `observables` are the columns of run.csv that
+    vary, empty `temperatures` those of the ladder and two between each. Of the diffusion map are `num_points`, the most
+    positions that it takes, `num_landmarks`, points far apart that are marked, `bandwidth` (a number, "bgh" or
+    "median"), `alpha`, and `target_measure`, whether points count for exp(-U/T); of the free energy the coordinate
+    `along`, `method` ("histogram" or "kernel") and `num_bins`. `lowest_loss` None is that at the tether's center."""
 
     burnin: int | None = None
     thin: int = 1

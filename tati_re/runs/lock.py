@@ -20,7 +20,8 @@ _R = TypeVar("_R")
 
 
 class Writer:
-    """The only process that writes to a folder; `abandoned`: the one before was killed in its start."""
+    """The only process that writes to a folder. `abandoned` says whether the one before was killed in its start, so
+    that what it left holds no step."""
 
     def __init__(self, file: BinaryIO | None) -> None:
         self._file = file
@@ -41,8 +42,12 @@ class Writer:
 @contextmanager
 def writing(folder: str | os.PathLike[str] | None, new: bool = True) -> Iterator[Writer]:
     """Holds the lock of a folder, made where it is missing if it may be `new`; one that was made and stays empty is
-    removed at the end. There is nothing to lock where `folder` is None or no folder. An InputError: another process, or
-    another call of this one, writes there."""
+    removed at the end. There is nothing to lock where `folder` is None or no folder.
+
+    Raises:
+        InputError: Another process, or another call of this one, writes there.
+        StorageError: The folder or the file of the lock cannot be made.
+    """
     where = None if folder is None else Path(folder)
     if where is None or (where.exists() and not where.is_dir()) or not (new or where.exists()):
         yield Writer(None)

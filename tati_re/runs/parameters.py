@@ -33,10 +33,11 @@ class FileParameters(NamedTuple):
 def read_parameters(
     path: str | os.PathLike[str], step: int | None = None, *, names: Sequence[str], fixed: Collection[str] = ()
 ) -> FileParameters:
-    """The parameters of a model from a file or a run folder; of a ladder those at the target's temperature. `path` is a
-    trajectory of a run; a CSV file of TATi (columns `weight0`, ..., `bias0`, ... or `w0`, ..., `b0`, ...: all weights,
-    layer by layer, then all biases); an `.npz` with the array `parameters`, or one for each tensor by name; an `.npy`;
-    a `.keras` file; the folder of a run. Without a `step` it is the last one. It may also have those in `fixed`."""
+    """The parameters of a model from a file or a run folder; of a ladder those at the target's temperature. `path` is
+    `trajectory.csv` or `.h5` of a run; a CSV file of TATi (columns `weight0`, ..., `bias0`, ... or `w0`, ..., `b0`,
+    ...: all weights, layer by layer, then all biases); an `.npz` with the array `parameters`, or one array for each
+    tensor of the model by name (`dense/kernel`); an `.npy`; a `.keras` file; the folder of a run. Without a `step` it
+    is the last one; of a folder, where the run arrived. It may also have those in `fixed`, which keep their values."""
     path, wanted = Path(path).expanduser(), ExpectedParameters(list(names), frozenset(fixed))
     if not os.path.exists(path):
         beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []

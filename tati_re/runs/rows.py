@@ -33,7 +33,8 @@ class Rows:
         self._left: int | None = None
 
     def append(self, rows: np.ndarray) -> None:
-        """Adds rows `(n, columns)`, which wait until `flush`; NaN is "no value", not in integer columns."""
+        """Adds rows; they wait in memory until `flush`. They are numbers `(n, columns)`, copied as float64; NaN
+        stands for "no value", not in integer columns."""
         rows = np.array(rows, dtype=np.float64, ndmin=2)
         if rows.ndim != 2 or rows.shape[1] != len(self.columns):
             raise ValueError(f"rows have shape {rows.shape}, the table {self.path} has {len(self.columns)} columns")
@@ -43,8 +44,11 @@ class Rows:
             self.pending.append(rows)
 
     def flush(self) -> None:
-        """Writes the waiting rows and returns when they are on disk; where that fails, a StorageError, rows up to
-        `position()` stay readable, the others keep waiting."""
+        """Writes the waiting rows and returns when they are on disk.
+
+        Raises:
+            StorageError: They could not be written; rows up to `position()` stay readable, the others keep waiting.
+        """
         raise NotImplementedError
 
     def close(self) -> None:

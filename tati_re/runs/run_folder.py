@@ -12,8 +12,9 @@ from tati_re.runs.storage import LEFTOVER, storing
 
 
 def prepare(path: str | os.PathLike[str], overwrite: bool = False, abandoned: bool = False) -> Path:
-    """Makes the folder of a new run, with its parents. With `overwrite` the files of an old run and what commands made
-    of it are removed. Without it the folder has to be empty, but for the files of a start that was `abandoned`."""
+    """Makes the folder of a new run, with its parents. With `overwrite` the files of an old run in it are removed, and
+    the predictions, analyses and reports that the commands made of it; other files stay. Without it the folder has to
+    be empty, but for the files of a start that was `abandoned`."""
     folder = _folder(path)
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -26,7 +27,8 @@ def prepare(path: str | os.PathLike[str], overwrite: bool = False, abandoned: bo
 
 
 def check_free(path: str | os.PathLike[str], overwrite: bool = False) -> None:
-    """Refuses a folder that cannot be written, or has files that may not be overwritten; nothing is left behind."""
+    """Refuses a folder that cannot be written, or has files in it that may not be overwritten, unless the lock of a
+    start that was stopped may lie there. Nothing is left behind."""
     folder = _folder(path)
     nearest = next(place for place in (folder, *folder.parents) if place.exists())
     with storing(folder), TemporaryFile(dir=nearest):

@@ -27,8 +27,9 @@ def open_folder(
     overwrite: bool = False,
     difference: Callable[[Mapping[str, Any], Mapping[str, Any]], str | None] = first_difference,
 ) -> Mapping[str, Any] | None:
-    """Makes the folder of a calculation, or opens one of the same specification, which is returned; None if new. With
-    `overwrite` another calculation is replaced, and files of the patterns `outdated` are removed. `difference` says
+    """Makes the folder of a calculation, or opens one of the same specification, which is returned; None if new.
+    `filename` is that of the specification `now`, in TOML, and `kind` the calculation's, for messages. With `overwrite`
+    another calculation in the folder is replaced, and files of the patterns `outdated` are removed. `difference` says
     what differs between the specification found and `now`, or None. The caller holds the folder's lock."""
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():

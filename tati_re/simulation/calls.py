@@ -7,7 +7,8 @@ from tati_re.options.make import Options, make_options
 
 
 class Calls:
-    """Counts the calls of each kind ("sample", "fit", "evidence", ...) and seed, for `Options.run_seed`."""
+    """Counts the calls of each kind ("sample", "fit", "evidence", ...) and seed. `Options.run_seed` makes of the number
+    what the call draws from."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, int], int] = {}

@@ -138,7 +138,8 @@ def check_starts(request: Request) -> None:
 
 
 def check_batch_norm(request: Request) -> None:
-    """Refuses `batch_norm="batch"` for a model that it would change otherwise, and methods it would make wrong."""
+    """Refuses `batch_norm="batch"` for a model that it would change in other ways, and methods it would make wrong.
+    These weigh energies of all data, correct gradients by them, or need gradients of single examples."""
     method, flat = request.method, request.system.flat
     if not request.samples or request.options.batch_norm != "batch":
         return

@@ -85,7 +85,8 @@ class Ending:
 
     def finish(self, step: int, done: bool, kept: bool) -> str | None:
         """Notes how far the run has converged at its last step; what is missing in one sentence, where it has an end
-        that is not reached. Where fewer positions are stored than draws are asked for, nothing is looked at."""
+        that is not reached. Where fewer positions are stored than draws are asked for, nothing is looked at.
+        `kept`: the folder outlives the process."""
         if self.conditions and done and not self.reached:
             self.is_reached(step)
         stored, run = manifest.read(self._folder), RunFiles(self._folder)

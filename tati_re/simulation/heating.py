@@ -50,11 +50,12 @@ def settings_of(method: Method, state, first: int) -> dict[str, Any]:
 def expected_heating(
     request: Request, position: np.ndarray, auxiliary: tuple, tuned: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The heating that is expected of the noise around a position, for the manifest. Relative rises of temperatures,
-    0.04 is 4 %: of the `slowest` directions that the run is long enough for, of the `stiffest`, of the `mean` over all;
-    `virial`, of the configurational temperature, and `kinetic`. `frequencies` are ω of the slowest, of the noise's mean
-    and of the stiffest directions, `gradient_variance` is the mean over the parameters for one step. Where no number
-    can be had, only `not_predicted`, a sentence that says why. `tuned` is what a run has found, see `settings_of`."""
+    """The heating that is expected of the noise around a position `(parameters,)`, for the manifest. Relative rises of
+    temperatures, 0.04 is 4 %: of the `slowest` directions that the run is long enough for, of the `stiffest`, of the
+    `mean` over all, each as the positions have it; `virial`, by which the configurational temperature will be above its
+    target, and `kinetic`, the same of the kinetic one. `frequencies` are ω of the slowest, of the noise's mean and of
+    the stiffest directions, `gradient_variance` is the mean over the parameters for one step. Where no number can be
+    had, only `not_predicted`, a sentence that says why. `tuned` is what a run has found, see `settings_of`."""
     try:
         predict, count = _prediction(request, position, auxiliary, tuned or {})
         step = request.copies * request.potential.batches.batch_size * request.method.gradients_per_step

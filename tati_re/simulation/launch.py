@@ -48,7 +48,8 @@ from tati_re.simulation.step_size_advice import divergence_advice
 
 
 def launch(request: Request, walkers: Walkers, calls: Calls, brief: bool = False) -> Run:
-    """Takes a run to its end, where the walkers stay, and notes it among the calls; a `brief` one says less."""
+    """Starts a run, notes it among the calls, and takes it to its end; the walkers stay where they arrive. A `brief`
+    one says nothing at its start."""
     with Start(request, walkers, calls, brief).made() as (running, carry, temporary):
         return running.finish(carry, temporary)
 

@@ -169,7 +169,8 @@ def own_sampler(options: Options, objects: Mapping[str, Any]):
 
 
 def sampler_of(options: Options, objects: Mapping[str, Any], system: System, tunes: bool = False):
-    """The sampler with mass, ensemble preconditioner, control variate and tuned step size, as the options ask."""
+    """The sampler with mass, ensemble preconditioner and control variate, as the options ask for them; it finds its
+    step size in the burn-in where they leave it to the run, and it `tunes`."""
     sampler = own_sampler(options, objects)
     if tunes:
         sampler = with_steps(sampler, options, "step_schedule" in objects)

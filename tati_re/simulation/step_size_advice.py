@@ -18,13 +18,19 @@ _PART_OF_LIMIT = {True: 0.25, False: 0.1}
 
 
 class StepSizeAdvice(NamedTuple):
-    """Stable step sizes from the largest eigenvalue k_max = ω_max² of ∇²U at one position, the `curvature`.
+    """Stable step sizes from the curvature at one position.
 
-    A method with momenta (all words with A and B, HMC) is stable for h < 2/ω_max, one without (SGLD, LM, MALA) for h <
-    2/k_max. A quarter of the first makes the kinetic energy along the steepest direction wrong by 1.6 % at most under
-    BAOAB (its positions are right to this order); a tenth of the second, the variance there by 11 % under SGLD. Source:
-    Leimkuhler and Matthews (2015), Molecular Dynamics, chapters 2 and 7, for a harmonic potential.
-    `with_momentum` and `without_momentum` are the two limits."""
+    A method with momenta (all words with A and B, HMC) is stable for h < 2/ω_max, ω_max² the largest eigenvalue k_max
+    of ∇²U, one without (SGLD, LM, MALA) for h < 2/k_max. A quarter of the first makes the kinetic energy along the
+    steepest direction wrong by 1.6 % at most under BAOAB (its positions are right to this order); a tenth of the
+    second, the variance there by 11 % under SGLD. Source: Leimkuhler and Matthews (2015), Molecular Dynamics, chapters
+    2 and 7, for a harmonic potential.
+
+    Attributes:
+        curvature: k_max, the largest eigenvalue of ∇²U.
+        with_momentum: Limit of stability of methods with momenta, 2/ω_max.
+        without_momentum: Limit of methods without, 2/k_max.
+    """
 
     curvature: float
     with_momentum: float

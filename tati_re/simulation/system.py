@@ -101,10 +101,11 @@ def refuse_fixed(names: Iterable[str]) -> None:
 
 @dataclass
 class System:
-    """A model, in the precision asked for, and its data. `dataset` are the data as they were read, in the shape that
-    the model takes unless columns are derived or standardized. `memory_limit` are the bytes of inputs that are kept in
-    memory; those of a larger set are streamed. `notes` are sentences for the start of a run; `num_classes` what the
-    outputs of the model say of the labels; `compiled` the name of the loss that the model was compiled with."""
+    """A model, in the precision asked for, and its data. `dataset` are the data as they were read, inputs in the shape
+    that the model takes unless columns are derived or standardized; `flat` is the model as a function of a flat vector.
+    `memory_limit` are the bytes of inputs that are kept in memory; those of a larger set are streamed. `notes` are
+    sentences for the start of a run; `num_classes` what the outputs of the model say of the labels, None where the data
+    say it; `compiled` the name of the loss that the model was compiled with."""
 
     dataset: Dataset
     model: Any
@@ -174,7 +175,8 @@ class System:
         fitting: bool = False,
     ) -> ModelPotential:
         """The potential under these options, or with the Keras loss and the prior among the objects. `training` takes
-        Keras' training behavior of the layers on the examples of a step, `fitting` on all data too."""
+        Keras' training behavior of the layers on the examples of a step, `fitting` on all data too. `copies` are the
+        walkers in all; None: those of the options."""
         objects, under_xla = objects or {}, self.execution(options, copies, fitting) == "xla"
         copies = copies or options.num_walkers
         check_memory(options, self.flat.num_parameters, copies)
@@ -247,8 +249,9 @@ class System:
 
 
 def assemble(options: Options, objects: Mapping[str, Any]) -> System:
-    """The system of options and objects: the model is `model`, or what `options.model` or `options.hidden` say; the
-    data are `data`, `test_data` and `sample_weights`, of the objects or the options."""
+    """The system of options and objects. The model is `model` of the objects, else `options.model` (a file, or a
+    function in one) or `options.hidden` says which; the data are `data`, arrays or a Dataset, `test_data` and
+    `sample_weights`, else those of the options."""
     for name, value in options.values_of(("dimension", "coordinates")).items():
         refuse_if(value, f"{name} belongs to a potential given as a function.", value, "potential=f")
     model, *given = (objects.get(name) for name in ("model", "data", "test_data", "sample_weights", "loss"))

@@ -52,8 +52,9 @@ class ScaleFamily(Prior):
 
 
 class Width:
-    """A finite number above 0 for each parameter, or one for all of them; with fan-ins k the `values` are
-    given/sqrt(k). `option` and `what` name it in sentences, `words` (None: its numbers) describe it."""
+    """A finite number above 0 for each parameter, or one for all of them.
+    `option` and `what` name it in sentences, `words` (None: its numbers) describe it; with fan-ins k the `values`, a
+    float or `(parameters,)`, float64, are given/sqrt(k). `num_parameters` is `None` where one number stands for all."""
 
     def __init__(self, option: str, what: str, given, fan_in=None, words: str | None = None) -> None:
         self.option, self.given, self.fan_in = option, np.asarray(given, np.float64), fan_in is not None

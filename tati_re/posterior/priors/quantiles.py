@@ -15,7 +15,8 @@ _DEEPEST = 50.0
 
 
 class NormalMap:
-    """Growing functions of a normal number, tabulated as `values` at `nodes` from -8 to 8, interpolated by cubics."""
+    """Growing functions of a normal number, tabulated between -8 and 8 and interpolated by cubics.
+    `values`, `(maps, nodes)`, are the functions at `nodes`; `which`, `(parameters,)`, their maps (None: 0)."""
 
     nodes = np.linspace(-_END, _END, _CELLS + 1)
 
