@@ -12,18 +12,14 @@ from benchmarks.efficiency.measures import Draws
 from benchmarks.efficiency.targets import Target, num_rows
 
 TUNED = {"step_size": "auto", "mass": "fisher"}
+_MCLMC = {**TUNED, "sampler": "MCLMC", "friction": "auto"}
+_ALL_DIRECTIONS = {**_MCLMC, "target_bias": 0.05, "mass": "fisher:100"}
 METHODS: dict[str, dict[str, Any]] = {
     "ours": {},
-    "ours, MCLMC": {**TUNED, "sampler": "MCLMC", "friction": "auto"},
-    "ours, MCLMC, bias .05": {**TUNED, "sampler": "MCLMC", "friction": "auto", "target_bias": 0.05},
-    "ours, MCLMC, isotropic": {
-        **TUNED,
-        "sampler": "MCLMC",
-        "friction": "auto",
-        "target_bias": 0.05,
-        "mass": "fisher:100",
-        "integrator": "isotropic",
-    },
+    "ours, MCLMC": _MCLMC,
+    "ours, MCLMC, bias .05": {**_MCLMC, "target_bias": 0.05},
+    "ours, MCLMC, all directions": _ALL_DIRECTIONS,
+    "ours, MCLMC, isotropic": {**_ALL_DIRECTIONS, "integrator": "isotropic"},
     "ours, MAMS": {**TUNED, "sampler": "MAMS", "num_leapfrog_steps": "auto"},
     "ours, HMC": {**TUNED, "sampler": "HMC", "num_leapfrog_steps": "auto"},
     "ours, BAOAB": {**TUNED, "sampler": "BAOAB", "friction": "auto"},
@@ -76,6 +72,8 @@ def in_tensorflow(target: Target):
 
 def _read(run, seconds: float, fit_gradients: int, fit_seconds: float) -> Draws:
     """The draws of a run after its burn-in, and its clock: compiling is what its steps do not account for."""
+    from tati_re.samplers import MCLMC
+
     table, manifest = run.trajectory.sort_values(["walker", "step"], kind="stable"), run.manifest
     chains, burnin = table["walker"].nunique(), int(manifest["options"]["num_burnin_steps"] or 0)
     names = [name for name in table.columns if name not in ("step", "walker", "potential", "loss", "replica", "rung")]
@@ -84,13 +82,13 @@ def _read(run, seconds: float, fit_gradients: int, fit_seconds: float) -> Draws:
     rows, sampler = run.run_info, manifest["method"]
     num_steps, kept = int(rows["step"].max()), rows[rows["step"] > burnin]
     first = rows[rows["walker"] == 0].set_index("step")
-    # Gradients of a step: those of a trajectory where its length is tuned, 1 or 2 elsewhere.
+    # Gradients of a step: those of its integrator, as often as a trajectory has steps where its length is tuned.
     each = (
         (first["trajectory_length"] / first["step_size"]).round()
         if "trajectory_length" in first
         else 1 + 0 * first["virial"]
     )
-    each = each.clip(lower=1.0) * (2.0 if sampler.get("integrator") in ("mclachlan", "isotropic") else 1.0)
+    each = each.clip(lower=1.0) * MCLMC(integrator=sampler.get("integrator", "leapfrog")).gradients_per_step
     spent = (each * np.diff(each.index, prepend=0)).cumsum()
     spent = np.interp(np.r_[burnin, steps[0]], np.r_[0, spent.index], np.r_[0, spent])
     clock = run.timing[["step", "seconds"]].to_numpy()
