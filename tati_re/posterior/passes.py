@@ -1,6 +1,7 @@
 """The passes of a model over its examples: energies, gradients, their variances and accuracies of all walkers."""
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -60,6 +61,7 @@ class ModelPasses:
         self._loops = walker_evaluation == "vectorized" and not flat.vectorizable and not vectorizes(flat.model)
         walker_evaluation = "auto" if self._loops else walker_evaluation
         self._asked_evaluation = walker_evaluation
+        self._functions: dict[tuple, tuple[Callable, Callable]] = {}
         self.take_batches(batches)
         self.metric_name = "accuracy" if has_accuracy(dataset, loss) else None
         self.auxiliary = tuple(np.repeat(value[None], self.num_walkers, axis=0) for value in flat.auxiliary)
@@ -192,15 +194,25 @@ class ModelPasses:
     def _mean_loss(self, position, x, y, size, auxiliary: tuple, shared: bool, how: str, training: bool = False):
         """Mean loss of each walker, float64, and the gradient of scale times it."""
 
-        def evaluated(*inputs):
-            return self.summed_loss_and_gradient(*inputs, auxiliary, shared, how, self.scale, training)
-
         inputs = position, x, y, self._example_weights(size, y.shape[0] if shared else y.shape[1])
-        if how == "vectorized" and self.under_xla:
-            losses, gradient = once(lambda *inputs: evaluated(*inputs)[:2], *inputs)
-        else:
-            losses, gradient, auxiliary = evaluated(*inputs)
-        return losses / self.scale, gradient, auxiliary
+        losses, gradient, new = self._traced(how, shared, training)(*inputs, tuple(auxiliary))
+        return losses / self.scale, gradient, new if training else auxiliary
+
+    def _traced(self, how: str, shared: bool, training: bool) -> Callable:
+        """The summed losses, gradients and new auxiliary of a batch. In a graph the model is traced for the first of all
+        calls alone, which are its initial evaluation and each evaluation of a step."""
+        if (how, shared, training) not in self._functions:
+
+            def evaluated(position, x, y, weight, auxiliary):
+                def direct(*inputs):
+                    return self.summed_loss_and_gradient(*inputs, auxiliary, shared, how, self.scale, training)
+
+                if how == "vectorized" and self.under_xla:
+                    return *once(lambda *inputs: direct(*inputs)[:2], position, x, y, weight), auxiliary
+                return direct(position, x, y, weight)
+
+            self._functions[how, shared, training] = evaluated, tf.function(evaluated, autograph=False)
+        return self._functions[how, shared, training][not tf.executing_eagerly()]
 
     def full(self, position, rung: Rung, auxiliary: tuple) -> Energy:
         """U and its gradient on all data, in pieces where they are many, losses summed in float64."""
