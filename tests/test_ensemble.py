@@ -376,7 +376,7 @@ def test_a_run_on_a_curved_posterior_says_what_to_do(capsys):
     run = sim.sample(**length | {"num_steps": 800}, sampler="HMC", num_leapfrog_steps=3, covariance_after_steps=4)
     assert np.isfinite(run.run_info["potential"]).all() and "covariance_after_steps" not in run.summary()
     capsys.readouterr()
-    run = sim.sample(num_steps=800, covariance_blending=0.1, covariance_after_steps=4)
+    run = sim.sample(num_steps=800, step_size=0.01, covariance_blending=0.1, covariance_after_steps=4)
     assert "covariance_after_steps = 4" in capsys.readouterr().out and "covariance_after_steps = 4" in run.summary()
 
 
