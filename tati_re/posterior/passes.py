@@ -199,8 +199,8 @@ class ModelPasses:
         return losses / self.scale, gradient, new if training else auxiliary
 
     def _traced(self, how: str, shared: bool, training: bool) -> Callable:
-        """The summed losses, gradients and new auxiliary of a batch. In a graph the model is traced for the first of all
-        calls alone, which are its initial evaluation and each evaluation of a step."""
+        """Summed losses, gradients and new auxiliary of a batch, as a function that traces the model once for all
+        graphs that call it: the start of a run, and each evaluation of a step."""
         if (how, shared, training) not in self._functions:
 
             def evaluated(position, x, y, weight, auxiliary):
