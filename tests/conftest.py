@@ -48,6 +48,15 @@ def graphs_as_they_stand(request):
 
 
 @pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    """What asks for a thread, as examples do, finds it whatever has computed before; each process of the suite has one
+    core."""
+    if "tensorflow" in sys.modules:
+        sys.modules["tensorflow"].config.threading.set_intra_op_parallelism_threads(1)
+        sys.modules["tensorflow"].config.threading.set_inter_op_parallelism_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
 def libraries_are_no_garbage():
     """TensorFlow's half a million objects stay to the end: no collection visits them again."""
     gc.collect()

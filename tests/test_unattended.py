@@ -7,8 +7,23 @@ import tati_re
 from tati_re.options.flags import choices
 from tati_re.options.make import OPTIONS, make_options
 from tati_re.options.presets import NAMES
+from tati_re.simulation import unattended
+from tati_re.simulation.request import make_request
 
 REGRESSION = {"data": "two_clusters", "hidden": [3], "loss": "binary_crossentropy", "seed": 3, "verbose": 0}
+
+
+@pytest.fixture
+def chosen(monkeypatch):
+    """`chosen(sim, **options)`: the options that a run would have, without the fits and the run."""
+    monkeypatch.setattr(unattended._Choice, "_fit", lambda choice: None)
+
+    def options(sim, **given):
+        made, objects = sim._for_call(given)
+        made = unattended.prepared(sim, made, objects)
+        return make_request("sample", made, objects, sim.system, sim.limits).options
+
+    return options
 
 
 def test_walkers_start_at_fits_of_their_own():
@@ -53,12 +68,11 @@ def test_a_run_without_a_sampler_chooses_says_it_and_resumes(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("hidden, sampler", [([8], "MCLMC"), ([400], "BAOAB")])
-def test_more_examples_are_seen_whole_where_that_is_cheap(hidden, sampler, capsys):
+def test_more_examples_are_seen_whole_where_that_is_cheap(hidden, sampler, chosen, capsys):
     """6,000 examples times 41 and 2,001 parameters."""
     x = np.random.default_rng(0).standard_normal((6_000, 3))
     sim = tati_re.Simulation(data=(x, x.sum(axis=1)), hidden=hidden, seed=1, fit_steps=5)
-    run = sim.sample(num_steps=8)
-    assert run.manifest["options"]["sampler"] == sampler
+    assert chosen(sim, num_steps=8).sampler == sampler
     assert (
         f"Sampler {sampler}: {'all' if sampler == 'MCLMC' else 'mini-batches of 128 of'} 6,000 examples"
         in capsys.readouterr().out
@@ -75,10 +89,9 @@ def test_more_examples_are_seen_whole_where_that_is_cheap(hidden, sampler, capsy
         ({"step_size": 0.01}, "BAOAB", 1),
     ],
 )
-def test_what_is_named_is_not_chosen(given, sampler, walkers):
+def test_what_is_named_is_not_chosen(given, sampler, walkers, chosen):
     sim = tati_re.Simulation(**{**REGRESSION, "step_size": "auto", **given}, fit_steps=2)
-    run = sim.sample(num_steps=10)
-    assert run.manifest["options"]["sampler"] == sampler and sim.num_walkers() == walkers
+    assert chosen(sim, num_steps=10).sampler == sampler and sim.num_walkers() == walkers
 
 
 @pytest.mark.parametrize(
@@ -91,7 +104,7 @@ def test_what_is_named_is_not_chosen(given, sampler, walkers):
         (None, {}, "fisher:12", "leapfrog"),
     ],
 )
-def test_a_mass_of_all_directions_is_for_one_minimum(hidden, given, mass, integrator):
+def test_a_mass_of_all_directions_is_for_one_minimum(hidden, given, mass, integrator, chosen):
     """Networks of one layer, and functions, whose integrator is the one for any shape."""
     common = {"seed": 1, "verbose": 0, "execution": "graph"}
     if hidden is None:
@@ -100,8 +113,8 @@ def test_a_mass_of_all_directions_is_for_one_minimum(hidden, given, mass, integr
         x = np.random.default_rng(0).standard_normal((40, 12))
         labels = (x[:, 0] > 0).astype(int)
         sim = tati_re.Simulation(data=(x, labels), hidden=hidden, loss="binary_crossentropy", fit_steps=5, **common)
-    options = sim.sample(num_steps=500, **given).manifest["options"]
-    assert (options["sampler"], options["mass"], options["integrator"]) == ("MCLMC", mass, integrator)
+    options = chosen(sim, num_steps=500, **given)
+    assert (options.sampler, options.mass, options.integrator) == ("MCLMC", mass, integrator)
 
 
 def test_the_length_of_fits_is_an_option_of_a_call(capsys):
@@ -114,9 +127,9 @@ def test_the_length_of_fits_is_an_option_of_a_call(capsys):
     assert "Not used by BAOAB as it is set up: fit_steps." in capsys.readouterr().out
 
 
-def test_fits_of_many_examples_see_each_of_them_ten_times(capsys):
+def test_fits_of_many_examples_see_each_of_them_ten_times(chosen, capsys):
     x = np.random.default_rng(0).standard_normal((30_000, 2))
-    tati_re.Simulation(data=(x, x.sum(axis=1)), hidden=[2], seed=1).sample(num_steps=4)
+    assert chosen(tati_re.Simulation(data=(x, x.sum(axis=1)), hidden=[2], seed=1), num_steps=4).fit_steps == 3_000
     assert "(3,000 steps of adam)" in capsys.readouterr().out
 
 
@@ -142,9 +155,9 @@ def test_a_function_is_begun_apart_and_placed_walkers_stay():
     assert sim.parameters.shape == (2,)
 
 
-def test_a_length_and_a_given_acceptance_go_together():
+def test_a_length_and_a_given_acceptance_go_together(chosen):
     sim = tati_re.Simulation(**{**REGRESSION, "hidden": [], "step_size": "auto", "num_walkers": 2}, fit_steps=2)
-    assert sim.sample(num_steps=10).manifest["method"]["target_acceptance"] == 0.98
+    assert chosen(sim, num_steps=10).target_acceptance == 0.98
     run = sim.sample(sampler="HMC", num_leapfrog_steps="auto", target_acceptance=0.7, num_steps=10)
     assert run.manifest["method"]["target_acceptance"] == 0.7
 

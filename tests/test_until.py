@@ -298,6 +298,11 @@ def test_a_run_whose_length_nobody_gave_goes_on_where_its_end_is_near(tmp_path, 
         simulation(**asked).sample(output=str(tmp_path / "b"), callbacks=[stop], checkpoint_seconds=1e-9)
     again = tati_re.Simulation.resume(str(tmp_path / "b"), potential=gaussian)
     assert again.manifest["until"] == until and tables(again.folder) == tables(whole.folder)
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_neither_where_its_end_is_far_nor_beyond_a_length_that_is_given(tmp_path, monkeypatch):
+    monkeypatch.setattr("tati_re.simulation.request.MOST_STEPS", 3_000)
     far = simulation(until="ess>90000").sample()
     assert not far.manifest["until"]["reached"] and far.manifest["options"]["num_steps"] == 3_000
     given = simulation(until="ess>2000").sample(num_steps=3_000, output=str(tmp_path / "c"))
