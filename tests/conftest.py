@@ -34,7 +34,14 @@ def pytest_configure(config):
     """The quick suite compiles without LLVM's expensive passes and by XLA's older emitters, in two thirds of the time.
     XLA reads its flags when it compiles for the first time; everything under `bin/test --slow` has its defaults.
     """
-    os.environ.setdefault("XLA_FLAGS", f"{PARTS} {CHEAP}" if config.getoption("markexpr") else PARTS)
+    quick = config.getoption("markexpr")
+    os.environ.setdefault("XLA_FLAGS", f"{PARTS} {CHEAP}" if quick else PARTS)
+    if not quick and (hasattr(config, "workerinput") or not config.getoption("numprocesses", None)):
+        # Examples and clusters ask for one thread, which has to be set before TensorFlow computes for the first time.
+        import tensorflow as tf
+
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -45,15 +52,6 @@ def graphs_as_they_stand(request):
     """
     if request.config.getoption("markexpr") and "tensorflow" in sys.modules:
         sys.modules["tensorflow"].config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_thread():
-    """What asks for a thread, as examples do, finds it whatever has computed before; each process of the suite has one
-    core."""
-    if "tensorflow" in sys.modules:
-        sys.modules["tensorflow"].config.threading.set_intra_op_parallelism_threads(1)
-        sys.modules["tensorflow"].config.threading.set_inter_op_parallelism_threads(1)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -16,6 +16,14 @@ from tati_re.plotting.figure import COLORS, DARK, GRAY, color_bar, labeled, lege
 from tati_re.plotting.run import FORMULAS
 
 
+class _InFigures(LogFormatterSciNotation):
+    """Labels between powers of ten as they are said, 6.2 and not 6.2 × 10⁰, where no power is needed."""
+
+    def __call__(self, value, pos=None):
+        label = super().__call__(value, pos)
+        return f"{value:g}" if label and 1e-3 <= value < 1e4 else label
+
+
 def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: str | os.PathLike[str] | None = None) -> Figure:
     """Draws the leading eigenvalues of one or several covariances, and the autocorrelation time along each vector. The
     second panel is there where a time could be told.
@@ -41,7 +49,7 @@ def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: str | os.PathLike[st
                 color=COLORS[number % len(COLORS)], label=name,
             )  # fmt: skip
         axes.set_yscale("log")
-        axes.yaxis.set_minor_formatter(LogFormatterSciNotation(minor_thresholds=(1.2, 0.5)))
+        axes.yaxis.set_minor_formatter(_InFigures(minor_thresholds=(1.2, 0.5)))
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("eigenvector, widest first")
         plain(axes)
