@@ -103,14 +103,12 @@ def variances(run, observed, of: int) -> tuple[np.ndarray, np.ndarray]:
     return each.mean(axis=0), each
 
 
-def measured(
-    name: str, walkers: int, share: float, options: dict[str, Any], threads: int | None = 1
-) -> dict[str, float]:
+def measured(name: str, walkers: int, share: float, options: dict[str, Any]) -> dict[str, float]:
     """What one target shows."""
     import tati_re
 
     case = CASES[name]()
-    given = {"num_walkers": walkers, "seed": 1, "verbose": 0, "threads": threads}
+    given = {"num_walkers": walkers, "seed": 1, "verbose": 0, "threads": 1}
     if case.network:
         sim = tati_re.Simulation(**case.network, **given)
         shape = (walkers, sim.num_parameters())

@@ -38,10 +38,9 @@ def pytest_configure(config):
     os.environ.setdefault("XLA_FLAGS", f"{PARTS} {CHEAP}" if quick else PARTS)
     if not quick and (hasattr(config, "workerinput") or not config.getoption("numprocesses", None)):
         # Examples and clusters ask for one thread, which has to be set before TensorFlow computes for the first time.
-        import tensorflow as tf
+        from tati_re.core.backend import set_threads
 
-        tf.config.threading.set_intra_op_parallelism_threads(1)
-        tf.config.threading.set_inter_op_parallelism_threads(1)
+        set_threads(1)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -15,7 +15,6 @@ import pytest
 from tati_re import InputError, Simulation
 from tati_re.cluster import on_ray
 from tati_re.cluster.processes import Lost, gpu_of
-from tati_re.core.backend import threads
 from tests.test_workers import CASES, MORE, X, Y, differences, files_of, run, simulation
 
 pytestmark = pytest.mark.usefixtures("rewritten_graphs")
@@ -226,7 +225,7 @@ def test_a_machine_whose_cores_others_hold_is_left(cluster):
 
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory):
-    """A cluster of four machines on this one, each with as many cores as a worker takes."""
+    """A cluster of four machines with a core each, on this one."""
     if importlib.util.find_spec("ray") is None:
         pytest.skip("Ray is not installed (the extra `cluster`)")
     file = tmp_path_factory.mktemp("token") / "token"
@@ -238,8 +237,8 @@ def machines(tmp_path_factory):
     import ray  # which reads them now
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": threads(), "include_dashboard": False})
-    nodes = [cluster.add_node(num_cpus=threads()) for _ in range(3)]
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    nodes = [cluster.add_node(num_cpus=1) for _ in range(3)]
     yield cluster, nodes
     ray.shutdown()
     cluster.shutdown()
@@ -249,7 +248,7 @@ def machines(tmp_path_factory):
 
 def case(name: str, **more):
     walkers, options = (CASES | MORE)[name]
-    system = {key: options[key] for key in ("execution", "batch_norm") if key in options}
+    system = {key: options[key] for key in ("execution", "batch_norm") if key in options} | {"threads": 1}
     return walkers, system, {k: v for k, v in options.items() if v is not None and k not in system} | more
 
 
@@ -281,7 +280,7 @@ def test_a_machine_that_is_removed_changes_no_byte(tmp_path, machines, name, wor
     try:
         assert differences(run(tmp_path / "2", walkers, system, **given), oracle) == []
     finally:
-        nodes.append(cluster.add_node(num_cpus=threads()))
+        nodes.append(cluster.add_node(num_cpus=1))
     assert gone
 
 

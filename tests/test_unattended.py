@@ -8,7 +8,6 @@ from tati_re.options.flags import choices
 from tati_re.options.make import OPTIONS, make_options
 from tati_re.options.presets import NAMES
 from tati_re.simulation import unattended
-from tati_re.simulation.request import make_request
 
 REGRESSION = {"data": "two_clusters", "hidden": [3], "loss": "binary_crossentropy", "seed": 3, "verbose": 0}
 
@@ -16,12 +15,12 @@ REGRESSION = {"data": "two_clusters", "hidden": [3], "loss": "binary_crossentrop
 @pytest.fixture
 def chosen(monkeypatch):
     """`chosen(sim, **options)`: the options that a run would have, without the fits and the run."""
-    monkeypatch.setattr(unattended._Choice, "_fit", lambda choice: None)
 
     def options(sim, **given):
-        made, objects = sim._for_call(given)
-        made = unattended.prepared(sim, made, objects)
-        return make_request("sample", made, objects, sim.system, sim.limits).options
+        with monkeypatch.context() as patch:
+            patch.setattr(unattended._Choice, "_fit", lambda choice: None)
+            patch.setattr(tati_re.Simulation, "_launched", lambda sim, request: request.options)
+            return sim.sample(**given)
 
     return options
 

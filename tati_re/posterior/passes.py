@@ -61,7 +61,7 @@ class ModelPasses:
         self._loops = walker_evaluation == "vectorized" and not flat.vectorizable and not vectorizes(flat.model)
         walker_evaluation = "auto" if self._loops else walker_evaluation
         self._asked_evaluation = walker_evaluation
-        self._functions: dict[tuple, tuple[Callable, Callable]] = {}
+        self._functions: dict[tuple, Any] = {}
         self.take_batches(batches)
         self.metric_name = "accuracy" if has_accuracy(dataset, loss) else None
         self.auxiliary = tuple(np.repeat(value[None], self.num_walkers, axis=0) for value in flat.auxiliary)
@@ -195,8 +195,8 @@ class ModelPasses:
         """Mean loss of each walker, float64, and the gradient of scale times it."""
 
         inputs = position, x, y, self._example_weights(size, y.shape[0] if shared else y.shape[1])
-        losses, gradient, new = self._traced(how, shared, training)(*inputs, tuple(auxiliary))
-        return losses / self.scale, gradient, new if training else auxiliary
+        losses, gradient, auxiliary = self._traced(how, shared, training)(*inputs, tuple(auxiliary))
+        return losses / self.scale, gradient, auxiliary
 
     def _traced(self, how: str, shared: bool, training: bool) -> Callable:
         """Summed losses, gradients and new auxiliary of a batch, as a function that traces the model once for all
@@ -211,8 +211,9 @@ class ModelPasses:
                     return *once(lambda *inputs: direct(*inputs)[:2], position, x, y, weight), auxiliary
                 return direct(position, x, y, weight)
 
-            self._functions[how, shared, training] = evaluated, tf.function(evaluated, autograph=False)
-        return self._functions[how, shared, training][not tf.executing_eagerly()]
+            self._functions[how, shared, training] = tf.function(evaluated, autograph=False)
+        function = self._functions[how, shared, training]
+        return function.python_function if tf.executing_eagerly() else function
 
     def full(self, position, rung: Rung, auxiliary: tuple) -> Energy:
         """U and its gradient on all data, in pieces where they are many, losses summed in float64."""
