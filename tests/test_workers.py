@@ -6,6 +6,7 @@ all independent walkers has its bytes, and a ladder in blocks its numbers up to 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -25,6 +26,7 @@ import numpy as np
 import pytest
 
 from tati_re import InputError, SamplingError, Simulation, temperature_study
+from tati_re.cluster import processes
 from tati_re.cluster.processes import Here, Lost, Process
 from tati_re.cluster.team import Team
 from tati_re.core.backend import tf, threads
@@ -180,16 +182,24 @@ def kill_after(seconds: float, killed: list[int]) -> threading.Thread:
     return thread
 
 
+def ancestors(pid: int) -> list[int]:
+    """The parent of a process that is no zombie, and so on."""
+    try:
+        state, parent = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[:2]
+    except OSError:
+        return []
+    return [] if state == "Z" else [int(parent), *ancestors(int(parent))]
+
+
 def alive(driver: int | None = None) -> list[int]:
-    """The worker processes of this one, or of another."""
-    found = []
+    """The worker processes of this one, or of another: they are copies of a server, or begun without it."""
+    found, driver = [], driver or os.getpid()
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            if parent == (driver or os.getpid()) and b"tati_re.cluster.worker" in (folder / "cmdline").read_bytes():
-                found.append(int(folder.name))
-        except OSError:
-            pass
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_bytes()
+            for name, place in ((b"worker", 0), (b"fork_server", 1)):
+                if b"tati_re.cluster." + name in words and ancestors(int(folder.name))[place : place + 1] == [driver]:
+                    found.append(int(folder.name))
     return found
 
 
@@ -495,6 +505,53 @@ def test_a_process_answers_fails_and_dies():
     worker.close()
 
 
+def test_workers_are_copies_of_one_process_and_outlive_it(monkeypatch, tmp_path):
+    def made():
+        asked = {
+            "folder": os.getcwd,
+            "word": lambda: os.environ["A_WORD"],
+            "path": lambda: sys.path,
+            "server": os.getppid,
+        }
+        return (lambda word: asked[word]()), None
+
+    def answer(worker, word):
+        worker.send((word,))
+        return worker.receive()
+
+    def begun():
+        worker = Process(cloudpickle.dumps(made), 1)
+        assert worker.receive() is None
+        return worker
+
+    monkeypatch.setenv("A_WORD", "first")
+    first = begun()
+    monkeypatch.setenv("A_WORD", "second")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    second = begun()
+    server = answer(first, "server")
+    assert server == answer(second, "server") != os.getpid()
+    assert (answer(first, "word"), answer(second, "word")) == ("first", "second")
+    assert (answer(second, "folder"), answer(second, "path")) == (str(tmp_path), sys.path)
+    os.kill(server, signal.SIGKILL)
+    while ancestors(server):
+        time.sleep(0.01)
+    assert answer(first, "word") == "first"
+    second.close()
+    third = begun()
+    assert answer(third, "server") not in (server, os.getpid())
+    os.kill(first.pid, signal.SIGKILL)
+    first.send(("word",))
+    with pytest.raises(Lost, match="exit status unknown"):
+        first.receive()
+    first.close()
+    third.close()
+    assert not ancestors(third.pid)
+    while ancestors(first.pid):  # for whose end nobody has waited
+        time.sleep(0.01)
+
+
 def test_a_block_is_compiled_as_the_whole_run():
     """Few steps of a block alone would run in a graph: its potential has to know that the run is under XLA."""
     sim = simulation(8, execution="auto")
@@ -571,11 +628,12 @@ def test_a_swap_that_asks_for_examples_needs_no_second_thread(tmp_path):
 def test_a_worker_sees_its_gpu_and_no_other(monkeypatch):
     seen = []
 
-    def begun(command, env, **_):
-        seen.append(env["CUDA_VISIBLE_DEVICES"])
+    def begun(environment, *_):
+        seen.append(environment["CUDA_VISIBLE_DEVICES"])
         return SimpleNamespace(pid=0, kill=lambda: None, wait=lambda: None)
 
-    monkeypatch.setattr(subprocess, "Popen", begun)
+    monkeypatch.setattr(processes, "forked", begun)
+    monkeypatch.setattr(processes, "_started", begun)
     for visible, gpu in (("", None), ("", 1), ("5,7", None), ("5,7", 1), ("5,7", 2), ("GPU-a", 0)):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         Process(b"", 1, *(() if gpu is None else (1.0, gpu))).close()

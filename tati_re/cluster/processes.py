@@ -10,6 +10,8 @@ from abc import ABC, abstractmethod
 from multiprocessing import Pipe
 from typing import Any
 
+from tati_re.cluster.fork_server import CAN_FORK, forked
+
 _THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 _LAST_WORDS = 2_000
 
@@ -69,11 +71,9 @@ class Process(Worker):
         seen = visible[gpu % len(visible)] if visible and gpu is not None else gpu
         environment["CUDA_VISIBLE_DEVICES"] = "-1" if gpu is None else str(seen)
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-        command = [sys.executable, "-m", "tati_re.cluster.worker", str(theirs.fileno())]
-        said, ours = self._said, [theirs.fileno()]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment, pass_fds=ours
-        )
+        ends = theirs.fileno(), self._said.fileno()
+        copied = forked(environment, *ends) if CAN_FORK and gpu is None else None
+        self._process = copied or _started(environment, *ends)
         theirs.close()
         self.pid = self._process.pid
         self.send((threads, pickled))
@@ -86,7 +86,7 @@ class Process(Worker):
         try:
             return self.pipe.recv_bytes()
         except (EOFError, OSError):
-            status = self._process.wait()
+            status = "unknown" if (ended := self._process.wait()) is None else ended
             self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - _LAST_WORDS))
             words = self._said.read().decode(errors="replace").strip().splitlines()
             raise Lost(f"exit status {status}{f': {words[-1]}' if words else ''}") from None
@@ -96,6 +96,14 @@ class Process(Worker):
         self._process.kill()
         self._process.wait()
         self._said.close()
+
+
+def _started(environment: dict[str, str], pipe: int, said: int) -> subprocess.Popen:
+    """A worker that imports TensorFlow itself."""
+    command = [sys.executable, "-m", "tati_re.cluster.worker", str(pipe)]
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment, pass_fds=[pipe]
+    )
 
 
 def gpu_of(number: int, share: float | None) -> int | None:

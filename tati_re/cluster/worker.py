@@ -10,10 +10,15 @@ _LEFT_TO_THE_DRIVER = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIG
 """Stops, which the process that asks takes care of; this one ends with it."""
 
 
-def serve(descriptor: int) -> None:
-    """Answers what comes over the pipe of this file descriptor."""
+def leave_stops_to_the_driver() -> None:
+    """Ignores the signals that ask for an end."""
     for name in _LEFT_TO_THE_DRIVER:
         signal.signal(signal.Signals[name], signal.SIG_IGN)
+
+
+def serve(descriptor: int) -> None:
+    """Answers what comes over the pipe of this file descriptor."""
+    leave_stops_to_the_driver()
     pipe = Connection(descriptor)
     answer: Any = None
     while True:

@@ -1,0 +1,134 @@
+"""Processes that begin with TensorFlow in them: copies of one that has imported it, which takes seconds and memory."""
+
+import atexit
+import contextlib
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Mapping
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle, send_handle
+
+from tati_re.cluster.worker import leave_stops_to_the_driver, serve
+
+CAN_FORK = sys.platform == "linux"
+"""Libraries of macOS stop a copy of a process that uses them."""
+_READ_BY_LIBRARIES = ("TF_", "XLA_", "KERAS_", "OMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "CUDA_")
+
+
+class ForkServer:
+    """A process that has imported TensorFlow and what this one has of the package, has computed nothing, and makes
+    copies of itself. It ends with this one."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._control, theirs = Pipe()
+        self._lock = threading.Lock()
+        command, none = [sys.executable, "-m", __name__, str(theirs.fileno())], subprocess.DEVNULL
+        self._process = subprocess.Popen(
+            command, stdin=none, stdout=none, stderr=none, env={**environment}, pass_fds=[theirs.fileno()]
+        )
+        theirs.close()
+        loaded = [name for name in [*sys.modules] if name.startswith("tati_re.") and not name.endswith("__main__")]
+        self._control.send(["tati_re.core.backend", *loaded])
+        atexit.register(self.close)
+
+    def start(self, environment: Mapping[str, str], pipe: int, said: int) -> "Forked":
+        """A worker with this environment at the end of a pipe, whose output goes to a file; both are descriptors.
+        Raises `EOFError` or `OSError` where the server is gone."""
+        with self._lock:
+            self._control.send((dict(environment), os.getcwd(), sys.path))
+            for descriptor in (pipe, said):
+                send_handle(self._control, descriptor, self._process.pid)
+            return Forked(self, self._control.recv())
+
+    def status(self, pid: int) -> int | None:
+        """The exit status of a copy that ends; `None` where the server is gone."""
+        with self._lock, contextlib.suppress(EOFError, OSError):
+            self._control.send(pid)
+            return self._control.recv()
+        return None
+
+    def close(self) -> None:
+        """Ends it, not its copies."""
+        self._control.close()
+        self._process.wait()
+
+
+class Forked:
+    """A copy of the server: what of `subprocess.Popen` a worker needs."""
+
+    def __init__(self, server: ForkServer, pid: int) -> None:
+        self._server, self.pid, self._ended, self._status = server, pid, False, None
+
+    def kill(self) -> None:
+        """Ends it, as it may have done by itself."""
+        if not self._ended:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> int | None:
+        """The exit status; `None` where nobody knows it."""
+        if not self._ended:
+            self._status, self._ended = self._server.status(self.pid), True
+        return self._status
+
+
+_SERVERS: dict[tuple, ForkServer] = {}
+
+
+def forked(environment: Mapping[str, str], pipe: int, said: int) -> Forked | None:
+    """A worker that is a copy of this process's server for this environment, which is begun where there is none or it
+    has died; `None` where it cannot be begun."""
+    key = os.getpid(), *sorted(item for item in environment.items() if item[0].startswith(_READ_BY_LIBRARIES))
+    for _ in range(2):
+        if key not in _SERVERS:
+            _SERVERS[key] = ForkServer(environment)
+        try:
+            return _SERVERS[key].start(environment, pipe, said)
+        except (EOFError, OSError):
+            _SERVERS.pop(key).close()
+    return None
+
+
+def _serve_copies(descriptor: int) -> None:
+    """The server's side: a request is what a copy is made with, or the number of one whose exit status is wanted."""
+    leave_stops_to_the_driver()
+    warnings.simplefilter("ignore", DeprecationWarning)  # of copies of processes with threads, here idle ones
+    control = Connection(descriptor)
+    for name in control.recv():
+        importlib.import_module(name)
+    while True:
+        try:
+            request = control.recv()
+        except EOFError:
+            os._exit(0)
+        if isinstance(request, int):
+            control.send(os.waitstatus_to_exitcode(os.waitpid(request, 0)[1]))
+            continue
+        pipe, said = recv_handle(control), recv_handle(control)
+        pid = os.fork()
+        if not pid:
+            control.close()
+            _become(*request, said)
+            serve(pipe)
+        os.close(pipe)
+        os.close(said)
+        control.send(pid)
+
+
+def _become(environment: Mapping[str, str], folder: str, path: list[str], said: int) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.path[:] = path
+    for output in (1, 2):
+        os.dup2(said, output)
+
+
+if __name__ == "__main__":
+    _serve_copies(int(sys.argv[1]))
