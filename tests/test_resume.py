@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from tati_re import InputError, Simulation, load
+from tati_re.core.backend import threads
 from tati_re.engine.limits import LIMITS, Limits
 from tati_re.runs import checkpoint, files
 from tati_re.samplers import SGLD
@@ -350,7 +351,8 @@ class Nursery:
 
     def start(self, folder: Path, options: dict, dies_at: str = "") -> int:
         """Returns the process id once the first checkpoint of the run is written."""
-        job = {"folder": str(folder), "options": OPTIONS | options, "steps": LONG, "dies_at": dies_at}
+        options = OPTIONS | {"threads": threads()} | options  # the child's are those of its resumption here
+        job = {"folder": str(folder), "options": options, "steps": LONG, "dies_at": dies_at}
         print(json.dumps(job), file=self.process.stdin, flush=True)
         return int(self.process.stdout.readline())
 

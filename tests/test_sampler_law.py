@@ -22,7 +22,7 @@ from tati_re.core.backend import tf
 from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
 from tati_re.posterior.function import FunctionPotential
-from tati_re.samplers import SGLD, Splitting, sgld, splitting
+from tati_re.samplers import SGLD, Splitting, sgld, splitting, thermostat
 from tati_re.samplers.skeleton import Skeleton
 from tests.scenarios import (
     TOLERANCE,
@@ -299,7 +299,7 @@ def test_a_letter_whose_two_noises_are_independent_is_rejected(monkeypatch):
     """U with the right variances of position and momentum and no covariance: Var q is 0.887 in place of 0.990 at hω =
     0.25 and 0.664 in place of 0.839 at 1."""
 
-    right = splitting.drift_in_bath
+    right = thermostat.drift_in_bath
 
     def wrong(state, evaluate, noise, *rest):
         nowhere = state._replace(position=0.0 * state.position, momentum=0.0 * state.momentum)
@@ -310,7 +310,7 @@ def test_a_letter_whose_two_noises_are_independent_is_rejected(monkeypatch):
         position, momentum = moved.position + noises[0].position, moved.momentum + noises[1].momentum
         return state._replace(position=position, momentum=momentum)
 
-    monkeypatch.setattr(splitting, "drift_in_bath", wrong)
+    monkeypatch.setattr(thermostat, "drift_in_bath", wrong)
     assert rejected(Splitting("UBU"))
 
 

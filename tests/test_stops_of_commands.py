@@ -99,8 +99,8 @@ def test_a_second_process_is_refused_and_touches_nothing(tmp_path, whole):
     here += [("landscape", "run", "--output", "run", "--overwrite")]
     for command in here:
         status, said = result(tmp_path, *command)
-        last = said.splitlines()[-1]
-        assert status == 2 and (said.count("\n") == 1 or command[0] == "landscape"), said
+        *before_it, last = said.splitlines()
+        assert status == 2 and (before_it in ([], ["Loading TensorFlow ..."]) or command[0] == "landscape"), said
         who = f"process {first.pid} on {os.uname().nodename}."
         assert last.startswith(f"error: Another process writes to the folder run. Received: {who}")
     assert content(tmp_path / "run") == before

@@ -99,6 +99,14 @@ class Target:
                     expected="the gradient of U = -log density, with its sign",
                 )
 
+    def is_quadratic(self, position: np.ndarray) -> bool:
+        """Whether each entry of the gradient is linear, to 1e-6 (float32: 1e-3) of its size, on the line through
+        `(dimension,)` whose direction has random entries of the size of |θ| + 1, as that of a Gaussian is."""
+        along = (1 + np.abs(position)) * np.random.default_rng(_SEED).standard_normal(self.dimension)
+        first, second, third = self.value_and_gradient(position + np.outer(np.arange(3), along))[1]
+        size = np.maximum(np.abs(first), np.abs(third))
+        return bool((np.abs(first - 2 * second + third) <= (1e-6 if self.dtype == "float64" else 1e-3) * size).all())
+
     def _values(self, x: Any) -> Any:
         # The gradient of a reshape is dense, that of rows taken out of x is not.
         dense = tf.reshape(x, tf.shape(x))

@@ -159,6 +159,11 @@ class System:
     def check_start(self, position: np.ndarray) -> None:
         """Refuses a system that cannot be right at the positions where a run starts, `(walkers, parameters)`."""
 
+    def is_round(self, position: np.ndarray) -> bool:
+        """Whether a mass of all directions makes the target round around a position `(parameters,)`, as far as can be
+        told: a network of one layer has nearly a Gaussian posterior."""
+        return True
+
     def with_data(self, options: Options, data: Any = None) -> "System":
         """The same model with other data: arrays or a Dataset, or those that `options.data` names."""
         read = dataset_from_options(self.settled(options), data, None)

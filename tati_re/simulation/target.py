@@ -110,6 +110,9 @@ class TargetSystem(System):
             expected = f"no {name} = {value}" if name in (*_OTHERWISE, "mass") else f"no {name}, or no potential"
             raise InputError(f"{name}: a potential given as a function has no data and no network.", value, expected)
 
+    def is_round(self, position: np.ndarray) -> bool:
+        return self.target.is_quadratic(position)
+
     def check_failure(self) -> None:
         if self.target.failure is not None:
             what = f"potential: {self.target.name} failed while the run went on."

@@ -168,8 +168,7 @@ class _Choice:
             kernels = sum(len(shape) > 1 for shape in sim.system.flat.shapes)
             if dimension <= MOST_DIRECTIONS and kernels < 2 and "mass" in values and "mass" not in given.explicit:
                 values["mass"] = f"fisher:{dimension}"
-                # The posterior of a network of one layer is nearly a Gaussian; of a function nothing is known.
-                values["integrator"] = "isotropic" if sim.system.has_data else "leapfrog"
+                values["integrator"] = "isotropic" if sim.system.is_round(sim.walkers.position[0]) else "leapfrog"
         if sampler == "HMC":
             values["target_acceptance"] = TARGET_ACCEPTANCE
         left_out = {"friction" if sampler == "HMC" else "num_leapfrog_steps", *given.explicit, *self.objects}

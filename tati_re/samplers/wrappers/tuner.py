@@ -32,7 +32,8 @@ FOR_SPEED = ("the step size", "the mass", "the length of the momenta's memory")
 """What costs steps where it has not settled; the bias of the step that was found is measured after the burn-in."""
 _LONGEST = 1000.0
 """Steps of the longest memory."""
-_PART, _PART_OF_PATH, _MOST_RHAT, _ACCEPTANCE, _HOT = 0.4, 0.25, 1.1, 0.1, 2.0
+_PART, _PART_ON_SPHERE, _PART_OF_PATH = 0.4, 0.65, 0.25
+_MOST_RHAT, _ACCEPTANCE, _HOT = 1.1, 0.1, 2.0
 _MASS_CHANGE, _LENGTH_CHANGE = 0.25, math.log(1.6)
 _TIMES, _FEWEST, _ENOUGH, _UNSEEN = 10.0, 80.0, 2_500.0, 0.2
 """A window that settles a length has this many τ, at least the next number of steps, at most the third; of what drifts
@@ -49,8 +50,10 @@ class Tuner(Wrapper):
     the squares of these about their means. With τ the integrated autocorrelation time of the slowest of them, in steps,
     each walker about its own mean, the length of the memory L is moved half of the way, in its logarithm, to 0.4 h τ (a
     trajectory's: 0.25 τ L); the friction is 1/L. Under Langevin dynamics U is slow where the friction is low, the
-    projections where it is high. Of momenta of fixed length, to which a long memory costs little, L is 0.4 windows at
-    least where τ is above a fifth of one. 1,000 steps are the most. The burn-in is over when the step size has settled
+    projections where it is high. Of momenta of fixed length L is 0.65 h τ at once, where τ is the largest beyond the
+    noise of estimates from so few rows, which in early windows would double it; and as a long memory costs them little,
+    0.4 windows at least where τ is above a fifth of one. A step is the least of others, and 1,000 are the most; no L
+    grows by a τ below two rows that are several steps apart. The burn-in is over when the step size has settled
     (EEVPD of the window between a quarter and twice the wanted one, the acceptance within 0.1), the median mass has
     changed by less than a quarter since the last time, L by less than a factor 1.6 in a window of 10 τ or 2,500 steps
     (what a friction was `raised` by since, to cool the noise of mini-batches, is no change), the split R-hat of U over
@@ -114,10 +117,11 @@ class Tuner(Wrapper):
         series = np.concatenate([own[:, :, :, :1], sums], axis=-1)
         # The squares too: where trajectories are half a period long, they are the slowest.
         series = np.concatenate([series, (sums - sums.mean(2, keepdims=True)) ** 2], axis=-1)
-        tau, window = stride * float(np.median([slowest(rung) for rung in series])), stride * count
+        tau, sure = stride * np.median([slowest(rung) for rung in series], axis=0)
+        window = stride * count
         masses = _masses(state)
         change = np.median(np.abs(masses - np.asarray(state.tuner_masses)))
-        changed, ratio = self._lengths(state, tau, float(np.median(own[..., 4])), window)
+        changed, ratio = self._lengths(state, (tau, sure), float(np.median(own[..., 4])), window, stride)
         rhat, heat = max(split_rhat(rung[:, :, 0]) for rung in own), float(own[..., 5].mean((1, 2)).max())
         settled = (
             self._step_settled(state, own, weights),
@@ -147,20 +151,30 @@ class Tuner(Wrapper):
             return bool((np.abs(own[..., 1].mean((1, 2)) - self.target_acceptance) < _ACCEPTANCE).all())
         return True
 
-    def _lengths(self, state, tau: float, h: float, window: float) -> tuple[dict[str, Any], float]:
+    def _lengths(self, state, taus, h: float, window: float, stride: float) -> tuple[dict[str, Any], float]:
         """The fields `friction` or `trajectory_length` as they are to be, and the change of the length's logarithm."""
         for name, before in fields_of(state, [name for name in LENGTHS if name in state._fields]).items():
-            before = np.asarray(before)
+            before, (tau, sure) = np.asarray(before), taus
             length = float(np.mean(1.0 / before if name == "friction" else before))
-            time = _PART * h if name == "friction" else _PART_OF_PATH * length
-            wanted = math.sqrt(length * tau * time)
-            if self.isokinetic and name == "friction" and tau > _UNSEEN * window:
+            on_sphere = self.isokinetic and name == "friction"
+            if on_sphere:
+                part = least = _PART_ON_SPHERE * h
+                wanted, tau = sure * part, sure
+            else:
+                part, least = (_PART * h if name == "friction" else _PART_OF_PATH * length), h
+                wanted = math.sqrt(length * tau * part)
+            if stride > 1 and tau < 2 * stride:
+                # Rows too far apart to tell.
+                wanted = min(wanted, length)
+            if on_sphere and taus[0] > _UNSEEN * window:
                 # U moves freely: a memory that is too long costs little, one that is too short much.
-                wanted = max(wanted, window * time)
-            wanted = min(max(wanted, h), _LONGEST * h)
+                wanted = max(wanted, window * _PART * h)
+            wanted = min(max(wanted, least), _LONGEST * h)
             # What was raised to cool the noise of mini-batches is no change of the length that is wanted.
-            length *= float(np.mean(np.asarray(state.raised)))
-            return {name: 0.0 * before + (1.0 / wanted if name == "friction" else wanted)}, math.log(wanted / length)
+            change = math.log(wanted / (length * float(np.mean(np.asarray(state.raised)))))
+            found = 0.0 * before + (1.0 / wanted if name == "friction" else wanted)
+            # Half of a whole move, as of one that goes half of the way.
+            return {name: found}, change / 2 if on_sphere else change
         return {}, 0.0
 
     def burnin_end(self, state) -> int | None:
@@ -184,20 +198,24 @@ class Tuner(Wrapper):
         return ", ".join(said)
 
 
-def slowest(series: np.ndarray) -> float:
+def slowest(series: np.ndarray) -> tuple[float, float]:
     """The largest integrated autocorrelation time of `(walkers, rows, columns)`, each walker about its own mean, in
-    rows, at least 1; by Geyer's initial positive sequence of the mean over the walkers."""
+    rows, at least 1, by Geyer's initial positive sequence of the mean over the walkers; and the largest of them over
+    1 + 0.8 sqrt(2 ln columns) sqrt((4 lags + 2)/draws): by so much the largest of as many estimates is too large."""
     size = series.shape[1]
     values = series - series.mean(1, keepdims=True)
     spectrum = np.abs(np.fft.rfft(values, 2 * size, axis=1)) ** 2
     covariance = np.fft.irfft(spectrum.mean(0), axis=0)[:size]
     moves = np.isfinite(covariance).all(0) & (covariance[0] > 0)
     if size < 4 or not moves.any():
-        return 1.0
+        return 1.0, 1.0
     rho = covariance[: size // 2 * 2, moves] / covariance[0, moves]
     pairs = rho[0::2] + rho[1::2]
     positive = np.cumprod(pairs > 0, axis=0)
-    return float(max(1.0, (2.0 * (pairs * positive).sum(0) - 1.0).max()))
+    tau = np.maximum(2.0 * (pairs * positive).sum(0) - 1.0, 1.0)
+    noise = np.sqrt((8.0 * positive.sum(0) + 2.0) / values[..., 0].size)
+    sure = tau / (1.0 + 0.8 * math.sqrt(2.0 * math.log(len(tau))) * noise)
+    return float(tau.max()), max(1.0, float(sure.max()))
 
 
 def split_rhat(chains: np.ndarray) -> float:
