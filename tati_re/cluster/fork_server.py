@@ -63,7 +63,8 @@ class Forked:
     """A copy of the server: what of `subprocess.Popen` a worker needs."""
 
     def __init__(self, server: ForkServer, pid: int) -> None:
-        self._server, self.pid, self._ended, self._status = server, pid, False, None
+        self._server, self.pid, self._ended = server, pid, False
+        self._status: int | None = None
 
     def kill(self) -> None:
         """Ends it, as it may have done by itself."""
@@ -114,7 +115,8 @@ def _serve_copies(descriptor: int) -> None:
         pid = os.fork()
         if not pid:
             control.close()
-            _become(*request, said)
+            environment, folder, path = request
+            _become(environment, folder, path, said)
             serve(pipe)
         os.close(pipe)
         os.close(said)
