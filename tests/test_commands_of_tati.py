@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from tati_re import InputError
-from tati_re.cli import analyse, dataset, explore, inputspace, landscape
+from tati_re.cli import analyse, dataset, explore, inputspace, landscape, of_tati
 from tati_re.coming_from_tati import Simulation as tati
 from tati_re.options.make import make_options
 from tati_re.options.tati_names import EXPLORER_FILES, sentences
@@ -212,3 +212,16 @@ def test_the_mean_loss_has_no_prior_where_none_is_named():
     assert make_options(make_options(potential="mean_loss"), potential="posterior").prior == "gaussian"
     before = {"options": {"potential": "mean_loss", "prior": "gaussian"}, "given": ["potential"], "dataset": {}}
     assert make_options(manifest.given_options(before)).prior == "gaussian"
+
+
+@pytest.mark.parametrize(
+    "line, is_tati",
+    [
+        ("trajectory --parse_parameters_file c.csv", True),
+        ("--batch_size 20 trajectory_subgrid", True),
+        ("runs/first --directions trajectory", False),
+        ("runs/first --directions=trajectory --range=-1:1:5", False),
+    ],
+)
+def test_a_mode_is_no_value_of_our_directions(line, is_tati):
+    assert of_tati.scans(line.split()) is is_tati

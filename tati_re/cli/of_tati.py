@@ -63,7 +63,8 @@ def writes(argv: list[str]) -> bool:
 
 
 def scans(argv: list[str]) -> bool:
-    return any(text in MODES or text.split("=")[0] == "--interval_input" for text in argv)
+    words = [text for text, before in zip(argv, ["", *argv], strict=False) if before != "--directions"]
+    return any(text in MODES or text.split("=")[0] == "--interval_input" for text in words)
 
 
 def _parser(prog: str, **flags: Any) -> Parser:
