@@ -265,6 +265,17 @@ def test_analyse_is_the_command_in_python(run, tmp_path, monkeypatch):
         tati_re.analyse(run, output=tmp_path / "file")
 
 
+def test_a_run_that_has_stored_no_positions_yet_has_its_averages(tmp_path):
+    """As one that has just begun: the command showed them, and then ended with the status 2 of bad input."""
+    sim = tati_re.Simulation(potential=lambda x: (0.5 * (x**2).sum(-1), x), dimension=2, seed=1, verbose=0)
+    options = {"sampler": "BAOAB", "step_size": 0.1, "record_every": 1, "execution": "eager"}
+    run = sim.sample(num_steps=9, trajectory_every=100, output=tmp_path / "run", **options)
+    assert list(tati_re.analyse(run)) == ["averages"]
+    assert analyse.main([str(tmp_path / "run"), "--quiet", "--no-figures"]) == 0
+    with pytest.raises(InputError, match="No positions are left"):
+        tati_re.analyse(run, ["covariance"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

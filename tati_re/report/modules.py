@@ -240,7 +240,8 @@ MODULES = {function.__name__[1:]: function for function in _FUNCTIONS}
 def modules_of(run: RunFiles) -> list[str]:
     """The default modules among those that a run has data for."""
     names = ["averages"]
-    if files.trajectory_in(run.folder) is not None and not is_optimization(run.manifest, run.run_info):
+    stored = files.trajectory_in(run.folder) is not None and not is_optimization(run.manifest, run.run_info)
+    if stored and Positions(run).left():
         names.append("covariance")
     if any(name.startswith("kinetic_energy(") for name in run.run_info.columns):
         names.append("temperatures")

@@ -111,6 +111,10 @@ class Positions:
         """Whether the run stored projections instead of parameters."""
         return stores_projections(self.run)
 
+    def left(self) -> bool:
+        """Whether there are rows after the burn-in; a run that goes on may have stored none yet."""
+        return any((block.step > self.burnin).any() for block, _ in self._read())
+
     def blocks(self) -> Iterator[Block]:
         """Yields the selected rows, in the order in which they were written.
 
