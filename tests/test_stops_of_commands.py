@@ -17,18 +17,9 @@ from tati_re.runs import checkpoint, files
 pytestmark = pytest.mark.slow
 
 SYSTEM = ["--data", "two_clusters", "--loss", "mean_squared_error", "--execution", "graph", "--seed", "3"]
-RUN = [
-    *SYSTEM,
-    "--step-size",
-    "0.01",
-    "--record-every",
-    "50",
-    "--trajectory-every",
-    "50",
-    "--checkpoint-seconds",
-    "0.3",
-]
-FIT = [*SYSTEM, "--learning-rate", "1e-4", "--optimizer", "sgd", "--record-every", "50", "--checkpoint-seconds", "0.3"]
+ROWS = ["--record-every", "50", "--checkpoint-seconds", "0.3"]
+RUN = [*SYSTEM, "--step-size", "0.01", "--trajectory-every", "50", *ROWS]
+FIT = [*SYSTEM, "--learning-rate", "1e-4", "--optimizer", "sgd", *ROWS]
 FOREVER = ["--num-steps", "100000000"]
 SIGNALS = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129, "SIGUSR1": 128 + signal.SIGUSR1}
 

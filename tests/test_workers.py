@@ -27,6 +27,7 @@ import pytest
 
 from tati_re import InputError, SamplingError, Simulation, temperature_study
 from tati_re.cluster import processes
+from tati_re.cluster.fork_server import ForkServer
 from tati_re.cluster.processes import Here, Lost, Process
 from tati_re.cluster.team import Team
 from tati_re.core.backend import tf, threads
@@ -550,6 +551,19 @@ def test_workers_are_copies_of_one_process_and_outlive_it(monkeypatch, tmp_path)
     assert not ancestors(third.pid)
     while ancestors(first.pid):  # for whose end nobody has waited
         time.sleep(0.01)
+
+
+def test_a_server_whose_answer_was_not_waited_for_is_asked_no_more(monkeypatch):
+    """The process that it then made would be taken for the next one."""
+    server = ForkServer(os.environ)
+    with monkeypatch.context() as patch:
+        patch.setattr(server._control, "recv", lambda: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            server.start(os.environ, 1, 2)
+    with pytest.raises(OSError, match="closed"):
+        server.start(os.environ, 1, 2)
+    assert server.status(1) == "unknown"
+    server.close()
 
 
 def test_a_block_is_compiled_as_the_whole_run():

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle, send_handle
@@ -37,25 +37,37 @@ class ForkServer:
         self._control.send(["tati_re.core.backend", *loaded])
         atexit.register(self.close)
 
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[None]:
+        """A question and its answer. Where they are cut off, as by Ctrl-C, the next answer would be to this question:
+        the server is then asked no more, and ends."""
+        with self._lock:
+            try:
+                yield
+            except BaseException:
+                self._control.close()
+                raise
+
     def start(self, environment: Mapping[str, str], pipe: int, said: int) -> "Forked":
         """A worker with this environment at the end of a pipe, whose output goes to a file; both are descriptors.
         Raises `EOFError` or `OSError` where the server is gone."""
-        with self._lock:
+        with self._asking():
             self._control.send((dict(environment), os.getcwd(), sys.path))
             for descriptor in (pipe, said):
                 send_handle(self._control, descriptor, self._process.pid)
             return Forked(self, self._control.recv())
 
-    def status(self, pid: int) -> int | None:
-        """The exit status of a copy that ends; `None` where the server is gone."""
-        with self._lock, contextlib.suppress(EOFError, OSError):
+    def status(self, pid: int) -> int | str:
+        """The exit status of a copy that ends, "unknown" where the server is gone."""
+        with contextlib.suppress(EOFError, OSError), self._asking():
             self._control.send(pid)
             return self._control.recv()
-        return None
+        return "unknown"
 
     def close(self) -> None:
-        """Ends it, not its copies."""
+        """Ends it at once, also while it imports, and not its copies."""
         self._control.close()
+        self._process.kill()
         self._process.wait()
 
 
@@ -63,19 +75,19 @@ class Forked:
     """A copy of the server: what of `subprocess.Popen` a worker needs."""
 
     def __init__(self, server: ForkServer, pid: int) -> None:
-        self._server, self.pid, self._ended = server, pid, False
-        self._status: int | None = None
+        self._server, self.pid = server, pid
+        self._status: int | str | None = None
 
     def kill(self) -> None:
         """Ends it, as it may have done by itself."""
-        if not self._ended:
+        if self._status is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
 
-    def wait(self) -> int | None:
-        """The exit status; `None` where nobody knows it."""
-        if not self._ended:
-            self._status, self._ended = self._server.status(self.pid), True
+    def wait(self) -> int | str:
+        """The exit status, "unknown" where nobody knows it."""
+        if self._status is None:
+            self._status = self._server.status(self.pid)
         return self._status
 
 

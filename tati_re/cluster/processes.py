@@ -86,7 +86,7 @@ class Process(Worker):
         try:
             return self.pipe.recv_bytes()
         except (EOFError, OSError):
-            status = "unknown" if (ended := self._process.wait()) is None else ended
+            status = self._process.wait()
             self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - _LAST_WORDS))
             words = self._said.read().decode(errors="replace").strip().splitlines()
             raise Lost(f"exit status {status}{f': {words[-1]}' if words else ''}") from None
