@@ -55,10 +55,10 @@ class Tuner(Wrapper):
     0.4 windows at least where τ is above a fifth of one. A step is the least of others, and 1,000 are the most; no L
     grows by a τ below two rows that are several steps apart. The burn-in is over when the step size has settled
     (EEVPD of the window between a quarter and twice the wanted one, the acceptance within 0.1), the median mass has
-    changed by less than a quarter since the last time, L by less than a factor 1.6 in a window of 10 τ or 2,500 steps
-    (what a friction was `raised` by since, to cool the noise of mini-batches, is no change), the split R-hat of U over
-    the walkers of each rung is below 1.1, and their kinetic temperature below twice T. Cost: little; 256 rows in
-    memory. Source: L = 0.4 h τ: Robnik et al., arXiv 2212.08549.
+    changed by less than a quarter since the last time, L by less than a factor 1.6, or 2.6 where it moves at once, in a
+    window of 10 τ or 2,500 steps (what a friction was `raised` by since, to cool the noise of mini-batches, is no
+    change), the split R-hat of U over the walkers of each rung is below 1.1, and their kinetic temperature below twice
+    T. Cost: little; 256 rows in memory. Source: L = 0.4 h τ: Robnik et al., arXiv 2212.08549.
 
     Args:
         inner: One that adapts, or with `friction` or `trajectory_length` in its state. Default: `Metered` BAOAB.
@@ -151,8 +151,11 @@ class Tuner(Wrapper):
             return bool((np.abs(own[..., 1].mean((1, 2)) - self.target_acceptance) < _ACCEPTANCE).all())
         return True
 
-    def _lengths(self, state, taus, h: float, window: float, stride: float) -> tuple[dict[str, Any], float]:
-        """The fields `friction` or `trajectory_length` as they are to be, and the change of the length's logarithm."""
+    def _lengths(
+        self, state, taus: tuple[float, float], h: float, window: float, stride: float
+    ) -> tuple[dict[str, Any], float]:
+        """The field `friction` or `trajectory_length` as it is to be, and the change of the length's logarithm, from
+        both times of `slowest`, the step size, and the steps of a window and between its rows."""
         for name, before in fields_of(state, [name for name in LENGTHS if name in state._fields]).items():
             before, (tau, sure) = np.asarray(before), taus
             length = float(np.mean(1.0 / before if name == "friction" else before))
