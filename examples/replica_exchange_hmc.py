@@ -12,8 +12,9 @@ other starts at the ends of descents from hidden layers drawn from the prior; th
 
 A trajectory has 200 velocity Verlet steps, with masses k_i, in which the box is a cube of half width f; step sizes are
 tuned for an acceptance of 0.65 at every temperature during the burn-in and then frozen. After each trajectory
-neighboring temperatures try to swap. The paper rejects a trajectory that leaves the box, which here would make every
-step tiny; ours is reflected at the walls. Parameters are in single precision, energies are summed in double.
+neighboring temperatures try to swap. The paper rejects a trajectory that leaves the box (--walls reject, with
+--num-leapfrog-steps 100, the start from small weights and the rule for the step size: its protocol); ours is reflected
+at the walls. Parameters are in single precision, energies are summed in double.
 
     python examples/replica_exchange_hmc.py --data FOLDER [--num-trajectories 60] [--output DIR]
 
@@ -100,6 +101,7 @@ class Sizes(NamedTuple):
         max_temperature: The highest.
         num_test: Test images that count.
         num_descent_steps: Of each descent.
+        walls: "reflect" a trajectory at the box, or "reject" one that leaves it.
     """
 
     num_trajectories: int = 60
@@ -109,6 +111,7 @@ class Sizes(NamedTuple):
     max_temperature: float = 20.0
     num_test: int = 2_000
     num_descent_steps: int = 500
+    walls: str = "reflect"
 
 
 QUICK = Sizes(60, 5, 4, 0.1, 1.0, 100, 100)
@@ -318,7 +321,7 @@ def sampled(set_name: str, net_name: str, digits: Digits, sizes: Sizes, seed: in
         sampler="HMC",
         num_leapfrog_steps=sizes.num_leapfrog_steps,
         leapfrog_jitter=0.0,
-        walls="reflect",
+        walls=sizes.walls,
         mass="fan_in",
         # Of the law of U/T, below T = 1: with momenta of variance 1 the step hardly depends on T.
         step_sizes=list(net.step_size * np.minimum(temperatures, 1.0) ** -0.4),
@@ -584,8 +587,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="default 0")
     for name, default in Sizes._field_defaults.items():
-        flag = "--" + name.replace("_", "-")
-        parser.add_argument(flag, type=type(default), default=None, metavar="N", help=f"default {default:,}")
+        kind: dict = {"choices": ("reflect", "reject")} if name == "walls" else {"type": type(default), "metavar": "N"}
+        shown = default if isinstance(default, str) else f"{default:,}"
+        parser.add_argument("--" + name.replace("_", "-"), default=None, help=f"default {shown}", **kind)
     parser.add_argument("--quick", action="store_true", help="generated images, a few short trajectories, in seconds")
     parser.add_argument("--output", type=Path, default=Path("results/replica_exchange_hmc"), metavar="DIR")
     arguments = parser.parse_args(argv)

@@ -9,8 +9,12 @@ from tati_re.analysis import learning_coefficient, learning_curve
 from tati_re.cli import analyse
 from tati_re.core.errors import InputError
 from tests.made_runs import made_run
+from tests.scripts import example
 
 Z = 5.5
+
+deep_linear_networks = example("deep_linear_networks")
+closed_form = deep_linear_networks.closed_form
 
 
 def made(folder, loss, penalty, examples, **extra):
@@ -147,21 +151,27 @@ def test_from_the_fit_to_the_table(tmp_path, capsys, monkeypatch):
         own.sample(tether="nowhere", num_steps=5)
 
 
-def aoyagi(sizes, rank):
-    """λ and m of a deep linear network at a truth of some rank (Aoyagi, 2024, theorem 1)."""
-    rest = np.sort(np.array(sizes)) - rank
-    for layers in range(1, len(rest)):
-        inside, total = rest[: layers + 1], rest[: layers + 1].sum()
-        if total >= layers * inside.max() and (layers + 1 == len(rest) or total < layers * rest[layers + 1]):
-            break
-    a = total - (-(-total // layers) - 1) * layers
-    pairs = (total**2 - (inside**2).sum()) / 2
-    square = 0.25 * (layers - 1) / layers * total**2
-    free = 0.5 * (rank * (sizes[0] + sizes[-1]) - rank**2)
-    return free + a * (layers - a) / (4 * layers) - square + 0.5 * pairs, a * (layers - a) + 1
-
-
 def test_closed_forms_of_deep_linear_networks():
-    assert aoyagi((3, 3), 1) == (4.5, 1)  # regular
-    assert aoyagi((1, 1, 1), 0) == (0.5, 2)
-    assert aoyagi((10, 10, 10), 2)[0] == 42
+    assert closed_form((3, 3), 1) == (4.5, 1)  # regular
+    assert closed_form((1, 1, 1), 0) == (0.5, 2)
+    assert closed_form((10, 10, 10), 2)[0] == 42
+
+
+def test_the_example_finds_a_closed_form_from_both_sides(tmp_path, capsys):
+    """λ = 1.5 of a product of two matrices, of 8 weights; a regular model would have 4."""
+    arguments = ["--networks", "2-2-2:0", "--num-steps", "4000", "--output", str(tmp_path)]
+    assert deep_linear_networks.main(arguments) == 0
+    table = pd.read_csv(tmp_path / "results.csv")
+    assert list(table["start"]) == ["center", "draws"] and (table["exact"] == 1.5).all()
+    assert (table["estimate"] < 2.2).all() and (tmp_path / "figure.png").exists()
+    assert deep_linear_networks.main(["--networks", "2-2:3"]) == 2
+    assert "Received: 2-2:3." in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_deep_linear_network_of_800_weights_has_its_closed_form(tmp_path):
+    """λ = 50 of P/2 = 400, within 5 %, from the tether's center and from its draws; half of the weights, and half of
+    those of one layer, are far off."""
+    assert deep_linear_networks.main(["--networks", "10-20-20-10:2", "--output", str(tmp_path)]) == 0
+    table = pd.read_csv(tmp_path / "results.csv")
+    assert (abs(table["ratio"] - 1) < 0.05 + Z * table["error"] / 50).all() and (table["error"] < 2.0).all(), table

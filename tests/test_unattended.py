@@ -174,6 +174,56 @@ def test_a_function_is_begun_apart_and_placed_walkers_stay():
     assert sim.parameters.shape == (2,)
 
 
+def funnel(x):
+    """Neal's funnel of 10 dimensions; its U falls to -91 in the neck, 9 d below where walkers begin."""
+    v, spread = x[..., :1], x[..., 1:]
+    value = (v[..., 0] / 3) ** 2 / 2 + (spread**2 * np.exp(-v)).sum(-1) / 2 + 4.5 * v[..., 0]
+    slope = v / 9 + 4.5 - (spread**2 * np.exp(-v)).sum(-1, keepdims=True) / 2
+    return value, np.concatenate([slope, spread * np.exp(-v)], axis=-1)
+
+
+@pytest.mark.parametrize(("density", "far"), [(well, True), (funnel, False)])
+def test_what_begins_far_above_a_density_descends_first(density, far, chosen, capsys):
+    sim = tati_re.Simulation(potential=density, dimension=len(density(np.ones(12))[1][:12]), seed=2, verbose=1)
+    options = chosen(sim, num_steps=20_000)
+    assert options.sampler == "MCLMC"
+    start = np.array(sim.parameters)
+    assert ("U fell by" in capsys.readouterr().out) == far
+    value = density(start)[0]
+    assert (value < 100.0).all() if far else (value > -20.0).all(), value
+    assert chosen(sim, num_steps=20_000) == options and (sim.parameters == start).all(), "at the end nothing falls"
+    assert "U fell by" not in capsys.readouterr().out
+
+
+def test_walkers_that_are_near_a_density_stay_where_others_descend(chosen):
+    starts = np.stack([np.full(12, 3.01), np.full(12, -3.0)])
+    sim = tati_re.Simulation(potential=well, dimension=12, parameters=starts, num_walkers=2, verbose=0)
+    chosen(sim, num_steps=20_000)
+    assert (sim.parameters[0] == starts[0]).all() and well(sim.parameters[1])[0] < 1e-3 * well(starts[1])[0]
+    sim.parameters = starts
+    chosen(sim, num_steps=10)
+    assert (sim.parameters == starts).all(), "a run of a few steps has none to spare"
+
+
+def test_a_run_from_far_above_a_density_finds_its_moments_in_a_short_burnin():
+    """A Poisson regression from where exp overflows by 10⁶: before walkers descended the burn-in took 30,720 steps."""
+    random = np.random.default_rng(0)
+    x = np.c_[np.ones(300), random.standard_normal((300, 10))]
+    exact = np.r_[3.0, 0.3 * random.standard_normal(10)]
+    y = random.poisson(np.exp(x @ exact))
+
+    def poisson(w):
+        rate = np.exp(w @ x.T)
+        return (rate - (w @ x.T) * y).sum(-1), (rate - y) @ x
+
+    sim = tati_re.Simulation(potential=poisson, dimension=11, parameters=np.full(11, 2.0), num_walkers=4, verbose=0)
+    run = sim.sample(seed=3)
+    assert run.manifest["options"]["num_burnin_steps"] < 5_000
+    draws = run.trajectory.to_numpy()[:, -11:]
+    spread = 1 / np.sqrt(np.linalg.eigvalsh((x * np.exp(x @ exact)[:, None]).T @ x)[0])
+    assert np.abs(draws.mean(0) - exact).max() < 5.5 * spread
+
+
 def test_a_length_and_a_given_acceptance_go_together(chosen):
     sim = tati_re.Simulation(**{**REGRESSION, "hidden": [], "step_size": "auto", "num_walkers": 2}, fit_steps=2)
     assert chosen(sim, num_steps=10).target_acceptance == 0.98

@@ -11,7 +11,7 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs.run import AnyRun
 from tati_re.runs.selection import as_run, select_rows
 
-_RESOLVED = 2.0
+_RESOLVED = 4.0
 _UNLIKELY = 0.01
 _FEWEST = 4
 
@@ -24,7 +24,7 @@ def learning_coefficient(
     The distribution is exp(-nβ L - V'), with the mean loss L, n examples, β the likelihood weight over T, V' = V/T of
     the prior. The raw estimate is nβ (E[L] - L_0), P/2 in a regular model of P parameters. V' makes it smaller where it
     holds a direction that L would: to first order in its strength by Cov(nβ L, V'), which is added where it is more
-    than two of its standard errors. Of a quadratic potential with curvatures k about a tether of precision γ the raw
+    than four of its standard errors. Of a quadratic potential with curvatures k about a tether of precision γ the raw
     value is Σ s/2, s = nβk/(nβk + γ), and the corrected one Σ (1 - (1 - s)²)/2. Reference: S. Watanabe, JMLR 14 (2013);
     E. Lau and others, The local learning coefficient (2308.12108).
 

@@ -246,7 +246,7 @@ def springs_at_minimum(estimation, parts: PartFiles) -> tuple[Springs, float]:
     steps = options.descent_steps
 
     def minimum() -> dict:
-        found = descended(estimation.potential(1), position, auxiliary, steps, estimation.execution)
+        found = descended(estimation.potential(1), position, auxiliary, steps, estimation.execution)[0]
         return {"centre": found[0].astype(np.float64)}
 
     centre = parts.part("minimum", minimum)["centre"]
