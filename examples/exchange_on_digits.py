@@ -10,6 +10,11 @@ images, over ladders or over walkers; the distance of one ladder (walker) from t
 images, in standard deviations of the posterior; and the test NLL of one ladder's (walker's) averaged predictions.
 
     python examples/exchange_on_digits.py [--seeds 3] [--examples 200] [--rungs 16] [--full] [--output DIR]
+    python examples/exchange_on_digits.py --centers [--examples 1438] [--output DIR]
+
+The second line asks what a control variate does for a swap of this network at two temperatures between which exact
+energies would swap at 0.5: V, the variance of the log ratio over mini-batches of a tenth of the images, against the age
+of the center, by two runs of BAOAB in equilibrium. Writes centers.csv.
 
 Runs that are done are files of the output folder. Writes results.csv, ladder.csv and figure.png; needs scikit-learn.
 """
@@ -30,6 +35,8 @@ import numpy as np
 import tati_re
 
 HIDDEN, LEAPFROG_STEPS, IMAGES = 32, 10, 40
+AGES = (1, 2, 5, 10, 20, 50, 200)
+BURNIN, OLDEST, DRAWS = 6_000, max(AGES), 800
 NUM_PARAMETERS = 64 * HIDDEN + HIDDEN + HIDDEN * 10 + 10
 
 
@@ -107,6 +114,36 @@ def sampled(method: str, given, seed: int) -> dict[str, np.ndarray]:
     return result
 
 
+def losses_at(temperature: float, given, seed: int) -> tuple[np.ndarray, float]:
+    """Losses of each example along a run in equilibrium, `(walkers, steps, examples)`, and their sum's deviation."""
+    images, labels, _, _ = digits(given.examples)
+    sim = tati_re.Simulation(**network((images, labels)), num_walkers=given.ladders, threads=1, seed=seed, verbose=0)
+    sim.fit(num_steps=500, learning_rate=0.01)
+    options = {"sampler": "BAOAB", "step_size": "auto", "friction": "auto", "temperature": temperature}
+    steps = BURNIN + OLDEST + DRAWS
+    run = sim.sample(**options, num_steps=steps, num_burnin_steps=BURNIN, record_every=1, trajectory_every=1)
+    table = run.trajectory.sort_values(["walker", "step"])
+    weights = table.filter(like="dense").to_numpy(np.float32).reshape(given.ladders, -1, NUM_PARAMETERS)
+    found = [[-np.log(probabilities(one, images)[np.arange(len(labels)), labels]) for one in own] for own in weights]
+    rows = run.run_info[run.run_info["step"] > BURNIN]
+    return np.array(found), float(given.examples * rows["loss"].std())
+
+
+def variances(given) -> list[dict]:
+    """Median V of a swap, without a control variate (age 0) and with one whose center is some steps old."""
+    cold, deviation = losses_at(1.0, given, 1)
+    # Metropolis' rule accepts half where the energies of neighbors deviate by 0.95/Δβ.
+    gap = 0.95 / deviation
+    ratios = gap * (cold - losses_at(1 / (1 - gap), given, 2)[0])
+    batch = given.examples // 10
+    scale = given.examples**2 * (1 / batch - 1 / given.examples)
+    lines = [{"age": 0, "variance": scale * float(np.median(ratios.var(-1, ddof=1)))}]
+    for age in AGES:
+        changes = ratios[:, age:] - ratios[:, :-age]
+        lines.append({"age": age, "variance": scale * float(np.median(changes.var(-1, ddof=1)))})
+    return [line | {"examples": batch, "of": given.examples, "temperature": 1 / (1 - gap)} for line in lines]
+
+
 def summary(method: str, runs: Sequence[dict]) -> dict:
     """A line of the table, all seeds together; ± are standard errors over ladders or walkers."""
     from tati_re.analysis import r_hat
@@ -159,6 +196,17 @@ def draw(runs: dict[str, list[dict]], path: Path) -> None:
     save(figure, path)
 
 
+def written(lines: Sequence[dict], path: Path) -> None:
+    """Writes a table, and prints it."""
+    names = list(dict.fromkeys(name for line in lines for name in line))
+    with path.open("w", newline="") as file:
+        table = csv.DictWriter(file, names, lineterminator="\n")
+        table.writeheader()
+        table.writerows(lines)
+    for line in lines:
+        print(", ".join(f"{name} {v:.4g}" if isinstance(v, float) else f"{name} {v}" for name, v in line.items()))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the experiment; the exit status is 2 for bad input."""
     parser = argparse.ArgumentParser(description="Does a ladder from the prior to the posterior pay on digits?")
@@ -172,6 +220,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for flag, default, what in sizes:
         parser.add_argument(flag, type=int, metavar="N", help=f"{what}; default {default:,}")
     parser.add_argument("--step-size", type=float, default=0.02, metavar="H", help="where tuning begins; default 0.02")
+    parser.add_argument("--centers", action="store_true", help="variance of a swap against the age of a center, alone")
     parser.add_argument("--full", action="store_true", help="1,438 images, 8 ladders, 64 rungs, 3,000 rounds, 5 seeds")
     parser.add_argument("--output", type=Path, default=Path("results/exchange_on_digits"), metavar="DIR")
     given = parser.parse_args(argv)
@@ -189,6 +238,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise tati_re.InputError("--rounds is too small.", given.rounds, "at least 30")
         given.output.mkdir(parents=True, exist_ok=True)
         settings = {name: getattr(given, name) for name in ("examples", "ladders", "rungs", "rounds", "step_size")}
+        if given.centers:
+            written(variances(given), given.output / "centers.csv")
+            return 0
         known = given.output / "sizes.json"
         if known.exists() and json.loads(known.read_text()) != settings:
             raise tati_re.InputError("--output has runs of other sizes.", str(given.output), "another folder")
@@ -206,17 +258,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (tati_re.InputError, tati_re.SamplingError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    lines = [summary(method, found) for method, found in runs.items()]
-    names = list(dict.fromkeys(name for line in lines for name in line))
-    with (given.output / "results.csv").open("w", newline="") as file:
-        table = csv.DictWriter(file, names, lineterminator="\n")
-        table.writeheader()
-        table.writerows(lines)
+    written([summary(method, found) for method, found in runs.items()], given.output / "results.csv")
     rungs = zip(*(runs["ladder"][0][name] for name in ("likelihood_weight", "acceptance", "barrier")), strict=True)
     with (given.output / "ladder.csv").open("w", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([["likelihood_weight", "acceptance", "barrier"], *rungs])
-    for line in lines:
-        print(", ".join(f"{name} {v:.4g}" if isinstance(v, float) else f"{name} {v}" for name, v in line.items()))
     draw(runs, given.output / "figure.png")
     return 0
 

@@ -237,6 +237,7 @@ def simulation(digits: Digits, net: Net, num_walkers: int, seed: int) -> tati_re
         output_activation=net.output_activation,
         loss="sparse_categorical_crossentropy",
         from_logits=True,
+        standardize="none",
         prior="box",
         prior_bound=net.prior_bound,
         prior_scaling="fan_in",
@@ -472,11 +473,7 @@ def write(curves: Sequence[Curve], output: Path) -> None:
     """Writes results.csv."""
     points = [point for curve in curves for start in curve.points for point in start]
     lines = [",".join("" if v != v else f"{v:.6g}" if isinstance(v, float) else str(v) for v in p) for p in points]
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        (output / "results.csv").write_text("\n".join([",".join(Point._fields), *lines, ""]))
-    except OSError as error:
-        raise tati_re.InputError(f"The results cannot be written: {error.strerror}.", output) from None
+    (output / "results.csv").write_text("\n".join([",".join(Point._fields), *lines, ""]))
 
 
 def draw(curves: Sequence[Curve], path: Path) -> None:
@@ -564,6 +561,10 @@ def experiment(data: Path | None, sets: Sequence[str], nets: Sequence[str], size
         f"ln 10 = {UNINFORMED:.4f}, ln(1 + 9/e) = {LOGISTIC_FLOOR:.4f}",
         flush=True,
     )
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise tati_re.InputError(f"The results cannot be written: {error.strerror}.", output) from None
     draw_images(next(digits[name] for name in sets if name in digits), output / "images.png")
     curves: list[Curve] = []
     for set_name in (name for name in sets if name in digits):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tomllib
 from types import SimpleNamespace
 
 import numpy as np
@@ -265,9 +266,9 @@ def test_tatis_figure_11_without_and_with_an_equilibrium(tmp_path, capsys):
 def test_replica_exchange_hmc_draws_a_curve(tmp_path, capsys):
     """On generated images with logistic outputs: no loss is below ln(1 + 9/e), training loss rises with T, the box is
     empty from one start and full from the other."""
-    script = example("replica_exchange_hmc")
-    assert script.main(["--quick", "--nets", "logistic", "--output", str(tmp_path)]) == 0
-    table = np.genfromtxt(tmp_path / "results.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
+    script, folder = example("replica_exchange_hmc"), tmp_path / "made" / "by_it"
+    assert script.main(["--quick", "--nets", "logistic", "--output", str(folder)]) == 0
+    table = np.genfromtxt(folder / "results.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
     np.testing.assert_allclose(table["temperature"], 2 * [0.1, 10 ** (-2 / 3), 10 ** (-1 / 3), 1.0], rtol=1e-5)
     assert table["images"].tolist() == [50] * 8
     assert table["start"].tolist() == [script.STARTS[0]] * 4 + [script.STARTS[1]] * 4
@@ -276,10 +277,24 @@ def test_replica_exchange_hmc_draws_a_curve(tmp_path, capsys):
     assert table["train_loss"][4] < table["train_loss"][7] - 0.1
     assert (table["acceptance"] > 0.2).all()
     assert (table["train_loss_error"] > 0).all() and (table["step_size"] > 0).all()
-    assert (tmp_path / "trace-50-logistic.png").stat().st_size > 10_000
-    assert (tmp_path / "figure.png").stat().st_size > 10_000
+    assert (folder / "trace-50-logistic.png").stat().st_size > 10_000
+    assert (folder / "figure.png").stat().st_size > 10_000
     said = capsys.readouterr().out
     assert "T = 1 is the posterior" in said and "descents: training loss" in said and "published: no minimum" in said
+
+
+@pytest.mark.slow
+def test_replica_exchange_hmc_rejects_at_the_walls_as_published(tmp_path):
+    """A trajectory that leaves the box is not accepted; from the prior, where weights are near the walls, many do."""
+    script, accepted = example("replica_exchange_hmc"), {}
+    for walls in ("reflect", "reject"):
+        arguments = ["--quick", "--nets", "linear", "--walls", walls, "--output", str(tmp_path / walls)]
+        assert script.main(arguments) == 0
+        manifest = tomllib.loads((tmp_path / walls / "run-50-linear" / "manifest.toml").read_text())
+        assert manifest["options"]["walls"] == walls
+        table = np.genfromtxt(tmp_path / walls / "results.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
+        accepted[walls] = table["acceptance"][4:].mean()
+    assert accepted["reject"] < 0.75 * accepted["reflect"], accepted
 
 
 def test_replica_exchange_hmc_draws_the_energies_of_all_rungs(tmp_path):

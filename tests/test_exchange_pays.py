@@ -140,6 +140,17 @@ def test_digits_small(tmp_path, capsys):
     assert "another folder" in capsys.readouterr().err
 
 
+@pytest.mark.slow
+def test_a_center_helps_a_swap_of_a_network_while_it_is_young(tmp_path):
+    """Losses at an old center are as good as independent: V is doubled, within the noise of two runs."""
+    sizes = ["--centers", "--examples", "120", "--ladders", "2", "--output", str(tmp_path)]
+    assert example("exchange_on_digits").main(sizes) == 0
+    lines = csv.DictReader((tmp_path / "centers.csv").read_text().splitlines())
+    found = {int(line["age"]): float(line["variance"]) for line in lines}
+    assert found[1] < 0.3 * found[0] and found[1] < found[2] < found[5]
+    assert 1.4 < found[200] / found[0] < 2.6
+
+
 def test_bad_sizes_of_digits_are_one_sentence(capsys):
     assert example("exchange_on_digits").main(["--rungs", "1"]) == 2
     assert capsys.readouterr().err == "error: --rungs is out of range. Received: 1. Expected: 2 to 1,000.\n"

@@ -82,6 +82,17 @@ def test_images_and_whole_numbers_are_scaled_for_a_network_made_for_them():
     assert settled(bytes_, VALUES) == "all", "with targets that are far from order 1"
 
 
+def test_rows_of_many_scaled_numbers_have_no_deviation_for_each():
+    """Pixels from 0 to 1 and normalized ones, with columns that hardly vary; wide tables of other units are tables."""
+    rows, labels = RANDOM.random((N, 64)), np.arange(N) % 2
+    rows[:, 5:40] *= 1e-3
+    assert not of_order_one(rows)
+    assert settled(rows, labels) == "none" and settled((rows - 0.13) / 0.31, labels) == "none"
+    for inputs in (100 * rows, 1e-3 * rows, rows[:, :63]):
+        assert settled(inputs, labels) == "inputs"
+    assert settled(rows, VALUES) == "all", "with targets that are far from order 1"
+
+
 def test_what_is_in_order_is_left():
     words = RANDOM.integers(0, 500, (N, 4))
     assert said(RANDOM.random((N, 8, 8)), np.arange(N) % 2) is None, "images from 0 to 1 are in order"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _NEAR = math.sqrt(10)
 """Means up to this, and deviations within this factor of 1, are of order 1."""
-_LARGE, _PIXELS = 10.0, 64
+_SMALL, _LARGE, _PIXELS = 0.1, 10.0, 64
 STANDARDIZE = ("none", "inputs", "all", "pixels")
 
 
@@ -185,7 +185,9 @@ def automatic(dataset: Dataset, given: bool, kept: str, memory_limit: float | No
     if inputs.size * 4 > (memory_limit or math.inf) and inputs.dtype == np.uint8:
         why = "as numbers they are larger than memory_limit"
     near = True, dataset.task != "regression" or of_order_one(dataset.targets)
-    if inputs.ndim < 3 and inputs.dtype.kind == "f" and not (why or pixels):
+    # Rows of images and of word counts have columns that hardly vary, which a deviation of their own would blow up.
+    scaled = inputs.ndim == 2 and inputs.shape[1] >= _PIXELS and _SMALL <= largest <= _LARGE
+    if inputs.ndim < 3 and inputs.dtype.kind == "f" and not (why or pixels or scaled):
         near = of_order_one(seen), near[1]
     elif inputs.dtype.kind == "f" or not given:
         # Other numbers of words and classes are for a model that is made for them.
