@@ -12,9 +12,8 @@ other starts at the ends of descents from hidden layers drawn from the prior; th
 
 A trajectory has 200 velocity Verlet steps, with masses k_i, in which the box is a cube of half width f; step sizes are
 tuned for an acceptance of 0.65 at every temperature during the burn-in and then frozen. After each trajectory
-neighboring temperatures try to swap. The paper rejects a trajectory that leaves the box (--walls reject, with
---num-leapfrog-steps 100, the start from small weights and the rule for the step size: its protocol); ours is reflected
-at the walls. Parameters are in single precision, energies are summed in double.
+neighboring temperatures try to swap. The paper rejects a trajectory that leaves the box, as --walls reject does; ours
+is reflected at the walls. Parameters are in single precision, energies are summed in double.
 
     python examples/replica_exchange_hmc.py --data FOLDER [--num-trajectories 60] [--output DIR]
 
