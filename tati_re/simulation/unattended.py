@@ -51,8 +51,8 @@ _OF_THE_RUN = ("output", "overwrite", "run_file", "averages_file", "trajectory_f
 
 
 def prepared(sim: Simulation, options: Options, objects: Mapping[str, Any]) -> Options:
-    """The options of a run of `Simulation.sample` with what was left open; says what was chosen, and fits the walkers
-    where they are to start at a fit and have not moved."""
+    """The options of a run of `Simulation.sample` with what was left open; says what was chosen, fits the walkers where
+    they are to start at a fit and have not moved, and descends from far above a density."""
     return _Choice(sim, options, objects).made()
 
 
@@ -220,7 +220,7 @@ class _Choice:
         far = fall > least
         if not far.any():
             return []
-        sim.walkers.position = np.where(far[:, None], end, position)
+        sim.walkers.position, sim.walkers.sentence = np.where(far[:, None], end, position), None
         said = f"Far above: in {steps:,} steps of descent U fell by {fall.max():.3g}, and the run begins at their end"
         return [f"{said} (sampler)."]
 
