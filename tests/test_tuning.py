@@ -22,9 +22,8 @@ from tati_re.engine.limits import Limits
 from tati_re.runs import checkpoint
 from tati_re.runs.selection import select_rows
 from tati_re.samplers import MCLMC, SGLD, HamiltonianMonteCarlo, Massive, Splitting, StepSizeTuning
-from tati_re.samplers.wrappers.fisher import LowRankMass
 from tati_re.samplers.wrappers.metered import Metered, error_of_bias
-from tati_re.samplers.wrappers.tuner import Tuner, _masses, slowest, split_rhat
+from tati_re.samplers.wrappers.tuner import Tuner, slowest, split_rhat
 from tati_re.simulation import heating
 from tests.scenarios import NumpyEvaluate, NumpyNoise, mean_and_error, rung_of
 from tests.systems import tables
@@ -87,20 +86,6 @@ def test_the_energy_error_is_the_wanted_one(size):
     assert 0.25 < found < 1.2
     assert abs(steps[0] - 0.5) < 0.01 and (steps[479:] == steps[-1]).all()
     assert 0.15 < state.eevpd[0] / WANTED < 2
-
-
-def test_a_mass_is_the_same_however_scale_and_directions_share_it():
-    """Where draws span all directions a mass may be written about their deviations or about 1, which is no change."""
-    random, state = np.random.default_rng(0), namedtuple("State", "mass_scale mass_directions mass_roots")
-    directions, roots = np.linalg.qr(random.standard_normal((64, 64)))[0][:5], np.geomspace(0.1, 10, 5)
-    mass = LowRankMass(random.uniform(0.1, 2, 64), directions, roots)
-    found = _masses(state(mass.scale, directions, roots))
-    np.testing.assert_allclose(found, -np.log(np.diag(mass.inverse_mass())), rtol=1e-10)
-    whole, axes, _ = np.linalg.svd(mass.scale[:, None] * mass._stretched(np.eye(64), roots))
-    again = _masses(state(np.ones(64), whole.T, axes))
-    np.testing.assert_allclose(again, found, rtol=1e-8)
-    assert np.median(abs(_masses(state(1.3 * mass.scale, directions, roots)) - found)) > 0.25
-    assert (_masses(SimpleNamespace(_fields=(), _asdict=dict)) == 0).all()
 
 
 def test_an_error_without_the_dimension_is_caught():

@@ -276,12 +276,11 @@ def _by_rung(own: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _masses(state) -> np.ndarray:
-    """Logarithms of masses of some parameters, by scale and directions together; zeros where there are none."""
-    masses = np.ravel(state._asdict().get("mass", 1.0))
-    if "mass_roots" in state._fields:
-        scale, directions, roots = map(np.asarray, (state.mass_scale, state.mass_directions, state.mass_roots))
-        masses = 1.0 / (scale**2 * (1.0 + (roots**2 - 1.0) @ directions**2))
-    return np.log(masses[np.linspace(0, len(masses) - 1, _MASSES).astype(int)])
+    """Logarithms of some masses, zeros where none is measured."""
+    names = [name for name in ("mass", "mass_scale", "mass_roots") if name in state._fields]
+    values = [np.asarray(each).ravel() for each in fields_of(state, names).values()]
+    some = [np.log(each[np.linspace(0, len(each) - 1, _MASSES // len(values)).astype(int)]) for each in values]
+    return np.concatenate(some) if some else np.zeros(_MASSES)
 
 
 def _range(values: np.ndarray) -> str:
