@@ -35,8 +35,9 @@ import numpy as np
 import tati_re
 
 HIDDEN, LEAPFROG_STEPS, IMAGES = 32, 10, 40
-AGES = (1, 2, 5, 10, 20, 50, 200)
-BURNIN, OLDEST, DRAWS = 6_000, max(AGES), 800
+AGES = (0, 1, 2, 5, 10, 20, 50, 200)
+"""Steps since a center was where the walker is now; 0: no control variate."""
+BURNIN, DRAWS = 6_000, 800
 NUM_PARAMETERS = 64 * HIDDEN + HIDDEN + HIDDEN * 10 + 10
 
 
@@ -120,7 +121,7 @@ def losses_at(temperature: float, given, seed: int) -> tuple[np.ndarray, float]:
     sim = tati_re.Simulation(**network((images, labels)), num_walkers=given.ladders, threads=1, seed=seed, verbose=0)
     sim.fit(num_steps=500, learning_rate=0.01)
     options = {"sampler": "BAOAB", "step_size": "auto", "friction": "auto", "temperature": temperature}
-    steps = BURNIN + OLDEST + DRAWS
+    steps = BURNIN + max(AGES) + DRAWS
     run = sim.sample(**options, num_steps=steps, num_burnin_steps=BURNIN, record_every=1, trajectory_every=1)
     table = run.trajectory.sort_values(["walker", "step"])
     weights = table.filter(like="dense").to_numpy(np.float32).reshape(given.ladders, -1, NUM_PARAMETERS)
@@ -137,11 +138,12 @@ def variances(given) -> list[dict]:
     ratios = gap * (cold - losses_at(1 / (1 - gap), given, 2)[0])
     batch = given.examples // 10
     scale = given.examples**2 * (1 / batch - 1 / given.examples)
-    lines = [{"age": 0, "variance": scale * float(np.median(ratios.var(-1, ddof=1)))}]
+    lines = []
     for age in AGES:
-        changes = ratios[:, age:] - ratios[:, :-age]
-        lines.append({"age": age, "variance": scale * float(np.median(changes.var(-1, ddof=1)))})
-    return [line | {"examples": batch, "of": given.examples, "temperature": 1 / (1 - gap)} for line in lines]
+        changes = ratios[:, age:] - ratios[:, :-age] if age else ratios
+        line = {"age": age, "variance": scale * float(np.median(changes.var(-1, ddof=1)))}
+        lines.append(line | {"examples": batch, "of": given.examples, "temperature": 1 / (1 - gap)})
+    return lines
 
 
 def summary(method: str, runs: Sequence[dict]) -> dict:

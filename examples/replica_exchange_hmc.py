@@ -472,7 +472,11 @@ def write(curves: Sequence[Curve], output: Path) -> None:
     """Writes results.csv."""
     points = [point for curve in curves for start in curve.points for point in start]
     lines = [",".join("" if v != v else f"{v:.6g}" if isinstance(v, float) else str(v) for v in p) for p in points]
-    (output / "results.csv").write_text("\n".join([",".join(Point._fields), *lines, ""]))
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "results.csv").write_text("\n".join([",".join(Point._fields), *lines, ""]))
+    except OSError as error:
+        raise tati_re.InputError(f"The results cannot be written: {error.strerror}.", output) from None
 
 
 def draw(curves: Sequence[Curve], path: Path) -> None:
@@ -560,11 +564,6 @@ def experiment(data: Path | None, sets: Sequence[str], nets: Sequence[str], size
         f"ln 10 = {UNINFORMED:.4f}, ln(1 + 9/e) = {LOGISTIC_FLOOR:.4f}",
         flush=True,
     )
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise tati_re.InputError(f"The results cannot be written: {error.strerror}.", output) from None
-    draw_images(next(digits[name] for name in sets if name in digits), output / "images.png")
     curves: list[Curve] = []
     for set_name in (name for name in sets if name in digits):
         for net_name in nets:
@@ -572,6 +571,7 @@ def experiment(data: Path | None, sets: Sequence[str], nets: Sequence[str], size
             report(curves[-1])
             write(curves, output)
     draw(curves, output / "figure.png")
+    draw_images(next(digits[name] for name in sets if name in digits), output / "images.png")
     print(f"\n{output / 'results.csv'}, {output / 'figure.png'}, {output / 'images.png'}")
 
 

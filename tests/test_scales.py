@@ -91,6 +91,8 @@ def test_rows_of_many_scaled_numbers_have_no_deviation_for_each():
     for inputs in (100 * rows, 1e-3 * rows, rows[:, :63], rows * np.geomspace(0.01, 5, 64)):
         assert settled(inputs, labels) == "inputs"
     assert settled(rows, VALUES) == "all", "with targets that are far from order 1"
+    two = load_data((rows, labels), input_columns=["x1", "x10"], standardize="none")
+    assert automatic(two, False, "")[0] == "inputs", "what counts are the columns that the network sees"
 
 
 def test_what_is_in_order_is_left():

@@ -175,7 +175,7 @@ def test_a_function_is_begun_apart_and_placed_walkers_stay():
 
 
 def funnel(x):
-    """Neal's funnel of 10 dimensions; its U falls to -91 in the neck, 9 d below where walkers begin."""
+    """A funnel of 12 dimensions, whose U falls to -91 in the neck, some 8 d below where walkers begin."""
     v, spread = x[..., :1], x[..., 1:]
     value = (v[..., 0] / 3) ** 2 / 2 + (spread**2 * np.exp(-v)).sum(-1) / 2 + 4.5 * v[..., 0]
     slope = v / 9 + 4.5 - (spread**2 * np.exp(-v)).sum(-1, keepdims=True) / 2
@@ -184,7 +184,7 @@ def funnel(x):
 
 @pytest.mark.parametrize(("density", "far"), [(well, True), (funnel, False)])
 def test_what_begins_far_above_a_density_descends_first(density, far, chosen, capsys):
-    sim = tati_re.Simulation(potential=density, dimension=len(density(np.ones(12))[1][:12]), seed=2, verbose=1)
+    sim = tati_re.Simulation(potential=density, dimension=12, seed=2, verbose=1)
     options = chosen(sim, num_steps=20_000)
     assert options.sampler == "MCLMC"
     start = np.array(sim.parameters)

@@ -186,7 +186,7 @@ def automatic(dataset: Dataset, given: bool, kept: str, memory_limit: float | No
         why = "as numbers they are larger than memory_limit"
     near = True, dataset.task != "regression" or of_order_one(dataset.targets)
     # Rows of scaled pixels have columns that hardly vary, which a deviation of their own would blow up.
-    scaled = inputs.ndim == 2 and inputs.shape[1] >= _PIXELS and _SMALL <= largest <= _LARGE
+    scaled = seen.ndim == 2 and seen.shape[1] >= _PIXELS and _SMALL <= largest <= _LARGE
     scaled = scaled and bool(2 * np.median(np.abs(seen).max(0)) >= largest)
     if inputs.ndim < 3 and inputs.dtype.kind == "f" and not (why or pixels or scaled):
         near = of_order_one(seen), near[1]

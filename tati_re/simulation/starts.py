@@ -204,8 +204,7 @@ def descended(
             return i + 1, method.step(state, evaluate, None)[0]
 
         def goes_on(i, state):
-            falls = tf.reduce_any(first.potential - state.potential >= least)
-            return (i < count) & ((i < count // 10) | falls)
+            return (i < count) & ((i < count // 10) | tf.reduce_any(first.potential - state.potential >= least))
 
         end = tf.while_loop(goes_on, step, start)[1]
         return end.position, first.potential - end.potential

@@ -78,15 +78,19 @@ class _Choice:
             progress = make_progress(self.options.verbose)
             for sentence in said:
                 progress.message(sentence)
-            for sentence in self._choose_method() + self._descend():
+            for sentence in self._choose_method():
                 progress.message(sentence)
         if self.options.walker_start == "fit" and not sim.walkers.placed:
-            # What is wrong with the run is said before the work.
-            check_request(self._request())
-            if self.options.output is not None:
-                run_folder.check_free(self.options.output, self.options.overwrite)
+            self._checked()
             self._fit()
         return self.options
+
+    def _checked(self) -> Request:
+        """The request of the run; what is wrong with it is said before the work that prepares it."""
+        check_request(request := self._request())
+        if self.options.output is not None:
+            run_folder.check_free(self.options.output, self.options.overwrite)
+        return request
 
     def _change(self, **values: Any) -> None:
         self.options = make_options(self.options, **values)
@@ -192,6 +196,7 @@ class _Choice:
             f"{tuned} are tuned in the burn-in, which ends by itself{'' if sampler == 'HMC' else wrong} (step_size, "
             "friction, num_leapfrog_steps, mass, target_bias, num_burnin_steps).",
             f"The run ends when {self.options.until}, {latest} (until, num_steps, max_time).",
+            *self._descend(min(DESCENT_STEPS, steps // 20)),
         ]
 
     def _choose_order(self) -> str:
@@ -206,17 +211,14 @@ class _Choice:
         said = f", in {'shuffled epochs' if best == 'epochs' else 'symmetric sweeps'}, whose noise heats less"
         return said if known else ", in shuffled epochs"
 
-    def _descend(self) -> list[str]:
+    def _descend(self, steps: int) -> list[str]:
         """Takes walkers that begin far above a density of one's own down, and says so."""
         sim, options = self.sim, self.options
-        steps = min(DESCENT_STEPS, (options.num_steps if "num_steps" in options.explicit else MOST_STEPS) // 20)
         if sim.system.has_data or sim.walkers.momentum is not None or not steps:
             return []
-        request, position = self._request(), sim.walkers.position
-        check_request(request)
-        execution = "eager" if options.execution == "eager" else "graph"
+        position, potential = sim.walkers.position, self._checked().potential
         least = FAR * options.kT * position.shape[1]
-        end, fall = descended(request.potential, position, (), steps, execution, least)
+        end, fall = descended(potential, position, (), steps, options.execution, least)
         far = fall > least
         if not far.any():
             return []
