@@ -14,7 +14,7 @@ those that take out the heat of mini-batches (SGHMC, CCAdL, mCCAdL), drawn with 
 of 300 leapfrog steps and tunes its step size in the burn-in.
 
     python examples/uci_regression.py --data FOLDER [--samplers SGLD ...] [--num-splits 1] [--num-steps 60000]
-        [--num-auto-steps 100000] [--num-trajectories 3000] [--threads N] [--output DIR]
+        [--num-auto-steps N] [--num-trajectories 3000] [--threads N] [--output DIR]
 
 FOLDER/uci holds yacht.txt, concrete.txt and energy.txt: one row an example, target last. Writes results.csv and
 figure.png to the output folder, in about three quarters of an hour a split on two cores, half of it HMC: test negative
@@ -109,12 +109,12 @@ class Sizes(NamedTuple):
 
     num_steps: int = 60_000
     num_reference_steps: int = 3_000
-    num_auto_steps: int = 100_000
+    num_auto_steps: int | None = None
     fit: tuple[tuple[float, int], ...] = ((0.01, 3_000), (0.001, 2_000))
     threads: int | None = None
 
-    def steps_of(self, method: Method) -> int:
-        """Of one method."""
+    def steps_of(self, method: Method) -> int | None:
+        """Of one method; None: as many as it takes."""
         return {"HMC": self.num_reference_steps, "auto": self.num_auto_steps}.get(method.sampler, self.num_steps)
 
 
@@ -253,29 +253,37 @@ def with_errors(outputs: np.ndarray, *others) -> tuple[np.ndarray, np.ndarray]:
     return errors_of(outputs, *others), np.sqrt((NUM_WALKERS - 1) * without.var(axis=0))
 
 
-def score(method: Method, sim: tati_re.Simulation, k: float, split: Split, noise_std: float, num_steps: int) -> tuple:
+def sampled(method: Method, sim: tati_re.Simulation, k: float, num_examples: int, num_steps: int | None):
+    """The run of one method from where the walkers are."""
+    seed = sim.options.seed  # Whichever samplers ran before.
+    if method is AUTO:
+        return sim.sample(**({"num_steps": num_steps} if num_steps else {}), seed=seed, **AUTO.options)
+    assert num_steps is not None
+    burnin = num_steps // 3
+    options = {"batch_size": min(BATCH_SIZE, num_examples), "friction": FRICTION * math.sqrt(k), **method.options}
+    options |= {"sampler": method.sampler, "step_size": method.step_size(k, num_examples), "num_burnin_steps": burnin}
+    options["trajectory_every"] = max(1, (num_steps - burnin) // NUM_DRAWS)
+    return sim.sample(num_steps=num_steps, seed=seed, record_every=max(1, num_steps // 2_000), **options)
+
+
+def score(
+    method: Method, sim: tati_re.Simulation, k: float, split: Split, noise_std: float, steps: int | None
+) -> tuple:
     """Samples with one method from where the walkers are, and scores its predictions; the fields of Score from nll."""
     from tati_re.analysis import r_hat, stored_positions
 
-    num_examples, num_burnin_steps = len(split.train), num_steps // 3
-    options = {"batch_size": min(BATCH_SIZE, num_examples), "friction": FRICTION * math.sqrt(k), **method.options}
-    options |= {"sampler": method.sampler, "step_size": method.step_size(k, num_examples)}
-    options |= {"num_burnin_steps": num_burnin_steps, "record_every": max(1, num_steps // 2_000)}
-    options["trajectory_every"] = max(1, (num_steps - num_burnin_steps) // NUM_DRAWS)
-    seed = sim.options.seed  # Whichever samplers ran before.
-    run = sim.sample(num_steps=num_steps, seed=seed, **(AUTO.options if method is AUTO else options))
+    num_examples = len(split.train)
+    run = sampled(method, sim, k, num_examples, steps)
     certificate = run.certificate if method is AUTO else None
     outside = "" if certificate is None else "; ".join(certificate["quantity"][certificate["verdict"] == "outside"])
-    if method is AUTO:
-        num_steps = int(run.run_info["step"].max())
-        num_burnin_steps = int(run.manifest["options"]["num_burnin_steps"])
+    num_steps, burnin = int(run.run_info["step"].max()), int(run.manifest["options"]["num_burnin_steps"])
     inputs, targets = split.test[:, :-1], split.test[:, -1]
     outputs: list[list[np.ndarray]] = [[] for _ in range(NUM_WALKERS)]
     for position in stored_positions(run):
         outputs[position.walker].append(sim.predict(inputs, position.parameters)[:, 0])
     drawn = np.array(outputs)
     (nll, rmse), (nll_error, rmse_error) = with_errors(drawn, targets, noise_std, split.target_std)
-    rows = run.run_info[run.run_info["step"] > num_burnin_steps]
+    rows = run.run_info[run.run_info["step"] > burnin]
     kinetic, configurational = (
         2 * float(rows[name].mean()) / sim.num_parameters() for name in ("kinetic_energy", "virial")
     )
@@ -297,7 +305,7 @@ def compare(
     split = split_of(rows, number)
 
     def ran(method: Method) -> bool:
-        passes = passes_of(method, len(split.train), sizes.steps_of(method))
+        passes = passes_of(method, len(split.train), sizes.steps_of(method) or 0)
         same = [found for found in before if found[:3] == (name, number, method.sampler)]
         return any(method is AUTO or math.isclose(found.passes, passes, rel_tol=1e-4) for found in same)
 
@@ -426,7 +434,8 @@ def experiment(
         InputError: A file that is not there, too few steps, or a folder that cannot be written.
     """
     asked = {"--num-steps": sizes.num_steps, "--num-trajectories": sizes.num_reference_steps}
-    asked |= {"--num-auto-steps": sizes.num_auto_steps}
+    if sizes.num_auto_steps is not None:
+        asked |= {"--num-auto-steps": sizes.num_auto_steps}
     for flag, number in asked.items():
         if number < SMALLEST_NUM_STEPS:
             raise tati_re.InputError(f"{flag} is too small.", number, f"at least {SMALLEST_NUM_STEPS}")
@@ -454,7 +463,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--samplers", nargs="+", choices=names, help="default: all, HMC last")
     parser.add_argument("--num-splits", type=int, default=1, metavar="N", help="random splits of each; default 1")
     parser.add_argument("--num-steps", type=int, default=None, metavar="N", help="of a sampler; default 60,000")
-    text = "most steps of auto; default 100,000"
+    text = "most steps of auto; default: it goes on beyond 100,000 where it can tell how many it takes"
     parser.add_argument("--num-auto-steps", type=int, default=None, metavar="N", help=text)
     text = "trajectories of HMC, of 300 steps each; default 3,000"
     parser.add_argument("--num-trajectories", type=int, default=None, metavar="N", help=text)

@@ -53,8 +53,9 @@ def test_a_run_in_equilibrium_is_inside(tmp_path):
 
 
 def test_a_burn_in_that_settles_at_its_last_window_is_over(tmp_path):
-    """Old runs, which do not say what was open there, and a U that had not settled, are outside; a longer run changes
-    nothing of it. A mass or a step size that had not settled costs steps alone."""
+    """Old runs, which do not say what was open there, are outside, and a U that had not settled where what was drawn
+    since has not converged; a longer run changes nothing of it. A mass or a step size that had not settled costs steps
+    alone."""
     settled, notes = [], []
     opened = "the step size, the mass", "the mass, U (R-hat 1.2 over the walkers of the last window)"
     for name, more in (
@@ -65,12 +66,17 @@ def test_a_burn_in_that_settles_at_its_last_window_is_over(tmp_path):
         for steps in (6_000, 60_000):
             options = {"num_steps": steps, "num_burnin_steps": 1_920, "record_every": 10}
             extra = {"options": options, "given": [], **more}
-            row = rows_of(made(tmp_path / f"{name}{steps}", columns(), positions(), extra=extra)).loc["burn-in"]
-            settled.append(row["verdict"])
-            notes.append(row["note"])
-    assert settled == ["outside", *["inside"] * 5, "outside", "outside"]
+            for apart in (False, True):
+                drawn = columns()
+                drawn["potential"] += 9 * apart * np.arange(4)[:, None]
+                run = made(tmp_path / f"{name}{steps}{apart}", drawn, positions(), extra=extra)
+                row = rows_of(run).loc["burn-in"]
+                settled.append(row["verdict"])
+                notes.append(row["note"])
+    assert settled == [*["outside"] * 2, *["inside"] * 10, *["inside", "outside"] * 2]
     assert notes[-1] == "steps, all that it may take; not settled: " + opened[1]
-    assert notes[-3] == "steps, all that it may take; not settled: the step size, the mass, which costs steps, no more"
+    assert notes[-2] == notes[-1] + ", but what was drawn since has converged"
+    assert notes[-5] == "steps, all that it may take; not settled: the step size, the mass, which costs steps, no more"
 
 
 def test_what_until_asks_for_is_the_measure(tmp_path):

@@ -5,6 +5,7 @@ Bounds are 5.5 standard errors by the batch means of independent walkers; the tr
 
 import math
 
+import cloudpickle
 import numpy as np
 import pytest
 
@@ -347,3 +348,11 @@ def test_weights_of_a_bias_and_of_tempering_give_the_density_back(options):
     sums = (rows["potential"] * weight).groupby(rows["walker"]).sum(), weight.groupby(rows["walker"]).sum()
     means = sums[0] / sums[1]
     assert abs(means.mean() - 1) < 5.5 * means.std(ddof=1) / math.sqrt(len(means)) < 0.2
+
+
+def test_a_density_travels_to_another_process():
+    """What was compiled for it here stays here."""
+    target = Target(lambda x: 0.5 * tf.reduce_sum(x**2, axis=-1), 3, "float64")
+    position = np.ones((2, 3))
+    again = cloudpickle.loads(cloudpickle.dumps(target))
+    np.testing.assert_array_equal(again.value_and_gradient(position)[1], target.value_and_gradient(position)[1])

@@ -8,10 +8,11 @@ from scipy.signal import lfilter
 
 import tati_re
 from tati_re import InputError
+from tati_re.analysis import stored_positions
 from tati_re.analysis.convergence import effective_sample_size, r_hat
 from tati_re.analysis.until import Quantity, conditions_of, diagnosis, look_after, steps_left, what_is_missing
 from tati_re.cli.sample import main
-from tati_re.core.backend import tf
+from tati_re.core.backend import tf, threads
 from tests.systems import tables
 
 UNTIL = "rhat<1.03, ess>400, mcse(potential)<.1"
@@ -242,6 +243,60 @@ def test_a_kill_in_a_burn_in_that_ends_by_itself_changes_nothing(tmp_path):
     assert again.manifest["until"] == whole.manifest["until"] and tables(again.folder) == tables(whole.folder)
     assert whole.manifest["until"]["looks"][0]["step"] == kept["num_burnin_steps"] + 2500
     assert again.manifest["options"]["num_burnin_steps"] == kept["num_burnin_steps"] < 10_000
+
+
+def funnel(x):
+    """Its neck is steeper than where the burn-in was: v of deviation 3, and coordinates of deviation exp(v/2)."""
+    v, others = x[:, 0], x[:, 1:]
+    return v**2 / 18 + 1.5 * v + 0.5 * tf.reduce_sum(others**2, axis=-1) * tf.exp(-v)
+
+
+NECK = {"potential": funnel, "dimension": 4, "num_walkers": 4, "seed": 1, "execution": "graph", "verbose": 0}
+GROWING = {"sampler": "MCLMC", "step_size": "auto", "friction": "auto", "target_bias": 0.05, "num_steps": 2_000}
+GROWING |= {"until": "rhat<1.01, ess>400", "record_every": 1, "trajectory_every": 1}
+
+
+def test_a_run_whose_bias_grows_after_the_burn_in_begins_anew_with_shorter_steps(tmp_path):
+    """A kill between the checkpoint of a look and what follows from it changes no byte."""
+    whole = tati_re.Simulation(**NECK).sample(**GROWING, output=str(tmp_path / "a"))
+    looks, burnin = whole.manifest["until"]["looks"], whole.manifest["options"]["num_burnin_steps"]
+    wanted = 4 * 0.05**3 / 1.05**2
+    at, after, *_, last = (look for look in looks if look["step"] >= burnin)
+    assert looks[0]["step"] == 960 + 250 and at["eevpd"] > 2 * wanted > last["eevpd"]
+    assert (at["step"], after["step"]) == (burnin, burnin + 250)
+    rows = whole.run_info[whole.run_info["walker"] == 0].set_index("step")
+    assert (rows["step_size"][burnin + 1 :].nunique(), rows["step_size"][burnin - 240 : burnin].nunique()) == (1, 1)
+    shorter = (0.5 * wanted / at["eevpd"]) ** (1 / 6)
+    assert rows["step_size"][2_000] / rows["step_size"][burnin] == pytest.approx(max(shorter, 1 / 3), rel=1e-6)
+    assert next(stored_positions(whole)).step == burnin + 1
+    # Averages begin again, and the certificate is about what came since.
+    averages = whole.averages[whole.averages["walker"] == 0].set_index("step")
+    assert averages["potential"][burnin + 1] == pytest.approx(rows["potential"][burnin + 1], rel=1e-6)
+    certified = whole.certificate.set_index("quantity")
+    assert certified.loc["discretization bias", "verdict"] == "inside"
+    assert certified.loc["effective size", "value"] < 4 * (2_000 - burnin)
+
+    def stop(folder, step):
+        if step == burnin:
+            raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        tati_re.Simulation(**NECK).sample(**GROWING, output=str(tmp_path / "b"), callbacks=[stop])
+    again = tati_re.Simulation.resume(str(tmp_path / "b"), potential=funnel)
+    assert tables(again.folder) == tables(whole.folder)
+    assert str(again.manifest["until"]) == str(whole.manifest["until"])  # nan among them
+
+
+@pytest.mark.slow
+def test_a_run_in_blocks_begins_anew_with_the_same_bytes_on_any_number_of_workers(tmp_path):
+    found = []
+    for workers in (1, 2):
+        sim = tati_re.Simulation(**NECK, threads=threads())
+        output = str(tmp_path / str(workers))
+        run = sim.sample(**GROWING, output=output, workers=workers, block_size=2)
+        found.append((tables(run.folder), str(run.manifest["until"])))
+        assert run.manifest["options"]["num_burnin_steps"] >= 1_210
+    assert found[0] == found[1]
 
 
 def test_an_end_that_is_not_reached_says_what_is_missing(tmp_path, capsys):

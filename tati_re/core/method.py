@@ -174,6 +174,11 @@ class Method:
         """The last step of the burn-in, once the method has found it. Default: none, it is given."""
         return None
 
+    def shortened(self, state, step: int) -> Any:
+        """The state with a step whose bias is as wanted, where what was measured since the burn-in is above; all steps
+        up to this one are burn-in then. Asked between two chunks. Default: the state."""
+        return state
+
     def tuned(self, state) -> str:
         """A line on what the burn-in has tuned, once it is over. Default: empty."""
         return ""

@@ -38,7 +38,10 @@ class Outcome(enum.Enum):
 
 class Looks(Protocol):
     """Steps at which it is asked whether a run ends: the next one after a step, past a burn-in, and the answer at it,
-    from the files of the run; and the last step of a run that comes to its bound, later where it goes on."""
+    from the files of the run, after which `begins_anew` says whether shorter steps are needed first; and the last step
+    of a run that comes to its bound, later where it goes on."""
+
+    begins_anew: bool
 
     def next_look(self, step: int, burnin: int) -> int: ...
 
@@ -138,9 +141,12 @@ class Driver:
                 while self._move < last or self._move < (last := self._extended(carry, last)):
                     if (loop := self._loop_at(self.step + 1)) is not self.loop:
                         carry, self.loop, most = loop.take_over(carry), loop, self.limits.first_steps
-                    if self._ends_here(carry):
-                        last = self._move
-                        break
+                    if plan.looks is not None and self._is_look(carry):
+                        if plan.looks.is_reached(self.step):
+                            last = self._move
+                            break
+                        if plan.looks.begins_anew:
+                            carry = self._begun_anew(carry)
                     others = [other.first_step for other in self.loops if other.first_step > loop.first_step]
                     end = min(last, *map(line.moves, (*others, self._next_look(self.step))))
                     carry, count = self._chunk(carry, min(loop.chunk_steps, end - self._move, most))
@@ -202,15 +208,28 @@ class Driver:
         looks, burnin = self.plan.looks, self.loop.timeline.num_burnin_steps
         return self.plan.num_steps if looks is None else looks.next_look(max(step, burnin), burnin)
 
-    def _ends_here(self, carry: Carry) -> bool:
-        """Whether this is a step to look at, and the run ends here; all that is stored so far is then on the disk."""
-        line, looks = self.loop.timeline, self.plan.looks
-        if looks is None or self.step <= line.num_burnin_steps or self._move != line.moves(self.step):
+    def _is_look(self, carry: Carry) -> bool:
+        """Whether this is a step to look at; all that is stored so far is then on the disk."""
+        line = self.loop.timeline
+        if self.step <= line.num_burnin_steps or self._move != line.moves(self.step):
             return False
-        if self._next_look(self.step - 1) != self.step:
-            return False
-        self.flush(carry)
-        return looks.is_reached(self.step)
+        if found := self._next_look(self.step - 1) == self.step:
+            self.flush(carry)
+        return found
+
+    def _begun_anew(self, carry: Carry) -> Carry:
+        """The carry with a shorter step; all that was drawn before it is burn-in."""
+        loop, state = self.loop, self.loop.method.shortened(carry.state, self.step)
+        moments = tf.nest.map_structure(tf.zeros_like, carry.moments)
+        self._averages.begin()
+        if self.predictions is not None:
+            self.predictions.begin()
+        said = f"The energy errors since step {loop.timeline.num_burnin_steps:,} tell of more bias than target_bias"
+        self.progress.message(f"{said}: the steps are shortened, and what was drawn so far is burn-in.")
+        loop.timeline.num_burnin_steps = self.step
+        carry, self._told = Carry(state, carry.auxiliary, moments, carry.highest), False
+        self._tell_burnin(carry)
+        return carry
 
     def _extended(self, carry: Carry, last: int) -> int:
         """The last move of a run that has come to its bound, later where it goes on beyond it."""

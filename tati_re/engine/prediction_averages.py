@@ -31,8 +31,13 @@ class PredictionAverages:
     ) -> None:
         self._outputs, self._predictive, self._inputs = outputs, predictive, inputs
         self._targets, self.every = np.asarray(targets), every
-        shape, classes = (len(inputs), predictive.num_columns), predictive.kind != VALUES
-        self._averages = dict.fromkeys(("count", "weight", "weight_squares"), np.zeros(()))
+        self.begin()
+
+    def begin(self) -> None:
+        """Counts no draw yet."""
+        predictive = self._predictive
+        shape, classes = (len(self._inputs), predictive.num_columns), predictive.kind != VALUES
+        self._averages: dict[str, Any] = dict.fromkeys(("count", "weight", "weight_squares"), np.zeros(()))
         self._averages |= {"mean": np.zeros(shape), "m2": np.zeros(shape)}
         if classes:
             self._averages["expected_entropy"] = np.zeros(shape[:1])

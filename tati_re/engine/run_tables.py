@@ -19,7 +19,12 @@ class RunningAverages:
         self._columns, self._expected = loop.observables.columns, np.array(expected)
         self._averaged = [self._columns.index(name) for name in loop.observables.averaged]
         self._walkers_at_rung = loop.walkers_at_rung if loop.by_rung else None
-        self._counts, self._sums = np.zeros(loop.walkers), np.zeros((loop.walkers, len(self._averaged)))
+        self._walkers = loop.walkers
+        self.begin()
+
+    def begin(self) -> None:
+        """Counts no row yet."""
+        self._counts, self._sums = np.zeros(self._walkers), np.zeros((self._walkers, len(self._averaged)))
 
     def add(self, walkers: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Counts rows `(steps, walkers, columns)` of these walkers; the averages after each, as in averages.csv."""

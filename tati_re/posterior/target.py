@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -37,8 +38,15 @@ class Target:
         self.failure: str | None = None
         self._probe = np.random.default_rng(_SEED).standard_normal((2 + (dimension != 3), dimension)).astype(dtype)
         self.numpy, self.batched, self.pair = self._found()
-        self._compiled = self.__call__ if self.numpy else tf.function(self.__call__)
         self._check_rows()
+
+    @cached_property
+    def _compiled(self) -> Callable:
+        return self.__call__ if self.numpy else tf.function(self.__call__)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is compiled, which does not travel to workers."""
+        return {name: value for name, value in vars(self).items() if name != "_compiled"}
 
     def __call__(self, position: Any) -> Any:
         """U, `(walkers,)`, of positions `(walkers, dimension)`."""

@@ -110,8 +110,9 @@ def certificate(run: RunFiles, burnin: int | None = None) -> pd.DataFrame:
     own, burnin = burnin_of(run, None), burnin_of(run, burnin)
     kept = rows[rows["step"] > burnin]
     found = [_bias(said, kept, *tolerance), *_temperatures(said, kept, *tolerance)]
-    found += _convergence(run, rows, burnin, own == burnin)
-    found += [_divergences(said, rows, burnin), _burnin(said, options, burnin, given)]
+    converged = _convergence(run, rows, burnin, own == burnin)
+    agreed = all(row.verdict == INSIDE for row in converged)
+    found += [*converged, _divergences(said, rows, burnin), _burnin(said, options, burnin, given, agreed)]
     return Certificate(found)
 
 
@@ -229,15 +230,18 @@ def _divergences(said: dict[str, Any], rows: pd.DataFrame, burnin: int) -> Row:
     return _row("divergences", count, 0.0, count == 0, f"steps undone, and {before:,.0f} in the burn-in")
 
 
-def _burnin(said: dict[str, Any], options: dict[str, Any], burnin: int, given: set[str]) -> Row:
+def _burnin(said: dict[str, Any], options: dict[str, Any], burnin: int, given: set[str], agreed: bool) -> Row:
+    """`agreed`: what was drawn since has converged, whatever the burn-in had left open."""
     found = burnin > 0 and "num_burnin_steps" not in given
     most = int(said.get("until", {}).get("most", options.get("num_steps", 0)))
     unsettled = said.get("burnin_open")
     late = found and (burnin >= latest_end(most) if unsettled is None else bool(unsettled))
     how = ("all that it may take" if late else "ended by itself") if found else "as given"
     slow = {*(unsettled or "").split(", ")} <= {*FOR_SPEED}
-    how += f"; {NOT_SETTLED}{unsettled}{', which costs steps, no more' * slow}" if late and unsettled else ""
-    good = not late or slow
+    if late and unsettled:
+        since = ", which costs steps, no more" if slow else ", but what was drawn since has converged" * agreed
+        how += f"; {NOT_SETTLED}{unsettled}{since}"
+    good = not late or slow or (agreed and unsettled is not None)
     return _row("burn-in", float(burnin), math.nan, good, f"steps, {how}" if burnin else "none", not found)
 
 

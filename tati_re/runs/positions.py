@@ -54,7 +54,7 @@ class Positions:
 
     Args:
         run: The run, or its folder; of `trajectory.h5` or `trajectory.csv`.
-        burnin: Steps to leave out. Default: None, the run's own burn-in, which is not stored anyway.
+        burnin: Steps to leave out. Default: None, the run's own burn-in.
         thin: Every how many stored positions of a walker are kept. Default: 1.
         walker: One walker. Default: None, all.
         rung: Of a ladder whose rungs are all stored; None stands for all. Default: 0, the target.
@@ -231,7 +231,7 @@ def stored_positions(run: RunFiles, block_bytes: int = BLOCK_BYTES) -> Iterator[
     """Yields the rows of a run's trajectory in written order, with one block in memory at a time.
 
     That is in the order of steps and walkers; where groups of walkers take turns (`covariance_blending`), turn by turn.
-    Rows of the burn-in are not in the trajectory.
+    Rows of the burn-in are left out.
 
     Args:
         run: The run, as `tati_re.load(folder)` returns it.
@@ -241,7 +241,7 @@ def stored_positions(run: RunFiles, block_bytes: int = BLOCK_BYTES) -> Iterator[
         InputError: The run stored no trajectory, or projections instead of parameters.
     """
     refuse_if(stores_projections(run), f"The run {run.folder} stored projections, not parameters.")
-    positions = Positions(run, burnin=0, rung=None, keep_type=True, block_bytes=block_bytes)
+    positions = Positions(run, rung=None, keep_type=True, block_bytes=block_bytes)
     return (
         Position(int(step), int(walker), vector)
         for block, _ in positions._read()

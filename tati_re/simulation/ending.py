@@ -18,11 +18,12 @@ from tati_re.prediction.quantities import INPUTS, Predict, quantities
 from tati_re.runs import files, manifest
 from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import burnin_of, select_rows
+from tati_re.samplers.wrappers.metered import BAND, error_of_bias
 from tati_re.simulation.request import Request
 from tati_re.simulation.starts import Walkers
 
 _FEW_SWAPS = 0.01
-_LONGER = 4
+_LONGER = 20
 """How many times its first bound a run may have whose length nobody gave."""
 
 
@@ -36,7 +37,7 @@ class Ending:
         self.conditions = conditions_of(request.options.until) if request.samples else []
         limits = {one.quantity: one.limit for one in self.conditions}
         self._hat, self._size = (limits.get(name, DEFAULTS[name]) for name in ("rhat", "ess"))
-        self.reached = False
+        self.reached = self.begins_anew = False
 
     def next_look(self, step: int, burnin: int) -> int:
         """The step of the next look after this one."""
@@ -50,20 +51,36 @@ class Ending:
         if look is None:
             look = {"step": step, **self.numbers()}
             looks = [*looks, look]
-        self.reached = all(one.met(look) for one in self.conditions)
-        until = {"most": self._request.options.num_steps, **stored.get("until", {}), "reached": self.reached}
+        until = {"most": self._request.options.num_steps, **stored.get("until", {})}
+        self.begins_anew = self._is_biased(look, until, "num_steps" in stored["given"] or "given" in until)
+        until["reached"] = self.reached = all(one.met(look) for one in self.conditions) and not self.begins_anew
         until |= {"conditions": list(map(str, self.conditions)), "looks": looks}
         manifest.write(self._folder, stored | {"until": until})
         return self.reached
 
+    def _is_biased(self, look: dict[str, Any], until: dict[str, Any], fixed: bool) -> bool:
+        """Whether the steps that the burn-in has found have more bias by now than was asked for, and enough steps are
+        left to draw as much with shorter ones; `fixed`: the bound will be no later one."""
+        request, step = self._request, look["step"]
+        finds = request.method.finds_end and request.method.copies == 1
+        drawn = step - burnin_of(RunFiles(self._folder), None)
+        left = (1 if fixed else _LONGER) * until["most"] - step
+        return finds and look.get("eevpd", 0.0) > BAND * error_of_bias(request.options.target_bias) and drawn <= left
+
     def bound(self, step: int) -> int:
-        """The last step of a run that has come to its bound, `step`: a later one, up to four times the first, where
-        nobody gave it and the conditions are told to hold there. At least a quarter is added to what was drawn."""
+        """The last step of a run that has come to its bound, `step`: a later one, up to twenty times the first, where
+        nobody gave it and the conditions are told to hold there. At least a quarter is added to what was drawn, and as
+        much again where that is told of the effective size, but of no R-hat."""
         if self.is_reached(step):
             return step
         stored = manifest.read(self._folder)
         until, drawn = stored["until"], step - burnin_of(RunFiles(self._folder), None)
-        more = max(drawn / 4, *(steps_left(one, until["looks"][-1], drawn) for one in self.conditions))
+        left = {str(one): steps_left(one, until["looks"][-1], drawn) for one in self.conditions}
+        if any(text.startswith("ess") for text in left):
+            left |= {text: drawn for text in left if text.startswith("rhat") and left[text] == math.inf}
+        more = max(drawn / 4, *left.values())
+        if self.begins_anew:  # at the next look
+            more = self.next_look(step, step - drawn) - step
         if "num_steps" in stored["given"] or "given" in until or step + more > _LONGER * until["most"]:
             return step
         bound = step + -(-int(more) // self._turn) * self._turn
@@ -76,6 +93,8 @@ class Ending:
         try:
             found = diagnosis(quantities(run, self._predict, most=int(4 * self._size)), self._hat)
             rows = select_rows(run)
+            if "eevpd" in rows:
+                found["eevpd"] = float(rows.groupby("walker")["eevpd"].last().mean())
         except InputError:  # no row is at the target yet
             return diagnosis([], self._hat) | {"mcse": mcse}
         weights = chains_of(rows, "weight", -1) if "weight" in rows else None

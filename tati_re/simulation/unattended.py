@@ -190,7 +190,7 @@ class _Choice:
         wrong = f", so that variances are wrong by {self.options.target_bias:.0%} at most"
         latest = f"at step {steps:,} at the latest"
         if "num_steps" not in given.explicit:
-            latest += ", or up to four times as many where it can tell there how many more it takes"
+            latest += ", or up to twenty times as many where it can tell there how many more it takes"
         return [
             f"Sampler {sampler}: {why} (sampler, batch_size, batch_sampling).",
             f"{tuned} are tuned in the burn-in, which ends by itself{'' if sampler == 'HMC' else wrong} (step_size, "

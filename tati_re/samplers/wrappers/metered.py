@@ -165,14 +165,12 @@ class Metered(Wrapper):
         most = where(adapting & (evaluate.clock.step > ENDS[0]), zeros + self.rare * self.wanted, zeros + _TOO_MUCH)
         values = minimum(values / careful ** (1.0 / self.power), most)
         square, count = square + where(measured, values, zeros), count + as_float64(measured)
-        same = same_rung(state.rung)
         eased = where(bad, 0.5 * caution, minimum(2.0**0.5 * caution, zeros + 1.0))
         eevpd = where(count > 0.0, square / maximum(count, zeros + 1.0), eevpd)
         step = evaluate.clock.step
         confirmed = adapting & is_among(step, _CONFIRMED)
         due = confirmed | (adapting & is_among(step, _CHANGED))
-        total = sum_of_products(same, count[None, :])
-        pooled = sum_of_products(same, square[None, :]) / maximum(total, zeros + 1.0)
+        pooled, total = _pooled(state.rung, square, count)
         changed = minimum(maximum(factor * self._change(pooled, confirmed), zeros + 1.0 / UNLIMITED), limit)
         tuned = due & (total > 0.0)
         own = {
@@ -186,6 +184,13 @@ class Metered(Wrapper):
             "failures": failures,
         }
         return type(state)(**{**new._asdict(), "rung": state.rung}, **own), info
+
+    def shortened(self, state, step: int):
+        pooled, _ = _pooled(state.rung, state.error_square, state.error_count)
+        shorter = minimum(self._change(pooled, pooled < 0.0), 0.0 * pooled + 1.0)
+        # Caution is 0 after a burn-in; where it is not, the next step begins new sums.
+        changed = {"step_factor": state.step_factor * shorter, "caution": state.caution + 1.0}
+        return self.inner.shortened(state._replace(**changed), step)
 
     def _change(self, pooled, confirmed):
         """The factor of the step size from the EEVPD of a window."""
@@ -265,6 +270,13 @@ class Metered(Wrapper):
 
     def get_config(self) -> dict:
         return {**self.inner.get_config(), "target_bias": self.target_bias}
+
+
+def _pooled(rung, square, count):
+    """The mean over the walkers of each one's rung, and how many numbers it is of, `(walkers,)` each."""
+    same = same_rung(rung)
+    total = sum_of_products(same, count[None, :])
+    return sum_of_products(same, square[None, :]) / maximum(total, 0.0 * total + 1.0), total
 
 
 def _thermal(state):

@@ -184,6 +184,11 @@ class Tuner(Wrapper):
         end = float(np.asarray(state.tuner_found)[0])
         return int(end) if end > 0 else None
 
+    def shortened(self, state, step: int):
+        state, found = self.inner.shortened(state, step), np.array(state.tuner_found)
+        found[..., 0] = step
+        return state._replace(tuner_found=constant(found, state.tuner_found))
+
     def tuned(self, state) -> str:
         """A line on what was tuned, and on what had not settled when the burn-in was over."""
         values = state._asdict()
