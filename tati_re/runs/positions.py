@@ -246,4 +246,5 @@ def stored_positions(run: RunFiles, block_bytes: int = BLOCK_BYTES) -> Iterator[
         Position(int(step), int(walker), vector)
         for block, _ in positions._read()
         for step, walker, vector in zip(block.step, block.walker, block.values, strict=True)
+        if step > positions.burnin
     )
