@@ -175,8 +175,8 @@ class Method:
         return None
 
     def shortened(self, state, step: int) -> Any:
-        """The state with a step whose bias is as wanted, where what was measured since the burn-in is above; all steps
-        up to this one are burn-in then. Asked between two chunks. Default: the state."""
+        """The state with a step whose bias is as wanted, where what was measured is above; all steps up to this one are
+        burn-in then, and it ends here. Asked between two chunks, where it `finds_end`. Default: the state."""
         return state
 
     def tuned(self, state) -> str:

@@ -146,7 +146,9 @@ class Driver:
                             last = self._move
                             break
                         if plan.looks.begins_anew:
-                            carry = self._begun_anew(carry)
+                            said = f"The energy errors since step {line.num_burnin_steps:,} tell of more bias than "
+                            said += "target_bias: the steps are shortened, and what was drawn so far is burn-in."
+                            carry = self._begun_anew(carry, said)
                     others = [other.first_step for other in self.loops if other.first_step > loop.first_step]
                     end = min(last, *map(line.moves, (*others, self._next_look(self.step))))
                     carry, count = self._chunk(carry, min(loop.chunk_steps, end - self._move, most))
@@ -161,6 +163,8 @@ class Driver:
                     self.progress.update(self.step, *self._tables.last, None if alone and self._move < last else pace)
                     paced = (now, self.step) if alone else paced
                     over = plan.max_time is not None and now - began >= plan.max_time
+                    if plan.max_time is not None and self._may_begin and now - began >= plan.max_time / 2 and not over:
+                        carry = self._begun_anew(carry, "Half of max_time is over: the burn-in ends here.")
                     if interrupted() or over:
                         outcome = Outcome.INTERRUPTED if interrupted() else Outcome.OUT_OF_TIME
                         break
@@ -217,17 +221,23 @@ class Driver:
             self.flush(carry)
         return found
 
-    def _begun_anew(self, carry: Carry) -> Carry:
-        """The carry with a shorter step; all that was drawn before it is burn-in."""
+    @property
+    def _may_begin(self) -> bool:
+        """Whether this is a burn-in that may end at any step."""
+        line = self.loop.timeline
+        return self.loop.method.finds_end and self.step < line.num_burnin_steps and line.groups == 1
+
+    def _begun_anew(self, carry: Carry, said: str) -> Carry:
+        """The carry with a step that is short enough; all that was drawn before it is burn-in."""
         loop, state = self.loop, self.loop.method.shortened(carry.state, self.step)
         moments = tf.nest.map_structure(tf.zeros_like, carry.moments)
         self._averages.begin()
         if self.predictions is not None:
             self.predictions.begin()
-        said = f"The energy errors since step {loop.timeline.num_burnin_steps:,} tell of more bias than target_bias"
-        self.progress.message(f"{said}: the steps are shortened, and what was drawn so far is burn-in.")
+        self.progress.message(said)
         loop.timeline.num_burnin_steps = self.step
-        carry, self._told = Carry(state, carry.auxiliary, moments, carry.highest), False
+        carry = loop.cooled(Carry(state, carry.auxiliary, moments, carry.highest), self.step)
+        self._told = False
         self._tell_burnin(carry)
         return carry
 

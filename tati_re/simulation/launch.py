@@ -160,7 +160,7 @@ class Launch:
         stored = manifest.read(self.folder)
         if stored["options"].get("num_burnin_steps") != last:
             stored["options"] = stored["options"] | {"num_burnin_steps": last}
-        if self.request.method.finds_end and last == self.request.options.num_burnin_steps:
+        if self.request.method.finds_end:
             stored["burnin_open"] = tuned.partition(NOT_SETTLED)[2]
         if self._tunes_noise:
             found = self._heating(carry)
