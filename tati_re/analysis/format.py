@@ -37,16 +37,16 @@ def with_error(mean: float, error: float, short: bool = False) -> str:
     return f"{mean:,.{places}f} ± {error:,.{places}f}{SHORT if short else ''}"
 
 
-def marked(table: pd.DataFrame, column: str = "error") -> tuple[pd.DataFrame, list[str]]:
+def marked(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """A table to be shown: its column `short` becomes a mark at the error, and a footnote where there is one."""
-    if "short" not in table or column not in table:
+    if "short" not in table or "error" not in table:
         return table, []
-    short = (table["short"].astype(bool) & table[column].notna()).to_numpy()
+    short = (table["short"].astype(bool) & table["error"].notna()).to_numpy()
     shown = table.drop(columns="short")
     if short.any():
-        cells = zip(table[column], short, strict=True)
+        cells = zip(table["error"], short, strict=True)
         texts = ["" if math.isnan(value) else f"{value:.4g}{SHORT if mark else ''}" for value, mark in cells]
-        shown = shown.assign(**{column: texts})
+        shown = shown.assign(error=texts)
     return shown, [FOOTNOTE] if short.any() else []
 
 

@@ -5,7 +5,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from tati_re.cli.arguments import Parser, entry_point, number_typed
+from tati_re.cli.arguments import Parser, entry_point, flags_named, number_typed
 from tati_re.cli.of_tati import print_rows, write_dataset_as_tati, writes
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.memory import check_free
@@ -90,11 +90,8 @@ def _made(typed: dict[str, Any]) -> Dataset:
         values["seed"] = options.seed
     if name not in FIXED:
         values["test_fraction"] = options.test_fraction or 0.0
-    try:
+    with flags_named(values):
         return generate(**values)
-    except InputError as error:
-        word = str(error).split(" ")[0].rstrip(":")
-        raise InputError(str(error).replace(word, flag(word), 1) if word in values else str(error)) from None
 
 
 def _read(typed: dict[str, Any]) -> Dataset:

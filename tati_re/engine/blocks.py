@@ -60,6 +60,7 @@ class Blocks(Loop):
         super().__init__(*arguments, **options)
         self._team, self.size, self._apart = team, size, apart
         self._firsts = range(0, self.walkers, size)
+        self._parts = {first: slice(first, first + size) for first in self._firsts}
         self.title += f", workers {team.number}, blocks {len(self._firsts)}"
         self._here: Any = None
         self._last: dict[int, Answer] = {}
@@ -113,8 +114,7 @@ class Blocks(Loop):
         """The arrays of each block."""
         fields, states = carry.state._asdict(), {}
         placed = self._placed(fields["rungs"]) if self._apart is not None else {}
-        for number, first in enumerate(self._firsts):
-            here = slice(first, first + self.size)
+        for number, (first, here) in enumerate(self._parts.items()):
 
             def part(like, value, here=here, number=number):
                 return value[here] if self._of_walkers(like) else value[number]
@@ -134,8 +134,7 @@ class Blocks(Loop):
         """Where the walkers of each block are; β, λ and the bias are the same arrays for all, and travel once."""
         index, replica = np.asarray(rungs.index), np.arange(self.walkers, dtype=np.int32) // self.method.num_ladders
         table, bias = (made and type(made)(*map(np.asarray, made)) for made in (rungs.table, rungs.bias))
-        parts = {first: slice(first, first + self.size) for first in self._firsts}
-        return {first: Placed(index[here], table, bias, replica[here]) for first, here in parts.items()}
+        return {first: Placed(index[here], table, bias, replica[here]) for first, here in self._parts.items()}
 
     def _load(self, carry: Carry) -> None:
         self.prepare(carry.state)
@@ -162,8 +161,7 @@ class Blocks(Loop):
             self._moments = {first: [arrays[f"blocks/{first}/{name}"] for name in names] for first in self._firsts}
 
     def start(self, position: np.ndarray, auxiliary: tuple, first_walker: int = 0) -> Carry:
-        parts = [slice(first, first + self.size) for first in self._firsts]
-        own = {part.start: (position[part], tuple(value[part] for value in auxiliary)) for part in parts}
+        own = {k: (position[here], tuple(value[here] for value in auxiliary)) for k, here in self._parts.items()}
         self.prepare(None)
         carry = self._joined(self._team.ask("start", (), own))
         if self._apart is not None:
@@ -269,8 +267,7 @@ class Blocks(Loop):
         self._entering = np.concatenate([self._rungs[part["table"]], self._rungs[part["bias"]]]), moved
         if wide := answers[0].wide:
             new = {name: np.concatenate([answer.wide[name] for answer in answers])[source] for name in wide}
-            parts = {first: slice(first, first + self.size) for first in self._firsts}
-            self._wide = {first: ({name: new[name][here] for name in new},) for first, here in parts.items()}
+            self._wide = {k: ({name: new[name][here] for name in new},) for k, here in self._parts.items()}
         return self._rungs[part["events"]].reshape(-1, len(self.method.event_columns))
 
     @cached_property

@@ -205,8 +205,8 @@ def _written(buffer, number, value, due) -> tuple:
     return buffer.write(number, value), number + tf.cast(due, tf.int32)
 
 
-def update_moments(moments: RunningMoments, position, weight=None) -> RunningMoments:
-    """Welford's update with one more position of every walker, counted with its weight, `(walkers,)`; default: 1."""
+def update_moments(moments: RunningMoments, position, weight) -> RunningMoments:
+    """Welford's update with one more position of every walker, counted with its weight, `(walkers,)`; None: 1."""
     values = tf.cast(position, tf.float64)
     counted = tf.ones_like(moments.count) if weight is None else weight
     count = moments.count + counted

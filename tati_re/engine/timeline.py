@@ -6,6 +6,7 @@ counted per walker, and a walker is recorded only while it moves."""
 
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ class Moves(NamedTuple):
     temperature_factor: Any
 
 
+@dataclass
 class Timeline:
     """Moves, steps and due records.
 
@@ -40,22 +42,18 @@ class Timeline:
     step size and temperature are multiplied with; None: 1.
     """
 
-    def __init__(
-        self,
-        record_every: int,
-        trajectory_every: int = 0,
-        num_burnin_steps: int = 0,
-        groups: int = 1,
-        group_steps: int = 1,
-        step_factor: Factor | None = None,
-        temperature_factor: Factor | None = None,
-        event_every: int = 0,
-    ) -> None:
-        self.record_every, self.trajectory_every = record_every, trajectory_every
-        self.num_burnin_steps = num_burnin_steps
-        self.groups, self.group_steps, self.event_every = groups, group_steps, event_every
-        self.step_factor, self.temperature_factor = step_factor, temperature_factor
-        self.varies = step_factor is not None or temperature_factor is not None
+    record_every: int
+    trajectory_every: int
+    num_burnin_steps: int
+    groups: int
+    group_steps: int
+    step_factor: Factor | None
+    temperature_factor: Factor | None
+    event_every: int
+
+    @property
+    def varies(self) -> bool:
+        return self.step_factor is not None or self.temperature_factor is not None
 
     def steps(self, first_move: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         """The step and the group of each of `count` moves from `first_move` on (numbered from 1), int64 `(count,)`."""
@@ -82,13 +80,7 @@ class Timeline:
         return steps % self.record_every == 0
 
     def positions_due(self, steps: np.ndarray) -> np.ndarray:
-        if not self.trajectory_every:
-            return np.zeros(len(steps), bool)
-        return (steps % self.trajectory_every == 0) & self.counted(steps)
-
-    def events_due(self, steps: np.ndarray) -> np.ndarray:
-        """Whether the method has something to tell after each of these steps."""
-        return steps % self.event_every == 0 if self.event_every else np.zeros(len(steps), bool)
+        return _each(self.trajectory_every, steps) & self.counted(steps)
 
     def counted(self, steps: np.ndarray) -> np.ndarray:
         """Whether each of these steps counts for averages: past the burn-in, and not in a descent at temperature 0."""
@@ -103,7 +95,7 @@ class Timeline:
     def due(self, first_move: int, capacity: int, count: int) -> Moves:
         """The records due after each of `capacity` moves, of which `count` will be made."""
         steps, group = self.steps(first_move, capacity)
-        row, position, event = self.rows_due(steps), self.positions_due(steps), self.events_due(steps)
+        row, position, event = self.rows_due(steps), self.positions_due(steps), _each(self.event_every, steps)
         places = np.arange(1, capacity + 1)
         turn_ends = (steps % self.group_steps == 0) & (self.groups * self.group_steps > 1)
         events = np.where(row | position | event | turn_ends, places, capacity + 1)
@@ -111,3 +103,8 @@ class Timeline:
         adapting = steps <= self.num_burnin_steps
         due = row, row & self.counted(steps), position, event
         return Moves(stop.astype(np.int32), *due, steps, adapting, group.astype(np.int32), *self.factors(steps))
+
+
+def _each(every: int, steps: np.ndarray) -> np.ndarray:
+    """Which of the steps are multiples of `every`; 0: none."""
+    return steps % every == 0 if every else np.zeros(len(steps), bool)

@@ -66,20 +66,14 @@ class ReferenceDraws(Method):
 
 
 def energies_along(
-    path,
-    potential_of: Callable[[int], Any],
-    sampler,
-    plan: SamplingPlan,
-    say: Callable[[str], None],
-    parts: PartFiles | None = None,
+    path, potential_of: Callable[[int], Any], sampler, plan: SamplingPlan, say: Callable[[str], None], parts: PartFiles
 ) -> Energies:
     """Energies at all points of a path of λ from 0 to 1. First every walker goes from a draw of the reference up to the
     posterior, point by point, with the step size tuned at each one. "sequential" takes its draws on this way; "ladder"
     starts all points where they were passed, and lets neighbors swap after every step, so that a walker that met a mode
     can leave it by the reference. At λ = 0 draws are independent draws from the reference in both. `potential_of` makes
     the path's potential for a number of walkers; `say` takes sentences on the progress; `parts` keeps each point, and
-    each tenth of the draws of all points at once; None: nothing is kept."""
-    parts = PartFiles() if parts is None else parts
+    each tenth of the draws of all points at once."""
     path = np.asarray(path, np.float64)
     sequential = plan.sampling == "sequential"
     single = potential_of(plan.walkers)

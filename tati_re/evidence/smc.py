@@ -100,7 +100,7 @@ def cooled(
     num_moves: int,
     fraction: float,
     say: Callable[[str], None],
-    parts: PartFiles | None = None,
+    parts: PartFiles,
 ) -> Cooling:
     """Adaptive sequential Monte Carlo along a path.
 
@@ -112,15 +112,14 @@ def cooled(
 
     `potential_of` makes the path's potential for a number of walkers; `sampler` has the distribution of each λ; of
     `plan` the step sizes, `target_acceptance`, `seed` and `execution` are used; `say` takes sentences on the progress;
-    `parts` keeps the last stage; None: nothing is kept. All moves as members: Dau and Chopin, J. R. Statist. Soc. B 84
-    (2022), whose chains these are.
+    `parts` keeps the last stage. All moves as members: Dau and Chopin, J. R. Statist. Soc. B 84 (2022), whose chains
+    these are.
     """
     walkers = num_populations * num_particles
     potential = potential_of(walkers)
     counted = counted_moves(walkers * potential.num_parameters * tf.as_dtype(potential.dtype).size, num_moves)
     chains = Chains(potential, sampler, plan.seed, plan.execution, max(2, num_moves), counted)
     start = Chains(potential, ReferenceDraws(), plan.seed + 1, plan.execution, max(2, num_moves), counted)
-    parts = PartFiles() if parts is None else parts
     state: dict[str, Any] | None = parts.load("populations", chains, start)
     if state is None:
         moved = start.run(drawn_from_reference(potential, walkers, plan.seed), 0.0, 1.0, counted)

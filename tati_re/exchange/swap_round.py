@@ -33,9 +33,9 @@ class SwapRound:
         rule: SwapRule,
         schedule,
         occupancy: Occupancy,
-        batch_size: int | None = None,
-        tempers_likelihood: bool = False,
-        biased: bool = False,
+        batch_size: int | None,
+        tempers_likelihood: bool,
+        biased: bool,
     ) -> None:
         self.rule, self.schedule, self.occupancy, self.batch_size = rule, schedule, occupancy, batch_size
         self.tempers_likelihood, self.biased = tempers_likelihood, biased

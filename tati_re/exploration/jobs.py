@@ -122,8 +122,8 @@ class Pool:
         system: ExploredSystem,
         folder: Path | None,
         seed: int,
-        num_processes: int = 0,
-        made: Callable[[], ExploredSystem] | None = None,
+        num_processes: int,
+        made: Callable[[], ExploredSystem] | None,
     ) -> None:
         self.system, self.folder, self.seed = system, folder, seed
         self._team: SideBySide | None = None

@@ -61,14 +61,10 @@ def centre_of(folder: str | os.PathLike[str], which: str = "auto", walker: int |
             raise InputError("The walker does not exist.", walker, f"0 to {len(found.positions) - 1}")
         return found.positions[row], found.source
     if which == "best":
-        best: tuple[float, int, int, np.ndarray] | None = None
-        for block in Positions(run, walker=walker).blocks():
-            place = int(np.nanargmin(block.potential))
-            if best is None or block.potential[place] < best[0]:
-                steps = int(block.step[place]), int(block.walker[place])
-                best = (float(block.potential[place]), *steps, np.array(block.values[place]))
-        assert best is not None
-        return best[3], f"step {best[1]}, walker {best[2]} of {folder}, the lowest stored potential"
+        blocks = Positions(run, walker=walker).blocks()
+        lowest = (block.at(np.array([np.nanargmin(block.potential)])) for block in blocks)
+        best = min(lowest, key=lambda row: row.potential[0])
+        return best.values[0], f"step {best.step[0]}, walker {best.walker[0]} of {folder}, the lowest stored potential"
     try:
         step = int(which)
     except ValueError:

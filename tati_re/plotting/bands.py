@@ -17,34 +17,34 @@ _FEWEST = 10
 _GROUPS = 400
 
 
-def envelope(curves: np.ndarray, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:
+def envelope(curves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The narrowest band `(points,)` between equal ranks of many curves `(curves, points)` at each point that holds a
-    part `level` of them whole: a global envelope (M. Myllymäki and others, J. R. Statist. Soc. B 79 (2017) 381)."""
+    part `LEVEL` of them whole: a global envelope (M. Myllymäki and others, J. R. Statist. Soc. B 79 (2017) 381)."""
     from scipy.stats import rankdata
 
     depth = np.minimum(*(rankdata(each, method="max", axis=0).min(axis=1) for each in (curves, -curves)))
-    rank = int(np.quantile(depth, 1 - level, method="lower"))
+    rank = int(np.quantile(depth, 1 - LEVEL, method="lower"))
     ordered = np.sort(curves, axis=0)
     return ordered[rank - 1], ordered[-rank]
 
 
 @lru_cache(maxsize=16)
-def uniform_band(count: int, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def uniform_band(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Places in 0..1, and the band there of the distribution function of `count` independent uniform numbers."""
     places = np.arange(1, POINTS) / POINTS
     found = np.random.default_rng(0).multinomial(count, np.full(POINTS, 1 / POINTS), SIMULATIONS)
-    return places, *envelope(found.cumsum(axis=1)[:, :-1] / count, level)
+    return places, *envelope(found.cumsum(axis=1)[:, :-1] / count)
 
 
 @lru_cache(maxsize=16)
-def rank_band(chains: int, draws: int, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def rank_band(chains: int, draws: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The same of the ranks of several chains of independent draws among all, as parts of 1, for all chains at once."""
     size, places = chains * draws, min(POINTS, draws)
     last = (np.arange(1, places) * size) // places
     owners = np.tile(np.repeat(np.arange(chains), draws), (SIMULATIONS // 4, 1))
     owners = np.random.default_rng(0).permuted(owners, axis=1)
     curves = [(owners == k).cumsum(axis=1)[:, last - 1] / draws for k in range(chains)]
-    low, high = (each.reshape(chains, -1) for each in envelope(np.concatenate(curves, axis=1), level))
+    low, high = (each.reshape(chains, -1) for each in envelope(np.concatenate(curves, axis=1)))
     return last / size, low.min(axis=0), high.max(axis=0)
 
 
@@ -70,11 +70,11 @@ class Calibrated:
         """Of what happened, `(n,)`, as often at each of the places."""
         return self._fitted(np.bincount(self._which, happened))
 
-    def band(self, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:
+    def band(self) -> tuple[np.ndarray, np.ndarray]:
         """The band of the curve where events happen with the stated probabilities."""
         size = (SIMULATIONS // 4, len(self._count))
         found = np.random.default_rng(0).binomial(self._count, self._values.clip(0, 1), size)
-        return envelope(np.array([self._fitted(each) for each in found]), level)
+        return envelope(np.array([self._fitted(each) for each in found]))
 
     def _fitted(self, sums: np.ndarray) -> np.ndarray:
         from scipy.optimize import isotonic_regression

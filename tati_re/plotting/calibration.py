@@ -36,26 +36,18 @@ def plot_classes(
         InputError: No labels, or a path that cannot be written.
     """
     sets, labels = zip(*((one.probabilities, known_labels(one.labels)) for one in predictions.values()), strict=True)
-    figure, panels = _halves(sets, labels, list(predictions), num_bins)
+    figure = new_figure(9.0, max(4.8, 1.7 * len(sets)))
+    grid = figure.add_gridspec(1, 2, width_ratios=[1.0, 1.1])
+    reliability = draw_reliability(figure, grid[0], sets, labels, list(predictions), num_bins)
+    panels = grid[1].subgridspec(len(sets), 1).subplots(sharex=True, sharey=True, squeeze=False)[:, 0]
+    panels[-1].set_xlabel("predictive entropy (nats)")
+    plain(*reliability, *panels)
     for panel, (name, one) in zip(panels, predictions.items(), strict=True):
         if outside is None:
             draw_entropy(panel, one.probabilities, one.labels, name)
         else:
             _draw_apart(panel, one, outside[name], name)
     return save(figure, path)
-
-
-def _halves(
-    sets: Sequence[np.ndarray], labels: Sequence[np.ndarray], names: Sequence[str], num_bins: int
-) -> tuple[Figure, np.ndarray]:
-    """A figure with the reliability of several predictions on the left, and on the right a panel of entropies each."""
-    figure = new_figure(9.0, max(4.8, 1.7 * len(names)))
-    grid = figure.add_gridspec(1, 2, width_ratios=[1.0, 1.1])
-    reliability = draw_reliability(figure, grid[0], sets, labels, names, num_bins)
-    panels = grid[1].subgridspec(len(names), 1).subplots(sharex=True, sharey=True, squeeze=False)[:, 0]
-    panels[-1].set_xlabel("predictive entropy (nats)")
-    plain(*reliability, *panels)
-    return figure, panels
 
 
 def _draw_apart(axes: Axes, inside: ClassPrediction, outside: ClassPrediction, name: str) -> None:

@@ -9,6 +9,8 @@ from tati_re.core.lanczos import lanczos
 from tati_re.core.potential import Batch, Potential
 from tati_re.core.protocol import Energy, Rung
 
+_LANCZOS_STEPS = 20
+
 
 class Evaluator:
     """Energies, accuracies and Hessian products of a potential at given positions."""
@@ -59,9 +61,7 @@ class Evaluator:
         vector = np.broadcast_to(np.asarray(vector, position.dtype), position.shape)
         return self._call("hessian_product", product, (position, vector), batch, auxiliary).numpy()
 
-    def largest_curvature(
-        self, position: np.ndarray, walker: int, batch: tuple, auxiliary: tuple, num_steps: int = 20
-    ) -> float:
+    def largest_curvature(self, position: np.ndarray, walker: int, batch: tuple, auxiliary: tuple) -> float:
         """The largest eigenvalue of ∇²U at one walker, from a few Lanczos steps."""
 
         def product(vector: np.ndarray) -> np.ndarray:
@@ -70,4 +70,4 @@ class Evaluator:
             return self.hessian_product(position, rows, batch, auxiliary)[walker]
 
         size = position.shape[1]
-        return float(lanczos(product, size, min(num_steps, size))[0][-1])
+        return float(lanczos(product, size, min(_LANCZOS_STEPS, size))[0][-1])

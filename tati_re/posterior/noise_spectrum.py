@@ -34,16 +34,11 @@ class NoiseSpectrum(NamedTuple):
 
 
 def noise_spectrum(
-    potential: ModelPasses,
-    position: np.ndarray,
-    auxiliary: tuple,
-    indices: np.ndarray,
-    there: Map | None = None,
-    back: Map | None = None,
+    potential: ModelPasses, position: np.ndarray, auxiliary: tuple, indices: np.ndarray, there: Map, back: Map
 ) -> NoiseSpectrum:
     """The spectrum of gradient noise at one position, `(parameters,)`, from some examples: Lanczos steps from a noise
     vector, whose Hessian products also give the gradients of single examples along it. Other noise counts with one mean
-    curvature. Layers act as in prediction. Vectors are those of x, θ = B x: `there` is B, `back` B'; None: B = 1."""
+    curvature. Layers act as in prediction. Vectors are those of x, θ = B x: `there` is B, `back` B'."""
     theta, count, random = tf.constant(position[None]), len(indices), np.random.default_rng(0)
     ones = tf.ones((1,), tf.float64)
     extra = tuple(tf.constant(value) for value in auxiliary)
@@ -94,6 +89,5 @@ def noise_spectrum(
     return NoiseSpectrum(curvature, variance, curved / squares if squares else 0.0, rest, left, count)
 
 
-def _mapped(by: Map | None, vector: np.ndarray) -> np.ndarray:
-    vector = vector.astype(np.float64)
-    return vector if by is None else by(vector[None])[0]
+def _mapped(by: Map, vector: np.ndarray) -> np.ndarray:
+    return by(vector[None].astype(np.float64))[0]

@@ -165,7 +165,10 @@ def average(
         these = [x[part] for x in prepared]
         found = [outputs_of_draws(*source, x, block_draws) for source, x in zip(sources, these, strict=True)]
         if not parts:
-            independent = sum(_independent(*each) for each in zip(sources, found, strict=True))
+            independent = sum(
+                len(draws) if isinstance(draws, Members) else independent_draws(outputs, draws.walker, draws.weight)
+                for (_, draws), (outputs, _) in zip(sources, found, strict=True)
+            )
         parts.append(_Part(sources, found, None if labels is None else labels[part], interval))
     weight = np.concatenate([draws.weight for _, draws in sources])
     shared: dict[str, Any] = {
@@ -267,11 +270,6 @@ def outputs_of_draws(
         if network.predictive.samples_noise:
             noise.append(network.noise_std(vectors))
     return found, np.concatenate(noise) if noise else None
-
-
-def _independent(source: tuple[Network, Draws | Members], found: tuple) -> float:
-    draws = source[1]
-    return len(draws) if isinstance(draws, Members) else independent_draws(found[0], draws.walker, draws.weight)
 
 
 def _joined(parts: list[_Part], name: str) -> Any:

@@ -58,7 +58,7 @@ def html_table(table: pd.DataFrame, columns: Sequence[str] | None = None) -> str
     """A table, scrolled sideways if wider than the page."""
     shown = table[list(columns)] if columns else table
     head = "".join(f"<th>{escape(str(name).replace('_', ' '))}</th>" for name in shown.columns)
-    rows = ["".join(_td(_cell(value)) for value in row) for row in shown.head(MOST_ROWS).itertuples(index=False)]
+    rows = ["".join(map(_cell, row)) for row in shown.head(MOST_ROWS).itertuples(index=False)]
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     more = f"<p class='small'>and {len(shown) - MOST_ROWS:,} more rows</p>" if len(shown) > MOST_ROWS else ""
     return (
@@ -104,18 +104,15 @@ def document(title: str, body: str, kind: str = "") -> str:
     )
 
 
-def _td(text: str) -> str:
-    return f'<td class="text">{escape(text)}</td>' if len(text) > _LONG else f"<td>{escape(text)}</td>"
-
-
 def _cell(value: Any) -> str:
-    if isinstance(value, str):
-        return value
+    text = str(value)
     if isinstance(value, float):
-        if math.isnan(value):
-            return ""
-        return f"{value:,.0f}" if value.is_integer() and abs(value) < 1e9 else f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+        text = (
+            "" if math.isnan(value) else f"{value:,.0f}" if value.is_integer() and abs(value) < 1e9 else f"{value:.4g}"
+        )
+    elif isinstance(value, int) and not isinstance(value, bool):
+        text = f"{value:,}"
+    return f'<td class="text">{escape(text)}</td>' if len(text) > _LONG else f"<td>{escape(text)}</td>"
 
 
 _PAGE = """<!DOCTYPE html>

@@ -70,8 +70,8 @@ def compare(
     columns = dict(columns or {})
     differences, seen = [], set()
     for name, a, b in pairs:
-        if a is None or b is None:
-            where = first if b is None else second
+        if not (a.exists() and b.exists()):
+            where = first if a.exists() else second
             differences.append(Difference(name, "", f"only {where} has it"))
             continue
         tables = _read(a), _read(b)
@@ -83,7 +83,8 @@ def compare(
     return differences
 
 
-def _pairs(first: Path, second: Path) -> list[tuple[str, Path | None, Path | None]]:
+def _pairs(first: Path, second: Path) -> list[tuple[str, Path, Path]]:
+    """Names of the tables that either has, and their paths in both."""
     for path in (first, second):
         if not path.exists():
             beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
@@ -95,23 +96,18 @@ def _pairs(first: Path, second: Path) -> list[tuple[str, Path | None, Path | Non
     for folder in (first, second):
         manifest.read(folder)
     names = [file.name for file in files.FILES if file.repeatable]
-    found = [(name, _existing(first / name), _existing(second / name)) for name in names]
-    return [pair for pair in found if pair[1] is not None or pair[2] is not None]
-
-
-def _existing(path: Path) -> Path | None:
-    return path if path.exists() else None
+    pairs = [(name, first / name, second / name) for name in names]
+    return [pair for pair in pairs if pair[1].exists() or pair[2].exists()]
 
 
 def _read(path: Path) -> pd.DataFrame:
     try:
-        table = reading.read_h5(path) if path.suffix in (".h5", ".hdf5") else reading.read_csv(path)
+        return reading.read_h5(path) if path.suffix in (".h5", ".hdf5") else reading.read_csv(path)
     except InputError:
         raise
     except (OSError, ValueError) as error:
         reason = str(error).strip().split("\n")[0]
         raise InputError(f"{path} cannot be read as a table: {reason}.", expected="a .csv or .h5 file") from None
-    return table
 
 
 def _stands_for(name: str, column: str) -> bool:

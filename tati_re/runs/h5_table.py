@@ -38,7 +38,6 @@ class H5Table(Rows):
     Args:
         path: The file; its folder exists.
         columns: Names, in order.
-        integer_columns: Those kept in `index`, at least one. Default: steps, walkers, rungs and replicas.
         dtype: Of `rows`, `float32` or `float64`. Default: `float64`.
 
     Raises:
@@ -49,18 +48,16 @@ class H5Table(Rows):
         self,
         path: str | os.PathLike[str],
         columns: Sequence[str],
-        integer_columns: Sequence[str] = INTEGERS,
         dtype: str = "float64",
         *,
         _position: int | None = None,
     ) -> None:
-        super().__init__(path, columns, integer_columns)
+        super().__init__(path, columns)
         if not self.is_integer.any() or self.is_integer.all():
             raise ValueError("an HDF5 table needs an integer column and another one")
         self.dtype = np.dtype(dtype)
-        kinds = self.is_integer.tolist()
-        self._index_names = [name for name, integer in zip(self.columns, kinds, strict=True) if integer]
-        self._row_names = [name for name, integer in zip(self.columns, kinds, strict=True) if not integer]
+        self._index_names = [name for name in self.columns if name in INTEGERS]
+        self._row_names = [name for name in self.columns if name not in INTEGERS]
         if _position is None:
             write_whole(self.path, self._empty_file())
         else:
@@ -72,7 +69,6 @@ class H5Table(Rows):
         path: str | os.PathLike[str],
         columns: Sequence[str],
         position: int,
-        integer_columns: Sequence[str] = INTEGERS,
         dtype: str = "float64",
         digest: str | None = None,
     ) -> "H5Table":
@@ -86,7 +82,7 @@ class H5Table(Rows):
             InputError: The file is missing, cannot be opened, has other columns, or fewer rows.
             StorageError: The file cannot be written.
         """
-        table = cls(path, columns, integer_columns, dtype, _position=position)
+        table = cls(path, columns, dtype, _position=position)
         with reading.open_h5(table.path, alone=True) as source:
             index_columns, other_columns = reading.h5_columns(source)
             stored = reading.h5_length(source)

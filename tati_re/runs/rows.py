@@ -20,7 +20,9 @@ INTEGERS = (
 class Rows:
     """Base of both formats: the columns, the rows waiting for the next flush, the position on disk."""
 
-    def __init__(self, path: str | os.PathLike[str], columns: Sequence[str], integer_columns: Sequence[str]) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], columns: Sequence[str], integer_columns: Sequence[str] = INTEGERS
+    ) -> None:
         self.path = Path(path)
         self.columns = tuple(columns)
         if len(set(self.columns)) != len(self.columns):

@@ -81,7 +81,8 @@ def check_numpy_is_tensorflow(sampler: Any) -> None:
     bound = potential.bind(tensor_rung, clock=type(evaluate.clock)(*map(tf.constant, evaluate.clock)))
     bound.gradient_variance = evaluate.gradient_variance
     recording = RecordingNoise(tf.float64)
-    tensors = _with_rung(state, tensor_rung, tf.constant)
+    fields = {name: tf.constant(value) for name, value in state._asdict().items() if name != "rung"}
+    tensors = type(state)(**fields, rung=tensor_rung)
     stepped(sampler, tensors, bound, recording)
     numbers = draw_numbers(recording.draws, 3, "step", 1, 10)
     for i in range(10):
@@ -92,11 +93,6 @@ def check_numpy_is_tensorflow(sampler: Any) -> None:
     for name, here, there in zip(state._fields, state, tensors, strict=True):
         close = name == "rung" or np.allclose(here, there, rtol=0, atol=1e-12)
         require(close, f"{name} in numpy and in TensorFlow differ after 10 steps. Expected: less than 1e-12 apart.")
-
-
-def _with_rung(state, rung, convert: Callable):
-    fields = {name: convert(value) for name, value in state._asdict().items() if name != "rung"}
-    return type(state)(**fields, rung=rung)
 
 
 def run_loop(sampler: Any, execution: str) -> LoopRun:

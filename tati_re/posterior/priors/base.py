@@ -86,8 +86,3 @@ class Width:
         if self.given.ndim == 0:
             return f"{self.given:g}{scaled}"
         return f"of its own for each parameter, {self.values.min():g} to {self.values.max():g}"
-
-    def both_sides(self) -> str:
-        if self.given.ndim:
-            return f"bounds {self}"
-        return f"-{self.given:g}{'/sqrt(k)' if self.fan_in else ''} and {self}"

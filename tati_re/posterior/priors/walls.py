@@ -101,7 +101,11 @@ class Box(ScaleFamily):
         return math.sqrt(2) * erfinv(np.clip(x, -1.0, 1.0))
 
     def __str__(self) -> str:
-        return f"uniform between {self.width.both_sides()}" if self.width.words is None else f"uniform, {self.width}"
+        if self.width.words is not None:
+            return f"uniform, {self.width}"
+        if self.width.given.ndim:
+            return f"uniform between bounds {self.width}"
+        return f"uniform between -{self.width.given:g}{'/sqrt(k)' if self.width.fan_in else ''} and {self.width}"
 
 
 class HardWalls(Prior):
