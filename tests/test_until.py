@@ -287,6 +287,22 @@ def test_a_run_whose_bias_grows_after_the_burn_in_begins_anew_with_shorter_steps
     assert str(again.manifest["until"]) == str(whole.manifest["until"])  # nan among them
 
 
+def test_a_burn_in_takes_half_of_max_time_at_most(tmp_path, monkeypatch):
+    """It would take five million steps: nothing settles. What follows is drawn, and goes on with the same burn-in."""
+    monkeypatch.setattr("tati_re.samplers.wrappers.tuner._MOST_RHAT", 0.0)
+    asked = GROWING | {"num_steps": 10_000_000, "until": None, "record_every": 10, "trajectory_every": 10}
+    run = tati_re.Simulation(**NECK).sample(**asked, max_time=3.0, output=str(tmp_path / "a"))
+    burnin, last = run.manifest["options"]["num_burnin_steps"], run.run_info["step"].max()
+    assert 0 < burnin < last - 100 and run.exit_status == 75
+    assert next(stored_positions(run)).step > burnin and (run.averages["step"] > burnin).all()
+    row = run.certificate.set_index("quantity").loc["burn-in"]
+    assert row["value"] == burnin and "all that it may take; not settled: " in row["note"]
+    again = tati_re.Simulation.resume(str(tmp_path / "a"), num_steps=int(last) + 300, potential=funnel)
+    assert again.manifest["options"]["num_burnin_steps"] == burnin
+    sizes = again.run_info.set_index("step")["step_size"]
+    assert sizes[sizes.index > burnin].nunique() == 1
+
+
 @pytest.mark.slow
 def test_a_run_in_blocks_begins_anew_with_the_same_bytes_on_any_number_of_workers(tmp_path):
     found = []
