@@ -4,14 +4,13 @@
 
 Options keep their names (`tati_re.options.tati_names`); what differs is on the userguide's page on coming from TATi."""
 
-import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import AnyPath, InputError
 from tati_re.data import Dataset
 from tati_re.data.generators import GENERATORS
 from tati_re.data.writing import write_dataset
@@ -79,7 +78,7 @@ class ClassificationDatasets:
         return made.inputs[order], made.targets[order].astype(int)[:, None]
 
 
-def data_numpy_to_csv(features, labels, filename: str | os.PathLike[str]) -> None:
+def data_numpy_to_csv(features, labels, filename: AnyPath) -> None:
     """Writes features `(n, k)` and labels `(n,)` or `(n, 1)` to a CSV file with a header line.
 
     Raises:

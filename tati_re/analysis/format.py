@@ -1,13 +1,12 @@
 """Text of tables and of numbers with errors; tables as CSV and Parquet."""
 
 import math
-import os
 import textwrap
 from pathlib import Path
 
 import pandas as pd
 
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.storage import replacing
 
@@ -55,7 +54,7 @@ def percent(part: float) -> str:
     return f"{100 * part:.2g} %" if abs(part) < 0.995 else f"{100 * part:,.0f} %"
 
 
-def write_table(table: pd.DataFrame, path: str | os.PathLike[str], to: str = "csv") -> Path:
+def write_table(table: pd.DataFrame, path: AnyPath, to: str = "csv") -> Path:
     """Writes a table. Returns the file, with its ending.
 
     Args:

@@ -1,8 +1,13 @@
-"""Errors that users see, each one sentence: what is wrong, what was received, what was expected."""
+"""What users hand over by name, and the errors that they see, each one sentence: what is wrong, what was received,
+what was expected."""
 
 import difflib
+import os
 from collections.abc import Callable, Iterable
 from typing import Any
+
+AnyPath = str | os.PathLike[str]
+"""A file or folder."""
 
 
 class InputError(ValueError):

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tati_re.analysis.reweighting import load_pymbar
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.interruption import stopping
 from tati_re.core.method import Wrapper
 from tati_re.engine.progress import make_progress
@@ -103,7 +102,7 @@ class Estimation:
         self._from_prior: tuple[Energies, float] | None = None
         self.folder: Path | None = None
 
-    def keep(self, output: str | os.PathLike[str], overwrite: bool = False) -> None:
+    def keep(self, output: AnyPath, overwrite: bool = False) -> None:
         """Saves finished parts in a folder, and continues with those found there."""
         self.folder = Path(output)
         for message in opened(self.folder, self._specification(), overwrite):

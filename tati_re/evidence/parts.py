@@ -1,7 +1,6 @@
 """Finished parts of an estimate in a folder, from which an interrupted call continues."""
 
 import io
-import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import AnyPath, InputError
 from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.engine.environment import versions
 from tati_re.runs.specification import first_difference, open_folder
@@ -68,7 +67,7 @@ class PartFiles:
         return None if self.folder is None else self.folder / f"{self.prefix}{name}.npz"
 
 
-def opened(folder: str | os.PathLike[str], specification: Mapping[str, Any], overwrite: bool) -> list[str]:
+def opened(folder: AnyPath, specification: Mapping[str, Any], overwrite: bool) -> list[str]:
     """Makes the folder of an estimate, or opens one of the same estimate; returns messages on what is reused."""
     now = {**specification, **versions()}
     how: dict[str, Any] = {"outdated": ("*.npz",), "overwrite": overwrite, "difference": _difference}

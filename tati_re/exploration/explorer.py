@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,7 +12,7 @@ import numpy as np
 import pandas
 
 from tati_re.analysis.diffusion_map import diffusion_map
-from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
 from tati_re.core.views import drawn, shown
 from tati_re.exploration.descent import WHOLE, StationaryPoint
 from tati_re.exploration.jobs import Job, JobResult, Pool, system_of
@@ -62,7 +61,7 @@ class Exploration(NamedTuple):
     reason: str
     out_of_time: bool = False
 
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+    def plot(self, path: AnyPath | None = None) -> Figure:
         """Draws minima, barriers and paths; see `tati_re.plotting.plot_exploration`."""
         return drawn("exploration", self, path=path)
 
@@ -86,7 +85,7 @@ def explore(
     step_size: float | None = None,
     friction: float | None = None,
     seed: int | None = None,
-    output: str | os.PathLike[str] | None = None,
+    output: AnyPath | None = None,
     max_time: float | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Exploration:

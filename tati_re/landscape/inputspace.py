@@ -8,7 +8,7 @@ import numpy as np
 import pandas
 from matplotlib.figure import Figure
 
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.views import drawn, shown
 from tati_re.data.columns import numbered
 from tati_re.landscape.grid import MOST_POINTS, Axis, axes_of
@@ -45,7 +45,7 @@ class InputSpace(NamedTuple):
     axes: tuple[Axis, ...] | None
     examples: tuple[np.ndarray, np.ndarray] | None
 
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+    def plot(self, path: AnyPath | None = None) -> Figure:
         """Draws the predictions over the grid; see `tati_re.plotting.plot_input_space`."""
         return drawn("input space", self, path=path)
 
@@ -151,7 +151,7 @@ def _axes(ranges: Any, examples: Any, run: Any) -> tuple[Axis, ...]:
     return tuple(axes)
 
 
-def read_inputs(path: str | os.PathLike[str]) -> np.ndarray:
+def read_inputs(path: AnyPath) -> np.ndarray:
     """Reads inputs from `.npy`, `.npz` (its first array), or `.csv` with or without a header, columns in order."""
     rows = read_rows("inputs", path, "inputs")
     return rows if rows.ndim > 1 else rows[:, None]

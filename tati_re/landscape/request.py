@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
 from tati_re.landscape.directions import between, covariance_directions, held, random_directions, trajectory_directions
 from tati_re.landscape.grid import Axis, parse_axis
 from tati_re.landscape.hessian import hessian_directions
@@ -24,7 +24,7 @@ CENTRES = "mean, last, best, the number of a stored step, or zero"
 DIRECTIONS = "random[:COUNT], trajectory[:COUNT], covariance:1,64, hessian:1,-1, between, or a .npy, .npz or .csv file"
 
 
-def simulation_of(folder: str | os.PathLike[str], **overrides: Any):
+def simulation_of(folder: AnyPath, **overrides: Any):
     """Rebuilds the simulation of a run, with its data, model, loss and prior, for one walker at the parameters of the
     run's model file. `overrides` are options in place of the run's, and what the run was given as objects in Python:
     `data`, `model`, `loss`, `prior`; `trust=True` lets a model be built by code that the folder names."""
@@ -33,7 +33,7 @@ def simulation_of(folder: str | os.PathLike[str], **overrides: Any):
     return Simulation.from_folder(folder, **{"num_walkers": 1, "verbose": 0, **left_out, **overrides})
 
 
-def centre_of(folder: str | os.PathLike[str], which: str = "auto", walker: int | None = None) -> tuple[np.ndarray, str]:
+def centre_of(folder: AnyPath, which: str = "auto", walker: int | None = None) -> tuple[np.ndarray, str]:
     """A point of a run.
 
     Args:

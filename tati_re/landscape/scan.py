@@ -1,6 +1,5 @@
 """Landscapes: losses on the points of a line, plane or grid, and along a trajectory."""
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
@@ -10,7 +9,7 @@ import numpy as np
 import pandas
 from matplotlib.figure import Figure
 
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.core.views import drawn, shown
 from tati_re.landscape import tables
@@ -59,7 +58,7 @@ def scan(
     *,
     trajectory: Iterable[Any] | None = None,
     names: Sequence[str] | None = None,
-    output: str | os.PathLike[str] | None = None,
+    output: AnyPath | None = None,
     overwrite: bool = False,
     description: dict[str, Any] | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -128,7 +127,7 @@ def along(
     surface,
     trajectory: Iterable[Any],
     *,
-    output: str | os.PathLike[str] | None = None,
+    output: AnyPath | None = None,
     overwrite: bool = False,
     description: dict[str, Any] | None = None,
 ) -> pandas.DataFrame:
@@ -159,7 +158,7 @@ def along(
     return frame
 
 
-def load(folder: str | os.PathLike[str]) -> Landscape:
+def load(folder: AnyPath) -> Landscape:
     """Opens the folder of a finished landscape.
 
     Raises:

@@ -1,7 +1,6 @@
 """Tables of a landscape, written block by block and resumable."""
 
 import hashlib
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import AnyPath, InputError
 from tati_re.core.interruption import saying
 from tati_re.runs.checked import read_table
 from tati_re.runs.csv_table import CsvTable, frame_text
@@ -32,7 +31,7 @@ def digest(*parts: Any) -> str:
     return found.hexdigest()[:16]
 
 
-def prepare(folder: str | os.PathLike[str], specification: Mapping[str, Any], overwrite: bool = False) -> Path:
+def prepare(folder: AnyPath, specification: Mapping[str, Any], overwrite: bool = False) -> Path:
     now = {name: value for name, value in specification.items() if value is not None}
     outdated = [f"{name}{end}" for name in ("landscape.csv", "trajectory.csv", "hessian.csv") for end in ("", PARTIAL)]
     open_folder(folder, SPECIFICATION, now, "landscape", outdated=outdated, overwrite=overwrite, difference=_difference)

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tati_re.core.errors import InputError, nearest, shown
+from tati_re.core.errors import AnyPath, InputError, nearest, shown
 from tati_re.options import tati_names as aliases
 from tati_re.options.families import markdown_table as table_of_families
 from tati_re.options.families import meaning
@@ -176,7 +176,7 @@ def options_from_flags(flags: Mapping[str, Any], config: Mapping[str, Any] | Non
     return _complete(merged, before.tati | now.tati, spell, text=True)
 
 
-def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_toml(path: AnyPath) -> dict[str, Any]:
     """The checked values of a TOML file by option name; those under names of TATi as they stand in the file."""
     try:
         with open(path, "rb") as file:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.options.families import FAMILIES
 from tati_re.options.make import make_options
 from tati_re.options.table import Options
@@ -24,7 +24,7 @@ TRUST = "run the code that its folder names, and write the files outside of it, 
 
 def options_of_folder(
     values: Mapping[str, Any],
-    folder: str | os.PathLike[str],
+    folder: AnyPath,
     who: str,
     trust: bool = False,
     again: Collection[str] = (),
@@ -54,7 +54,7 @@ def _asked(options: Options, folder: Path) -> dict[str, str]:
     return asked
 
 
-def refuse_untrusted(asked: Mapping[str, str], folder: str | os.PathLike[str], who: str) -> None:
+def refuse_untrusted(asked: Mapping[str, str], folder: AnyPath, who: str) -> None:
     """Refuses what a folder asks for, by option, and is neither known nor trusted."""
     if not asked:
         return

@@ -1,7 +1,6 @@
 """Figures of the modules of an analysis: spectrum, free energy, diffusion map, reweighting, group temperatures,
 learning coefficient."""
 
-import os
 from collections.abc import Mapping
 
 import numpy as np
@@ -11,7 +10,7 @@ from matplotlib.ticker import LogFormatterSciNotation, MaxNLocator
 
 from tati_re.analysis.diffusion_map import DiffusionMap
 from tati_re.analysis.learning_coefficient import curve_value
-from tati_re.core.errors import refuse_if
+from tati_re.core.errors import AnyPath, refuse_if
 from tati_re.plotting.figure import COLORS, DARK, GRAY, color_bar, labeled, legend_above, new_figure, plain, save
 from tati_re.plotting.run import FORMULAS
 
@@ -24,7 +23,7 @@ class _InFigures(LogFormatterSciNotation):
         return f"{value:g}" if label and 1e-3 <= value < 1e4 else label
 
 
-def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: str | os.PathLike[str] | None = None) -> Figure:
+def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: AnyPath | None = None) -> Figure:
     """Draws the leading eigenvalues of one or several covariances, and the autocorrelation time along each vector. The
     second panel is there where a time could be told.
 
@@ -61,9 +60,7 @@ def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: str | os.PathLike[st
     return save(figure, path)
 
 
-def plot_free_energy(
-    table: pd.DataFrame, name: str = "coordinate", path: str | os.PathLike[str] | None = None
-) -> Figure:
+def plot_free_energy(table: pd.DataFrame, name: str = "coordinate", path: AnyPath | None = None) -> Figure:
     """Draws a free energy with error bars of one standard error.
 
     Args:
@@ -86,10 +83,7 @@ def plot_free_energy(
 
 
 def plot_diffusion_map(
-    found: DiffusionMap,
-    potential: np.ndarray,
-    landmarks: np.ndarray | None = None,
-    path: str | os.PathLike[str] | None = None,
+    found: DiffusionMap, potential: np.ndarray, landmarks: np.ndarray | None = None, path: AnyPath | None = None
 ) -> Figure:
     """Draws the eigenvalues of a diffusion map, and its points by their first two eigenfunctions.
 
@@ -122,7 +116,7 @@ def plot_diffusion_map(
     return save(figure, path)
 
 
-def plot_reweighting(table: pd.DataFrame, sampled, path: str | os.PathLike[str] | None = None) -> Figure:
+def plot_reweighting(table: pd.DataFrame, sampled, path: AnyPath | None = None) -> Figure:
     """Draws averages over the temperature with their errors, and marks the temperatures that were sampled.
 
     Args:
@@ -148,7 +142,7 @@ def plot_reweighting(table: pd.DataFrame, sampled, path: str | os.PathLike[str] 
     return save(figure, path)
 
 
-def plot_group_temperatures(table: pd.DataFrame, path: str | os.PathLike[str] | None = None) -> Figure:
+def plot_group_temperatures(table: pd.DataFrame, path: AnyPath | None = None) -> Figure:
     """Draws the temperature of each group as a point, in the band where it should lie.
 
     Args:
@@ -186,7 +180,7 @@ def plot_learning_coefficient(
     table: pd.DataFrame,
     curve: pd.DataFrame | None = None,
     num_parameters: int | None = None,
-    path: str | os.PathLike[str] | None = None,
+    path: AnyPath | None = None,
 ) -> Figure:
     """Draws the learning coefficient against nβ, with one standard error, and the fitted curve with its limit.
 

@@ -1,6 +1,5 @@
 """Calibration of predicted probabilities, of the optimum and of the posterior average."""
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
+from tati_re.core.errors import AnyPath
 from tati_re.plotting.bands import Calibrated
 from tati_re.plotting.figure import COLORS, DARK, GRAY, legend_above, new_figure, plain, save
 from tati_re.prediction.metrics import calibration, class_labels, class_probabilities, predictive_entropy
@@ -19,7 +19,7 @@ from tati_re.prediction.scores import auroc
 def plot_classes(
     predictions: Mapping[str, ClassPrediction],
     outside: Mapping[str, ClassPrediction] | None = None,
-    path: str | os.PathLike[str] | None = None,
+    path: AnyPath | None = None,
     num_bins: int = 15,
 ) -> Figure:
     """Draws the calibration of several predictions of the same labeled inputs. Left: their reliability, with the

@@ -1,13 +1,12 @@
 """Minima and the barriers between them."""
 
-import os
 from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tati_re.core.errors import refuse_if
+from tati_re.core.errors import AnyPath, refuse_if
 from tati_re.plotting.figure import COLORS, DARK, GRAY, color_bar, labeled, legend_above, new_figure, plain, save
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ _SHOWN = 3
 _CLOUD = 3000
 
 
-def plot_exploration(found: "Exploration", path: str | os.PathLike[str] | None = None) -> Figure:
+def plot_exploration(found: "Exploration", path: AnyPath | None = None) -> Figure:
     """Draws the points of an exploration, and U along the paths between its minima.
 
     Left: sampled points and bottoms on the two directions in which the points spread most (the parameters themselves
@@ -43,7 +42,7 @@ def plot_exploration(found: "Exploration", path: str | os.PathLike[str] | None =
     return save(figure, path)
 
 
-def plot_disconnectivity(found: "Exploration", path: str | os.PathLike[str] | None = None) -> Figure:
+def plot_disconnectivity(found: "Exploration", path: AnyPath | None = None) -> Figure:
     """Draws the disconnectivity tree of an exploration: a line from each minimum up to the pass where it joins others.
 
     The ends of the lines are at the potentials of the minima, the forks at those of the passes; minima that are below a

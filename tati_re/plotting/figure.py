@@ -1,7 +1,6 @@
 """Colors, sizes and saving of all figures."""
 
 import io
-import os
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from tati_re.core.errors import refuse_if
+from tati_re.core.errors import AnyPath, refuse_if
 from tati_re.runs.storage import replacing
 
 DPI = 150
@@ -74,7 +73,7 @@ def legend_above(axes: Axes, room: int = 1000) -> int:
     return -(-len(labels) // columns)
 
 
-def save(figure: Figure, path: str | os.PathLike[str] | None) -> Figure:
+def save(figure: Figure, path: AnyPath | None) -> Figure:
     """Writes a figure as PNG at 150 dots per inch, and returns it.
 
     Args:

@@ -1,6 +1,5 @@
 """A data set as points, and predictions over inputs: decision boundary with its uncertainty, curve with its band."""
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +8,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import AnyPath, InputError
 from tati_re.data.columns import numbered
 from tati_re.data.dataset import Dataset
 from tati_re.plotting.figure import COLORS, DARK, GRAY, color_bar, labeled, legend_above, new_figure, plain, save
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from tati_re.landscape.inputspace import InputSpace
 
 
-def plot_points(dataset: Dataset, path: str | os.PathLike[str] | None = None) -> Figure:
+def plot_points(dataset: Dataset, path: AnyPath | None = None) -> Figure:
     """Draws the examples of a data set: two columns of inputs against each other, or one column against its target.
     Classes have colors and shapes of their own, values of a regression in the plane a scale; test points are hollow.
 
@@ -89,7 +88,7 @@ def _values(
 _MOST_POINTS = 2000
 
 
-def plot_input_space(space: "InputSpace", path: str | os.PathLike[str] | None = None) -> Figure:
+def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure:
     """Draws predictions over a grid of one or two inputs.
 
     Two inputs and two classes: the probability of the second class with the boundary at 1/2, and its spread over the

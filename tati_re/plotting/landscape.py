@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.plotting.figure import COLORS, DARK, GRAY, color_bar, labeled, legend_above, new_figure, save
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ _COLUMNS = 3
 
 def plot_landscape(
     landscape: Landscape,
-    path: str | os.PathLike[str] | None = None,
+    path: AnyPath | None = None,
     kind: str = "auto",
     quantity: str | None = None,
     scales: Sequence[int] | None = None,
@@ -166,10 +165,7 @@ def _surface(panel: Any, landscape: Landscape, table: Any, trajectory: Any, quan
 
 
 def plot_spectrum_of_hessian(
-    density: Any,
-    path: str | os.PathLike[str] | None = None,
-    extremes: np.ndarray | None = None,
-    width: float | None = None,
+    density: Any, path: AnyPath | None = None, extremes: np.ndarray | None = None, width: float | None = None
 ) -> Figure:
     """Draws the spectral density of a Hessian on a logarithmic axis, with its extreme eigenvalues as ticks.
 

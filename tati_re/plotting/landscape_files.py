@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.plotting.figure import COLORS
 from tati_re.plotting.landscape import WORDS, _scales, matrix
 from tati_re.runs.storage import write_whole
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from tati_re.landscape.scan import Landscape
 
 
-def write_landscape_page(landscape: Landscape, path: str | os.PathLike[str], quantity: str = "ln_excess_loss") -> None:
+def write_landscape_page(landscape: Landscape, path: AnyPath, quantity: str = "ln_excess_loss") -> None:
     """Writes a page with the surface of each scale, which a browser rotates and reads off offline. The program that
     turns it, plotly.js, is part of the file: 4 to 5 MB.
 
@@ -75,7 +74,7 @@ def write_landscape_page(landscape: Landscape, path: str | os.PathLike[str], qua
     write_whole(path, page.encode())
 
 
-def write_vtk(landscape: Landscape, folder: str | os.PathLike[str], quantity: str | None = None) -> list[str]:
+def write_vtk(landscape: Landscape, folder: AnyPath, quantity: str | None = None) -> list[str]:
     """Writes a structured grid for each scale of a landscape, and returns the names of the files.
 
     `landscape.vtk` has the coordinates of two or three axes, all columns of the table at the points, and over a plane

@@ -1,6 +1,5 @@
 """Predictions: bands over an input, intervals and their coverage, calibration, entropy."""
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import AnyPath, InputError
 from tati_re.plotting.bands import uniform_band
 from tati_re.plotting.calibration import draw_entropy, draw_reliability, draw_stairs
 from tati_re.plotting.figure import COLORS, DARK, GRAY, labeled, legend_above, new_figure, plain, save
@@ -17,7 +16,7 @@ from tati_re.prediction.results import ClassPrediction, LabelPrediction, Predict
 _MOST_CLASSES = 2 * len(COLORS)
 
 
-def plot_prediction(one: Prediction, along: int | None = None, path: str | os.PathLike[str] | None = None) -> Figure:
+def plot_prediction(one: Prediction, along: int | None = None, path: AnyPath | None = None) -> Figure:
     """Draws a prediction.
 
     Values: as `plot_values`. Classes: with one input, or `along` one, their probabilities over it with the central
@@ -95,7 +94,7 @@ def _draw_probabilities(axes: Axes, one: ClassPrediction, x: np.ndarray, name: s
 def plot_values(
     predictions: Mapping[str, RegressionPrediction],
     inputs: np.ndarray | None = None,
-    path: str | os.PathLike[str] | None = None,
+    path: AnyPath | None = None,
     along: int | None = None,
 ) -> Figure:
     """Draws the first of several predictions with its intervals, and the calibration of all of them.

@@ -1,6 +1,5 @@
 """A run at a glance: traces, ranks and autocorrelation of its observables, temperatures with their target."""
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from matplotlib.ticker import FuncFormatter
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, autocorrelation_estimate, autocorrelation_function, chains_of
 from tati_re.analysis.temperature import COLUMNS, Temperature, temperatures
-from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
 from tati_re.plotting.bands import draw_ranks
 from tati_re.plotting.figure import COLORS, DARK, GRAY, empty, labeled, legend_above, new_figure, plain, save
 from tati_re.runs.run import RunFiles
@@ -26,7 +25,7 @@ def plot_run(
     observables: Sequence[str] | str | None = None,
     burnin: int | None = None,
     thin: int = 1,
-    path: str | os.PathLike[str] | None = None,
+    path: AnyPath | None = None,
 ) -> Figure:
     """Draws a row of panels for each observable of a run: trace, ranks, autocorrelation.
 
@@ -82,7 +81,7 @@ FORMULAS = {"kinetic": "p·p / P", "configurational": "θ·∇U / P"}
 
 
 def plot_traces(
-    run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int = 0, path: str | os.PathLike[str] | None = None
+    run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int = 0, path: AnyPath | None = None
 ) -> Figure:
     """Draws the potential of each walker over the steps, and below it the recorded temperatures. Each temperature has a
     panel: the running mean over walkers and rows after burn-in, with the target and the band where such a mean should
@@ -192,7 +191,7 @@ _LAGS = 8.0
 
 
 def plot_autocorrelation(
-    chains: Mapping[str, np.ndarray], steps_between_rows: float = 1.0, path: str | os.PathLike[str] | None = None
+    chains: Mapping[str, np.ndarray], steps_between_rows: float = 1.0, path: AnyPath | None = None
 ) -> Figure:
     """Draws the autocorrelation function of each observable, with its integrated time in the legend. The band is the
     error of a correlation that is zero: two standard errors, by Bartlett's formula with the squares of what is drawn.

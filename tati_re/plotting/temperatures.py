@@ -1,13 +1,11 @@
 """A temperature ladder, and loss and accuracy against temperature: the cold-posterior curve."""
 
-import os
-
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tati_re.analysis.format import SHORT_NOTE
-from tati_re.core.errors import refuse_if
+from tati_re.core.errors import AnyPath, refuse_if
 from tati_re.plotting.figure import COLORS, DARK, GRAY, labeled, legend_above, new_figure, plain, save
 from tati_re.prediction.temperature_study import stopping
 
@@ -23,7 +21,7 @@ _ACCURACIES = (
 )
 
 
-def plot_temperatures(frame: pd.DataFrame, path: str | os.PathLike[str] | None = None) -> Figure:
+def plot_temperatures(frame: pd.DataFrame, path: AnyPath | None = None) -> Figure:
     """Draws losses, and the accuracies of a classifier below them, against temperature. Error bars are two Monte Carlo
     errors. The dashed line is the Bayesian posterior, T = 1; the dotted one is where cooling should stop.
 
@@ -71,7 +69,7 @@ def _spread(frame: pd.DataFrame) -> bool:
     return bool(found.min() > 0 and found.max() > 20 * found.min())
 
 
-def plot_ladder(ladder: pd.DataFrame, path: str | os.PathLike[str] | None = None) -> Figure:
+def plot_ladder(ladder: pd.DataFrame, path: AnyPath | None = None) -> Figure:
     """Draws the accepted swaps between each rung and the next, with what was expected, and the mean potential.
 
     Args:

@@ -1,6 +1,5 @@
 """Export of runs to ArviZ: its groups as an `xarray.DataTree`, and as a NetCDF file."""
 
-import os
 import warnings
 from importlib import metadata
 from pathlib import Path
@@ -10,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tati_re.analysis.convergence import rows_by_walker
-from tati_re.core.errors import InputError
+from tati_re.core.errors import AnyPath, InputError
 from tati_re.data.dataset import Dataset
 from tati_re.prediction.network import likelihood_blocks, likelihood_of
 from tati_re.runs import files
@@ -100,12 +99,7 @@ def for_installed(tree: Any) -> Any:
 
 
 def write_arviz(
-    run: AnyRun,
-    path: str | os.PathLike[str],
-    burnin: int | None = None,
-    thin: int = 1,
-    data: Dataset | None = None,
-    model: Any = None,
+    run: AnyRun, path: AnyPath, burnin: int | None = None, thin: int = 1, data: Dataset | None = None, model: Any = None
 ) -> Path:
     """Writes a run as a NetCDF file for `xarray.open_datatree` and ArviZ. It returns the file, `path`, which ends in
     `.nc`. The other arguments are those of `to_arviz`.

@@ -1,6 +1,5 @@
 """Predictions by a posterior average, and their scores."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -9,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tati_re.analysis.format import table
-from tati_re.core.errors import InputError
+from tati_re.core.errors import AnyPath, InputError
 from tati_re.core.views import drawn, html_table
 from tati_re.prediction import metrics
 from tati_re.prediction.scores import brier_score
@@ -66,7 +65,7 @@ class Prediction:
         lines = [("prediction", self.kind.replace("_", " ")), ("inputs", f"{len(self.frame()):,}")]
         return [*lines, ("draws", f"{self.num_draws:,}{worth}"), *scores]
 
-    def plot(self, along: int | None = None, path: str | os.PathLike[str] | None = None) -> "Figure":
+    def plot(self, along: int | None = None, path: AnyPath | None = None) -> "Figure":
         """Draws the prediction with its band, its calibration and its entropy; see
         `tati_re.plotting.plot_prediction`."""
         return drawn("prediction", self, along=along, path=path)
@@ -83,7 +82,7 @@ class Prediction:
         """Uncertainty scores of each input, larger for inputs unlike the training data, `(n,)` each."""
         raise NotImplementedError
 
-    def write_csv(self, path: str | os.PathLike[str]) -> None:
+    def write_csv(self, path: AnyPath) -> None:
         """Writes `frame()`; raises `StorageError` if the file cannot be written."""
         write_whole(path, frame_text(self.frame()))
 

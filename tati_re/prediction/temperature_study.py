@@ -1,6 +1,5 @@
 """Loss and accuracy against temperature, and the temperature where cooling should stop."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, is_short, monte_carlo_error, rows_by_walker
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.views import shown
 from tati_re.posterior.predictive import VALUES
 from tati_re.prediction.draws import Draws
@@ -44,7 +43,7 @@ class TemperatureStudy:
     stopped_at: float | None
     runs: "dict[float, RunFiles]"
 
-    def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
+    def plot(self, path: AnyPath | None = None) -> "Figure":
         """Plots losses and accuracies against temperature: see `tati_re.plotting.plot_temperatures`."""
         from tati_re.plotting.temperatures import plot_temperatures
 
@@ -57,7 +56,7 @@ def temperature_study(
     *,
     early_stopping: bool = True,
     validation_fraction: float = 0.5,
-    output: str | os.PathLike[str] | None = None,
+    output: AnyPath | None = None,
     **options: Any,
 ) -> TemperatureStudy:
     """Samples at several temperatures from the hottest down, each starting where the previous one ended.

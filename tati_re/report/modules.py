@@ -1,6 +1,5 @@
 """The modules of `tati-analyse`, each from a run to tables and figures, and the analysis of a run in one call."""
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -21,7 +20,7 @@ from tati_re.analysis.free_energy import coordinate_of, diffusion_map_of, free_e
 from tati_re.analysis.learning_coefficient import learning_coefficient, learning_curve
 from tati_re.analysis.reweighting import reweight
 from tati_re.analysis.temperature import group_sentences, group_temperatures
-from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
 from tati_re.core.views import html_table
 from tati_re.prediction.network import model_of
 from tati_re.runs import files
@@ -260,7 +259,7 @@ def result_of(run: RunFiles, name: str, choices: Choices | None = None) -> Resul
 
 
 def analyse(
-    run: AnyRun, what: Sequence[str] | None = None, output: str | os.PathLike[str] | None = None, **choices: Any
+    run: AnyRun, what: Sequence[str] | None = None, output: AnyPath | None = None, **choices: Any
 ) -> dict[str, Result]:
     """Analyses a run as `tati-analyse` does: tables with errors, and the figures that show them.
 
@@ -297,7 +296,7 @@ def analyse(
     return results
 
 
-def made_folder(folder: str | os.PathLike[str]) -> Path:
+def made_folder(folder: AnyPath) -> Path:
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from tati_re.analysis.averages import averages_of_rows
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of
 from tati_re.analysis.format import marked
 from tati_re.analysis.temperature import group_sentences, group_temperatures
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.plotting import plot_autocorrelation, plot_group_temperatures, plot_ladder, plot_traces
 from tati_re.report import html
 from tati_re.report.description import name_of_method, what_was_sampled
@@ -44,8 +44,8 @@ _SAID = ("potential U", "parameters", "walkers")
 
 def write_report(
     runs: AnyRun | Sequence[AnyRun],
-    path: str | os.PathLike[str] | None = None,
-    figures: Sequence[str | os.PathLike[str]] = (),
+    path: AnyPath | None = None,
+    figures: Sequence[AnyPath] = (),
     burnin: int | None = None,
     thin: int = 1,
 ) -> Path:
@@ -84,9 +84,7 @@ def write_report(
     return path
 
 
-def page_of(
-    runs: Iterable[RunFiles], figures: Sequence[str | os.PathLike[str]] = (), burnin: int | None = None, thin: int = 1
-) -> str:
+def page_of(runs: Iterable[RunFiles], figures: Sequence[AnyPath] = (), burnin: int | None = None, thin: int = 1) -> str:
     runs = list(runs)
     parts = [Part.of(run, burnin, thin) for run in runs]
     short = [run.folder.resolve().name for run in runs]

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import AnyPath, InputError
 from tati_re.core.unpacking import load_arrays
 from tati_re.runs.digests import Known
 from tati_re.runs.files import CHECKPOINTS, CURRENT, OF_METHODS, PARTIAL, PREVIOUS
@@ -30,7 +30,7 @@ class DamagedCheckpoint(Exception):
     """A missing or damaged checkpoint file; the message completes "is ..."."""
 
 
-def save(folder: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
+def save(folder: AnyPath, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
     """Writes a checkpoint; one that `load` accepts survives a kill at any moment.
 
     The file is written aside and synced, the current one becomes the previous one, then the new one gets its name.
@@ -63,7 +63,7 @@ def save(folder: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], meta:
         replace(aside, where / CURRENT)
 
 
-def load(folder: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, Any], str | None]:
+def load(folder: AnyPath) -> tuple[dict[str, np.ndarray], dict[str, Any], str | None]:
     """Reads the newest complete checkpoint.
 
     Returned are the arrays by name, `meta`, and a note: None, or one sentence when the current checkpoint could not be
@@ -84,12 +84,12 @@ def load(folder: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[st
     raise InputError(f"No checkpoint in {where} can be used: {'; '.join(problems)}.")
 
 
-def metas(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+def metas(folder: AnyPath) -> Iterator[dict[str, Any]]:
     """The `meta` of each checkpoint that is readable, the newest first, without the arrays."""
     return filter(None, (_meta(Path(folder) / CHECKPOINTS / name) for name in (CURRENT, ASIDE, PREVIOUS)))
 
 
-def step_back(folder: str | os.PathLike[str]) -> None:
+def step_back(folder: AnyPath) -> None:
     """Makes the previous checkpoint the current one."""
     where = Path(folder) / CHECKPOINTS
     replace(where / PREVIOUS, where / CURRENT)
@@ -105,14 +105,14 @@ def _meta(path: Path) -> dict[str, Any]:
         return {}
 
 
-def known(folder: str | os.PathLike[str], table: str) -> Known | None:
+def known(folder: AnyPath, table: str) -> Known | None:
     """What the newest checkpoint knows of a table that grows; None where nothing."""
     meta = next(metas(folder), {})
     size = meta.get("files", {}).get(table)
     return None if size is None else Known(size, meta.get("digests", {}).get(table), meta["step"])
 
 
-def known_whole(folder: str | os.PathLike[str], name: str) -> set[str]:
+def known_whole(folder: AnyPath, name: str) -> set[str]:
     """The digests that a file written at once may have; empty where nothing is known: after a damaged checkpoint the
     tables of a method are later ones."""
     current = Path(folder) / CHECKPOINTS / CURRENT

@@ -1,6 +1,5 @@
 """Comparison of two runs, table by table and column by column, to a tolerance."""
 
-import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -8,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import AnyPath, InputError, nearest
 from tati_re.runs import files, manifest, reading
 
 
@@ -43,8 +42,8 @@ class Difference(NamedTuple):
 
 
 def compare(
-    first: str | os.PathLike[str],
-    second: str | os.PathLike[str],
+    first: AnyPath,
+    second: AnyPath,
     tolerance: Tolerance = DEFAULT,
     columns: Mapping[str, Tolerance] | None = None,
     drop: Collection[str] = (),

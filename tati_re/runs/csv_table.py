@@ -11,7 +11,7 @@ import numpy as np
 import pandas
 
 from tati_re.core.cells import as_cell
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.runs.checked import csv_digest
 from tati_re.runs.digests import Digest, Known
 from tati_re.runs.rows import INTEGERS, Rows
@@ -34,7 +34,7 @@ class CsvTable(Rows):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: AnyPath,
         columns: Sequence[str],
         integer_columns: Sequence[str] = INTEGERS,
         float32_columns: Sequence[str] = (),
@@ -60,7 +60,7 @@ class CsvTable(Rows):
     @classmethod
     def reopen(
         cls,
-        path: str | os.PathLike[str],
+        path: AnyPath,
         columns: Sequence[str],
         position: int,
         integer_columns: Sequence[str] = INTEGERS,

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 from h5py import h5f, h5fd, h5p
 
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.runs import reading
 from tati_re.runs.checked import RowCheck, h5_bytes
 from tati_re.runs.digests import Known
@@ -45,12 +45,7 @@ class H5Table(Rows):
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        columns: Sequence[str],
-        dtype: str = "float64",
-        *,
-        _position: int | None = None,
+        self, path: AnyPath, columns: Sequence[str], dtype: str = "float64", *, _position: int | None = None
     ) -> None:
         super().__init__(path, columns)
         if not self.is_integer.any() or self.is_integer.all():
@@ -65,12 +60,7 @@ class H5Table(Rows):
 
     @classmethod
     def reopen(
-        cls,
-        path: str | os.PathLike[str],
-        columns: Sequence[str],
-        position: int,
-        dtype: str = "float64",
-        digest: str | None = None,
+        cls, path: AnyPath, columns: Sequence[str], position: int, dtype: str = "float64", digest: str | None = None
     ) -> "H5Table":
         """Opens an existing file to continue at row `position`, dropping later rows; refuses one of another `digest` up
         to there, where a checkpoint knows it. A file with later rows, or whose writer was killed inside a flush, is

@@ -11,7 +11,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, BinaryIO, ParamSpec, TypeVar
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import AnyPath, InputError
 from tati_re.runs.files import LOCK
 from tati_re.runs.storage import storing
 
@@ -40,7 +40,7 @@ class Writer:
 
 
 @contextmanager
-def writing(folder: str | os.PathLike[str] | None, new: bool = True) -> Iterator[Writer]:
+def writing(folder: AnyPath | None, new: bool = True) -> Iterator[Writer]:
     """Holds the lock of a folder, made where it is missing if it may be `new`; one that was made and stays empty is
     removed at the end. There is nothing to lock where `folder` is None or no folder.
 
@@ -71,7 +71,7 @@ def writing(folder: str | os.PathLike[str] | None, new: bool = True) -> Iterator
                 place.rmdir()
 
 
-def is_held(folder: str | os.PathLike[str]) -> bool:
+def is_held(folder: AnyPath) -> bool:
     """Whether a process may be writing to a folder: its lock is held, or cannot be asked for."""
     try:
         import fcntl

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.options.table import OPTIONS
 from tati_re.runs import checkpoint
 from tati_re.runs.digests import lasting
@@ -22,13 +22,13 @@ _SETTLED = ("batch_sampling", "execution", "num_steps")
 _OF_DATA = ("standardize", "noise_std")
 
 
-def write(folder: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
+def write(folder: AnyPath, content: Mapping[str, Any]) -> None:
     """Writes `manifest.toml` atomically, `schema_version` first. TOML has no None: such keys are left out."""
     text = tomli_w.dumps(_plain({"schema_version": SCHEMA_VERSION, **content}, MANIFEST))
     write_whole(Path(folder) / MANIFEST, text.encode())
 
 
-def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
+def read(folder: AnyPath) -> dict[str, Any]:
     """The content of `manifest.toml`; refuses one of a later version, or that lacks what the checkpoint knows of it."""
     path = Path(folder) / MANIFEST
     try:
@@ -51,11 +51,11 @@ def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
     return content
 
 
-def _known(folder: str | os.PathLike[str]) -> dict[str, str]:
+def _known(folder: AnyPath) -> dict[str, str]:
     return next((meta["manifest"] for meta in checkpoint.metas(folder) if "manifest" in meta), {})
 
 
-def changes(folder: str | os.PathLike[str], content: Mapping[str, Any]) -> list[str]:
+def changes(folder: AnyPath, content: Mapping[str, Any]) -> list[str]:
     """Sentences on what a manifest says now and its checkpoint does not: whoever edits it means it, a disk does not."""
     known = _known(folder)
     found = lasting(content) if known else {}
@@ -78,7 +78,7 @@ def given_options(content: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name in had or name in content.get("given", options)}
 
 
-def check_data(content: Mapping[str, Any], dataset: Any, who: str | os.PathLike[str]) -> None:
+def check_data(content: Mapping[str, Any], dataset: Any, who: AnyPath) -> None:
     """Refuses data that are not those of the run with this manifest; `who` is the run, or what needs them."""
     if dataset.fingerprint() != content["dataset"]["fingerprint"]:
         potential = content["dataset"].get("potential")

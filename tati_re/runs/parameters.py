@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
 from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.models.names import described_names, parameter_names
 from tati_re.runs import checkpoint, files, manifest, reading
@@ -31,7 +31,7 @@ class FileParameters(NamedTuple):
 
 
 def read_parameters(
-    path: str | os.PathLike[str], step: int | None = None, *, names: Sequence[str], fixed: Collection[str] = ()
+    path: AnyPath, step: int | None = None, *, names: Sequence[str], fixed: Collection[str] = ()
 ) -> FileParameters:
     """The parameters of a model from a file or a run folder; of a ladder those at the target's temperature. `path` is
     `trajectory.csv` or `.h5` of a run; a CSV file of TATi (columns `weight0`, ..., `bias0`, ... or `w0`, ..., `b0`,

@@ -12,7 +12,7 @@ import numpy as np
 import pandas
 
 from tati_re.core.cells import from_cell
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.runs.h5_killed import KilledFile
 from tati_re.runs.lock import is_held
 
@@ -20,7 +20,7 @@ _NOT_YET_WRITTEN = 1 << 30
 """Bytes that an HDF5 file may claim before they are written: those of a flush."""
 
 
-def read_csv(path: str | os.PathLike[str]) -> "pandas.DataFrame":
+def read_csv(path: AnyPath) -> "pandas.DataFrame":
     """Returns a CSV table with every number exactly as written, without an incomplete last line."""
     frame = pandas.read_csv(io.BytesIO(complete_lines(path)), **exact_numbers()).rename(columns=from_cell)
     for place, kind in enumerate(frame.dtypes):
@@ -29,7 +29,7 @@ def read_csv(path: str | os.PathLike[str]) -> "pandas.DataFrame":
     return frame
 
 
-def complete_lines(path: str | os.PathLike[str]) -> bytes:
+def complete_lines(path: AnyPath) -> bytes:
     """The bytes of a CSV table up to the end of its last complete line."""
     content = Path(path).read_bytes()
     complete = content[: content.rfind(b"\n") + 1]
@@ -44,7 +44,7 @@ def exact_numbers() -> dict[str, Any]:
     return {"float_precision": "round_trip"} if before else {}
 
 
-def read_h5(path: str | os.PathLike[str]) -> "pandas.DataFrame":
+def read_h5(path: AnyPath) -> "pandas.DataFrame":
     """Returns an HDF5 table with the integer columns first, in the file's number types."""
     with open_h5(path) as file:
         index_columns, columns = h5_columns(file)
@@ -57,7 +57,7 @@ def read_h5(path: str | os.PathLike[str]) -> "pandas.DataFrame":
 
 
 @contextmanager
-def open_h5(path: str | os.PathLike[str], alone: bool = False) -> Iterator[Any]:
+def open_h5(path: AnyPath, alone: bool = False) -> Iterator[Any]:
     """An HDF5 table open for reading, also while it is written, unless `alone`, or after a kill: `was_killed`."""
     refuse_if(not Path(path).is_file(), f"The file {path} is missing.")
     with ExitStack() as opened:

@@ -1,12 +1,11 @@
 """Rows of a table between two flushes."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import AnyPath, InputError
 from tati_re.runs.digests import Digest
 from tati_re.runs.storage import storing
 
@@ -20,9 +19,7 @@ INTEGERS = (
 class Rows:
     """Base of both formats: the columns, the rows waiting for the next flush, the position on disk."""
 
-    def __init__(
-        self, path: str | os.PathLike[str], columns: Sequence[str], integer_columns: Sequence[str] = INTEGERS
-    ) -> None:
+    def __init__(self, path: AnyPath, columns: Sequence[str], integer_columns: Sequence[str] = INTEGERS) -> None:
         self.path = Path(path)
         self.columns = tuple(columns)
         if len(set(self.columns)) != len(self.columns):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 import numpy as np
 import pandas
 
-from tati_re.core.errors import InputError, nearest, refuse_if, shown
+from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if, shown
 from tati_re.core.given import said
 from tati_re.core.views import drawn
 from tati_re.runs import checkpoint, files, manifest, reading
@@ -56,7 +56,7 @@ class LadderTable(_Frame):
     def __repr__(self) -> str:
         return self.to_string(index=False, line_width=110, float_format="{:.4g}".format)
 
-    def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
+    def plot(self, path: AnyPath | None = None) -> "Figure":
         """Draws accepted swaps between neighbors, and the mean potential; see `tati_re.plotting.plot_ladder`."""
         return drawn("ladder", self, path=path)
 
@@ -71,7 +71,7 @@ class RunFiles:
         60
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: AnyPath) -> None:
         try:
             self.folder = Path(folder)
             self.folder.exists()
@@ -89,7 +89,7 @@ class RunFiles:
         return str(self.folder)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Self:
+    def open(cls, path: AnyPath) -> Self:
         if isinstance(path, cls):
             return path
         run = cls(path)
@@ -247,7 +247,7 @@ class RunFiles:
         return rows[_checked(0 if walker is None else walker, len(rows))]
 
 
-AnyRun = RunFiles | str | os.PathLike[str]
+AnyRun = RunFiles | AnyPath
 """A run, or its folder."""
 
 

@@ -1,17 +1,16 @@
 """Preparation of the folder of a run."""
 
-import os
 from collections.abc import Collection
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.runs.files import FILES, LOCK, PARTIAL
 from tati_re.runs.lock import entries
 from tati_re.runs.storage import LEFTOVER, storing
 
 
-def prepare(path: str | os.PathLike[str], overwrite: bool = False, abandoned: bool = False) -> Path:
+def prepare(path: AnyPath, overwrite: bool = False, abandoned: bool = False) -> Path:
     """Makes the folder of a new run, with its parents. With `overwrite` the files of an old run in it are removed, and
     the predictions, analyses and reports that the commands made of it; other files stay. Without it the folder has to
     be empty, but for the files of a start that was `abandoned`."""
@@ -26,7 +25,7 @@ def prepare(path: str | os.PathLike[str], overwrite: bool = False, abandoned: bo
     return folder
 
 
-def check_free(path: str | os.PathLike[str], overwrite: bool = False) -> None:
+def check_free(path: AnyPath, overwrite: bool = False) -> None:
     """Refuses a folder that cannot be written, or has files in it that may not be overwritten, unless the lock of a
     start that was stopped may lie there. Nothing is left behind."""
     folder = _folder(path)
@@ -37,7 +36,7 @@ def check_free(path: str | os.PathLike[str], overwrite: bool = False) -> None:
         _refuse(folder, entries(folder))
 
 
-def _folder(path: str | os.PathLike[str]) -> Path:
+def _folder(path: AnyPath) -> Path:
     folder = Path(path)
     refuse_if(folder.exists() and not folder.is_dir(), "The output is a file.", folder, "a folder that is new or empty")
     return folder

@@ -1,6 +1,5 @@
 """Folders of calculations that continue where they were interrupted if their specification is the same."""
 
-import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 import tomli_w
 
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.runs.lock import entries
 from tati_re.runs.storage import remove_leftovers, storing, write_whole
 
@@ -18,7 +17,7 @@ def first_difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> str | N
 
 
 def open_folder(
-    folder: str | os.PathLike[str],
+    folder: AnyPath,
     filename: str,
     now: Mapping[str, Any],
     kind: str,

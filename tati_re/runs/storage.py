@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import AnyPath, InputError
 from tati_re.runs.files import MANIFEST, PARTIAL
 
 
 class StorageError(InputError):
     """A file that cannot be written: full disk, read-only folder, path below a file."""
 
-    def __init__(self, path: str | os.PathLike[str], error: BaseException) -> None:
+    def __init__(self, path: AnyPath, error: BaseException) -> None:
         super().__init__(
             f"Cannot write {os.fspath(path)}: {_reason(error)}.",
             expected="a folder that can be written, on a disk with free space; what was written before is kept",
@@ -34,7 +34,7 @@ def _reason(error: BaseException) -> str:
 
 
 @contextmanager
-def storing(path: str | os.PathLike[str], *more: type[Exception]) -> Iterator[None]:
+def storing(path: AnyPath, *more: type[Exception]) -> Iterator[None]:
     """Turns an `OSError` (and the types in `more`) inside its block into a `StorageError` that names `path`."""
     kinds: tuple[type[Exception], ...] = (OSError, *more)
     try:
@@ -43,7 +43,7 @@ def storing(path: str | os.PathLike[str], *more: type[Exception]) -> Iterator[No
         raise StorageError(path, error) from error
 
 
-def sync_file(path: str | os.PathLike[str]) -> None:
+def sync_file(path: AnyPath) -> None:
     """Returns when the bytes of a file, or the names in a folder, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -52,21 +52,21 @@ def sync_file(path: str | os.PathLike[str]) -> None:
         os.close(descriptor)
 
 
-def replace(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+def replace(source: AnyPath, target: AnyPath) -> None:
     """Renames `source` to `target`, replacing it, and waits until the folder is on disk."""
     _refuse_link(Path(target).parent)
     os.replace(source, target)
     sync_file(Path(target).parent)
 
 
-def open_new(path: str | os.PathLike[str]) -> BinaryIO:
+def open_new(path: AnyPath) -> BinaryIO:
     """Opens a new, empty file for reading and writing; what has its name, a link too, is removed."""
     _refuse_link(Path(path).parent)
     Path(path).unlink(missing_ok=True)
     return open(path, "x+b")
 
 
-def open_existing(path: str | os.PathLike[str]) -> Any:
+def open_existing(path: AnyPath) -> Any:
     """Opens a file that is there for reading and writing, without a buffer; an `OSError` for a link."""
     path = Path(path)
     _refuse_link(path.parent)
@@ -88,7 +88,7 @@ LEFTOVER = re.compile(rf"\.[0-9a-f]{{16}}{re.escape(PARTIAL)}(\.\w+)?$")
 """How a file ends that a kill left of `replacing`."""
 
 
-def remove_leftovers(folder: str | os.PathLike[str]) -> None:
+def remove_leftovers(folder: AnyPath) -> None:
     """Removes what kills left of `replacing` anywhere in a folder that has no other writer."""
     for path in Path(folder).rglob(f"*{PARTIAL}*"):
         if LEFTOVER.search(path.name):
@@ -96,7 +96,7 @@ def remove_leftovers(folder: str | os.PathLike[str]) -> None:
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str], suffix: str = "") -> Iterator[BinaryIO]:
+def replacing(path: AnyPath, suffix: str = "") -> Iterator[BinaryIO]:
     """A new file beside `path`, which it replaces when the block ends; where the block fails it is removed, and `path`
     is what it was. Its `name` ends with `suffix`, for those who write by name and look at the ending."""
     path = Path(path)
@@ -114,7 +114,7 @@ def replacing(path: str | os.PathLike[str], suffix: str = "") -> Iterator[Binary
             raise
 
 
-def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
+def write_whole(path: AnyPath, content: bytes) -> None:
     """Writes a small file atomically: readers see the old content or the new, even after a kill."""
     with replacing(path) as file:
         file.write(content)

@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.unpacking import DAMAGED
 from tati_re.runs import checkpoint, files, manifest
 from tati_re.runs.checked import ShorterTable, check_table, read_whole, whole_array
@@ -20,7 +20,7 @@ class FileState(NamedTuple):
     sentence: str
 
 
-def verify(folder: str | os.PathLike[str]) -> list[FileState]:
+def verify(folder: AnyPath) -> list[FileState]:
     """Checks each file of a run folder: tables, directions and manifest by what the checkpoint knows of them,
     checkpoints by their sha256, models and arrays by the sums in their archives, other tables by rows and numbers.
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tati_re.core.backend import set_threads
-from tati_re.core.errors import InputError
+from tati_re.core.errors import AnyPath, InputError
 from tati_re.options.make import make_options
 from tati_re.options.trust import options_of_folder, refuse_untrusted
 from tati_re.options.user_code import is_code
@@ -23,9 +23,7 @@ _OF_SYSTEM = ("data", "test_data", "model", "loss", "potential", "prior")
 _OF_DATA = {"data", "test_data", "test_fraction", "input_columns", "standardize"}
 
 
-def from_folder(
-    kind: "type[Simulation]", folder: str | os.PathLike[str], trust: bool, given: dict[str, Any]
-) -> "Simulation":
+def from_folder(kind: "type[Simulation]", folder: AnyPath, trust: bool, given: dict[str, Any]) -> "Simulation":
     """The simulation that a run was made with, see `Simulation.from_folder`."""
     run, who = RunFiles.open(folder), os.fspath(folder)
     objects = {name: value for name, value in given.items() if name in OBJECTS and not is_named(value)}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.backend import tf
-from tati_re.core.errors import refuse_if
+from tati_re.core.errors import AnyPath, refuse_if
 from tati_re.core.given import as_array
 from tati_re.core.interruption import interruptible
 from tati_re.engine.driver import Outcome
@@ -88,7 +88,7 @@ class Game:
                 refuse_if(getattr(sim.options, option), f"{option}: {name} is a player of a game.", option, "none")
 
     def sample(
-        self, num_rounds: int, steps: int | Mapping[str, int] = 1, output: str | os.PathLike[str] | None = None
+        self, num_rounds: int, steps: int | Mapping[str, int] = 1, output: AnyPath | None = None
     ) -> dict[str, Run]:
         """The runs of all players by name; the walkers stay where they arrive.
 
@@ -120,7 +120,7 @@ class Game:
                 manifest.write(where, manifest.read(where) | {"turn": turns[name]})
             return self._played(launched, num_rounds)
 
-    def resume(self, folder: str | os.PathLike[str], num_rounds: int) -> dict[str, Run]:
+    def resume(self, folder: AnyPath, num_rounds: int) -> dict[str, Run]:
         """Goes on with the game of a folder up to a round, as if it had never stopped, with the simulations as then."""
         where = {name: Path(folder) / name for name in self.players}
         turns = {name: manifest.read(at).get("turn", 0) for name, at in where.items()}

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from tati_re.core.backend import set_threads
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.interruption import saying, stopping
 from tati_re.engine.environment import versions
 from tati_re.engine.limits import LIMITS, Limits
@@ -34,7 +34,7 @@ BESIDE = ("max_time", "requeue_signal", "verbose", "workers", "cluster", "worker
 
 
 def resume_run(
-    folder: str | os.PathLike[str], num_steps: int | None, trust: bool, objects: dict[str, Any], limits: Limits = LIMITS
+    folder: AnyPath, num_steps: int | None, trust: bool, objects: dict[str, Any], limits: Limits = LIMITS
 ) -> Run:
     """Does the work of `Simulation.resume`."""
     with ExitStack() as stack:
@@ -44,7 +44,7 @@ def resume_run(
 
 def reopened(
     stack: ExitStack,
-    folder: str | os.PathLike[str],
+    folder: AnyPath,
     num_steps: int | None,
     trust: bool,
     objects: dict[str, Any],
@@ -136,7 +136,7 @@ def reopened(
     return run, carry
 
 
-def _as_it_was(folder: str | os.PathLike[str]) -> str:
+def _as_it_was(folder: AnyPath) -> str:
     """What a stop before the first further step leaves."""
     try:
         step = f"its checkpoint is of step {checkpoint.load(folder)[1]['step']:,}"

@@ -1,11 +1,10 @@
 """A run as users get it: its files, and what needs the model or describes the run."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.exit_status import INTERRUPTED
 from tati_re.core.views import drawn
 from tati_re.data.preparation import Preparation
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def load(path: str | os.PathLike[str], **objects: Any) -> "Run":
+def load(path: AnyPath, **objects: Any) -> "Run":
     """Opens the folder of a run; nothing but its manifest is read yet. Its tables are pandas DataFrames.
 
     Args:
@@ -61,7 +60,7 @@ class Run(RunFiles):
         60
     """
 
-    def __init__(self, folder: str | os.PathLike[str], temporary: Any = None, exit_status: int | None = None) -> None:
+    def __init__(self, folder: AnyPath, temporary: Any = None, exit_status: int | None = None) -> None:
         super().__init__(folder)
         self._temporary, self.exit_status = temporary, exit_status
 
@@ -76,7 +75,7 @@ class Run(RunFiles):
 
         return run_html(self)
 
-    def save_model(self, which: str | int, path: str | os.PathLike[str], walker: int = 0) -> None:
+    def save_model(self, which: str | int, path: AnyPath, walker: int = 0) -> None:
         """Writes the run's model with parameters of the run as a `.keras` file that plain Keras opens. Where the data
         were standardized it has layers for that: inputs and outputs are in the units of the data.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tati_re.core.backend import keras
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.given import as_array
 from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.data.preparation import Preparation, Standard
@@ -89,7 +89,7 @@ def read_directions(source, num_parameters: int) -> np.ndarray | None:
     return rows
 
 
-def read_rows(option: str, source: str | os.PathLike[str], meaning: str) -> np.ndarray:
+def read_rows(option: str, source: AnyPath, meaning: str) -> np.ndarray:
     """The numbers in the file of an option, whose rows are what `meaning` says."""
     path, expected = Path(source), f"a .npy, .npz or .csv file of {meaning}"
     refuse_if(not os.path.exists(path), f"{option}: the file does not exist.", path, expected)

@@ -1,12 +1,11 @@
 """A Keras model and its data as a physical system."""
 
-import os
 from typing import Any, cast
 
 import numpy as np
 
 from tati_re.core.backend import set_threads, tf
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.given import as_array
 from tati_re.data.packing import as_packed
 from tati_re.engine.limits import LIMITS
@@ -86,7 +85,7 @@ class Simulation(Evaluations):
         return self
 
     @classmethod
-    def from_folder(cls, folder: str | os.PathLike[str], trust: bool = False, **objects: Any) -> "Simulation":
+    def from_folder(cls, folder: AnyPath, trust: bool = False, **objects: Any) -> "Simulation":
         """The simulation that a run was made with: its model, data, loss, prior and options.
 
         Args:
@@ -105,9 +104,7 @@ class Simulation(Evaluations):
         return from_folder(cls, folder, trust, objects)
 
     @classmethod
-    def resume(
-        cls, folder: str | os.PathLike[str], num_steps: int | None = None, trust: bool = False, **objects: Any
-    ) -> Run:
+    def resume(cls, folder: AnyPath, num_steps: int | None = None, trust: bool = False, **objects: Any) -> Run:
         """Goes on with a run from its last checkpoint, as if it had never stopped.
 
         Args:
