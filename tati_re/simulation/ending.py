@@ -18,11 +18,12 @@ from tati_re.prediction.quantities import INPUTS, Predict, quantities
 from tati_re.runs import files, manifest
 from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import burnin_of, select_rows
-from tati_re.samplers.wrappers.metered import BAND, error_of_bias
+from tati_re.samplers.wrappers.metered import BAND, RARELY, error_of_bias
 from tati_re.simulation.request import Request
 from tati_re.simulation.starts import Walkers
 
 _FEW_SWAPS = 0.01
+_FEWEST_ERRORS = 1_000
 _LONGER = 20
 """How many times its first bound a run may have whose length nobody gave."""
 
@@ -59,13 +60,14 @@ class Ending:
         return self.reached
 
     def _is_biased(self, look: dict[str, Any], until: dict[str, Any], fixed: bool) -> bool:
-        """Whether the steps that the burn-in has found have more bias by now than was asked for, and enough steps are
-        left to draw as much with shorter ones; `fixed`: the bound will be no later one."""
-        request, step = self._request, look["step"]
-        finds = request.method.finds_end and request.method.copies == 1
+        """Whether the steps that the burn-in has found have more bias by now than was asked for, by the mean of enough
+        energy errors, and steps are left to draw as much with shorter ones; `fixed`: the bound will be no later one."""
+        request, method, step = self._request, self._request.method, look["step"]
         drawn = step - burnin_of(RunFiles(self._folder), None)
-        left = (1 if fixed else _LONGER) * until["most"] - step
-        return finds and look.get("eevpd", 0.0) > BAND * error_of_bias(request.options.target_bias) and drawn <= left
+        seen = drawn * request.options.num_walkers / (1 if method.meters else RARELY)
+        enough = seen >= _FEWEST_ERRORS and drawn <= (1 if fixed else _LONGER) * until["most"] - step
+        biased = look.get("eevpd", 0.0) > BAND * error_of_bias(request.options.target_bias)
+        return biased and enough and method.finds_end and method.copies == 1
 
     def bound(self, step: int) -> int:
         """The last step of a run that has come to its bound, `step`: a later one, up to twenty times the first, where

@@ -34,7 +34,7 @@ _AIM = 0.5
 """Of the wanted energy error: walkers come to steeper places later, and what they measure there stays in the band."""
 LEAST = _AIM / BAND
 """An energy error between this and `BAND`, in units of the wanted one, is near enough."""
-_OFTEN, _RARELY = 4, 100
+_OFTEN, RARELY = 4, 100
 _MOST_CHANGE, UNLIMITED = 3.0, 1e10
 _ABSURD = 100.0
 _OF_BATCHES = 10.0
@@ -202,7 +202,7 @@ class Metered(Wrapper):
     def _due(self, clock):
         """Whether the energy error of a step is measured."""
         often = (clock.step % (1 if self.meters else _OFTEN) == 0) | (clock.step <= ENDS[0])
-        return (clock.step % _RARELY == 0) | (clock.adapting & often)
+        return (clock.step % RARELY == 0) | (clock.adapting & often)
 
     def _time(self, state):
         h = state.rung.step_size
