@@ -224,8 +224,8 @@ class Driver:
     @property
     def _may_begin(self) -> bool:
         """Whether this is a burn-in that may end at any step."""
-        line = self.loop.timeline
-        return self.loop.method.finds_end and self.step < line.num_burnin_steps and line.groups == 1
+        line, method = self.loop.timeline, self.loop.method
+        return method.finds_end and self.step < line.num_burnin_steps and method.copies == line.groups == 1
 
     def _begun_anew(self, carry: Carry, said: str) -> Carry:
         """The carry with a step that is short enough; all that was drawn before it is burn-in."""
