@@ -57,7 +57,9 @@ TABLES = {
     ("lstm", 0): "renhd_table_1_unpermuted",
     ("lstm", 20): "renhd_table_1",
     ("lstm", 30): "renhd_table_1_30",
+    ("resnet", 0): "renhd_table_1_resnet_unpermuted",
     ("resnet", 20): "renhd_table_1_resnet",
+    ("resnet", 30): "renhd_table_1_resnet_30",
 }
 PUBLISHED = {case: published(name) for case, name in TABLES.items()}
 SETTINGS = published("renhd_settings")
