@@ -365,6 +365,11 @@ def test_a_run_whose_length_nobody_gave_goes_on_where_its_end_is_near(tmp_path, 
         if step > 3_000:
             raise RuntimeError("killed")
 
+    # Positions lie further apart from there on, and those before are counted as those.
+    options = whole.manifest["options"]
+    steps = [one.step for one in stored_positions(whole) if one.walker == 0]
+    assert options["trajectory_every"] == 2 * until["every"] and set(np.diff(steps)) == {2 * until["every"]}
+    assert whole.trajectory["step"].nunique() > len(steps)
     with pytest.raises(RuntimeError, match="killed"):
         simulation(**asked).sample(output=str(tmp_path / "b"), callbacks=[stop], checkpoint_seconds=1e-9)
     again = tati_re.Simulation.resume(str(tmp_path / "b"), potential=gaussian)

@@ -92,10 +92,10 @@ class Held:
         self.loop.prepare(self._carries[first].state)
         return self.loop.longest
 
-    def _advance(self, own: dict, first_move: int, count: int, burnin: int, between: bool, *told) -> dict[int, Answer]:
+    def _advance(self, own: dict, first_move: int, count: int, burnin: int, every: int, between: bool, *told) -> dict:
         """`told` is where all walkers of the run are after the swaps of the step before: β, λ and the bias as one
         vector, and rung, acceptance and the numbers that belong to the rung of each walker."""
-        self.loop.timeline.num_burnin_steps = burnin
+        self.loop.timeline.num_burnin_steps, self.loop.timeline.trajectory_every = burnin, every
         parts, given = [], ()
         for first in self._carries:
             if told:

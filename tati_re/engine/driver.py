@@ -39,9 +39,10 @@ class Outcome(enum.Enum):
 class Looks(Protocol):
     """Steps at which it is asked whether a run ends: the next one after a step, past a burn-in, and the answer at it,
     from the files of the run, after which `begins_anew` says whether shorter steps are needed first; and the last step
-    of a run that comes to its bound, later where it goes on."""
+    of a run that comes to its bound, later where it goes on, from there on with a position each `trajectory_every`."""
 
     begins_anew: bool
+    trajectory_every: int
 
     def next_look(self, step: int, burnin: int) -> int: ...
 
@@ -248,6 +249,7 @@ class Driver:
             return last
         self.flush(carry)
         if (bound := looks.bound(self.step)) > self.step:
+            line.trajectory_every = looks.trajectory_every
             self.progress.message(f"until is not reached at step {self.step:,}, and is expected to be at {bound:,}.")
             self.progress.start(bound, self.step, self.loop.method.name, self.loop.walkers)
         return line.moves(bound)
@@ -335,8 +337,7 @@ class Driver:
             *(tf.constant(arrays[f"moments/{name}"], tf.float64) for name in RunningMoments._fields)
         )
         values = tuple(tf.constant(arrays[f"auxiliary/{k}"]) for k in range(len(auxiliary)))
-        known = "highest" in arrays  # not in checkpoints of earlier versions
-        return Carry(state, values, moments, tf.constant(arrays["highest"]) if known else self.loop.highest(state))
+        return Carry(state, values, moments, tf.constant(arrays["highest"]))
 
     def _check_possible(self, carry: Carry, step: int) -> None:
         highest, recorded = float(carry.highest), step % self.loop.timeline.record_every == 0

@@ -113,7 +113,12 @@ class Positions:
 
     def left(self) -> bool:
         """Whether there are rows after the burn-in; a run that goes on may have stored none yet."""
-        return any((block.step > self.burnin).any() for block, _ in self._read())
+        return any(self._counts(block).any() for block, _ in self._read())
+
+    def _counts(self, block: Block) -> np.ndarray:
+        """Which rows are past the burn-in, and as far apart as those at the end of a run that went on."""
+        every = self.run.manifest["options"].get("trajectory_every") or 1
+        return (block.step > self.burnin) & (block.step % every == 0)
 
     def blocks(self) -> Iterator[Block]:
         """Yields the selected rows, in the order in which they were written.
@@ -126,7 +131,7 @@ class Positions:
         for block, rung in self._read():
             walkers |= set(np.unique(block.walker).tolist())
             last = max(last, int(block.step.max(initial=0)))
-            chosen = block.step > self.burnin
+            chosen = self._counts(block)
             if self.rung is not None and rung is not None:
                 chosen &= rung == self.rung
             if self.walker is not None:
@@ -242,9 +247,9 @@ def stored_positions(run: RunFiles, block_bytes: int = BLOCK_BYTES) -> Iterator[
     """
     refuse_if(stores_projections(run), f"The run {run.folder} stored projections, not parameters.")
     positions = Positions(run, rung=None, keep_type=True, block_bytes=block_bytes)
+    chosen = (block.at(positions._counts(block)) for block, _ in positions._read())
     return (
         Position(int(step), int(walker), vector)
-        for block, _ in positions._read()
+        for block in chosen
         for step, walker, vector in zip(block.step, block.walker, block.values, strict=True)
-        if step > positions.burnin
     )

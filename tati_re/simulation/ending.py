@@ -39,6 +39,7 @@ class Ending:
         limits = {one.quantity: one.limit for one in self.conditions}
         self._hat, self._size = (limits.get(name, DEFAULTS[name]) for name in ("rhat", "ess"))
         self.reached = self.begins_anew = False
+        self.trajectory_every = request.trajectory_every
 
     def next_look(self, step: int, burnin: int) -> int:
         """The step of the next look after this one."""
@@ -52,7 +53,7 @@ class Ending:
         if look is None:
             look = {"step": step, **self.numbers()}
             looks = [*looks, look]
-        until = {"most": self._request.options.num_steps, **stored.get("until", {})}
+        until = {"most": self._request.options.num_steps, "every": self.trajectory_every, **stored.get("until", {})}
         self.begins_anew = self._is_biased(look, until, "num_steps" in stored["given"] or "given" in until)
         until["reached"] = self.reached = all(one.met(look) for one in self.conditions) and not self.begins_anew
         until |= {"conditions": list(map(str, self.conditions)), "looks": looks}
@@ -86,7 +87,10 @@ class Ending:
         if "num_steps" in stored["given"] or "given" in until or step + more > _LONGER * until["most"]:
             return step
         bound = step + -(-int(more) // self._turn) * self._turn
-        manifest.write(self._folder, stored | {"options": stored["options"] | {"num_steps": bound}})
+        if "trajectory_every" not in stored["given"]:  # about twice as many positions as before the bound at most
+            self.trajectory_every = until["every"] * 2 ** max(0, math.ceil(math.log2(bound / until["most"] / 2)))
+        new = {"num_steps": bound, "trajectory_every": self.trajectory_every}
+        manifest.write(self._folder, stored | {"options": stored["options"] | new})
         return bound
 
     def numbers(self) -> dict[str, Any]:

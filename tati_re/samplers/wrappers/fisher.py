@@ -210,11 +210,6 @@ class Stretched:
 class LowRankMass(Stretched):
     """The inverse mass L L' with the L of these coordinates, of NumPy arrays."""
 
-    def inverse_mass(self) -> np.ndarray:
-        """The whole matrix, `(parameters, parameters)`."""
-        root = self.scale[:, None] * self._stretched(np.eye(len(self.scale)), self.roots)
-        return root @ root.T
-
     def longest(self) -> float:
         """The root of the largest eigenvalue of L L', by powers."""
         vector, length = np.random.default_rng(0).standard_normal((1, len(self.scale))), 1.0
