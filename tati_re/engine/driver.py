@@ -249,7 +249,7 @@ class Driver:
             return last
         self.flush(carry)
         if (bound := looks.bound(self.step)) > self.step:
-            line.trajectory_every = looks.trajectory_every
+            line.trajectory_every, self._manifest = looks.trajectory_every, {}
             self.progress.message(f"until is not reached at step {self.step:,}, and is expected to be at {bound:,}.")
             self.progress.start(bound, self.step, self.loop.method.name, self.loop.walkers)
         return line.moves(bound)

@@ -12,8 +12,7 @@ LENGTH = 16
 """Hexadecimal digits of the digest of a block."""
 
 _CHANGES = ("stopped", "heating", "until", "convergence")
-_PLACES = ("output", "overwrite", "data", "test_data")
-_CHANGING_OPTIONS = (*_PLACES, "num_steps", "trajectory_every", "stages", "max_time", "verbose")
+_CHANGING_OPTIONS = ("num_steps", "stages", "max_time", "output", "overwrite", "data", "test_data", "verbose")
 """What a manifest may say anew: a resume makes runs longer, folders move, and data have a fingerprint of their own."""
 
 _BURNIN = "options.num_burnin_steps"
