@@ -304,6 +304,7 @@ def test_a_burn_in_takes_half_of_max_time_at_most(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("rewritten_graphs")
 def test_a_run_in_blocks_begins_anew_with_the_same_bytes_on_any_number_of_workers(tmp_path):
     found = []
     for workers in (1, 2):
