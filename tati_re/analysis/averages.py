@@ -30,6 +30,11 @@ _FEW = 50.0
 By = Literal["all", "walker", "rung"]
 
 
+def energy_error(rows: pd.DataFrame) -> float:
+    """The mean squared energy error of the steps since the burn-in, per parameter, in T², over the walkers."""
+    return float(rows.groupby("walker")["eevpd"].last().mean())
+
+
 def averages(
     run: AnyRun,
     observables: Iterable[str] | Mapping[str, Callable[[pd.DataFrame], Any]] | None = None,

@@ -1,5 +1,4 @@
-"""What users hand over by name, and the errors that they see, each one sentence: what is wrong, what was received,
-what was expected."""
+"""Names of files, and the errors that users see, each one sentence: what is wrong, was received, was expected."""
 
 import difflib
 import os

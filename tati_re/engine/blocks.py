@@ -236,8 +236,7 @@ class Blocks(Loop):
     def _stretch(self, move: int, count: int, between: bool) -> tuple[int, list[np.ndarray]]:
         """Moves of all blocks: how many were made, and, where there are any, rows, positions and what is beside them in
         the run's order."""
-        line = self.timeline
-        common = (move, count, line.num_burnin_steps, line.trajectory_every, between, *self._entering)
+        common = (move, count, self.timeline.num_burnin_steps, self.timeline.trajectory_every, between, *self._entering)
         self._last = self._team.ask("advance", common, self._wide)
         self._entering, self._wide = (), None
         recorded = [answer.recorded for answer in self._last.values()]

@@ -337,7 +337,8 @@ class Driver:
             *(tf.constant(arrays[f"moments/{name}"], tf.float64) for name in RunningMoments._fields)
         )
         values = tuple(tf.constant(arrays[f"auxiliary/{k}"]) for k in range(len(auxiliary)))
-        return Carry(state, values, moments, tf.constant(arrays["highest"]))
+        known = "highest" in arrays  # not in checkpoints of earlier versions
+        return Carry(state, values, moments, tf.constant(arrays["highest"]) if known else self.loop.highest(state))
 
     def _check_possible(self, carry: Carry, step: int) -> None:
         highest, recorded = float(carry.highest), step % self.loop.timeline.record_every == 0

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from tati_re.analysis.averages import energy_error
 from tati_re.analysis.convergence import MINIMUM_DRAWS
 from tati_re.analysis.format import percent, table
 from tati_re.analysis.temperature import COLUMNS, Temperature, temperatures
@@ -16,6 +17,7 @@ from tati_re.runs.manifest import sees_batches
 from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import as_run, at_target, burnin_of, is_optimization
 from tati_re.samplers.choosing import latest_end
+from tati_re.samplers.wrappers.metered import BAND, error_of_bias
 from tati_re.samplers.wrappers.tuner import FOR_SPEED, NOT_SETTLED
 
 _FACTOR = 1.5
@@ -69,8 +71,6 @@ def latest(manifest: dict[str, Any]) -> dict[str, Any]:
 
 INSIDE, OUTSIDE, UNKNOWN = "inside", "outside", "unknown"
 TARGET_BIAS = 0.02
-_METER = 2.0
-"""Factor in the energy error up to which the tuning of the step size leaves it as it is."""
 _WIDEST = 0.5
 """Half of the band of a temperature beyond which nothing is concluded from it."""
 
@@ -137,21 +137,20 @@ def _row(what: str, value: float, asked: float, good: bool | None, note: str = "
 
 
 def _bias(said: dict[str, Any], kept: pd.DataFrame, asked: float, given: bool) -> Row:
-    what, error = "discretization bias", math.nan
+    what = "discretization bias"
     tested = "acceptance" in kept and "acceptance" not in said.get("observables", [])
     if tested and not sees_batches(said) and not said.get("method", {}).get("swap_bias"):
         return _row(what, 0.0, asked, True, "exact: a Metropolis test on all data", given)
-    if "eevpd" in kept and len(kept):
-        error = float(kept.groupby("walker")["eevpd"].last().mean())
+    error = energy_error(kept) if "eevpd" in kept and len(kept) else math.nan
     if not math.isfinite(error):
         return _row(what, math.nan, asked, None, "no energy error was metered; step_size auto does", given)
-    allowed = _METER * 4 * asked**3 / (1 + asked) ** 2
+    allowed = BAND * error_of_bias(asked)
     bound, most = _bias_of(error), _bias_of(allowed)
     note = "of a variance, a bound on the mean over all directions"
     if (number := int(said.get("parameters", {}).get("num", 0))) > 1:
         note += f"; one alone may have {_bias_of(number * error):.2g}"
     if asked < bound and error <= allowed:
-        note += f" (inside up to {most:.2g}: the energy error is tuned to a factor {_METER:g})"
+        note += f" (inside up to {most:.2g}: the energy error is tuned to a factor {BAND:g})"
     return _row(what, bound, asked, error <= allowed, note, given)
 
 

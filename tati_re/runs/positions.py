@@ -81,6 +81,7 @@ class Positions:
         check_thin(thin)
         self.run = as_run(run)
         self.burnin = burnin_of(self.run, burnin)
+        self._every = self.run.manifest.get("options", {}).get("trajectory_every", 0)
         self.thin, self.walker, self.rung, self.keep_type = thin, walker, rung, keep_type
         self._block_bytes = block_bytes
         self._path = files.trajectory_of(self.run.folder)
@@ -117,8 +118,7 @@ class Positions:
 
     def _counts(self, block: Block) -> np.ndarray:
         """Which rows are past the burn-in, and as far apart as those at the end of a run that went on."""
-        every = self.run.manifest["options"].get("trajectory_every") or 1
-        return (block.step > self.burnin) & (block.step % every == 0)
+        return (block.step > self.burnin) & (block.step % (self._every or 1) == 0)
 
     def blocks(self) -> Iterator[Block]:
         """Yields the selected rows, in the order in which they were written.
@@ -144,10 +144,9 @@ class Positions:
         if empty and self.walker is not None and self.walker not in walkers:
             raise InputError("The walker is not in the trajectory.", self.walker, f"0 to {len(walkers) - 1}")
         if empty:
-            every = self.run.manifest["options"].get("trajectory_every", 0)
             what = f"No positions are left after the burn-in of {self.burnin:,} steps."
             expected = "a smaller trajectory_every, more steps (num_steps), or a smaller burnin"
-            raise InputError(what, f"last stored step {last:,}, trajectory_every {every:,}", expected)
+            raise InputError(what, f"last stored step {last:,}, trajectory_every {self._every:,}", expected)
 
     def read(self) -> Block:
         """Returns all selected rows at once, by step and walker."""

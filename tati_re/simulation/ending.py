@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.analysis.averages import average
+from tati_re.analysis.averages import average, energy_error
 from tati_re.analysis.convergence import chains_of
 from tati_re.analysis.until import DEFAULTS, conditions_of, diagnosis, look_after, steps_left, what_is_missing
 from tati_re.core.errors import InputError
@@ -100,7 +100,7 @@ class Ending:
             found = diagnosis(quantities(run, self._predict, most=int(4 * self._size)), self._hat)
             rows = select_rows(run)
             if "eevpd" in rows:
-                found["eevpd"] = float(rows.groupby("walker")["eevpd"].last().mean())
+                found["eevpd"] = energy_error(rows)
         except InputError:  # no row is at the target yet
             return diagnosis([], self._hat) | {"mcse": mcse}
         weights = chains_of(rows, "weight", -1) if "weight" in rows else None
