@@ -88,6 +88,43 @@ def test_the_potential_counts_the_noise():
     np.testing.assert_allclose(sim.predict(X, walker_index=1)[:, 0], DESIGN @ theta[1, :3])
 
 
+@pytest.mark.parametrize(
+    ("prior", "scale", "part"),
+    [
+        ("inverse_gamma", "auto", 0.3),
+        ("inverse_gamma", "deviation", 1.0),
+        ("half_normal", "auto", 1.0),
+        ("log_normal", "auto", 1.0),
+        ("inverse_gamma", 0.7, 0.7 / np.std(Y)),
+    ],
+)
+def test_the_scale_of_the_prior_is_a_part_of_the_deviation_and_the_noise_starts_there(prior, scale, part):
+    sim = Simulation(**OPTIONS, noise_prior=prior, noise_prior_scale=scale)
+    used = sim.system.prior(sim.options, sim.objects).parts[-1]
+    assert used.scale == pytest.approx(part * np.std(Y))
+    assert sim.parameters[-1] == pytest.approx(np.log(0.7 if scale == 0.7 else np.std(Y)))
+
+
+def test_a_small_noise_is_found_by_the_defaults():
+    """Noise of a tenth of the deviation: 1/σ² is Gamma(1 + (N - 4)/2, scale² + squares/2) but for the weights' prior.
+    With the deviation as scale, 1.8 times as much would be found."""
+    random = np.random.default_rng(5)
+    x = random.standard_normal((48, 3))
+    y = 10 + x @ [1.0, -2.0, 3.0] + 0.36 * random.standard_normal(48)
+    design = np.column_stack([x, np.ones(48)])
+    squares = np.sum((y - design @ np.linalg.lstsq(design, y, rcond=None)[0]) ** 2) / np.var(y)
+
+    def mean(scale: float) -> float:
+        return stats.gamma(1 + (48 - 4) / 2, scale=1 / (scale**2 + squares / 2)).expect(
+            lambda precision: precision**-0.5
+        )
+
+    sim = Simulation(data=(x, y), seed=1, verbose=0)
+    rows = sim.sample().run_info
+    found = rows.noise_std[rows.step > rows.step.max() / 2].mean()
+    assert found == pytest.approx(mean(0.3), rel=0.05) and mean(1.0) > 1.7 * mean(0.3)
+
+
 def test_landscapes_and_fixed_weights_know_the_noise():
     sim = Simulation(**OPTIONS, fix_parameters="dense/kernel[0,0]=0.5", **GAMMA)
     assert sim.parameter_names() == ["dense/kernel[1,0]", "dense/bias[0]", "log_noise_std"]
@@ -176,7 +213,7 @@ def test_a_prior_object_is_that_of_the_weights():
     sim = Simulation(**OPTIONS, prior=priors.Gaussian([1.0, 2.0, 3.0]))
     prior = sim.system.prior(sim.options, sim.objects)
     assert prior.num_parameters == 4
-    assert f"of the noise σ a law by which 1/σ² is Gamma(1, {np.var(Y):g})" in str(prior)
+    assert f"of the noise σ a law by which 1/σ² is Gamma(1, {0.09 * np.var(Y):g})" in str(prior)
 
 
 @pytest.mark.parametrize(

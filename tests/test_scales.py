@@ -250,3 +250,8 @@ def test_runs_from_before_keep_what_they_had():
         "seed": 3
     }
     assert OPTIONS["standardize"].default == "auto" and OPTIONS["noise_std"].default == "sampled"
+    sampled = {"options": {"noise_std": "sampled"}, "given": [], "dataset": {}}
+    sampled["loss"] = {"loss": "gaussian", "noise_std": "sampled"}
+    assert manifest.given_options(sampled) == {"noise_prior_scale": "deviation"}
+    sampled["options"]["noise_prior_scale"] = "auto"
+    assert manifest.given_options(sampled) == {}

@@ -162,8 +162,10 @@ class Options(BaseModel):
         "inverse_gamma",
         "prior of a sampled noise_std: half-normal, Gamma distribution of 1/noise_std^2 (inverse_gamma), log-normal",
     )
-    noise_prior_scale: float | None = _posterior(
-        None, "scale of that prior, in units of the targets; none: the standard deviation of training targets", gt=0
+    noise_prior_scale: Annotated[float, Field(gt=0)] | Literal["auto", "deviation"] = _posterior(
+        "auto",
+        "scale of that prior, in units of the targets; deviation: the standard deviation of training targets; auto: "
+        "0.3 of it for inverse_gamma, else all of it",
     )
     noise_prior_shape: float = _posterior(
         1.0, "shape of that Gamma distribution, or standard deviation of log(noise_std) for log_normal", gt=0

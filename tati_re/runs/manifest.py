@@ -75,7 +75,10 @@ def given_options(content: Mapping[str, Any]) -> dict[str, Any]:
     had -= {*_SETTLED, *(_OF_DATA if content["dataset"].get("potential") else ())}
     had |= {"prior"} & {*options} if options.get("potential") == "mean_loss" else set()  # none by default, but not once
     had -= set() if content.get("loss", {}).get("loss") == "gaussian" else {"noise_std"}
-    return {name: value for name, value in options.items() if name in had or name in content.get("given", options)}
+    given = {name: value for name, value in options.items() if name in had or name in content.get("given", options)}
+    if content.get("loss", {}).get("noise_std") == "sampled" and "noise_prior_scale" not in options:
+        given["noise_prior_scale"] = "deviation"  # of runs from before it was 0.3 of it
+    return given
 
 
 def check_data(content: Mapping[str, Any], dataset: Any, who: AnyPath) -> None:

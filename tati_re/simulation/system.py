@@ -24,7 +24,7 @@ from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
 from tati_re.options.user_code import is_code
 from tati_re.posterior.device_data import device_bytes, device_targets, is_signs
 from tati_re.posterior.losses import MARGIN, REGRESSION, SHORT, check_fit, loss_name, make_loss
-from tati_re.posterior.noise_level import SAMPLED, check_noise, noise_scale, settled_noise, with_noise, with_noise_prior
+from tati_re.posterior.noise_level import SAMPLED, check_noise, noise_start, settled_noise, with_noise, with_noise_prior
 from tati_re.posterior.potential import ModelPotential
 from tati_re.posterior.predictive import HETEROSCEDASTIC
 from tati_re.posterior.priors import Prior, Tether, check_prior, make_prior
@@ -46,7 +46,7 @@ def as_trained(read: Dataset, options: Options, noise_std: float | str, given: b
         mode = manifest.read(before)["options"].get("standardize", "none")
         return standardized(read, mode), () if mode == "none" else (f"standardize {mode}, as in the run {before}.",)
     units = [name for name in sorted(options.explicit) if name in ("noise_std", "noise_prior_scale")]
-    free = options.loss == HETEROSCEDASTIC or (noise_std == SAMPLED and options.noise_prior_scale is None)
+    free = options.loss == HETEROSCEDASTIC or (noise_std == SAMPLED and isinstance(options.noise_prior_scale, str))
     mode, said = automatic(read, given, "" if free else [*units, "the loss"][0], 1e6 * options.memory_limit)
     return standardized(read, mode), (said,) if said else ()
 
@@ -223,7 +223,7 @@ class System:
         if prior is None:
             prior = make_prior(options, flat.tensor_names, flat.shapes)
         check_prior(prior, flat.num_parameters)
-        return with_noise_prior(prior, options, self.flat, self.examples.targets) if noisy else prior
+        return with_noise_prior(prior, options, self.flat, self.examples) if noisy else prior
 
     def _tether(self, options: Options) -> Prior:
         if not isinstance(options.prior_factor, float):
@@ -296,7 +296,7 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
         notes += (why,) if why else ()
     check_dimensions(options.tati, int(np.prod(dataset.inputs.shape[1:])), int(np.prod(output_shape_of(model)[1:])))
     flat = FlatModel(model, options.fix_parameters)
-    flat = with_noise(flat, noise_std, lambda: noise_scale(options, ready.targets))
+    flat = with_noise(flat, noise_std, lambda: noise_start(options, ready))
     check_memory(options, flat.num_parameters, options.num_walkers)
     if isinstance(compiled, str):
         with suppress(ValueError):

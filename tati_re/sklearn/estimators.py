@@ -147,8 +147,6 @@ class Posterior(BaseEstimator):
         del given["standardize"]
         standards = [Standard.of(values, weights) for values in (dataset.inputs, dataset.targets)]
         targets = standards[1] if how == "all" and not dataset.num_classes else None
-        if targets is not None and given.get("loss") in (None, "gaussian") and "noise_std" not in given:
-            given.setdefault("noise_prior_scale", 1.0)  # the deviation of the targets, weighted
         return replace(dataset, preparation=Preparation(None, standards[0], targets, how))
 
     def _inputs(self, x: Any) -> np.ndarray:
