@@ -378,15 +378,23 @@ def test_a_run_whose_length_nobody_gave_goes_on_where_its_end_is_near(tmp_path, 
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_neither_where_its_end_is_far_nor_beyond_a_length_that_is_given(tmp_path, monkeypatch):
+def test_a_run_goes_on_neither_far_where_its_end_is_far_nor_beyond_a_length_that_is_given(tmp_path, monkeypatch):
     monkeypatch.setattr("tati_re.simulation.request.MOST_STEPS", 3_000)
     far = simulation(until="ess>90000").sample()
-    assert not far.manifest["until"]["reached"] and far.manifest["options"]["num_steps"] == 3_000
+    assert not far.manifest["until"]["reached"] and 6_000 < far.manifest["options"]["num_steps"] <= 12_000
     given = simulation(until="ess>2000").sample(num_steps=3_000, output=str(tmp_path / "c"))
     assert not given.manifest["until"]["reached"] and given.run_info["step"].max() == 3_000
     # Nor beyond a length that is given when it goes on.
     short = tati_re.Simulation.resume(str(tmp_path / "c"), num_steps=3_200, potential=gaussian)
     assert not short.manifest["until"]["reached"] and short.run_info["step"].max() == 3_200
+
+
+def test_a_run_that_a_clock_ends_goes_on_until_then(monkeypatch, capsys):
+    """Also where its end is far, or cannot be told; the bound in steps is then none."""
+    monkeypatch.setattr("tati_re.simulation.request.MOST_STEPS", 300)
+    timed = simulation(until="ess>10000000", verbose=1).sample(max_time=3.0)
+    assert not timed.manifest["until"]["reached"] and timed.manifest["options"]["num_steps"] > 20 * 300
+    assert timed.run_info["step"].max() > 20 * 300 and "until is not reached" in capsys.readouterr().out
 
 
 def test_stored_positions_follow_the_length_of_the_run():

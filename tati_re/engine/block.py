@@ -165,7 +165,7 @@ class BlockLoop(Loop):
 
     @property
     def longest(self) -> int:
-        return self.chunk_steps - 1
+        return self._capacity - 1
 
     def places(self, state) -> tf.Tensor:
         """The place of each walker in the order of the run's rows, `(walkers,)`, int32."""

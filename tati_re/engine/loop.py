@@ -140,7 +140,7 @@ class Loop:
     @property
     def longest(self) -> int:
         """The most steps of one stretch."""
-        return self.chunk_steps
+        return self._capacity
 
     def take_over(self, carry: Carry) -> Carry:
         """The state before this loop's first step, where another loop left it, evaluated on its own batch 0."""
@@ -256,7 +256,7 @@ class Loop:
     def run(self, carry: Carry, first_move: int, count: int, first_walker: int = 0) -> Chunk:
         """Makes up to `chunk_steps` moves, fewer where the method is to renew its state before. The first is number
         `first_move`, from 1; random numbers and mini-batches are those of the walkers from `first_walker` on."""
-        count = self.until_end(first_move, count)
+        count = min(self._capacity, self.until_end(first_move, count))
         chunk = self.stretch(carry, first_move, count, first_walker)
         last = first_move + count - 1
         if last in self.ends() and int(chunk.taken) == count > 0:

@@ -24,8 +24,8 @@ from tati_re.simulation.starts import Walkers
 
 _FEW_SWAPS = 0.01
 _FEWEST_ERRORS = 1_000
-_LONGER = 20
-"""How many times its first bound a run may have whose length nobody gave."""
+_LONGER, _LONGER_UNTOLD = 20, 4
+"""How many times its first bound a run may have whose length nobody gave, told that it takes so many, and not."""
 
 
 class Ending:
@@ -72,8 +72,9 @@ class Ending:
 
     def bound(self, step: int) -> int:
         """The last step of a run that has come to its bound, `step`: a later one, up to twenty times the first, where
-        nobody gave it and the conditions are told to hold there. At least a quarter is added to what was drawn, and as
-        much again where that is told of the effective size, but of no R-hat."""
+        nobody gave it and the conditions are told to hold there; where they are not, up to four times, for what is told
+        of few draws is rough, or until `max_time` ends it. At least a quarter is added to what was drawn, and as much
+        again where nothing is told, or of the effective size alone."""
         if self.is_reached(step):
             return step
         stored = manifest.read(self._folder)
@@ -84,8 +85,11 @@ class Ending:
         more = max(drawn / 4, *left.values())
         if self.begins_anew:  # at the next look
             more = self.next_look(step, step - drawn) - step
-        if "num_steps" in stored["given"] or "given" in until or step + more > _LONGER * until["most"]:
+        told = step + more <= _LONGER * until["most"]
+        untold = step + drawn <= _LONGER_UNTOLD * until["most"] or self._request.options.max_time is not None
+        if "num_steps" in stored["given"] or "given" in until or not (told or untold):
             return step
+        more = more if told else drawn
         bound = step + -(-int(more) // self._turn) * self._turn
         if "trajectory_every" not in stored["given"]:  # about twice as many positions as before the bound at most
             self.trajectory_every = until["every"] * 2 ** max(0, math.ceil(math.log2(bound / until["most"] / 2)))

@@ -189,8 +189,10 @@ class _Choice:
         tuned = f"Step size, {tuned} and masses" if self.options.mass != "unit" else f"Step size and {tuned}"
         wrong = f", so that variances are wrong by {self.options.target_bias:.0%} at most"
         latest = f"at step {steps:,} at the latest"
-        if "num_steps" not in given.explicit:
-            latest += ", or up to twenty times as many where it can tell there how many more it takes"
+        if given.max_time is not None and "num_steps" not in given.explicit:
+            latest = f"after {given.max_time:g} seconds at the latest"
+        elif "num_steps" not in given.explicit:
+            latest += ", or up to four times as many, and twenty where it can tell how many it takes"
         return [
             f"Sampler {sampler}: {why} (sampler, batch_size, batch_sampling).",
             f"{tuned} are tuned in the burn-in, which ends by itself{'' if sampler == 'HMC' else wrong} (step_size, "
