@@ -73,6 +73,17 @@ def test_a_run_predicts_what_its_positions_say(signs):
     assert run.predict(x, thin=2).num_draws == 4
 
 
+def test_many_inputs_are_predicted_by_fewer_draws(signs, monkeypatch):
+    """8 draws of 2 walkers: half of them for more inputs than so many predictions allow, never fewer than the least."""
+    sim, run, _ = signs
+    x = sim.dataset.test_inputs
+    for predictions, fewest, draws in ((8 * len(x), 1, 8), (5 * len(x), 1, 8), (4 * len(x), 1, 4), (1, 4, 4)):
+        monkeypatch.setattr("tati_re.prediction.predict.MOST_PREDICTIONS", predictions)
+        monkeypatch.setattr("tati_re.prediction.predict.FEWEST_DRAWS", fewest)
+        assert run.predict(x).num_draws == draws
+        assert run.predict(x, thin=1).num_draws == 8
+
+
 def test_few_draws_are_told_once_in_one_sentence(signs):
     _, run, _ = signs
     with pytest.warns(UserWarning, match=r"^Predictions average 8 draws, worth about \d independent ones: below 100 "):

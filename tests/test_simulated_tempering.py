@@ -24,7 +24,7 @@ from tati_re.samplers import HamiltonianMonteCarlo, Splitting
 from tati_re.samplers.tact_hmc import TactHMC
 from tati_re.samplers.wrappers.control_variate import ControlVariate
 from tati_re.samplers.wrappers.eqn import EnsembleQuasiNewton
-from tati_re.samplers.wrappers.simulated_tempering import _LEARNT, SimulatedTempering, log_weights_of
+from tati_re.samplers.wrappers.simulated_tempering import _LEARNT, SimulatedTempering
 from tati_re.testing import CHECKS
 from tests.scenarios import (
     TOLERANCE,
@@ -317,14 +317,6 @@ def test_walkers_of_other_temperatures_learn_their_own_g():
     np.testing.assert_allclose(last.log_weights[:4, 1] - last.log_weights[0, 1], 0, atol=1e-12)
     np.testing.assert_allclose(last.log_weights[4:, 1] - last.log_weights[4, 1], 0, atol=1e-12)
     assert last.log_weights[0, 1] != last.log_weights[4, 1]
-
-
-def test_g_from_mean_potentials():
-    """A harmonic well has <U> = 1/(2β): the trapezoidal rule on a fine ladder gives ln(β)/2."""
-    betas = np.linspace(1, 0.25, 200)
-    np.testing.assert_allclose(log_weights_of(betas, 0.5 / betas), 0.5 * np.log(betas), atol=1e-4)
-    with pytest.raises(InputError, match="one a rung"):
-        log_weights_of([1.0, 0.5], [1.0])
 
 
 # ------------------------------------------------------------------------- likelihood tempering, thermostats, noise

@@ -25,11 +25,15 @@ from tati_re.prediction.results import (
 from tati_re.prediction.scores import crps, mixture_cdf, mixture_interval, normal_crps, weighted_quantiles
 from tati_re.runs import checkpoint, files
 from tati_re.runs.run import RunFiles
+from tati_re.runs.selection import burnin_of
 
 MEMORY_VALUES = 32_000_000
 """Predictions (draws × inputs × columns) in memory at once; more inputs go part by part, each with all draws."""
 
 BLOCK_DRAWS = 512
+MOST_PREDICTIONS, FEWEST_DRAWS = 20_000_000, 2_000
+"""Draws times inputs that a prediction takes where nobody says, and the draws that it takes of any inputs: two minutes
+of one core, in which all 41,000 draws of a run of two million steps would have taken 4,000 inputs ten."""
 FEW_DRAWS = 100
 """Independent draws below which predictions are said to be rough."""
 _AVERAGED = ("probabilities", "std", "lower", "upper", "expected_entropy")
@@ -43,7 +47,7 @@ def predict(
     interval: float = 0.9,
     rung: int = 0,
     burnin: int | None = None,
-    thin: int = 1,
+    thin: int | None = None,
     model: Any = None,
     parameters: np.ndarray | None = None,
 ) -> ClassPrediction | LabelPrediction | RegressionPrediction:
@@ -62,7 +66,8 @@ def predict(
         interval: Probability inside of the central intervals, in 0..1. Default: 0.9.
         rung: Of a ladder whose rungs are all stored. Default: 0, the target.
         burnin: Steps to leave out. Default: the run's own burn-in.
-        thin: Every how many stored positions of a walker are taken. Default: 1.
+        thin: Every how many stored positions of a walker are taken. Default: as few draws as make 20,000,000
+            predictions, 2,000 at least.
         model: The Keras model where the folders hold none. Default: theirs.
         parameters: Vectors `(draws, parameters)` in place of the draws of one run, as of
             `tati_re.gaussian_approximation`. Default: the run's.
@@ -84,11 +89,12 @@ def predict(
             return streamed_prediction(runs[0], interval)
         inputs, labels = test_part(runs[0])
     if parameters is None:
-        found = average([source_of(run, rung, burnin, thin, model) for run in runs], inputs, labels, interval)
+        sources = [source_of(run, rung, burnin, thin, model, inputs) for run in runs]
+        found = average(sources, inputs, labels, interval)
         if any(run.manifest.get("kind") != "fit" for run in runs):
             warn_of_few_draws(found, 4)
         return found
-    if len(runs) > 1 or (rung, burnin, thin) != (0, None, 1):
+    if len(runs) > 1 or (rung, burnin, thin) != (0, None, None):
         raise InputError("parameters stand in place of the draws of one run.", expected="no rung, burnin or thin")
     network, vectors = Network(runs[0], model), np.atleast_2d(parameters)
     if vectors.shape[1:] != (network.num_parameters,):
@@ -107,12 +113,19 @@ def warn_of_few_draws(found: Prediction, stacklevel: int) -> None:
 
 
 def source_of(
-    run: RunFiles, rung: int = 0, burnin: int | None = None, thin: int = 1, model: Any = None
+    run: RunFiles, rung: int = 0, burnin: int | None = None, thin: int | None = 1, model: Any = None, inputs: Any = ()
 ) -> tuple[Network, Draws | Members]:
-    """The network of a run and the parameters to predict with: its draws, or the end of an optimization."""
-    network = Network(run, model)
+    """The network of a run and the parameters to predict with: its draws, or the end of an optimization. `thin` None:
+    as many draws as make so many predictions of the inputs."""
+    network, options = Network(run, model), run.manifest["options"]
     if run.manifest.get("kind") == "fit":
         return network, Members(*network.final_positions())
+    if thin is None:
+        first = burnin_of(run, None) if burnin is None else burnin
+        last = max((meta["step"] for meta in checkpoint.metas(run.folder)), default=first)
+        steps = (last - first) // (options.get("trajectory_every") or 1)
+        most = max(FEWEST_DRAWS, MOST_PREDICTIONS // max(1, len(network.packed(inputs))))
+        thin = max(1, steps * options["num_walkers"] // most)
     return network, Draws(run, rung, burnin, thin)
 
 

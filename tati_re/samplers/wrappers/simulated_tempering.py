@@ -44,7 +44,7 @@ class SimulatedTempering(Wrapper):
         inverse_temperatures: β of the rungs in the run's, above 0; the first, 1, is the target. Default: 1, 1/2, 1/4.
         likelihood_weights: λ of the rungs in units of the run's, at least 0; the first is 1. Default: all 1.
         move_every: Steps between two moves, at least 1. Default: 10.
-        log_weights: g where it starts, one a rung, such as from `log_weights_of`. Default: from the start.
+        log_weights: g where it starts, one a rung. Default: from the start.
 
     Raises:
         InputError: Numbers out of range or of different lengths; a sampler that tempers, or moves walkers in turn.
@@ -210,14 +210,6 @@ class SimulatedTempering(Wrapper):
         likelihood = list(self.likelihood_weights) if self.tempers_likelihood else None
         ladder = {"simulated_tempering": list(self.inverse_temperatures), "likelihood_weights": likelihood}
         return {**self.inner.get_config(), **ladder, **attributes_of(self, "move_every", "log_weights")}
-
-
-def log_weights_of(inverse_temperatures: Sequence[float], mean_potentials: Sequence[float]) -> np.ndarray:
-    """-ln Z of each rung up to a constant, 0 for the first, from the mean potential at each, by the trapezoidal rule:
-    g_l - g_k = (β_l - β_k) (<U>_k + <U>_l)/2, with β in the units in which U counts."""
-    beta, mean = np.asarray(inverse_temperatures, np.float64), np.asarray(mean_potentials, np.float64)
-    refuse_if(beta.shape != mean.shape or beta.ndim != 1, "mean_potentials: one a rung.", mean.shape, str(beta.shape))
-    return np.concatenate([[0.0], np.cumsum(np.diff(beta) * 0.5 * (mean[1:] + mean[:-1]))])
 
 
 def _ladder(name: str, values: Sequence[float], length: int | None = None, lowest: bool = False) -> list[float]:
