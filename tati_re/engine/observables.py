@@ -58,8 +58,7 @@ class Observables:
     def __call__(self, state, evaluate, acceptance, labels: Sequence = ()) -> tf.Tensor:
         """The row of every walker, `(walkers, columns)`, float64; entries without a meaning are nan.
 
-        `acceptance` is that of the last Metropolis test, `labels` are the last columns.
-        """
+        `acceptance` is that of the last Metropolis test, `labels` are the last columns."""
         position = tf.cast(state.position, tf.float64)
         gradient = tf.cast(state.gradient, tf.float64)
         undefined = tf.fill(tf.shape(state.potential), tf.constant(float("nan"), tf.float64))

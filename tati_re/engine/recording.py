@@ -17,8 +17,7 @@ class RunningMoments(NamedTuple):
     """Streaming mean and sum of squared deviations of the parameters (Welford), per walker, float64.
 
     `count` `(walkers,)` are rows seen, or the sum of their weights; `mean` and `m2` have shape `(walkers, parameters)`,
-    and the variance is m2 / (count - 1).
-    """
+    and the variance is m2 / (count - 1)."""
 
     count: Any
     mean: Any
@@ -83,8 +82,7 @@ class RowBuffers:
 
     `position` is shape, `(walkers, parameters)`, and type of the walkers' positions; `num_recorded` walkers have
     positions and moments stored; `directions` `(parameters, k)` project positions, None stores them whole. `event_rows`
-    is how many rows the method tells at one time, `chunk_steps` the most steps of a chunk.
-    """
+    is how many rows the method tells at one time, `chunk_steps` the most steps of a chunk."""
 
     def __init__(
         self,
@@ -138,8 +136,7 @@ class RowBuffers:
         `now` gives the state of all walkers and the potential that the move saw; its acceptance is `(walkers,)`.
 
         Whatever is due, each buffer is written to, at the place of its next entry, which stays the next one where
-        nothing is: XLA then writes in place, where it copies buffers that pass through a condition, at each step.
-        """
+        nothing is: XLA then writes in place, where it copies buffers that pass through a condition, at each step."""
         row_due, position_due = tf.logical_and(alive, due.row), tf.logical_and(alive, due.position)
         no_row, no_position = tf.zeros(self._of_row, tf.float64), tf.zeros(self._of_position, self.dtype)
         nothing = buffers.moments, no_row, no_position, tf.zeros(self._of_beside, tf.float64)

@@ -16,8 +16,7 @@ class TensorBoard:
     """Writes new rows of `run.csv` as scalars, as a callback of the driver after each flush; a target of None: nothing.
 
     Each walker (and on a ladder each rung) is a run of its own to TensorBoard, each column a tag. Event files are
-    appended to, and stand outside of what a resumed run repeats byte for byte: they hold the time of day.
-    """
+    appended to, and stand outside of what a resumed run repeats byte for byte: they hold the time of day."""
 
     def __init__(self, target: str | None) -> None:
         self.target = None if target is None else Path(target)

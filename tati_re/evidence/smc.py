@@ -113,8 +113,7 @@ def cooled(
     `potential_of` makes the path's potential for a number of walkers; `sampler` has the distribution of each λ; of
     `plan` the step sizes, `target_acceptance`, `seed` and `execution` are used; `say` takes sentences on the progress;
     `parts` keeps the last stage. All moves as members: Dau and Chopin, J. R. Statist. Soc. B 84 (2022), whose chains
-    these are.
-    """
+    these are."""
     walkers = num_populations * num_particles
     potential = potential_of(walkers)
     counted = counted_moves(walkers * potential.num_parameters * tf.as_dtype(potential.dtype).size, num_moves)

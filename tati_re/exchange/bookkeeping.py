@@ -23,8 +23,7 @@ class Counts(NamedTuple):
     sum of their acceptance probabilities, given what was known. `energy` is the sum at each rung over ladders and
     rounds, `(rungs,)`, of U, or of L where the likelihood alone is tempered, from `samples` steps. For each replica,
     `(walkers,)`: `last_end`, where it was last of the two ends, int32; `restarts`, how often it came to the coldest
-    rung from the hottest one; `round_trips`, how often it went from the coldest to the hottest and back.
-    """
+    rung from the hottest one; `round_trips`, how often it went from the coldest to the hottest and back."""
 
     attempts: Any
     accepted: Any
@@ -54,8 +53,7 @@ def counted(counts: Counts, pairs: Pairs, accepted, expected, energy, rung, coun
     """The counts after a round; none counts in the burn-in, where `counting` is false.
 
     `accepted`, bool, and `expected`, acceptance probabilities, are `(ladders, pairs)`, `energy` is that of the replica
-    at each rung, `(ladders, rungs)`, and `rung` is where the walkers are now, `(walkers,)`, int32.
-    """
+    at each rung, `(ladders, rungs)`, and `rung` is where the walkers are now, `(walkers,)`, int32."""
     rungs = energy.shape[1]
     kept = tf.cast(counting, tf.float64)
     seen = zip(counts[:3], (tf.ones_like(expected), tf.cast(accepted, tf.float64), expected), strict=True)
@@ -94,8 +92,7 @@ def ladder_table(table: RungTargets, step_size, counts: Counts) -> dict:
 
     Acceptance and expected acceptance stand at the lower rung of a pair. The predicted one is erfc(x/2) with x² the
     product of the differences of β (or λ) and of mean energies, exact where energies are normal. `barrier` is the sum
-    of the rejection rates up to each rung.
-    """
+    of the rejection rates up to each rung."""
     beta, weight = (np.asarray(values) for values in table)
     attempts, accepted, expected, samples, energy = (np.asarray(values) for values in counts[:5])
     last = np.full(1, np.nan)

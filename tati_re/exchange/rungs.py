@@ -14,8 +14,7 @@ from tati_re.exchange.schedule import gibbs
 class Occupancy:
     """The rungs of the walkers of several ladders; walker w is replica w // ladders of ladder w % ladders.
 
-    `index` is the rung of each walker, `(walkers,)`, int32, as many walkers as rungs times ladders.
-    """
+    `index` is the rung of each walker, `(walkers,)`, int32, as many walkers as rungs times ladders."""
 
     def __init__(self, num_rungs: int, num_ladders: int) -> None:
         self.num_rungs, self.num_ladders = num_rungs, num_ladders
@@ -48,8 +47,7 @@ class Occupancy:
         """Reassigns all replicas to the rungs by the exact probabilities, with one uniform number a ladder.
 
         `reduced` is u of every replica at every rung, `(ladders, rungs, replicas)`. Returned are whether the replica of
-        each next rung came, and how probable that was, `(ladders, rungs - 1)` each, and the rung of every walker.
-        """
+        each next rung came, and how probable that was, `(ladders, rungs - 1)` each, and the rung of every walker."""
         drawn = gibbs(reduced, uniform)
         here = tf.range(self.num_rungs)
         came = tf.equal(drawn.replica[:, :-1], here[None, 1:])
@@ -71,8 +69,7 @@ class Rungs(NamedTuple):
     probabilities between neighbors since the last adaptation, `tried` the attempts behind it, `(rungs - 1,)`, float64.
     `counts` is what ladder.csv tells, `events` the last round's rows of exchange.csv, `correction` what a rule averages
     from round to round (`tati_re.exchange.correction`), empty for others, and `bias` A of all rungs (`Bias`), empty
-    without.
-    """
+    without."""
 
     index: Any
     table: RungTargets

@@ -115,8 +115,7 @@ class Assignment(NamedTuple):
 
     `weights[r, i]` is the probability of replica i on rung r, `(..., rungs, replicas)`, float64: rows and columns add
     up to 1. The mean of an observable on rung r is that of Σ_i weights[r, i] f_i, with less noise than that of the
-    replica drawn, and no bias.
-    """
+    replica drawn, and no bias."""
 
     replica: Any
     weights: Any

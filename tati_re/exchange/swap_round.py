@@ -25,8 +25,7 @@ class SwapRound:
 
     Without a `schedule`, all replicas are assigned to the rungs anew, by the exact probabilities of all assignments.
     `batch_size` is the number of examples of an energy estimate, all for `None`; where `tempers_likelihood`, the energy
-    that is counted is L alone; where `biased`, the rungs have a bias.
-    """
+    that is counted is L alone; where `biased`, the rungs have a bias."""
 
     def __init__(
         self,
@@ -66,8 +65,7 @@ class SwapRound:
         """The rungs after a round, with the `random_numbers` of this step.
 
         `table` has the factors on β and λ that schedules put on them at this step, `inner` is the state of all
-        replicas, `loss` and `penalty` are L and V of all walkers, `(walkers,)`, float64.
-        """
+        replicas, `loss` and `penalty` are L and V of all walkers, `(walkers,)`, float64."""
         at_rung = self.occupancy.at_rung(rungs.index)
         pairs = self._pairs(rungs, random)
         loss_at, penalty_at = tf.gather(loss, at_rung), tf.gather(penalty, at_rung)

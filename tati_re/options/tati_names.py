@@ -55,8 +55,7 @@ class Alias(NamedTuple):
 
     `translate` takes the name as typed and the value to options here by name, or raises InputError where it is refused.
     `instead` says in words what stands for it. Its group in TATi is data, prior, model, common, train, sampler, or
-    analysis; `many` means that it takes several values on the command line.
-    """
+    analysis; `many` means that it takes several values on the command line."""
 
     new: tuple[str, ...]
     translate: Translation

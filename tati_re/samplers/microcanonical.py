@@ -11,8 +11,7 @@ keeps exp(-βU) without a bath, and U + K with dK = -g·dθ. It is split into ex
     A(t)  drift     θ <- θ + t p
     O(t)  refresh   p <- exp(-γt) p + sqrt((1 - exp(-2γt)) T) R, normalized;   R ~ N(0, 1)
 
-In the units of the papers, where the speed is 1, a step is h sqrt(d T) and the decoherence length sqrt(d T)/γ.
-"""
+In the units of the papers, where the speed is 1, a step is h sqrt(d T) and the decoherence length sqrt(d T)/γ."""
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Method
