@@ -83,9 +83,9 @@ def test_a_run_without_a_sampler_chooses_says_it_and_resumes(tmp_path, capsys):
     assert longer.run_info["step"].max() == 700
 
 
-@pytest.mark.parametrize("hidden, sampler", [([8], "MCLMC"), ([400], "BAOAB")])
+@pytest.mark.parametrize("hidden, sampler", [([8], "MCLMC"), ([1_500], "BAOAB")])
 def test_more_examples_are_seen_whole_where_that_is_cheap(hidden, sampler, chosen, capsys):
-    """6,000 examples times 41 and 2,001 parameters."""
+    """6,000 examples times 42 and 7,502 parameters."""
     x = np.random.default_rng(0).standard_normal((6_000, 3))
     sim = tati_re.Simulation(data=(x, x.sum(axis=1)), hidden=hidden, seed=1, fit_steps=5)
     assert chosen(sim, num_steps=8).sampler == sampler
