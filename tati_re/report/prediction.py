@@ -52,7 +52,7 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
             shown = test_part(runs[0])[0]
         return _written(folder, {AVERAGE: average_alone}, {}, shown)
     inputs, labels = read_inputs(typed["data"], runs[0]) if "data" in typed else test_part(runs[0])
-    sources = {AVERAGE: [source_of(run, **chosen) for run in runs]}
+    sources = {AVERAGE: [source_of(run, inputs=inputs, **{"thin": None, **chosen}) for run in runs]}
     sources |= {name: [source_of(run) for run in group] for name, group in groups.items()}
     if OPTIMUM in sources:
         network, members = sources[OPTIMUM][0]
