@@ -291,7 +291,7 @@ def test_a_burn_in_takes_half_of_max_time_at_most(tmp_path, monkeypatch):
     """It would take five million steps: nothing settles. What follows is drawn, and goes on with the same burn-in."""
     monkeypatch.setattr("tati_re.samplers.wrappers.tuner._MOST_RHAT", 0.0)
     asked = GROWING | {"num_steps": 10_000_000, "until": None, "record_every": 10, "trajectory_every": 10}
-    run = tati_re.Simulation(**NECK).sample(**asked, max_time=3.0, output=str(tmp_path / "a"))
+    run = tati_re.Simulation(**NECK).sample(**asked, max_time=6.0, output=str(tmp_path / "a"))
     burnin, last = run.manifest["options"]["num_burnin_steps"], run.run_info["step"].max()
     assert 0 < burnin < last - 100 and run.exit_status == 75
     assert next(stored_positions(run)).step > burnin and (run.averages["step"] > burnin).all()
@@ -391,10 +391,10 @@ def test_a_run_goes_on_neither_far_where_its_end_is_far_nor_beyond_a_length_that
 
 def test_a_run_that_a_clock_ends_goes_on_until_then(monkeypatch, capsys):
     """Also where its end is far, or cannot be told; the bound in steps is then none."""
-    monkeypatch.setattr("tati_re.simulation.request.MOST_STEPS", 300)
-    timed = simulation(until="ess>10000000", verbose=1).sample(max_time=3.0)
-    assert not timed.manifest["until"]["reached"] and timed.manifest["options"]["num_steps"] > 20 * 300
-    assert timed.run_info["step"].max() > 20 * 300 and "until is not reached" in capsys.readouterr().out
+    monkeypatch.setattr("tati_re.simulation.request.MOST_STEPS", 200)
+    timed = simulation(until="ess>10000000", verbose=1).sample(max_time=6.0)
+    assert not timed.manifest["until"]["reached"] and timed.manifest["options"]["num_steps"] > 20 * 200
+    assert timed.run_info["step"].max() > 20 * 200 and "until is not reached" in capsys.readouterr().out
 
 
 def test_stored_positions_follow_the_length_of_the_run():
