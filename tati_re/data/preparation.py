@@ -21,6 +21,17 @@ _SMALL, _LARGE, _PIXELS = 0.1, 10.0, 64
 STANDARDIZE = ("none", "inputs", "all", "pixels")
 
 
+def mean_and_deviation(values: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and deviation (with divisor N) of examples, each counting by its weight `(N,)`. Each column has its own.
+    Images `(N, height, width)` have one of all pixels, images `(N, height, width, channels)` one of each channel."""
+    axes = tuple(range(values.ndim)) if values.ndim == 3 else tuple(range(max(1, values.ndim - 1)))
+    if weights is None:
+        return np.asarray(values.mean(axes, dtype=np.float64)), np.asarray(values.std(axes, dtype=np.float64))
+    share = (weights / weights.mean()).reshape(-1, *[1] * (values.ndim - 1))
+    mean = np.asarray((share * values).mean(axes, dtype=np.float64))
+    return mean, np.asarray(np.sqrt((share * (values - mean) ** 2).mean(axes, dtype=np.float64)))
+
+
 @dataclass(frozen=True, eq=False)
 class Standard:
     """Standardizes by (value - mean) / deviation, which is above 0; both float64, broadcastable."""
@@ -30,16 +41,9 @@ class Standard:
 
     @classmethod
     def of(cls, values: np.ndarray, weights: np.ndarray | None = None) -> Standard:
-        """Mean and deviation (with divisor N) of the training part, or of examples that count by `weights` `(N,)`. Each
-        column has its own. Images `(N, height, width)` have one of all pixels, images `(N, height, width, channels)`
-        one of each channel. What does not vary keeps the deviation 1, so that it becomes 0."""
-        axes = tuple(range(values.ndim)) if values.ndim == 3 else tuple(range(max(1, values.ndim - 1)))
-        mean = np.asarray(values.mean(axes, dtype=np.float64))
-        deviation = np.asarray(values.std(axes, dtype=np.float64))
-        if weights is not None:
-            share = (weights / weights.mean()).reshape(-1, *[1] * (values.ndim - 1))
-            mean = np.asarray((share * values).mean(axes, dtype=np.float64))
-            deviation = np.asarray(np.sqrt((share * (values - mean) ** 2).mean(axes, dtype=np.float64)))
+        """That of the training part, or of examples that count by `weights` `(N,)`, as `mean_and_deviation` has them.
+        What does not vary keeps the deviation 1, so that it becomes 0."""
+        mean, deviation = mean_and_deviation(values, weights)
         # The mean of equal numbers may differ from them by rounding.
         return cls(mean, np.where(deviation <= 1e-12 * np.abs(mean), 1.0, deviation))
 

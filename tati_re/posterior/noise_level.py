@@ -9,6 +9,7 @@ import numpy as np
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.potential import Prior, prior_generator
+from tati_re.data.preparation import mean_and_deviation
 from tati_re.posterior.priors.product import Product
 from tati_re.posterior.priors.quantiles import NormalMap
 
@@ -149,8 +150,7 @@ def _spread(examples) -> float:
     """The standard deviation of the training targets, the largest of several, each example by its weight."""
     targets = np.asarray(examples.targets, np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        variance = np.average((targets - np.average(targets, 0, examples.weights)) ** 2, 0, examples.weights)
-        return float(np.sqrt(variance).max())
+        return float(mean_and_deviation(targets.reshape(len(targets), -1), examples.weights)[1].max())
 
 
 def noise_start(options, examples) -> float:

@@ -121,8 +121,8 @@ def source_of(
     if run.manifest.get("kind") == "fit":
         return network, Members(*network.final_positions())
     if thin is None:
-        first = burnin_of(run, None) if burnin is None else burnin
-        last = max((meta["step"] for meta in checkpoint.metas(run.folder)), default=first)
+        first = burnin_of(run, burnin)
+        last = next(checkpoint.metas(run.folder), {"step": first})["step"]
         steps = (last - first) // (options.get("trajectory_every") or 1)
         most = max(FEWEST_DRAWS, MOST_PREDICTIONS // max(1, len(network.packed(inputs))))
         thin = max(1, steps * options["num_walkers"] // most)

@@ -36,7 +36,7 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
         if run.manifest.get("kind") == "fit":
             raise InputError(f"{run.folder} did not sample.", "a run of tati-optimize", "RUN of tati-sample")
     level = typed.get("interval", 0.9)
-    chosen = {name: typed[name] for name in ("rung", "burnin", "thin") if name in typed}
+    chosen = {"thin": None} | {name: typed[name] for name in ("rung", "burnin", "thin") if name in typed}
     groups = {OPTIMUM: [load(typed["optimum"])]} if "optimum" in typed else {}
     if "ensemble" in typed:
         groups[ENSEMBLE] = [load(name) for name in typed["ensemble"]]
@@ -52,7 +52,7 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
             shown = test_part(runs[0])[0]
         return _written(folder, {AVERAGE: average_alone}, {}, shown)
     inputs, labels = read_inputs(typed["data"], runs[0]) if "data" in typed else test_part(runs[0])
-    sources = {AVERAGE: [source_of(run, inputs=inputs, **{"thin": None, **chosen}) for run in runs]}
+    sources = {AVERAGE: [source_of(run, inputs=inputs, **chosen) for run in runs]}
     sources |= {name: [source_of(run) for run in group] for name, group in groups.items()}
     if OPTIMUM in sources:
         network, members = sources[OPTIMUM][0]
