@@ -141,18 +141,20 @@ def test_every_command_goes_through_the_same_door(name, capsys):
     assert capsys.readouterr().err.startswith("error: --no-such-flag is not a known option of ")
 
 
-@pytest.mark.parametrize(("argv", "status"), [(["--help"], 0), (["--print-config"], 141)])
-def test_a_reader_that_leaves_is_no_error(argv, status):
-    """As `tati-sample --print-config | head -1`: silent, with the status that a shell gives to a command so ended;
-    argparse takes no notice of it."""
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("argv", [["--help"], ["--help-all"], ["--print-config"]])
+def test_a_reader_that_leaves_is_no_error(argv, unbuffered):
+    """As `tati-sample --print-config | head -1`: silent, with the status that a shell gives to a command so ended."""
+    own = os.environ | {"PYTHONUNBUFFERED": unbuffered}
     read, write = os.pipe()
     os.close(read)
     line = [sys.executable, "-m", "tati_re.cli.sample", *argv]
     try:
-        done = subprocess.run(line, stdout=write, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1])
+        root = Path(__file__).parents[1]
+        done = subprocess.run(line, stdout=write, stderr=subprocess.PIPE, text=True, cwd=root, env=own)
     finally:
         os.close(write)
-    assert (done.returncode, done.stderr) == (status, "")
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 # Values of options

@@ -69,7 +69,8 @@ def test_plain_line_of_a_fit():
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_bar(width):
+def test_bar(width, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")  # a dumb one has no cursor to hide
     stream = Terminal()
     console = Console(file=stream, width=width, force_terminal=True, color_system=None)
     progress = RichProgress(console=console)

@@ -57,9 +57,8 @@ class Parser(argparse.ArgumentParser):
         raise InputError(f"{message.removeprefix('argument ')}; see {self.prog} --help.")
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        # argparse takes no notice of a reader that has left, but for older ones of Python 3.11.
-        with contextlib.suppress(OSError):
-            super()._print_message(message, file)
+        # That nobody reads is told as of all that is printed; argparse would be silent where nothing is buffered.
+        (file or sys.stderr).write(message)
 
     def format_help(self) -> str:
         if sum(action.dest in OPTIONS for action in self._actions) < 2 * len(MAIN):
