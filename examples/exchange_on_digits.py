@@ -1,4 +1,5 @@
-"""Does a ladder from the prior to the posterior pay on a network of 2,410 weights? Digits of 8 x 8, 64-32-10.
+"""Does a ladder from the prior to the posterior pay on a network of 2,410 weights? Digits of 8 x 8, 64-32-10, or with
+another number of hidden units.
 
 Weights have N(0, 1/fan-in), biases N(0, 1). Ladders temper the likelihood from the prior, which is drawn anew at each
 step, to the posterior, with inner rungs that adapt, and even and odd rounds of swaps; HMC of 10 leapfrog steps moves
@@ -9,10 +10,11 @@ Compared are predictions, which copies of a network do not change: R-hat of the 
 images, over ladders or over walkers; the distance of one ladder (walker) from the mean of all, root mean square over
 images, in standard deviations of the posterior; and the test NLL of one ladder's (walker's) averaged predictions.
 
-    python examples/exchange_on_digits.py [--seeds 3] [--examples 200] [--rungs 16] [--full] [--output DIR]
+    python examples/exchange_on_digits.py [--hidden 32] [--examples 200] [--rungs 16] [--seeds 3] [--output DIR]
+    python examples/exchange_on_digits.py --full
     python examples/exchange_on_digits.py --centers [--examples 1438] [--output DIR]
 
-The second line asks what a control variate does for a swap of this network at two temperatures between which exact
+The last line asks what a control variate does for a swap of this network at two temperatures between which exact
 energies would swap at 0.5: V, the variance of the log ratio over mini-batches of a tenth of the images, against the age
 of the center, by two runs of BAOAB in equilibrium. Writes centers.csv.
 
@@ -34,11 +36,10 @@ import numpy as np
 
 import tati_re
 
-HIDDEN, LEAPFROG_STEPS, IMAGES = 32, 10, 40
+PIXELS, CLASSES, LEAPFROG_STEPS, IMAGES = 64, 10, 10, 40
 AGES = (0, 1, 2, 5, 10, 20, 50, 200)
 """Steps since a center was where the walker is now; 0: no control variate."""
 BURNIN, DRAWS = 6_000, 800
-NUM_PARAMETERS = 64 * HIDDEN + HIDDEN + HIDDEN * 10 + 10
 
 
 def digits(examples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -51,49 +52,52 @@ def digits(examples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarra
     return images[:examples], labels[:examples], images[-359:], labels[-359:]
 
 
-def prior_draws(count: int, seed: int) -> np.ndarray:
+def prior_draws(count: int, seed: int, hidden: int) -> np.ndarray:
     """Weights in the order of the network: kernel, bias, output kernel, output bias."""
-    scale = np.repeat([1 / 8, 1.0, HIDDEN**-0.5, 1.0], [64 * HIDDEN, HIDDEN, HIDDEN * 10, 10])
-    return scale * np.random.default_rng([seed, 7]).standard_normal((count, NUM_PARAMETERS))
+    sizes = [PIXELS * hidden, hidden, hidden * CLASSES, CLASSES]
+    scale = np.repeat([PIXELS**-0.5, 1.0, hidden**-0.5, 1.0], sizes)
+    return scale * np.random.default_rng([seed, 7]).standard_normal((count, sum(sizes)))
 
 
 def probabilities(weights: np.ndarray, images: np.ndarray) -> np.ndarray:
     """Of each class, `(..., images, 10)`, for weights `(..., parameters)`."""
-    kernel, bias, out, last = np.split(weights, np.cumsum([64 * HIDDEN, HIDDEN, HIDDEN * 10]), axis=-1)
-    lead = weights.shape[:-1]
-    hidden = np.tanh(images @ kernel.reshape(*lead, 64, HIDDEN) + bias[..., None, :])
-    outputs = hidden @ out.reshape(*lead, HIDDEN, 10) + last[..., None, :]
+    *lead, count = weights.shape
+    width = (count - CLASSES) // (PIXELS + 1 + CLASSES)
+    kernel, bias, out, last = np.split(weights, np.cumsum([PIXELS * width, width, width * CLASSES]), axis=-1)
+    hidden = np.tanh(images @ kernel.reshape(*lead, PIXELS, width) + bias[..., None, :])
+    outputs = hidden @ out.reshape(*lead, width, CLASSES) + last[..., None, :]
     outputs -= outputs.max(-1, keepdims=True)
     found = np.exp(outputs)
     return found / found.sum(-1, keepdims=True)
 
 
-def network(data: tuple[np.ndarray, np.ndarray]) -> dict:
+def network(data: tuple[np.ndarray, np.ndarray], hidden: int) -> dict:
     """Options of the network and its prior."""
     return {
         "data": data,
-        "hidden": [HIDDEN],
+        "hidden": [hidden],
         "activation": "tanh",
         "loss": "sparse_categorical_crossentropy",
         "standardize": "none",
-        "prior_std": {"dense/kernel": 1 / 8, "dense_1/kernel": HIDDEN**-0.5, "*/bias": 1.0},
+        "prior_std": {"dense/kernel": PIXELS**-0.5, "dense_1/kernel": hidden**-0.5, "*/bias": 1.0},
     }
 
 
 def sampled(method: str, given, seed: int) -> dict[str, np.ndarray]:
     """Runs ladders, or single walkers with as many gradients."""
     images, labels, test, test_labels = digits(given.examples)
-    sim = tati_re.Simulation(**network((images, labels)), num_walkers=given.ladders, threads=1, seed=seed, verbose=0)
+    system = network((images, labels), given.hidden)
+    sim = tati_re.Simulation(**system, num_walkers=given.ladders, threads=1, seed=seed, verbose=0)
     options: dict = {"sampler": "HMC", "num_leapfrog_steps": LEAPFROG_STEPS, "target_acceptance": 0.8}
     options["step_size"] = given.step_size
     steps = given.rounds
     if method == "ladder":
         options |= {"tempering": "likelihood", "num_replicas": given.rungs, "adapt_ladder": True, "exchange_every": 1}
-        starts = prior_draws(given.rungs * given.ladders, seed)
+        starts = prior_draws(given.rungs * given.ladders, seed, given.hidden)
         options["starts"] = starts.reshape(given.rungs, given.ladders, -1)
     else:
         steps *= given.rungs
-        sim.parameters = prior_draws(given.ladders, seed)
+        sim.parameters = prior_draws(given.ladders, seed, given.hidden)
     burnin = steps // 3
     every = max(1, (steps - burnin) // 100)
     began = time.process_time()
@@ -101,7 +105,7 @@ def sampled(method: str, given, seed: int) -> dict[str, np.ndarray]:
     seconds = time.process_time() - began
     table = run.trajectory
     table = table[table["step"] > burnin].sort_values(["walker", "step"])
-    weights = table.filter(like="dense").to_numpy(float).reshape(given.ladders, -1, NUM_PARAMETERS)
+    weights = table.filter(like="dense").to_numpy(float).reshape(given.ladders, -1, sim.num_parameters())
     found = np.array([probabilities(own, test) for own in weights])
     true = found[..., np.arange(len(test)), test_labels]
     result = {"true": true[:, :, :IMAGES], "mean": found.mean(1), "labels": test_labels, "seconds": seconds}
@@ -118,13 +122,14 @@ def sampled(method: str, given, seed: int) -> dict[str, np.ndarray]:
 def losses_at(temperature: float, given, seed: int) -> tuple[np.ndarray, float]:
     """Losses of each example along a run in equilibrium, `(walkers, steps, examples)`, and their sum's deviation."""
     images, labels, _, _ = digits(given.examples)
-    sim = tati_re.Simulation(**network((images, labels)), num_walkers=given.ladders, threads=1, seed=seed, verbose=0)
+    system = network((images, labels), given.hidden)
+    sim = tati_re.Simulation(**system, num_walkers=given.ladders, threads=1, seed=seed, verbose=0)
     sim.fit(num_steps=500, learning_rate=0.01)
     options = {"sampler": "BAOAB", "step_size": "auto", "friction": "auto", "temperature": temperature}
     steps = BURNIN + max(AGES) + DRAWS
     run = sim.sample(**options, num_steps=steps, num_burnin_steps=BURNIN, record_every=1, trajectory_every=1)
     table = run.trajectory.sort_values(["walker", "step"])
-    weights = table.filter(like="dense").to_numpy(np.float32).reshape(given.ladders, -1, NUM_PARAMETERS)
+    weights = table.filter(like="dense").to_numpy(np.float32).reshape(given.ladders, -1, sim.num_parameters())
     found = [[-np.log(probabilities(one, images)[np.arange(len(labels)), labels]) for one in own] for own in weights]
     rows = run.run_info[run.run_info["step"] > BURNIN]
     return np.array(found), float(given.examples * rows["loss"].std())
@@ -215,6 +220,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sizes = (
         ("--seeds", 1, "of each method"),
         ("--examples", 200, "training images, up to 1,438"),
+        ("--hidden", 32, "units"),
         ("--ladders", 4, "independent ladders, and walkers"),
         ("--rungs", 16, "of a ladder"),
         ("--rounds", 200, "of swaps; a walker gets as many gradients as a ladder"),
@@ -226,25 +232,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--full", action="store_true", help="1,438 images, 8 ladders, 64 rungs, 3,000 rounds, 5 seeds")
     parser.add_argument("--output", type=Path, default=Path("results/exchange_on_digits"), metavar="DIR")
     given = parser.parse_args(argv)
-    full = {"seeds": 5, "examples": 1_438, "ladders": 8, "rungs": 64, "rounds": 3_000}
+    full = {"hidden": 32, "seeds": 5, "examples": 1_438, "ladders": 8, "rungs": 64, "rounds": 3_000}
     for flag, default, _ in sizes:
         name = flag[2:]
         if getattr(given, name) is None:
             setattr(given, name, full[name] if given.full else default)
     try:
         ranges = {"seeds": (1, 100), "examples": (10, 1_438), "ladders": (2, 1_000), "rungs": (2, 1_000)}
+        ranges["hidden"] = 1, 1_000
         for name, (least, most) in ranges.items():
             if not least <= getattr(given, name) <= most:
                 raise tati_re.InputError(f"--{name} is out of range.", getattr(given, name), f"{least} to {most:,}")
         if given.rounds < 30:
             raise tati_re.InputError("--rounds is too small.", given.rounds, "at least 30")
         given.output.mkdir(parents=True, exist_ok=True)
-        settings = {name: getattr(given, name) for name in ("examples", "ladders", "rungs", "rounds", "step_size")}
+        settings = {name: getattr(given, name) for name in ("examples", "hidden", "ladders", "rungs", "rounds")}
+        settings["step_size"] = given.step_size
         if given.centers:
             written(variances(given), given.output / "centers.csv")
             return 0
         known = given.output / "sizes.json"
-        if known.exists() and json.loads(known.read_text()) != settings:
+        if known.exists() and {"hidden": 32} | json.loads(known.read_text()) != settings:
             raise tati_re.InputError("--output has runs of other sizes.", str(given.output), "another folder")
         known.write_text(json.dumps(settings))
         runs: dict[str, list[dict]] = {"ladder": [], "walker": []}

@@ -117,13 +117,14 @@ def test_digits_predict_as_the_product_does():
 
     script = example("exchange_on_digits")
     images, labels = np.random.default_rng(0).random((12, 64)), np.arange(12) % 10
-    weights = script.prior_draws(2, 0)
-    sim = tati_re.Simulation(**script.network((images, labels)), num_walkers=2, verbose=0)
-    sim.parameters = weights
-    ours = script.probabilities(weights, images)
-    for walker in range(2):
-        np.testing.assert_allclose(ours[walker], sim.predict_probabilities(images, weights[walker]), atol=1e-5)
-    many = script.prior_draws(50, 1)
+    for hidden in (32, 3):
+        weights = script.prior_draws(2, 0, hidden)
+        sim = tati_re.Simulation(**script.network((images, labels), hidden), num_walkers=2, verbose=0)
+        sim.parameters = weights
+        ours = script.probabilities(weights, images)
+        for walker in range(2):
+            np.testing.assert_allclose(ours[walker], sim.predict_probabilities(images, weights[walker]), atol=1e-5)
+    many = script.prior_draws(50, 1, 32)
     assert abs(many[:, :2048].std() * 8 - 1) < 0.02 and abs(many[:, 2080:2400].std() * 32**0.5 - 1) < 0.04
 
 
