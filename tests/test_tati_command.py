@@ -94,6 +94,8 @@ def test_negative_numbers_and_ranges_are_values_of_the_flag_before_them():
 def test_words_of_other_libraries_are_told_what_they_are_here(capsys):
     with pytest.raises(InputError, match=r"epochs is not a known option\. num_steps counts"):
         make_options(epochs=3)
+    with pytest.raises(InputError, match=r"x_train is not a known option\. Arrays are given as data=\(x, y\)\."):
+        make_options(x_train=[1.0])
     status, _, err = said(sample.main, capsys, "--data", "digits", "--num-chains", "3")
     assert status == 2 and "It is num_walkers." in err
     assert not ELSEWHERE.keys() & OPTIONS.keys()

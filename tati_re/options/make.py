@@ -28,9 +28,8 @@ ELSEWHERE = {
     "lr": "It is learning_rate of an optimizer, step_size of a sampler.",
     "batch": "It is batch_size.",
     **dict.fromkeys(("chains", "num_chains", "n_chains"), "It is num_walkers."),
-    **dict.fromkeys(
-        ("draws", "num_samples"), "num_steps counts all steps, trajectory_every says which of them are kept."
-    ),
+    **dict.fromkeys(("draws", "num_samples"), "num_steps counts all steps, trajectory_every those that are kept."),
+    **dict.fromkeys(("x", "X", "y", "x_train", "X_train", "y_train"), "Arrays are given as data=(x, y)."),
     **dict.fromkeys(("tune", "warmup", "num_warmup", "burnin", "burn_in"), "It is num_burnin_steps."),
     "thin": "record_every thins the rows, trajectory_every the positions.",
     "validation_split": "It is test_fraction.",
