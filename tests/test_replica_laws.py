@@ -16,6 +16,7 @@ import pytest
 from scipy.special import betainc, expit
 from scipy.stats import gamma, kstest
 
+import tati_re
 from tati_re.analysis.convergence import effective_sample_size
 from tati_re.core.backend import tf
 from tati_re.exchange.ladder import make_ladder
@@ -331,3 +332,42 @@ def test_likelihood_tempering_of_gaussians(case):
         assert abs(mean_and_error(product)[0]) < TOLERANCE * mean_and_error(product)[1]
     for pair in range(4):
         assert run.events[run.events[:, 1] == pair, 8].mean() > 0.03
+
+
+def centered(x):
+    return 0.5 * (x[:, 0] - 1) ** 2
+
+
+def flat(x):
+    return 0.05 * x[:, 0] ** 2
+
+
+@pytest.mark.parametrize("temperature", [0.1, 1.0, 3.0])
+def test_a_ladder_to_the_prior_keeps_its_law_at_other_temperatures(temperature):
+    """N(1/2, T/2); draws of the prior in place of its power make .124 of .05, and .82 of 1.5."""
+    given = {"dimension": 1, "prior": "gaussian", "num_walkers": 50, "temperature": temperature}
+    sim = tati_re.Simulation(potential=centered, seed=1, verbose=0, **given)
+    ladder = {"tempering": "likelihood", "num_replicas": 2, "exchange_every": 1, "swap_schedule": "all_pairs"}
+    hmc = {"sampler": "HMC", "num_leapfrog_steps": 4, "step_size": 0.3}
+    run = sim.sample(**hmc, **ladder, num_steps=800, num_burnin_steps=100, trajectory_every=1, execution="graph")
+    x = run.trajectory.groupby("walker")["x[0]"]
+    for values, exact in ((x.mean(), 0.5), (x.apply(lambda x: ((x - 0.5) ** 2).mean()), temperature / 2)):
+        assert abs(values.mean() - exact) < 5.5 * values.std() / 50**0.5
+    assert x.mean().std() / 50**0.5 < 0.02 * (1 + temperature)
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_draws_of_the_prior_leave_no_gradient_of_elsewhere(every):
+    """BAOAB is exact here, and momenta at the prior have 1 - h²/4; foreign gradients make .87 and .59."""
+    start = np.random.default_rng(0).normal(size=(200, 1)) * 0.95
+    given = {"dimension": 1, "prior": "gaussian", "num_walkers": 200, "parameters": start}
+    sim = tati_re.Simulation(potential=flat, seed=3, verbose=0, **given)
+    ladder = {"tempering": "likelihood", "num_replicas": 2, "exchange_every": every, "swap_schedule": "all_pairs"}
+    baoab = {"sampler": "BAOAB", "friction": 0.03, "step_size": 1.0}
+    few = {"num_steps": 1500, "num_burnin_steps": 500, "record_every": 5, "trajectory_every": 5}
+    run = sim.sample(**baoab, **ladder, **few, execution="graph")
+    variances = run.trajectory.groupby("walker")["x[0]"].apply(lambda x: (x**2).mean()) * 1.1
+    kinetic = run.at_rung(1).query("step > 500").groupby("walker")["kinetic_energy"].mean() * 2
+    error = variances.std() / 200**0.5
+    assert error < 0.015 and abs(variances.mean() - 1) < 5.5 * error
+    assert abs(kinetic.mean() - 0.75) < 0.05

@@ -67,7 +67,12 @@ def averages(
     Reference: Vehtari and others, Bayesian Analysis 16 (2021) for all but the autocorrelation time.
     """
     refuse_if(by not in ("all", "walker", "rung"), "by is not known.", by, "all, walker or rung")
-    return averages_of_rows(select_rows(run, burnin, thin, rung=None if by == "rung" else 0), observables, by)
+    rows = select_rows(run, burnin, thin, rung=None)
+    if by != "rung" and "rung" in rows:
+        # Walkers that come to the target and leave it have rows of weight 0 elsewhere, at even distances.
+        comes = "weight" in rows and not rows.loc[rows["rung"] != 0, "weight"].any()
+        rows = rows if comes else select_rows(run, burnin, thin)
+    return averages_of_rows(rows, observables, by)
 
 
 def averages_of_rows(

@@ -83,6 +83,7 @@ def diffusion_map(
     squares = _squared_distances(points, num_neighbors)
     entries = squares.data if _sparse(squares) else squares.ravel()
     refuse_if(entries.max() == 0, "All points are the same.")
+    refuse_if(not 0 <= alpha <= 1, "alpha is out of range.", alpha, "0 to 1")
     epsilon, dimension = _bandwidth(entries, count, bandwidth)
     kernel = _kernel(squares, epsilon)
     density = np.asarray(kernel.sum(axis=1)).ravel()

@@ -26,10 +26,13 @@ def mean_and_deviation(values: np.ndarray, weights: np.ndarray | None = None) ->
     Images `(N, height, width)` have one of all pixels, images `(N, height, width, channels)` one of each channel."""
     axes = tuple(range(values.ndim)) if values.ndim == 3 else tuple(range(max(1, values.ndim - 1)))
     if weights is None:
-        return np.asarray(values.mean(axes, dtype=np.float64)), np.asarray(values.std(axes, dtype=np.float64))
-    share = (weights / weights.mean()).reshape(-1, *[1] * (values.ndim - 1))
-    mean = np.asarray((share * values).mean(axes, dtype=np.float64))
-    return mean, np.asarray(np.sqrt((share * (values - mean) ** 2).mean(axes, dtype=np.float64)))
+        mean, deviation = values.mean(axes, dtype=np.float64), values.std(axes, dtype=np.float64)
+    else:
+        share = (weights / weights.mean()).reshape(-1, *[1] * (values.ndim - 1))
+        mean = np.asarray((share * values).mean(axes, dtype=np.float64))
+        deviation = np.sqrt((share * (values - mean) ** 2).mean(axes, dtype=np.float64))
+    # The mean of equal numbers may differ from them by rounding.
+    return np.asarray(mean), np.where(deviation <= 1e-12 * np.abs(mean), 0.0, deviation)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +47,7 @@ class Standard:
         """That of the training part, or of examples that count by `weights` `(N,)`, as `mean_and_deviation` has them.
         What does not vary keeps the deviation 1, so that it becomes 0."""
         mean, deviation = mean_and_deviation(values, weights)
-        # The mean of equal numbers may differ from them by rounding.
-        return cls(mean, np.where(deviation <= 1e-12 * np.abs(mean), 1.0, deviation))
+        return cls(mean, np.where(deviation == 0, 1.0, deviation))
 
     @classmethod
     def of_pixels(cls, values: np.ndarray) -> Standard:

@@ -93,7 +93,7 @@ class ReplicaExchange(Wrapper):
         self.num_replicas = self.num_rungs * self.num_ladders
         self.name = f"{inner.name}, {self.num_rungs} replicas"
         self.tempers_likelihood = ladder.tempering == "likelihood"
-        self.draws_prior = ladder.draws_prior
+        self.draws_prior = ladder.draws_prior and swap_rule is not None
         # What is drawn from the prior at the end of a step was never evaluated.
         self.knows_energies = inner.current and not self.draws_prior
         # Rows show U without the bias.
@@ -201,7 +201,7 @@ class ReplicaExchange(Wrapper):
         rung = self.rung_of(rungs, evaluate.rung)
         bound = self._seen(evaluate.at(rung), rungs)
         inner, info = self.inner.step(inner_of(state)._replace(rung=rung), bound, noise)
-        return (self._at_prior(inner, rungs, evaluate, noise) if self.draws_prior else inner), info
+        return (self._at_prior(inner, rungs, rung, evaluate, noise) if self.draws_prior else inner), info
 
     def whole(self, state, inner, rungs, evaluate):
         """The state with that of the sampler inside and these rungs."""
@@ -229,10 +229,14 @@ class ReplicaExchange(Wrapper):
 
     # A swap round
 
-    def _at_prior(self, inner, rungs: Rungs, evaluate, noise):
+    def _at_prior(self, inner, rungs: Rungs, rung: Rung, evaluate, noise):
+        """The replicas at the prior drawn anew before a round, which evaluates them; at T other than 1 the law there is
+        a power of the prior, in which the sampler moves them."""
         fresh = noise.normal((self.num_ladders, *inner.position.shape[1:]))
         drawn = evaluate.drawn_from_prior(tf.tile(fresh, (inner.position.shape[0] // self.num_ladders, 1)))
-        there = tf.equal(rungs.index, self.num_rungs - 1)
+        at_one = tf.abs(rung.inverse_temperature - 1.0) < 1e-9
+        due = tf.equal(evaluate.clock.step % self.exchange_every, 0)
+        there = tf.equal(rungs.index, self.num_rungs - 1) & at_one & due
         return inner._replace(position=tf.where(there[:, None], drawn, inner.position))
 
     def _changing(self, inner) -> dict:

@@ -51,3 +51,18 @@ def fit_inputs(inputs: np.ndarray, wanted: tuple) -> np.ndarray:
     if len(shape) != len(wanted) or any(want not in (None, have) for want, have in zip(wanted, shape, strict=True)):
         raise InputError("data: the inputs do not fit the model.", f"inputs of shape {shape}", f"shape {wanted}")
     return inputs
+
+
+def check_indices(model: Any, inputs: np.ndarray) -> None:
+    """Refuses inputs, `(n, ...)` in the model's shape, that an `Embedding` layer takes as they are and has no row for:
+    compiled steps would take another row."""
+    tensors, first = tensors_of(model, "inputs"), 0
+    layers = [layer for layer in getattr(model, "layers", ()) if isinstance(layer, keras.layers.Embedding)]
+    for tensor in tensors if layers else ():
+        after = first + math.prod(tensor.shape[1:]) if len(tensors) > 1 else None
+        part, first = inputs if after is None else inputs[:, first:after], after or 0
+        for layer in layers:
+            if layer.input is tensor:
+                wrong = part[(part < 0) | (part >= layer.input_dim) | (part != np.floor(part))]
+                what = f"data: layer {layer.name} has no such row."
+                refuse_if(wrong.size, what, wrong[:1].tolist(), f"whole numbers from 0 to {layer.input_dim - 1}")

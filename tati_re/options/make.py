@@ -199,23 +199,24 @@ def read_toml(path: AnyPath) -> dict[str, Any]:
 
 
 def to_toml(options: Options, groups: Iterable[str] = GROUPS, changed: bool = False) -> str:
-    """Writes options as TOML that `read_toml` reads back; options without a value stand as comments. `changed`: only
-    those that are not at their default."""
-    if changed:
-        values = options.values_of(name for name in options_of(groups) if name not in COMMANDS_ONLY)
-        differing = {n: v for n, v in values.items() if v != OPTIONS[n].get_default(call_default_factory=True)}
-        return "".join(f"{toml_line(name, value)}\n" for name, value in differing.items())
+    """Writes options as TOML that `read_toml` reads back; those at a default that nobody gave stand as comments, for a
+    value that is given may mean more. `changed`: only those that are not at their default."""
     parts = []
     for group in groups:
-        names = [name for name in options_of([group]) if name not in COMMANDS_ONLY]
-        lines = [
-            "# num_steps is the sum of the stages"
-            if name == "num_steps" and options.stages and name not in options.explicit
-            else toml_line(name, value)
-            for name, value in options.values_of(names).items()
-        ]
-        parts.append("\n".join([f"# {group}: {GROUPS[group]}", *lines]))
-    return "\n\n".join(parts) + "\n"
+        lines = []
+        for name, value in options.values_of(n for n in options_of([group]) if n not in COMMANDS_ONLY).items():
+            usual = value == OPTIONS[name].get_default(call_default_factory=True)
+            if name == "num_steps" and options.stages and name not in options.explicit:
+                lines.append((usual, "# num_steps is the sum of the stages"))
+            else:
+                line = toml_line(name, value)
+                comment = usual and name not in options.explicit and not line.startswith("#")
+                lines.append((usual, f"# {line}" if comment else line))
+        if changed:
+            parts.append("".join(f"{line}\n" for usual, line in lines if not usual))
+        else:
+            parts.append("\n".join([f"# {group}: {GROUPS[group]}", *(line for _, line in lines)]))
+    return "".join(parts) if changed else "\n\n".join(parts) + "\n"
 
 
 def describe(name: str | None = None) -> str:

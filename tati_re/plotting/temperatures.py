@@ -100,5 +100,5 @@ def plot_ladder(ladder: pd.DataFrame, path: AnyPath | None = None) -> Figure:
         some = x.to_numpy()[:: -(-len(x) // 6)]
         right.set_xticks(some, [f"{value:.3g}" for value in some])
         right.minorticks_off()
-    labeled(right, "weight of the likelihood" if tempered else "temperature T", "mean potential")
+    labeled(right, "weight of the likelihood" if tempered else "temperature T", f"mean {'L' if tempered else 'U'}")
     return save(figure, path)

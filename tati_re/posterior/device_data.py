@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tati_re.core.backend import tf
+from tati_re.core.errors import refuse_if
 from tati_re.posterior.losses import Loss
 
 
@@ -100,4 +101,15 @@ def device_targets(targets: np.ndarray, loss: Loss, dtype: tf.DType) -> np.ndarr
         values = np.asarray(targets, dtype.as_numpy_dtype)
     if loss.name == "binary_crossentropy" and values.min() == -1:
         values = (values + 1) / 2
-    return values[:, None] if values.ndim == 1 else values
+    values = values[:, None] if values.ndim == 1 else values
+    if loss.name in ("binary_crossentropy", "categorical_crossentropy"):
+        off = np.maximum(-values, values - 1).max(-1)
+        expected = "labels of 0 and 1 or probabilities, or gaussian or another loss of a regression"
+        if loss.name == "categorical_crossentropy":
+            off = np.maximum(off, np.abs(values.sum(-1, dtype=np.float64) - 1))
+            expected = f"rows of {expected.replace('probabilities', 'probabilities that add up to 1')}"
+        off = off.reshape(len(values), -1).max(1)
+        worst = int(off.argmax())
+        received = f"{', '.join(f'{value:g}' for value in values[worst].ravel()[:4])} in row {worst}"
+        refuse_if(not off[worst] < 1e-3, f"loss: {loss.name} takes no such labels.", received, expected)
+    return values

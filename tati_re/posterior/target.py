@@ -116,10 +116,12 @@ class Target:
         return bool((np.abs(first - 2 * second + third) <= (1e-6 if self.dtype == "float64" else 1e-3) * size).all())
 
     def _values(self, x: Any) -> Any:
-        # The gradient of a reshape is dense, that of rows taken out of x is not.
+        # The gradient of a reshape is dense and has a shape, that of rows taken out of x, or of Python, has not.
         dense = tf.reshape(x, tf.shape(x))
-        found = self.function(x) if self.batched else tf.vectorized_map(self.function, dense)
-        return (tf.cast(found[0], x.dtype), tf.cast(found[1], x.dtype)) if self.pair else tf.cast(found, x.dtype)
+        found = self.function(dense) if self.batched else tf.vectorized_map(self.function, dense)
+        value, *slope = (tf.cast(part, x.dtype) for part in (found if self.pair else (found,)))
+        value = tf.ensure_shape(value, x.shape[:1])
+        return (value, tf.ensure_shape(slope[0], x.shape)) if self.pair else value
 
     def _of_numpy(self, position: Any) -> Any:
         def call(x):
@@ -175,7 +177,8 @@ class Target:
                 if shapes != (x.shape[:-1], x.shape):
                     unlike.append(f"{f'U {shapes[0]} and gradient {shapes[1]}' if pair else shapes[0]} for {x.shape}")
                 elif numpy and not pair:
-                    raise InputError("potential: it computes in NumPy and returns no gradient.", self.name, EXPECTED)
+                    what = "potential: it computes in NumPy and returns no gradient."
+                    raise InputError(what, "None" if value is None else self.name, EXPECTED)
                 elif not numpy and not pair and tape.gradient(value, given) is None:
                     raise _without_gradient(self.name)
                 else:

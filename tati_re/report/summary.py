@@ -200,6 +200,8 @@ def _sampling_lines(
         text = temperature_text(temperature)
         if temperature.kind == "configurational" and has_no_target(manifest):
             text = f"{temperature.mean:.4g}  without a target: the potential has flat directions or walls"
+        elif temperature.kind == "configurational" and "weight" in kept and np.ptp(kept["weight"]) > 0:
+            text = f"{temperature.mean:.4g}  without a target: rows have weights"
         elif note := temperature_note(temperature, manifest):
             notes.append(note)
         lines.append((f"{temperature.kind} temperature", text))
@@ -217,19 +219,17 @@ def ladder_lines(
     exchanges = manifest.get("method", {}).get("exchange") != "none"
     tempered = ladder["likelihood_weight"].nunique() > 1
     what = "likelihood_weight" if tempered else "temperature"
-    notes = _notes(ladder) if exchanges else []
-    if sentence := manifest.get("method", {}).get("swap_bias"):
-        notes = [sentence, *notes]
-    own_steps = ladder["step_size"].nunique() > 1
+    notes = [sentence] if (sentence := manifest.get("method", {}).get("swap_bias")) else []
+    own_steps, biased = ladder["step_size"].nunique() > 1, "bias" in manifest.get("method", {})
+    energy = "L" if tempered else "U under the bias" if biased else "U"
+    notes += _notes(ladder, biased) if exchanges else []
     lines = [("ladder", "")]
     for row in ladder.head(_MOST_ROWS).to_dict("records"):
-        text = f"{what.replace('_', ' ')} {row[what]:.6g}  mean U {row['mean_potential']:,.6g}"
+        text = f"{what.replace('_', ' ')} {row[what]:.6g}  mean {energy} {row['mean_potential']:,.6g}"
         text += f"  step size {row['step_size']:.4g}" if own_steps else ""
         if exchanges and np.isfinite(row["acceptance"]):
-            text += (
-                f"  swaps up {row['acceptance']:.3f} (expected {row['expected_acceptance']:.3f}, from the mean "
-                f"energies {row['predicted_acceptance']:.3f})"
-            )
+            told = "" if biased else f", from the mean energies {row['predicted_acceptance']:.3f}"
+            text += f"  swaps up {row['acceptance']:.3f} (expected {row['expected_acceptance']:.3f}{told})"
         lines.append((f"  rung {int(row['rung'])}", text))
     if len(ladder) > _MOST_ROWS:
         lines.append(("  ...", f"{len(ladder) - _MOST_ROWS} more rungs in ladder.csv"))
@@ -259,7 +259,7 @@ def _noise_lines(noise: pd.DataFrame) -> tuple[list[str], list[tuple[str, str]]]
     return notes, lines
 
 
-def _notes(ladder: pd.DataFrame) -> list[str]:
+def _notes(ladder: pd.DataFrame, biased: bool) -> list[str]:
     pairs = ladder.iloc[:-1]
     if not pairs["attempts"].sum() > 0:
         return ["No swap was tried after the burn-in: exchange_every is longer than the run."]
@@ -271,7 +271,8 @@ def _notes(ladder: pd.DataFrame) -> list[str]:
             f"Fewer than {_FEW:.0%} of the swaps are accepted between rungs {rungs}"
             f"{' and others' if len(broken) > 5 else ''}: the ladder is broken there."
         )
-        notes[-1] += "".join(f" {sentence}" for sentence in measured_advice(ladder)[1:])
+        if not biased:
+            notes[-1] += "".join(f" {sentence}" for sentence in measured_advice(ladder)[1:])
     elif ladder["round_trips"].iloc[-1] < 1:
         notes.append("No replica went from the target to the hottest rung and back: take more steps, or more rungs.")
     return notes

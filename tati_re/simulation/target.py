@@ -22,7 +22,7 @@ _ABSENT = (
 )
 """Options that are about data or a network."""
 _OTHERWISE = {"potential": ("mean_loss",), "walker_start": ("fresh",), "replica_start": ("fresh", "descent")}
-_COLUMNS = ("step", "walker", "temperature", "replica", "rung", "weight", "")
+_COLUMNS = ("step", "walker", "temperature", "replica", "rung", "weight", "loss", "potential", "")
 
 
 class NoData(Dataset):
@@ -149,9 +149,11 @@ def target_system(options: Options, objects: Mapping[str, Any]) -> TargetSystem:
     dimension = options.dimension or len(names)
     if not dimension:
         raise InputError("dimension is missing: of how many coordinates is the potential?", expected="dimension = d")
-    if names and (len(names) != dimension or len(set(names)) != dimension or set(names) & set(_COLUMNS)):
-        what = "coordinates: one name for each, all different, and none of a column of the trajectory."
-        raise InputError(what, ", ".join(names), f"{dimension} names, not {', '.join(filter(None, _COLUMNS))}")
+    usable = {name for name in names if name.isprintable() and name not in _COLUMNS}
+    if names and not len(names) == dimension == len(usable):
+        what = "coordinates: one printable name for each, all different, and none of a column of the trajectory."
+        received, columns = ", ".join(map(repr, names)), ", ".join(filter(None, _COLUMNS))
+        raise InputError(what, received, f"{dimension} names, not {columns}")
     check_memory(options, dimension, options.num_walkers)
     target = Target(function, dimension, options.dtype)
     flat = CoordinateVector(dimension, names, target)

@@ -80,6 +80,11 @@ class SimulatedTempering(Wrapper):
         self.move_every = int(move_every)
         self.adapts = self.adapts or log_weights is None
         self.label_names = ("rung", "weight")
+        base = self.inner
+        while isinstance(base, Wrapper):
+            base = base.inner
+        # What adapts learns from all rungs, and variances of gradients are those of the last step.
+        self.copied = () if base.adapts else tuple(name for name in base.of_rung if name != "gradient_variance")
 
     def rung_of(self, base: Rung, index) -> Rung:
         """The walkers' own rungs, from those of the run and from where they are on the ladder."""
@@ -134,12 +139,12 @@ class SimulatedTempering(Wrapper):
             "temperature": evaluate.rung.temperature + zeros,
             "weight": zeros + 1.0,
         }
-        if "thermostat" in state._fields:
-            own["thermostats"] = state.thermostat[:, None] + 0.0 * weights
+        for name, value in fields_of(state, self.copied).items():
+            own[f"{name}s"] = value[:, None] + _wide(0.0 * weights, value)
         return extend(state, **own)
 
     def step(self, state, evaluate, noise):
-        own = fields_of(state, [name for name in (*_OWN, "thermostats") if name in state._fields])
+        own = fields_of(state, [*_OWN, *(f"{name}s" for name in self.copied)])
         rung = self.rung_of(evaluate.rung, state.rung_index)
         uniform = noise.uniform(state.potential.shape)
         inner, info = self.inner.step(inner_of(state)._replace(rung=rung), evaluate.at(rung), noise)
@@ -150,7 +155,7 @@ class SimulatedTempering(Wrapper):
 
     def _changing(self, inner) -> list[str]:
         """The fields of the state inside that a move may change."""
-        names = ["momentum", "thermostat"]
+        names = ["momentum", *self.copied]
         if self.tempers_likelihood:
             names += ["gradient", "potential", "loss", "log_prior", "gradient_variance", "variance_before"]
         return [name for name in names if name in inner._fields]
@@ -172,9 +177,10 @@ class SimulatedTempering(Wrapper):
         before = {name: own[name] for name in _LEARNT}
         learnt = ops.cond(evaluate.clock.adapting, lambda: self._learnt(own, moved, evaluate), lambda: before)
         own = {**own, **learnt}
-        if "thermostats" in own:
-            own["thermostats"] = here * inner.thermostat[:, None] + (1.0 - here) * own["thermostats"]
-            changed["thermostat"] = ops.sum_of_products(moved, own["thermostats"])
+        for name, value in fields_of(inner, self.copied).items():
+            at = _wide(here, value)
+            copies = own[f"{name}s"] = at * value[:, None] + (1.0 - at) * own[f"{name}s"]
+            changed[name] = ops.reshape(ops.sum_over(_wide(moved, value) * copies, 1), value.shape)
         own |= {"rung_index": index, "temperature": rung.temperature, "weight": ops.as_float64(index == 0)}
         return changed, own
 
@@ -210,6 +216,12 @@ class SimulatedTempering(Wrapper):
         likelihood = list(self.likelihood_weights) if self.tempers_likelihood else None
         ladder = {"simulated_tempering": list(self.inverse_temperatures), "likelihood_weights": likelihood}
         return {**self.inner.get_config(), **ladder, **attributes_of(self, "move_every", "log_weights")}
+
+
+def _wide(at, value):
+    """`at`, `(walkers, rungs)`, in the type of a field, `(walkers, ...)`, and beside a copy of it for each rung."""
+    at = ops.as_type(at, value)
+    return at if len(value.shape) == 1 else at[:, :, None]
 
 
 def _ladder(name: str, values: Sequence[float], length: int | None = None, lowest: bool = False) -> list[float]:
