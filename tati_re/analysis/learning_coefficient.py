@@ -108,9 +108,7 @@ def _fitted(multiplicity: int, examples: np.ndarray, values: np.ndarray, errors:
         return (curve_value(multiplicity, x[0], x[1], examples) - values) / errors
 
     least = -np.inf if multiplicity == 1 else 0.5 - t.min()
-    found = least_squares(
-        residuals, [values[0], max(0.0, least + 1.0)], bounds=([-np.inf, least], np.inf), x_scale="jac"
-    )
+    found = least_squares(residuals, [values[0], max(0, least + 1)], bounds=([-np.inf, least], np.inf), x_scale="jac")
     spread = np.linalg.pinv(found.jac.T @ found.jac)[0, 0]
     line = {"multiplicity": multiplicity, "coefficient": found.x[0], "error": float(np.sqrt(spread))}
     return line | {"offset": found.x[1], "chi_squared": float(2 * found.cost), "rungs": len(values)}

@@ -265,7 +265,7 @@ def _axis(typed: dict[str, Any], kind: str, offset: float = 0.0) -> "Axis":
     if not low < high or typed[f"samples_{kind}"] < 1:
         what = f"--interval_{kind} and --samples_{kind} are no grid."
         raise InputError(
-            what, f"{low:g} to {high:g} in {typed[f'samples_{kind}']}", "rising numbers, 1 interval or more"
+            what, f"{low:g} to {high:g} in {typed[f'samples_{kind}']}", "rising numbers, 1 interval at least"
         )
     return Axis(low + offset, high + offset, typed[f"samples_{kind}"] + 1)
 
@@ -347,9 +347,7 @@ def explorer(typed: dict[str, Any]) -> dict[str, Any]:
     if "parse_steps" in done:
         done |= ALIASES["parse_steps"].translate("--parse_steps", done.pop("parse_steps"))
     if "max_legs" in done:
-        (legs,), (steps,) = (
-            _numbers({name: [typed.get(name, "1000")]}, name, 1, int) for name in ("max_legs", "max_steps")
-        )
+        (legs,), (steps,) = (_numbers({n: [typed.get(n, "1000")]}, n, 1, int) for n in ("max_legs", "max_steps"))
         done |= {"leg_steps": str(legs * steps)}
     return done | ({"directions": "diffusion_map"} if done.pop("diffusion_map_method", None) else {})
 

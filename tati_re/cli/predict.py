@@ -23,9 +23,7 @@ def parser_of_command() -> Parser:
     parser.add_argument("--interval", metavar="X", help="probability inside of intervals (default 0.9)")
     parser.add_argument("--rung", metavar="N", help="rung of a ladder that stored all rungs (default 0, the target)")
     parser.add_argument("--burnin", metavar="N", help="steps to leave out (default: the run's own burn-in)")
-    parser.add_argument(
-        "--thin", metavar="N", help="every how many stored positions are taken (default: few for many inputs)"
-    )
+    parser.add_argument("--thin", metavar="N", help="take every N-th stored position (default: few for many inputs)")
     parser.add_argument("--seed", metavar="N", help="of --ood noise (default 0)")
     text = "loss and accuracy against temperature, of all rungs of a ladder or of runs at several temperatures"
     parser.add_argument("--by-temperature", action="store_true", help=text)

@@ -29,9 +29,7 @@ def parser_of_command() -> Parser:
 def _body(argv: list[str]) -> None:
     typed = parser_of_command().parse(argv)
     refuse_if(not typed.get("runs"), "tati-report needs a run folder.", expected="tati-report RUN [RUN ...]")
-    chosen = {
-        name: number_typed(name, typed[name], least=least) for name, (least, _) in NUMBERS.items() if name in typed
-    }
+    chosen = {n: number_typed(n, typed[n], least=least) for n, (least, _) in NUMBERS.items() if n in typed}
     loading(not typed.get("quiet"), f"Reading {', '.join(typed['runs'])}")
     from tati_re.report import write_report
 

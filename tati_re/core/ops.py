@@ -10,7 +10,7 @@ import numpy as np
 
 
 def _is_numpy(*values) -> bool:
-    return all(isinstance(value, (np.ndarray, np.generic, float, int, bool)) for value in values)
+    return all(isinstance(value, (np.ndarray, np.generic, float, int, bool, tuple)) for value in values)
 
 
 def _tf():
@@ -45,6 +45,10 @@ is_finite = _both("is_finite", np.isfinite, "math.is_finite", "Neither infinite 
 largest = _both("largest", np.max, "reduce_max", "Largest entry along one axis, which is removed.")
 take = _both("take", getitem, "gather", "Entries of `(entries, ...)` values at int32 places of any shape.")
 zeros_like = _both("zeros_like", np.zeros_like, "zeros_like", "Zeros of the shape and type of `x`.")
+reshape = _both("reshape", np.reshape, "reshape", "The same numbers in another shape, a tuple.")
+transpose = _both(
+    "transpose", lambda x: np.swapaxes(x, -1, -2), "linalg.matrix_transpose", "The last two axes exchanged."
+)
 cholesky = _both("cholesky", np.linalg.cholesky, "linalg.cholesky", "Lower triangular M with M M' = x.")
 
 
@@ -79,16 +83,6 @@ def replaced_if(condition, new, old: tuple) -> tuple:
         (tf.constant(0), *old),
     )
     return tuple(result[1:])
-
-
-def reshape(x, shape: tuple[int, ...]):
-    """The same numbers in another shape."""
-    return np.reshape(x, shape) if _is_numpy(x) else _tf().reshape(x, shape)
-
-
-def transpose(x):
-    """The last two axes exchanged."""
-    return np.swapaxes(x, -1, -2) if _is_numpy(x) else _tf().linalg.matrix_transpose(x)
 
 
 def solve_lower(matrix, right, transposed: bool = False):

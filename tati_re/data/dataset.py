@@ -226,9 +226,7 @@ class Dataset:
             "input_scale": self.input_scale,
             "feature_names": list(self.feature_names),
             "preparation": None if self.preparation is None else self.preparation.get_config(),
-            **(
-                {"layout": [{"name": name, "shape": list(shape)} for name, shape in self.layout]} if self.layout else {}
-            ),
+            **({"layout": [{"name": n, "shape": list(shape)} for n, shape in self.layout]} if self.layout else {}),
             **({"class_names": list(self.class_names)} if self.class_names else {}),
         }
 

@@ -332,9 +332,7 @@ class Driver:
         state = state._replace(**fields)
         self.loop.prepare(state)
         self.loop.restore(arrays)
-        moments = RunningMoments(
-            *(tf.constant(arrays[f"moments/{name}"], tf.float64) for name in RunningMoments._fields)
-        )
+        moments = RunningMoments(*(tf.constant(arrays[f"moments/{n}"], tf.float64) for n in RunningMoments._fields))
         values = tuple(tf.constant(arrays[f"auxiliary/{k}"]) for k in range(len(auxiliary)))
         known = "highest" in arrays  # not in checkpoints of earlier versions
         return Carry(state, values, moments, tf.constant(arrays["highest"]) if known else self.loop.highest(state))

@@ -156,9 +156,7 @@ def disconnectivity(found: "Exploration") -> pd.DataFrame:
     lowest = {int(number): int(number) for _, *pair in passes for number in pair}
     joined: dict[int, tuple[int, float]] = {}
     for height, i, j in sorted(passes):
-        low, high = sorted(
-            (_root(lowest, int(i)), _root(lowest, int(j))), key=lambda number: (potential[number], number)
-        )
+        low, high = sorted((_root(lowest, int(i)), _root(lowest, int(j))), key=lambda n: (potential[n], n))
         if low != high:
             lowest[high] = low
             joined[high] = low, float(height)

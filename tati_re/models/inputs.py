@@ -53,9 +53,9 @@ def fit_inputs(inputs: np.ndarray, wanted: tuple) -> np.ndarray:
     return inputs
 
 
-def check_indices(model: Any, inputs: np.ndarray) -> None:
-    """Refuses inputs, `(n, ...)` in the model's shape, that an `Embedding` layer takes as they are and has no row for:
-    compiled steps would take another row."""
+def checked_indices(model: Any, inputs: np.ndarray) -> np.ndarray:
+    """Inputs `(n, ...)` in the model's shape; those that an `Embedding` layer takes as they are and has no row for are
+    refused: compiled steps would take another row."""
     tensors, first = tensors_of(model, "inputs"), 0
     layers = [layer for layer in getattr(model, "layers", ()) if isinstance(layer, keras.layers.Embedding)]
     for tensor in tensors if layers else ():
@@ -65,4 +65,5 @@ def check_indices(model: Any, inputs: np.ndarray) -> None:
             if layer.input is tensor:
                 wrong = part[(part < 0) | (part >= layer.input_dim) | (part != np.floor(part))]
                 what = f"data: layer {layer.name} has no such row."
-                refuse_if(wrong.size, what, wrong[:1].tolist(), f"whole numbers from 0 to {layer.input_dim - 1}")
+                refuse_if(wrong.size, what, f"{wrong[:1]}", f"whole numbers from 0 to {layer.input_dim - 1}")
+    return inputs

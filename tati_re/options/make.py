@@ -206,12 +206,10 @@ def to_toml(options: Options, groups: Iterable[str] = GROUPS, changed: bool = Fa
         lines = []
         for name, value in options.values_of(n for n in options_of([group]) if n not in COMMANDS_ONLY).items():
             usual = value == OPTIONS[name].get_default(call_default_factory=True)
-            if name == "num_steps" and options.stages and name not in options.explicit:
-                lines.append((usual, "# num_steps is the sum of the stages"))
-            else:
-                line = toml_line(name, value)
-                comment = usual and name not in options.explicit and not line.startswith("#")
-                lines.append((usual, f"# {line}" if comment else line))
+            line, given = toml_line(name, value), name in options.explicit
+            if name == "num_steps" and options.stages and not given:
+                line = "# num_steps is the sum of the stages"
+            lines.append((usual, f"# {line}" if usual and not given and not line.startswith("#") else line))
         if changed:
             parts.append("".join(f"{line}\n" for usual, line in lines if not usual))
         else:

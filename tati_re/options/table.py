@@ -150,9 +150,7 @@ class Options(BaseModel):
         "heteroscedastic_gaussian (the network predicts mean and log standard deviation), mean_squared_error, "
         "mean_absolute_error or another Keras loss; none: a cross-entropy for labels, gaussian for regression",
     )
-    from_logits: Literal["auto"] | bool = _posterior(
-        "auto", "outputs are logits; auto: inferred from the last activation"
-    )
+    from_logits: Literal["auto"] | bool = _posterior("auto", "outputs are logits; auto: by the last activation")
     noise_std: Annotated[float, Field(gt=0)] | Literal["sampled"] = _posterior(
         "sampled",
         "standard deviation of the noise under loss gaussian; sampled: its logarithm is one more parameter (by default "
@@ -181,9 +179,7 @@ class Options(BaseModel):
     coordinates: list[str] = _posterior([], "names of the coordinates of such a potential; if empty: x[0], x[1], ...")
     prior: PriorNames = _posterior("gaussian", "prior distribution of the parameters")
     prior_std: Positive = _posterior(1.0, "standard deviation of the Gaussian prior")
-    prior_scale: Positive = _posterior(
-        1.0, "scale of the Laplace prior (variance 2 scale^2) and of the Student-t prior"
-    )
+    prior_scale: Positive = _posterior(1.0, "scale of the Laplace prior (variance 2 scale^2) and the Student-t prior")
     prior_degrees: Positive = _posterior(3.0, "degrees of freedom of the Student-t prior; 1: Cauchy distribution")
     prior_bound: Positive = _posterior(1.0, "half-width of the box prior")
     prior_scaling: Literal["none", "fan_in"] = _posterior(
@@ -244,7 +240,7 @@ class Options(BaseModel):
         10, "leapfrog steps per Metropolis test of HMC, HMC1, GHMC and MAMS; auto: found in the burn-in (not of GHMC)"
     )
     leapfrog_jitter: float = _sampler(
-        0.5, "relative spread of the random trajectory length of HMC, HMC1 and MAMS", ge=0, le=1
+        0.5, "HMC, HMC1, MAMS: relative spread of the random trajectory length", ge=0, le=1
     )
     integrator: Literal["leapfrog", "mclachlan", "isotropic"] = _sampler(
         "leapfrog",
@@ -292,9 +288,7 @@ class Options(BaseModel):
     tempering_steps: float = _sampler(
         100.0, "TACT-HMC: steps the tempering variable needs, at thermal speed, to travel a distance of 1", gt=0
     )
-    tempering_nodes: int = _sampler(
-        25, "TACT-HMC: grid points at which the mean potential is estimated", ge=2, le=10_000
-    )
+    tempering_nodes: int = _sampler(25, "TACT-HMC: grid points where the mean potential is estimated", ge=2, le=10_000)
     batch_norm: Literal["frozen", "batch"] = _sampler(
         "frozen",
         "batch normalization by its moving statistics, which fit learns, or by the statistics of each mini-batch, as "
@@ -372,9 +366,7 @@ class Options(BaseModel):
     swap_variance: float = _replicas(
         1.0, "penalty, barker_compensated: noise variance of a swap; the batch is enlarged until it is below", gt=0
     )
-    correction_factor: float = _replicas(
-        1.0, "corrected: divisor of the correction; above 1: more swaps, and a bias", ge=1
-    )
+    correction_factor: float = _replicas(1.0, "corrected: divisor of the correction; above 1: more swaps, a bias", ge=1)
     correction_decay: float = _replicas(
         1.0, "corrected: correction_factor is multiplied by this at each accepted swap of a ladder", gt=0, le=1
     )
@@ -388,9 +380,7 @@ class Options(BaseModel):
         "initial positions of replicas; same: those of the walkers; fresh: each drawn from U(-1/sqrt(k), 1/sqrt(k)), k "
         "= fan-in + 1; descent: fresh, followed by a descent on the full batch",
     )
-    descent_steps: int = _replicas(
-        1000, "replica_start descent: steps of the descent, each with a gradient on all data", ge=1
-    )
+    descent_steps: int = _replicas(1000, "replica_start descent: its steps, each with a gradient on all data", ge=1)
     bias: Literal["none", "well_tempered"] = _replicas(
         "none", "well_tempered: a bias on the energies, grown in the burn-in, that makes them overlap between rungs"
     )
@@ -404,9 +394,7 @@ class Options(BaseModel):
     )
     trajectory_rungs: Literal["target", "all"] = _replicas("target", "rungs whose positions are stored and averaged")
 
-    optimizer: str = _training(
-        "adam", "any Keras optimizer by name, gradient_descent, barzilai_borwein, fire or annealing"
-    )
+    optimizer: str = _training("adam", "Keras' optimizers by name, gradient_descent, barzilai_borwein, fire, annealing")
     learning_rate: float = _training(
         0.01, "learning rate; for barzilai_borwein the first one, for fire the first time step", gt=0
     )
@@ -437,7 +425,7 @@ class Options(BaseModel):
     )
     evidence_nodes: int = _evidence(16, "quadrature points along the path", ge=2, le=1000)
     evidence_power: float = _evidence(
-        5.0, "p of the path t^p, on which points or Gauss-Legendre nodes are even", ge=1, le=100
+        5.0, "p of the path t^p; points or Gauss-Legendre nodes are even in t", ge=1, le=100
     )
     evidence_sampling: Literal["ladder", "sequential"] = _evidence(
         "ladder", "ladder: all points at once, neighbors swap; sequential: one by one, starting at the reference"
@@ -452,9 +440,7 @@ class Options(BaseModel):
         lt=1,
     )
 
-    num_steps: int = _run(
-        1000, "total number of steps, burn-in included; with until at most, and by itself 100000", ge=1
-    )
+    num_steps: int = _run(1000, "number of steps, burn-in included; with until at most, and by itself 100000", ge=1)
     until: str | None = _run(
         None,
         "conditions at which sampling ends before num_steps, joined by commas, such as rhat<1.01, ess>400, "

@@ -44,9 +44,7 @@ def options_of_folder(
 def _asked(options: Options, folder: Path) -> dict[str, str]:
     """Code, and files outside of the folder that a run would write, by the option that names them. A sampler that an
     installed package has registered has a name without a module, and is the choice of who installed it."""
-    asked = {
-        name: text for name, text in options.values_of(CODE).items() if is_code(text) and text not in FAMILIES.values()
-    }
+    asked = {n: t for n, t in options.values_of(CODE).items() if is_code(t) and t not in FAMILIES.values()}
     inside = folder.resolve()
     for name, text in options.values_of(WRITTEN).items():
         if text is not None and not Path(text).resolve().is_relative_to(inside):

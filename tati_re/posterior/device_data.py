@@ -103,12 +103,11 @@ def device_targets(targets: np.ndarray, loss: Loss, dtype: tf.DType) -> np.ndarr
         values = (values + 1) / 2
     values = values[:, None] if values.ndim == 1 else values
     if loss.name in ("binary_crossentropy", "categorical_crossentropy"):
-        off = np.maximum(-values, values - 1).max(-1)
-        expected = "labels of 0 and 1 or probabilities, or gaussian or another loss of a regression"
+        off, one = np.maximum(-values, values - 1).max(-1), "labels of 0 and 1 or probabilities"
         if loss.name == "categorical_crossentropy":
             off = np.maximum(off, np.abs(values.sum(-1, dtype=np.float64) - 1))
-            expected = f"rows of {expected.replace('probabilities', 'probabilities that add up to 1')}"
-        off = off.reshape(len(values), -1).max(1)
+            one = "rows that add up to 1, of labels of 0 and 1 or of probabilities"
+        off, expected = off.reshape(len(values), -1).max(1), f"{one}, or gaussian or another loss of a regression"
         worst = int(off.argmax())
         received = f"{', '.join(f'{value:g}' for value in values[worst].ravel()[:4])} in row {worst}"
         refuse_if(not off[worst] < 1e-3, f"loss: {loss.name} takes no such labels.", received, expected)

@@ -93,7 +93,7 @@ def dataset_of(run: RunFiles) -> Dataset:
 
 def fitted_shape(dataset: Dataset, model: Any) -> Dataset:
     """The data set with inputs in the shape that the model takes: images get a channel axis where it has one."""
-    from tati_re.models.inputs import check_indices, fit_inputs, layout_of
+    from tati_re.models.inputs import checked_indices, fit_inputs, layout_of
     from tati_re.models.inspect import input_shape_of
 
     wanted, layout = input_shape_of(model)[1:], layout_of(model)
@@ -104,10 +104,7 @@ def fitted_shape(dataset: Dataset, model: Any) -> Dataset:
     if layout:
         names = [name for name, _ in dataset.layout] or [""]
         dataset = replace(dataset, layout=layout if any(names) else tuple(("", shape) for _, shape in layout))
-    dataset = _changed(dataset, lambda inputs: fit_inputs(inputs, wanted))
-    for inputs in filter(lambda part: part is not None, (dataset.inputs, dataset.test_inputs)):
-        check_indices(model, inputs)
-    return dataset
+    return _changed(dataset, lambda inputs: checked_indices(model, fit_inputs(inputs, wanted)))
 
 
 def _changed(dataset: Dataset, change: Callable[[np.ndarray], np.ndarray]) -> Dataset:
@@ -152,7 +149,7 @@ class Network:
         return values
 
     def prepared(self, inputs: np.ndarray) -> np.ndarray:
-        from tati_re.models.inputs import check_indices, fit_inputs
+        from tati_re.models.inputs import checked_indices, fit_inputs
 
         values = self.packed(inputs)
         values = values[:, None] if values.ndim == 1 else values
@@ -162,8 +159,7 @@ class Network:
             values = self.preparation.inputs(values, self._scale)
         elif self._scale != 1.0 and values.dtype == np.uint8:
             values = values.astype(np.float32) * np.float32(self._scale)
-        values = fit_inputs(values, self._outputs.input_shape)
-        check_indices(self.flat.model, values)
+        values = checked_indices(self.flat.model, fit_inputs(values, self._outputs.input_shape))
         return values.astype(self.flat.input_dtype)
 
     def prepared_targets(self, targets: np.ndarray) -> np.ndarray:

@@ -278,9 +278,7 @@ def check_until(request: Request) -> None:
         if one.name and (one.name not in columns or one.name in ("step", "walker")):
             raise InputError(f"until: run.csv has no column {one.name}.{nearest(one.name, columns)}", options.until)
         if one.quantity == WEIGHTS and not request.system.has_data:
-            raise InputError(
-                f"until: {one} is about the weights of a network.", "a potential", "rhat: coordinates count"
-            )
+            raise InputError(f"until: {one} is about weights of a network.", "a potential", "rhat: coordinates count")
         if not one.name and not request.trajectory_every:
             raise InputError(f"until: {one} is about stored positions.", "trajectory_every 0", "trajectory_every auto")
 

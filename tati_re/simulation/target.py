@@ -152,8 +152,7 @@ def target_system(options: Options, objects: Mapping[str, Any]) -> TargetSystem:
     usable = {name for name in names if name.isprintable() and name not in _COLUMNS}
     if names and not len(names) == dimension == len(usable):
         what = "coordinates: one printable name for each, all different, and none of a column of the trajectory."
-        received, columns = ", ".join(map(repr, names)), ", ".join(filter(None, _COLUMNS))
-        raise InputError(what, received, f"{dimension} names, not {columns}")
+        raise InputError(what, ", ".join(map(repr, names)), f"{dimension} names, not {', '.join(_COLUMNS[:-1])}")
     check_memory(options, dimension, options.num_walkers)
     target = Target(function, dimension, options.dtype)
     flat = CoordinateVector(dimension, names, target)

@@ -152,8 +152,7 @@ def step_in_coordinates(sampler, state, evaluate, noise, coordinates: Coordinate
     position = origin + coordinates.forward(new.position)
     # Methods for mini-batches end a step with the gradient that they asked for last; those with a Metropolis test ask
     # inside of loops and may go back to the one before.
-    goes_back = sampler.mixes_parameters or sampler.undoes or sampler.metropolis
-    last = None if goes_back else bound.seen
+    last = None if sampler.mixes_parameters or sampler.undoes or sampler.metropolis else bound.seen
     gradient = coordinates.untransposed(new.gradient) if last is None else last
     return new._replace(position=position, gradient=gradient), info, new.gradient
 
