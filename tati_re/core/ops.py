@@ -45,7 +45,7 @@ is_finite = _both("is_finite", np.isfinite, "math.is_finite", "Neither infinite 
 largest = _both("largest", np.max, "reduce_max", "Largest entry along one axis, which is removed.")
 take = _both("take", getitem, "gather", "Entries of `(entries, ...)` values at int32 places of any shape.")
 zeros_like = _both("zeros_like", np.zeros_like, "zeros_like", "Zeros of the shape and type of `x`.")
-reshape = _both("reshape", np.reshape, "reshape", "The same numbers in another shape, a tuple.")
+reshape = _both("reshape", np.reshape, "reshape", "The same numbers in another shape.")
 transpose = _both(
     "transpose", lambda x: np.swapaxes(x, -1, -2), "linalg.matrix_transpose", "The last two axes exchanged."
 )

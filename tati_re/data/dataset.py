@@ -164,10 +164,10 @@ class Dataset:
         """
         refuse_if(not 0 <= test_fraction < 1, "test_fraction is out of its range.", test_fraction, "a number in [0, 1)")
         count = min(round(test_fraction * self.num_examples), self.num_examples - 1)
-        if self.test_inputs is not None or test_fraction == 0:
+        if self.test_inputs is not None or test_fraction == 0 or self.num_examples == 1:
             return self
-        what = "test_fraction: no example would be kept apart."
-        refuse_if(not count, what, f"{test_fraction:g} of {self.num_examples:,} examples", "more of either, or 0")
+        received = f"{test_fraction:g} of {self.num_examples:,} examples"
+        refuse_if(count == 0, "test_fraction: no example would be kept apart.", received, "more of either, or 0")
         test = np.zeros(self.num_examples, bool)
         order = stream(seed, SPLIT).permutation(self.num_examples) if shuffle else np.arange(self.num_examples)[::-1]
         test[order[:count]] = True

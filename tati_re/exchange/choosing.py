@@ -86,7 +86,7 @@ def _rule(options, exact: bool):
         name = "metropolis" if exact else "penalty"
     given = "swap_variance" in options.explicit
     if name == "penalty":
-        return Penalty(options.swap_variance)
+        return Penalty(target_variance=options.swap_variance if given else None)
     if name == "barker_compensated":
         return BarkerCompensated(options.swap_variance)
     correction = Correction(

@@ -364,7 +364,7 @@ class Options(BaseModel):
     )
     exchange_batch_size: int | None = _replicas(None, "examples per energy estimate of a swap; none: batch_size", ge=2)
     swap_variance: float = _replicas(
-        1.0, "penalty, barker_compensated: noise variance of a swap; the batch is enlarged until it is below", gt=0
+        1.0, "barker_compensated, others if given: noise variance of a swap; the batch grows until it is below", gt=0
     )
     correction_factor: float = _replicas(1.0, "corrected: divisor of the correction; above 1: more swaps, a bias", ge=1)
     correction_decay: float = _replicas(
