@@ -127,17 +127,17 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
     )  # fmt: skip
     write_exploration(found, typed, sim.parameter_names())
     written = ["minima.csv", "minima.npz", *(["barriers.csv", "paths.csv", "tree.csv"] if found.paths else [])]
-    if "no_figures" not in typed:
+    if "no_figures" not in typed and len(found.minima):
         plot_exploration(found, folder / "exploration.png")
         written.append("exploration.png")
         if found.paths:
             plot_disconnectivity(found, folder / "disconnectivity.png")
             written.append("disconnectivity.png")
     if not quiet:
-        columns = [*("number", "kind", "potential", "gradient_norm", "hessian_index", "distance", "ln_volume")]
-        columns.append("times_found")
+        columns = ["number", "kind", "potential", "gradient_norm", "hessian_index", "distance", "ln_volume"]
         style: dict[str, Any] = {"index": False, "float_format": "{:.5g}".format}
-        print(found.minima[columns].head(20).to_string(**style, na_rep=""))
+        table = found.minima[[*columns, "times_found"]].head(20).to_string(**style, na_rep="")
+        print(table if len(found.minima) else "No descent came to a minimum: take longer legs, or more of them.")
         if len(found.barriers):
             print(found.barriers.head(20).to_string(**style))
         print(f"{found.reason}; written to {folder}: {', '.join(written)}")
