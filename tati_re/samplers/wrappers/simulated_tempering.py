@@ -84,7 +84,8 @@ class SimulatedTempering(Wrapper):
         while isinstance(base, Wrapper):
             base = base.inner
         # What adapts learns from all rungs, and variances of gradients are those of the last step.
-        self.copied = () if base.adapts else tuple(name for name in base.of_rung if name != "gradient_variance")
+        shared = {"gradient_variance", *(base.of_rung if base.adapts else ())} - {"thermostat"}
+        self.copied = tuple(name for name in base.of_rung if name not in shared)
 
     def rung_of(self, base: Rung, index) -> Rung:
         """The walkers' own rungs, from those of the run and from where they are on the ladder."""
@@ -220,8 +221,7 @@ class SimulatedTempering(Wrapper):
 
 def _wide(at, value):
     """`at`, `(walkers, rungs)`, in the type of a field, `(walkers, ...)`, and beside a copy of it for each rung."""
-    at = ops.as_type(at, value)
-    return at if len(value.shape) == 1 else at[:, :, None]
+    return ops.as_type(at if len(value.shape) == 1 else at[:, :, None], value)
 
 
 def _ladder(name: str, values: Sequence[float], length: int | None = None, lowest: bool = False) -> list[float]:
