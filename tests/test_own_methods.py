@@ -62,7 +62,7 @@ class Remembering(Method):
 
     def init(self, position, evaluate, noise):
         root = sqrt(column(evaluate.rung.temperature, position))
-        momentum, memory, energy = root * noise.normal(position.shape), root * noise.normal(position.shape), None
+        momentum, memory = (root * noise.normal(position.shape) for _ in range(2))
         energy = evaluate(position)
         known = energy.gradient, energy.potential, energy.loss, energy.log_prior
         return RememberingState(position, momentum, memory, *known, evaluate.rung)

@@ -20,7 +20,7 @@ from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.models.names import described_names
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import AnyRun
-from tati_re.runs.selection import as_run, burnin_of, select_rows, spacing
+from tati_re.runs.selection import as_run, burnin_of, keep, select_rows, spacing
 
 LABELS = ("step", "walker", "rung", "replica", "weight")
 """Columns of run.csv that say where a row belongs and are no observables."""
@@ -68,11 +68,9 @@ def averages(
     """
     refuse_if(by not in ("all", "walker", "rung"), "by is not known.", by, "all, walker or rung")
     rows = select_rows(run, burnin, thin, rung=None)
-    if by != "rung" and "rung" in rows:
-        # Walkers that come to the target and leave it have rows of weight 0 elsewhere, at even distances.
-        comes = "weight" in rows and not rows.loc[rows["rung"] != 0, "weight"].any()
-        rows = rows if comes else select_rows(run, burnin, thin)
-    return averages_of_rows(rows, observables, by)
+    # Walkers that come to the target and leave it have rows of weight 0 elsewhere: all rows are equally many of each.
+    comes = {"rung", "weight"} <= {*rows} and not rows.loc[rows["rung"] != 0, "weight"].any()
+    return averages_of_rows(rows if by == "rung" or comes else keep(rows, rung=0), observables, by)
 
 
 def averages_of_rows(

@@ -80,10 +80,10 @@ def diffusion_map(
         expected = f"more than {num_eigenvectors + 1} finite points"
         raise InputError("A diffusion map needs more points.", f"shape {points.shape}", expected)
     refuse_if(num_eigenvectors < 1, "num_eigenvectors is too small.", num_eigenvectors, "at least 1")
+    refuse_if(not 0 <= alpha <= 1, "alpha is out of range.", alpha, "0 to 1")
     squares = _squared_distances(points, num_neighbors)
     entries = squares.data if _sparse(squares) else squares.ravel()
     refuse_if(entries.max() == 0, "All points are the same.")
-    refuse_if(not 0 <= alpha <= 1, "alpha is out of range.", alpha, "0 to 1")
     epsilon, dimension = _bandwidth(entries, count, bandwidth)
     kernel = _kernel(squares, epsilon)
     density = np.asarray(kernel.sum(axis=1)).ravel()

@@ -265,7 +265,7 @@ def _axis(typed: dict[str, Any], kind: str, offset: float = 0.0) -> "Axis":
     if not low < high or typed[f"samples_{kind}"] < 1:
         what = f"--interval_{kind} and --samples_{kind} are no grid."
         raise InputError(
-            what, f"{low:g} to {high:g} in {typed[f'samples_{kind}']}", "rising numbers, 1 interval at least"
+            what, f"{low:g} to {high:g} in {typed[f'samples_{kind}']}", "rising numbers, 1 interval or more"
         )
     return Axis(low + offset, high + offset, typed[f"samples_{kind}"] + 1)
 

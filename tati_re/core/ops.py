@@ -46,9 +46,7 @@ largest = _both("largest", np.max, "reduce_max", "Largest entry along one axis, 
 take = _both("take", getitem, "gather", "Entries of `(entries, ...)` values at int32 places of any shape.")
 zeros_like = _both("zeros_like", np.zeros_like, "zeros_like", "Zeros of the shape and type of `x`.")
 reshape = _both("reshape", np.reshape, "reshape", "The same numbers in another shape.")
-transpose = _both(
-    "transpose", lambda x: np.swapaxes(x, -1, -2), "linalg.matrix_transpose", "The last two axes exchanged."
-)
+transpose = _both("transpose", lambda x: np.swapaxes(x, -1, -2), "linalg.matrix_transpose", "Last two axes exchanged.")
 cholesky = _both("cholesky", np.linalg.cholesky, "linalg.cholesky", "Lower triangular M with M M' = x.")
 
 

@@ -185,7 +185,7 @@ class ReplicaExchange(Wrapper):
         random = {} if self.swaps is None else self.swaps.random_numbers(noise)
         inner, info = self.moved(state, rungs, evaluate, noise)
         if self.has_rounds:
-            due = tf.equal(evaluate.clock.step % self.exchange_every, 0)
+            due = self.swaps_after(evaluate.clock.step)
             before = self._changing(inner)
             changing, rungs = tf.cond(due, lambda: self._round(inner, rungs, evaluate, random), lambda: (before, rungs))
             inner = inner._replace(**changing)
@@ -210,8 +210,8 @@ class ReplicaExchange(Wrapper):
         own = {"rungs": rungs, "temperature": rung.temperature, "step_size": step_size_of(inner, rung)}
         return type(state)(**inner._asdict(), **own)
 
-    def swaps_after(self, step: int) -> bool:
-        """Whether a round follows the step of this number."""
+    def swaps_after(self, step):
+        """Whether a round follows the step of this number, an integer or a tensor."""
         return self.has_rounds and step % self.exchange_every == 0
 
     def asks_examples(self, exact: bool) -> bool:
@@ -235,8 +235,7 @@ class ReplicaExchange(Wrapper):
         fresh = noise.normal((self.num_ladders, *inner.position.shape[1:]))
         drawn = evaluate.drawn_from_prior(tf.tile(fresh, (inner.position.shape[0] // self.num_ladders, 1)))
         at_one = tf.abs(rung.inverse_temperature - 1.0) < 1e-9
-        due = tf.equal(evaluate.clock.step % self.exchange_every, 0)
-        there = tf.equal(rungs.index, self.num_rungs - 1) & at_one & due
+        there = tf.equal(rungs.index, self.num_rungs - 1) & at_one & self.swaps_after(evaluate.clock.step)
         return inner._replace(position=tf.where(there[:, None], drawn, inner.position))
 
     def _changing(self, inner) -> dict:

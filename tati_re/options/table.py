@@ -440,7 +440,7 @@ class Options(BaseModel):
         lt=1,
     )
 
-    num_steps: int = _run(1000, "steps in all with burn-in; with until at most, and by itself 100000", ge=1)
+    num_steps: int = _run(1000, "all steps, burn-in included; with until at most, and by itself 100000", ge=1)
     until: str | None = _run(
         None,
         "conditions at which sampling ends before num_steps, joined by commas, such as rhat<1.01, ess>400, "

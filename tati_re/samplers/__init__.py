@@ -99,4 +99,6 @@ def _of_name(name: str, options) -> Method:
 
 
 def _no_bath(name: str) -> InputError:
-    return InputError(f"thermostat_bath: {name} has no such choice.", "noise", "a splitting word with D, as BADODAB")
+    return InputError(
+        f"thermostat_bath: {name} has no such choice.", "noise", "a splitting word with D, such as BADODAB"
+    )
