@@ -1,4 +1,4 @@
-"""What workers gain: `python -m benchmarks.cluster [--seconds 8] [--repeats 3] [--workers 1 2 4] [--ray] [--rounds]`.
+"""What workers gain: `python -m benchmarks.cluster [--workers 1 2 4] [--walkers N] [--seconds 8] [--ray] [--rounds]`.
 
 Independent walkers and ladders with swaps; for each the time of a step with one loop, and with 1, 2 and more workers
 over pipes, in turn, medians, the processor time of driver and workers, the seconds before the first step, the megabytes
@@ -206,10 +206,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2, 4])
+    parser.add_argument("--walkers", type=int, help="of each system, 2 or more; default: as its name says")
+    parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=KINDS)
     parser.add_argument("--ray", action="store_true")
     parser.add_argument("--rounds", action="store_true")
     parser.add_argument("--only", nargs="*", default=list(SYSTEMS), choices=[*SYSTEMS, "784-10", "784-100-10", "conv"])
     given = parser.parse_args()
+    if given.walkers:
+        SYSTEMS.update({name: (system, given.walkers) for name, (system, _) in SYSTEMS.items()})
     cluster = simulated(max(given.workers)) if given.ray else None
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     if given.rounds:
@@ -224,7 +228,7 @@ def main() -> None:
                 print(f"a round {where}, {who}: {', '.join(words)}; {len(taken.T)} stretches", flush=True)
         return
     for name in (name for name in SYSTEMS if {name, name.split()[0]} & {*given.only}):
-        for kind in KINDS:
+        for kind in given.kinds:
             found: dict[tuple[int | None, str | None], list[dict[str, float]]] = {}
             rows = [(None, None), *((number, None) for number in given.workers)]
             if cluster is not None:
@@ -248,7 +252,8 @@ def main() -> None:
                 words += f"; processors {driver:.2f} ms driver, {theirs:.2f} workers; snapshot {rate:.0f} MB/s"
                 if workers is not None:
                     words += f"; {memory:.0f} MB a worker"
-                print(f"{name}, {kind}, {who}: {words}", flush=True)
+                system = name if given.walkers is None else f"{name.split(' x ')[0]} x {given.walkers}"
+                print(f"{system}, {kind}, {who}: {words}", flush=True)
 
 
 if __name__ == "__main__":

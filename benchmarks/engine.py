@@ -1,9 +1,10 @@
-"""One table of speeds: `python -m benchmarks.engine [--quick] [--rows NAME ...]`. Figures are reported, never asserted.
+"""One table of speeds: `python -m benchmarks.engine [--quick] [--rows NAME ...] [--auto-only] [--device gpu]`.
 
 For each row, in one run with interleaved repetitions and medians: the bare compiled gradient (the limit of a step),
 whole steps of BAOAB, the same job written by hand as a `jax.lax.scan`, and every other `execution` and
 `walker_evaluation` beside those that "auto" chose. The images are random, 55,000 of 784 bytes with scale 1/255; the
-mini-batches are gathered as bytes.
+mini-batches are gathered as bytes. Figures are reported, never asserted. On a GPU the rows are others, and only what
+"auto" chose is measured beside the bare gradient and JAX, for compiling a ResNet in all ways takes long.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from typing import NamedTuple
 from benchmarks import jax_scan
 from benchmarks.bare import bare_gradient
 from benchmarks.ours import Steps
-from benchmarks.systems import ROWS, Row
+from benchmarks.systems import ON_GPU, ROWS, Row
 from benchmarks.timing import interleaved
 
 PERCEPTRON = "perceptron"
+DEVICE_ROWS = ["784-10x1", "784-100-10x1", "784-100-10x8-own", *(row.name for row in ON_GPU)]
 
 
 class Result(NamedTuple):
@@ -46,7 +48,7 @@ class Result(NamedTuple):
     jax: dict[str, float]
 
 
-def measure(row: Row, repetitions: int, seconds: float, with_jax: bool) -> Result:
+def measure(row: Row, repetitions: int, seconds: float, with_jax: bool, auto_only: bool = False) -> Result:
     """Measures one row.
 
     Args:
@@ -54,10 +56,13 @@ def measure(row: Row, repetitions: int, seconds: float, with_jax: bool) -> Resul
         repetitions: Rounds.
         seconds: Of one measurement.
         with_jax: JAX is installed.
+        auto_only: No other execution and walker evaluation than those of "auto".
     """
     auto = Steps(row)
     executions = ("xla", "graph") if auto.xla_safe else ("graph",)
     ways = [(execution, how) for execution in executions for how in row.evaluations]
+    if auto_only:
+        ways = [(auto.execution, auto.walker_evaluation)]
     chosen = f"{auto.execution} {auto.walker_evaluation}"
     measures = {f"auto {chosen}": auto.measure}
     for execution, how in ways:
@@ -117,9 +122,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.engine", description="Speed beside its limit and JAX.")
     parser.add_argument("--quick", action="store_true", help="3 repetitions of 0.3 s in place of 5 of 1 s")
-    parser.add_argument("--rows", nargs="+", choices=[*ROWS, PERCEPTRON], metavar="NAME", default=[*ROWS, PERCEPTRON],
-                        help=f"rows to measure; default all: {', '.join(ROWS)}, {PERCEPTRON}")  # fmt: skip
+    known = [*ROWS, PERCEPTRON]
+    parser.add_argument("--rows", nargs="+", choices=known, metavar="NAME",
+                        help=f"of {', '.join(known)}; default all but those with resnet20 or x64, and on a GPU "
+                             f"{', '.join(DEVICE_ROWS)}")  # fmt: skip
+    parser.add_argument("--auto-only", action="store_true", help="no other execution or walker evaluation than auto's")
+    parser.add_argument("--device", choices=["cpu", "gpu"], help="default: a GPU where TensorFlow sees one")
     arguments = parser.parse_args(argv)
+    on_gpu = _placed(arguments.device)
+    if on_gpu is None:
+        print("error: --device gpu: TensorFlow sees no GPU here.", file=sys.stderr)
+        return 2
+    small = [name for name in known if name not in [row.name for row in ON_GPU]]
+    arguments.rows = arguments.rows or (DEVICE_ROWS if on_gpu else small)
     # Many loops are compiled on purpose; TensorFlow takes that for one function traced again and again, and warns.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     repetitions, seconds = (3, 0.3) if arguments.quick else (5, 1.0)
@@ -131,7 +146,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in arguments.rows:
         if name in ROWS:
             print(f"measuring {name} ...", file=sys.stderr, flush=True)
-            results.append(measure(ROWS[name], repetitions, seconds, with_jax))
+            results.append(measure(ROWS[name], repetitions, seconds, with_jax, arguments.auto_only or on_gpu))
             # A row each as it is done, so that a run cut short has told what it found.
             print(
                 f"  {' | '.join(cells(results[-1]))}; others {other_cells(results[-1])[2]}", file=sys.stderr, flush=True
@@ -148,6 +163,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _placed(device: str | None) -> bool | None:
+    """Whether what follows runs on a GPU; None where one is asked for and not there."""
+    if device == "cpu":
+        os.environ.update(CUDA_VISIBLE_DEVICES="-1", JAX_PLATFORMS="cpu")
+    import tensorflow as tf
+
+    return True if tf.config.get_visible_devices("GPU") else None if device == "gpu" else False
+
+
 def _show(results: Sequence[Result], repetitions: int, seconds: float) -> None:
     heads = ("row", "bare ms", "by", "BAOAB ms", "bare/BAOAB", "jax ms", "by", "jax/BAOAB", "auto", "steps/s")
     title = f"Milliseconds of one step of all walkers, medians of {repetitions} interleaved repetitions of {seconds} s"
@@ -159,8 +183,9 @@ def _show(results: Sequence[Result], repetitions: int, seconds: float) -> None:
         forms = list(dict.fromkeys(form for result in results for form in result.jax))
         lines = [[r.row.name, *(f"{r.jax[form]:.3f}" if form in r.jax else "" for form in forms)] for r in results]
         show("JAX by form, ms; bare is its gradient alone", ("row", *forms), lines)
-    heads = ("row", "auto", "fastest other", "rate of every other way beside that of auto")
-    show("Other executions and walker evaluations", heads, [other_cells(result) for result in results])
+    if any(result.others for result in results):
+        heads = ("row", "auto", "fastest other", "rate of every other way beside that of auto")
+        show("Other executions and walker evaluations", heads, [other_cells(result) for result in results])
 
 
 def _machine() -> str:
@@ -172,7 +197,10 @@ def _machine() -> str:
         import importlib.metadata
 
         versions += f", JAX {importlib.metadata.version('jax')}"
-    return f"{os.cpu_count()} cores, {versions}"
+    gpus = [
+        tf.config.experimental.get_device_details(gpu)["device_name"] for gpu in tf.config.get_visible_devices("GPU")
+    ]
+    return ", ".join([f"{os.cpu_count()} cores", *gpus, versions])
 
 
 if __name__ == "__main__":

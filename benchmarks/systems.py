@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +21,7 @@ class Row:
     """One row of the table.
 
     Attributes:
-        network: "784-10", "784-100-10", "conv" or "lstm".
+        network: "784-10", "784-100-10", "conv", "lstm" or "resnet20".
         walkers: Number of walkers.
         batches: "own" or "shared".
         batch_size: Examples in a mini-batch.
@@ -52,13 +55,16 @@ class Row:
 
 DENSE = tuple(Row(network, *rest) for network in ("784-10", "784-100-10") for rest in ((1,), (8, "own"), (8, "shared")))
 OTHER = (Row("conv", 1, batch_size=100), Row("conv", 4, batch_size=100), Row("lstm", 1, batch_size=100))
-ROWS = {row.name: row for row in DENSE + OTHER}
+ON_GPU = (Row("784-100-10", 64), Row("resnet20", 1, batch_size=256), Row("resnet20", 8, batch_size=256))
+ROWS = {row.name: row for row in DENSE + OTHER + ON_GPU}
+"""Those after `OTHER` take minutes on a processor."""
+_SHAPES = {"conv": (28, 28, 1), "lstm": (28, 28), "resnet20": (32, 32, 3)}
 
 
-def images() -> tuple[np.ndarray, np.ndarray]:
-    """55,000 random images of 784 bytes and their random labels, always the same."""
+def images(shape: tuple[int, ...] = (784,)) -> tuple[np.ndarray, np.ndarray]:
+    """55,000 random images of bytes and their random labels, always the same."""
     generator = np.random.default_rng(0)
-    inputs = generator.integers(0, 256, (NUM_EXAMPLES, 784), np.uint8)
+    inputs = generator.integers(0, 256, (NUM_EXAMPLES, *shape), np.uint8)
     return inputs, generator.integers(0, 10, NUM_EXAMPLES, np.int32)
 
 
@@ -92,9 +98,8 @@ def measured(row: Row, execution: str = "auto", walker_evaluation: str = "auto",
     import tati_re
     from tati_re.data import Dataset
 
-    inputs, labels = images()
-    shape = {"conv": (28, 28, 1), "lstm": (28, 28)}.get(row.network, (784,))
-    data = Dataset(inputs.reshape(-1, *shape), labels, name="images", input_scale=1 / 255, num_classes=10)
+    inputs, labels = images(_SHAPES.get(row.network, (784,)))
+    data = Dataset(inputs, labels, name="images", input_scale=1 / 255, num_classes=10)
     sim = tati_re.Simulation(
         None if row.dense else _network(row.network),
         data,
@@ -106,6 +111,7 @@ def measured(row: Row, execution: str = "auto", walker_evaluation: str = "auto",
         execution=execution,
         walker_evaluation=walker_evaluation,
         prior=prior,
+        batch_norm="batch" if row.network == "resnet20" else "frozen",
         step_size=STEP_SIZE,
         friction=FRICTION,
     )
@@ -117,6 +123,9 @@ def _network(name: str):
     import keras
 
     keras.utils.set_random_seed(0)
+    if name == "resnet20":
+        sys.path.append(str(Path(__file__).parents[1] / "examples"))
+        return importlib.import_module("resghmc_resnet").resnet((32, 32, 3), 3, 16)
     if name == "conv":
         layers = [keras.Input((28, 28, 1)), keras.layers.Conv2D(8, 3, activation="relu"), keras.layers.Flatten()]
     else:

@@ -178,7 +178,6 @@ def simulation(images: Images, sizes: Sizes, seed: int, batch_norm: str = "batch
         from_logits=True,
         prior_std=1 / math.sqrt(WEIGHT_DECAY * len(images.train)),
         batch_size=min(sizes.batch_size, len(images.train)),
-        execution="graph",
         batch_norm=batch_norm,
         seed=seed,
         verbose=0,

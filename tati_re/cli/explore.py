@@ -72,17 +72,14 @@ def parser_of_command() -> Parser:
 
 
 def _choices(typed: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name in INTEGERS:
-        if name in typed:
-            found["num_steps" if name == "leg_steps" else name] = number_typed(name, typed[name])
+    found: dict[str, Any] = {name: number_typed(name, typed[name]) for name in INTEGERS if name in typed}
+    if "leg_steps" in found:
+        found["num_steps"] = found.pop("leg_steps")
     if "heats" in typed:
         found["heats"] = tuple(number_typed("heats", part, float, 0) for part in typed["heats"].split(","))
     if "max_time" in typed:
         found["max_time"] = number_typed("max_time", typed["max_time"], float)
-    if "directions" in typed:
-        found["directions"] = typed["directions"]
-    return found
+    return found | {name: typed[name] for name in ("directions",) if name in typed}
 
 
 def _explore(typed: dict[str, Any], folder: Path) -> int:

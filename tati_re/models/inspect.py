@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.backend import keras, layers_of, origin_of, quiet, tf, value_and_gradient
+from tati_re.core.backend import keras, layers_of, on_gpu, origin_of, quiet, tf, value_and_gradient
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import users_code
 from tati_re.models.inputs import called, layout_of, tensors_of
@@ -44,15 +44,12 @@ def refuse_unsupported(model: Any) -> None:
             raise InputError("Activity regularizers cannot be sampled.", f"one on layer {layer.name}", "none")
         if getattr(layer, "stateful", False):
             raise InputError("A layer keeps its state between batches.", f"layer {layer.name}", "stateful=False")
-    if any(_is_own(layer) for layer in [model, *layers_of(model)]):
+    layers = [model, *layers_of(model)]
+    if any(not type(each).__module__.startswith("keras.") or isinstance(each, keras.layers.Lambda) for each in layers):
         _refuse_calls(model)
     types = sorted({v.dtype for v in variables})
     if types not in (["float32"], ["float64"]):
         raise InputError("The parameters of the model are not of one type.", ", ".join(types), "float32 or float64")
-
-
-def _is_own(layer: Any) -> bool:
-    return not type(layer).__module__.startswith("keras.") or isinstance(layer, keras.layers.Lambda)
 
 
 def _refuse_calls(model: Any) -> None:
@@ -126,7 +123,7 @@ def acts_alone(layer: Any) -> bool:
 
 def xla_safe(model: Any) -> bool:
     """Returns whether the gradient of the model compiles under XLA, for one walker.
-    Keras' layers do, recurrent ones too; code that is not Keras' own, and layers that prepare data, are tried."""
+    Keras' layers do; code that is not Keras' own, layers that prepare data, and those that call cuDNN are tried."""
     if all(_known_to_xla(part) for part in [model, *layers_of(model)]):
         return True
     weights = [v.value for v in model.trainable_variables]
@@ -136,7 +133,8 @@ def xla_safe(model: Any) -> bool:
 def _known_to_xla(part: Any) -> bool:
     module, kind = type(part).__module__, type(part).__name__
     prepares = ".preprocessing." in module and kind not in ("Normalization", "Rescaling")
-    return module.startswith("keras.") and not prepares and kind != "Lambda"
+    fused = kind in ("LSTM", "GRU") and on_gpu()
+    return module.startswith("keras.") and not (prepares or fused) and kind != "Lambda"
 
 
 def training_layers(model: Any) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
-from tati_re.core.backend import keras, tf
+from tati_re.core.backend import keras, on_gpu, tf
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.given import users_code
 from tati_re.posterior.predictive import HETEROSCEDASTIC, LEAST_LOG_STD
@@ -98,12 +98,9 @@ class Loss:
         return tf.math.log(tf.maximum(outputs / tf.reduce_sum(outputs, axis=-1, keepdims=True), tiny))
 
     def _sparse(self, targets: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
-        if self.from_logits:
-            if outputs.shape.rank == 2:
-                # Under op determinism the function below takes the loss apart into a gather, whose gradient is a slow
-                # scatter; the operation itself is deterministic on processors.
-                return tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=outputs, labels=targets)[0]
-            return tf.nn.sparse_softmax_cross_entropy_with_logits(targets, outputs)
+        if self.from_logits and outputs.shape.rank == 2 and not on_gpu():
+            # Its kernel for GPUs is not deterministic. What `tf.nn` makes of it then ends in a slow scatter.
+            return tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=outputs, labels=targets)[0]
         chosen = tf.one_hot(targets, outputs.shape[-1], dtype=outputs.dtype)
         return -tf.reduce_sum(chosen * self._log_probabilities(outputs), axis=-1)
 

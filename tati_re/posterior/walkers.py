@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tati_re.core.backend import tf
+from tati_re.core.backend import on_gpu, tf
 
 MANY_WALKERS = 16
 
@@ -18,9 +18,9 @@ def choose(
     wide: bool = False,
 ) -> str:
     """The walker evaluation of a run, "vectorized", "unrolled" or "looped": as requested, or for "auto" chosen here.
-    That is vectorized, one product for all walkers, where the layers allow it and it was not measured as slower: not
-    for `wide` shared inputs, nor for `large` own batches, which are looped. Others are unrolled up to 16 walkers and
-    looped beyond. `training` is never vectorized: that form does not carry the auxiliary variables that it updates.
+    That is vectorized, one product for all walkers, where the layers allow it. But on CPUs that was measured as slower
+    for `wide` shared inputs and `large` own batches, which are looped. Others are unrolled up to 16 walkers and looped
+    beyond. `training` is never vectorized: that form does not carry the auxiliary variables that it updates.
     `moves_data`: the batch of one walker is much larger than its parameters, under XLA, which a loop keeps from
     converting images inside of the product (784-10, batch 550: 0.6 ms, unrolled 0.7)."""
     if training:
@@ -29,7 +29,7 @@ def choose(
         return requested
     if num_walkers == 1:
         return "looped" if vectorizable and moves_data else "unrolled"
-    if vectorizable and not (wide if shared else large):
+    if vectorizable and (on_gpu() or not (wide if shared else large)):
         return "vectorized"
     return "looped" if num_walkers > MANY_WALKERS or (vectorizable and not shared) else "unrolled"
 

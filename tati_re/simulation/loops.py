@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.cluster.processes import Failed
-from tati_re.core.backend import tf
+from tati_re.core.backend import quiet, tf
 from tati_re.core.method import Optimizer
 from tati_re.engine.block import BlockLoop
 from tati_re.engine.blocks import Blocks
@@ -112,7 +112,7 @@ class RunLoops:
         if self.execution == "eager":
             return True
         try:
-            with deterministic():
+            with deterministic(), quiet():
                 for loop in self.loops:
                     loop.prepare(carry.state)
                     loop.run(carry, loop.first_step + 1, 0)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tati_re.core.backend import keras, layers_of, tf
+from tati_re.core.backend import keras, layers_of, on_gpu, tf
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.memory import check_free
 from tati_re.data import Batches, Dataset, dataset_from_options
@@ -248,9 +248,9 @@ class System:
             return "eager" if options.execution == "eager" else "graph"
         if options.execution != "auto":
             return options.execution
-        convolves = self.has_data and any("Conv" in type(layer).__name__ for layer in layers_of(self.model))
+        slow = self.has_data and not on_gpu() and any("Conv" in type(each).__name__ for each in layers_of(self.model))
         few = copies is not None and copies * options.num_steps <= (3 if fitting else 1) * _FEW_STEPS
-        return "xla" if self.flat.xla_safe and not convolves and not few else "graph"
+        return "xla" if self.flat.xla_safe and not slow and not few else "graph"
 
 
 def assemble(options: Options, objects: Mapping[str, Any]) -> System:

@@ -15,7 +15,7 @@ import numpy as np
 from tati_re.cluster.on_ray import Cluster, check_cluster
 from tati_re.cluster.processes import Here, Process
 from tati_re.cluster.team import Team
-from tati_re.core.backend import tf, threads
+from tati_re.core.backend import on_gpu, tf, threads
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.engine.block import Held
 from tati_re.engine.environment import deterministic, versions
@@ -115,7 +115,7 @@ class Workers:
         self.apart = Apart(request.method) if isinstance(request.method, ReplicaExchange) else None
         asks = isinstance(request.method, ReplicaExchange) and request.method.asks_examples(request.full_batch)
         request = _of_block(request, size, self.apart, execution)
-        alike = self.threads == threads() and not tf.config.list_physical_devices("GPU")
+        alike = self.threads == threads() and not on_gpu()
         self.here = self.number == 1 and alike and not asks and options.cluster is None
         start: Callable[[int], Any] = partial(Here, partial(_made, made_of, request, execution))
         if not self.here:
@@ -208,6 +208,6 @@ def _fingerprint(loop: Loop) -> dict[str, Any]:
         **versions(),
         "threads": threads(),
         "processor": hashlib.sha256(flags.encode()).hexdigest()[:12],
-        "device": "GPU" if tf.config.list_physical_devices("GPU") else "CPU",
+        "device": "GPU" if on_gpu() else "CPU",
         "gradient": hashlib.sha256(np.asarray(gradient).tobytes()).hexdigest()[:12],
     }
