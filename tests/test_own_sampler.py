@@ -14,6 +14,7 @@ import pytest
 
 from tati_re import InputError, Simulation
 from tati_re.cli import sample
+from tati_re.core.backend import threads
 from tati_re.core.ops import as_float64, column
 from tati_re.options import families
 from tati_re.options.make import make_options
@@ -480,6 +481,16 @@ def test_flag_file_and_object_are_one_run(folder):
     Simulation(**COMMON).sample(sampler=own, num_steps=30, output="c", **LENGTH)
     assert tables("a") == tables("b") == tables("c")
     assert tables("a")["run.csv"].count(b"\n") == 1 + 2 * 6
+
+
+@pytest.mark.parametrize("name", ["packed/deeper.py:Own", "packed.deeper:Own"])
+def test_workers_get_the_code_of_a_file_and_what_it_imports_beside_it(folder, name):
+    """They have neither the module of the file nor the folder where it found another one."""
+    (folder / "packed" / "own.py").write_text(OWN)
+    run = {"sampler": name, "num_steps": 30, "block_size": 1} | LENGTH
+    for workers in (1, 2):
+        Simulation(**COMMON, threads=threads()).sample(output=f"{workers}", workers=workers, **run)
+    assert tables("1") == tables("2")
 
 
 def test_a_resumed_run_is_the_uninterrupted_one_byte_for_byte(folder):

@@ -86,8 +86,7 @@ class Held:
     def _load(self, first: int, leaves: list[np.ndarray]) -> int:
         """The block goes on from here; the longest stretch that it can make at once."""
         if self._template is None:
-            size = (self.loop.walkers, self.loop.potential.num_parameters)
-            self._template = self.loop.template(np.zeros(size))
+            self._template = self.loop.template(np.zeros((self.loop.walkers, self.loop.potential.num_parameters)))
         self._carries[first] = carry_of(leaves, self._template)
         self.loop.prepare(self._carries[first].state)
         return self.loop.longest

@@ -141,8 +141,7 @@ class Blocks(Loop):
         if self._apart is not None:
             self._flat = OneVector(carry.state.rungs)
             self._rungs = self._flat.joined(carry.state.rungs).numpy()
-        longest = self._team.load(self._split(carry))
-        self._longest = min(longest.values())
+        self._longest = min(self._team.load(self._split(carry)).values())
         self.chunk_steps = max(self.chunk_steps, self._longest)
 
     def _fetched(self) -> Carry:

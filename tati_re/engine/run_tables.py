@@ -128,8 +128,7 @@ class RunTables:
             self.flush()
 
     def add_timing(self, step: int, seconds: float) -> None:
-        rate = step / seconds if seconds > 0 else 0.0
-        self._tables[files.TIMING].append(np.array([[step, seconds, rate]]))
+        self._tables[files.TIMING].append(np.array([[step, seconds, step / seconds if seconds > 0 else 0.0]]))
 
     def flush(self) -> None:
         for table in self._tables.values():

@@ -21,19 +21,24 @@ def found(option: str, name: str, form: str, known: Callable[[Any], bool], kind:
     """What `my_module:name` or `my_file.py:name` means; a module is installed or lies in the current folder. A file is
     executed anew each time. The rest is for messages: `form` shows how such names look, `known` says whether a value of
     the module may have been meant, and `kind` is what is looked for, such as "a class with init and step"."""
-    where, _, what = name.rpartition(":")
-    if not where or not what.isidentifier():
-        first = kind.split()[1]
-        raise InputError(f"{option}: the form is MODULE:{first.upper()}.", received=repr(name), expected=form)
-    path = Path(where) if where.endswith(".py") else None
+    from cloudpickle import register_pickle_by_value
+
+    (where, _, what), noun = name.rpartition(":"), kind.split()[1]
+    form_of = f"{option}: the form is MODULE:{noun.upper()}."
+    refuse_if(not where or not what.isidentifier(), form_of, repr(name), form)
+    path, before = Path(where) if where.endswith(".py") else None, {*sys.modules}
     folder = Path.cwd() if path is None else path.resolve().parent
     with importable(folder):
         module = _module(option, where) if path is None else _file(option, path, form)
         if not hasattr(module, what):
             others = [key for key, value in vars(module).items() if known(value)]
-            sentence = f"{option}: {where} has no {kind.split()[1]} of this name.{nearest(what, others)}"
+            sentence = f"{option}: {where} has no {noun} of this name.{nearest(what, others)}"
             raise InputError(sentence, received=what, expected=", ".join(others) or kind)
-        return getattr(module, what)
+    for new in {*sys.modules} - before:
+        # Workers would not find what lies in this folder.
+        if folder in Path(getattr(sys.modules[new], "__file__", None) or "").parents[:2]:
+            register_pickle_by_value(sys.modules[new])
+    return getattr(module, what)
 
 
 def is_code(name: str | None) -> bool:

@@ -89,8 +89,7 @@ def predict(
             return streamed_prediction(runs[0], interval)
         inputs, labels = test_part(runs[0])
     if parameters is None:
-        sources = [source_of(run, rung, burnin, thin, model, inputs) for run in runs]
-        found = average(sources, inputs, labels, interval)
+        found = average([source_of(run, rung, burnin, thin, model, inputs) for run in runs], inputs, labels, interval)
         if any(run.manifest.get("kind") != "fit" for run in runs):
             warn_of_few_draws(found, 4)
         return found

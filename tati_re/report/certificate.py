@@ -259,5 +259,4 @@ def nothing_confines(said: dict[str, Any]) -> bool:
 
 def has_no_target(said: dict[str, Any]) -> bool:
     """Whether the configurational temperature has no target: flat directions, or walls."""
-    walls = said.get("prior_walled", said.get("prior", {}).get("prior") == "box")
-    return nothing_confines(said) or bool(walls)
+    return nothing_confines(said) or bool(said.get("prior_walled", said.get("prior", {}).get("prior") == "box"))
