@@ -303,3 +303,15 @@ def test_figures(tmp_path, draws):
     assert plot_reweighting(rows, [1.0], tmp_path / "r.png").axes[0].get_ylabel() == "loss"
     with pytest.raises(InputError, match="no averages"):
         plot_reweighting(rows.head(0), [1.0])
+
+
+def test_draws_that_count_nothing_are_not_there(draws):
+    """Neither for the ends of the bins nor for the width of kernels: walkers that were elsewhere."""
+    more = np.concatenate([draws, 50.0 + draws], axis=1)
+    weights = np.concatenate([np.ones_like(draws), np.zeros_like(draws)], axis=1)
+    for method in ("histogram", "kernel"):
+        alone, found = free_energy(draws, T, method), free_energy(more, T, method, weights=weights)
+        np.testing.assert_allclose(found["coordinate"], alone["coordinate"])
+        # A kernel is as wide as the effective size says, of chains of which a half says nothing.
+        bound = 0.05 * alone["density"].max() if method == "kernel" else 1e-12
+        np.testing.assert_allclose(found["density"], alone["density"], atol=bound)

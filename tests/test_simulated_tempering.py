@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tati_re import Simulation
+from tati_re.analysis import coordinate_of
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.core.protocol import Clock
@@ -475,3 +476,14 @@ def test_a_run_shows_rung_and_weight():
 def test_bad_values_get_one_sentence(wrong, what):
     with pytest.raises(InputError, match=f"^{what}: "):
         SimulatedTempering(**wrong)
+
+
+def test_a_coordinate_has_all_rows_of_walkers_that_come_and_go():
+    """Those elsewhere count nothing; cut to the walker with fewest at the target, what others found there was lost."""
+    sim = Simulation(potential=lambda x: 0.5 * x[:, 0] ** 2, dimension=1, num_walkers=3, seed=1, verbose=0)
+    options = {"exchange": "tempering", "temperatures": [1.0, 2.0], "num_steps": 400, "num_burnin_steps": 100}
+    run = sim.sample(sampler="BAOAB", step_size=0.3, record_every=1, execution="graph", **options)
+    found = coordinate_of(run, "potential")
+    at_target = run.run_info.query("step > 100 and rung == 0").groupby("walker").size()
+    assert found.values.shape == (3, 300) and at_target.nunique() > 1
+    np.testing.assert_array_equal((found.weights > 0).sum(1), at_target)

@@ -67,10 +67,16 @@ def averages(
     Reference: Vehtari and others, Bayesian Analysis 16 (2021) for all but the autocorrelation time.
     """
     refuse_if(by not in ("all", "walker", "rung"), "by is not known.", by, "all, walker or rung")
+    rows = select_rows(run, burnin, thin, rung=None) if by == "rung" else rows_at_target(run, burnin, thin)
+    return averages_of_rows(rows, observables, by)
+
+
+def rows_at_target(run: AnyRun, burnin: int | None = None, thin: int = 1) -> pd.DataFrame:
+    """The rows past the burn-in at the target. Of walkers that come to it and leave, all, equally many of each: those
+    elsewhere have weight 0."""
     rows = select_rows(run, burnin, thin, rung=None)
-    # Walkers that come to the target and leave it have rows of weight 0 elsewhere: all rows are equally many of each.
     comes = {"rung", "weight"} <= {*rows} and not rows.loc[rows["rung"] != 0, "weight"].any()
-    return averages_of_rows(rows if by == "rung" or comes else keep(rows, rung=0), observables, by)
+    return rows if comes else keep(rows, rung=0)
 
 
 def averages_of_rows(

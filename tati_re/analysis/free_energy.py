@@ -6,12 +6,13 @@ import numpy as np
 import pandas as pd
 
 from tati_re.analysis import convergence
+from tati_re.analysis.averages import rows_at_target
 from tati_re.analysis.covariance import covariance_eigenpairs
 from tati_re.analysis.diffusion_map import DiffusionMap, diffusion_map
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.runs.positions import Block, Positions
 from tati_re.runs.run import AnyRun, RunFiles
-from tati_re.runs.selection import as_run, select_rows
+from tati_re.runs.selection import as_run
 
 FORM = "a column of run.csv, a parameter such as dense/kernel[0,0], covariance:1 or diffusion:1"
 
@@ -43,7 +44,7 @@ def coordinate_of(run: AnyRun, name: str, burnin: int | None = None, thin: int =
         refuse_if(not number.isdecimal() or int(number) < 1, f"{kind}: which?", number, f"{kind}:1, {kind}:2, ...")
         return _along(run, kind, int(number), burnin, thin, map_options)
     if name in run.run_info.columns and name not in ("step", "walker"):
-        rows = select_rows(run, burnin, thin)
+        rows = rows_at_target(run, burnin, thin)
         weights = convergence.chains_of(rows, "weight", -1) if "weight" in rows else None
         return Coordinate(convergence.chains_of(rows, name, -1), weights)
     positions = Positions(run, burnin, thin)
@@ -152,7 +153,8 @@ def free_energy(
         raise InputError(what, f"shape {values.shape}", "(chains, draws)")
     weights = np.ones_like(values) if weights is None else np.atleast_2d(np.asarray(weights, np.float64))
     weights = weights / weights.mean()
-    low, high = limits if limits is not None else (float(values.min()), float(values.max()))
+    counted = values[weights > 0]
+    low, high = limits if limits is not None else (float(counted.min()), float(counted.max()))
     if method == "histogram":
         edges = np.linspace(low, high, num_bins + 1)
         places = 0.5 * (edges[1:] + edges[:-1])
@@ -162,9 +164,10 @@ def free_energy(
         found = [_mean_and_error((number == k) / width, weights) for k in range(num_bins)]
     else:
         places = np.linspace(low, high, num_bins)
-        spread = min(values.std(), np.subtract(*np.quantile(values, [0.75, 0.25])) / 1.349) or values.std()
+        spread = min(counted.std(), np.subtract(*np.quantile(counted, [0.75, 0.25])) / 1.349) or counted.std()
         # Silverman's rule.
-        h = bandwidth or 0.9 * spread * max(4.0, convergence.effective_sample_size(values, "mean")) ** -0.2
+        size = convergence.effective_sample_size(weights * (values - counted.mean()), "mean")
+        h = bandwidth or 0.9 * spread * max(4.0, size) ** -0.2
         norm = 1.0 / (np.sqrt(2 * np.pi) * h)
         found = [_mean_and_error(norm * np.exp(-0.5 * ((values - x) / h) ** 2), weights) for x in places]
     density, error = np.array(found).T

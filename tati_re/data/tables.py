@@ -62,8 +62,7 @@ def choose_columns(
     others = [n for n in names if n not in labels]
     derived = None
     if input_columns is not None and others:
-        derived = parse_columns(input_columns, others).of_used()
-        others = list(derived.names)
+        others = list(parse_columns(input_columns, others).of_used().names)
     received = f"inputs {', '.join(others) or 'none'}, labels {', '.join(labels) or 'none'}"
     refuse_if(not labels or not others, f"{file} needs a column of inputs and one of labels.", received)
     return Choice(tuple(others), tuple(labels), None if derived is None or derived.plain else derived, weights)

@@ -116,8 +116,7 @@ class SpringsEvaluate(Delegating):
         weight = self.rung.likelihood_weight
         difference = energy.potential + log_q
         mixed = tf.cast(weight, position.dtype)[:, None]
-        gradient = mixed * energy.gradient + (1 - mixed) * pull
-        return Energy(weight * difference - log_q, gradient, difference, log_q)
+        return Energy(weight * difference - log_q, mixed * energy.gradient + (1 - mixed) * pull, difference, log_q)
 
     __call__ = full
 

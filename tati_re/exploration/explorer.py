@@ -275,8 +275,7 @@ def _coordinates(points: np.ndarray, directions: str) -> np.ndarray:
         except InputError:
             pass  # Clouds that no kernel joins have no distance by diffusion; the covariance still sees them.
     _, values, vectors = np.linalg.svd(away, full_matrices=False)
-    kept = values[:count] > 1e-9 * max(values[0], 1e-300)
-    return away @ vectors[:count][kept].T
+    return away @ vectors[:count][values[:count] > 1e-9 * max(values[0], 1e-300)].T
 
 
 def _connect(surface, points: list[StationaryPoint], until: float, say: Callable[[str], None]):

@@ -70,8 +70,7 @@ def compare(
     differences, seen = [], set()
     for name, a, b in pairs:
         if not (a.exists() and b.exists()):
-            where = first if a.exists() else second
-            differences.append(Difference(name, "", f"only {where} has it"))
+            differences.append(Difference(name, "", f"only {first if a.exists() else second} has it"))
             continue
         tables = _read(a), _read(b)
         seen |= {column for table in tables for column in table.columns}
@@ -130,8 +129,7 @@ def _compare_tables(
         if is_one_of(column, drop):
             continue
         if column not in a or column not in b:
-            which = "first" if column in a else "second"
-            found.append(Difference(name, column, f"only the {which} has this column"))
+            found.append(Difference(name, column, f"only the {'first' if column in a else 'second'} has this column"))
     if len(a) != len(b):
         return [*found, Difference(name, "", f"{len(a)} rows and {len(b)} rows")]
     for column in a.columns:

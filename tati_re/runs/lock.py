@@ -151,5 +151,4 @@ def _said(file: BinaryIO) -> dict[str, Any]:
         return {}
     said = said if isinstance(said, dict) else {}
     host = said.get("host")
-    proper = isinstance(host, str) and host.isprintable() and isinstance(said.get("process"), int)
-    return said if proper else {}
+    return said if isinstance(host, str) and host.isprintable() and isinstance(said.get("process"), int) else {}

@@ -138,8 +138,7 @@ class _Draft:
         """The sampler of a run, on its ladder, and the order of mini-batches that suits it."""
         if self.options.until is not None and "num_steps" not in self.options.explicit:
             self.settle(num_steps=MOST_STEPS)
-        rows = self.options.num_walkers * self.options.num_rungs
-        check_memory(self.options, self.system.flat.num_parameters, rows)
+        check_memory(self.options, self.system.flat.num_parameters, self.options.num_walkers * self.options.num_rungs)
         finds_end = "num_burnin_steps" not in self.options.explicit
         fresh = self.options.num_burnin_steps is None
         if fresh:

@@ -148,8 +148,7 @@ class HardWalls(Prior):
         self.num_parameters = len(lower) if lower.ndim else inside.num_parameters
 
     def log_prob(self, position) -> tf.Tensor:
-        cut = float(np.sum(np.broadcast_to(self._log_mass, position.shape[-1:])))
-        density = self.inner.log_prob(position) - cut
+        density = self.inner.log_prob(position) - float(np.sum(np.broadcast_to(self._log_mass, position.shape[-1:])))
         return tf.where(self._interval.inside(position), density, tf.constant(-math.inf, tf.float64))
 
     def gradient(self, position):
