@@ -169,7 +169,7 @@ def _placed(device: str | None) -> bool | None:
         os.environ.update(CUDA_VISIBLE_DEVICES="-1", JAX_PLATFORMS="cpu")
     import tensorflow as tf
 
-    return True if tf.config.get_visible_devices("GPU") else None if device == "gpu" else False
+    return True if tf.config.list_physical_devices("GPU") else None if device == "gpu" else False
 
 
 def _show(results: Sequence[Result], repetitions: int, seconds: float) -> None:
@@ -198,7 +198,7 @@ def _machine() -> str:
 
         versions += f", JAX {importlib.metadata.version('jax')}"
     gpus = [
-        tf.config.experimental.get_device_details(gpu)["device_name"] for gpu in tf.config.get_visible_devices("GPU")
+        tf.config.experimental.get_device_details(gpu)["device_name"] for gpu in tf.config.list_physical_devices("GPU")
     ]
     return ", ".join([f"{os.cpu_count()} cores", *gpus, versions])
 

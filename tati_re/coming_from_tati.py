@@ -37,8 +37,7 @@ class SimulationOfTati(_Simulation):
         """The value of an option, or all of them as attributes, by their names here and in TATi."""
         if name is None:
             return SimpleNamespace(**{each: self.get_options(each) for each in (*OPTIONS, *ALIASES)})
-        alone = name in ALIASES and not ALIASES[name].new
-        return self.options.tati.get(name) if alone else super().get_options(name)
+        return self.options.tati.get(name) if name in ALIASES and not ALIASES[name].new else super().get_options(name)
 
     def init_momenta(self, *unnamed: Any, **named: Any) -> None:
         """Draws all momenta anew; the inverse temperature needs no name, as in TATi."""

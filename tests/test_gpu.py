@@ -30,7 +30,7 @@ def test_products_are_not_rounded_to_ten_bits():
 
 def test_asks_tensorflow(monkeypatch):
     assert not backend.on_gpu()
-    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [kind])
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
     assert backend.on_gpu()
 
 

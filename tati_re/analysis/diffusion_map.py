@@ -13,6 +13,9 @@ DENSE_LIMIT = 3000
 _CUTOFF = 40.0
 """Kernels below exp(-40) are none."""
 
+_REACH, _NEIGHBORS = 8.0, 4
+"""Of the fourth of each point's neighbors, in d²/ε: a kernel of exp(-2) at least."""
+
 
 @shown
 class DiffusionMap(NamedTuple):
@@ -85,6 +88,9 @@ def diffusion_map(
     entries = squares.data if _sparse(squares) else squares.ravel()
     refuse_if(entries.max() == 0, "All points are the same.")
     epsilon, dimension = _bandwidth(entries, count, bandwidth)
+    if bandwidth == "bgh":
+        # The loneliest point has neighbors in reach, or else it is the slowest motion all by itself, or with a few.
+        epsilon = max(epsilon, _loneliest(points) / _REACH)
     kernel = _kernel(squares, epsilon)
     density = np.asarray(kernel.sum(axis=1)).ravel()
     if log_target is None:
@@ -153,6 +159,15 @@ def _squared_distances(points: np.ndarray, num_neighbors: int | None):
     both = graph.maximum(graph.T).tocsr()
     both.data -= 1.0
     return both
+
+
+def _loneliest(points: np.ndarray) -> float:
+    """The largest squared distance of a point and the fourth of its neighbors; points that coincide are one."""
+    from sklearn.neighbors import NearestNeighbors
+
+    distinct = np.unique(points, axis=0)
+    found = NearestNeighbors(n_neighbors=min(_NEIGHBORS + 1, len(distinct))).fit(distinct)
+    return float(found.kneighbors(distinct)[0][:, -1].max() ** 2)
 
 
 def _kernel(squares, epsilon: float):

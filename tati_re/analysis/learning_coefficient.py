@@ -23,10 +23,10 @@ def learning_coefficient(
 
     The distribution is exp(-nβ L - V'), with the mean loss L, n examples, β the likelihood weight over T, V' = V/T of
     the prior. The raw estimate is nβ (E[L] - L_0), P/2 in a regular model of P parameters. V' makes it smaller where it
-    holds a direction that L would: to first order in its strength by Cov(nβ L, V'), which is added where it is more
-    than four of its standard errors. Of a quadratic potential with curvatures k about a tether of precision γ the raw
-    value is Σ s/2, s = nβk/(nβk + γ), and the corrected one Σ (1 - (1 - s)²)/2. Reference: S. Watanabe, JMLR 14 (2013);
-    E. Lau and others, The local learning coefficient (2308.12108).
+    holds a direction that L would: to first order in its strength by Cov(nβ L, V'), which is added to all rungs where
+    it is more than four of its standard errors at one. Of a quadratic potential with curvatures k about a tether of
+    precision γ the raw value is Σ s/2, s = nβk/(nβk + γ), and the corrected one Σ (1 - (1 - s)²)/2.
+    Reference: S. Watanabe, JMLR 14 (2013); E. Lau and others, The local learning coefficient (2308.12108).
 
     Args:
         run: The run, or its folder; on all of the data at each step, or with `full_every`.
@@ -53,21 +53,23 @@ def learning_coefficient(
         raise InputError("The loss of the minimum is not known.", run.manifest.get("prior", {}).get("prior"), expected)
     lowest = scale * lowest_loss
     strengths = sampled.inverse_temperatures * sampled.likelihood_weights
-    lines: list[dict[str, Any]] = []
+    lines, added = list[dict[str, Any]](), False
     for rung, (likelihood, penalty) in enumerate(zip(sampled.likelihood, sampled.penalty, strict=True)):
         if not (strength := strengths[rung]) > 0:
             continue
         reduced, held = strength * (likelihood - lowest), sampled.inverse_temperatures[rung] * penalty
         raw, product = reduced.mean(), (reduced - reduced.mean()) * (held - held.mean())
         correction, correction_error = product.mean(), monte_carlo_error(product)
-        added = correction > _RESOLVED * correction_error
+        added |= correction > _RESOLVED * correction_error
         line = {"rung": rung, "effective_examples": strength * scale}
         line |= {"energy": likelihood.mean(), "energy_error": monte_carlo_error(likelihood)}
         line |= {"raw": raw, "raw_error": monte_carlo_error(reduced)}
         line |= {"correction": correction, "correction_error": correction_error}
-        line |= {"coefficient": raw + added * correction, "error": monte_carlo_error(reduced + added * product)}
+        line |= {"coefficient": raw + correction, "error": monte_carlo_error(reduced + product)}
         lines.append(line | {"short": is_short(likelihood)})
-    return pd.DataFrame(lines)
+    table = pd.DataFrame(lines)
+    # Of all rungs or of none: a curve through both kinds would bend.
+    return table if added else table.assign(coefficient=table["raw"], error=table["raw_error"])
 
 
 def learning_curve(table: pd.DataFrame, largest_multiplicity: int = 4) -> pd.DataFrame:

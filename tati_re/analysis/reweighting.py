@@ -103,8 +103,7 @@ def reweight(
         InputError: The energies are those of mini-batches, the run has a bias, pymbar is missing, or no rows are left.
     """
     run = as_run(run)
-    rows = select_rows(run, burnin, thin, rung=None)
-    names = list(observables)
+    rows, names = select_rows(run, burnin, thin, rung=None), list(observables)
     for name in names:
         refuse_if(name not in rows.columns, f"The run has no column '{name}'.{nearest(name, rows.columns)}")
     rows = exact_rows(run, rows)
@@ -125,8 +124,7 @@ def reweight(
 
 
 def sampled_energies(run: RunFiles, rows: pd.DataFrame) -> LadderDraws:
-    penalty = -_by_rung(rows, "log_prior")
-    potential = _by_rung(rows, "potential")
+    penalty, potential = -_by_rung(rows, "log_prior"), _by_rung(rows, "potential")
     if "rung" in rows.columns:
         ladder = run.ladder.sort_values("rung")
         beta, weight = 1.0 / ladder["temperature"].to_numpy(), ladder["likelihood_weight"].to_numpy()
@@ -167,8 +165,7 @@ def _estimates(sampled: LadderDraws, temperatures: np.ndarray, own: dict[str, np
     reduced = beta * (weight * flat + prior)
     free = mbar_free_energies(reduced, counts, start)
     mixture = logsumexp(free[:, None] - reduced + np.log(counts)[:, None], axis=0)
-    target = sampled.inverse_temperatures[0] * (flat + prior)
-    reference = logsumexp(-target - mixture)
+    reference = logsumexp(-(sampled.inverse_temperatures[0] * (flat + prior)) - mixture)
     values = [series[:, :, chosen].ravel() for series in own.values()]
     found, effective = [], []
     for temperature in temperatures:
@@ -207,5 +204,4 @@ def _temperatures(sampled: LadderDraws) -> np.ndarray:
     if len(own) == 1 or np.ptp(own) == 0:
         return own[0] * np.geomspace(0.8, 1.25, 5)
     own = np.sort(own)
-    between = [np.geomspace(low, high, 4)[:-1] for low, high in pairwise(own)]
-    return np.concatenate([*between, own[-1:]])
+    return np.concatenate([*[np.geomspace(low, high, 4)[:-1] for low, high in pairwise(own)], own[-1:]])

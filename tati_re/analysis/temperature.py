@@ -201,15 +201,13 @@ def group_temperatures(run: AnyRun, by: By = "tensor", burnin: int | None = None
     """
     refuse_if(by not in ("tensor", "layer", "kind"), "by is not known.", by, "tensor, layer or kind")
     run = as_run(run)
-    rows = select_rows(run, burnin, thin)
-    sizes = _sizes(run)
+    rows, sizes = select_rows(run, burnin, thin), _sizes(run)
     recorded = [match for match in map(_COLUMN.match, rows.columns) if match and match[2] in sizes]
     what = "The run recorded no temperatures of groups."
     refuse_if(not recorded, what, expected="a run with group_temperatures (--group-temperatures)")
     if rows.groupby("walker").size().min() < MINIMUM_DRAWS:
         raise InputError(f"Fewer than {MINIMUM_DRAWS} rows of each walker are left.", len(rows))
-    target = target_temperature(rows, -1)
-    lines = []
+    target, lines = target_temperature(rows, -1), []
     for kind, column in COLUMNS.items():
         tensors = [match[2] for match in recorded if match[1] == column]
         groups: dict[str, list[str]] = {}

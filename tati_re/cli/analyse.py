@@ -164,8 +164,7 @@ def _body(argv: list[str]) -> None:
     from tati_re.runs.lock import writing
     from tati_re.simulation.run import load
 
-    choices = _choices(typed)
-    runs = [load(folder) for folder in typed["runs"]]
+    choices, runs = _choices(typed), [load(folder) for folder in typed["runs"]]
     names = [run.folder.resolve().name for run in runs]
     if "output" in typed and len(set(names)) < len(names):
         raise InputError("--output: two of the runs have the same name.", ", ".join(names), "runs of different names")

@@ -21,6 +21,7 @@ from tati_re.core.exit_status import FINISHED, OUT_OF_TIME
 from tati_re.core.interruption import saying, stopping
 from tati_re.options.make import OPTIONS, options_from_flags, options_of
 from tati_re.options.tati_names import ALIASES, EXPLORER, EXPLORER_FILES, MARK, NOT_OF_EXPLORER
+from tati_re.options.trust import TRUST
 
 GROUPS = ("data", "model", "posterior", "sampler")
 MORE = ("seed", "threads", "execution", "requeue_signal")
@@ -49,6 +50,7 @@ OWN: dict[str, tuple[Any, str]] = {
     ),
     "output": ("DIR", "folder; the same command goes on with what is there; default the next of runs/explore-1, ..."),
     "no_figures": (None, "tables only"),
+    "trust": (None, f"of the run: {TRUST}"),
     "quiet": (None, "print nothing but errors"),
 }
 
@@ -98,6 +100,7 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
 
     source = {"dtype": "float64", **options.values_of(options.explicit)} | (MARK if options.tati else {})
     source |= {"run": os.path.abspath(typed["run"])} if "run" in typed else {"verbose": 0}
+    source |= {"trust": True} if "trust" in typed else {}
     system = system_of(source)
     sim, path = system.trajectories.sim, None
     if "parameters" in typed:

@@ -81,9 +81,14 @@ def _check(typed: dict[str, Any]) -> None:
         raise InputError(f"{flag(ways[0])} and {flag(name)} exclude each other.")
     others = [word for word in typed.get("to", ()) if word != VTK]
     if ways:
-        for name in ("directions", "range", "scales", "normalization", "to"):
+        along = ("fix", "exclude", "page", "quantity") if ways == ["along"] else ()
+        for name in ("directions", "range", "scales", "normalization", "to", *along):
             if name in typed and (name != "to" or others or ways != ["grid"]):
                 raise InputError(f"{flag(name)} does not belong to {flag(ways[0])}.")
+    if "normalization" in typed and not typed.get("directions", "random").startswith("random"):
+        raise InputError("--normalization belongs to random directions.", typed["directions"], "--directions random")
+    if "probes" in typed and not {"trace", "density"} & {*typed.get("hessian", "").split(",")}:
+        raise InputError("--probes belongs to --hessian trace or density.", expected="--hessian trace --probes 64")
     if not {"run", "data", "potential"} & {*typed}:
         raise InputError("tati-landscape needs a run folder or --data.", expected="tati-landscape RUN [options]")
     if not {"run", "parameters", "model"} & {*typed} and typed.get("centre") != "zero":

@@ -29,8 +29,7 @@ def _resume(typed: dict[str, Any]) -> int:
             "--verbose or --quiet with --resume"
         )
         refuse_if(name not in BESIDE_RESUME, f"{flag(name)} cannot be changed by --resume.", expected=allowed)
-    trust = typed.pop("trust", False)
-    options = with_config(typed)
+    trust, options = typed.pop("trust", False), with_config(typed)
     loading(options.verbose)
     from tati_re.simulation.simulation import Simulation
 

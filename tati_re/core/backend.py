@@ -84,8 +84,8 @@ def threads(asked: Callable[[], int] = tf.config.threading.get_intra_op_parallel
 
 
 def on_gpu() -> bool:
-    """Whether TensorFlow computes on a GPU."""
-    return bool(tf.config.get_visible_devices("GPU"))
+    """Whether TensorFlow sees a GPU, on which it then computes."""
+    return bool(tf.config.list_physical_devices("GPU"))
 
 
 class Compiled:

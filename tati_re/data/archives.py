@@ -64,11 +64,13 @@ def _chosen(path: Path, file, keys: Sequence[str] | None, weights: str | None, l
 
 def _several(path: Path, file, parts: Sequence[Sequence[str]]) -> Contents:
     """Several inputs side by side; arrays of bytes among them are images."""
-    both = [packed([file[key] for key in parts[i]], 1 / 255) for i in range(0, len(parts), 2)]
+    arrays = [[file[key] for key in parts[i]] for i in range(0, len(parts), 2)]
+    scales = tuple(1 / 255 if array.dtype == np.uint8 else 1.0 for array in arrays[0])
+    both = [packed(part, scales) for part in arrays]
     if len({layout for _, layout in both}) > 1:
         raise InputError(f"{path.name}: the test part has other inputs.", "+".join(parts[2]), "those of the training")
     test = (both[1][0], file[parts[3][0]]) if len(parts) == 4 else ()
-    return Contents(both[0][0], file[parts[1][0]], test, path.name, layout=both[0][1])
+    return Contents(both[0][0], file[parts[1][0]], test, path.name, layout=both[0][1], layout_scales=scales)
 
 
 def check_keys(keys: Sequence[str], lengths: Sequence[int]) -> None:
@@ -79,8 +81,7 @@ def check_keys(keys: Sequence[str], lengths: Sequence[int]) -> None:
 
 def images(inputs: np.ndarray, targets: np.ndarray, test: tuple[np.ndarray, ...], name: str) -> Contents:
     """The contents, with the scale 1/255 where the inputs are bytes."""
-    scale = 1 / 255 if inputs.dtype == np.uint8 else 1.0
-    return Contents(inputs, targets, test, name, input_scale=scale)
+    return Contents(inputs, targets, test, name, input_scale=1 / 255 if inputs.dtype == np.uint8 else 1.0)
 
 
 def load_keras(name: str) -> Contents:

@@ -46,8 +46,7 @@ class Columns:
         values = inputs.astype(np.float32 if inputs.dtype == np.float32 else np.float64)
         functions = {"sin": np.sin, "cos": np.cos}
         pairs = [(c, values[:, c.source]) for c in self.columns]
-        derived = [x**c.power if c.function == "power" else functions[c.function](x) for c, x in pairs]
-        return np.stack(derived, axis=1)
+        return np.stack([x**c.power if c.function == "power" else functions[c.function](x) for c, x in pairs], axis=1)
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ class Contents:
     """Arrays as they were read: inputs `(N, ...)`, targets `(N,)`, `(N, K)` or texts, in `test` those of a test part.
     `name` is what messages call them, `names` has one for each column of the inputs, where known. `by_value` says that
     integer-valued floats count as integers, since a text file does not tell them apart. Weights are what each example
-    counts, `(N,)`, None for 1. The layout is of several inputs that stand side by side, empty for one."""
+    counts, `(N,)`, None for 1. The layout is of several inputs that stand side by side, empty for one; `layout_scales`
+    have been multiplied into them."""
 
     inputs: np.ndarray
     targets: np.ndarray
@@ -27,6 +28,7 @@ class Contents:
     weights: np.ndarray | None = None
     test_weights: np.ndarray | None = None
     layout: Layout = ()
+    layout_scales: tuple[float, ...] = ()
 
 
 def joined(parts: Sequence[Contents]) -> Contents:

@@ -38,6 +38,7 @@ class Dataset:
         weights: What each example counts in the loss, `(N,)`, 0 or more. Default: 1 for all.
         test_weights: Likewise for those of the test part, `(M,)`.
         layout: Names and shapes of several inputs, which stand side by side in `inputs`. Default: one input.
+        layout_scales: Factors that are in them, and that inputs to predict are multiplied by. Default: none.
         multi_label: The columns of the targets are labels of 0 and 1 of their own. Default: no.
         class_names: What the classes are called, in the order of their numbers. Default: no names.
 
@@ -63,6 +64,7 @@ class Dataset:
     layout: Layout = ()
     multi_label: bool = False
     class_names: tuple[str, ...] = ()
+    layout_scales: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.test_inputs is None) != (self.test_targets is None):
@@ -228,6 +230,7 @@ class Dataset:
             "preparation": None if self.preparation is None else self.preparation.get_config(),
             **({"layout": [{"name": n, "shape": list(shape)} for n, shape in self.layout]} if self.layout else {}),
             **({"class_names": list(self.class_names)} if self.class_names else {}),
+            **({"layout_scales": list(self.layout_scales)} if self.layout_scales else {}),
         }
 
     def fingerprint(self) -> str:

@@ -94,13 +94,16 @@ def load_data(
             raise InputError("Several labels at once are 0 or 1.", "other numbers in test_data", "0 and 1")
     else:
         contents, columns = read_source(source, reading)
-        test = contents.test if test_data is None else read_test_part(test_data, source, reading, contents)
+        test, weights = contents.test, contents.test_weights
+        if test_data is not None:
+            x, y, weights = read_test_part(test_data, source, reading, contents)
+            test = (x, y)
         data = Dataset.from_arrays(
             contents.inputs, contents.targets, *test, name=contents.name, input_scale=contents.input_scale,
             feature_names=contents.names, by_value=contents.by_value, num_classes=num_classes,
-            weights=contents.weights, test_weights=contents.test_weights, layout=contents.layout,
-            multi_label=multi_label,
+            weights=contents.weights, test_weights=weights, layout=contents.layout, multi_label=multi_label,
         )  # fmt: skip
+        data = replace(data, layout_scales=contents.layout_scales)
     if data.layout and (columns is not None or standardize != "none"):
         what = "standardize and input_columns belong to data with one input."
         raise InputError(what, f"{len(data.layout)} inputs", "neither")
@@ -144,10 +147,10 @@ def _with_test(data: Dataset, test_data: object) -> Dataset:
     if test_data is None:
         return data
     contents = Contents(data.inputs, data.targets, names=data.feature_names, input_scale=data.input_scale)
-    inputs, targets = read_test_part(test_data, None, ReadOptions(), contents)
+    inputs, targets, weights = read_test_part(test_data, None, ReadOptions(), contents)
     if targets.dtype.kind == "U":
         targets = numbers_of_names(targets, data.class_names, "test_data")
     if targets.ndim == data.targets.ndim + 1 and targets.shape[1] == 1:
         targets = targets[:, 0]
     kind_of(data.targets, targets, True, data.num_classes or 0)
-    return replace(data, test_inputs=inputs, test_targets=targets.astype(data.targets.dtype))
+    return replace(data, test_inputs=inputs, test_targets=targets.astype(data.targets.dtype), test_weights=weights)

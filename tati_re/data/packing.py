@@ -30,8 +30,8 @@ def is_several(inputs: Any, count: int | None = None) -> bool:
     return len(lengths) == 1 and (count is None or lengths == {count})
 
 
-def packed(inputs: Mapping[str, Any] | Sequence[Any], bytes_scale: float = 1.0) -> tuple[np.ndarray, Layout]:
-    """Several inputs as one array, and their layout; arrays of bytes are multiplied by `bytes_scale`.
+def packed(inputs: Mapping[str, Any] | Sequence[Any], scales: Sequence[float] = ()) -> tuple[np.ndarray, Layout]:
+    """Several inputs as one array, and their layout; each is multiplied by its scale, 1 where there are none.
     Inputs are arrays `(N, ...)` by name, or in the order of the model's inputs; one-dimensional ones are `(N, 1)`."""
     names = [str(name) for name in inputs] if isinstance(inputs, Mapping) else [""] * len(inputs)
     values = list(inputs.values()) if isinstance(inputs, Mapping) else list(inputs)
@@ -47,25 +47,41 @@ def packed(inputs: Mapping[str, Any] | Sequence[Any], bytes_scale: float = 1.0) 
     if len(set(counts)) > 1:
         raise InputError("data: the inputs have unequal lengths.", ", ".join(map(str, counts)), "one row an example")
     kind = np.float64 if any(array.dtype == np.float64 for array in arrays) else np.float32
-    scaled = [a * kind(bytes_scale) if a.dtype == np.uint8 and bytes_scale != 1.0 else a for a in arrays]
+    factors = scales or [1.0] * len(arrays)
+    scaled = [a if factor == 1.0 else a * kind(factor) for a, factor in zip(arrays, factors, strict=True)]
     flat = np.concatenate([array.reshape(len(array), -1).astype(kind) for array in scaled], axis=1)
     return flat, tuple((name, array.shape[1:] or (1,)) for name, array in zip(names, arrays, strict=True))
 
 
-def as_packed(inputs: Any, layout: Layout, names: Sequence[str] = ()) -> np.ndarray:
-    """Inputs in the form of a data set's: several in the order of its layout, columns of a data frame by name."""
+def as_packed(inputs: Any, layout: Layout, names: Sequence[str] = (), scales: Sequence[float] = ()) -> np.ndarray:
+    """Inputs in the form of a data set's: several in the order of its layout, columns of a data frame by name. `scales`
+    are those of its inputs: what has been multiplied by them already is refused."""
     if not layout or not is_several(inputs) or len(inputs) != len(layout):
-        return as_array(numbers_of(in_order(inputs, names, "inputs"), "inputs"), "inputs", numbers=True)
+        values = as_array(numbers_of(in_order(inputs, names, "inputs"), "inputs"), "inputs", numbers=True)
+        for scale in scales if not layout else ():
+            refuse_scaled(values, scale)
+        return values
     if isinstance(inputs, Mapping):
-        for name, _ in layout:
-            if name not in inputs:
-                raise InputError(f"inputs lack '{name}'.", ", ".join(inputs), ", ".join(name for name, _ in layout))
-        inputs = {name: inputs[name] for name, _ in layout}
-    values, found = packed(inputs)
+        known = [name for name, _ in layout]
+        what = "inputs by name: those of the data have no names."
+        refuse_if(not any(known), what, ", ".join(inputs), f"a list of {len(known)} arrays in the order of the data")
+        for name in known:
+            refuse_if(name not in inputs, f"inputs lack '{name}'.", ", ".join(inputs), ", ".join(known))
+        inputs = [inputs[name] for name in known]
+    for part, scale in zip(inputs, scales, strict=False):
+        refuse_scaled(np.asarray(part), scale)
+    values, found = packed(inputs, scales)
     if [math.prod(shape) for _, shape in found] != [math.prod(shape) for _, shape in layout]:
         shapes = ", ".join(str(shape) for _, shape in found)
         raise InputError("inputs do not fit the data.", shapes, ", ".join(str(shape) for _, shape in layout))
     return values
+
+
+def refuse_scaled(values: np.ndarray, scale: float) -> None:
+    """Refuses inputs that look as if a scale below 1, such as 1/255 for bytes, were in them already."""
+    done = scale < 1.0 and values.dtype.kind == "f" and values.size and values.max() <= 1.0
+    what = f"inputs: they are multiplied by 1/{1 / scale:g} here, and look as if they were already."
+    refuse_if(done, what, f"{values.dtype} up to 1", f"numbers as in the data, up to {1 / scale:g}")
 
 
 def order_of(layout: Layout, wanted: Layout) -> np.ndarray | None:

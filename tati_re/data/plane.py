@@ -120,5 +120,4 @@ def _two_classes(name: str, draw: Draw, num_examples: int, seed: int, test_fract
     count = round(num_examples * test_fraction / (1 - test_fraction))
     inputs, targets = part(num_examples, GENERATE)
     test_inputs, test_targets = part(count, GENERATE_TEST) if count else (None, None)
-    names = ("x1", "x2")
-    return Dataset(inputs, targets, test_inputs, test_targets, name, num_classes=2, feature_names=names)
+    return Dataset(inputs, targets, test_inputs, test_targets, name, num_classes=2, feature_names=("x1", "x2"))

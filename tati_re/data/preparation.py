@@ -52,8 +52,7 @@ class Standard:
     @classmethod
     def of_pixels(cls, values: np.ndarray) -> Standard:
         """Divides all numbers by the largest absolute value, such as 255."""
-        largest = max(abs(float(values.max())), abs(float(values.min())))
-        return cls(np.zeros(()), np.asarray(largest or 1.0))
+        return cls(np.zeros(()), np.asarray(max(abs(float(values.max())), abs(float(values.min()))) or 1.0))
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
         return ((values - self.mean) / self.deviation).astype(_precision(values))
@@ -129,8 +128,7 @@ class Preparation:
     def fingerprint(self) -> bytes:
         """Returns bytes that differ between two preparations of the same data."""
         texts = None if self.columns is None else (self.columns.texts, self.columns.names)
-        standards = (self.input_standard is not None, self.target_standard is not None)
-        return repr((texts, standards)).encode()
+        return repr((texts, (self.input_standard is not None, self.target_standard is not None))).encode()
 
 
 def prepare(dataset: Any, columns: Columns | None, standardize: str) -> Preparation | None:

@@ -76,8 +76,7 @@ def derived(contents: Contents, reading: ReadOptions) -> Columns | None:
     if contents.inputs.ndim > 2:
         received = f"examples of shape {contents.inputs.shape[1:]}"
         raise InputError("input_columns need inputs in columns.", received, "a table, or arrays (N, columns)")
-    names = contents.names or numbered(math.prod(contents.inputs.shape[1:]))
-    return parse_columns(reading.input_columns, names)
+    return parse_columns(reading.input_columns, contents.names or numbered(math.prod(contents.inputs.shape[1:])))
 
 
 def _from_files(source: object, reading: ReadOptions) -> tuple[Contents, Columns | None]:
@@ -113,8 +112,8 @@ def _from_tables(paths: Sequence[Path], reading: ReadOptions) -> tuple[Contents,
 
 def read_test_part(
     source: object, training: object, reading: ReadOptions, contents: Contents
-) -> tuple[np.ndarray, ...]:
-    """Inputs and targets of test data, read in the same way as the training data."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Inputs, targets and weights (or None) of test data, read in the same way as the training data."""
     try:
         known = _names_of(training)
         if by_name(source):
@@ -135,7 +134,7 @@ def read_test_part(
     if test.input_scale != contents.input_scale:
         received = f"{test.inputs.dtype} beside {contents.inputs.dtype}"
         raise InputError("test_data: the inputs are not of the type of the training inputs.", received, "one type")
-    return test.inputs, test.targets
+    return test.inputs, test.targets, test.weights
 
 
 def _table_names(path: Path) -> list[str]:

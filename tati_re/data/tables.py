@@ -62,7 +62,8 @@ def choose_columns(
     others = [n for n in names if n not in labels]
     derived = None
     if input_columns is not None and others:
-        others = list(parse_columns(input_columns, others).of_used().names)
+        derived = parse_columns(input_columns, others).of_used()
+        others = list(derived.names)
     received = f"inputs {', '.join(others) or 'none'}, labels {', '.join(labels) or 'none'}"
     refuse_if(not labels or not others, f"{file} needs a column of inputs and one of labels.", received)
     return Choice(tuple(others), tuple(labels), None if derived is None or derived.plain else derived, weights)
@@ -95,8 +96,7 @@ def read_table(path: Path, names: Sequence[str], choice: Choice) -> Contents:
     Lines that start with `#` are skipped; columns that are not chosen may hold text."""
     texts = _texts(path, list(names), choice.labels[0]) if len(choice.labels) == 1 else None
     labels = choice.labels if texts is None else ()
-    used = [*choice.inputs, *labels, *([choice.weights] if choice.weights else [])]
-    table = _numbers(path, names, used, labels)
+    table = _numbers(path, names, [*choice.inputs, *labels, *([choice.weights] if choice.weights else [])], labels)
     count, end = len(choice.inputs), len(choice.inputs) + len(labels)
     inputs, targets = np.ascontiguousarray(table[:, :count]), table[:, count:end] if texts is None else texts
     weights = table[:, end] if choice.weights else None
@@ -123,8 +123,7 @@ def _separator(path: Path) -> str | None:
     """What stands between the names of columns, None for white space."""
     if path.suffix.lower() in WHITE_SPACE:
         return None
-    header = re.sub('"[^"]*"', "", next((line for _, line in _lines(path)), ""))
-    return max(",;\t", key=header.count)
+    return max(",;\t", key=re.sub('"[^"]*"', "", next((line for _, line in _lines(path)), "")).count)
 
 
 def _cells(path: Path, line: str, separator: str | None) -> list[str]:

@@ -152,8 +152,7 @@ def _shaped(path: Path, inputs: np.ndarray, features: Any) -> np.ndarray:
 
 def _plain(targets: np.ndarray) -> np.dtype:
     """Class numbers fit into 32 bits unless they are something else."""
-    small = targets.dtype.kind in "iu" and np.abs(targets).max() < 2**31
-    return np.dtype(np.int32) if small else targets.dtype
+    return np.dtype(np.int32) if targets.dtype.kind in "iu" and np.abs(targets).max() < 2**31 else targets.dtype
 
 
 def _broken(path: Path, error: Any) -> InputError:

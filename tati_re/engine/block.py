@@ -140,8 +140,7 @@ class _Buffers(RowBuffers):
 
     def _updated(self, moments: RunningMoments, ordered, weight, state) -> RunningMoments:
         row = self.place(state)[:, None]
-        part = RunningMoments(*(tf.gather_nd(values, row) for values in moments))
-        new = update_moments(part, ordered, weight)
+        new = update_moments(RunningMoments(*(tf.gather_nd(values, row) for values in moments)), ordered, weight)
         pairs = zip(moments, new, strict=True)
         return RunningMoments(*(tf.tensor_scatter_nd_update(values, row, value) for values, value in pairs))
 

@@ -167,8 +167,7 @@ class Blocks(Loop):
             state = carry.state
             rungs = self.method.with_bias(state.rungs, self.potential.scale * state.loss - state.log_prior)
             carry = carry._replace(state=state._replace(rungs=rungs))
-            moments = self._no_moments(self.num_recorded, position.shape[1])
-            carry = carry._replace(moments=moments)
+            carry = carry._replace(moments=self._no_moments(self.num_recorded, position.shape[1]))
         return carry._replace(highest=self.highest(carry.state))
 
     def energies(self, carry: Carry, whole: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -95,8 +95,7 @@ class Driver:
         self.seconds = 0.0
         self.signal = 0
         self._averages = RunningAverages(self.loop, plan.expected)
-        names = plan.parameter_names
-        self._tables = RunTables(self.folder, self.loop, plan.trajectory_format, names, self._averages)
+        self._tables = RunTables(self.folder, self.loop, plan.trajectory_format, plan.parameter_names, self._averages)
 
     @property
     def step(self) -> int:
@@ -323,8 +322,7 @@ class Driver:
         return arrays if self.predictions is None else arrays | self.predictions.arrays()
 
     def _restored(self, arrays: dict[str, np.ndarray], position: np.ndarray, auxiliary: tuple) -> Carry:
-        state = self.loop.template(position)
-        fields = {}
+        state, fields = self.loop.template(position), {}
         for name, value in state._asdict().items():
             if name != "rung":
                 leaves = [tf.constant(arrays[f"state/{name}/{k}"]) for k in range(len(tf.nest.flatten(value)))]

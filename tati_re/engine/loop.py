@@ -121,8 +121,7 @@ class Loop:
 
         def init(position, auxiliary, numbers, *examples):
             evaluate = self.potential.bind(rung, self._batch(*examples, entry(tf.constant(0))), auxiliary)
-            state = self.method.init(position, evaluate, StepNoise(noise.draws, numbers))
-            return state, evaluate.auxiliary
+            return self.method.init(position, evaluate, StepNoise(noise.draws, numbers)), evaluate.auxiliary
 
         if self._init is None:
             self._init = init if self.execution == "eager" else tf.function(init, autograph=False)
@@ -204,8 +203,7 @@ class Loop:
         batches = self.potential.batches
         indices = 0 if batches.full else 4 * batches.batch_size * (1 if batches.shared else self.walkers)
         width = self.potential.num_parameters if self.directions is None else self.directions.shape[1]
-        position_bytes = 0
-        line = self.timeline
+        position_bytes, line = 0, self.timeline
         if line.trajectory_every:
             position_bytes = self.num_recorded * width * self.potential.dtype.size / line.trajectory_every
         rows = 8 * self.walkers * len(self.observables.columns) / line.record_every
@@ -355,8 +353,7 @@ class Loop:
             if self.method.metropolis:
                 acceptance = info.acceptance
             possible = tf.logical_and(tf.math.is_finite(state.potential), state.potential <= carry.highest)
-            alive = tf.reduce_all(possible)
-            return i + 1, self._pack(state), evaluate.auxiliary, acceptance, alive
+            return i + 1, self._pack(state), evaluate.auxiliary, acceptance, tf.reduce_all(possible)
 
         def segment(i, fields, auxiliary, acceptance, alive, buffers):
             stop, evaluate = entry(i)(due.stop), self._at(i, due, indices, sizes, auxiliary)

@@ -114,8 +114,7 @@ def _compiled(draw: Draw, num_steps: int) -> Callable:
 
 def _low_words(draw: Draw, first_step, num_steps: int) -> tf.Tensor:
     """Low words of the counters of one walker, uint64 `(num_steps, 1, counters)`."""
-    first = tf.cast(first_step, tf.int64) * draw.counters()
-    low = first + tf.range(num_steps * draw.counters(), dtype=tf.int64)
+    low = tf.cast(first_step, tf.int64) * draw.counters() + tf.range(num_steps * draw.counters(), dtype=tf.int64)
     return tf.reshape(tf.cast(low, tf.uint64), (num_steps, 1, draw.counters()))
 
 

@@ -93,8 +93,7 @@ class Observables:
             weight = tf.cast(evaluate.rung.likelihood_weight, tf.float64)
             return [loss, weight * evaluate.scale * loss - evaluate.log_prior(position)]
 
-        due = tf.equal(evaluate.clock.step % self.full_every, 0)
-        return tf.cond(due, computed, lambda: [undefined, undefined])
+        return tf.cond(tf.equal(evaluate.clock.step % self.full_every, 0), computed, lambda: [undefined, undefined])
 
     def _of_groups(self, products, undefined) -> list:
         """Half the sum of the products of each group; nan where there are none."""

@@ -139,8 +139,7 @@ class RichProgress:
         self._bar.start()
 
     def update(self, step: int, potential: Any = None, temperature: Any = None, rate: float | None = None) -> None:
-        left = int(self._bar.tasks[0].total) - step
-        state = _state(left, self._walkers, potential, temperature, rate)
+        state = _state(int(self._bar.tasks[0].total) - step, self._walkers, potential, temperature, rate)
         # 80 columns are just enough without this word.
         self._bar.update(self._task, completed=step, state=state.removesuffix(" left"))
 

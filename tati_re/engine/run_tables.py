@@ -40,8 +40,7 @@ class RunningAverages:
         with np.errstate(invalid="ignore"):
             parts = [totals / counts[:, :, None], temperature[:, :, None] * self._expected]
         if self._walkers_at_rung is not None:
-            rung = walkers // self._walkers_at_rung
-            parts.append(np.broadcast_to(rung[:, None], (*temperature.shape, 1)))
+            parts.append(np.broadcast_to((walkers // self._walkers_at_rung)[:, None], (*temperature.shape, 1)))
         return np.concatenate(parts, axis=-1)
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -146,8 +145,7 @@ class RunTables:
         rows = num_steps / line.record_every * loop.walkers * 18.0 * numbers
         if not line.trajectory_every:
             return rows
-        single = self._numbers.size == 4
-        number = self._numbers.size if _is_h5(self._trajectory) else (13.0 if single else 20.0)
+        number = self._numbers.size if _is_h5(self._trajectory) else (13.0 if self._numbers.size == 4 else 20.0)
         num_positions = max(0, num_steps - line.num_burnin_steps) / line.trajectory_every
         return rows + num_positions * self._num_recorded * number * len(self._parameters)
 

@@ -53,8 +53,7 @@ class TensorBoard:
             summary = tf.compat.v1.Summary()
             for tag, value in zip(tags, row, strict=True):
                 if value == value:
-                    entry = summary.value.add(tag=tag, metadata=metadata)
-                    entry.tensor.CopyFrom(tf.make_tensor_proto(value))
+                    summary.value.add(tag=tag, metadata=metadata).tensor.CopyFrom(tf.make_tensor_proto(value))
             # One call a row: a call for each number would cost more than the steps of a small model.
             tf.summary.experimental.write_raw_pb(summary.SerializeToString(), step=int(step))
 

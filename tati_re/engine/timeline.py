@@ -56,8 +56,7 @@ class Timeline:
 
     def steps(self, first_move: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         """The step and the group of each of `count` moves from `first_move` on (numbered from 1), int64 `(count,)`."""
-        moves = np.arange(first_move - 1, first_move - 1 + count)
-        turn, place = np.divmod(moves, self.group_steps)
+        turn, place = np.divmod(np.arange(first_move - 1, first_move - 1 + count), self.group_steps)
         round_, group = np.divmod(turn, self.groups)
         return round_ * self.group_steps + place + 1, group
 

@@ -74,8 +74,7 @@ def energies_along(
     can leave it by the reference. At λ = 0 draws are independent draws from the reference in both. `potential_of` makes
     the path's potential for a number of walkers; `say` takes sentences on the progress; `parts` keeps each point, and
     each tenth of the draws of all points at once."""
-    path = np.asarray(path, np.float64)
-    sequential = plan.sampling == "sequential"
+    path, sequential = np.asarray(path, np.float64), plan.sampling == "sequential"
     single = potential_of(plan.walkers)
     chains = Chains(single, sampler, plan.seed, plan.execution)
     position = drawn_from_reference(single, plan.walkers, plan.seed)
@@ -124,8 +123,7 @@ def energies_along(
         position = parts.part("burnin", lambda: block(plan.num_burnin_steps), together)["position"]
     # Whole calls, whose first momenta are new ones anyhow.
     size = -(-plan.num_draws // (_BLOCKS * _CALL)) * _CALL
-    starts = range(0, plan.num_draws, size)
-    blocks = []
+    starts, blocks = range(0, plan.num_draws, size), []
     for number, start in enumerate(starts):
         count = min(size, plan.num_draws - start)
         blocks.append(parts.part(f"draws-{number:03d}", lambda count=count: block(count), together))

@@ -64,6 +64,11 @@ def _notes(found: estimators.Estimate, energies: Energies) -> tuple[str, ...]:
     deviation = found.repeats.std(ddof=1) / np.sqrt(len(found.repeats)) if len(found.repeats) > 3 else 0.0
     if deviation > 3 * found.error:
         said.append(f"The walkers differ more than their draws explain (error {deviation:.2g} from their spread).")
+    middle = np.median(found.repeats)
+    away = np.abs(found.repeats - middle)
+    if far := int(np.sum(away > 30 * np.median(away) + 1)) if len(away) > 3 else 0:
+        where = f"far from the median, {middle:.6g}, and may never have left where the prior put them"
+        said.append(f"{far} of {len(away)} walkers are {where}: fewer walkers and more num_steps.")
     return tuple(said)
 
 
@@ -91,14 +96,13 @@ def energies_of_run(run: Run) -> Energies:
         raise InputError("The run has no ladder from the posterior to the prior.", run.folder, "tempering likelihood")
     if options.get("potential", "posterior") != "posterior" or not manifest["prior_proper"]:
         raise InputError("The run's potential has no normalization.", run.folder, "potential posterior, a proper prior")
-    if loss["loss"] not in (*CLASSIFICATION, "gaussian", HETEROSCEDASTIC):
+    if loss["loss"] not in (*CLASSIFICATION, "gaussian", HETEROSCEDASTIC, "potential"):
         expected = "gaussian with noise_std"
         raise InputError("The run's loss is not a likelihood with its constant.", loss["loss"], expected)
-    count = manifest["dataset"]["num_examples"]
+    count = manifest["dataset"].get("num_examples", 1)
     if options.get("batch_size") not in (None, count) or manifest["temperature"] != 1.0:
         raise InputError("The run's energies are not those of all data at T = 1.", run.folder, "no batch_size, T = 1")
-    ladder = run.ladder
-    rows = run.run_info
+    ladder, rows = run.ladder, run.run_info
     rows = rows[rows["step"] > max(options.get("num_burnin_steps", 0), 0)].sort_values(["rung", "walker", "step"])
     energies = count * rows["loss"].to_numpy(np.float64).reshape(len(ladder), rows["walker"].nunique(), -1)
     path = ladder["likelihood_weight"].to_numpy(np.float64)[::-1]

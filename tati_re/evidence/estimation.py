@@ -88,8 +88,7 @@ class Estimation:
         self.progress = make_progress(options.verbose)
         self.walkers = options.num_walkers if "num_walkers" in options.explicit else _WALKERS
         members = options.num_populations * options.num_particles if "smc" in options.method else 0
-        copies = max(members, self.walkers * options.evidence_nodes)
-        check_memory(options, self.system.flat.num_parameters, copies)
+        check_memory(options, self.system.flat.num_parameters, max(members, self.walkers * options.evidence_nodes))
         few = options.execution == "auto" and options.num_steps <= _FEW_STEPS
         self.execution = "graph" if few else self.system.execution(options)
         self.options = options.settled(execution=self.execution)

@@ -113,8 +113,7 @@ class SpringsEvaluate(Delegating):
     def full(self, position) -> Energy:
         energy = self.evaluate.full(position)
         log_q, pull = self.path.log_reference(position)
-        weight = self.rung.likelihood_weight
-        difference = energy.potential + log_q
+        weight, difference = self.rung.likelihood_weight, energy.potential + log_q
         mixed = tf.cast(weight, position.dtype)[:, None]
         return Energy(weight * difference - log_q, mixed * energy.gradient + (1 - mixed) * pull, difference, log_q)
 

@@ -199,8 +199,7 @@ def _sentences(ladder: Ladder, advice: Advice, apart, sd, acceptance: float) -> 
         fewer = 2 * (spacing(acceptance) / step) ** 2
         stiff = 2 * (apart[worst] / step) ** 2
         ways.append(f"{fewer:,.0f} stiff directions in place of some {stiff:,.0f}")
-    second = f"For {acceptance:.2g} it takes one of: {'; '.join(ways)}."
-    return first, second
+    return first, f"For {acceptance:.2g} it takes one of: {'; '.join(ways)}."
 
 
 def _ladder_in_words(advice: Advice, posterior: bool) -> str:
@@ -268,8 +267,7 @@ def exchange_advice(chains, ladder: Ladder | None = None, energy_sd=None) -> Exc
     halves = values[:, : 2 * rows].reshape(len(values), 2, rows, -1)
     means, within = halves.mean(2), halves.var(2, ddof=1).mean((0, 1))
     between = means.reshape(-1, means.shape[-1]).var(0, ddof=1)
-    ratio = np.where(within + between > 0, between / np.maximum(within, 1e-300), 0.0)
-    r_hats = np.sqrt((rows - 1) / rows + ratio)
+    r_hats = np.sqrt((rows - 1) / rows + np.where(within + between > 0, between / np.maximum(within, 1e-300), 0.0))
     worst = int(r_hats.argmax())
     first, second = (means[:, half, worst] - means[:, half, worst].mean() for half in (0, 1))
     size, found = np.sqrt((first @ first) * (second @ second)), float(r_hats[worst])

@@ -54,8 +54,7 @@ def counted(counts: Counts, pairs: Pairs, accepted, expected, energy, rung, coun
 
     `accepted`, bool, and `expected`, acceptance probabilities, are `(ladders, pairs)`, `energy` is that of the replica
     at each rung, `(ladders, rungs)`, and `rung` is where the walkers are now, `(walkers,)`, int32."""
-    rungs = energy.shape[1]
-    kept = tf.cast(counting, tf.float64)
+    rungs, kept = energy.shape[1], tf.cast(counting, tf.float64)
     seen = zip(counts[:3], (tf.ones_like(expected), tf.cast(accepted, tf.float64), expected), strict=True)
     attempts, swaps, chances = (sums + kept * by_neighbors(pairs, values, rungs) for sums, values in seen)
     bottom, top = tf.equal(rung, 0), tf.equal(rung, rungs - 1)
@@ -97,8 +96,7 @@ def ladder_table(table: RungTargets, step_size, counts: Counts) -> dict:
     attempts, accepted, expected, samples, energy = (np.asarray(values) for values in counts[:5])
     last = np.full(1, np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = energy / samples
-        strength = beta * weight
+        mean, strength = energy / samples, beta * weight
         predicted = erfc(0.5 * np.sqrt(np.maximum((strength[:-1] - strength[1:]) * (mean[1:] - mean[:-1]), 0.0)))
         rejection = 1.0 - expected / attempts
         rates = np.concatenate([accepted / attempts, last])

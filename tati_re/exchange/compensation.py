@@ -271,8 +271,7 @@ def cumulative_after_noise(table: CompensationTable, x: np.ndarray, noise_varian
     The probabilities of a number below each `x`, `(n,)` both; σ² is `noise_variance`, by default the table's own."""
     width = math.sqrt(table.noise_variance if noise_variance is None else noise_variance)
     z = np.concatenate([table.positions, RANGE + table.positions[1:]])
-    beyond = table.density[-1] * np.exp(-table.positions[1:])
-    weights = np.concatenate([table.density, beyond]) * z[1]
+    weights = np.concatenate([table.density, table.density[-1] * np.exp(-table.positions[1:])]) * z[1]
     weights[0] *= 0.5
     # The upper half mirrored: z and -z together.
     return np.array([weights @ (ndtr((v - z) / width) + ndtr((v + z) / width)) for v in np.asarray(x, float)])

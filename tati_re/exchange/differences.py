@@ -38,14 +38,12 @@ def moments(differences, inside=None) -> DifferenceMoments:
     weights = 0.0 * differences + (1.0 if inside is None else as_float64(inside))
     count = sum_over(weights, -1)
     mean = sum_over(weights * differences, -1) / count
-    squares = sum_over(weights * (differences - mean) ** 2, -1)
-    return DifferenceMoments(count[..., 0], mean[..., 0], squares[..., 0])
+    return DifferenceMoments(count[..., 0], mean[..., 0], sum_over(weights * (differences - mean) ** 2, -1)[..., 0])
 
 
 def merged(first: DifferenceMoments, second: DifferenceMoments) -> DifferenceMoments:
     """Of two parts of a batch together, without the lost digits of sums of squares (Chan, Golub and LeVeque 1983)."""
-    count = first.count + second.count
-    step = second.mean - first.mean
+    count, step = first.count + second.count, second.mean - first.mean
     mean = first.mean + step * (second.count / count)
     return DifferenceMoments(
         count, mean, first.squares + second.squares + step**2 * (first.count * second.count / count)

@@ -52,8 +52,7 @@ def difference_p_values(
     _check_batches(num_batches)
     if not np.ptp(differences) > 0:
         raise InputError("The energy differences are all the same: there is no noise to test.", differences[0])
-    noise = np.random.default_rng(seed)
-    means = np.empty((num_tests, num_batches))
+    noise, means = np.random.default_rng(seed), np.empty((num_tests, num_batches))
     for place in np.ndindex(means.shape):
         means[place] = differences[noise.choice(len(differences), batch_size, replace=False)].mean()
     return np.array([scipy.stats.shapiro(row).pvalue for row in means])

@@ -153,8 +153,7 @@ class WellTempered:
         temperature, zeros = 1.0 / inverse_temperature, 0.0 * energy
         width = zeros + 0.25 * temperature
         heights = zeros[:, None] * np.zeros(self.cells)
-        origin = energy - 0.5 * (self.cells - 1) * width
-        return Bias(heights, origin, width, energy, zeros, zeros, zeros)
+        return Bias(heights, energy - 0.5 * (self.cells - 1) * width, width, energy, zeros, zeros, zeros)
 
     def deposit(self, bias: Bias, energy, rung, inverse_temperature, share: float = 1.0) -> Bias:
         """The bias after all walkers' energies are counted, the grids are laid anew where they must, and heights grow.
@@ -176,8 +175,7 @@ class WellTempered:
         bias = self._counted(
             bias, clipped, on_rung * ops.as_float64(finite)[:, None], on_rung * ops.as_float64(used)[:, None]
         )
-        kernel_width = self._kernel_widths(bias)
-        bias = self._laid(bias, safe, on_rung, used, kernel_width, temperature)
+        bias = self._laid(bias, safe, on_rung, used, self._kernel_widths(bias), temperature)
         return self._grown(bias, safe, rung, on_rung * ops.as_float64(used)[:, None], temperature, share)
 
     def _counted(self, bias: Bias, energy, finite, used) -> Bias:
@@ -196,8 +194,7 @@ class WellTempered:
     def _laid(self, bias: Bias, energy, on_rung, used, kernel_width, temperature) -> Bias:
         """The grids laid anew where energies come near their ends, or cells are too coarse."""
         cells, last = np.arange(self.cells), self.cells - 1
-        here = (on_rung > 0.0) & used[:, None]
-        margin = _REACH * kernel_width
+        here, margin = (on_rung > 0.0) & used[:, None], _REACH * kernel_width
         far = 0.0 * energy[:, None] + float("inf")
         top = ops.largest(ops.where(here, energy[:, None], -far), 0) + margin
         bottom = -ops.largest(ops.where(here, -energy[:, None], -far), 0) - margin
@@ -232,8 +229,7 @@ class WellTempered:
         return bias._replace(heights=heights, origin=origin, width=width)
 
     def _grown(self, bias: Bias, energy, rung, used, temperature, share: float) -> Bias:
-        hot = ops.take(temperature, rung)
-        count = share * ops.take(bias.count, rung)
+        hot, count = ops.take(temperature, rung), share * ops.take(bias.count, rung)
         height = share * self.height * hot * ops.exp(-self.decay * ops.log(1.0 + count / self.decay_after))
         height = height * ops.exp(-bias_value(bias, energy, rung) / ((self.bias_factor - 1.0) * hot))
         cell = (energy - ops.take(bias.origin, rung)) / ops.take(bias.width, rung)
@@ -255,8 +251,7 @@ def _hermite(bias: Bias, energy, rung):
     begin = ops.minimum(ops.floor(inside), cells - 2.0)
     # An energy that is no number has no cell; its bias is no number either, as t below is not.
     begin = ops.where(begin >= 0.0, begin, 0.0 * width)
-    t = inside - begin
-    flat = ops.reshape(bias.heights, (rungs * cells,))
+    t, flat = inside - begin, ops.reshape(bias.heights, (rungs * cells,))
     offset = rung * cells
     places = (ops.maximum(ops.minimum(begin + step, cells - 1.0), 0.0) for step in (-1.0, 0.0, 1.0, 2.0))
     at = [ops.take(flat, offset + ops.as_int32(place)) for place in places]
@@ -266,8 +261,7 @@ def _hermite(bias: Bias, energy, rung):
     curve, bend = 3.0 * rise - 2.0 * first - second, first + second - 2.0 * rise
     height = at[1] + t * (first + t * (curve + t * bend))
     outside = (cell < 0.0) | (cell > cells - 1.0)
-    slant = (first + t * (2.0 * curve + 3.0 * t * bend)) / width
-    return height, ops.where(outside, 0.0 * t, slant)
+    return height, ops.where(outside, 0.0 * t, (first + t * (2.0 * curve + 3.0 * t * bend)) / width)
 
 
 class ExactEnergies(Delegating):

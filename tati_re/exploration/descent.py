@@ -37,7 +37,7 @@ class StationaryPoint(NamedTuple):
         loss: Mean loss there.
         gradient_norm: |∇U| that is left.
         kind: "minimum", "valley" (flat directions along which U stays the same), "saddle", or "unfinished" where the
-            descent ran out of steps while U was still falling.
+            descent ended while U was still falling: out of steps, or at a wall.
         index: Negative eigenvalues of the Hessian; beyond 300 parameters at least so many.
         num_flat: Eigenvalues that count as 0, of those that were computed.
         smallest: The lowest eigenvalue.
@@ -121,8 +121,9 @@ def characterize(surface, position: np.ndarray, temperature: float = 1.0, step: 
     largest, smallest = float(values[-1]), float(values[0])
     flat = (FLAT if surface.dtype == "float64" else 1e-3) * max(abs(largest), abs(smallest), 1e-300)
     index, num_flat = int(np.sum(values < -flat)), int(np.sum(np.abs(values) <= flat))
-    kind = "saddle" if index else "minimum"
-    if not index and num_flat:
+    slope = float(gradient @ gradient) / (2 * max(abs(largest), abs(smallest), 1e-300))
+    kind = "unfinished" if slope > SAME * temperature else "saddle" if index else "minimum"
+    if kind == "minimum" and num_flat:
         away, there, _ = descend(surface, position + step * lowest, temperature=temperature)
         if abs(there - value) < SAME * temperature and np.linalg.norm(away - position) > 0.5 * step:
             kind = "valley"

@@ -157,8 +157,7 @@ def explore(
     most = 1 + num_legs * (max_rounds - 1)
 
     def report(job: Job, done: JobResult, seconds: float) -> None:
-        ends = [one.potential for one in done.found]
-        left = most - job.number
+        ends, left = [one.potential for one in done.found], most - job.number
         say(
             f"leg {job.number}: {len(ends)} descents in {seconds:.3g} s, U {min(ends):.6g} to {max(ends):.6g}; at most "
             f"{left} more legs, {_duration(left * seconds)} at this pace"
@@ -230,7 +229,9 @@ class _StationaryPoints:
                 continue
             distance = float(np.linalg.norm(point.position - other.position))
             if distance < 1e-3 * (1 + float(np.linalg.norm(other.position))):
-                return place
+                between = self.surface.values(0.5 * (point.position + other.position)[None])["potential"][0]
+                if between - max(point.potential, other.potential) < MERGE * self.temperature:
+                    return place
             if point.kind == other.kind == "valley":
                 curvature = max(point.largest, other.largest)
                 limit = MERGE * self.temperature
@@ -243,8 +244,7 @@ class _StationaryPoints:
 def _next_starts(
     minima: _StationaryPoints, legs: list[np.ndarray], last: list[np.ndarray], count: int, directions: str
 ) -> list[np.ndarray]:
-    seldom = np.argsort(minima.times, kind="stable")[: max(1, count // 2)]
-    chosen = [minima.found[i].position for i in seldom]
+    chosen = [minima.found[i].position for i in np.argsort(minima.times, kind="stable")[: max(1, count // 2)]]
     cloud = np.concatenate(legs)
     cloud = cloud[:: -(-len(cloud) // (_CLOUD if directions == "covariance" else _CLOUD // 4))]
     known = np.array([*(one.position for one in minima.found), *last, *chosen])

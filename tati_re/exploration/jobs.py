@@ -127,6 +127,7 @@ class Pool:
     ) -> None:
         self.system, self.folder, self.seed = system, folder, seed
         self._team: SideBySide | None = None
+        self._number = num_processes
         if num_processes > 1:
             what = "num_processes: other processes cannot see objects of this one."
             if made is None:
@@ -142,23 +143,25 @@ class Pool:
         report: Callable[[Job, JobResult, float], None] | None = None,
     ) -> list[JobResult]:
         """Results of the jobs in order, of the first ones if the time ran out: after `until`, a `time.monotonic()`, no
-        further job is begun in this process; one always is. `report` is called after each job of this process, with
-        what it found and the seconds that it took."""
+        further job is begun; one always is, and where there is an end to keep one in each process, which then wait for
+        the longest. `report` is called after each job of this process, with what it found and the seconds it took."""
         left = [job for job in jobs if self.folder is None or not path_of_job(self.folder, job.number).exists()]
         fresh: dict[int, JobResult] = {}
 
-        def found(place: int, result: JobResult) -> None:
-            fresh[left[place].number] = result
+        def found(part: Sequence[Job], place: int, result: JobResult) -> None:
+            fresh[part[place].number] = result
             if self.folder is not None:
-                write(path_of_job(self.folder, left[place].number), result)
+                write(path_of_job(self.folder, part[place].number), result)
 
-        if self._team is not None:
-            self._team.run(left, found)
-        for place, job in enumerate(left if self._team is None else []):
+        together = 1 if self._team is None else self._number if until < float("inf") else max(1, len(left))
+        for first in range(0, len(left), together):
             if fresh and time.monotonic() > until:
                 break
-            began = time.monotonic()
-            found(place, self.system.run(job, self.seed))
+            began, job, part = time.monotonic(), left[first], left[first : first + together]
+            if self._team is not None:
+                self._team.run(part, partial(found, part))
+                continue
+            found(part, 0, self.system.run(job, self.seed))
             if report is not None:
                 report(job, fresh[job.number], time.monotonic() - began)
         skipped = {job.number for job in left} - set(fresh)

@@ -100,8 +100,7 @@ def connect(
     fine = np.linspace(0, 1, _FINE * (num_images - 1) + 1)
     straight = surface.gradients(first + fine[:, None] * (second - first))[0]
     between = _between(images, fine)
-    relaxed = surface.gradients(between)[0]
-    ends = max(straight[0], straight[-1])
+    relaxed, ends = surface.gradients(between)[0], max(straight[0], straight[-1])
     return Path(
         fine, straight, relaxed, between, max(0.0, float(straight.max() - ends)), max(0.0, float(relaxed.max() - ends)),
         float(np.sqrt(np.mean(np.sum(across**2, axis=1)))) / scale,

@@ -59,8 +59,7 @@ class Density(NamedTuple):
     def on(self, grid: np.ndarray, width: float) -> np.ndarray:
         """The density at the points of a grid, smoothed by a Gaussian of this standard deviation; its integral is 1."""
         z = (np.asarray(grid, np.float64)[:, None] - self.nodes.reshape(1, -1)) / width
-        kernel = np.exp(-0.5 * z * z) / (width * np.sqrt(2 * np.pi))
-        return kernel @ self.weights.reshape(-1) / len(self.nodes)
+        return np.exp(-0.5 * z * z) / (width * np.sqrt(2 * np.pi)) @ self.weights.reshape(-1) / len(self.nodes)
 
     def share(self, low: float, high: float) -> tuple[float, float]:
         """The fraction of eigenvalues in [low, high], and its standard error over the probes (nan for one probe)."""
@@ -248,11 +247,9 @@ def hessian_density(
 
 def _probes(surface, num_probes: int, free: np.ndarray | None, seed: int):
     """Blocks of random signs `(n, parameters)`, 0 where parameters are held."""
-    generator = np.random.default_rng(seed)
-    size = min(surface.points, num_probes)
+    generator, size = np.random.default_rng(seed), min(surface.points, num_probes)
     for start in range(0, num_probes, size):
-        shape = (min(size, num_probes - start), surface.num_parameters)
-        signs = generator.integers(0, 2, shape) * 2.0 - 1.0
+        signs = generator.integers(0, 2, (min(size, num_probes - start), surface.num_parameters)) * 2.0 - 1.0
         yield signs if free is None else signs * free
 
 

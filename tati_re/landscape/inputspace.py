@@ -130,7 +130,7 @@ def _examples(run: Any) -> tuple[tuple[np.ndarray, np.ndarray] | None, tuple[str
     if dataset.inputs.ndim != 2:
         return None, ()
     names = dataset.feature_names or numbered(dataset.inputs.shape[1])
-    return (dataset.inputs * dataset.input_scale, np.asarray(dataset.targets)), tuple(names)
+    return (dataset.inputs, np.asarray(dataset.targets)), tuple(names)
 
 
 def _axes(ranges: Any, examples: Any, run: Any) -> tuple[Axis, ...]:

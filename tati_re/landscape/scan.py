@@ -1,7 +1,7 @@
 """Landscapes: losses on the points of a line, plane or grid, and along a trajectory."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -184,7 +184,8 @@ def load(folder: AnyPath) -> Landscape:
 
 
 def path_of(run, most: int = 1000, walker: int | None = None) -> list[Any]:
-    """Stored positions of a run, equally spaced, up to a number. They are `Position`s in the order of the file.
+    """Stored positions of a run, up to a number, as many of each walker and equally spaced in its own. They are
+    `Position`s in the order of the file.
 
     Args:
         run: As `tati_re.load(folder)` returns it.
@@ -199,11 +200,15 @@ def path_of(run, most: int = 1000, walker: int | None = None) -> list[Any]:
         found = stored_positions(run)
         return found if walker is None else (one for one in found if one.walker == walker)
 
-    count = sum(1 for _ in chosen())
-    refuse_if(not count, f"The run {run.folder} stored no positions of this walker.", f"walker {walker}")
-    every = -(-count // most)
-    # The last position is where the run ended: counted backwards, it is among those that are kept.
-    return list(islice(chosen(), (count - 1) % every, None, every))
+    left = Counter(one.walker for one in chosen())
+    refuse_if(not left, f"The run {run.folder} stored no positions of this walker.", f"walker {walker}")
+    every, kept = -(-max(left.values()) // max(1, most // len(left))), []
+    for one in chosen():
+        left[one.walker] -= 1
+        # The last position is where the walker ended: counted backwards, it is among those that are kept.
+        if left[one.walker] % every == 0:
+            kept.append(one)
+    return kept[-most:]
 
 
 def _digest(surface, grid: Grid | None, names: Sequence[str], positions: list | None) -> str:

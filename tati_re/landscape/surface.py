@@ -105,8 +105,7 @@ class Surface:
         """∇²U at one point times one or several vectors. The point is `(parameters,)`, the vectors are
         `(parameters,)` or `(k, parameters)`, and so is the product, float64."""
         position = self._checked(np.asarray(position)[None])[0]
-        several = self._checked(np.atleast_2d(vectors))
-        parts = []
+        several, parts = self._checked(np.atleast_2d(vectors)), []
         for rows in np.split(several, range(self.points, len(several), self.points)):
             padded = self._padded(rows)
             parts.append(self._part.product(np.repeat(position[None], len(padded), axis=0), padded)[: len(rows)])

@@ -220,8 +220,7 @@ class FlatModel:
         pieces = np.split(vector, np.cumsum(self._sizes)[:-1])
         targets = zip(self.variables, pieces, self._constants, self._full_shapes, strict=True)
         for variable, piece, part, shape in targets:
-            whole = piece if part is None else part.whole(piece)
-            variable.assign(whole.reshape(shape).astype(self.dtype))
+            variable.assign((piece if part is None else part.whole(piece)).reshape(shape).astype(self.dtype))
 
     def set_auxiliary(self, values: Sequence[Any]) -> None:
         """Writes moving statistics, frozen weights and states of seeds into the Keras model."""

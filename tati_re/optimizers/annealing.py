@@ -117,8 +117,7 @@ class Annealing(Optimizer):
 
     def _validated(self, state, evaluate, ended):
         """The state after a validation; `ended` tells whether it is the last of its stage."""
-        validation = evaluate.validation(state.position)
-        running = ~state.stopped
+        validation, running = evaluate.validation(state.position), ~state.stopped
         names = BestPosition._fields[:-1]
         now = BestPosition(**fields_of(state, names), validation=validation)
         improved = running & (validation <= state.best.validation)

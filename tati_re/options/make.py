@@ -171,8 +171,7 @@ def options_from_flags(flags: Mapping[str, Any], config: Mapping[str, Any] | Non
     none = {name for name, value in values.items() if isinstance(value, str) and value.lower() == "none"}
     unset = {name: None for name in none if name in OPTIONS and optional(OPTIONS[name])}
     typed = _checked({**values, **unset}, spell, strict=False, text=True)
-    merged = _merged(before.values, typed.values_of(values))
-    return _complete(merged, before.tati | now.tati, spell, text=True)
+    return _complete(_merged(before.values, typed.values_of(values)), before.tati | now.tati, spell, text=True)
 
 
 def read_toml(path: AnyPath) -> dict[str, Any]:

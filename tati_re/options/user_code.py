@@ -24,8 +24,7 @@ def found(option: str, name: str, form: str, known: Callable[[Any], bool], kind:
     from cloudpickle import register_pickle_by_value
 
     (where, _, what), noun = name.rpartition(":"), kind.split()[1]
-    form_of = f"{option}: the form is MODULE:{noun.upper()}."
-    refuse_if(not where or not what.isidentifier(), form_of, repr(name), form)
+    refuse_if(not where or not what.isidentifier(), f"{option}: the form is MODULE:{noun.upper()}.", repr(name), form)
     path, before = Path(where) if where.endswith(".py") else None, {*sys.modules}
     folder = Path.cwd() if path is None else path.resolve().parent
     with importable(folder):

@@ -98,8 +98,7 @@ def plot_diffusion_map(
     """
     figure = new_figure(8.4, 3.6)
     left, right = figure.subplots(1, 2, width_ratios=[1.0, 1.6])
-    number = np.arange(1, len(found.values) + 1)
-    left.plot(number, -found.values, "o-", color=COLORS[0], markersize=4, linewidth=0.8)
+    left.plot(np.arange(1, len(found.values) + 1), -found.values, "o-", color=COLORS[0], markersize=4, linewidth=0.8)
     left.set_ylim(bottom=0)
     left.xaxis.set_major_locator(MaxNLocator(integer=True))
     left.set(xlabel="eigenfunction", ylabel="rate, minus its eigenvalue")
@@ -195,8 +194,7 @@ def plot_learning_coefficient(
     """
     refuse_if(table.empty, "There is no learning coefficient to draw.")
     figure = new_figure(5.6, 3.8)
-    axes = figure.subplots()
-    examples = table["effective_examples"].to_numpy()
+    axes, examples = figure.subplots(), table["effective_examples"].to_numpy()
     axes.errorbar(examples, table["raw"], table["raw_error"], fmt="o", color=GRAY, markersize=4, label="as sampled")
     values, errors = table["coefficient"], table["error"]
     axes.errorbar(examples, values, errors, fmt="o", color=COLORS[0], markersize=5, label="corrected for the tether")

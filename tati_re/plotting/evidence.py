@@ -48,8 +48,7 @@ def plot_evidence(estimates: Sequence[Evidence], path=None, labels: Sequence[str
         else:
             t = curve["path"].to_numpy() ** (1 / POWER)
             left.stairs(np.diff(curve["log_z"].to_numpy()) / np.diff(t), t, baseline=None, **look)
-        place = rows - 1 - number
-        right.errorbar(each.log_z, place, xerr=each.error, fmt="o", color=color, markersize=4, capsize=2)
+        right.errorbar(each.log_z, rows - 1 - number, xerr=each.error, fmt="o", color=color, markersize=4, capsize=2)
     left.axhline(0, color=GRAY, linewidth=0.6)
     left.set_xlabel("t, λ = t⁵: 0 the reference, 1 the posterior")
     left.legend(frameon=False, fontsize=7)

@@ -128,8 +128,7 @@ def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure
         sure = _plane(space, found.probabilities.max(axis=1))
         colors = np.array([to_rgb(COLORS[k % len(COLORS)]) for k in range(len(found.class_values))])
         image = 1 - (1 - colors[best.astype(int)]) * sure[..., None]
-        extent = (x[0], x[-1], y[0], y[-1])
-        left.imshow(image, origin="lower", extent=extent, aspect="auto", interpolation="nearest")
+        left.imshow(image, origin="lower", extent=(x[0], x[-1], y[0], y[-1]), aspect="auto", interpolation="nearest")
         for k in np.unique(best).astype(int):
             left.plot([], [], "s", color=COLORS[k % len(COLORS)], label=f"{found.class_values[k]}")
         left.set_title("most probable class", loc="left", fontsize=9, color=DARK, pad=4 + 14 * legend_above(left, 48))
@@ -168,8 +167,7 @@ def _points(panel: Axes, space: "InputSpace", classes: bool) -> None:
     for number, value in enumerate(np.unique(labels)):
         (x, y), two = inputs[labels == value].T, len(np.unique(labels)) == 2
         color = ("#2166AC", "#B2182B")[number] if two else COLORS[number % len(COLORS)]
-        marker = "os^Dvp"[number % 6]
-        panel.scatter(x, y, s=9, marker=marker, facecolors=color, edgecolors="white", linewidths=0.4)
+        panel.scatter(x, y, s=9, marker="os^Dvp"[number % 6], facecolors=color, edgecolors="white", linewidths=0.4)
 
 
 def _curves(panel: Axes, space: "InputSpace", classes: bool) -> None:

@@ -179,8 +179,7 @@ def plot_spectrum_of_hessian(
     low, high = min(ends), max(ends)
     room = 0.04 * (high - low) or max(abs(high), 1.0)
     width = (high - low + 2 * room) / 150 if width is None else width
-    grid = np.linspace(low - room, high + room, 1200)
-    figure = new_figure(6.4, 3.2)
+    grid, figure = np.linspace(low - room, high + room, 1200), new_figure(6.4, 3.2)
     panel = figure.subplots()
     values = density.on(grid, width) * density.num_parameters
     floor = 0.02 * values[values > 0].min(initial=1.0, where=values[values > 0] > 1e-9) if values.any() else 1e-3

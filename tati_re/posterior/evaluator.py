@@ -45,8 +45,7 @@ class Evaluator:
 
             def flat(*arguments):
                 batch = Batch(*arguments[first:second]) if second > first else None
-                evaluate = self.potential.bind(self._rung, batch, arguments[second:])
-                return function(evaluate, *arguments[:first])
+                return function(self.potential.bind(self._rung, batch, arguments[second:]), *arguments[:first])
 
             # One product at a time: compiling second derivatives takes longer than it saves.
             self._functions[key] = Compiled(flat, jit_compile=self._xla and name != "hessian_product")

@@ -78,11 +78,9 @@ def variance_of_gradients(gradients: Callable, theta, indices, size, at_once: in
         slopes = gradients(tf.gather(indices, tf.minimum(places, capacity - 1)))
         counts = tf.cast(places < size, theta.dtype)
         new = tf.reduce_sum(counts)
-        share = counts[:, None] / tf.maximum(new, 1.0)
-        middle = tf.reduce_sum(share * slopes, 0)
+        middle = tf.reduce_sum(counts[:, None] / tf.maximum(new, 1.0) * slopes, 0)
         spread = tf.reduce_sum(counts[:, None] * tf.square(slopes - middle), 0)
-        total = tf.maximum(count + new, 1.0)
-        gap = middle - mean
+        total, gap = tf.maximum(count + new, 1.0), middle - mean
         return start + piece, count + new, mean + gap * new / total, m2 + spread + gap * gap * count * new / total
 
     zeros = tf.zeros_like(theta)

@@ -99,8 +99,7 @@ def no_clock() -> Clock:
 
 def combine(loss, slope, prior: Prior, position, rung: Rung, scale: float) -> Energy:
     """U = λ scale loss + V and its gradient, from the mean loss `(walkers,)` and the gradient of scale times it."""
-    loss = tf.cast(loss, tf.float64)
-    log_prior = prior.log_prob(position)
+    loss, log_prior = tf.cast(loss, tf.float64), prior.log_prob(position)
     weight = tf.cast(rung.likelihood_weight, tf.float64)
     gradient = tf.cast(weight, position.dtype)[:, None] * slope
     prior_gradient = prior.gradient(position)

@@ -118,8 +118,7 @@ class Loss:
         if self.name == "sparse_categorical_crossentropy":
             right = tf.equal(tf.argmax(outputs, axis=-1, output_type=targets.dtype), targets)
         elif self.name == "binary_crossentropy":
-            boundary = 0.0 if self.from_logits else 0.5
-            right = tf.reduce_all(tf.equal(outputs > boundary, targets > 0.5), axis=-1)
+            right = tf.reduce_all(tf.equal(outputs > (0.0 if self.from_logits else 0.5), targets > 0.5), axis=-1)
         elif self.name in MARGIN or signs:
             right = tf.reduce_all(tf.equal(outputs > 0, targets > 0), axis=-1)
         elif outputs.shape[-1] == 1:
@@ -167,13 +166,11 @@ def make_loss(
     `activation` (`None`: unknown) is a softmax (binary: a sigmoid), else logits."""
     function, name = None, loss
     if isinstance(loss, keras.losses.Loss):
-        config = loss.get_config()
-        name = loss_name(loss)
+        config, name = loss.get_config(), loss_name(loss)
         if name in CLASSIFICATION and not config.get("label_smoothing") and config.get("ignore_class") is None:
             from_logits = bool(config.get("from_logits", False))
         elif name not in REGRESSION:
-            function = loss.call
-            name = f"keras.losses.{type(loss).__name__}"
+            function, name = loss.call, f"keras.losses.{type(loss).__name__}"
     elif callable(loss) and not isinstance(loss, type):
         function, name = loss, loss_name(loss)
     elif loss is None:

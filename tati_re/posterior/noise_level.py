@@ -128,8 +128,7 @@ class NoisePrior(Prior):
 
         if self.name == "half_normal":
             # |N| has the quantile p where N has (1 + p)/2; near 0 it is p sqrt(π/2), which the difference would lose.
-            below = ndtr(z)
-            return np.log(np.where(z < -4, below * math.sqrt(math.pi / 2), -ndtri(ndtr(-np.maximum(z, -5)) / 2)))
+            return np.log(np.where(z < -4, ndtr(z) * math.sqrt(math.pi / 2), -ndtri(ndtr(-np.maximum(z, -5)) / 2)))
         precision = np.where(z > 0, gammaincinv(self.shape, ndtr(-z)), gammainccinv(self.shape, ndtr(z)))
         return -0.5 * np.log(precision / self.shape)
 

@@ -134,8 +134,7 @@ class ModelPasses:
         return self.train.taken(indices)
 
     def prepared(self, x):
-        x = tf.cast(x, self.flat.input_dtype)
-        scale = self.dataset.input_scale
+        x, scale = tf.cast(x, self.flat.input_dtype), self.dataset.input_scale
         return x if scale == 1.0 else x * tf.constant(scale, x.dtype)
 
     def energy(

@@ -46,8 +46,7 @@ class Draws:
         for block in self._positions.blocks():
             values = block.values if block.weight is None else block.values[block.weight > 0]
             for first in range(0, len(values), most):
-                part = values[first : first + most]
-                yield done + first, part
+                yield done + first, values[first : first + most]
             done += len(values)
 
 

@@ -1,5 +1,7 @@
 """Inputs to predict from a file, with or without labels."""
 
+import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ from tati_re.data.contents import Contents
 from tati_re.data.loading import load_data
 from tati_re.data.sources import TABLES, ReadOptions, read_source
 from tati_re.data.tables import Choice, label_names
+from tati_re.prediction.network import model_of
 from tati_re.runs.run import RunFiles
 
 NOISE = "noise"
@@ -18,22 +21,23 @@ NOISE = "noise"
 
 def read_inputs(source: str, run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:
     """Reads inputs `(n, ...)` in the form of a run's training data, from a file or a built-in set, and labels or None.
-    Of a table the columns are taken that the run's inputs have by name; labels are the run's `label_columns`, else all
-    that start with `label`, else the only column that is left. A `.npy` file, and an NPZ file of one array, hold
-    inputs. Of files and sets with a test part that part is taken."""
+    Of a table the columns are taken that the run's inputs have by name; labels are the run's `label_columns`. Without
+    these they are all that start with `label`, else the only column that is left and no weight. A `.npy` file, and an
+    NPZ file of one array, hold inputs. Of files and sets with a test part that part is taken."""
     path, options = Path(source).expanduser(), run.manifest.get("options", {})
-    if path.suffix in TABLES and path.is_file():
-        return _from_table(path, run)
-    if path.suffix in (".npy", ".npz") and path.is_file():
+    suffix = path.suffix.lower()
+    if suffix in TABLES and path.is_file():
+        return _from_table(path, run, *TABLES[suffix])
+    if suffix in (".npy", ".npz") and path.is_file():
         try:
             loaded = load_arrays(path)
-            if path.suffix == ".npy":
+            if suffix == ".npy":
                 return loaded, None
             with loaded as file:
                 if len(file.files) == 1:
                     return file[file.files[0]], None
         except (OSError, ValueError) as error:
-            kind = "NPZ file" if path.suffix == ".npz" else "array of numbers"
+            kind = "NPZ file" if suffix == ".npz" else "array of numbers"
             raise InputError(f"{path} cannot be read as an {kind}.", str(error).split("\n")[0]) from None
     if not path.exists() and not path.suffix:
         dataset = load_data(source, seed=options.get("seed", 0))
@@ -55,18 +59,20 @@ def noise_like(inputs: np.ndarray, seed: int = 0) -> np.ndarray:
     return (np.round(drawn) if whole else drawn).astype(np.asarray(inputs).dtype)
 
 
-def _from_table(path: Path, run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:
-    header, read = TABLES[path.suffix]
-    names = list(header(path))
-    shapes = run.manifest["parameters"]["shapes"]
-    columns = int(shapes[0][0]) if shapes and len(shapes[0]) > 1 else 1
-    wanted = run.manifest["dataset"].get("feature_names") or names[:columns]
+def _from_table(path: Path, run: RunFiles, header: Callable, read: Callable) -> tuple[np.ndarray, np.ndarray | None]:
+    names, options = list(header(path)), run.manifest["options"]
+    wanted = run.manifest["dataset"].get("feature_names")
+    if not wanted:
+        from tati_re.models.inspect import input_shape_of
+
+        wanted = names[: math.prod(length or 1 for length in input_shape_of(model_of(run))[1:])]
     for name in wanted:
         refuse_if(name not in names, f"{path.name} lacks a column of the run's inputs.", ", ".join(names), name)
-    rest = [name for name in names if name not in wanted]
-    given = run.manifest["options"].get("label_columns", [])
-    labels = [name for name in given if name in rest] or label_names(rest)
-    labels = labels or (rest if len(rest) == 1 else [])
+    rest = [name for name in names if name not in (*wanted, options.get("sample_weights"))]
+    if given := options.get("label_columns"):
+        labels = [name for name in given if name in rest]
+    else:
+        labels = label_names(rest) or (rest if len(rest) == 1 else [])
     contents: Contents = read(path, names, Choice(tuple(wanted), tuple(labels)))
     if not labels:
         return contents.inputs, None

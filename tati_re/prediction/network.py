@@ -130,6 +130,7 @@ class Network:
         self._outputs = Outputs(self.flat)
         data = manifest["dataset"]
         self._scale = float(data.get("input_scale", 1.0))
+        self._scales = tuple(data.get("layout_scales", (self._scale,)))
         self.preparation = Preparation.from_config(data["preparation"]) if "preparation" in data else None
         standard = None if self.preparation is None else self.preparation.target_standard
         deviation, mean = (1.0, 0.0) if standard is None else (standard.deviation, standard.mean)
@@ -144,7 +145,7 @@ class Network:
             self.auxiliary = [np.asarray(arrays[f"auxiliary/{k}"]) for k in range(len(self.flat.auxiliary))]
 
     def packed(self, inputs: Any) -> np.ndarray:
-        values = as_packed(inputs, self._layout, self._names)
+        values = as_packed(inputs, self._layout, self._names, self._scales)
         refuse_if(not values.ndim or not len(values), "There are no inputs to predict.", values.shape, "(n, ...)")
         return values
 
@@ -157,8 +158,8 @@ class Network:
             raise InputError("The inputs to predict are not finite numbers.", f"type {values.dtype}", "finite numbers")
         if self.preparation is not None:
             values = self.preparation.inputs(values, self._scale)
-        elif self._scale != 1.0 and values.dtype == np.uint8:
-            values = values.astype(np.float32) * np.float32(self._scale)
+        elif self._scale != 1.0:
+            values = values.astype(self.flat.input_dtype) * np.dtype(self.flat.input_dtype).type(self._scale)
         values = checked_indices(self.flat.model, fit_inputs(values, self._outputs.input_shape))
         return values.astype(self.flat.input_dtype)
 

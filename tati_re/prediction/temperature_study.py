@@ -176,8 +176,7 @@ def _row(temperature: float, draws: Draws, network: Network, rows: pd.DataFrame,
     for name, part in parts.items():
         found = average([(network, draws)], *part)
         series.append((found.draw_losses, draws.weight, draws.walker))
-        loss = mean_and_error(*series[-1])
-        row[f"{name}_loss"], row[f"{name}_loss_error"] = loss
+        row[f"{name}_loss"], row[f"{name}_loss_error"] = mean_and_error(*series[-1])
     if network.predictive.kind != VALUES:
         right = mean_and_error(found.draw_accuracy, draws.weight, draws.walker)
         row["test_accuracy"], row["test_accuracy_error"] = right

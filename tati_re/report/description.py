@@ -141,7 +141,6 @@ def _method(manifest: dict[str, Any], options: dict[str, Any], rows: pd.DataFram
 
 def _ladder(method: dict[str, Any]) -> str:
     temperatures, weights = method["temperatures"], method["likelihood_weights"]
-    tempered = len(set(weights)) > 1
-    name, ends = ("likelihood weights", weights) if tempered else ("temperatures", temperatures)
+    name, ends = ("likelihood weights", weights) if len(set(weights)) > 1 else ("temperatures", temperatures)
     start = " at the start" if method.get("adapt_ladder") else ""
     return f"{method['num_replicas']} rungs at {name} {ends[0]:g} to {ends[-1]:g}{start}"

@@ -140,8 +140,7 @@ def _length_lines(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int, thi
     planned = manifest.get("options", {}).get("num_steps")
     last = 0 if rows.empty else int(rows["step"].max())
     # The last row is that of the last recorded step, up to record_every - 1 before the last one taken.
-    record_every = int(manifest.get("options", {}).get("record_every", 1))
-    finished = planned is None or planned - last < record_every
+    finished = planned is None or planned - last < int(manifest.get("options", {}).get("record_every", 1))
     text = f"{planned if finished and planned is not None else last:,}" + ("" if finished else f" of {planned:,}")
     if burnin:
         text += f", the first {burnin:,} left out as burn-in"

@@ -227,8 +227,7 @@ class Positions:
 
 
 def stores_projections(run: RunFiles) -> bool:
-    options = run.manifest.get("options", {})
-    return bool(options.get("directions")) or "directions" in run.manifest.get("objects", [])
+    return bool(run.manifest.get("options", {}).get("directions")) or "directions" in run.manifest.get("objects", [])
 
 
 def stored_positions(run: RunFiles, block_bytes: int = BLOCK_BYTES) -> Iterator[Position]:

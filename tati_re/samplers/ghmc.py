@@ -58,6 +58,5 @@ class GeneralizedHMC(Method):
         start = ornstein_uhlenbeck(state, noise, refresh)
         # A number is unrolled, a tensor makes a loop.
         end = leapfrog(start, evaluate, count if count == 1 else constant(count, state.potential))
-        kept = start._replace(momentum=-start.momentum)
-        new, info = accept_or_keep(end, kept, energy_change(start, end), noise)
+        new, info = accept_or_keep(end, start._replace(momentum=-start.momentum), energy_change(start, end), noise)
         return ornstein_uhlenbeck(new, noise, refresh), info

@@ -34,8 +34,7 @@ class RandomWalkMetropolis(Method):
     init = MALA.init
 
     def step(self, state, evaluate, noise):
-        step_size = column(state.rung.step_size, state.position)
-        spread = step_size * sqrt(column(state.rung.temperature, state.position))
+        spread = column(state.rung.step_size, state.position) * sqrt(column(state.rung.temperature, state.position))
         proposal = self.init(state.position + spread * noise.normal(state.position.shape), evaluate, noise)
         proposal = proposal._replace(rung=state.rung)
         return accept_or_keep(proposal, state, proposal.potential - state.potential, noise)

@@ -358,8 +358,7 @@ def _expected(request: Request) -> tuple[float, float]:
     known = request.samples and "temperature_schedule" not in request.objects
     known = known and request.options.temperature_schedule in TEMPERATURE_SCHEDULES
     half = 0.5 * request.potential.num_parameters if known else float("nan")
-    prior = request.potential.prior
-    confined = request.potential.confined and not prior.walled
+    confined = request.potential.confined and not request.potential.prior.walled
     return half if request.method.has_momentum else float("nan"), half if confined else float("nan")
 
 

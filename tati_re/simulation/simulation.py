@@ -255,7 +255,9 @@ class Simulation(Evaluations):
         parameters = here if parameters is None else as_array(parameters, "parameters", numbers=True)
         refuse_if(parameters.shape != here.shape, "parameters: wrong shape.", parameters.shape, here.shape)
         parameters = parameters.astype(here.dtype)
-        inputs = self.dataset.prepare(as_packed(inputs, self.dataset.layout, self.dataset.feature_names))
+        data = self.dataset
+        scales = data.layout_scales or (data.input_scale,)
+        inputs = data.prepare(as_packed(inputs, data.layout, data.feature_names, scales))
         inputs = fit_inputs(inputs, input_shape_of(self.system.model)[1:])
         potential: Any = self._engine().potential
         if self._outputs is None:

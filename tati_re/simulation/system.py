@@ -208,8 +208,7 @@ class System:
         loss.check(tf.TensorSpec([rows, *label.shape[1:]], label.dtype), tf.TensorSpec([rows, *outputs], dtype))
         prior = self.prior(options, objects)
         parts = self.flat, loss, prior, dataset, batches, copies, options.potential, options.walker_evaluation
-        limit = self.memory_limit
-        return ModelPotential(*parts, training, under_xla=under_xla, fitting=fitting, memory_limit=limit)
+        return ModelPotential(*parts, training, under_xla=under_xla, fitting=fitting, memory_limit=self.memory_limit)
 
     def prior(self, options: Options, objects: Mapping[str, Any] | None = None) -> Prior:
         """The prior of the parameters: the object where one was given, else the one that options name."""

@@ -154,7 +154,8 @@ class Posterior(BaseEstimator):
         return validate_data(self, x, reset=False, allow_nd=self.model is not None)
 
     def _predicted(self, x: Any, level: float = 0.9) -> Any:
-        found = average([self.source_], self._inputs(x), None, level)
+        inputs = self._inputs(x)
+        found = average([self.source_], inputs, None, level)
         warn_of_few_draws(found, 4)
         return found
 

@@ -86,8 +86,7 @@ def check_numpy_is_tensorflow(sampler: Any) -> None:
     stepped(sampler, tensors, bound, recording)
     numbers = draw_numbers(recording.draws, 3, "step", 1, 10)
     for i in range(10):
-        noise = StepNoise(recording.draws, [values[i] for values in numbers])
-        tensors, _ = stepped(sampler, tensors, bound, noise)
+        tensors, _ = stepped(sampler, tensors, bound, StepNoise(recording.draws, [values[i] for values in numbers]))
         given = ConvertedNoise(StepNoise(recording.draws, [values[i] for values in numbers]), np.asarray)
         state, _ = stepped(sampler, state, evaluate, given)
     for name, here, there in zip(state._fields, state, tensors, strict=True):
@@ -125,8 +124,7 @@ def check_execution(sampler: Any, run: Callable[[Any, str], LoopRun] = run_loop)
 
 def check_checkpoint(sampler: Any) -> None:
     """A state that went through the arrays of a checkpoint into the structure that `init` makes goes on as before."""
-    potential = FunctionPotential(quartic, PARAMETERS)
-    evaluate = potential.bind(rung_of(STEP_SIZES, TEMPERATURES))
+    evaluate = FunctionPotential(quartic, PARAMETERS).bind(rung_of(STEP_SIZES, TEMPERATURES))
     random, position = _tensor_noise(5), tf.constant(inputs()[0])
     template = sampler.init(position, evaluate, random)
     state = template

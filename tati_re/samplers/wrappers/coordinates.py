@@ -160,8 +160,7 @@ def step_in_coordinates(sampler, state, evaluate, noise, coordinates: Coordinate
 def curved(ask, position, gradient, direction):
     """∇²U times a direction for each reference walker by a difference of gradients, and the direction's length."""
     length = sqrt(sum_of_products(direction, direction))
-    probe = _PROBE[direction.dtype.name]
-    scale = column(probe / maximum(length, 1e-30 + 0.0 * length), direction)
+    scale = column(_PROBE[direction.dtype.name] / maximum(length, 1e-30 + 0.0 * length), direction)
     return (ask(position + scale * direction).gradient - gradient) / scale, length
 
 

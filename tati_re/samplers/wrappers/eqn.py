@@ -289,8 +289,7 @@ class EnsembleQuasiNewton(Wrapper):
             stiffest = image / ops.column(
                 ops.maximum(ops.sqrt(ops.sum_of_products(image, image)), 1e-30 + 0.0 * length), image
             )
-        flat = ops.reshape(deviations, ensemble.shape)
-        image, _ = curved(ask, ensemble, here, flat)
+        image, _ = curved(ask, ensemble, here, ops.reshape(deviations, ensemble.shape))
         pairs = ops.as_type(deviations, wanted) @ ops.transpose(ops.as_type(self._grouped(image), wanted))
         pairs = 0.5 * (pairs + ops.transpose(pairs)) / float(deviations.shape[1])
         top = _largest_eigenvalue(pairs)

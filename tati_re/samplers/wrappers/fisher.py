@@ -261,8 +261,7 @@ def _of_scale(x, y, scale, rank: int, freedom: int, alike: float) -> LowRankMass
     # (cov y) = R'R; S = R⁻¹ (R cov x R')^½ R'⁻¹, the root by the singular values of R x', which keeps all digits.
     upper = np.linalg.qr(y, mode="r")
     left, values, _ = np.linalg.svd(upper @ x.T, full_matrices=False)
-    half = np.linalg.solve(upper, left * np.sqrt(values))
-    vectors, roots, _ = np.linalg.svd(half, full_matrices=False)
+    vectors, roots, _ = np.linalg.svd(np.linalg.solve(upper, left * np.sqrt(values)), full_matrices=False)
     order = np.argsort(-np.abs(np.log(np.maximum(roots, 1e-300))), kind="stable")[:rank]
     order = order if known else order[np.abs(np.log(roots[order] ** 2)) > np.log(_INSIDE)]
     return LowRankMass(scale, vectors.T[order] @ basis, np.clip(roots[order], 1 / LONGEST, LONGEST))
@@ -304,5 +303,4 @@ def _finite(state):
 
 
 def is_among(step, ends: np.ndarray):
-    same = as_float64(constant(ends, step) == step)
-    return sum_over(same, 0)[0] > 0.0
+    return sum_over(as_float64(constant(ends, step) == step), 0)[0] > 0.0

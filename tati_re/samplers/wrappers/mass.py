@@ -118,8 +118,7 @@ class RunningRms:
             square = DECAY * square + (1 - DECAY) * state.gradient**2
             rms = sqrt(square)
             # Unit mass until the running mean, which starts at zero, has seen a hundred gradients.
-            seen = clock.step >= 100
-            return square, cond(seen, lambda: rms / (mean(rms) + 1e-30) + 1e-3, lambda: mass)
+            return square, cond(clock.step >= 100, lambda: rms / (mean(rms) + 1e-30) + 1e-3, lambda: mass)
 
         return replaced_if(clock.adapting, new, memory)
 

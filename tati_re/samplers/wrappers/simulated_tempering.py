@@ -176,8 +176,7 @@ class SimulatedTempering(Wrapper):
         moved, rung = self._at(index, reduced), self.rung_of(evaluate.rung, index)
         changed = self._changed(inner, self.rung_of(evaluate.rung, old), rung, evaluate)
         before = {name: own[name] for name in _LEARNT}
-        learnt = ops.cond(evaluate.clock.adapting, lambda: self._learnt(own, moved, evaluate), lambda: before)
-        own = {**own, **learnt}
+        own = {**own, **ops.cond(evaluate.clock.adapting, lambda: self._learnt(own, moved, evaluate), lambda: before)}
         for name, value in fields_of(inner, self.copied).items():
             at = _wide(here, value)
             copies = own[f"{name}s"] = at * value[:, None] + (1.0 - at) * own[f"{name}s"]

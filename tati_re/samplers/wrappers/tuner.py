@@ -143,8 +143,7 @@ class Tuner(Wrapper):
     def _step_settled(self, state, own, weights) -> bool:
         if self.target_bias is not None:
             # A rung without a likelihood is drawn from the prior.
-            drawn = weights == 0
-            share = np.where(drawn, 1.0, np.asarray(state.eevpd) / error_of_bias(self.target_bias))
+            share = np.where(weights == 0, 1.0, np.asarray(state.eevpd) / error_of_bias(self.target_bias))
             least = np.where(np.asarray(state.step_factor) >= np.asarray(state.step_limit), 0.0, LEAST)
             return bool(((share < BAND) & (share > least)).all())
         if self.target_acceptance is not None:
