@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tati_re import InputError, Simulation
-from tati_re.core.backend import keras
+from tati_re.core.backend import keras, tf
 from tati_re.evidence import bayes_factors, energies_of_run, estimated, log_evidence, log_evidences, sample_energies
 from tati_re.evidence.energies import Energies
 from tati_re.evidence.grids import gauss_legendre
@@ -280,3 +280,32 @@ def test_weight_regularisers_are_refused():
     sim = Simulation(data=(known.FEATURES, known.Y[:, None]), model=model, verbose=0)
     with pytest.raises(InputError, match="regularizers"):
         log_evidence(sim)
+
+
+def test_walkers_that_never_left_the_prior_are_told():
+    """Two of forty walkers say thousands of nats less: the error covers it, and the mean is no estimate any more."""
+    grid = gauss_legendre(8)
+    generator, ones = np.random.default_rng(0), np.ones((10, 40))
+
+    def notes(stuck: float) -> tuple[str, ...]:
+        values = 10.0 + generator.standard_normal((10, 40, 200))
+        values[:, :2] += stuck
+        return estimated(Energies(grid.path, values, ones, ones, 0.0, ones), "thermodynamic_integration", grid).notes
+
+    assert not notes(0.0)
+    assert notes(5e4)[-1].startswith("2 of 40 walkers are far from the median, -10.")
+
+
+def test_energies_of_a_run_on_a_function():
+    """A Gaussian likelihood of deviation 0.3 at 1 and the prior N(0, 1), two coordinates, in closed form."""
+    sim = Simulation(
+        potential=lambda w: tf.reduce_sum(0.5 * ((w - 1) / 0.3) ** 2, -1), dimension=2, prior="gaussian",
+        num_walkers=20, seed=1, verbose=0, execution="graph",
+    )  # fmt: skip
+    run = sim.sample(
+        sampler="HMC", num_leapfrog_steps=4, step_size=0.1, target_acceptance=0.8, tempering="likelihood",
+        num_replicas=8, num_steps=300, num_burnin_steps=100, record_every=1, trajectory_every=0,
+    )  # fmt: skip
+    found = estimated(energies_of_run(run), "stepping_stone")
+    exact = 2 * (np.log(0.3 / np.sqrt(1.09)) - 0.5 / 1.09)
+    assert abs(found.log_z - exact) < Z * found.error < 0.5

@@ -107,3 +107,13 @@ def test_help_lists_the_options_and_loads_nothing_heavy():
 def test_print_config(models, capsys):
     assert evidence.main(["--config", "line.toml", "--method", "smc", "mbar", "--print-config"]) == 0
     assert tomllib.loads(capsys.readouterr().out)["method"] == ["smc", "mbar"]
+
+
+@pytest.mark.parametrize("change", ["test_fraction = 0.25", 'label_columns = ["b"]'])
+def test_models_on_other_rows_or_targets_are_refused(models, capsys, change):
+    """The text of `data` is the same, the targets that they are trained on are not."""
+    lines = (models / "line.toml").read_text().splitlines()
+    lines = [line for line in lines if line.split(" = ")[0] != change.split(" = ")[0]]
+    (models / "other.toml").write_text("\n".join([*lines, change, ""]))
+    assert evidence.main(["--compare", "line.toml", "other.toml", *SHORT, "--output", "e"]) == 2
+    assert "the models have different targets to train on" in capsys.readouterr().err

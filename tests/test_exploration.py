@@ -16,6 +16,7 @@ from tati_re.core.errors import InputError
 from tati_re.exploration import ExploredSystem, characterize, connect, descend, disconnectivity, explore, lowest_below
 from tati_re.exploration import jobs as jobs_module
 from tati_re.exploration.trajectories import FunctionTrajectories, candidates, num_positions
+from tati_re.landscape import Surface
 from tati_re.plotting.exploration import plot_disconnectivity, plot_exploration
 from tati_re.posterior.function import FunctionPotential
 from tests.test_workers import alive
@@ -392,3 +393,58 @@ def test_a_function_is_explored_by_processes_of_which_one_is_killed():
     two = explore(potential, start, **given, num_processes=2, say=said)
     np.testing.assert_allclose(two.minima["potential"], one.minima["potential"], rtol=1e-6)
     assert killed and not alive()
+
+
+def test_minima_far_from_the_origin_are_told_apart():
+    """What lies a thousandth of its distance from the origin apart is one minimum only if nothing lies between."""
+
+    def function(w):
+        return 20 * ((w[:, 0] - 1000.0) ** 2 / 0.09 - 1) ** 2 + 0.5 * w[:, 1] ** 2
+
+    found = explore(
+        FunctionPotential(function, 2), np.array([1000.3, 0.0]), num_steps=300, num_legs=4, num_candidates=3,
+        max_rounds=4, heats=(1, 20), step_size=0.005,
+    )  # fmt: skip
+    np.testing.assert_allclose(sorted(found.positions[:, 0]), [999.7, 1000.3], atol=1e-5)
+    assert found.barriers["relaxed_barrier"].iloc[0] == pytest.approx(20, abs=0.05)
+
+
+def test_what_stopped_at_a_wall_is_no_minimum():
+    sim = tati_re.Simulation(
+        potential=lambda w: 0.5 * (w[:, 0] + 1) ** 2 + 0.5 * w[:, 1] ** 2, coordinates=["x", "y"],
+        parameters=[1.0, 1.0], lower_wall={"x": 0.5}, verbose=0, seed=1,
+    )  # fmt: skip
+    surface = Surface(sim)
+    point = characterize(surface, descend(surface, np.array([1.0, 1.0]))[0])
+    assert point.gradient_norm > 1 and point.kind == "unfinished"
+    assert characterize(surface, np.array([0.6, 0.0])).kind == "unfinished"
+
+
+def test_the_time_of_processes_is_over_too(monkeypatch):
+    """As many legs as processes are begun at once, and none after the end."""
+    pool = jobs_module.Pool.__new__(jobs_module.Pool)
+    begun = []
+
+    def run(part, ready):
+        begun.append([job.number for job in part])
+        for place in range(len(part)):
+            ready(place, f"result of {part[place].number}")
+
+    pool.folder, pool._team, pool._number = None, SimpleNamespace(run=run), 2
+    jobs = [SimpleNamespace(number=number) for number in range(5)]
+    assert pool.run(jobs, until=0.0) == ["result of 0", "result of 1"]
+    assert pool.run(jobs, until=1e18) == [f"result of {number}" for number in range(5)]
+    assert pool.run(jobs) == [f"result of {number}" for number in range(5)]
+    assert begun == [[0, 1], [0, 1], [2, 3], [4], [0, 1, 2, 3, 4]]
+
+
+def test_a_run_by_code_is_explored_where_it_is_trusted(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wells.py").write_text("def two(x):\n    return 3 * (x[:, 0] ** 2 - 1) ** 2 + 0.5 * x[:, 1] ** 2\n")
+    sim = tati_re.Simulation(potential="wells.py:two", coordinates=["x", "y"], verbose=0, seed=1)
+    sim.sample(sampler="BAOAB", step_size=0.1, num_steps=60, trajectory_every=3, execution="graph", output="run")
+    few = ["--leg-steps", "50", "--num-legs", "1", "--max-rounds", "1", "--no-figures"]
+    assert command.main(["run", *few, "--output", "a"]) == 2
+    assert "--trust" in capsys.readouterr().err
+    assert command.main(["run", *few, "--trust", "--output", "a"]) == 0
+    assert len(pd.read_csv(tmp_path / "a" / "minima.csv")) >= 1

@@ -9,7 +9,7 @@ import pytest
 
 import tati_re
 from tati_re.cli import landscape as command
-from tati_re.landscape import load, request
+from tati_re.landscape import load, path_of, request
 from tati_re.landscape.hessian import hessian_matrix
 from tati_re.landscape.surface import Surface
 
@@ -162,6 +162,11 @@ print("END", status, sorted({{module.partition(".")[0] for module in sys.modules
         (["RUN", "--hessian", "trce"], "--hessian has an unknown word. Did you mean 'trace'?"),
         (["RUN", "--hessian", "trace", "--range=-1:1:3"], "--range does not belong to --hessian."),
         (["RUN", "--along", "--grid", "a=0:1:2"], "--grid and --along exclude each other."),
+        (["RUN", "--along", "--fix", "*/bias=0"], "--fix does not belong to --along."),
+        (["RUN", "--along", "--page"], "--page does not belong to --along."),
+        (["RUN", "--directions", "covariance:1", "--normalization", "tensor"], "--normalization belongs to random dir"),
+        (["RUN", "--probes", "3"], "--probes belongs to --hessian trace or density."),
+        (["RUN", "--directions", "random:3", "--page", "--range=-1:1:2"], "--page draws a plane. Received: 3 dire"),
         (["RUN", "--walker", "x"], "--walker has the wrong type. Received: x. Expected: an integer."),
         (["RUN", "--rang", "1"], "--rang is not a known option of tati-landscape. Did you mean '--range'?"),
     ],
@@ -183,3 +188,20 @@ def test_a_file_for_paraview_beside_the_table(runs, capsys, tmp_path):
     beside = runs / "beside"
     printed(capsys, str(runs / "sampled"), "--range=-1:1:3", "--no-figures", "--output", str(beside))
     assert made_of(tati_re.load(runs / "sampled")) == [beside.resolve()]
+
+
+def test_positions_of_all_walkers_are_projected(tmp_path):
+    """Rows of walkers are interleaved: each so many of the file would be those of one walker alone."""
+    sim = tati_re.Simulation(potential=lambda x: 0.5 * x[:, 0] ** 2, dimension=1, num_walkers=4, seed=1, verbose=0)
+    run = sim.sample(sampler="BAOAB", step_size=0.3, num_steps=400, trajectory_every=2, execution="graph", output="r")
+    for most in (400, 100, 30, 3):
+        found = path_of(run, most)
+        counts = np.bincount([one.walker for one in found], minlength=4)
+        assert len(found) <= most and np.ptp(counts) == (1 if most == 3 else 0)
+        assert {one.step for one in found if one.walker == 3} >= {400}
+    assert [one.step for one in path_of(run, 5, walker=2)] == [80, 160, 240, 320, 400]
+
+
+def test_covariances_of_a_run_whose_positions_are_not_drawn(runs, capsys):
+    flags = ["--directions", "covariance:1", "--trajectory", "none", "--range=-1:1:3", "--no-figures"]
+    assert "eigenvector 1 of the covariance" in printed(capsys, str(runs / "sampled"), *flags)

@@ -1,5 +1,8 @@
 """Local learning coefficients against quadrature, closed forms of Watanabe and Aoyagi, and P/2 of regular models."""
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +15,8 @@ from tests.made_runs import made_run
 from tests.scripts import example
 
 Z = 5.5
+
+module = sys.modules["tati_re.analysis.learning_coefficient"]
 
 deep_linear_networks = example("deep_linear_networks")
 closed_form = deep_linear_networks.closed_form
@@ -66,6 +71,25 @@ def test_a_correction_that_is_not_known_is_left_out(tmp_path):
     line = line.iloc[0]
     assert line["coefficient"] == line["raw"] and line["correction_error"] > line["raw_error"]
     assert abs(line["raw"] - 2) < Z * line["raw_error"]
+
+
+def test_a_ladder_is_corrected_as_a_whole(tmp_path, monkeypatch):
+    """Four rungs, of which only the hottest resolves its correction: a curve through both kinds would bend."""
+    examples, generator = np.array([10**6, 10**5, 10**4, 20]), np.random.default_rng(2)
+    w = [drawn(2, n, 1.0, seed=rung, shape=(8, 500)) for rung, n in enumerate(examples)]
+    run = made(tmp_path / "run", w[0] ** 2, w[0] ** 2, 10**6)
+    monkeypatch.setattr(module, "exact_rows", lambda run, rows, what: rows)
+    for tied in (True, False):
+        penalty = [0.5 * tied * x**2 + generator.standard_normal((8, 500)) / 100 for x in w]
+        ladder = SimpleNamespace(
+            inverse_temperatures=examples / 10**6, likelihood_weights=np.ones(4), penalty=penalty,
+            likelihood=[10**6 * (0.7 + x**2) for x in w],
+        )  # fmt: skip
+        monkeypatch.setattr(module, "sampled_energies", lambda run, rows, ladder=ladder: ladder)
+        found = learning_coefficient(run)
+        resolved = found["correction"] > 4 * found["correction_error"]
+        assert list(resolved) == [False, False, False, tied]
+        assert (found["coefficient"] != found["raw"]).all() == tied
 
 
 def curve(multiplicity, coefficient=0.5, error=0.003, seed=0):

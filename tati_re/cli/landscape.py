@@ -264,7 +264,9 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
             directions, ranges, names = named_axes(surface.parameter_names, typed["grid"])
             said = [f"parameter {name}" for name in names]
         else:
-            run = load(typed.get("trajectory", typed.get("run"))) if _has_run(typed) else None
+            named = typed.get("trajectory", "none")
+            named = typed.get("run") if named == "none" else named
+            run = None if named is None else load(named)
             positions = None if not trajectory else np.stack([one.parameters for one in trajectory])
             files = [each for each in typed.get("to", ()) if each != VTK]
             others = [read_parameters(each, names=sim.parameter_names()).positions[0] for each in files]
@@ -273,6 +275,8 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
                 free=free, normalization=typed.get("normalization", "filter"), seed=int(typed.get("seed", 0)),
                 walker=walker,
             )  # fmt: skip
+        what = "--page draws a plane."
+        refuse_if("page" in typed and len(directions) != 2, what, f"{len(directions)} direction(s)", "two directions")
         directions = module.project_out(directions, mask)
         if not quiet:
             for number, sentence in enumerate(said):
