@@ -121,17 +121,17 @@ def characterize(surface, position: np.ndarray, temperature: float = 1.0, step: 
     largest, smallest = float(values[-1]), float(values[0])
     flat = (FLAT if surface.dtype == "float64" else 1e-3) * max(abs(largest), abs(smallest), 1e-300)
     index, num_flat = int(np.sum(values < -flat)), int(np.sum(np.abs(values) <= flat))
-    slope = float(gradient @ gradient) / (2 * max(abs(largest), abs(smallest), 1e-300))
-    kind = "unfinished" if slope > SAME * temperature else "saddle" if index else "minimum"
+    # What U would fall by, within a distance of 1.
+    force = float(np.linalg.norm(gradient))
+    fall = force * min(1.0, force / (2 * max(abs(largest), abs(smallest), 1e-300)))
+    kind = "unfinished" if fall > SAME * temperature else "saddle" if index else "minimum"
     if kind == "minimum" and num_flat:
         away, there, _ = descend(surface, position + step * lowest, temperature=temperature)
         if abs(there - value) < SAME * temperature and np.linalg.norm(away - position) > 0.5 * step:
             kind = "valley"
     whole = kind == "minimum" and len(values) == surface.num_parameters and not num_flat
     volume = 0.5 * float(np.sum(np.log(2 * np.pi * temperature / values))) if whole else float("nan")
-    return StationaryPoint(
-        position, value, loss, float(np.linalg.norm(gradient)), kind, index, num_flat, smallest, largest, volume
-    )
+    return StationaryPoint(position, value, loss, force, kind, index, num_flat, smallest, largest, volume)
 
 
 def _spectrum(surface, position) -> tuple[np.ndarray, np.ndarray]:
