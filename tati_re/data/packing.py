@@ -68,7 +68,8 @@ def as_packed(inputs: Any, layout: Layout, names: Sequence[str] = (), scales: Se
         for name in known:
             refuse_if(name not in inputs, f"inputs lack '{name}'.", ", ".join(inputs), ", ".join(known))
         inputs = [inputs[name] for name in known]
-    for part, scale in zip(inputs, scales, strict=False):
+    scales = scales if len(scales) == len(layout) else [1.0] * len(layout)
+    for part, scale in zip(inputs, scales, strict=True):
         refuse_scaled(np.asarray(part), scale)
     values, found = packed(inputs, scales)
     if [math.prod(shape) for _, shape in found] != [math.prod(shape) for _, shape in layout]:
