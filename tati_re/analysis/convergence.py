@@ -191,8 +191,7 @@ def autocorrelation_estimate(chains: np.ndarray, num_times: float = ENOUGH_TIMES
     if not np.isfinite(chains).all() or (np.ptp(chains, axis=1) == 0).any():
         raise InputError("A chain that never changes or is not finite has no autocorrelation time.")
     function = autocorrelation_function(chains)
-    lags = np.arange(len(function))
-    times = 2 * np.cumsum(function) - 1
+    lags, times = np.arange(len(function)), 2 * np.cumsum(function) - 1
     # Of independent draws ρ² is 1/n on average: the second factor takes that off.
     squares = (2 * np.cumsum(function**2) - 1) / (1 + 2 * lags / chains.size)
     memory = np.maximum(times - function, 2 * squares - 1)

@@ -95,8 +95,7 @@ def leading_eigenpairs(
     wanted = min(num_eigenpairs, pass_over.num_rows - 1)
     scale = np.linalg.norm(start, axis=0).max()
     refuse_if(scale == 0, "The positions never change: their covariance is zero.")
-    basis = [_orthonormal(start, scale)]
-    projected = np.zeros((0, 0))
+    basis, projected = [_orthonormal(start, scale)], np.zeros((0, 0))
     while True:
         product = pass_over(basis[-1])
         projected = _bordered(projected, np.concatenate([block.T @ product for block in basis]))

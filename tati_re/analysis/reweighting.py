@@ -125,6 +125,11 @@ def reweight(
 
 def sampled_energies(run: RunFiles, rows: pd.DataFrame) -> LadderDraws:
     penalty, potential = -_by_rung(rows, "log_prior"), _by_rung(rows, "potential")
+    groups = rows.groupby("rung") if "rung" in rows.columns else [(0, rows)]
+    for _, part in groups:
+        seen = part["temperature"].unique()
+        what = "The rows of a rung must have been sampled at one temperature."
+        refuse_if(np.ptp(seen) > 1e-9 * seen.max(), what, ", ".join(f"{value:.4g}" for value in seen[:4]))
     if "rung" in rows.columns:
         ladder = run.ladder.sort_values("rung")
         beta, weight = 1.0 / ladder["temperature"].to_numpy(), ladder["likelihood_weight"].to_numpy()

@@ -119,8 +119,7 @@ class Batches:
         Both numbers are >= 0. Returns int32 `(num_steps, walkers, batch_size)` indices (1 walker if shared), a short
         batch padded with index 0, and int32 `(num_steps,)` true sizes, the same for all walkers."""
         indices = np.empty((num_steps, self._rows, self.batch_size), np.int32)
-        sizes = np.empty(num_steps, np.int32)
-        done = 0
+        sizes, done = np.empty(num_steps, np.int32), 0
         while done < num_steps:
             block, start = divmod(first_step + done, self._block_steps)
             stop = min(self._block_steps, start + num_steps - done)

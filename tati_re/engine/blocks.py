@@ -204,8 +204,7 @@ class Blocks(Loop):
         last, done, parts, events = first_move + count - 1, 0, list[list[np.ndarray]](), list[np.ndarray]()
         ends = count > 0 and last in self.ends()
         while True:
-            move = first_move + done
-            here = min(count - done, self._longest)
+            move, here = first_move + done, min(count - done, self._longest)
             if self._apart is not None and self.method.has_rounds:
                 here = min(here, self.method.exchange_every - (move - 1) % self.method.exchange_every)
             over = done + here == count and not (here and self._swaps(move + here - 1))

@@ -19,7 +19,7 @@ class RunningAverages:
         self._columns, self._expected = loop.observables.columns, np.array(expected)
         self._averaged = [self._columns.index(name) for name in loop.observables.averaged]
         self._walkers_at_rung = loop.walkers_at_rung if loop.by_rung else None
-        self._walkers = loop.walkers
+        self._walkers, self._temperature = loop.walkers, np.asarray(loop.rung.temperature)
         self.begin()
 
     def begin(self) -> None:
@@ -36,7 +36,9 @@ class RunningAverages:
         totals = np.cumsum(np.concatenate([self._sums[walkers][None], values]), axis=0)[1:]
         counts = np.cumsum(np.concatenate([self._counts[walkers][None], weights]), axis=0)[1:]
         self._sums[walkers], self._counts[walkers] = totals[-1], counts[-1]
+        # Where a walker is elsewhere its averages are still those at the target.
         temperature = rows[:, :, self._columns.index("temperature")]
+        temperature = np.where(weights == 0.0, self._temperature[walkers], temperature)
         with np.errstate(invalid="ignore"):
             parts = [totals / counts[:, :, None], temperature[:, :, None] * self._expected]
         if self._walkers_at_rung is not None:

@@ -215,8 +215,7 @@ def compensation_table(
             raise InputError("series_filter: out of range.", received=series_filter, expected="above 0, or None")
         ratio, largest = _series(noise_variance, series_terms, series_filter), 16.0 + 2.0 * series_terms
     points = 2401
-    z = np.linspace(0, _TAIL, points)
-    raw = _half_density(ratio, largest, points)
+    z, raw = np.linspace(0, _TAIL, points), _half_density(ratio, largest, points)
     tail = _tail_ratio(ratio)
     clipped = -2 * float(np.trapezoid(np.minimum(raw, 0.0), z))
     what = "The series is no density, large parts of it are negative: it has too many terms for its filter."
@@ -244,8 +243,7 @@ def _odd(x, values: np.ndarray):
     inside = minimum(size, as_float64(RANGE))
     scaled = inside * ((NUM_POINTS - 1) / RANGE)
     cell = minimum(floor(scaled), as_float64(NUM_POINTS - 2))
-    values = constant(values, scaled)
-    place = as_int32(cell)
+    values, place = constant(values, scaled), as_int32(cell)
     low, high = take(values, place), take(values, place + 1)
     value = low + (high - low) * (scaled - cell) + (size - inside)
     return where(x < 0, -value, value)

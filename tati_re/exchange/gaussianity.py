@@ -79,8 +79,7 @@ def gaussianity_report(p_values: np.ndarray, what: str = "The noise of mini-batc
     p_values = np.asarray(p_values, float)
     tests = len(p_values)
     low, high = (float(scipy.stats.binom.ppf(q, tests, LEVEL)) / tests for q in (5e-5, 1 - 5e-5))
-    fraction = float(np.mean(p_values < LEVEL))
-    sentence = None
+    fraction, sentence = float(np.mean(p_values < LEVEL)), None
     if fraction > high:
         sentence = (
             f"{what} is not Gaussian: {fraction:.0%} of {tests} Shapiro-Wilk tests have a p-value below 0.05, at most "

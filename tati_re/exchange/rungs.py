@@ -48,8 +48,7 @@ class Occupancy:
 
         `reduced` is u of every replica at every rung, `(ladders, rungs, replicas)`. Returned are whether the replica of
         each next rung came, and how probable that was, `(ladders, rungs - 1)` each, and the rung of every walker."""
-        drawn = gibbs(reduced, uniform)
-        here = tf.range(self.num_rungs)
+        drawn, here = gibbs(reduced, uniform), tf.range(self.num_rungs)
         came = tf.equal(drawn.replica[:, :-1], here[None, 1:])
         expected = tf.linalg.diag_part(drawn.weights[:, :-1, 1:])
         there = tf.gather(at_rung, drawn.replica, batch_dims=1)

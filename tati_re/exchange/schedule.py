@@ -147,8 +147,7 @@ def gibbs(reduced_potential, uniform) -> Assignment:
 def assignment_probabilities(reduced_potential):
     """Probability of each row of `all_assignments`, `(..., R!)`, float64; arguments as of `gibbs`."""
     rungs = reduced_potential.shape[-1]
-    table = all_assignments(rungs)
-    energy = 0.0
+    table, energy = all_assignments(rungs), 0.0
     for rung in range(rungs):
         energy = energy + take_last(reduced_potential[..., rung, :], table[:, rung])
     log_weight = -energy

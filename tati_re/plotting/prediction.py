@@ -68,8 +68,7 @@ def _columns(inputs: np.ndarray | None, count: int, along: int | None) -> np.nda
 
 
 def _draw_probabilities(axes: Axes, one: ClassPrediction, x: np.ndarray, name: str, alone: bool) -> None:
-    order = np.argsort(x)
-    classes = range(one.probabilities.shape[1])
+    order, classes = np.argsort(x), range(one.probabilities.shape[1])
     likely = np.sort(one.probabilities.max(axis=0).argsort()[::-1][:_MOST_CLASSES])
     for number, k in enumerate(likely if len(classes) > 2 else classes[1:]):
         color, p = COLORS[number % len(COLORS)], one.probabilities[order, k]

@@ -71,8 +71,7 @@ def noise_spectrum(
         seen.append(slopes)
         return curved
 
-    size = len(position)
-    start = noise()
+    size, start = len(position), noise()
     start = start / max(float(np.linalg.norm(start)), 1e-300)
     # The random part finds directions without noise.
     other = random.standard_normal(size)

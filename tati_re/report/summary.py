@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tati_re.analysis.averages import average
+from tati_re.analysis.averages import average, rows_at_target
 from tati_re.analysis.convergence import LARGEST_R_HAT, MINIMUM_DRAWS, chains_of, effective_sample_size, r_hat
 from tati_re.analysis.format import SHORT, SHORT_NOTE, WIDTH, percent, table, with_error
 from tati_re.analysis.temperature import Temperature
@@ -61,7 +61,7 @@ def summary_lines(run: RunFiles, burnin: int | None = None, thin: int = 1) -> tu
         notes = []
         lines += _fit_lines(rows)
     else:
-        notes, found = _sampling_lines(manifest, at_target(rows), burnin, thin)
+        notes, found = _sampling_lines(run, at_target(rows), burnin, thin)
         notes += filter(None, [refresh_note(manifest.get("method", {}))])
         lines += [*found, *heating_lines(manifest)]
         if run.has(files.LADDER):
@@ -147,8 +147,10 @@ def _length_lines(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int, thi
     if thin > 1:
         text += f", one row in {thin:,} taken"
     rows = at_target(rows)
-    walkers = 0 if rows.empty else rows["walker"].nunique()
-    return [("steps", text), ("walkers", f"{walkers}, {int((rows['walker'] == 0).sum()):,} rows each")]
+    counts = rows.groupby("walker").size()
+    least, most = (0, 0) if rows.empty else (counts.min(), counts.max())
+    number = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+    return [("steps", text), ("walkers", f"{len(counts)}, {number} rows each")]
 
 
 def _fit_lines(rows: pd.DataFrame) -> list[tuple[str, str]]:
@@ -163,18 +165,18 @@ def _range(values: pd.Series) -> str:
 
 
 def _sampling_lines(
-    manifest: dict[str, Any], rows: pd.DataFrame, burnin: int, thin: int
+    run: RunFiles, rows: pd.DataFrame, burnin: int, thin: int
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    notes: list[str] = []
-    lines: list[tuple[str, str]] = []
+    manifest, notes, lines = run.manifest, list[str](), list[tuple[str, str]]()
     kept = rows[rows["step"] > burnin]
     kept = kept if kept.empty else keep(kept, burnin, thin)
     if kept.empty or kept.groupby("walker").size().min() < MINIMUM_DRAWS:
         return [f"Fewer than {MINIMUM_DRAWS} rows of each walker after burn-in: too few for statistics."], lines
+    counted = rows_at_target(run, burnin, thin)
     for name in ("loss", "potential", "accuracy", "acceptance", "noise_std"):
         if name in kept.columns and kept[name].notna().any():
-            weights = chains_of(kept, "weight") if "weight" in kept.columns else None
-            found = average(chains_of(kept, name), weights, sizes=False)
+            weights = chains_of(counted, "weight") if "weight" in kept.columns else None
+            found = average(chains_of(counted, name), weights, sizes=False)
             lines.append((f"{name} (mean)", with_error(found["mean"], found["error"], found["short"])))
     if any(SHORT in value for _, value in lines):
         lines.append((SHORT, SHORT_NOTE))

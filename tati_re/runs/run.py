@@ -214,10 +214,13 @@ class RunFiles:
         if "moments/mean" not in arrays or np.max(arrays["moments/count"], initial=0) < 1:
             raise InputError(f"The run {self.folder} has no averaged parameters: no step after burn-in was saved.")
         mean = np.atleast_2d(arrays["moments/mean"]).astype(np.float64)
+        options = self.manifest.get("options", {})
+        # Where the positions of all rungs are stored those of the target come first.
+        target = slice(options.get("num_walkers", 1) if options.get("trajectory_rungs") == "all" else None)
         count = np.broadcast_to(arrays["moments/count"], len(mean)).astype(np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
             variance = np.atleast_2d(arrays["moments/m2"]).astype(np.float64) / (count[:, None] - 1)
-        return Moments(mean, variance, count)
+        return Moments(mean[target], variance[target], count[target])
 
     def _stored(self, which: str | int, walker: int | None) -> np.ndarray:
         if not isinstance(which, SupportsIndex):

@@ -1,4 +1,4 @@
-"""Selection of a run's rows: after the burn-in, thinned, of one rung."""
+"""Selection of a run's rows: after the burn-in, drawn at a temperature, thinned, of one rung."""
 
 import os
 from typing import Any
@@ -34,7 +34,7 @@ def select_rows(run: AnyRun, burnin: int | None = None, thin: int = 1, rung: int
 def keep(rows: pd.DataFrame, burnin: int = 0, thin: int = 1, rung: int | None = None) -> pd.DataFrame:
     """As `select_rows`, for a table with the columns `step` and `walker`."""
     check_thin(thin)
-    kept = rows[rows["step"] > burnin]
+    kept = drawn(rows[rows["step"] > burnin])
     if rung is not None and "rung" in kept.columns:
         kept = kept[kept["rung"] == rung]
         if kept.empty and len(rows):
@@ -46,6 +46,12 @@ def keep(rows: pd.DataFrame, burnin: int = 0, thin: int = 1, rung: int | None = 
         places = [name for name in ("walker", "rung") if name in kept.columns]
         kept = kept[kept.groupby(places).cumcount() % thin == 0]
     return kept.reset_index(drop=True)
+
+
+def drawn(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows but those at temperature 0, where a cyclical schedule explores; of an optimization all."""
+    explores = rows["temperature"] == 0 if "temperature" in rows else np.zeros(len(rows), bool)
+    return rows[~explores] if explores.any() and not explores.all() else rows
 
 
 def check_thin(thin: int) -> None:
@@ -63,6 +69,7 @@ def spacing(rows: pd.DataFrame) -> float:
 
 def at_target(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows that are draws from the target: at its temperature, with a weight."""
+    rows = drawn(rows)
     if "rung" in rows:
         rows = rows[rows["rung"] == 0]
     return rows[rows["weight"] > 0] if "weight" in rows else rows

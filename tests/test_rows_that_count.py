@@ -1,0 +1,75 @@
+"""What averages are over: rows that were drawn, of the target, at one temperature."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tati_re import InputError, Simulation
+from tati_re.analysis import averages, parameter_averages, reweight
+from tati_re.core.backend import tf
+from tati_re.samplers import HamiltonianMonteCarlo, SimulatedTempering
+
+QUICK = {"execution": "graph", "record_every": 1}
+
+
+def well(walkers: int = 4) -> Simulation:
+    """U = (x² + 4 y²)/2."""
+
+    def potential(x):
+        return 0.5 * tf.reduce_sum(tf.constant([1.0, 4.0], x.dtype) * x**2, -1)
+
+    return Simulation(potential=potential, dimension=2, num_walkers=walkers, seed=3, verbose=0)
+
+
+def test_rows_of_an_exploration_enter_no_average():
+    """A cyclical schedule descends at temperature 0 in the first part of each cycle: 40 % of the rows, U near 0."""
+    run = well().sample(
+        sampler="BAOAB", step_size=0.5, step_schedule="cyclical", cycle_steps=40, exploration_fraction=0.4,
+        num_steps=800, num_burnin_steps=40, trajectory_every=10, **QUICK,
+    )  # fmt: skip
+    rows = run.run_info.query("step > 40")
+    assert 0.3 < (rows["temperature"] == 0).mean() < 0.5
+    wanted = rows[rows["temperature"] > 0]["potential"].mean()
+    found = averages(run, ["potential"]).iloc[0]
+    assert found["mean"] == pytest.approx(wanted) and wanted > 1.4 * rows["potential"].mean()
+    assert f"{wanted:.3g}" in str(run.summary())
+    assert np.isfinite(reweight(run, temperatures=[1.0])["mean"]).all()
+
+
+@pytest.mark.parametrize("bias", ["none", "well_tempered"])
+def test_means_of_parameters_are_the_targets_where_all_rungs_are_stored(bias):
+    run = well(3).sample(
+        sampler="HMC", num_leapfrog_steps=5, step_size=0.35, temperatures=[1.0, 4.0], trajectory_rungs="all", bias=bias,
+        num_steps=200, num_burnin_steps=100, trajectory_every=1, **QUICK,
+    )  # fmt: skip
+    assert run.moments.mean.shape == (3, 2)
+    stored = run.trajectory.query("rung == 0 and step > 100")
+    counts = stored["weight"] if "weight" in stored else np.ones(len(stored))
+    x = stored[["x[0]", "x[1]"]]
+    wanted = np.average(x, axis=0, weights=counts)
+    np.testing.assert_allclose(run.parameters("mean"), wanted, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(parameter_averages(run)["mean"], wanted, rtol=1e-4, atol=1e-6)
+    with pytest.raises(InputError, match="a walker from 0 to 2"):
+        run.parameters("mean", walker=3)
+
+
+def test_rows_at_several_temperatures_are_not_reweighted_as_one():
+    schedule = {"temperature_schedule": [(0, 8.0), (60, 4.0), (80, 1.0)]}
+    hmc = {"sampler": "HMC", "step_size": 0.35, "num_leapfrog_steps": 5, "num_steps": 100, "num_burnin_steps": 20}
+    for ladder in ({}, {"temperatures": [1.0, 2.0]}):
+        run = well().sample(**hmc, **ladder, **schedule, **QUICK)
+        with pytest.raises(InputError, match="must have been sampled at one temperature"):
+            reweight(run, temperatures=[1.0])
+
+
+def test_expected_energies_beside_averages_at_the_target_are_the_targets():
+    sampler = SimulatedTempering(HamiltonianMonteCarlo(5), inverse_temperatures=[1.0, 0.5, 0.25], move_every=2)
+    run = well(6).sample(sampler=sampler, step_size=0.35, num_steps=120, num_burnin_steps=40, **QUICK)
+    assert run.run_info["temperature"].nunique() == 3
+    assert set(run.averages["expected_kinetic_energy"]) == set(run.averages["expected_virial"]) == {1.0}
+    counts = run.run_info.query("weight > 0").groupby("walker").size()
+    said = str(run.summary())
+    assert f"{counts.min()} to {counts.max()} rows each" in said
+    wanted = run.run_info.query("step > 40 and weight > 0")["potential"].mean()
+    assert f"potential (mean)             {wanted:.2g}" in said
