@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
+import cloudpickle
 import numpy as np
 import pytest
 
@@ -491,6 +492,17 @@ def test_workers_get_the_code_of_a_file_and_what_it_imports_beside_it(folder, na
     for workers in (1, 2):
         Simulation(**COMMON, threads=threads()).sample(output=f"{workers}", workers=workers, **run)
     assert tables("1") == tables("2")
+
+
+def test_what_workers_find_themselves_travels_by_its_name(folder, monkeypatch):
+    """A package that is installed, though it lies in the current folder, is the same package in a worker."""
+    imported("own:Own", make_options())
+    assert "own" in cloudpickle.list_registry_pickle_by_value()
+    cloudpickle.unregister_pickle_by_value(sys.modules["own"])
+    del sys.modules["own"]
+    monkeypatch.syspath_prepend(str(folder))
+    imported("own:Own", make_options())
+    assert "own" not in cloudpickle.list_registry_pickle_by_value()
 
 
 def test_a_resumed_run_is_the_uninterrupted_one_byte_for_byte(folder):

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,8 +35,9 @@ def found(option: str, name: str, form: str, known: Callable[[Any], bool], kind:
             sentence = f"{option}: {where} has no {noun} of this name.{nearest(what, others)}"
             raise InputError(sentence, received=what, expected=", ".join(others) or kind)
     for new in {*sys.modules} - before:
-        # Workers would not find what lies in this folder.
-        if folder in Path(getattr(sys.modules[new], "__file__", None) or "").parents[:2]:
+        elsewhere = PathFinder.find_spec(new.partition(".")[0], [path for path in sys.path if path])
+        # Workers would not find what lies in this folder alone.
+        if elsewhere is None and folder in Path(getattr(sys.modules[new], "__file__", None) or "").parents[:2]:
             register_pickle_by_value(sys.modules[new])
     return getattr(module, what)
 
