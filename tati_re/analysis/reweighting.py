@@ -12,6 +12,7 @@ import pandas as pd
 from scipy.special import logsumexp
 
 from tati_re.analysis.convergence import chains_of, is_short
+from tati_re.analysis.temperature import target_temperature
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import as_run, select_rows
@@ -125,16 +126,13 @@ def reweight(
 
 def sampled_energies(run: RunFiles, rows: pd.DataFrame) -> LadderDraws:
     penalty, potential = -_by_rung(rows, "log_prior"), _by_rung(rows, "potential")
-    groups = rows.groupby("rung") if "rung" in rows.columns else [(0, rows)]
-    for _, part in groups:
-        seen = part["temperature"].unique()
-        what = "The rows of a rung must have been sampled at one temperature."
-        refuse_if(np.ptp(seen) > 1e-9 * seen.max(), what, ", ".join(f"{value:.4g}" for value in seen[:4]))
     if "rung" in rows.columns:
+        for _, part in rows.groupby("rung"):
+            target_temperature(part, -1)
         ladder = run.ladder.sort_values("rung")
         beta, weight = 1.0 / ladder["temperature"].to_numpy(), ladder["likelihood_weight"].to_numpy()
     else:
-        beta, weight = 1.0 / rows["temperature"].to_numpy()[:1], np.ones(1)
+        beta, weight = np.array([1.0 / target_temperature(rows, -1)]), np.ones(1)
     tempered = weight[:, None, None] * np.ones_like(potential)
     scaled = potential - penalty
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -128,7 +128,7 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
     check_gpus(first)
     found, lines, tables = {}, [], []
     sims = {name: Simulation.from_options(options) for name, options in models.items()}
-    if len({sim.dataset.prepared().targets.tobytes() for sim in sims.values() if sim.system.has_data}) > 1:
+    if len({sim.system.examples.targets.tobytes() for sim in sims.values() if sim.system.has_data}) > 1:
         received = ", ".join(f"{sim.dataset.num_examples} examples of {name}" for name, sim in sims.items())
         expected = "the same: as test_fraction, seed, label_columns and standardize leave them"
         raise InputError("--compare: the models have different targets to train on.", received, expected)

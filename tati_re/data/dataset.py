@@ -107,6 +107,7 @@ class Dataset:
         weights: object = None,
         test_weights: object = None,
         layout: Layout = (),
+        layout_scales: tuple[float, ...] = (),
         multi_label: bool = False,
     ) -> "Dataset":
         """Makes a data set and determines the kind of its targets.
@@ -123,7 +124,7 @@ class Dataset:
         Args:
             inputs: `(N, ...)` numbers; one-dimensional ones become `(N, 1)`. Those of the test part likewise.
             targets: `(N,)`, `(N, 1)` or `(N, K)` numbers. Those of the test part likewise.
-            name, input_scale, feature_names, weights, test_weights, layout: As of the class.
+            name, input_scale, feature_names, weights, test_weights, layout, layout_scales: As of the class.
             by_value: Take floats that are whole numbers as integers, as in a text file. Default False: floats are
                 classes only if they are 0 and 1, or -1 and +1, or one-hot.
             num_classes: The number of classes, at least 2, or 0 for a regression. Default: None, by the values.
@@ -152,7 +153,7 @@ class Dataset:
         kind, num_classes = kind_of(checked.targets, checked.test_targets, by_value, num_classes)
         labels = None if checked.test_targets is None else as_storage_type(checked.test_targets, kind)
         counted: dict[str, Any] = {"weights": weights, "test_weights": test_weights, "layout": layout}
-        counted |= {"multi_label": multi_label, "class_names": names}
+        counted |= {"multi_label": multi_label, "class_names": names, "layout_scales": layout_scales}
         parts = (checked.inputs, as_storage_type(checked.targets, kind), checked.test_inputs, labels)
         return cls(*parts, name, input_scale, num_classes, tuple(feature_names), **counted)
 

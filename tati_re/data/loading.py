@@ -101,9 +101,9 @@ def load_data(
         data = Dataset.from_arrays(
             contents.inputs, contents.targets, *test, name=contents.name, input_scale=contents.input_scale,
             feature_names=contents.names, by_value=contents.by_value, num_classes=num_classes,
-            weights=contents.weights, test_weights=weights, layout=contents.layout, multi_label=multi_label,
+            weights=contents.weights, test_weights=weights, layout=contents.layout,
+            layout_scales=contents.layout_scales, multi_label=multi_label,
         )  # fmt: skip
-        data = replace(data, layout_scales=contents.layout_scales)
     if data.layout and (columns is not None or standardize != "none"):
         what = "standardize and input_columns belong to data with one input."
         raise InputError(what, f"{len(data.layout)} inputs", "neither")

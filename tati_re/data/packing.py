@@ -56,10 +56,11 @@ def packed(inputs: Mapping[str, Any] | Sequence[Any], scales: Sequence[float] = 
 def as_packed(inputs: Any, layout: Layout, names: Sequence[str] = (), scales: Sequence[float] = ()) -> np.ndarray:
     """Inputs in the form of a data set's: several in the order of its layout, columns of a data frame by name. `scales`
     are those of its inputs: what has been multiplied by them already is refused."""
+    scales = scales if len(scales) == max(1, len(layout)) else [1.0] * max(1, len(layout))
     if not layout or not is_several(inputs) or len(inputs) != len(layout):
         values = as_array(numbers_of(in_order(inputs, names, "inputs"), "inputs"), "inputs", numbers=True)
-        for scale in scales if not layout else ():
-            refuse_scaled(values, scale)
+        if not layout:
+            refuse_scaled(values, scales[0])
         return values
     if isinstance(inputs, Mapping):
         known = [name for name, _ in layout]
@@ -68,7 +69,6 @@ def as_packed(inputs: Any, layout: Layout, names: Sequence[str] = (), scales: Se
         for name in known:
             refuse_if(name not in inputs, f"inputs lack '{name}'.", ", ".join(inputs), ", ".join(known))
         inputs = [inputs[name] for name in known]
-    scales = scales if len(scales) == len(layout) else [1.0] * len(layout)
     for part, scale in zip(inputs, scales, strict=True):
         refuse_scaled(np.asarray(part), scale)
     values, found = packed(inputs, scales)

@@ -35,9 +35,9 @@ def found(option: str, name: str, form: str, known: Callable[[Any], bool], kind:
             sentence = f"{option}: {where} has no {noun} of this name.{nearest(what, others)}"
             raise InputError(sentence, received=what, expected=", ".join(others) or kind)
     for new in {*sys.modules} - before:
-        elsewhere = PathFinder.find_spec(new.partition(".")[0], [path for path in sys.path if path])
+        here = folder in Path(getattr(sys.modules[new], "__file__", None) or "").parents[:2]
         # Workers would not find what lies in this folder alone.
-        if elsewhere is None and folder in Path(getattr(sys.modules[new], "__file__", None) or "").parents[:2]:
+        if here and PathFinder.find_spec(new.partition(".")[0], [each for each in sys.path if each]) is None:
             register_pickle_by_value(sys.modules[new])
     return getattr(module, what)
 

@@ -172,7 +172,7 @@ def _sampling_lines(
     kept = kept if kept.empty else keep(kept, burnin, thin)
     if kept.empty or kept.groupby("walker").size().min() < MINIMUM_DRAWS:
         return [f"Fewer than {MINIMUM_DRAWS} rows of each walker after burn-in: too few for statistics."], lines
-    counted = rows_at_target(run, burnin, thin)
+    counted = rows_at_target(run, burnin, thin) if "weight" in kept.columns else kept
     for name in ("loss", "potential", "accuracy", "acceptance", "noise_std"):
         if name in kept.columns and kept[name].notna().any():
             weights = chains_of(counted, "weight") if "weight" in kept.columns else None
