@@ -161,7 +161,9 @@ def resnet(shape: tuple[int, ...], blocks: int, width: int, batch_norm: bool = T
     return keras.Model(inputs, layers.Dense(10)(layers.GlobalAveragePooling2D()(x)))
 
 
-def simulation(images: Images, sizes: Sizes, seed: int, batch_norm: str = "batch") -> tuple[tati_re.Simulation, Any]:
+def simulation(
+    images: Images, sizes: Sizes, seed: int, batch_norm: str = "batch", execution: str = "auto"
+) -> tuple[tati_re.Simulation, Any]:
     """The network on its data, and these, which a resumed run needs again."""
     import keras
 
@@ -179,6 +181,7 @@ def simulation(images: Images, sizes: Sizes, seed: int, batch_norm: str = "batch
         prior_std=1 / math.sqrt(WEIGHT_DECAY * len(images.train)),
         batch_size=min(sizes.batch_size, len(images.train)),
         batch_norm=batch_norm,
+        execution=execution,
         seed=seed,
         verbose=0,
     )
@@ -196,15 +199,13 @@ def annealed(num_steps: int, step_size: float) -> dict[str, Any]:
     return {name: list(zip(steps, values.tolist(), strict=True)) for name, values in tables.items()}
 
 
-def alone(sim: tati_re.Simulation, name: str, sizes: Sizes, rate: float, anneals: bool) -> list[np.ndarray]:
-    """Parameter vectors of one chain that takes the gradients of both: draws of SGHMC, or where SGD ends."""
-    from tati_re.analysis import stored_positions
-
+def alone(sim: tati_re.Simulation, name: str, sizes: Sizes, rate: float, anneals: bool, images: Images) -> Result:
+    """One chain that takes the gradients of both: the average over draws of SGHMC, or where SGD ends."""
     num_steps = 2 * sizes.num_steps
     if name == "momentum SGD":
         momentum = 1 - MOMENTUM_LOST
         sim.fit(optimizer="sgd", momentum=momentum, learning_rate=rate, num_steps=num_steps, trajectory_every=0)
-        return [sim.parameters]
+        return score(name, sim, images)
     num_burnin_steps, step_size = num_steps // 3, math.sqrt(rate / sim.dataset.num_examples)
     run = sim.sample(
         sampler="SGHMC",
@@ -216,7 +217,7 @@ def alone(sim: tati_re.Simulation, name: str, sizes: Sizes, rate: float, anneals
         trajectory_every=max(1, (num_steps - num_burnin_steps) // NUM_DRAWS),
         **(annealed(num_steps, step_size) if anneals else {}),
     )
-    return [position.parameters for position in stored_positions(run)]
+    return scores(name, run, images)[1]
 
 
 def sampled(
@@ -312,13 +313,20 @@ def swaps_of(events, epoch: float, first: float = FACTOR) -> Swaps:
     return Swaps(step, delta, variance / 2, factor, swaps, expected(delta), expected(delta - variance / 2))
 
 
-def score(name: str, sim: tati_re.Simulation, images: Images, vectors: Sequence[np.ndarray]) -> Result:
-    """Predictions averaged over parameter vectors."""
+def score(name: str, sim: tati_re.Simulation, images: Images) -> Result:
+    """Predictions where the walker is."""
     from tati_re.prediction import accuracy, negative_log_likelihood
 
-    mean = np.mean([sim.predict_probabilities(images.test, vector) for vector in vectors], axis=0, dtype=np.float64)
-    labels = images.test_labels
-    return Result(name, len(vectors), 100 * accuracy(mean, labels), negative_log_likelihood(mean, labels))
+    found, labels = sim.predict_probabilities(images.test), images.test_labels
+    return Result(name, 1, 100 * accuracy(found, labels), negative_log_likelihood(found, labels))
+
+
+def scores(name: str, run, images: Images) -> tuple[Result, Result]:
+    """The last draw of a run, and its average; each draw has the statistics of batches at its own parameters."""
+    found = run.predict(images.test, images.test_labels, thin=1)
+    all_, last = found.scores(), (100 * found.draw_accuracy[-1], found.draw_losses[-1])
+    average = 100 * all_["accuracy"], all_["negative_log_likelihood"]
+    return Result(f"{name} (last draw)", 1, *map(float, last)), Result(name, found.num_draws, *average)
 
 
 def before(output: Path, settings: dict[str, Any]) -> list[Result]:
@@ -416,6 +424,7 @@ def experiment(
     num_runs: int = 1,
     factors: Sequence[float] = (FACTOR,),
     anneals: bool = False,
+    execution: str = "auto",
 ) -> None:
     """Trains, samples, resumes, scores; without a folder, on generated images.
 
@@ -430,12 +439,11 @@ def experiment(
         num_runs: Starts, from this seed on.
         factors: F at the start of reSGHMC.
         anneals: Temperatures and rates fall.
+        execution: "auto", "xla" or "graph".
 
     Raises:
         InputError: A file that is not there, a size that is too small, or a folder that cannot be written.
     """
-    from tati_re.analysis import stored_positions
-
     if sizes.num_steps < SMALLEST_NUM_STEPS:
         raise tati_re.InputError("--num-steps is too small.", sizes.num_steps, f"at least {SMALLEST_NUM_STEPS}")
     if data is None:
@@ -444,7 +452,7 @@ def experiment(
         images = read(data, sizes.num_train, sizes.num_test)
     settings = {**sizes._asdict(), "rate": rate, "batch_norm": batch_norm, "anneals": anneals, "first": seed}
     earlier = before(output, settings)
-    sim, dataset = simulation(images, sizes, seed, batch_norm)
+    sim, dataset = simulation(images, sizes, seed, batch_norm, execution)
     num_examples = dataset.num_examples
     print(
         f"ResNet-{6 * sizes.blocks + 2}, {sim.num_parameters():,} parameters; N = {num_examples:,} images, batches "
@@ -461,14 +469,11 @@ def experiment(
         trajectory_every=0,
     )
     start = sim.parameters.copy()
-    results = [score("Adam (where sampling starts)", sim, images, [sim.parameters])]
+    results = [score("Adam (where sampling starts)", sim, images)]
     print(f"after {sizes.num_fit_steps} steps of Adam: {results[0].accuracy:.1f} %", flush=True)
     run = sampled(sim, dataset, sizes, rate, output / "run", factors[0], anneals)
-    vectors = [position.parameters for position in stored_positions(run)]
-    results += [
-        score("reSGHMC (last draw)", sim, images, vectors[-1:]),
-        score("reSGHMC (average)", sim, images, vectors),
-    ]
+    last, average = scores(METHODS[0], run, images)
+    results += [last, average._replace(name="reSGHMC (average)")]
     epoch = num_examples / sizes.batch_size
     swaps = swaps_of(run.exchanges, epoch, factors[0])
     ours = {"factor": factors[0], "swaps": swaps.swaps[-1] / len(swaps.step)}
@@ -496,19 +501,17 @@ def experiment(
         done = [(row.name, f"{row.factor:g}") for row in earlier if row.seed == k]
         wanted = [(name, factor) for name, factor in wanted if (name, f"{factor:g}") not in done]
         if wanted and k > seed:
-            sim, dataset = simulation(images, sizes, k, batch_norm)
+            sim, dataset = simulation(images, sizes, k, batch_norm, execution)
             sim.fit(optimizer="adam", learning_rate=0.003, num_steps=sizes.num_fit_steps, trajectory_every=0)
             start = sim.parameters.copy()
         for name, factor in wanted:
             sim.parameters = start
             if name == METHODS[0]:
                 other = sampled(sim, dataset, sizes, rate, output / f"run_{factor:g}_{k}", factor, anneals, stops=False)
-                vectors = [position.parameters for position in stored_positions(other)]
-                made = float(other.exchanges["accepted"].mean())
+                found = scores(name, other, images)[1]._replace(swaps=float(other.exchanges["accepted"].mean()))
             else:
-                vectors, made = alone(sim, name, sizes, rate, anneals), math.nan
-            results.append(score(name, sim, images, vectors)._replace(factor=factor, seed=k, swaps=made))
-            found = results[-1]
+                found = alone(sim, name, sizes, rate, anneals, images)
+            results.append(found._replace(factor=factor, seed=k))
             print(f"{name}, F = {factor:g}, seed {k}: {found.accuracy:.2f} %, {found.nll:.3f}", flush=True)
             write(results, Result._fields, output / "results.csv")
     scanned = len(factors) > 1
@@ -542,6 +545,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--factors", nargs="+", type=float, default=[FACTOR], metavar="F", help=f"F at the start; default {FACTOR:g}"
     )
     parser.add_argument("--annealed", action="store_true", help="temperatures and rates fall")
+    parser.add_argument("--execution", choices=["auto", "xla", "graph"], default="auto", help="default auto")
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="generated images, a small network, in seconds")
     size.add_argument("--full", action="store_true", help="500 epochs of batch 256 on 10,000 images")
@@ -566,6 +570,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             arguments.num_runs,
             arguments.factors,
             arguments.annealed,
+            arguments.execution,
         )
     except (tati_re.InputError, tati_re.SamplingError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -104,3 +104,13 @@ def test_from_a_run(tmp_path, monkeypatch, capsys):
     assert before > 3 * after
     with np.load("run/analysis/alignment.npz") as arrays:
         assert arrays["positions"].shape == (3, 40, sim.num_parameters())
+
+
+def test_a_run_with_fixed_weights_is_refused():
+    """One fixed weight and the noise have as many numbers as the model, which let it pass."""
+    x = np.random.default_rng(0).normal(size=(12, 3))
+    options = {"hidden": [4], "num_walkers": 2, "execution": "graph", "verbose": 0, "noise_std": "sampled"}
+    sim = tati_re.Simulation(data=(x, x[:, 0]), fix_parameters="dense/kernel[0,3]=0.7", **options)
+    run = sim.sample(sampler="BAOAB", step_size=0.01, num_steps=20, num_burnin_steps=0, trajectory_every=10)
+    with pytest.raises(InputError, match=r"weights are fixed cannot change places\. Received: dense/kernel"):
+        tati_re.analyse(run, what=["alignment"])

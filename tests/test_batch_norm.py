@@ -180,3 +180,23 @@ def test_what_is_off_while_sampling_is_named(layers, words, capsys):
     options = OPTIONS | {"verbose": 1, "batch_norm": "frozen"}
     Simulation(network(*layers), (X, Y), **options).sample(num_steps=2)
     assert words in capsys.readouterr().out
+
+
+def test_stored_draws_predict_with_statistics_of_their_own():
+    """Training data of four batches; those with which the walker ended are off by hundredths."""
+    sim = Simulation(network(), (X[:8], Y[:8]), **OPTIONS | {"batch_size": 2, "step_size": 0.1, "seed": 5})
+    run = sim.sample(sampler="BAOAB", num_steps=60, num_burnin_steps=0, trajectory_every=20)
+    found = run.predict(X, thin=1)
+    draws = run.trajectory.filter(like="/").to_numpy()
+    assert found.num_draws == len(draws) == 3
+    outputs = []
+    for theta in draws:
+        batches = X[:8].reshape(4, 2, 2)
+        mean, variance = batches.mean(1).mean(0), batches.var(1).mean(0)
+        inputs = (X - mean) / np.sqrt(variance + EPSILON)
+        outputs.append((inputs * theta[:2] + theta[2:4]) @ theta[4:6] + theta[6])
+    np.testing.assert_allclose(found.mean[:, 0], np.mean(outputs, axis=0), rtol=1e-6)
+    ended = np.mean([sim.predict(X, theta)[:, 0] for theta in draws], axis=0)
+    assert abs(ended - found.mean[:, 0]).max() > 0.02
+    with pytest.warns(UserWarning, match="statistics of batch normalization are those of the end"):
+        load(run.folder).predict(X, thin=1)

@@ -76,3 +76,14 @@ def test_a_pipeline_stands_for_inputs_and_targets():
     np.testing.assert_array_equal(*found)
     with pytest.raises(InputError, match="sample_weight needs y"):
         tati_re.sample(model, pipeline, sample_weight=X[:, 0])
+
+
+def test_outputs_that_are_no_probabilities_and_weights_of_the_loss_are_refused():
+    with pytest.raises(InputError, match=r"a linear layer are no probabilities, .* Received: from_logits=False"):
+        tati_re.sample(linear(loss=keras.losses.BinaryCrossentropy()), X, (Y > 0).astype(int), **SHORT, verbose=0)
+    logits = linear(loss=keras.losses.BinaryCrossentropy(from_logits=True))
+    assert tati_re.sample(logits, X, (Y > 0).astype(int), **SHORT, verbose=0).manifest["loss"]["from_logits"]
+    with pytest.raises(InputError, match=r"has loss_weights\. Received: \[3\.0\]"):
+        tati_re.sample(linear(loss="mse", loss_weights=[3.0]), X, Y, **SHORT)
+    with pytest.raises(InputError, match=r"loss is a class, not an object of it\. Received: Huber"):
+        tati_re.sample(linear(), X, Y, loss=keras.losses.Huber, **SHORT)

@@ -12,6 +12,7 @@ from tati_re import Simulation
 from tati_re.analysis import to_arviz, write_arviz
 from tati_re.analysis.format import write_table
 from tati_re.cli import analyse, compare
+from tati_re.core.backend import keras
 from tati_re.core.errors import InputError
 from tests.made_runs import made_run
 
@@ -266,3 +267,19 @@ def test_what_arviz_makes_of_runs(name):
         matplotlib.close("all")
     else:
         assert data.posterior.attrs["left_out"]
+
+
+def test_sequences_of_targets():
+    """Targets of two axes beside the examples: their groups were refused with the whole data in the message."""
+    pytest.importorskip("xarray", reason="xarray is not installed")
+    model = keras.Sequential([keras.Input((5, 2)), keras.layers.Dense(1)])
+    x = np.random.default_rng(0).normal(size=(7, 5, 2))
+    options = {"noise_std": 1.0, "execution": "graph", "verbose": 0}
+    run = Simulation(model, (x, x[..., :1]), **options).sample(
+        sampler="BAOAB", step_size=0.01, num_steps=20, num_burnin_steps=0, trajectory_every=5
+    )
+    tree = run.to_arviz()
+    np.testing.assert_array_equal(tree["observed_data"]["y"], x[..., 0])
+    assert tree["observed_data"]["y"].dims == ("example", "output")
+    assert tree["posterior_predictive"]["y"].shape == (1, 4, 7, 5)
+    assert tree["log_likelihood"]["y"].shape == (1, 4, 7)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tati_re import Simulation
-from tati_re.cli import sample
+from tati_re import InputError, Simulation, load
+from tati_re.cli import predict, sample
 from tati_re.core.backend import keras
 
 NET = """
@@ -122,3 +122,58 @@ def test_what_cannot_be_is_one_line_and_status_2(folder, capsys, name, sentence)
 def test_hidden_is_for_functions_that_take_it(capsys):
     assert sample.main([*DATA, "--model", "my_net.py:own", "--hidden", "3"]) == 2
     assert "takes no hidden" in capsys.readouterr().err
+
+
+def test_predictions_of_a_model_that_only_code_builds(folder, capsys):
+    options = [*DATA, "--trajectory-every", "1", "--model", "my_net.py:own", "--output", "run"]
+    assert sample.main([*options, "--sampler", "BAOAB", "--step-size", "0.001"]) == 0
+    assert predict.main(["run", "--data", "data.csv"]) == 2
+    assert "Keras does not know" in capsys.readouterr().err
+    assert predict.main(["run", "--data", "data.csv", "--trust"]) == 0
+    assert "draws                    3" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_another_model_of_the_same_shapes_is_refused(folder, dtype):
+    def made(activation, scale=2.0):
+        class Scaled(keras.layers.Layer):
+            def __init__(self, scale, **given):
+                super().__init__(**given)
+                self.scale = scale
+
+            def call(self, x):
+                return self.scale * x
+
+        inner = keras.layers.Dense(3, activation, kernel_regularizer="l2")
+        return keras.Sequential([keras.Input((2,)), inner, Scaled(scale), keras.layers.Dense(1)])
+
+    def resumed(model, steps):
+        return Simulation.resume("own", num_steps=steps, data=data, model=model)
+
+    data = X, X[:, 0]
+    sim = Simulation(made("relu"), data, dtype=dtype, execution="graph", verbose=0, noise_std=1.0)
+    sim.sample(sampler="BAOAB", step_size=0.001, num_steps=4, trajectory_every=2, output="own")
+    for other, words in ((made("tanh"), "Dense activation tanh"), (made("relu", 3.0), "Scaled scale 3.0")):
+        for opened in (lambda model: load("own", model=model), lambda model: resumed(model, 6)):
+            with pytest.raises(InputError, match=f"the model differs from the run's. Received: .*{words}. Expected: "):
+                opened(other)
+
+    first = load("own", model=made("relu")).predict(X, thin=1).mean
+    np.testing.assert_allclose(resumed(made("relu"), 4).predict(X, thin=1).mean, first)
+
+
+def test_a_model_with_a_dict_as_output_is_refused_at_once():
+    inputs = keras.Input((2,))
+    with pytest.raises(InputError, match=r"The model's output is no tensor\. Received: dict"):
+        Simulation(keras.Model(inputs, {"a": keras.layers.Dense(1)(inputs)}), (X, X[:, 0]))
+
+
+def test_a_lower_precision_is_told(capsys):
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    finally:
+        keras.config.set_dtype_policy("float32")
+    quick = {"execution": "graph", "num_steps": 3, "sampler": "BAOAB", "step_size": 0.001}
+    Simulation(model, (X, X[:, 0]), noise_std=1.0, **quick).sample()
+    assert "The model is rebuilt in float32, and sampled in it (dtype)." in capsys.readouterr().out

@@ -242,3 +242,48 @@ def test_what_is_no_prior_is_refused():
 
     with pytest.raises(InputError, match=r"prior: it does not answer all that is asked of one\. Received: Half\."):
         Simulation(data=(X, LABELS), prior=Half(), **SMALL).sample(num_steps=1, step_size=0.01)
+
+
+class Logistic(priors.Prior):
+    """Independent logistic distributions, with a factor on the gradient."""
+
+    proper = True
+
+    def __init__(self, factor=1.0, dtype="float64"):
+        self.factor, self.dtype = factor, dtype
+
+    def log_prob(self, position):
+        return tf.cast(tf.reduce_sum(-position - 2 * tf.nn.softplus(-position), -1), self.dtype)
+
+    def gradient(self, position):
+        return self.factor * tf.tanh(position / 2)
+
+
+class InNumPy(Logistic):
+    def log_prob(self, position):
+        return np.sum(np.asarray(position), -1)
+
+
+class Unsaid(priors.Prior):
+    def log_prob(self, position):
+        return tf.cast(-tf.reduce_sum(position**2, -1) / 2, tf.float64)
+
+    def gradient(self, position):
+        return position
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("prior", "sentence"),
+    [
+        (Logistic(-1.0), r"gradient is not that of its density\. Received: a slope of .* Expected: that of -log_prob"),
+        (Logistic(0.8), r"gradient is not that of its density"),
+        (Logistic(dtype="float16"), r"other shapes or types for 3 walkers\. Received: .*float16"),
+        (InNumPy(), r"prior: it cannot be computed inside the compiled steps \(NotImplementedError"),
+        (Unsaid(), r"no attribute 'proper'"),
+    ],
+)
+def test_a_prior_of_ones_own_that_is_wrong_is_refused_before_the_run(prior, sentence, dtype):
+    priors.check_prior(Logistic(), 8, dtype)
+    with pytest.raises(InputError, match=sentence):
+        Simulation(data=(X, LABELS), prior=prior, **SMALL | {"dtype": dtype}).sample(num_steps=5, step_size=0.01)

@@ -73,3 +73,21 @@ def test_expected_energies_beside_averages_at_the_target_are_the_targets():
     assert f"{counts.min()} to {counts.max()} rows each" in said
     wanted = run.run_info.query("step > 40 and weight > 0")["potential"].mean()
     assert f"potential (mean)             {wanted:.2g}" in said
+
+
+@pytest.mark.parametrize("name", ["weight", "rung", "replica", "walker"])
+def test_observables_may_not_be_named_as_columns_that_choose_rows(name):
+    with pytest.raises(InputError, match=f"a name is taken by a column of run.csv. Received: {name}"):
+        well().sample(sampler="HMC", num_steps=10, observables={name: lambda p: p[:, 1]}, **QUICK)
+
+
+def test_a_temperature_that_changes_after_the_burn_in_is_told(capsys):
+    asked = {"sampler": "BAOAB", "step_size": 0.5, "num_steps": 400, "verbose": 1, **QUICK}
+    schedule = {"temperature_schedule": [(1, 20.0), (300, 1.0)]}
+    well().sample(num_burnin_steps=100, **schedule, **asked)
+    assert "goes on after the burn-in, from 20 to 1: averages and predictions mix" in capsys.readouterr().out
+    well().sample(num_burnin_steps=300, **schedule, **asked)
+    assert "after the burn-in" not in capsys.readouterr().out
+    explores = {"step_schedule": "cyclical", "cycle_steps": 10_000, "exploration_fraction": 0.9}
+    well().sample(num_burnin_steps=10, **explores, **asked)
+    assert "explore, at temperature 0: nothing is drawn" in capsys.readouterr().out

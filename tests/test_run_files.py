@@ -6,10 +6,13 @@ import ast
 import shutil
 from pathlib import Path
 
+import h5py
 import pytest
 
 import tati_re
+from tati_re import InputError
 from tati_re.cli import analyse, predict
+from tati_re.core.backend import tf
 from tati_re.report import write_report
 from tati_re.report.modules import MODULES
 from tati_re.runs import files, manifest
@@ -121,3 +124,16 @@ def test_names_stand_in_the_table_alone():
     }
     others = {(path, name) for path, name in found if path != "runs/files.py" and "landscape" not in path}
     assert others == set() and len(found) > len(names) - 2
+
+
+def test_a_table_that_is_open_here_is_not_called_damaged(tmp_path):
+    def well(x):
+        return 0.5 * tf.reduce_sum(x**2, -1)
+
+    run = tati_re.Simulation(potential=well, dimension=1, execution="graph", verbose=0).sample(
+        sampler="BAOAB", step_size=0.1, num_steps=20, num_burnin_steps=0, trajectory_every=5,
+        trajectory_format="h5", output=str(tmp_path / "run"),
+    )  # fmt: skip
+    with h5py.File(run.folder / "trajectory.h5"), pytest.raises(InputError, match="is open in this process, by h5py"):
+        tati_re.load(run.folder).trajectory.shape  # noqa: B018
+    assert len(tati_re.load(run.folder).trajectory) == 4

@@ -183,3 +183,21 @@ def test_figure_and_refusals(tmp_path, study):
             temperature_study(sim, wrong)
     with pytest.raises(InputError, match="validation_fraction"):
         temperature_study(sim, [1.0, 2.0], validation_fraction=1.0)
+
+
+def test_what_a_study_lacks_is_said_before_its_first_run(tmp_path):
+    x = np.linspace(-1, 1, 20)[:, None]
+    options = {"test_fraction": 0.2, "noise_std": 0.5, "execution": "graph", "verbose": 0}
+    sim = tati_re.Simulation(data=(x, x[:, 0]), **options)
+    for temperatures in (1.0, ["a", "b"], [1.0, 1.0], [], [0.0, 1.0]):
+        with pytest.raises(InputError, match=r"temperatures are not right\..* in a list"):
+            temperature_study(sim, temperatures)
+    with pytest.raises(InputError, match=r"sets the temperature itself\. Received: inverse_temperature"):
+        temperature_study(sim, [0.5, 1.0], inverse_temperature=2.0)
+    with pytest.raises(InputError, match="positions have to be stored"):
+        temperature_study(sim, [0.5, 1.0], trajectory_every=0)
+    (tmp_path / "T-0.5").mkdir()
+    (tmp_path / "T-0.5" / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"a folder of a run is not empty\. Received: .*T-0\.5"):
+        temperature_study(sim, [0.5, 2.0], output=tmp_path, num_steps=10)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["T-0.5"]

@@ -1,6 +1,7 @@
 """A run that ends by itself: the grammar of its conditions, the numbers behind them, what it does to averages."""
 
 import re
+import time
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from tati_re.analysis.convergence import effective_sample_size, r_hat
 from tati_re.analysis.until import Quantity, conditions_of, diagnosis, look_after, steps_left, what_is_missing
 from tati_re.cli.sample import main
 from tati_re.core.backend import tf, threads
+from tati_re.simulation.unattended import prepared
 from tests.systems import tables
 
 UNTIL = "rhat<1.03, ess>400, mcse(potential)<.1"
@@ -301,6 +303,33 @@ def test_a_burn_in_takes_half_of_max_time_at_most(tmp_path, monkeypatch):
     assert again.manifest["options"]["num_burnin_steps"] == burnin
     sizes = again.run_info.set_index("step")["step_size"]
     assert sizes[sizes.index > burnin].nunique() == 1
+
+
+def test_so_does_that_of_a_ladder(monkeypatch):
+    """Whose walkers do not agree: all of `max_time` was burn-in, and nothing was stored."""
+    monkeypatch.setattr("tati_re.samplers.wrappers.tuner._MOST_RHAT", 0.0)
+    asked = GROWING | {"num_steps": 10_000_000, "until": None, "record_every": 10, "trajectory_every": 10}
+    run = tati_re.Simulation(**NECK).sample(**asked, num_replicas=2, temperature_ratio=1.5, max_time=6.0)
+    burnin, last = run.manifest["options"]["num_burnin_steps"], run.run_info["step"].max()
+    assert 0 < burnin < last - 100 and run.exit_status == 75
+    assert next(stored_positions(run)).step > burnin and run.ladder["attempts"].iloc[0] > 0
+
+
+def test_max_time_counts_from_the_call(monkeypatch):
+    """What a run does before its first step, fits and compiling, is a part of it: here an hour."""
+    began, clock = time.monotonic(), time.monotonic
+    late = 0.0
+
+    def hours(*given):
+        nonlocal late
+        late = 3600.0
+        return prepared(*given)
+
+    monkeypatch.setattr("tati_re.simulation.simulation.prepared", hours)
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + late)
+    run = tati_re.Simulation(**NECK).sample(**GROWING | {"until": None, "num_steps": 10**7}, max_time=1800.0)
+    assert run.exit_status == 75 and clock() - began < 60
+    assert 0 < run.run_info["step"].max() < 1000
 
 
 @pytest.mark.slow

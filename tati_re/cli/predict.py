@@ -5,6 +5,7 @@ from typing import Any
 
 from tati_re.cli.arguments import Parser, entry_point, loading, number_typed
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.options.trust import TRUST
 
 NUMBERS = {"interval": float, "rung": int, "burnin": int, "thin": int, "seed": int}
 
@@ -27,6 +28,7 @@ def parser_of_command() -> Parser:
     parser.add_argument("--seed", metavar="N", help="of --ood noise (default 0)")
     text = "loss and accuracy against temperature, of all rungs of a ladder or of runs at several temperatures"
     parser.add_argument("--by-temperature", action="store_true", help=text)
+    parser.add_argument("--trust", action="store_true", help=f"of the runs: {TRUST}")
     parser.add_argument("--output", metavar="FOLDER", help="where the tables and figures go (default RUN/predictions)")
     parser.add_argument("--overwrite", action="store_true", help="replace the files that are there")
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
@@ -44,8 +46,11 @@ def _body(argv: list[str]) -> None:
     from tati_re.runs import files
     from tati_re.runs.lock import entries, writing
     from tati_re.simulation.run import load
+    from tati_re.simulation.simulation import Simulation
 
     runs = [load(name) for name in typed["runs"]]
+    for run in runs if typed.get("trust") else ():
+        run.objects["model"] = Simulation.from_folder(run, trust=True, verbose=0).system.model
     folder = Path(typed.get("output") or runs[0].folder / files.PREDICTIONS)
     report = report_temperatures if typed.get("by_temperature") else report_predictions
     with writing(folder):

@@ -94,6 +94,8 @@ class Driver:
         self._manifest: dict[str, str] = {}
         self.seconds = 0.0
         self.signal = 0
+        self.planned = plan.num_steps
+        """The last step of the run, later where `until` goes on beyond `num_steps`."""
         self._averages = RunningAverages(self.loop, plan.expected)
         self._tables = RunTables(self.folder, self.loop, plan.trajectory_format, plan.parameter_names, self._averages)
 
@@ -133,6 +135,7 @@ class Driver:
         began = saved = time.monotonic()
         before, paced = self.seconds, (began, self.step)
         outcome, most, took = Outcome.FINISHED, self.limits.first_steps, began
+        called = began if self.limits.began is None else self.limits.began
         last = line.moves(plan.num_steps)
         self.progress.start(plan.num_steps, self.step, self.loop.title, self.loop.walkers)
         try:
@@ -161,8 +164,8 @@ class Driver:
                     pace = (self.step - paced[1]) / max(now - paced[0], 1e-9)
                     self.progress.update(self.step, *self._tables.last, None if alone and self._move < last else pace)
                     paced = (now, self.step) if alone else paced
-                    over = plan.max_time is not None and now - began >= plan.max_time
-                    if plan.max_time is not None and self._may_begin and now - began >= plan.max_time / 2 and not over:
+                    over = plan.max_time is not None and now - called >= plan.max_time
+                    if plan.max_time is not None and self._may_begin and now - called >= plan.max_time / 2 and not over:
                         carry = self._begun_anew(carry, "Half of max_time is over: the burn-in ends here.")
                     if interrupted() or over:
                         outcome = Outcome.INTERRUPTED if interrupted() else Outcome.OUT_OF_TIME
@@ -224,7 +227,7 @@ class Driver:
     def _may_begin(self) -> bool:
         """Whether this is a burn-in that may end at any step."""
         line, method = self.loop.timeline, self.loop.method
-        return method.finds_end and self.step < line.num_burnin_steps and method.copies == line.groups == 1
+        return method.finds_end and self.step < line.num_burnin_steps and line.groups == 1
 
     def _begun_anew(self, carry: Carry, said: str) -> Carry:
         """The carry with a step that is short enough; all that was drawn before it is burn-in."""
@@ -247,7 +250,7 @@ class Driver:
             return last
         self.flush(carry)
         if (bound := looks.bound(self.step)) > self.step:
-            line.trajectory_every, self._manifest = looks.trajectory_every, {}
+            line.trajectory_every, self._manifest, self.planned = looks.trajectory_every, {}, bound
             self.progress.message(f"until is not reached at step {self.step:,}, and is expected to be at {bound:,}.")
             self.progress.start(bound, self.step, self.loop.method.name, self.loop.walkers)
         return line.moves(bound)

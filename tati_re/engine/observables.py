@@ -13,6 +13,8 @@ ALWAYS = ("temperature", "step_size", "loss", "potential", "log_prior", "kinetic
 FULL = ("full_loss", "full_potential")
 AVERAGED = ("loss", "potential", "kinetic_energy", "virial")
 OF_GROUPS = ("kinetic_energy", "virial")
+_READ = ("step", "walker", "rung", "replica", "weight")
+"""Columns by which averages choose and weigh the rows of any run."""
 
 
 class Observables:
@@ -51,7 +53,7 @@ class Observables:
         of_groups = [f"{name}({group})" for name in OF_GROUPS for group in self.groups]
         self.columns = [*ALWAYS, *conditional, *self.extra, *of_groups, *method.label_names]
         self.averaged = [*AVERAGED, *(["acceptance"] if method.metropolis else [])]
-        clash = set(self.extra) & {*ALWAYS, *conditional, *of_groups, "step", "walker"}
+        clash = set(self.extra) & {*ALWAYS, *conditional, *of_groups, *method.label_names, *_READ}
         what = "observables: a name is taken by a column of run.csv."
         refuse_if(clash, what, ", ".join(sorted(clash)), "other names")
 

@@ -70,7 +70,7 @@ def load_model(path: str | Path) -> Any:
     try:
         with zipfile.ZipFile(path) as archive:
             check_members(archive.infolist(), path.stat().st_size)
-        _refuse_foreign(_member(path, "config.json"))
+        _refuse_foreign(member(path, "config.json"))
         return keras.saving.load_model(path, compile=False, safe_mode=True)
     except Exception as error:
         text = str(error)
@@ -110,7 +110,8 @@ def _refuse_foreign(config: Any) -> None:
 _LAYERS_OF = ("keras", "builtins", "keras_hub", "keras_cv", "keras_nlp")
 
 
-def _member(path: Path, name: str) -> Any:
+def member(path: Path, name: str) -> Any:
+    """A JSON file in a .keras file."""
     with zipfile.ZipFile(path) as archive:
         return json.loads(archive.read(name))
 
@@ -118,7 +119,7 @@ def _member(path: Path, name: str) -> Any:
 def _written_by(path: Path) -> str:
     """The Keras version recorded in a .keras file; empty if there is none."""
     try:
-        return str(_member(path, "metadata.json").get("keras_version", ""))
+        return str(member(path, "metadata.json").get("keras_version", ""))
     except (KeyError, ValueError, OSError):
         return ""
 

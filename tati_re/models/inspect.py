@@ -35,6 +35,7 @@ def refuse_unsupported(model: Any) -> None:
     refuse_if(not variables, what, model.name, "a model with weights that are trainable")
     layout_of(model)
     refuse_if(len(outputs := tensors_of(model, "outputs")) > 1, "The model has several outputs.", len(outputs), "one")
+    output_shape_of(model)
     for variable in variables:
         if variable.constraint is not None:
             received = f"{type(variable.constraint).__name__} on {variable.path}"
@@ -171,9 +172,19 @@ def input_shape_of(model: Any) -> tuple[int | None, ...]:
 def output_shape_of(model: Any) -> tuple[int | None, ...]:
     """Returns the shape of the model's output, examples first as None."""
     if outputs := tensors_of(model, "outputs"):
-        return (None, *outputs[0].shape[1:])
-    dtype = input_dtype_of(model) or model.compute_dtype
-    return (None, *model.compute_output_spec(keras.KerasTensor(input_shape_of(model), dtype)).shape[1:])
+        output = outputs[0] if isinstance(model, keras.Sequential) else model.output
+    else:
+        dtype = input_dtype_of(model) or model.compute_dtype
+        with users_code("model: its call", "layers and functions of keras.ops or TensorFlow, which can be compiled"):
+            output = model.compute_output_spec(keras.KerasTensor(input_shape_of(model), dtype))
+    kind = type(output).__name__
+    refuse_if(
+        isinstance(output, (dict, list, tuple)),
+        "The model's output is no tensor.",
+        kind,
+        "one tensor, not in a dict or list",
+    )
+    return (None, *output.shape[1:])
 
 
 def output_activation_of(model: Any) -> str | None:

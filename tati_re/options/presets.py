@@ -64,6 +64,7 @@ def expanded(values: Mapping[str, Any]) -> dict[str, Any]:
     """The options with the preset that `preset` or `sampler` names put in place of it; what else is given goes first. A
     ladder that is given in another way takes the place of the preset's; so does another temperature or prior."""
     name = values.get("preset")
+    name = _BY_NAME.get(name.upper(), name) if isinstance(name, str) else name
     if isinstance(name, str) and name in NAMES:
         if values.get("sampler") is not None:
             what = "preset and sampler both name the sampler."

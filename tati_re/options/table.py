@@ -526,7 +526,9 @@ class Options(BaseModel):
     tensorboard: str | None = _run(
         None, "folder for TensorBoard event files: the columns of run.csv for each walker, at each checkpoint"
     )
-    max_time: float | None = _run(None, "seconds after which the run stops with a checkpoint; exit status 75", gt=0)
+    max_time: float | None = _run(
+        None, "seconds from the call after which the run stops with a checkpoint; exit status 75", gt=0
+    )
     requeue_signal: Literal["SIGUSR1", "SIGUSR2", "SIGXCPU", "SIGURG"] | None = _run(
         None, "signal of a batch queue at which the run stops with a checkpoint; exit status 128 and its number"
     )

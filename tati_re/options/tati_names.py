@@ -172,7 +172,7 @@ def _table() -> dict[str, Alias]:
     return {
         **{name: renamed(group, name) for group, names in _SAME.items() for name in names},
         "batch_data_files": renamed("data", "data", many=True),
-        "batch_data_file_type": alias("data", "the ending of the file", _file_type),
+        "batch_data_file_type": alias("data", "the ending of the file decides", _file_type),
         "input_dimension": alias("data", "the data say it; checked", _dimension),
         "output_dimension": alias("data", "the data say it; checked", _dimension),
         "directions_file": renamed("model", "directions"),

@@ -169,6 +169,15 @@ def make_loss(
         config, name = loss.get_config(), loss_name(loss)
         if name in CLASSIFICATION and not config.get("label_smoothing") and config.get("ignore_class") is None:
             from_logits = bool(config.get("from_logits", False))
+            what = (
+                f"loss: outputs of a linear layer are no probabilities, which {type(loss).__name__}() takes them for."
+            )
+            refuse_if(
+                not from_logits and activation == "linear",
+                what,
+                "from_logits=False",
+                f"from_logits=True, or loss={name!r}",
+            )
         elif name not in REGRESSION:
             function, name = loss.call, f"keras.losses.{type(loss).__name__}"
     elif callable(loss) and not isinstance(loss, type):
@@ -181,8 +190,9 @@ def make_loss(
         else:
             name = "categorical_crossentropy" if one_hot else "sparse_categorical_crossentropy"
     if not isinstance(name, str):
-        what = "loss is none."
-        raise InputError(what, type(loss).__name__, "a name, a Keras loss, or a function of (labels, outputs)")
+        what = "loss is a class, not an object of it." if isinstance(loss, type) else "loss: no loss can be made of it."
+        received = loss.__name__ if isinstance(loss, type) else type(loss).__name__
+        raise InputError(what, received, "a name, a Keras loss, or a function of (labels, outputs)")
     name = SHORT.get(name, name)
     if name == "softmax_cross_entropy":
         name = "categorical_crossentropy" if one_hot else "sparse_categorical_crossentropy"

@@ -146,6 +146,7 @@ def _of_examples(xarray: Any, run: RunFiles, stored: Block, chains: np.ndarray, 
         again.append(predictive.drawn(outputs, noise, random))
     observed = data.targets.argmax(axis=1) if predictive.task == "one_hot" else data.targets
     log_likelihood = np.concatenate(logs)
+    observed = observed if observed.ndim < 3 else observed.reshape(len(observed), -1)
     dims = ("example", "output")[: observed.ndim]
 
     def of_draws(values: np.ndarray, dims: tuple) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -143,6 +144,20 @@ class Network:
         if self.flat.auxiliary:
             arrays, _, _ = checkpoint.load(run.folder)
             self.auxiliary = [np.asarray(arrays[f"auxiliary/{k}"]) for k in range(len(self.flat.auxiliary))]
+        self._own_statistics = None
+        if manifest["kind"] == "sample" and manifest["options"].get("batch_norm") == "batch":
+            if has_its_data(run):
+                from tati_re.posterior.own_statistics import OwnStatistics
+
+                self._own_statistics = OwnStatistics(
+                    self.flat, self.prepared(dataset_of(run).inputs), manifest["options"].get("batch_size")
+                )
+            else:
+                warnings.warn(
+                    "The statistics of batch normalization are those of the end of the run for all draws: its training "
+                    "data, data=..., would give each its own.",
+                    stacklevel=2,
+                )
 
     def packed(self, inputs: Any) -> np.ndarray:
         values = as_packed(inputs, self._layout, self._names, self._scales)
@@ -168,8 +183,12 @@ class Network:
 
     def outputs(self, parameters: np.ndarray, walkers: np.ndarray, inputs: np.ndarray) -> np.ndarray:
         """Outputs `(draws, n, outputs)`, in the model's number type, for parameters `(draws, P)` and inputs `(n, ...)`
-        as `prepared` gives them; `walkers`, `(draws,)`, says whose moving statistics each draw has."""
+        as `prepared` gives them; `walkers`, `(draws,)`, says whose moving statistics a draw has that has none of its
+        own."""
         extra = [values[np.asarray(walkers) % len(values)] for values in self.auxiliary]
+        if (own := self._own_statistics) is not None:
+            each = [own(vector, [values[i] for values in extra]) for i, vector in enumerate(parameters)]
+            extra = [np.stack(values) for values in zip(*each, strict=True)]
         found = self._outputs(parameters, extra, inputs)
         if found.ndim > 3 and self.predictive.kind == "classification":
             raise InputError("Classes of sequences cannot be averaged.", f"outputs of shape {found.shape[2:]}")

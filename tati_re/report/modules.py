@@ -179,6 +179,8 @@ def _reweighting(run: RunFiles, choices: Choices) -> Result:
 def _alignment(run: RunFiles, choices: Choices) -> Result:
     positions = Positions(run, choices.burnin, choices.thin)
     refuse_if(positions.projected, "alignment: the run stored projections, not parameters.", run.folder)
+    fixed = run.manifest["options"].get("fix_parameters")
+    refuse_if(fixed, "alignment: units whose weights are fixed cannot change places.", fixed, "no fix_parameters")
     block = positions.read()
     values = block.values[rows_by_walker(block.step, block.walker)]
     found = align(model_of(run), values)

@@ -65,6 +65,9 @@ def open_h5(path: AnyPath, alone: bool = False) -> Iterator[Any]:
             try:
                 file = opened.enter_context(h5py.File(path, "r", locking=False))
             except OSError as error:
+                if "flag values don't match" in str(error):
+                    what = f"The file {path} is open in this process, by h5py with locks."
+                    raise InputError(what, expected="that file closed, or opened with locking=False") from None
                 # Only a file whose writer is at work is opened as one that changes: HDF5 reads the damaged parts of
                 # such a file again and again, without an end.
                 if "already open for" not in str(error):

@@ -54,6 +54,13 @@ def sample(model: Any, x: Any, y: Any = None, sample_weight: Any = None, *, loss
             received = "no compiled loss" if loss is None else "several losses"
             what = "model: its compiled loss is the likelihood."
             raise InputError(what, received, "model.compile(loss=...), or loss")
+        weights = (model.get_compile_config() or {}).get("loss_weights")
+        refuse_if(
+            weights not in (None, 1, [1]),
+            "model: the compiled loss has loss_weights.",
+            weights,
+            "a loss that is weighted itself",
+        )
         name = loss_name(loss)
         if SHORT.get(name, name) == "mean_squared_error":
             loss = "gaussian"

@@ -16,6 +16,7 @@ from tati_re.options.table import OPTIMIZE, options_of
 from tati_re.options.tati_names import sentences as tati_sentences
 from tati_re.posterior.priors.choosing import too_hot, unused_prior_options
 from tati_re.samplers.choosing import unused_options
+from tati_re.samplers.schedules import temperature_factor
 from tati_re.samplers.wrappers.eqn import refresh_note
 from tati_re.simulation import batch_norm
 from tati_re.simulation.loops import RunLoops
@@ -94,12 +95,30 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
         )
     if not request.samples:
         return
+    yield from _of_temperatures(run)
     if sentence := refresh_note(method.get_config()):
         yield sentence
     if unused := _unused(request):
         yield f"Not used by {method.name} as it is set up: {', '.join(unused)}."
     if sentence := batch_norm.sentence(options, flat):
         yield sentence
+
+
+def _of_temperatures(run: RunLoops) -> Iterator[str]:
+    """Says where averages mix temperatures, and where nothing is drawn at all."""
+    options, first = run.request.options, run.loops[-1].timeline.num_burnin_steps + 1
+    factor = temperature_factor(options, run.request.objects.get("temperature_schedule"))
+    if factor is None or first > options.num_steps:
+        return
+    values = options.kT * factor(np.unique(np.linspace(first, options.num_steps, 10_000).astype(int)))
+    drawn = values[values > 0]
+    if not len(drawn):
+        yield "All steps after the burn-in explore, at temperature 0: nothing is drawn (cycle_steps, num_steps)."
+    elif np.ptp(drawn) > 1e-9 * drawn[-1]:
+        yield (
+            f"temperature_schedule goes on after the burn-in, from {drawn[0]:g} to {drawn[-1]:g}: averages and "
+            "predictions mix these temperatures, unless num_burnin_steps leaves the others out."
+        )
 
 
 def _unused(request: Request) -> list[str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tati_re.core.backend import set_threads
 from tati_re.core.errors import AnyPath, InputError
+from tati_re.models.identity import refuse_other_model
 from tati_re.options.make import make_options
 from tati_re.options.trust import options_of_folder, refuse_untrusted
 from tati_re.options.user_code import is_code
@@ -68,8 +69,12 @@ def objects_of(
         raise InputError(f"{who}: {error}", expected="model=..., the object with which the run was started") from None
 
 
-def check_model(system: "System", said: dict[str, Any], who: str) -> None:
-    """Refuses a model whose parameters have other names than those of the run."""
-    if system.flat.tensor_names != said["parameters"]["names"]:
-        what = f"{who}: the model differs from the run's."
-        raise InputError(what, ", ".join(system.flat.tensor_names), ", ".join(said["parameters"]["names"]))
+def check_model(system: "System", run: RunFiles, who: str) -> None:
+    """Refuses a model whose parameters have other names than those of the run, or which is another one."""
+    names = run.manifest["parameters"]["names"]
+    if system.flat.tensor_names != names:
+        raise InputError(
+            f"{who}: the model differs from the run's.", ", ".join(system.flat.tensor_names), ", ".join(names)
+        )
+    if run.has(files.MODEL) and system.has_data:
+        refuse_other_model(system.model, run.folder / files.MODEL, who)

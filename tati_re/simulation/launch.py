@@ -278,7 +278,7 @@ class Launch:
                 stored["heating"] = stored.get("heating", {}) | {"end": self._heating(carry)}
                 manifest.write(self.folder, stored)
         if stopped:
-            said = f"{outcome.value} Step {driver.step} of {options.num_steps}"
+            said = f"{outcome.value} Step {driver.step} of {driver.planned}"
             if temporary is None and alone:
                 said += f"; tati-sample --resume {self.folder}, or Simulation.resume({str(self.folder)!r})"
             self.progress.message(f"{said}.")

@@ -2,7 +2,9 @@
 
 import json
 import os
+import time
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from tati_re.core.backend import set_threads
@@ -37,6 +39,7 @@ def resume_run(
     folder: AnyPath, num_steps: int | None, trust: bool, objects: dict[str, Any], limits: Limits = LIMITS
 ) -> Run:
     """Does the work of `Simulation.resume`."""
+    limits = replace(limits, began=time.monotonic())
     with ExitStack() as stack:
         launch, carry = reopened(stack, folder, num_steps, trust, objects, limits)
         return launch.finish(carry)
@@ -96,7 +99,7 @@ def reopened(
     start = make_options(options, parameters=None, parameters_step=None, **built)
     system = system_of(start, objects)
     manifest.check_data(said, system.dataset, "resume")
-    check_model(system, said, "resume")
+    check_model(system, run_files, "resume")
     if run_files.has(files.DIRECTIONS):
         objects = {**objects, "directions": run_files.directions}
     request = make_request(said["kind"], options, objects, system, limits)

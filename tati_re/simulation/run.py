@@ -9,7 +9,7 @@ from tati_re.core.exit_status import INTERRUPTED
 from tati_re.core.views import drawn
 from tati_re.data.preparation import Preparation
 from tati_re.posterior.predictive import HETEROSCEDASTIC
-from tati_re.runs import checkpoint
+from tati_re.runs import checkpoint, files
 from tati_re.runs.run import RunFiles
 from tati_re.runs.storage import storing
 
@@ -26,18 +26,23 @@ def load(path: AnyPath, **objects: Any) -> "Run":
             after it: predictions, `save_model`, `Simulation.from_folder(run)`. Default: none.
 
     Raises:
-        InputError: There is no such folder, or it is not the folder of a run, or one that was given no such object.
+        InputError: There is no such folder, or it is not the folder of a run, or one that was given no such object or
+            another model.
 
     Examples:
         >>> run = tati_re.load("runs/a")
         >>> run.run_info.columns[:3].tolist()
         ['step', 'walker', 'temperature']
     """
+    from tati_re.models.identity import refuse_other_model
+
     run = Run.open(path)
     given = {*run.manifest.get("objects", ()), "model"}
     if unknown := sorted(set(objects) - given):
         what = f"{run.folder}: the run was given no {unknown[0]} in Python."
         raise InputError(what, expected=", ".join(sorted(given)))
+    if "model" in objects and run.has(files.MODEL):
+        refuse_other_model(objects["model"], run.folder / files.MODEL, str(run.folder))
     run.objects |= objects
     return run
 

@@ -1,5 +1,7 @@
 """A Keras model and its data as a physical system."""
 
+import time
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -283,9 +285,10 @@ class Simulation(Evaluations):
                 others; and `observables`, `callbacks` as in `sample`.
         """
         refuse_if(overrides.get("workers"), "workers: a fit is made by one process.", overrides.get("workers"), "none")
+        limits = replace(self.limits, began=time.monotonic())
         options, objects = self._for_call(overrides, "fit")
         options = make_options(options, num_steps=check_num_steps(options))
-        return self._launched(make_request("fit", options, objects, self.system, self.limits))
+        return self._launched(make_request("fit", options, objects, self.system, limits))
 
     def sample(self, **overrides: Any) -> Run:
         """Samples exp(-U/T); the walkers stay where they arrive. The run's tables are pandas DataFrames, as of `fit`.
@@ -301,9 +304,10 @@ class Simulation(Evaluations):
         Raises:
             SamplingError: The run diverged; what came before is on the disk.
         """
+        limits = replace(self.limits, began=time.monotonic())
         options, objects = self._for_call(overrides)
         options = prepared(self, options, objects)
-        return self._launched(make_request("sample", options, objects, self.system, self.limits))
+        return self._launched(make_request("sample", options, objects, self.system, limits))
 
     def _launched(self, request: Request) -> Run:
         run = launch(request, self.walkers, self.calls)

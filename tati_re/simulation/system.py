@@ -221,7 +221,7 @@ class System:
             return prior
         if prior is None:
             prior = make_prior(options, flat.tensor_names, flat.shapes)
-        check_prior(prior, flat.num_parameters)
+        check_prior(prior, flat.num_parameters, flat.dtype)
         return with_noise_prior(prior, options, self.flat, self.examples) if noisy else prior
 
     def _tether(self, options: Options) -> Prior:
@@ -285,7 +285,9 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
             raise InputError("model and hidden exclude each other.", f"hidden = {options.hidden}", "one of the two")
         if not model.built and not dataset.layout:
             model(dataset.inputs[:1] * 1)
-        model = in_precision(model, options.dtype)
+        given, model = model, in_precision(model, options.dtype)
+        if model is not given and ("mixed" in given.dtype_policy.name or "dtype" not in options.explicit):
+            notes += (f"The model is rebuilt in {options.dtype}, and sampled in it (dtype).",)
     ready = fitted_shape(dataset, model)
     if options.num_classes is None and objects.get("loss", options.loss) is None:
         classes, why = _classes_by_outputs(read, model)

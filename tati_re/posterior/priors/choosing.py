@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.given import users_code
 from tati_re.core.potential import Prior
 from tati_re.models.names import fan_in_plus_one
 from tati_re.options.patterns import by_tensor, in_words
@@ -136,14 +138,40 @@ def too_hot(prior: Prior, temperature: float) -> str | None:
     )
 
 
-def check_prior(prior: Prior, num_parameters: int) -> None:
-    """Refuses what is no prior, and one with one number a parameter that was made for another model.
+def check_prior(prior: Prior, num_parameters: int, dtype: str = "float32") -> None:
+    """Refuses what is no prior, one with one number a parameter that was made for another model, and one of users'
+    own that cannot be compiled or whose gradient is not that of its density.
 
     Raises:
-        InputError: It lacks what a prior answers, or has another number of parameters.
+        InputError: It lacks what a prior answers, has another number of parameters, or is wrong.
     """
     if not isinstance(prior, Prior) or isinstance(prior, type):
         expected = "a class that derives from tati_re.priors.Prior, which has defaults"
         raise InputError("prior: it does not answer all that is asked of one.", type(prior).__name__, expected)
     if prior.num_parameters not in (None, num_parameters):
         raise InputError("prior: made for another number of parameters.", prior.num_parameters, num_parameters)
+    if not type(prior).__module__.startswith("tati_re."):
+        _check_density(prior, num_parameters, dtype)
+
+
+def _check_density(prior: Prior, num_parameters: int, dtype: str) -> None:
+    """Compares the gradient with differences of the density at normal numbers, along random signs in steps of 1e-3."""
+    random = np.random.default_rng(0)
+    here, along = random.standard_normal(num_parameters), 1e-3 * random.choice((-1.0, 1.0), num_parameters)
+    x = tf.constant(np.stack([here - along, here, here + along]), dtype)
+    expected = "log_prob (walkers,), float64, gradient (walkers, parameters), of keras.ops or TensorFlow; and proper"
+    with users_code("prior: it", expected):
+        value, slope = tf.function(lambda x: (prior.log_prob(x), prior.gradient(x)), autograph=False)(x)
+        slope = tf.zeros_like(x) if slope is None else slope
+        _ = prior.proper
+    found = [(tuple(part.shape), part.dtype.name) for part in (value, slope)]
+    wanted = [((3,), "float64"), (tuple(x.shape), x.dtype.name)]
+    refuse_if(found != wanted, "prior: log_prob and gradient have other shapes or types for 3 walkers.", found, wanted)
+    values, terms = value.numpy(), -2 * along * slope[1].numpy().astype(np.float64)
+    if not (np.isfinite(values).all() and np.isfinite(terms).all()):
+        return
+    difference, rounding = values[2] - values[0], 16 * np.finfo(np.float32).eps * np.abs(values).max()
+    if abs(difference - terms.sum()) > 5e-2 * max(np.abs(terms).sum(), abs(difference)) + rounding:
+        slopes = [-change / 2e-3 for change in (terms.sum(), difference)]
+        received = f"a slope of {slopes[0]:.4g} by it and {slopes[1]:.4g} by differences of -log_prob"
+        raise InputError("prior: the gradient is not that of its density.", received, "that of -log_prob")

@@ -1,0 +1,53 @@
+"""Statistics of batch normalization that belong to a stored draw, found again from the training data."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tati_re.core.backend import Compiled, layers_of
+
+_MOST_BATCHES = 16
+
+
+class OwnStatistics:
+    """Means and variances of the layers that normalize by each batch, for one vector of parameters: averages over up to
+    16 mini-batches of the training data, `inputs`, of the run's size. A trajectory holds none, and those with which a
+    walker ended fit no other draw.
+
+    Args:
+        flat: The `FlatModel`.
+        inputs: Training inputs `(n, ...)` as the model takes them.
+        batch_size: Of the run.
+    """
+
+    def __init__(self, flat: Any, inputs: np.ndarray, batch_size: int | None) -> None:
+        size = min(batch_size or len(inputs), len(inputs))
+        count = min(_MOST_BATCHES, len(inputs) // size)
+        firsts = np.linspace(0, len(inputs) - size, count).astype(int)
+        self._batches = [inputs[first : first + size] for first in firsts]
+        layers = [layer for layer in layers_of(flat.model) if type(layer).__name__ == "BatchNormalization"]
+        momenta = {
+            id(variable): layer.momentum
+            for layer in layers
+            if layer.trainable
+            for variable in (layer.moving_mean, layer.moving_variance)
+        }
+        self._momenta = [momenta.get(id(variable)) for variable in flat.others]
+
+        def after(x, vector, *auxiliary):
+            return flat.call(flat.split_one(vector), auxiliary, x, training=True)[1]
+
+        self._after = Compiled(after, free=(0,))
+
+    def __call__(self, vector: np.ndarray, auxiliary: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The variables that are not trained, those of `auxiliary` with the draw's own statistics in their place."""
+        known = list(zip(auxiliary, self._momenta, strict=False))
+        empty = [np.zeros_like(values) if momentum is not None else values for values, momentum in known]
+        begun = [*empty, *auxiliary[len(empty) :]]
+        moved = [[part.numpy() for part in self._after(batch, vector, *begun)] for batch in self._batches]
+        own = [
+            values if momentum is None else np.mean(found, axis=0, dtype=values.dtype) / (1 - momentum)
+            for (values, momentum), found in zip(known, zip(*moved, strict=True), strict=True)
+        ]
+        return [*own, *auxiliary[len(own) :]]
