@@ -64,8 +64,9 @@ def test_walkers_are_one_product_whatever_their_batches(gpu, monkeypatch):
     sizes = {"moves_data": True, "large": True, "wide": True}
     assert [choose("auto", True, 8, shared, False, **sizes) for shared in (True, False)] == ["vectorized"] * 2
     assert choose("looped", True, 8, False, False, **sizes) == "looped"
-    assert choose("auto", True, 8, False, True) == "unrolled"
-    assert choose("auto", False, 8, False, False) == "unrolled"
+    for training, vectorizable in ((True, True), (True, False), (False, False)):
+        chosen = [choose("auto", vectorizable, walkers, False, training) for walkers in (2, 3, 8)]
+        assert chosen == ["unrolled", "looped", "looped"], "each copy would be compiled by itself"
     monkeypatch.setattr("tati_re.posterior.walkers.on_gpu", lambda: False)
     assert choose("auto", True, 8, False, False, **sizes) == "looped"
 

@@ -19,19 +19,22 @@ def choose(
 ) -> str:
     """The walker evaluation of a run, "vectorized", "unrolled" or "looped": as requested, or for "auto" chosen here.
     That is vectorized, one product for all walkers, where the layers allow it. But on CPUs that was measured as slower
-    for `wide` shared inputs and `large` own batches, which are looped. Others are unrolled up to 16 walkers and looped
-    beyond. `training` is never vectorized: that form does not carry the auxiliary variables that it updates.
+    for `wide` shared inputs and `large` own batches, which are looped. Others are unrolled up to 16 walkers (2 on a
+    GPU) and looped beyond. `training` is never vectorized: that form does not carry the auxiliary variables that it updates.
     `moves_data`: the batch of one walker is much larger than its parameters, under XLA, which a loop keeps from
     converting images inside of the product (784-10, batch 550: 0.6 ms, unrolled 0.7)."""
+    # There each copy is compiled under XLA: 4 of a ResNet-20 took 124 s on a processor, one or a loop 45.
+    many = num_walkers > (2 if on_gpu() else MANY_WALKERS)
     if training:
-        return "unrolled" if requested in ("auto", "vectorized") else requested
+        own = "looped" if many and on_gpu() else "unrolled"
+        return own if requested in ("auto", "vectorized") else requested
     if requested != "auto":
         return requested
     if num_walkers == 1:
         return "looped" if vectorizable and moves_data else "unrolled"
     if vectorizable and (on_gpu() or not (wide if shared else large)):
         return "vectorized"
-    return "looped" if num_walkers > MANY_WALKERS or (vectorizable and not shared) else "unrolled"
+    return "looped" if many or (vectorizable and not shared) else "unrolled"
 
 
 def loss_and_gradient(how: str, total: Callable, weights: list, auxiliary: tuple, x, y, shared: bool):
