@@ -205,13 +205,12 @@ class Drawing:
         self._draws, self._num_steps = draws, num_steps
         self._in_blocks = execution == "xla" and sum(draw.bytes() for draw in draws) >= _BLOCKS_FROM_BYTES
 
-        def blocks(first_step, first_walker) -> list:
-            return draw_blocks(draws, seed, "step", first_step, num_steps, first_walker)
+        draw = draw_blocks if self._in_blocks else draw_bits
 
-        def bits(first_step, first_walker) -> list:
-            return draw_bits(draws, seed, "step", first_step, num_steps, first_walker)
+        def drawn(first_step, first_walker) -> list:
+            return draw(draws, seed, "step", first_step, num_steps, first_walker)
 
-        self.drawn = tf.function(blocks, autograph=False, jit_compile=True) if self._in_blocks else bits
+        self.drawn = tf.function(drawn, autograph=False, jit_compile=True) if self._in_blocks else drawn
 
     def numbers(self, bits) -> list[tf.Tensor]:
         """The numbers of each draw, `(num_steps, *shape)`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -196,11 +196,8 @@ def _made(
 def _fingerprint(loop: Loop) -> dict[str, Any]:
     """Versions, threads, processor and device, and a digest of a gradient, by which workers are compared."""
     flags = ""
-    try:
-        with open("/proc/cpuinfo") as file:
-            flags = next((line for line in file if line.startswith(("flags", "Features"))), "")
-    except OSError:
-        pass
+    with suppress(OSError), open("/proc/cpuinfo") as file:
+        flags = next((line for line in file if line.startswith(("flags", "Features"))), "")
     evaluate = loop.potential.bind(loop.rung, None, tuple(map(tf.constant, loop.potential.auxiliary)))
     place = np.linspace(-0.1, 0.1, loop.potential.num_parameters, dtype=loop.potential.dtype.as_numpy_dtype)
     gradient = evaluate(tf.constant(np.tile(place, (loop.walkers, 1)))).gradient
