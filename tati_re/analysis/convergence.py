@@ -185,8 +185,7 @@ def autocorrelation_time(chains: np.ndarray, num_times: float = ENOUGH_TIMES) ->
 
 @_remembered
 def autocorrelation_estimate(chains: np.ndarray, num_times: float = ENOUGH_TIMES) -> tuple[float, int]:
-    """The estimate of `autocorrelation_time` in rows, mostly too small where a chain is too short, and how many rows a
-    chain needs, 0 where it is long enough."""
+    """As `autocorrelation_time`, in rows, though too small for short chains; and the rows that are needed, or 0."""
     chains = _checked(chains)
     if not np.isfinite(chains).all() or (np.ptp(chains, axis=1) == 0).any():
         raise InputError("A chain that never changes or is not finite has no autocorrelation time.")
@@ -235,8 +234,7 @@ def halves_of(chains: np.ndarray) -> np.ndarray:
 
 
 def _normal_scores(chains: np.ndarray) -> np.ndarray:
-    """The draws by the normal quantiles of their ranks among all, equal ones with their mean rank (Vehtari and others,
-    Bayesian Analysis 16 (2021), equation 14)."""
+    """The draws by normal quantiles of their ranks, equal ones by the mean rank (Vehtari et al. 2021, eq. 14)."""
     values = chains.ravel()
     order = np.argsort(values)
     if (np.diff(values[order]) == 0).any():

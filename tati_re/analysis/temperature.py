@@ -89,8 +89,7 @@ def measured_temperature(
 def chi_square_band(
     num_parameters: int, num_rows: float, temperature: float = 1.0, level: float = LEVEL
 ) -> tuple[float, float]:
-    """The ends between which the mean kinetic temperature of n independent rows lies but for once in 1/`level` times:
-    quantiles of T χ²(nP)/(nP)."""
+    """The band that the kinetic temperature of n rows leaves once in 1/`level` times: quantiles of T χ²(nP)/(nP)."""
     half = 0.5 * num_parameters * num_rows
     lower, upper = gammaincinv(half, [0.5 * level, 1 - 0.5 * level]) * (temperature / half)
     return float(lower), float(upper)

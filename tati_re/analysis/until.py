@@ -168,8 +168,7 @@ def _spoilers(draws: np.ndarray, hat: float) -> tuple[list[int], float]:
 
 
 def what_is_missing(conditions: Sequence[Condition], numbers: Mapping[str, Any], steps: int) -> str:
-    """One sentence on conditions that do not hold `steps` steps after the burn-in, and how many more they take where
-    that can be told: effective draws grow with the steps, errors fall with their root."""
+    """One sentence on conditions that do not hold `steps` steps after the burn-in, and how many more they take."""
     parts = []
     for one in conditions:
         value = one.value(numbers)

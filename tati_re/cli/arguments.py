@@ -160,8 +160,7 @@ def _negatives_joined(argv: Sequence[str]) -> list[str]:
 
 
 def make_parser(prog: str, description: str, groups: Iterable[str], leave_out: Collection[str] = ()) -> Parser:
-    """Makes the parser of a command from the table of options: those of these groups, but for some that are left out,
-    and `--config`, `--print-config`, `--quiet` and `--version`."""
+    """Makes the parser of a command from groups of the table of options, but for some, and the flags common to all."""
     parser = Parser(prog=prog, usage=f"{prog} [options]", description=description)
     parser.add_argument("-v", dest="v", action="count", help=argparse.SUPPRESS)
     parser.add_argument("--config", metavar="FILE", help="a TOML file of options; flags go before what it says")
@@ -251,8 +250,7 @@ def requeue_signal_of(typed: Mapping[str, Any]) -> str | None:
 
 @contextlib.contextmanager
 def flags_named(names: Collection[str], renamed: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Replaces a leading Python name in errors by its flag, for flags that are not in the table of options; `renamed`
-    holds those of another name than in Python, by that of Python."""
+    """Replaces a leading Python name in errors by its flag, if not in the table; `renamed`: those of another name."""
     try:
         yield
     except InputError as error:
@@ -263,8 +261,7 @@ def flags_named(names: Collection[str], renamed: Mapping[str, str] | None = None
 
 
 def as_typed(message: str, flags: Collection[str]) -> str:
-    """The message with the options that were typed written as flags; a name of one word, which is a word of English
-    too, is changed only where the message begins."""
+    """The message with typed options as flags; of a name that is an English word only where the message begins."""
     for name in set(flags) & set(OPTIONS):
         start = r"(?<![\w/.'\"-])" if "_" in name else "^"
         message = re.sub(rf"{start}{name}(?![\w/=-]|\.\w)", flag(name), message)
@@ -291,8 +288,7 @@ def ended(run: Any, verbose: int) -> int:
 
 
 def entry_point(prog: str, body: Callable[[list[str]], int | None], module: str) -> Callable[..., int]:
-    """Makes the `main` of a command from a function of its arguments, which returns nothing, or an exit status; calls
-    it where the command's `module`, its `__name__`, is run by itself."""
+    """Makes a command's `main` from a function that returns nothing, or an exit status; calls it where it is run."""
 
     def main(argv: Sequence[str] | None = None) -> int:
         return command(prog, body, argv)
@@ -304,8 +300,7 @@ def entry_point(prog: str, body: Callable[[list[str]], int | None], module: str)
 
 
 def command(prog: str, body: Callable[[list[str]], int | None], argv: Sequence[str] | None) -> int:
-    """Runs the body of a command and turns errors into one line on stderr and an exit status: the body's, 0 if it has
-    none; those of `tati_re.cli.failures`; 130 when interrupted."""
+    """Runs a command's body; errors become one line and a status (`tati_re.cli.failures`), an interrupt 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     MADE.set(None)
     if isinstance(sys.stdout, io.TextIOWrapper):  # names of files may hold what the terminal has no letter for

@@ -16,8 +16,7 @@ _CALL = re.compile(r"(sin|cos)\(\s*(.+?)\s*\)")
 
 @dataclass(frozen=True)
 class Column:
-    """One derived input as the user wrote it: a function, "power", "sin" or "cos", of column number `source`, from 0.
-    The power is at least 1; 1 is the column as it is."""
+    """One derived input as the user wrote it: a power, the sine or the cosine of column number `source`, from 0."""
 
     text: str
     source: int

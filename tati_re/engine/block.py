@@ -73,8 +73,7 @@ class Held:
         }
 
     def answer(self, verb: str, common: tuple, own: dict[int, tuple] | None) -> dict[int, Any]:
-        """The answers of some blocks to a message, with what is common to them and what is their own. To go on,
-        `advance`, is asked of all, which answer as one: a round of swaps is as quick as its messages are few."""
+        """The answers of blocks to a message, with what they have in common and of their own; `advance` asks all."""
         if verb == "advance":
             return self._advance(own or {}, *common)
         assert own is not None

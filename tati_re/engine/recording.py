@@ -1,5 +1,4 @@
-"""Recording of the steps of a chunk: rows, positions, moments and events, in buffers on the device; and what goes on
-from chunk to chunk."""
+"""Recording of the steps of a chunk, in buffers on the device; and what goes on from chunk to chunk."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -83,8 +83,7 @@ class Calibrated:
 
 
 def draw_ranks(axes: Axes, chains: np.ndarray) -> None:
-    """Draws by how much the distribution function of each chain's ranks is off the uniform one, in its band; halves of
-    a single chain, and at most 8 chains."""
+    """Draws the ranks of at most 8 chains less the uniform distribution, in a band; of a single chain its halves."""
     chains, part = (halves_of(chains), "half") if len(chains) == 1 else (chains, "walker")
     thinned = independent(chains[:: -(-len(chains) // _MOST_CHAINS)])
     if thinned.shape[1] < _FEWEST:

@@ -67,8 +67,7 @@ def html_table(table: pd.DataFrame, columns: Sequence[str] | None = None) -> str
 
 
 def figure(drawn: Figure, caption: str, width: float | None = None, height: float | None = None) -> str:
-    """A figure of matplotlib as an embedded image; the caption is also its text for those who do not see it. `width`
-    and `height`, in inches, replace its own, so that its letters are large enough on a phone."""
+    """A figure as an embedded image, whose caption is its text; `width` and `height`, in inches, replace its own."""
     own = drawn.get_size_inches()
     drawn.set_size_inches(width or own[0], height or own[1])
     content = io.BytesIO()

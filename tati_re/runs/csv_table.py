@@ -67,8 +67,7 @@ class CsvTable(Rows):
         float32_columns: Sequence[str] = (),
         digest: str | None = None,
     ) -> "CsvTable":
-        """Opens an existing file of these columns to continue at `position`, in bytes, truncating it there; refuses one
-        of another `digest` up to there, where a checkpoint knows it."""
+        """Continues an existing file of these columns at `position`, in bytes; refuses another `digest` up to there."""
         path, headers = Path(path), (_header(columns), _header(columns, str))
         refuse_if(not path.is_file(), f"The file {path} of the run to resume is missing.")
         with open(path, "rb") as file:

@@ -16,8 +16,7 @@ from tati_re.runs.trajectory_rows import KINDS, ExpectedParameters, columns_of, 
 
 
 class FileParameters(NamedTuple):
-    """Parameters read from a file: a row a stored walker, in their order, `(rows, parameters)`, float64. `source` says
-    in words where they come from; `auxiliary` are Keras' non-trainable variables, `(rows, ...)` each, or None."""
+    """Rows of parameters, `(rows, parameters)`, float64; `source` in words; `auxiliary`: Keras' other variables."""
 
     positions: np.ndarray
     source: str

@@ -26,8 +26,7 @@ def prepare(path: AnyPath, overwrite: bool = False, abandoned: bool = False) -> 
 
 
 def check_free(path: AnyPath, overwrite: bool = False) -> None:
-    """Refuses a folder that cannot be written, or has files in it that may not be overwritten, unless the lock of a
-    start that was stopped may lie there. Nothing is left behind."""
+    """Refuses a folder that cannot be written, or has files other than the lock of a start that was stopped."""
     folder = _folder(path)
     nearest = next(place for place in (folder, *folder.parents) if place.exists())
     with storing(folder), TemporaryFile(dir=nearest):

@@ -7,8 +7,7 @@ from tati_re.options.make import Options, make_options
 
 
 class Calls:
-    """Counts the calls of each kind ("sample", "fit", "evidence", ...) and seed. `Options.run_seed` makes of the number
-    what the call draws from."""
+    """Counts the calls of each kind ("sample", "fit", ...) and seed, which `Options.run_seed` makes their draws of."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, int], int] = {}
