@@ -26,13 +26,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Columns:
-    """The map from the columns of the data, called `names`, to the inputs of a network.
-
-    Examples:
-        >>> columns = parse_columns(["x1^2", "cos(x2)"], ["x1", "x2"])
-        >>> columns(np.array([[3.0, 0.0]])).tolist()
-        [[9.0, 1.0]]
-    """
+    """The map from the columns of the data, called `names`, to the inputs of a network."""
 
     columns: tuple[Column, ...]
     names: tuple[str, ...]
