@@ -38,8 +38,7 @@ class _HelpAll(argparse.Action):
 
 class Parser(argparse.ArgumentParser):
     """An argparse parser that raises `InputError`, with the nearest flag for an unknown one. Flags are typed in full,
-    and those that are not typed are absent from what `parse` returns. Every command that has one says its version, and
-    can print what shells need to complete it (`--print-completion`). With many options, `--help` explains those of
+    and those that are not typed are absent from what `parse` returns. With many options, `--help` explains those of
     `MAIN` and the command's own, and names the others by group; `--help-all` explains all."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -175,9 +174,8 @@ def make_parser(prog: str, description: str, groups: Iterable[str], leave_out: C
 
 
 def loading(verbose: int = 1, what: str | None = None) -> None:
-    """Says what the command begins with that takes seconds in a process where TensorFlow is not there yet; by default
-    that is loading it. Keras would load scikit-learn and Matplotlib, too, for helpers that no command uses: a fourth of
-    the processor time of the import."""
+    """Says what takes seconds where TensorFlow is not there yet; by default that is loading it, without scikit-learn
+    and Matplotlib, which Keras would load for helpers that no command uses: a fourth of the time."""
     if "tensorflow" in sys.modules:
         return
     if verbose > 0:

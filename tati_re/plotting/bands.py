@@ -55,9 +55,8 @@ def independent(chains: np.ndarray) -> np.ndarray:
 
 
 class Calibrated:
-    """The frequency of an event at stated probabilities `(n,)`, by isotonic regression (pool adjacent violators), told
-    at 100 `places` between the least and the largest of them (T. Dimitriadis, T. Gneiting, A. I. Jordan, Proc. Natl.
-    Acad. Sci. 118 (2021) e2016191118)."""
+    """The frequency of an event at stated probabilities `(n,)`, by isotonic regression, told at 100 `places` between
+    the least and the largest of them (Dimitriadis, Gneiting and Jordan, PNAS 118 (2021) e2016191118)."""
 
     def __init__(self, stated: np.ndarray) -> None:
         which = np.unique(stated, return_inverse=True)[1]

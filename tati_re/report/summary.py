@@ -38,8 +38,7 @@ SMALLEST_EFFECTIVE_SAMPLE_SIZE = 100.0
 
 def summarize(run: Run) -> str:
     """Summarizes a sampled or fitted run, finished or not, in lines of at most 110 characters but for long paths.
-    Warnings come first, one sentence each: R-hat of the potential above 1.01, its effective sample size below 100, a
-    temperature outside its band, a potential that nothing confines, too few rows."""
+    Warnings come first, one sentence each."""
     notes, lines = summary_lines(run)
     warnings = [textwrap.fill(f"Warning: {note}", WIDTH, subsequent_indent="  ") for note in notes]
     return "\n".join([*warnings, *([""] if warnings else []), table(lines)])

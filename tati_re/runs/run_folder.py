@@ -12,8 +12,7 @@ from tati_re.runs.storage import LEFTOVER, storing
 
 def prepare(path: AnyPath, overwrite: bool = False, abandoned: bool = False) -> Path:
     """Makes the folder of a new run, with its parents. With `overwrite` the files of an old run in it are removed, and
-    the predictions, analyses and reports that the commands made of it; other files stay. Without it the folder has to
-    be empty, but for the files of a start that was `abandoned`."""
+    what commands made of it; else it has to be empty, but for the files of a start that was `abandoned`."""
     folder = _folder(path)
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -164,18 +164,16 @@ def on_all_rungs(request: Request, walkers: Walkers) -> tuple[np.ndarray, tuple]
 
 
 def fresh_starts(names, shapes, count: int, seed: int) -> np.ndarray:
-    """Initializations from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in + 1 of the parameter's layer, `(count, parameters)`.
-    They are independent, in float64; the first ones do not depend on `count`. Names and shapes are those of the model's
-    tensors. Source: Baldock and Marzari (arXiv 1904.04154); without the + 1 the usual rule of LeCun et al. (1998) for
-    biases and weights alike."""
+    """Initializations from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in + 1 of the parameter's layer, `(count, parameters)`,
+    independent, float64; the first ones do not depend on `count`. Names and shapes are those of the model's tensors.
+    Source: Baldock and Marzari (arXiv 1904.04154); without the + 1 LeCun et al. (1998)."""
     bound = 1 / np.sqrt(fan_in_plus_one(names, shapes))
     return np.random.default_rng([seed, _FRESH]).uniform(-bound, bound, (count, len(bound)))
 
 
 def made_starts(request: Request, like: np.ndarray, auxiliary: tuple, execution: str) -> np.ndarray:
-    """Where the replicas start under `replica_start` fresh or descent, `(replicas, parameters)`. The descent is
-    `tati_re.optimizers.Fire` on U with all data, `descent_steps` steps with 0.1 as the first time step, for each
-    replica from its own initialization."""
+    """Where the replicas start under `replica_start` fresh or descent, `(replicas, parameters)`: `descent_steps` steps
+    of `tati_re.optimizers.Fire` on U with all data, 0.1 at first, from an initialization of each one's own."""
     system, options = request.system, request.options
     fresh = fresh_starts(system.flat.tensor_names, system.flat.shapes, len(like), options.run_seed).astype(like.dtype)
     fresh = with_noise_of(system.flat, fresh)

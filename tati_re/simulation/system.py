@@ -253,9 +253,8 @@ class System:
 
 
 def assemble(options: Options, objects: Mapping[str, Any]) -> System:
-    """The system of options and objects. The model is `model` of the objects, else `options.model` (a file, or a
-    function in one) or `options.hidden` says which; the data are `data`, arrays or a Dataset, `test_data` and
-    `sample_weights`, else those of the options."""
+    """The system of options and objects: `model`, `data` (arrays or a Dataset), `test_data` and `sample_weights` of the
+    objects, else those of the options; the model also a file, a function in one, or layers of `options.hidden`."""
     for name, value in options.values_of(("dimension", "coordinates")).items():
         refuse_if(value, f"{name} belongs to a potential given as a function.", value, "potential=f")
     model, *given = (objects.get(name) for name in ("model", "data", "test_data", "sample_weights", "loss"))
