@@ -202,8 +202,7 @@ def autocorrelation_estimate(chains: np.ndarray, num_times: float = ENOUGH_TIMES
 
 
 def is_short(chains: np.ndarray) -> bool:
-    """Whether chains `(chains, draws)` are shorter than 50 autocorrelation times: the error of their mean is then
-    itself rough, and mostly too small. Chains that never change, and of fewer than 4 draws, are."""
+    """Whether chains `(chains, draws)` have below 50 autocorrelation times, or never change: errors are rough then."""
     chains = np.atleast_2d(np.asarray(chains, dtype=np.float64))
     if chains.shape[1] < MINIMUM_DRAWS or not np.isfinite(chains).all() or (np.ptp(chains, axis=1) == 0).any():
         return True

@@ -266,22 +266,12 @@ def as_typed(message: str, flags: Collection[str]) -> str:
     return message
 
 
-def show(run: Any) -> None:
-    summary = run.summary()
-    if isinstance(summary, str):
-        print(summary)
-    else:
-        from rich.console import Console
-
-        Console().print(summary)
-    if str(run.folder) not in str(summary):
-        print(f"run folder: {run.folder}")
-
-
 def ended(run: Any, verbose: int) -> int:
     """Prints the summary of a run that was not interrupted, unless quiet; returns the exit status."""
     if run.exit_status != INTERRUPTED and verbose > 0:
-        show(run)
+        print(summary := run.summary())
+        if str(run.folder) not in summary:
+            print(f"run folder: {run.folder}")
     return run.exit_status
 
 

@@ -48,8 +48,7 @@ class ForkServer:
                 raise
 
     def start(self, environment: Mapping[str, str], pipe: int, said: int) -> "Forked":
-        """A worker with this environment at the end of a pipe, whose output goes to a file; both are descriptors.
-        Raises `EOFError` or `OSError` where the server is gone."""
+        """A worker at the end of a pipe, its output to a file; `EOFError` or `OSError` where the server is gone."""
         with self._asking():
             self._control.send((dict(environment), os.getcwd(), sys.path))
             for descriptor in (pipe, said):

@@ -44,8 +44,7 @@ class Standard:
 
     @classmethod
     def of(cls, values: np.ndarray, weights: np.ndarray | None = None) -> Standard:
-        """That of the training part, or of examples that count by `weights` `(N,)`, as `mean_and_deviation` has them.
-        What does not vary keeps the deviation 1, so that it becomes 0."""
+        """That of the training part, or of examples that count by `weights` `(N,)`; what does not vary keeps 1."""
         mean, deviation = mean_and_deviation(values, weights)
         return cls(mean, np.where(deviation == 0, 1.0, deviation))
 

@@ -1,5 +1,4 @@
-"""Tables: text with a header line and columns between commas, semicolons or tabs, or white space without one; and
-Parquet files, by the package pyarrow, which the extra `parquet` installs."""
+"""Tables of text, between commas, semicolons, tabs or white space, and Parquet files, by the package pyarrow."""
 
 import csv
 import re

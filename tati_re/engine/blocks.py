@@ -51,8 +51,7 @@ class _Elsewhere:
 
 
 class Blocks(Loop):
-    """The loop of a run whose walkers are cut into blocks of `size`, which `team` holds; `apart` is the method of a
-    block where the walkers are replicas of a ladder."""
+    """The loop of a run in blocks of `size` walkers, held by `team`; `apart` is the method of a block on a ladder."""
 
     method: Any
 

@@ -23,8 +23,7 @@ class RunningMoments(NamedTuple):
 
 
 class Carry(NamedTuple):
-    """Everything that goes on from chunk to chunk and into the checkpoint; `highest` is the energy U + p·p/2 that no
-    walker comes to unless the run diverges, `()`."""
+    """All that goes on from chunk to chunk, and into checkpoints; above U + p·p/2 of `highest`, `()`, runs diverge."""
 
     state: Any
     auxiliary: tuple

@@ -79,8 +79,7 @@ _BYTES = 256 * 2**20
 
 
 class Cooling(NamedTuple):
-    """The result of cooling the populations: log Z of all together with an error from their spread, log Z of each
-    (`repeats`), a `curve` of columns with one entry a stage, and `gradients`, for one member on all data."""
+    """log Z of all populations with an error from their spread, of each (`repeats`), a `curve` by stage, `gradients`"""
 
     log_z: float
     error: float

@@ -279,8 +279,7 @@ def _notes(ladder: pd.DataFrame, biased: bool) -> list[str]:
 
 
 def measured_advice(ladder: pd.DataFrame) -> tuple[str, ...]:
-    """Advice on a ladder, in sentences, from its heat capacity d<U>/dT, by the mean energies of neighbors; none where
-    the energies do not rise with temperature, or the likelihood alone is tempered."""
+    """Advice on a ladder by its heat capacity d<U>/dT between neighbors; none below 0, or where λ is tempered."""
     temperature, mean = (ladder[name].to_numpy(dtype=np.float64) for name in ("temperature", "mean_potential"))
     if ladder["likelihood_weight"].nunique() > 1 or not np.isfinite(mean).all() or (np.diff(temperature) <= 0).any():
         return ()

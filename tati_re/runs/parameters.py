@@ -22,9 +22,6 @@ class FileParameters(NamedTuple):
     source: str
     auxiliary: list[np.ndarray] | None = None
 
-    def for_walkers(self, num_walkers: int) -> np.ndarray:
-        return np.array(self.positions[self.rows_of(num_walkers)])
-
     def rows_of(self, num_walkers: int) -> np.ndarray:
         return np.arange(num_walkers) if len(self.positions) >= num_walkers else np.zeros(num_walkers, int)
 

@@ -13,8 +13,7 @@ class Calls:
         self._last: dict[tuple[str, int], int] = {}
 
     def numbered(self, kind: str, options: Options, given: Mapping[str, Any] | None = None) -> Options:
-        """The options of the next call. It follows the last one, unless seed or call are among the options that were
-        given with it: these repeat what was drawn from them."""
+        """The options of the next call; those given with their own seed or call repeat what was drawn from them."""
         if any((given or {}).get(name) is not None for name in ("seed", "call")):
             return options
         first = options.call or 1

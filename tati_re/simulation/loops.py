@@ -25,8 +25,7 @@ from tati_re.simulation.workers import Workers
 
 
 class RunLoops:
-    """The loops of a run, one for each of its stages; a run of a sampler has one. `execution` is "xla", "graph" or
-    "eager". `potential` is that of the first stage, `meaning` what U is, in words."""
+    """The loops of a run's stages, "xla", "graph" or "eager"; `potential` is the first one's, `meaning` U in words."""
 
     def __init__(self, request: Request, execution: str, say: Callable[[str], None] = print) -> None:
         self.request, self.execution = request, execution

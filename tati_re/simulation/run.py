@@ -160,7 +160,7 @@ class Run(RunFiles):
         `tati_re.plotting.plot_run` has them."""
         return drawn("run", self, observables=observables, **choices)
 
-    def summary(self) -> Any:
+    def summary(self) -> str:
         """Returns what the run says about itself: averages, temperatures, effective sample sizes, R-hat."""
         from tati_re.report.summary import summarize
 

@@ -58,7 +58,7 @@ def starting_walkers(options: Options, flat: Any, given: Any = None) -> Walkers:
     auxiliary = tuple(np.repeat(np.asarray(value)[None], walkers, axis=0) for value in flat.auxiliary)
     if options.parameters is not None:
         stored = _from_file(options.parameters, options.parameters_step, flat)
-        position = stored.for_walkers(walkers).astype(flat.dtype)
+        position = stored.positions[stored.rows_of(walkers)].astype(flat.dtype)
         auxiliary = _auxiliary(stored, auxiliary)
         said = f"Start: {stored.source}{_which(stored, walkers)}"
     else:
@@ -186,8 +186,7 @@ def made_starts(request: Request, like: np.ndarray, auxiliary: tuple, execution:
 def descended(
     potential: Potential, position: np.ndarray, auxiliary: tuple, num_steps: int, execution: str, least: float = -np.inf
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where the descent on all data arrives from these positions, `(replicas, parameters)`, and by how much U fell. It
-    ends early where no replica has fallen by `least` in a tenth of the steps."""
+    """Where a descent on all data ends, `(replicas, parameters)`, and by how much U fell; early if not by `least`."""
     ones = tf.ones((len(position),), tf.float64)
     method, rung = Fire(), Rung(ones, ones, _FIRST_TIME_STEP * ones)
 

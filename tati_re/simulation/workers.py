@@ -40,8 +40,7 @@ _STAYS = ("data", "test_data", "sample_weights", "model", "callbacks", "starts",
 
 
 def block_size(request: Request) -> int:
-    """Walkers of a block: as the options say, else all replicas of one number of a ladder, a whole ensemble, or the
-    largest divisor of the walkers up to four."""
+    """Walkers of a block: as given, else a ladder's replicas of one number, an ensemble, or a divisor up to four."""
     options, method, copies = request.options, request.method, request.copies
     given, unit = options.block_size, options.num_walkers if method.by_rung else 1
     if method.groups > 1:
