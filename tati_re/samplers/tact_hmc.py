@@ -129,6 +129,10 @@ class TactHMC(Method):
         slope = scale**2 * rise * 3.0 * above**2 / width
         return scale, ops.where(tempering < 0.0, slope, -slope)
 
+    def mean_potential(self, state):
+        """Ū(|ξ|) of each walker, `(walkers,)`."""
+        return ops.sum_of_products(self._shares(state), state.bias_mean)
+
     def _shares(self, state):
         """How much of each node the linear interpolation takes at |ξ|, `(walkers, nodes)`; they add up to 1."""
         width = 1.0 - self.tempering_plateau
@@ -159,8 +163,7 @@ class TactHMC(Method):
 
     def _kick(self, state, time):
         scale, slope = self.scale(state.tempering)
-        mean_potential = ops.sum_of_products(self._shares(state), state.bias_mean)
-        force = -slope * (state.potential - mean_potential)
+        force = -slope * (state.potential - self.mean_potential(state))
         return state._replace(
             momentum=state.momentum - ops.column(time * scale, state.momentum) * state.gradient,
             tempering_momentum=state.tempering_momentum + time * self._pace(state) * force,
