@@ -23,7 +23,6 @@ def test_a_room_imports_only_rooms_below_it():
 # The view methods: one line each, which bring what they show from the room above.
 VIEWS = {
     ("tati_re.simulation.run", "tati_re.report.summary"),
-    ("tati_re.simulation.notebook", "tati_re.report.summary"),
     ("tati_re.prediction.temperature_study", "tati_re.plotting.temperatures"),
 }
 

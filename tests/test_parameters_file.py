@@ -42,9 +42,9 @@ def test_walkers_have_their_rows_or_share_the_first(folder):
     rows = [[s, w, 0.0, 0.0, *(100 * s + 10 * w + np.arange(9))] for s in (5, 10) for w in (1, 0, 2)]
     write(folder / "trajectory.csv", ["step", "walker", "potential", "loss", *NAMES], rows)
     stored = read_parameters("trajectory.csv", 10, names=NAMES)
-    np.testing.assert_array_equal(stored.for_walkers(3)[:, 0], [1000, 1010, 1020])
-    np.testing.assert_array_equal(stored.for_walkers(2)[:, 0], [1000, 1010])
-    np.testing.assert_array_equal(stored.for_walkers(4)[:, 8], [1008] * 4)
+    np.testing.assert_array_equal(stored.positions[stored.rows_of(3), 0], [1000, 1010, 1020])
+    np.testing.assert_array_equal(stored.positions[stored.rows_of(2), 0], [1000, 1010])
+    np.testing.assert_array_equal(stored.positions[stored.rows_of(4), 8], [1008] * 4)
 
 
 def test_only_the_rows_of_the_target_of_a_ladder_are_taken(folder):

@@ -72,8 +72,7 @@ def averages(
 
 
 def rows_at_target(run: AnyRun, burnin: int | None = None, thin: int = 1) -> pd.DataFrame:
-    """The rows past the burn-in at the target. Of walkers that come to it and leave, all, equally many of each: those
-    elsewhere have weight 0."""
+    """The rows past the burn-in at the target; of walkers that come and leave all, with weight 0 elsewhere."""
     rows = select_rows(run, burnin, thin, rung=None)
     comes = {"rung", "weight"} <= {*rows} and not rows.loc[rows["rung"] != 0, "weight"].any()
     return rows if comes else keep(rows, rung=0)

@@ -185,8 +185,7 @@ def autocorrelation_time(chains: np.ndarray, num_times: float = ENOUGH_TIMES) ->
 
 @_remembered
 def autocorrelation_estimate(chains: np.ndarray, num_times: float = ENOUGH_TIMES) -> tuple[float, int]:
-    """The estimate of `autocorrelation_time` in rows, mostly too small where a chain is too short, and how many rows a
-    chain needs, 0 where it is long enough."""
+    """As `autocorrelation_time`, in rows, though too small for short chains; and the rows that are needed, or 0."""
     chains = _checked(chains)
     if not np.isfinite(chains).all() or (np.ptp(chains, axis=1) == 0).any():
         raise InputError("A chain that never changes or is not finite has no autocorrelation time.")
@@ -203,8 +202,7 @@ def autocorrelation_estimate(chains: np.ndarray, num_times: float = ENOUGH_TIMES
 
 
 def is_short(chains: np.ndarray) -> bool:
-    """Whether chains `(chains, draws)` are shorter than 50 autocorrelation times: the error of their mean is then
-    itself rough, and mostly too small. Chains that never change, and of fewer than 4 draws, are."""
+    """Whether chains `(chains, draws)` have below 50 autocorrelation times, or never change: errors are rough then."""
     chains = np.atleast_2d(np.asarray(chains, dtype=np.float64))
     if chains.shape[1] < MINIMUM_DRAWS or not np.isfinite(chains).all() or (np.ptp(chains, axis=1) == 0).any():
         return True
@@ -235,8 +233,7 @@ def halves_of(chains: np.ndarray) -> np.ndarray:
 
 
 def _normal_scores(chains: np.ndarray) -> np.ndarray:
-    """The draws by the normal quantiles of their ranks among all, equal ones with their mean rank (Vehtari and others,
-    Bayesian Analysis 16 (2021), equation 14)."""
+    """The draws by normal quantiles of their ranks, equal ones by the mean rank (Vehtari et al. 2021, eq. 14)."""
     values = chains.ravel()
     order = np.argsort(values)
     if (np.diff(values[order]) == 0).any():

@@ -89,10 +89,9 @@ def noise_covariance(
     step: LinearStep, order: str, batch_size: int, num_examples: int, record_every: int = 1
 ) -> Heating:
     """Per unit of the variance of a step's noise: the variance of the position, in `virial` its covariance with the
-    noise of the step, and the variance of the momentum, `(wells,)` each, over the steps that are looked at.
-
-    With replacement the noise is white. A sweep of m batches without it has C = s (δ/n - 1/N) between two batches of n
-    of N examples, so that it sums to zero; symmetric sweeps see each batch twice, the second time backwards."""
+    noise of the step, and the variance of the momentum, `(wells,)` each, over the steps that are looked at. With
+    replacement the noise is white. A sweep of m batches without it has C = s (δ/n - 1/N) between two batches of n of N
+    examples, so that it sums to zero; symmetric sweeps see each batch twice, the second time backwards."""
     wells, size = step.push.shape
     # The noise of the step itself is one more entry of z.
     matrix, push = np.zeros((wells, size + 1, size + 1)), np.ones((wells, size + 1))

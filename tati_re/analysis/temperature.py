@@ -62,13 +62,12 @@ class Temperature(NamedTuple):
 def measured_temperature(
     energies: np.ndarray, kind: Kind, num_parameters: int, target: float, level: float = LEVEL
 ) -> Temperature:
-    """The temperature of kinetic energies or virials of P parameters, and the band of a correct run at `level`.
-
-    The mean of n independent p'p/(P T) follows χ²(nP)/(nP). As n is only estimated, the distance of its quantiles from
-    T is multiplied by that of Student's t over that of the normal distribution, with n/8 degrees of freedom. Virials,
-    whose law depends on the potential, follow the same one where it is harmonic; their band is the wider of this one
-    and t standard errors. Below 16 rows of a walker or n = 8, or where a mean would be inside at 0 too, there is no
-    verdict. `energies` are kinetic energies, or virials θ·∇U/2, `(walkers, rows)`, at least 4 rows."""
+    """The temperature of kinetic energies or virials of P parameters, and the band of a correct run at `level`. The
+    mean of n independent p'p/(P T) follows χ²(nP)/(nP). As n is only estimated, the distance of its quantiles from T is
+    multiplied by that of Student's t over that of the normal distribution, with n/8 degrees of freedom. Virials, whose
+    law depends on the potential, follow the same one where it is harmonic; their band is the wider of this one and t
+    standard errors. Below 16 rows of a walker or n = 8, or where a mean would be inside at 0 too, there is no verdict.
+    `energies` are kinetic energies, or virials θ·∇U/2, `(walkers, rows)`, at least 4 rows."""
     chains = 2.0 * np.atleast_2d(energies) / num_parameters
     mean, size = float(chains.mean()), effective_sample_size(chains, kind="mean")
     if not np.isfinite(size):
@@ -89,8 +88,7 @@ def measured_temperature(
 def chi_square_band(
     num_parameters: int, num_rows: float, temperature: float = 1.0, level: float = LEVEL
 ) -> tuple[float, float]:
-    """The ends between which the mean kinetic temperature of n independent rows lies but for once in 1/`level` times:
-    quantiles of T χ²(nP)/(nP)."""
+    """The band that the kinetic temperature of n rows leaves once in 1/`level` times: quantiles of T χ²(nP)/(nP)."""
     half = 0.5 * num_parameters * num_rows
     lower, upper = gammaincinv(half, [0.5 * level, 1 - 0.5 * level]) * (temperature / half)
     return float(lower), float(upper)

@@ -168,8 +168,7 @@ def _spoilers(draws: np.ndarray, hat: float) -> tuple[list[int], float]:
 
 
 def what_is_missing(conditions: Sequence[Condition], numbers: Mapping[str, Any], steps: int) -> str:
-    """One sentence on conditions that do not hold `steps` steps after the burn-in, and how many more they take where
-    that can be told: effective draws grow with the steps, errors fall with their root."""
+    """One sentence on conditions that do not hold `steps` steps after the burn-in, and how many more they take."""
     parts = []
     for one in conditions:
         value = one.value(numbers)
@@ -194,8 +193,7 @@ def what_is_missing(conditions: Sequence[Condition], numbers: Mapping[str, Any],
 
 
 def steps_left(one: Condition, numbers: Mapping[str, Any], steps: int) -> float:
-    """How many more steps a condition takes, `steps` after the burn-in, in two digits; inf where that cannot be told.
-    Of walkers that draw from one law R-hat - 1 falls as the inverse of the steps."""
+    """How many more steps a condition takes, in two digits, inf if unknown: R-hat - 1 falls as their inverse."""
     value = one.value(numbers)
     if one.met(numbers) or not value > 0:
         return 0.0 if one.met(numbers) else math.inf

@@ -38,8 +38,7 @@ class _HelpAll(argparse.Action):
 
 class Parser(argparse.ArgumentParser):
     """An argparse parser that raises `InputError`, with the nearest flag for an unknown one. Flags are typed in full,
-    and those that are not typed are absent from what `parse` returns. Every command that has one says its version, and
-    can print what shells need to complete it (`--print-completion`). With many options, `--help` explains those of
+    and those that are not typed are absent from what `parse` returns. With many options, `--help` explains those of
     `MAIN` and the command's own, and names the others by group; `--help-all` explains all."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -160,8 +159,7 @@ def _negatives_joined(argv: Sequence[str]) -> list[str]:
 
 
 def make_parser(prog: str, description: str, groups: Iterable[str], leave_out: Collection[str] = ()) -> Parser:
-    """Makes the parser of a command from the table of options: those of these groups, but for some that are left out,
-    and `--config`, `--print-config`, `--quiet` and `--version`."""
+    """Makes the parser of a command from groups of the table of options, but for some, and the flags common to all."""
     parser = Parser(prog=prog, usage=f"{prog} [options]", description=description)
     parser.add_argument("-v", dest="v", action="count", help=argparse.SUPPRESS)
     parser.add_argument("--config", metavar="FILE", help="a TOML file of options; flags go before what it says")
@@ -176,9 +174,8 @@ def make_parser(prog: str, description: str, groups: Iterable[str], leave_out: C
 
 
 def loading(verbose: int = 1, what: str | None = None) -> None:
-    """Says what the command begins with that takes seconds in a process where TensorFlow is not there yet; by default
-    that is loading it. Keras would load scikit-learn and Matplotlib, too, for helpers that no command uses: a fourth of
-    the processor time of the import."""
+    """Says what takes seconds where TensorFlow is not there yet; by default that is loading it, without scikit-learn
+    and Matplotlib, which Keras would load for helpers that no command uses: a fourth of the time."""
     if "tensorflow" in sys.modules:
         return
     if verbose > 0:
@@ -251,8 +248,7 @@ def requeue_signal_of(typed: Mapping[str, Any]) -> str | None:
 
 @contextlib.contextmanager
 def flags_named(names: Collection[str], renamed: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Replaces a leading Python name in errors by its flag, for flags that are not in the table of options; `renamed`
-    holds those of another name than in Python, by that of Python."""
+    """Replaces a leading Python name in errors by its flag, if not in the table; `renamed`: those of another name."""
     try:
         yield
     except InputError as error:
@@ -263,36 +259,24 @@ def flags_named(names: Collection[str], renamed: Mapping[str, str] | None = None
 
 
 def as_typed(message: str, flags: Collection[str]) -> str:
-    """The message with the options that were typed written as flags; a name of one word, which is a word of English
-    too, is changed only where the message begins."""
+    """The message with typed options as flags; of a name that is an English word only where the message begins."""
     for name in set(flags) & set(OPTIONS):
         start = r"(?<![\w/.'\"-])" if "_" in name else "^"
         message = re.sub(rf"{start}{name}(?![\w/=-]|\.\w)", flag(name), message)
     return message
 
 
-def show(run: Any) -> None:
-    summary = run.summary()
-    if isinstance(summary, str):
-        print(summary)
-    else:
-        from rich.console import Console
-
-        Console().print(summary)
-    if str(run.folder) not in str(summary):
-        print(f"run folder: {run.folder}")
-
-
 def ended(run: Any, verbose: int) -> int:
     """Prints the summary of a run that was not interrupted, unless quiet; returns the exit status."""
     if run.exit_status != INTERRUPTED and verbose > 0:
-        show(run)
+        print(summary := run.summary())
+        if str(run.folder) not in summary:
+            print(f"run folder: {run.folder}")
     return run.exit_status
 
 
 def entry_point(prog: str, body: Callable[[list[str]], int | None], module: str) -> Callable[..., int]:
-    """Makes the `main` of a command from a function of its arguments, which returns nothing, or an exit status; calls
-    it where the command's `module`, its `__name__`, is run by itself."""
+    """Makes a command's `main` from a function that returns nothing, or an exit status; calls it where it is run."""
 
     def main(argv: Sequence[str] | None = None) -> int:
         return command(prog, body, argv)
@@ -304,8 +288,7 @@ def entry_point(prog: str, body: Callable[[list[str]], int | None], module: str)
 
 
 def command(prog: str, body: Callable[[list[str]], int | None], argv: Sequence[str] | None) -> int:
-    """Runs the body of a command and turns errors into one line on stderr and an exit status: the body's, 0 if it has
-    none; those of `tati_re.cli.failures`; 130 when interrupted."""
+    """Runs a command's body; errors become one line and a status (`tati_re.cli.failures`), an interrupt 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     MADE.set(None)
     if isinstance(sys.stdout, io.TextIOWrapper):  # names of files may hold what the terminal has no letter for

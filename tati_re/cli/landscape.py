@@ -299,18 +299,15 @@ def _progress(done: int, total: int) -> None:
         print(f"\r{done:,} of {total:,} points", end=end, file=sys.stderr, flush=True)
 
 
-def _has_run(typed: dict[str, Any]) -> bool:
-    return typed.get("trajectory", typed.get("run", "none")) != "none"
-
-
 def _trajectory(typed: dict[str, Any], walker: int | None) -> list[Any]:
     """Stored positions of the run; none if it has none and they were not asked for."""
     from tati_re.landscape import path_of
     from tati_re.simulation.run import load
 
-    if not _has_run(typed) or (typed.get("grid") and "trajectory" not in typed) or typed.get("hessian"):
+    named = typed.get("trajectory", typed.get("run", "none"))
+    if named == "none" or (typed.get("grid") and "trajectory" not in typed) or typed.get("hessian"):
         return []
-    run = load(typed.get("trajectory", typed.get("run")))
+    run = load(named)
     try:
         return path_of(run, integer_of(typed, "trajectory_points", 500, 1), walker)
     except InputError:

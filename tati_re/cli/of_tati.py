@@ -1,5 +1,4 @@
-"""The commands that have the command lines of TATi's analyser, data set writer and parser, loss function sampler, input
-space sampler and explorer, besides their own."""
+"""The command lines of TATi's analyser, data set writer and parser, samplers and explorer, besides our own."""
 
 import sys
 from collections.abc import Callable, Sequence

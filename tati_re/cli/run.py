@@ -34,9 +34,8 @@ def refuse_trust(typed: dict[str, Any]) -> None:
 
 
 def start(parser: Parser, argv: list[str], name: str, groups: Iterable[str], action: Callable[[Options], Any]) -> int:
-    """Runs a command that makes a new run folder; an empty one that was made for bad input is removed again. `name`
-    begins the folder's name under `runs` where `--output` is not given, `groups` are those of the options that
-    `--print-config` writes, and `action` starts the run and returns it. Returns the exit status."""
+    """Runs a command that makes a run folder, by default the next `name` under `runs`; an empty one is removed again.
+    `groups` are those of `--print-config`, `action` starts the run and returns it. Returns the exit status."""
     typed = parser.parse(argv)
     options = with_config(typed)
     if typed.get("print_config"):

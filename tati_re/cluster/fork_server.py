@@ -22,8 +22,7 @@ _READ_BY_LIBRARIES = ("TF_", "XLA_", "KERAS_", "OMP_", "MKL_", "OPENBLAS_", "ONE
 
 
 class ForkServer:
-    """A process that has imported TensorFlow and what this one has of the package, has computed nothing, and makes
-    copies of itself. It ends with this one."""
+    """A process that has imported TensorFlow and the package, computed nothing, and makes copies; it ends with ours."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._control, theirs = Pipe()
@@ -49,8 +48,7 @@ class ForkServer:
                 raise
 
     def start(self, environment: Mapping[str, str], pipe: int, said: int) -> "Forked":
-        """A worker with this environment at the end of a pipe, whose output goes to a file; both are descriptors.
-        Raises `EOFError` or `OSError` where the server is gone."""
+        """A worker at the end of a pipe, its output to a file; `EOFError` or `OSError` where the server is gone."""
         with self._asking():
             self._control.send((dict(environment), os.getcwd(), sys.path))
             for descriptor in (pipe, said):
@@ -95,8 +93,7 @@ _SERVERS: dict[tuple, ForkServer] = {}
 
 
 def forked(environment: Mapping[str, str], pipe: int, said: int) -> Forked | None:
-    """A worker that is a copy of this process's server for this environment, which is begun where there is none or it
-    has died; `None` where it cannot be begun."""
+    """A copy of this process's server for this environment, begun where there is none; `None` where it cannot be."""
     key = os.getpid(), *sorted(item for item in environment.items() if item[0].startswith(_READ_BY_LIBRARIES))
     for _ in range(2):
         if key not in _SERVERS:

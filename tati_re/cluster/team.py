@@ -20,10 +20,9 @@ Message = tuple[str, tuple, dict[int, tuple] | None]
 
 class Team:
     """Workers, so many as `number`, each made by `start(its number)`, to which the blocks are given in order. `say` is
-    called with a sentence where one dies.
-
-    The states of all blocks are kept as they were last known, and the messages since then. Where a worker dies, another
-    one takes its blocks from there, does again what was asked for, and must come to the same energies, bit by bit."""
+    called with a sentence where one dies. The states of all blocks are kept as they were last known, and the messages
+    since then. Where a worker dies, another one takes its blocks from there, does again what was asked for, and must
+    come to the same energies, bit by bit."""
 
     def __init__(
         self, start: Callable[[int], Any], blocks: Sequence[int], number: int, say: Callable[[str], None]

@@ -89,8 +89,7 @@ def on_gpu() -> bool:
 
 
 class Compiled:
-    """A function of tensors, traced once for each set of their shapes and types.
-    The arguments at the positions `free` may have another number of rows in each call."""
+    """A function of tensors, traced once for each of their shapes and types, but for the rows of arguments `free`."""
 
     def __init__(self, function: Callable, free: Sequence[int] = (), jit_compile: bool = False) -> None:
         # A concrete function: TensorFlow takes functions that are made anew for one that it traces again and again.
@@ -106,8 +105,7 @@ class Compiled:
         return self._traced[key](*given)
 
     def over_pieces(self, size: int, rows: Sequence[Any], *others: Any) -> list:
-        """Its results for `(*pieces of rows, *others)`, piece by piece.
-        `rows` are arrays or tensors of the same number of rows, of which a piece has at most `size`."""
+        """Its results for `(*pieces of rows, *others)`, each piece of at most `size` rows of these arrays."""
         starts = range(0, max(1, rows[0].shape[0]), size)
         return [self(*(values[start : start + size] for values in rows), *others) for start in starts]
 

@@ -8,8 +8,7 @@ from tati_re.core.errors import InputError
 
 
 def check_free(option: str, received: object, needed: float, what: str) -> None:
-    """Refuses the value `received` of an option for which `what`, "100 walkers of 10 parameters", takes about `needed`
-    bytes, more than are free."""
+    """Refuses an option's value for which `what`, "100 walkers", takes `needed` bytes, more than are free."""
     free = free_bytes()
     if free is not None and needed > free:
         expected = f"what fits into {_in_words(free)}, the memory that is free"

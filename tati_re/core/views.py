@@ -33,8 +33,7 @@ def drawn(kind: str, result: Any, /, **choices: Any) -> Figure:
 
 
 def html_table(title: str, lines: Iterable[tuple[str, str]] = (), notes: Iterable[str] = (), frame: Any = None) -> str:
-    """Returns a table of labels and values under a title, with warnings above it, all text escaped; below it the
-    DataFrame `frame`, which scrolls sideways where it is wide."""
+    """A table of labels and values under a title and warnings, all escaped; below it the DataFrame `frame`."""
     rows = "".join(
         f'<tr><th style="text-align:left">{escape(label)}</th><td style="text-align:left">{escape(value)}</td></tr>'
         for label, value in lines

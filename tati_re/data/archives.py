@@ -21,10 +21,9 @@ NPZ_KEYS = "x_train, y_train, x_test, y_test, or x, y, or data_keys with the nam
 def read_npz(
     path: Path, keys: Sequence[str] | None = None, weights: str | None = None, limit: float | None = None
 ) -> Contents:
-    """The arrays x_train, y_train and perhaps x_test, y_test of an NPZ file; or x, y. Inputs of type uint8 are images:
-    they stay bytes and get the scale 1/255. `keys` name the arrays of inputs and targets, and perhaps of the test part;
-    those of several inputs are joined by `+`, in the order of the model's inputs. Arrays larger than `limit` bytes are
-    kept on the disk; None: all in memory."""
+    """The arrays x_train, y_train and perhaps x_test, y_test of an NPZ file; or x, y; or those that `keys` name,
+    several inputs joined by `+`, in the order of the model's. Inputs of type uint8 are images: they stay bytes and get
+    the scale 1/255. Arrays larger than `limit` bytes are kept on the disk; None: all in memory."""
     try:
         with path.open("rb") as opened, load_arrays(opened, limit) as file:
             return _chosen(path, file, keys, weights, limit)

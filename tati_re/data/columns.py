@@ -16,8 +16,7 @@ _CALL = re.compile(r"(sin|cos)\(\s*(.+?)\s*\)")
 
 @dataclass(frozen=True)
 class Column:
-    """One derived input as the user wrote it: a function, "power", "sin" or "cos", of column number `source`, from 0.
-    The power is at least 1; 1 is the column as it is."""
+    """One derived input as the user wrote it: a power, the sine or the cosine of column number `source`, from 0."""
 
     text: str
     source: int
@@ -27,13 +26,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Columns:
-    """The map from the columns of the data, called `names`, to the inputs of a network.
-
-    Examples:
-        >>> columns = parse_columns(["x1^2", "cos(x2)"], ["x1", "x2"])
-        >>> columns(np.array([[3.0, 0.0]])).tolist()
-        [[9.0, 1.0]]
-    """
+    """The map from the columns of the data, called `names`, to the inputs of a network."""
 
     columns: tuple[Column, ...]
     names: tuple[str, ...]

@@ -17,8 +17,7 @@ _WORDS = {
 
 
 def describe_dataset(dataset: Dataset) -> str:
-    """A data set in a few lines: name, numbers of examples, shapes and types, the classes with how often each appears.
-    Each column of inputs and each target of a regression has its minimum, maximum, mean and standard deviation."""
+    """A data set in a few lines: name, sizes, shapes, types, counts of classes, or ranges, means and deviations."""
     test = "no test part" if dataset.test_inputs is None else f"{len(dataset.test_inputs)} to test"
     count = "1 example" if dataset.num_examples == 1 else f"{dataset.num_examples} examples"
     lines = [f"{dataset.name}: {count} to train on, {test}"]

@@ -105,8 +105,7 @@ FIXED = ("harmonic", "gaussian")
 
 
 def built_in(name: str, test_fraction: float, seed: int, shuffle: bool = True) -> Dataset:
-    """A built-in data set with default parameters; those of `FIXED` have no test part.
-    `shuffle` says whether the digits kept for testing are random; False keeps the last ones."""
+    """A built-in data set with default parameters; without `shuffle` the digits kept for testing are the last ones."""
     if name == "harmonic":
         return harmonic()
     if name == "gaussian":

@@ -78,8 +78,7 @@ def kind_of(
 
 
 def are_labels(targets: np.ndarray, test_targets: np.ndarray | None, num_classes: int | None) -> bool:
-    """Whether targets are several labels of 0 and 1 for each example, for a loss that can take them: in columns, some
-    rows without a single 1. One-hot rows are so where `num_classes` is 0."""
+    """Whether targets are several labels of 0 and 1, some rows without a single 1, or any where `num_classes` is 0."""
     parts = [targets] if test_targets is None else [targets, test_targets]
     if targets.ndim != 2 or num_classes or not all(np.isin(part, (0, 1)).all() for part in parts):
         return False

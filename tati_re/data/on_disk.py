@@ -19,15 +19,7 @@ _BLOCK_BYTES = 32 * 2**20
 class Store:
     """A growing array of rows: in memory up to a limit, beyond it in a temporary file. The file has no name any more
     when rows are written to it: it goes with the array, at the latest when the process ends, however that ends. The
-    folder is the environment variable TMPDIR's.
-
-    Examples:
-        >>> store = Store(limit=10)
-        >>> store.append(np.arange(6).reshape(3, 2))
-        >>> rows = store.finished()
-        >>> int(rows.sum()), on_disk(rows)
-        (15, True)
-    """
+    folder is the environment variable TMPDIR's."""
 
     def __init__(self, limit: float | None = None) -> None:
         self._limit, self._pieces, self._bytes = limit, list[Any](), 0

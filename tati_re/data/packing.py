@@ -18,8 +18,7 @@ _MOST = 2**24
 
 
 def is_several(inputs: Any, count: int | None = None) -> bool:
-    """Whether inputs are several arrays: a mapping, or a list or tuple of arrays with one row per example.
-    A list of as many rows as there are examples (`count`, where known) is one array."""
+    """Whether inputs are several arrays of a row per example; a list of as many rows as examples (`count`) is one."""
     if isinstance(inputs, Mapping):
         return True
     if not isinstance(inputs, (list, tuple)) or len(inputs) < 2 or len(inputs) == count:

@@ -44,8 +44,7 @@ class Standard:
 
     @classmethod
     def of(cls, values: np.ndarray, weights: np.ndarray | None = None) -> Standard:
-        """That of the training part, or of examples that count by `weights` `(N,)`, as `mean_and_deviation` has them.
-        What does not vary keeps the deviation 1, so that it becomes 0."""
+        """That of the training part, or of examples that count by `weights` `(N,)`; what does not vary keeps 1."""
         mean, deviation = mean_and_deviation(values, weights)
         return cls(mean, np.where(deviation == 0, 1.0, deviation))
 
@@ -63,9 +62,8 @@ class Standard:
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """The map from the data to the network: first the columns, then the standardization; None changes nothing.
-    Both standards are those of the training part; that of the inputs is of the derived ones. `standardize` is the
-    option that they come from."""
+    """The map from the data to the network: first the columns, then standards of the training part; None changes
+    nothing. `standardize` is the option that they come from."""
 
     columns: Columns | None = None
     input_standard: Standard | None = None
@@ -175,8 +173,7 @@ def of_order_one(values: np.ndarray) -> bool:
 
 def automatic(dataset: Dataset, given: bool, kept: str, memory_limit: float | None = None) -> tuple[str, str | None]:
     """What standardize "auto" means for a data set, one of `STANDARDIZE`, and a sentence for the start of a run.
-    `given`: The network was not made for these data. `kept`: Why targets stay in their units, or empty. `memory_limit`:
-    Bytes that bytes of images may take as numbers."""
+    `given`: the network was not made for these data; `kept`: why targets stay in their units, or empty."""
     inputs, prepared, told = dataset.inputs, dataset.preparation, "standardize auto leaves the data as they are, for"
     if dataset.input_scale != 1.0 or (prepared is not None and (prepared.input_standard or prepared.target_standard)):
         return "none", None

@@ -1,5 +1,4 @@
-"""Tables: text with a header line and columns between commas, semicolons or tabs, or white space without one; and
-Parquet files, by the package pyarrow, which the extra `parquet` installs."""
+"""Tables of text, between commas, semicolons, tabs or white space, and Parquet files, by the package pyarrow."""
 
 import csv
 import re
@@ -43,9 +42,8 @@ def choose_columns(
     file: str,
     weights: str | None = None,
 ) -> Choice:
-    """Assigns roles to the columns of a table, of the inputs only to those that are used.
-    None means for the labels those that `label_names` finds, else the last; for the inputs, which are written as
-    `parse_columns` reads them, all that are no labels. `file` is what messages call the table."""
+    """Assigns roles to the columns of a table, which messages call `file`. None means for the labels those that
+    `label_names` finds, else the last; for the inputs, written as `parse_columns` reads them, all others."""
     doubled = sorted({name for name in names if names.count(name) > 1})
     refuse_if(doubled, f"{file} has several columns of one name.", ", ".join(doubled), "different names")
     nameless = input_columns is None and any(re.fullmatch(r"|Unnamed: \d+", name) for name in names)

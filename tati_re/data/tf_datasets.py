@@ -22,10 +22,9 @@ def is_tf_dataset(source: object) -> bool:
 
 
 def read_tf_dataset(source: Any, limit: float | None = None) -> Contents:
-    """All examples of a finite `tf.data.Dataset` in order; bytes get the scale 1/255. Elements are batches, as for
-    `keras.Model.fit`: pairs (inputs, labels), or triples with sample weights. Those whose label is a single number, or
-    whose inputs and labels have different known lengths, are taken as single examples. Inputs of more than `limit`
-    bytes are kept on the disk."""
+    """All examples of a finite `tf.data.Dataset` in order; bytes get the scale 1/255. Elements are batches of pairs
+    (inputs, labels), or triples with sample weights; those whose label is a single number, or whose inputs and labels
+    have different known lengths, are single examples. Inputs of more than `limit` bytes are kept on the disk."""
     spec = source.element_spec
     if not isinstance(spec, tuple) or len(spec) not in (2, 3) or not all(hasattr(part, "shape") for part in spec):
         received = f"elements of {len(spec)} parts" if isinstance(spec, (tuple, list)) else type(spec).__name__

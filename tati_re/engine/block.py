@@ -73,8 +73,7 @@ class Held:
         }
 
     def answer(self, verb: str, common: tuple, own: dict[int, tuple] | None) -> dict[int, Any]:
-        """The answers of some blocks to a message, with what is common to them and what is their own. To go on,
-        `advance`, is asked of all, which answer as one: a round of swaps is as quick as its messages are few."""
+        """The answers of blocks to a message, with what they have in common and of their own; `advance` asks all."""
         if verb == "advance":
             return self._advance(own or {}, *common)
         assert own is not None
@@ -186,10 +185,9 @@ class BlockLoop(Loop):
             self._recorder.place = self._row
 
     def stretch(self, carry: Carry, first_move: int, count: int, first_walker: int = 0, *entering):
-        """The chunk, and where it ends before a swap what an `Answer` has of it.
-
-        `entering` is what swaps of the step before have changed, nothing where there were none: β, λ, the bias, rungs,
-        acceptance and numbers that belong to the rungs as one vector, and arrays that belong to them."""
+        """The chunk, and where it ends before a swap what an `Answer` has of it. `entering` is what swaps of the step
+        before have changed, nothing where there were none: β, λ, the bias, rungs, acceptance and numbers that belong to
+        the rungs as one vector, and arrays that belong to them."""
         method = self.method
         due = self.timeline.due(first_move - 1, self._capacity, count + 1)
         swaps = count > 0 and method.exchange.swaps_after(first_move + count - 1)

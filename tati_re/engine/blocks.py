@@ -51,8 +51,7 @@ class _Elsewhere:
 
 
 class Blocks(Loop):
-    """The loop of a run whose walkers are cut into blocks of `size`, which `team` holds; `apart` is the method of a
-    block where the walkers are replicas of a ladder."""
+    """The loop of a run in blocks of `size` walkers, held by `team`; `apart` is the method of a block on a ladder."""
 
     method: Any
 
@@ -231,8 +230,7 @@ class Blocks(Loop):
         return self._apart is not None and self.method.swaps_after(step)
 
     def _stretch(self, move: int, count: int, between: bool) -> tuple[int, list[np.ndarray]]:
-        """Moves of all blocks: how many were made, and, where there are any, rows, positions and what is beside them in
-        the run's order."""
+        """Moves of all blocks: how many were made, and, if any, what was recorded, in the run's order."""
         common = (move, count, self.timeline.num_burnin_steps, self.timeline.trajectory_every, between, *self._entering)
         self._last = self._team.ask("advance", common, self._wide)
         self._entering, self._wide = (), None

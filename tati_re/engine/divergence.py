@@ -14,13 +14,10 @@ _TIMES, _TIMES_OF_FIT = 1e3, 1e6
 def highest_energy(
     start: np.ndarray, potential: np.ndarray, temperature: float, num_parameters: int, scale: float
 ) -> float:
-    """The energy U + p·p/2 above which a run has diverged.
-
-    A walker may start far above equilibrium, and gives that energy to its momenta or to the bath; from the bath it gets
-    back P T/2 or so, from the noise of mini-batches as much as their U differ. So the bound is the highest energy at
-    the start, and 1,000 times P T + |U| + N above: a harmonic U of P parameters passes it once in exp(1000) rows.
-    Without a temperature (a fit) it is a million times |U| + N, for a learning rate that is large at first. `start` is
-    U + p·p/2 of each walker at the start, `temperature` the highest T of any rung and step, `scale` N, or 1."""
+    """The energy U + p·p/2 above which a run has diverged: the highest at the start, `start` of each walker, and 1,000
+    times P T + |U| + N, `scale`, above, at the highest `temperature` of any rung and step. From the bath a walker gets
+    back P T/2 or so, from mini-batches as much as their U differ: a harmonic U passes it once in exp(1000) rows.
+    Without a temperature (a fit) it is a million times |U| + N, for a learning rate that is large at first."""
     noise = float(np.abs(potential).max()) + scale
     times = _TIMES if temperature > 0 else _TIMES_OF_FIT
     return float(start.max()) + times * (num_parameters * temperature + noise)

@@ -69,9 +69,8 @@ def philox_key(seed: int, purpose: str) -> int:
 def draw_bits(
     draws: Sequence[Draw], seed: int, purpose: str, first_step, num_steps: int, first_walker=0
 ) -> list[tf.Tensor]:
-    """The bits of each draw for `num_steps` steps: integer tensors `(num_steps, walkers, padded numbers)`.
-
-    `first_step` is a number, or an int64 tensor; so is `first_walker`, for a block of the walkers of a run."""
+    """The bits of each draw for `num_steps` steps: integer tensors `(num_steps, walkers, padded numbers)`. `first_step`
+    is a number, or an int64 tensor; so is `first_walker`, for a block of the walkers of a run."""
     bits = []
     for number, draw in enumerate(draws):
         high, key = draw.high_words(first_walker), tf.constant([philox_key(seed, f"{purpose}/{number}")], tf.uint64)
@@ -121,9 +120,8 @@ def _low_words(draw: Draw, first_step, num_steps: int) -> tf.Tensor:
 def draw_blocks(
     draws: Sequence[Draw], seed: int, purpose: str, first_step, num_steps: int, first_walker=0
 ) -> list[list[tf.Tensor]]:
-    """The bits of `draw_bits` as XLA makes them fastest: the four words of each Philox block apart.
-
-    For each draw these are four uint32 tensors `(num_steps, walkers, blocks)`; `bits_of_blocks` puts them in order."""
+    """The bits of `draw_bits` as XLA makes them fastest: the four words of each Philox block apart. For each draw these
+    are four uint32 tensors `(num_steps, walkers, blocks)`; `bits_of_blocks` puts them in order."""
     blocks = []
     for number, draw in enumerate(draws):
         low = _low_words(draw, first_step, num_steps)
@@ -146,11 +144,9 @@ def symmetric_uniform(bits: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
 
 
 def standard_normal(bits: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Signed bits to standard normal numbers: sqrt(2) erfinv(u).
-
-    The lower half is computed and mirrored: outside of XLA the inverse goes by (u + 1)/2, which is coarse near 1 and
-    infinite at the last number below it. float32 numbers end at 5.3 standard deviations (float64: 8.2); what is beyond
-    has probability 1.2e-7 and is set to the end."""
+    """Signed bits to standard normal numbers: sqrt(2) erfinv(u). The lower half is computed and mirrored: outside of
+    XLA the inverse goes by (u + 1)/2, which is coarse near 1 and infinite at the last number below it. float32 numbers
+    end at 5.3 standard deviations (float64: 8.2); what is beyond has probability 1.2e-7 and is set to the end."""
     uniform = symmetric_uniform(bits, dtype)
     return tf.sign(uniform) * tf.math.erfinv(-tf.abs(uniform)) * tf.constant(-math.sqrt(2.0), dtype)
 
@@ -174,10 +170,9 @@ class RecordingNoise:
 
 
 def numbers_of(draw: Draw, bits: tf.Tensor) -> tf.Tensor:
-    """The numbers of one draw from its bits `(steps, walkers, padded numbers)`: `(steps, *shape)`.
-
-    Made in whole vectors of the processor: what is left over at the end of an array goes by another logarithm, which
-    rounds otherwise, and which steps stand there depends on where a chunk begins."""
+    """The numbers of one draw from its bits `(steps, walkers, padded numbers)`: `(steps, *shape)`. Made in whole
+    vectors of the processor: what is left over at the end of an array goes by another logarithm, which rounds
+    otherwise, and which steps stand there depends on where a chunk begins."""
     size = math.prod(bits.shape)
     whole = tf.reshape(bits, (size,))
     if rest := -size % _VECTOR:
@@ -205,13 +200,12 @@ class Drawing:
         self._draws, self._num_steps = draws, num_steps
         self._in_blocks = execution == "xla" and sum(draw.bytes() for draw in draws) >= _BLOCKS_FROM_BYTES
 
-        def blocks(first_step, first_walker) -> list:
-            return draw_blocks(draws, seed, "step", first_step, num_steps, first_walker)
+        draw = draw_blocks if self._in_blocks else draw_bits
 
-        def bits(first_step, first_walker) -> list:
-            return draw_bits(draws, seed, "step", first_step, num_steps, first_walker)
+        def drawn(first_step, first_walker) -> list:
+            return draw(draws, seed, "step", first_step, num_steps, first_walker)
 
-        self.drawn = tf.function(blocks, autograph=False, jit_compile=True) if self._in_blocks else bits
+        self.drawn = tf.function(drawn, autograph=False, jit_compile=True) if self._in_blocks else drawn
 
     def numbers(self, bits) -> list[tf.Tensor]:
         """The numbers of each draw, `(num_steps, *shape)`."""

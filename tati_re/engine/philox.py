@@ -16,10 +16,8 @@ _WEYL = (0x9E3779B9, 0xBB67AE85)
 
 
 def words(key, low, high) -> list[tf.Tensor]:
-    """The words of each block, four uint32 tensors, in the order of the kernel's numbers.
-
-    The key is a number or a uint64 tensor; `low` and `high` are the words of the counter of each block, uint64 of
-    shapes that broadcast."""
+    """The words of each block, four uint32 tensors, in the order of the kernel's numbers. The key is a number or a
+    uint64 tensor; `low` and `high` are the words of the counter of each block, uint64 of shapes that broadcast."""
     a, b, c, d = (part + tf.zeros_like(low + high, tf.uint32) for part in (*_halves(low), *_halves(high)))
     low_key, high_key = _halves(tf.convert_to_tensor(key, tf.uint64))
     weyl = [tf.constant(each, tf.uint32) for each in _WEYL]

@@ -18,12 +18,11 @@ PREFIX = "predictions/"
 
 
 class PredictionAverages:
-    """Weighted running averages of what draws predict for fixed inputs, in float64; the memory of two predictions.
-
-    Kept are the mean and the sum of squared deviations of the prediction (class probabilities, or values in the units
-    of the data; Welford's update), the mean entropy of the class probabilities or the mean noise variance, and for
-    values the log of the mean density of the targets. Each `every` steps the model (`outputs`, of `Outputs`) predicts
-    for inputs `(n, ...)` as it takes them. Targets are labels or values, `(n,)` or `(n, outputs)`, in data units."""
+    """Weighted running averages of what draws predict for fixed inputs, in float64; the memory of two predictions. Kept
+    are the mean and the sum of squared deviations of the prediction (class probabilities, or values in the units of the
+    data; Welford's update), the mean entropy of the class probabilities or the mean noise variance, and for values the
+    log of the mean density of the targets. Each `every` steps the model (`outputs`, of `Outputs`) predicts for inputs
+    `(n, ...)` as it takes them. Targets are labels or values, `(n,)` or `(n, outputs)`, in data units."""
 
     def __init__(
         self, outputs: Any, predictive: Predictive, inputs: np.ndarray, targets: np.ndarray, every: int
@@ -69,9 +68,8 @@ class PredictionAverages:
         self.add(np.asarray(state.position)[places], auxiliary, weights[: len(places)])
 
     def add(self, positions: np.ndarray, auxiliary: Sequence[np.ndarray], weights: np.ndarray) -> None:
-        """Counts one draw of each walker, `(walkers, P)`, with its weight, `(walkers,)`.
-
-        A draw of weight 0 is not predicted. `auxiliary` are the non-trainable variables, `(walkers, *shape)` each."""
+        """Counts one draw of each walker, `(walkers, P)`, with its weight, `(walkers,)`. A draw of weight 0 is not
+        predicted. `auxiliary` are the non-trainable variables, `(walkers, *shape)` each."""
         for walker in np.flatnonzero(weights > 0):
             here = slice(walker, walker + 1)
             outputs = self._outputs(positions[here], [values[here] for values in auxiliary], self._inputs)

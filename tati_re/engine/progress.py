@@ -20,10 +20,8 @@ _WIDE = 110
 
 
 class Progress(Protocol):
-    """Progress of the engine; any object with these five methods.
-
-    `start` once, then `update` as often as you like, `message` for a sentence at any time, `stop` at the end, also
-    after an error: a bar hides the cursor until then."""
+    """Progress of the engine; any object with these five methods. `start` once, then `update` as often as you like,
+    `message` for a sentence at any time, `stop` at the end, also after an error: a bar hides the cursor until then."""
 
     def start(self, total: int, done: int = 0, title: str = "", walkers: int = 1) -> None:
         """Begins with `done` of `total` steps, under a title such as the sampler's name."""
@@ -153,10 +151,8 @@ class RichProgress:
 
 
 def make_progress(verbose: int = 1, stream: TextIO | None = None) -> Progress:
-    """The progress that fits where it is shown; without a stream, standard output.
-
-    `verbose` is 0 for silence, 1 for a bar on a terminal, a line below the cell of a notebook and plain lines
-    elsewhere, 2 for plain lines."""
+    """The progress that fits where it is shown; without a stream, standard output. `verbose` is 0 for silence, 1 for a
+    bar on a terminal, a line below the cell of a notebook and plain lines elsewhere, 2 for plain lines."""
     stream = stream or sys.stdout
     if verbose == 0:
         return NullProgress()

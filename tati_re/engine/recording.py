@@ -1,5 +1,4 @@
-"""Recording of the steps of a chunk: rows, positions, moments and events, in buffers on the device; and what goes on
-from chunk to chunk."""
+"""Recording of the steps of a chunk, in buffers on the device; and what goes on from chunk to chunk."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,10 +13,9 @@ from tati_re.engine.timeline import Moves, Timeline
 
 
 class RunningMoments(NamedTuple):
-    """Streaming mean and sum of squared deviations of the parameters (Welford), per walker, float64.
-
-    `count` `(walkers,)` are rows seen, or the sum of their weights; `mean` and `m2` have shape `(walkers, parameters)`,
-    and the variance is m2 / (count - 1)."""
+    """Streaming mean and sum of squared deviations of the parameters (Welford), per walker, float64. `count`
+    `(walkers,)` are rows seen, or the sum of their weights; `mean` and `m2` have shape `(walkers, parameters)`, and the
+    variance is m2 / (count - 1)."""
 
     count: Any
     mean: Any
@@ -25,8 +23,7 @@ class RunningMoments(NamedTuple):
 
 
 class Carry(NamedTuple):
-    """Everything that goes on from chunk to chunk and into the checkpoint; `highest` is the energy U + p·p/2 that no
-    walker comes to unless the run diverges, `()`."""
+    """All that goes on from chunk to chunk, and into checkpoints; above U + p·p/2 of `highest`, `()`, runs diverge."""
 
     state: Any
     auxiliary: tuple
@@ -78,11 +75,10 @@ class Buffers(NamedTuple):
 
 
 class RowBuffers:
-    """Stores what is due after a step.
-
-    `position` is shape, `(walkers, parameters)`, and type of the walkers' positions; `num_recorded` walkers have
-    positions and moments stored; `directions` `(parameters, k)` project positions, None stores them whole. `event_rows`
-    is how many rows the method tells at one time, `chunk_steps` the most steps of a chunk."""
+    """Stores what is due after a step. `position` is shape, `(walkers, parameters)`, and type of the walkers'
+    positions; `num_recorded` walkers have positions and moments stored; `directions` `(parameters, k)` project
+    positions, None stores them whole. `event_rows` is how many rows the method tells at one time, `chunk_steps` the
+    most steps of a chunk."""
 
     def __init__(
         self,
@@ -131,12 +127,10 @@ class RowBuffers:
         return *rows, where, also, buffers.num_positions, new_events, buffers.num_events
 
     def after(self, due: Moves, now: Callable[[], tuple[Any, Any]], acceptance, alive, buffers: Buffers) -> Buffers:
-        """The buffers after a move; nothing is stored where the run diverged, `alive` False.
-
-        `now` gives the state of all walkers and the potential that the move saw; its acceptance is `(walkers,)`.
-
-        Whatever is due, each buffer is written to, at the place of its next entry, which stays the next one where
-        nothing is: XLA then writes in place, where it copies buffers that pass through a condition, at each step."""
+        """The buffers after a move; nothing is stored where the run diverged, `alive` False. `now` gives the state of
+        all walkers and the potential that the move saw; its acceptance is `(walkers,)`. Whatever is due, each buffer is
+        written to, at the place of its next entry, which stays the next one where nothing is: XLA then writes in place,
+        where it copies buffers that pass through a condition, at each step."""
         row_due, position_due = tf.logical_and(alive, due.row), tf.logical_and(alive, due.position)
         no_row, no_position = tf.zeros(self._of_row, tf.float64), tf.zeros(self._of_position, self.dtype)
         nothing = buffers.moments, no_row, no_position, tf.zeros(self._of_beside, tf.float64)

@@ -14,7 +14,6 @@ _LABELS = ("step", "walker", "rung", "replica")
 
 class TensorBoard:
     """Writes new rows of `run.csv` as scalars, as a callback of the driver after each flush; a target of None: nothing.
-
     Each walker (and on a ladder each rung) is a run of its own to TensorBoard, each column a tag. Event files are
     appended to, and stand outside of what a resumed run repeats byte for byte: they hold the time of day."""
 

@@ -34,12 +34,10 @@ class Moves(NamedTuple):
 
 @dataclass
 class Timeline:
-    """Moves, steps and due records.
-
-    There is a row each `record_every` steps, a position each `trajectory_every` and an event, where the method has
-    something to tell, each `event_every`; 0: none. Burn-in steps have no positions and no moments; what adapts does so
-    until they end. Groups of walkers take turns of `group_steps` steps. The factors give, of step numbers `(n,)`, what
-    step size and temperature are multiplied with; None: 1."""
+    """Moves, steps and due records. There is a row each `record_every` steps, a position each `trajectory_every` and an
+    event, where the method has something to tell, each `event_every`; 0: none. Burn-in steps have no positions and no
+    moments; what adapts does so until they end. Groups of walkers take turns of `group_steps` steps. The factors give,
+    of step numbers `(n,)`, what step size and temperature are multiplied with; None: 1."""
 
     record_every: int
     trajectory_every: int

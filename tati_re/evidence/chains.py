@@ -27,9 +27,8 @@ class Segment(NamedTuple):
 
 
 class Chains:
-    """A sampler and a path, compiled for a number of walkers. Every call begins with fresh momenta from their
-    distribution, which keeps the distribution of the positions, and draws other random numbers, for `most_steps` steps
-    of one compiled call at a time. On a ladder (`tati_re.exchange.ReplicaExchange`) walkers are given and returned
+    """A sampler and a path, compiled for a number of walkers. Every call begins with fresh momenta and draws other
+    random numbers, for `most_steps` steps of one compiled call at a time. On a ladder walkers are given and returned
     point by point. E is `scale` times the loss of what `potential.bind` gives, `execution` is "xla", "graph" or
     "eager", and of each run the last `visited` positions are returned."""
 

@@ -69,11 +69,10 @@ def energies_along(
     path, potential_of: Callable[[int], Any], sampler, plan: SamplingPlan, say: Callable[[str], None], parts: PartFiles
 ) -> Energies:
     """Energies at all points of a path of λ from 0 to 1. First every walker goes from a draw of the reference up to the
-    posterior, point by point, with the step size tuned at each one. "sequential" takes its draws on this way; "ladder"
-    starts all points where they were passed, and lets neighbors swap after every step, so that a walker that met a mode
-    can leave it by the reference. At λ = 0 draws are independent draws from the reference in both. `potential_of` makes
-    the path's potential for a number of walkers; `say` takes sentences on the progress; `parts` keeps each point, and
-    each tenth of the draws of all points at once."""
+    posterior, the step size tuned at each point. "sequential" takes its draws on this way; "ladder" starts all points
+    where they were passed, and lets neighbors swap after every step, so that a walker that met a mode can leave it. At
+    λ = 0 draws are independent ones of the reference in both. `potential_of` makes the path's potential for a number of
+    walkers; `say` takes sentences on the progress; `parts` keeps each point, and each tenth of the draws of all."""
     path, sequential = np.asarray(path, np.float64), plan.sampling == "sequential"
     single = potential_of(plan.walkers)
     chains = Chains(single, sampler, plan.seed, plan.execution)

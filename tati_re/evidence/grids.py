@@ -94,8 +94,7 @@ def simpson(num_nodes: int = 21) -> Quadrature:
 
 
 def spike_at_reference(grid: Quadrature, means) -> float | None:
-    """How far the integrand at λ = 0 leaves a line through the next two points, where that point counts and is farther
-    off than all the others are from each other; else `None`."""
+    """How far the integrand at λ = 0, where it counts, leaves a line through the next points, if far; else None."""
     means = np.asarray(means, np.float64)
     if grid.weights[0] == 0 or len(means) < 4:
         return None

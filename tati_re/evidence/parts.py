@@ -18,9 +18,8 @@ SPECIFICATION = "evidence.toml"
 
 
 class PartFiles:
-    """Parts by name, each an `.npz` file written atomically; without a folder nothing is saved. A part is what some
-    function computed from earlier parts and the random numbers of its chains, whose place in their sequence is kept
-    with it: to load it is the same as to compute it."""
+    """Parts by name, each an `.npz` file written atomically; without a folder nothing is saved. A part is computed from
+    earlier ones and the random numbers of its chains, whose place is kept with it: to load it is the same."""
 
     def __init__(self, folder: Path | None = None, prefix: str = "") -> None:
         self.folder, self.prefix = folder, prefix

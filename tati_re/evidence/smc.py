@@ -27,8 +27,7 @@ def effective_fraction(log_weights) -> np.ndarray:
 
 
 def next_point(now: float, energies, fraction: float = 0.5) -> float:
-    """The next λ, at most 1, at which the smallest effective fraction of populations at λ = `now` falls to `fraction`,
-    by bisection; `energies` are E of their members, `(populations, members)`."""
+    """The next λ, at most 1, where the least effective fraction is `fraction`; `energies`: `(populations, members)`."""
     energies = np.asarray(energies, np.float64)
 
     def enough(point: float) -> bool:
@@ -54,8 +53,7 @@ def log_increments(step: float, energies) -> np.ndarray:
 
 
 def systematic(log_weights, uniform: float, count: int | None = None) -> np.ndarray:
-    """Indices of the `count` surviving members (None: as many as there are), rising, int64, from log weights
-    `(members,)` by systematic resampling with one uniform number."""
+    """Systematic resampling: `count` (None: as many) indices, rising, int64, from log weights `(members,)`."""
     log_weights = np.asarray(log_weights, np.float64)
     members = len(log_weights)
     count = members if count is None else count
@@ -81,8 +79,7 @@ _BYTES = 256 * 2**20
 
 
 class Cooling(NamedTuple):
-    """The result of cooling the populations: log Z of all together with an error from their spread, log Z of each
-    (`repeats`), a `curve` of columns with one entry a stage, and `gradients`, for one member on all data."""
+    """log Z of all populations with an error from their spread, of each (`repeats`), a `curve` by stage, `gradients`"""
 
     log_z: float
     error: float

@@ -11,8 +11,7 @@ from tati_re.samplers.wrappers.coordinates import extend, inner_of
 
 
 class Placed(NamedTuple):
-    """Where some walkers are: the rung of each and its number among the replicas, `(walkers,)`, int32, and β, λ and the
-    bias of all rungs."""
+    """The rung of some walkers and their numbers as replicas, `(walkers,)`, int32; β, λ and the bias of all rungs."""
 
     index: Any
     table: RungTargets

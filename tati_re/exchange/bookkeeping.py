@@ -17,13 +17,12 @@ _NOWHERE, _TOP, _BOTTOM, _TOP_AFTER_BOTTOM = 0, 1, 2, 3
 
 
 class Counts(NamedTuple):
-    """Sums over the swap rounds after the burn-in, float64.
-
-    For each pair of neighbors, `(rungs - 1,)`: `attempts`, the swaps tried, `accepted` of these, and `expected`, the
-    sum of their acceptance probabilities, given what was known. `energy` is the sum at each rung over ladders and
-    rounds, `(rungs,)`, of U, or of L where the likelihood alone is tempered, from `samples` steps. For each replica,
-    `(walkers,)`: `last_end`, where it was last of the two ends, int32; `restarts`, how often it came to the coldest
-    rung from the hottest one; `round_trips`, how often it went from the coldest to the hottest and back."""
+    """Sums over the swap rounds after the burn-in, float64. For each pair of neighbors, `(rungs - 1,)`: `attempts`, the
+    swaps tried, `accepted` of these, and `expected`, the sum of their acceptance probabilities, given what was known.
+    `energy` is the sum at each rung over ladders and rounds, `(rungs,)`, of U, or of L where the likelihood alone is
+    tempered, from `samples` steps. For each replica, `(walkers,)`: `last_end`, where it was last of the two ends,
+    int32; `restarts`, how often it came to the coldest rung from the hottest one; `round_trips`, how often it went from
+    the coldest to the hottest and back."""
 
     attempts: Any
     accepted: Any
@@ -50,10 +49,9 @@ def by_neighbors(pairs: Pairs, values, rungs: int):
 
 
 def counted(counts: Counts, pairs: Pairs, accepted, expected, energy, rung, counting) -> Counts:
-    """The counts after a round; none counts in the burn-in, where `counting` is false.
-
-    `accepted`, bool, and `expected`, acceptance probabilities, are `(ladders, pairs)`, `energy` is that of the replica
-    at each rung, `(ladders, rungs)`, and `rung` is where the walkers are now, `(walkers,)`, int32."""
+    """The counts after a round; none counts in the burn-in, where `counting` is false. `accepted`, bool, and
+    `expected`, acceptance probabilities, are `(ladders, pairs)`, `energy` is that of the replica at each rung,
+    `(ladders, rungs)`, and `rung` is where the walkers are now, `(walkers,)`, int32."""
     rungs, kept = energy.shape[1], tf.cast(counting, tf.float64)
     seen = zip(counts[:3], (tf.ones_like(expected), tf.cast(accepted, tf.float64), expected), strict=True)
     attempts, swaps, chances = (sums + kept * by_neighbors(pairs, values, rungs) for sums, values in seen)
@@ -88,7 +86,6 @@ def events_of(step, pairs: Pairs, difference: LogRatioEstimate, accepted, replic
 
 def ladder_table(table: RungTargets, step_size, counts: Counts) -> dict:
     """The columns of ladder.csv, one row a rung, from what was counted, as NumPy arrays; nan where nothing was.
-
     Acceptance and expected acceptance stand at the lower rung of a pair. The predicted one is erfc(x/2) with x² the
     product of the differences of β (or λ) and of mean energies, exact where energies are normal. `barrier` is the sum
     of the rejection rates up to each rung."""

@@ -114,9 +114,8 @@ def _series(noise_variance: float, terms: int, series_filter: float | None) -> C
 
 @lru_cache(maxsize=4)
 def _cosines(largest_frequency: float, points: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Frequencies, φ there, and the matrix that makes a density from 0 to `_TAIL` of a spectrum.
-
-    The trapezoidal rule with spacing 0.1 repeats the density with the period 20π: an error of e^(12 - 20π)."""
+    """Frequencies, φ there, and the matrix that makes a density from 0 to `_TAIL` of a spectrum. The trapezoidal rule
+    with spacing 0.1 repeats the density with the period 20π: an error of e^(12 - 20π)."""
     omega = np.arange(0.0, largest_frequency + 0.05, 0.1)
     matrix = np.cos(np.outer(np.linspace(0, _TAIL, points), omega)) * (0.1 / np.pi)
     matrix[:, 0] *= 0.5

@@ -24,10 +24,8 @@ STEPS_OF_GROWTH = 1_000
 
 
 class Smoothed(NamedTuple):
-    """Averages carried from swap to swap, float64.
-
-    For each pair of neighbors, `(ladders, rungs - 1)`: v, the number m of estimates behind it, and the attempts; for
-    each ladder, `(ladders,)`: the accepted swaps."""
+    """Averages carried from swap to swap, float64. For each pair of neighbors, `(ladders, rungs - 1)`: v, the number m
+    of estimates behind it, and the attempts; for each ladder, `(ladders,)`: the accepted swaps."""
 
     variance: Any
     updates: Any

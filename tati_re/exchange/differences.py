@@ -51,9 +51,8 @@ def merged(first: DifferenceMoments, second: DifferenceMoments) -> DifferenceMom
 
 
 def estimate_variance(found: DifferenceMoments, factor, num_examples):
-    """V = f² s² / n (1 - n/N), the variance of f mean(a), with the sample variance s² = squares / (n - 1).
-
-    It is 0 where n = N, and takes at least 2 differences, or all; f is a number or, as V, `(pairs,)`."""
+    """V = f² s² / n (1 - n/N), the variance of f mean(a), with the sample variance s² = squares / (n - 1). It is 0
+    where n = N, and takes at least 2 differences, or all; f is a number or, as V, `(pairs,)`."""
     sample = found.squares / maximum(found.count - 1.0, as_float64(1.0))
     left = maximum(1.0 - found.count / num_examples, as_float64(0.0))
     return as_float64(factor) ** 2 * sample / found.count * left
@@ -90,11 +89,10 @@ class RungTargets(NamedTuple):
 
 
 class LogRatioEstimate(NamedTuple):
-    """ln of the Metropolis ratio of each swap, D or an estimate; `(ladders, pairs)`, float64.
-
-    `variance` is that of the estimate's noise, 0 where D is exact; `count`, the examples that it was estimated from, is
-    then very large. `used` is the number of examples that L was estimated from. `example_variance` is that of
-    N (l_i - l_j), the difference of the losses of one example; `None` where D is exact."""
+    """ln of the Metropolis ratio of each swap, D or an estimate; `(ladders, pairs)`, float64. `variance` is that of the
+    estimate's noise, 0 where D is exact; `count`, the examples that it was estimated from, is then very large. `used`
+    is the number of examples that L was estimated from. `example_variance` is that of N (l_i - l_j), the difference of
+    the losses of one example; `None` where D is exact."""
 
     log_ratio: Any
     variance: Any

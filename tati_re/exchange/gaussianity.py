@@ -60,7 +60,6 @@ def difference_p_values(
 
 def gradient_p_values(gradients: np.ndarray, num_vectors: int = 1000, seed: int = 0) -> np.ndarray:
     """Tests mini-batch gradients less their mean, projected on random unit vectors: p-values `(num_vectors,)`.
-
     `gradients` are of 3 to 5000 mini-batches at one place, `(batches, parameters)`. Projections of few parameters, or
     of noise that lies in few directions, are alike: their tests then scatter more than independent ones."""
     gradients = np.asarray(gradients, float)

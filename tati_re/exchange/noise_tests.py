@@ -17,10 +17,9 @@ _VECTORS = 100
 def noise_table(
     potential: Potential, method, state, auxiliary: tuple, rung, seed: int, first_batch: int
 ) -> dict | None:
-    """The columns of noise.csv: p-values of Shapiro and Wilk's test; `None` where no swap sees noise.
-
-    `energy`: means over mini-batches of the differences of the losses of neighboring replicas, `rung` the lower one of
-    a pair. `gradient`: mini-batch gradients at the target's first walker, less their mean, on random unit vectors."""
+    """The columns of noise.csv: p-values of Shapiro and Wilk's test; `None` where no swap sees noise. `energy`: means
+    over mini-batches of the differences of the losses of neighboring replicas, `rung` the lower one of a pair.
+    `gradient`: mini-batch gradients at the target's first walker, less their mean, on random unit vectors."""
     batches, count = potential.batches, potential.num_examples
     if not isinstance(method, ReplicaExchange) or method.batch_size is None or batches.full:
         return None

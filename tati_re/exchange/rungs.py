@@ -12,9 +12,8 @@ from tati_re.exchange.schedule import gibbs
 
 
 class Occupancy:
-    """The rungs of the walkers of several ladders; walker w is replica w // ladders of ladder w % ladders.
-
-    `index` is the rung of each walker, `(walkers,)`, int32, as many walkers as rungs times ladders."""
+    """The rungs of the walkers of several ladders; walker w is replica w // ladders of ladder w % ladders. `index` is
+    the rung of each walker, `(walkers,)`, int32, as many walkers as rungs times ladders."""
 
     def __init__(self, num_rungs: int, num_ladders: int) -> None:
         self.num_rungs, self.num_ladders = num_rungs, num_ladders
@@ -44,10 +43,9 @@ class Occupancy:
         return index + self._of_walkers(up - down, index)
 
     def assigned(self, reduced, at_rung, uniform) -> tuple:
-        """Reassigns all replicas to the rungs by the exact probabilities, with one uniform number a ladder.
-
-        `reduced` is u of every replica at every rung, `(ladders, rungs, replicas)`. Returned are whether the replica of
-        each next rung came, and how probable that was, `(ladders, rungs - 1)` each, and the rung of every walker."""
+        """Reassigns all replicas to the rungs by the exact probabilities, with one uniform number a ladder. `reduced`
+        is u of every replica at every rung, `(ladders, rungs, replicas)`. Returned are whether the replica of each next
+        rung came, and how probable that was, `(ladders, rungs - 1)` each, and the rung of every walker."""
         drawn, here = gibbs(reduced, uniform), tf.range(self.num_rungs)
         came = tf.equal(drawn.replica[:, :-1], here[None, 1:])
         expected = tf.linalg.diag_part(drawn.weights[:, :-1, 1:])

@@ -112,7 +112,6 @@ def make_swap_schedule(name: str, num_rungs: int):
 
 class Assignment(NamedTuple):
     """A draw of `gibbs`: which `replica` sits on each rung, int32 `(..., rungs)`, and the probabilities of all.
-
     `weights[r, i]` is the probability of replica i on rung r, `(..., rungs, replicas)`, float64: rows and columns add
     up to 1. The mean of an observable on rung r is that of Σ_i weights[r, i] f_i, with less noise than that of the
     replica drawn, and no bias."""

@@ -21,11 +21,10 @@ from tati_re.exchange.well_tempered import bias_value, swap_term
 
 
 class SwapRound:
-    """One round: chooses pairs of rungs, accepts or rejects each swap, and updates the counts.
-
-    Without a `schedule`, all replicas are assigned to the rungs anew, by the exact probabilities of all assignments.
-    `batch_size` is the number of examples of an energy estimate, all for `None`; where `tempers_likelihood`, the energy
-    that is counted is L alone; where `biased`, the rungs have a bias."""
+    """One round: chooses pairs of rungs, accepts or rejects each swap, and updates the counts. Without a `schedule`,
+    all replicas are assigned to the rungs anew, by the exact probabilities of all assignments. `batch_size` is the
+    number of examples of an energy estimate, all for `None`; where `tempers_likelihood`, the energy that is counted is
+    L alone; where `biased`, the rungs have a bias."""
 
     def __init__(
         self,
@@ -62,10 +61,9 @@ class SwapRound:
     def after(
         self, rungs: Rungs, table: RungTargets, inner, loss, penalty, evaluate: Evaluate, random: dict[str, Any]
     ) -> Rungs:
-        """The rungs after a round, with the `random_numbers` of this step.
-
-        `table` has the factors on β and λ that schedules put on them at this step, `inner` is the state of all
-        replicas, `loss` and `penalty` are L and V of all walkers, `(walkers,)`, float64."""
+        """The rungs after a round, with the `random_numbers` of this step. `table` has the factors on β and λ that
+        schedules put on them at this step, `inner` is the state of all replicas, `loss` and `penalty` are L and V of
+        all walkers, `(walkers,)`, float64."""
         at_rung = self.occupancy.at_rung(rungs.index)
         pairs = self._pairs(rungs, random)
         loss_at, penalty_at = tf.gather(loss, at_rung), tf.gather(penalty, at_rung)

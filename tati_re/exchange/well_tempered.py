@@ -60,9 +60,8 @@ def force_factor(bias: Bias, energy, rung):
 
 
 def swap_term(bias: Bias, inverse_temperature, energy_low, energy_high, low, high):
-    """Contribution of the bias to the log ratio of a swap: β_l [A_l(U_l) - A_l(U_h)] + β_h [A_h(U_h) - A_h(U_l)].
-
-    `low` and `high` are the rungs of each pair, int32, the energies U of the replicas there; β is that of all rungs."""
+    """Contribution of the bias to the log ratio of a swap: β_l [A_l(U_l) - A_l(U_h)] + β_h [A_h(U_h) - A_h(U_l)]. `low`
+    and `high` are the rungs of each pair, int32, the energies U of the replicas there; β is that of all rungs."""
     at_low = bias_value(bias, energy_low, low) - bias_value(bias, energy_high, low)
     at_high = bias_value(bias, energy_high, high) - bias_value(bias, energy_low, high)
     return ops.take(inverse_temperature, low) * at_low + ops.take(inverse_temperature, high) * at_high
@@ -76,7 +75,6 @@ def log_ratio(bias: Bias, inverse_temperature, energy_low, energy_high, low, hig
 
 def noise_factors(bias: Bias, inverse_temperature, energy_low, energy_high, low, high):
     """f and g: noise ε and δ of U_l and U_h moves `log_ratio` by f ε - g δ: β_l (1 + A_l') - β_h (1 + A_h') there.
-
     Without a bias both are β_l - β_h; arguments as of `swap_term`."""
 
     def factor(energy):
@@ -87,9 +85,8 @@ def noise_factors(bias: Bias, inverse_temperature, energy_low, energy_high, low,
 
 
 def log_weight(bias: Bias, inverse_temperature, energy, rung):
-    """β A(U), the logarithm of the weight of a sample in averages of its rung without bias.
-
-    Frozen bias only: weights of samples taken while A still grew belong to different ensembles."""
+    """β A(U), the logarithm of the weight of a sample in averages of its rung without bias. Frozen bias only: weights
+    of samples taken while A still grew belong to different ensembles."""
     return ops.take(inverse_temperature, rung) * bias_value(bias, energy, rung)
 
 
@@ -265,9 +262,8 @@ def _hermite(bias: Bias, energy, rung):
 
 
 class ExactEnergies(Delegating):
-    """A mini-batch's gradient with the energies of all data, at the cost of a forward pass over them.
-
-    What a bias makes of such energies is exact, and its force (1 + A'(U)) ∇U_b right on average."""
+    """A mini-batch's gradient with the energies of all data, at the cost of a forward pass over them. What a bias makes
+    of such energies is exact, and its force (1 + A'(U)) ∇U_b right on average."""
 
     def __init__(self, evaluate) -> None:
         super().__init__(evaluate)

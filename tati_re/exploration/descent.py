@@ -135,8 +135,7 @@ def characterize(surface, position: np.ndarray, temperature: float = 1.0, step: 
 
 
 def _spectrum(surface, position) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues, ascending, and the vector of the lowest; beyond `WHOLE` parameters Ritz values, of 1.6 GB of vectors
-    at most."""
+    """Eigenvalues, ascending, and the lowest's vector; beyond `WHOLE` parameters Ritz values, of 1.6 GB at most."""
     size = surface.num_parameters
     if size <= WHOLE:
         values, vectors = np.linalg.eigh(hessian_matrix(surface, position))

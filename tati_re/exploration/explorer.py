@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path as File
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -270,10 +271,9 @@ def _coordinates(points: np.ndarray, directions: str) -> np.ndarray:
     away = points - points.mean(axis=0)
     count = min(_COORDINATES, *away.shape)
     if directions == "diffusion_map" and len(points) > 20:
-        try:
+        # Clouds that no kernel joins have no distance by diffusion; the covariance still sees them.
+        with suppress(InputError):
             return diffusion_map(points, min(4, len(points) - 2)).coordinates
-        except InputError:
-            pass  # Clouds that no kernel joins have no distance by diffusion; the covariance still sees them.
     _, values, vectors = np.linalg.svd(away, full_matrices=False)
     return away @ vectors[:count][values[:count] > 1e-9 * max(values[0], 1e-300)].T
 

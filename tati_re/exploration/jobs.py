@@ -114,8 +114,7 @@ def read(path: Path) -> JobResult:
 
 
 class Pool:
-    """Runs the jobs without a saved result, here or in `num_processes` > 1 processes that each have it `made`
-    anew. Where `folder` is None nothing is written; `seed` is that of all legs."""
+    """Runs jobs without a saved result, here or in processes that have it `made` anew; `folder` None saves none."""
 
     def __init__(
         self,

@@ -1,5 +1,4 @@
-"""Barriers between two points along the straight line and along a relaxed path, and the disconnectivity tree of minima
-that they make: at which energy each is no longer apart from a lower one."""
+"""Barriers between points along straight and relaxed paths, and the disconnectivity tree of minima that they make."""
 
 from typing import TYPE_CHECKING, NamedTuple
 

@@ -192,8 +192,7 @@ def _swag(sim: Any, rank: int, fit: dict[str, Any]) -> GaussianApproximation:
 
 
 def _prior_widths(sim: Any, count: int) -> np.ndarray | None:
-    """Half the width that 68 % of prior draws of each parameter have, its standard deviation if it is Gaussian; None
-    where none can be drawn."""
+    """Half the width that 68 % of prior draws have, a Gaussian's deviation; None where none can be drawn."""
     ends = np.repeat([[-1.0], [1.0]], count, axis=1)
     try:
         low, high = sim.system.prior(sim.options, sim.objects).from_normal(tf.constant(ends)).numpy()

@@ -130,12 +130,6 @@ class FlatModel:
         xla_safe: Whether the gradient compiles under XLA.
         regularized: Names of the tensors with a weight regularizer.
         regularizer: From the weights of one walker to the sum of these, a scalar tensor; None where there are none.
-
-    Examples:
-        >>> import keras
-        >>> flat = FlatModel(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]))
-        >>> flat.num_parameters, flat.tensor_names
-        (3, ['dense/kernel', 'dense/bias'])
     """
 
     samples_noise = False

@@ -54,8 +54,7 @@ def fit_inputs(inputs: np.ndarray, wanted: tuple) -> np.ndarray:
 
 
 def checked_indices(model: Any, inputs: np.ndarray) -> np.ndarray:
-    """Inputs `(n, ...)` in the model's shape; those that an `Embedding` layer takes as they are and has no row for are
-    refused: compiled steps would take another row."""
+    """Inputs `(n, ...)` in the model's shape; refuses what has no row in an `Embedding`: steps would take another."""
     tensors, first = tensors_of(model, "inputs"), 0
     layers = [layer for layer in getattr(model, "layers", ()) if isinstance(layer, keras.layers.Embedding)]
     for tensor in tensors if layers else ():

@@ -12,8 +12,7 @@ from tati_re.samplers.wrappers.coordinates import extend
 
 
 class BestPosition(NamedTuple):
-    """Each walker where its validation loss, the mean loss on the test part, was lowest so far: `validation` is this
-    loss, `(walkers,)`, float64, infinite before the first."""
+    """Each walker where its loss on the test part was lowest: `validation`, `(walkers,)`, float64, inf at first."""
 
     position: Any
     gradient: Any

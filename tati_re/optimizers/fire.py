@@ -9,8 +9,7 @@ from tati_re.core.protocol import Info, Rung, chosen, with_energy
 
 
 class FireState(NamedTuple):
-    """Fields as in `tati_re.samplers.State`; `velocity` is `(walkers, parameters)`, `step_size`
-    `(walkers,)`, float64, the time step of the next step."""
+    """As `State`, with `velocity`, `(walkers, parameters)`, and the next `step_size`, `(walkers,)`, float64."""
 
     position: Any
     velocity: Any

@@ -198,8 +198,7 @@ def read_toml(path: AnyPath) -> dict[str, Any]:
 
 
 def to_toml(options: Options, groups: Iterable[str] = GROUPS, changed: bool = False) -> str:
-    """Writes options as TOML that `read_toml` reads back; those at a default that nobody gave stand as comments, for a
-    value that is given may mean more. `changed`: only those that are not at their default."""
+    """Options as TOML that `read_toml` reads; defaults that nobody gave are comments, or left out for `changed`."""
     parts = []
     for group in groups:
         lines = []

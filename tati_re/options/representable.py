@@ -11,8 +11,7 @@ LARGEST = {"float32": 1e18, "float64": 1e150}
 
 
 def what_instead(value: Any, dtype: str | None) -> str | None:
-    """What the value of an option should be in place of one that cannot be represented; None where it can. `dtype` is
-    the precision of the arithmetic that floats enter, None for those that enter none."""
+    """What a value should be that the arithmetic in `dtype`, or none, cannot represent; None where it can."""
     for each in _parts(value):
         if isinstance(each, int) and abs(each) > MOST_INTEGER:
             return "below 2^63"

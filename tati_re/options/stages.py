@@ -58,8 +58,7 @@ def _number(text: str) -> int | float | str:
 
 
 class PlannedStage(NamedTuple):
-    """A stage with its place in the run: the steps taken before it, and its last step, as planned.
-    A learning rate of None is the run's, a batch size of None takes all examples."""
+    """A stage, the steps before it and its last one; a rate of None is the run's, a batch size of None takes all."""
 
     first_step: int
     last_step: int
@@ -98,8 +97,7 @@ def extended(stages: Sequence[Mapping[str, Any]], num_steps: int) -> list[dict[s
 
 
 def sentence(error: Mapping[str, Any], spell: Callable[[str], str], known: Collection[str]) -> InputError:
-    """One complaint of pydantic about a stage, in the user's words; its `loc` starts with "stages" and a number.
-    `spell` gives an option as it is written; `known` are the names of all options."""
+    """One complaint of pydantic about a stage, in the user's words; `spell` writes an option, `known` are all names."""
     place, value = error["loc"][1:], error["input"]
     number, option = place[0] + 1, spell("stages")
     if len(place) == 1:

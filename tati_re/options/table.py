@@ -543,18 +543,16 @@ class Options(BaseModel):
     @property
     def beta(self) -> float:
         """The inverse temperature of the target exp(-beta U); that of the first of several, 1.0 where none is given."""
-        if self.temperature is not None:
-            return 1.0 / self.temperature
-        if self.temperatures and self.inverse_temperature is None:
-            return 1.0 / self.temperatures[0]
-        return 1.0 if self.inverse_temperature is None else self.inverse_temperature
+        if self.temperature is None and self.inverse_temperature is not None:
+            return self.inverse_temperature
+        return 1.0 / self.kT
 
     @property
     def kT(self) -> float:
         """The temperature of the target, 1 / beta; 1.0 where none is given."""
-        if self.temperature is None and self.inverse_temperature is None and self.temperatures:
-            return self.temperatures[0]
-        return self.temperature if self.temperature is not None else 1.0 / self.beta
+        if self.temperature is None and self.inverse_temperature is not None:
+            return 1.0 / self.inverse_temperature
+        return self.temperature or (self.temperatures[0] if self.temperatures else 1.0)
 
     @property
     def first_step_size(self) -> float:

@@ -30,8 +30,7 @@ def options_of_folder(
     again: Collection[str] = (),
     **overrides: Any,
 ) -> Options:
-    """The options that a folder holds, with others in their place; `again` are those whose value the caller knows.
-    Refuses code, and files outside of the folder to write, that are neither known nor trusted."""
+    """The options of a folder, with others in their place; refuses code and files not in `again`, nor trusted."""
     refuse_if(not isinstance(trust, bool), "trust has the wrong type.", repr(trust), "True or False")
     options = make_options(values, **overrides)
     if not trust:

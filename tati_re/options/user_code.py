@@ -48,11 +48,10 @@ def is_code(name: str | None) -> bool:
 
 
 def called(option: str, factory: Callable, options: Any, others: Mapping[str, Any] | None = None) -> Any:
-    """Calls a class or function with those options that its signature names, and with `others` by further names.
-
-    A parameter that has the name of an option gets its value, the default in the table of options included; `kT` gets
-    the temperature of the target. An option without a value (none) leaves the default of the signature, if there is
-    one; all other parameters keep theirs. `option` is the one that named it, for messages."""
+    """Calls a class or function with those options that its signature names, and with `others` by further names. A
+    parameter that has the name of an option gets its value, the default in the table of options included; `kT` gets the
+    temperature of the target. An option without a value (none) leaves the default of the signature, if there is one;
+    all other parameters keep theirs. `option` is the one that named it, for messages."""
     name = getattr(factory, "__name__", type(factory).__name__)
     others, arguments = others or {}, {}
     try:

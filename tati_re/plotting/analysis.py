@@ -1,5 +1,4 @@
-"""Figures of the modules of an analysis: spectrum, free energy, diffusion map, reweighting, group temperatures,
-learning coefficient."""
+"""Figures of the modules of an analysis."""
 
 from collections.abc import Mapping
 

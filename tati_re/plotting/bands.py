@@ -55,9 +55,8 @@ def independent(chains: np.ndarray) -> np.ndarray:
 
 
 class Calibrated:
-    """The frequency of an event at stated probabilities `(n,)`, by isotonic regression (pool adjacent violators), told
-    at 100 `places` between the least and the largest of them (T. Dimitriadis, T. Gneiting, A. I. Jordan, Proc. Natl.
-    Acad. Sci. 118 (2021) e2016191118)."""
+    """The frequency of an event at stated probabilities `(n,)`, by isotonic regression, told at 100 `places` between
+    the least and the largest of them (Dimitriadis, Gneiting and Jordan, PNAS 118 (2021) e2016191118)."""
 
     def __init__(self, stated: np.ndarray) -> None:
         which = np.unique(stated, return_inverse=True)[1]
@@ -83,8 +82,7 @@ class Calibrated:
 
 
 def draw_ranks(axes: Axes, chains: np.ndarray) -> None:
-    """Draws by how much the distribution function of each chain's ranks is off the uniform one, in its band; halves of
-    a single chain, and at most 8 chains."""
+    """Draws the ranks of at most 8 chains less the uniform distribution, in a band; of a single chain its halves."""
     chains, part = (halves_of(chains), "half") if len(chains) == 1 else (chains, "walker")
     thinned = independent(chains[:: -(-len(chains) // _MOST_CHAINS)])
     if thinned.shape[1] < _FEWEST:

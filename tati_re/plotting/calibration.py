@@ -72,8 +72,7 @@ def draw_reliability(
     figure: Figure, place: Any, sets: Sequence[np.ndarray], labels: Sequence[np.ndarray], names: Sequence[str],
     num_bins: int = 15,
 ) -> tuple[Axes, Axes]:  # fmt: skip
-    """Draws the calibration curves of predicted classes in their bands, and below how many examples a bin holds, into a
-    place of a grid; returns both panels."""
+    """Draws calibration curves in their bands, and counts below, in a place of a grid; returns both panels."""
     part = place.subgridspec(2, 1, height_ratios=[3, 1])
     axes = figure.add_subplot(part[0])
     counts = figure.add_subplot(part[1], sharex=axes)

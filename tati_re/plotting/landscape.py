@@ -77,8 +77,7 @@ def plot_landscape(
 
 
 def matrix(landscape: Landscape, table: Any, quantity: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Coordinates of two axes and the quantity on them, `(first axis, second axis)`; minus infinity, the logarithm at
-    the lowest point, is replaced by the lowest neighbor."""
+    """Coordinates of two axes and the quantity on them; the lowest point, minus infinity, has its neighbor's value."""
     first, second = (np.unique(table[name]) for name in landscape.names)
     values = table[quantity].to_numpy(np.float64).reshape(len(first), len(second))
     if quantity == "ln_excess_loss" and np.isfinite(values).any():

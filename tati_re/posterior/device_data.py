@@ -66,8 +66,7 @@ class StoredExamples:
         return max(1, min(most, int(self.limit / 8 // of_one))) if self.streamed else most
 
     def summed(self, most: int, part: Callable, zeros: tuple) -> tuple:
-        """The sums of the tuples of tensors that `part(x, y)` gives for each piece of at most `most` examples.
-        Inputs and labels are as stored; `zeros` has the shapes and types of the sums."""
+        """Sums of the tensors `part(x, y)` over pieces of at most `most` examples, as stored; `zeros` is like them."""
         piece = self.piece(most)
         whole = self.count - self.count % piece
 

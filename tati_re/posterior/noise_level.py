@@ -74,12 +74,7 @@ class NoisePrior(Prior):
 
         half_normal     σ ~ abs(N(0, scale²)):                      V = exp(2u)/2 - u + a constant
         inverse_gamma   1/σ² ~ Gamma(shape a, rate a scale²):       V = a (2u + exp(-2u)) + a constant
-        log_normal      s ~ N(log scale, shape²):                   V = u²/(2 shape²) + a constant
-
-    Examples:
-        >>> str(NoisePrior("half_normal", 2.0))
-        'of the noise σ a half normal law of scale 2'
-    """
+        log_normal      s ~ N(log scale, shape²):                   V = u²/(2 shape²) + a constant"""
 
     proper = True
     num_parameters = 1

@@ -13,8 +13,7 @@ _ROWS = 8192
 
 
 class Outputs:
-    """A model (`FlatModel`) as a function of vectors of parameters and inputs; layers act as in prediction.
-    `prepared` makes what the model takes of the inputs."""
+    """A model (`FlatModel`) as a function of parameters and inputs, as in prediction; `prepared` makes what it sees."""
 
     def __init__(self, flat: Any, prepared: Callable = lambda x: x) -> None:
         from tati_re.core.backend import Compiled

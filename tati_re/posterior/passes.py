@@ -198,8 +198,7 @@ class ModelPasses:
         return losses / self.scale, gradient, auxiliary
 
     def _traced(self, how: str, shared: bool, training: bool) -> Callable:
-        """Summed losses, gradients and new auxiliary of a batch, as a function that traces the model once for all
-        graphs that call it: the start of a run, and each evaluation of a step."""
+        """Summed losses, gradients and new auxiliary of a batch: a function that is traced once for all graphs."""
         if (how, shared, training) not in self._functions:
 
             def evaluated(position, x, y, weight, auxiliary):

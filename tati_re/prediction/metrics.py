@@ -31,8 +31,7 @@ class Calibration(NamedTuple):
 
 
 def class_probabilities(probabilities: np.ndarray) -> np.ndarray:
-    """Probabilities with one column per class, `(n, k)` with k >= 2, float64; also from those of the positive class of
-    a binary classifier alone, `(n,)` or `(n, 1)`."""
+    """Probabilities `(n, k)`, k >= 2, float64; also of a positive class alone, `(n,)` or `(n, 1)`."""
     values = np.asarray(probabilities, dtype=np.float64)
     if values.ndim == 1:
         values = values[:, None]
@@ -44,8 +43,7 @@ def class_probabilities(probabilities: np.ndarray) -> np.ndarray:
 
 
 def class_labels(labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """Labels as integers from 0 to num_classes - 1, `(n,)`, int64, from integers or from -1 and +1, `(n,)` or `(n, 1)`,
-    or from one-hot rows `(n, num_classes)`."""
+    """Labels from 0, `(n,)`, int64, of integers or -1 and 1, `(n,)` or `(n, 1)`, or one-hot rows `(n, num_classes)`."""
     values = np.asarray(labels)
     if values.ndim == 2 and values.shape[1] == num_classes:
         values = values.argmax(axis=1)

@@ -52,8 +52,7 @@ def quantities(run: RunFiles, predict: Predict | None = None, burnin: int | None
 
 
 def _columns(positions: Positions, predict: Predict | None) -> tuple:
-    """Steps, walkers, all quantities `(draws, quantities)`, weights, and each one's name and whether it is of the
-    parameters themselves; block by block."""
+    """Steps, walkers, quantities `(draws, quantities)`, weights; each one's name and whether it is a parameter's."""
     parts: list[tuple] = []
     number = positions.num_parameters
     for block in positions.blocks():

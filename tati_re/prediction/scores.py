@@ -1,5 +1,4 @@
-"""Brier score and area under the ROC curve; CRPS, coverage and intervals of mixtures of normals N(mean, noise²), one of
-each draw of the parameters, as the posterior average of a regression is."""
+"""Brier score and area under the ROC curve; CRPS, coverage and intervals of mixtures of normals."""
 
 import numpy as np
 from scipy.special import ndtr, ndtri

@@ -76,8 +76,7 @@ _WIDEST = 0.5
 
 
 class Row(NamedTuple):
-    """What is certified, its number, what was asked for, the verdict, of what it is, and whether it was asked for by
-    the user: else the default stands."""
+    """What is certified, its number, what was asked, the verdict, a note; `given`: the user asked, not the default."""
 
     quantity: str
     value: float
@@ -181,8 +180,7 @@ def _temperatures(said: dict[str, Any], kept: pd.DataFrame, asked: float, given:
 
 
 def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, own: bool) -> list[Row]:
-    """R-hat, effective sample size, walkers that disagree, and errors of named averages; those of the end of the run
-    where they were noted, else what its files give without the model."""
+    """R-hat, sample size, walkers that disagree, errors of averages: as the run noted them, else from its files."""
     said, every, note = run.manifest, int(run.manifest.get("options", {}).get("record_every", 1)), ""
     conditions = conditions_of(said.get("options", {}).get("until"))
     limits, given = DEFAULTS | {one.quantity: one.limit for one in conditions}, {one.quantity for one in conditions}

@@ -75,8 +75,7 @@ def name_of_method(manifest: dict[str, Any]) -> str:
 
 
 def step_size_text(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int | None = None) -> str:
-    """The step sizes (of a fit the learning rates) that the walkers at the target moved with, as run.csv has them:
-    `0.0186, tuned from 0.001`; empty where no row tells them."""
+    """The step sizes, of a fit the rates, at the target as run.csv has them: `0.0186, tuned from 0.001`; or empty."""
     options, tuned = manifest.get("options", {}), {"target_acceptance", "target_bias"} & {*manifest.get("method", {})}
     learnt = int(options.get("num_burnin_steps", 0)) if tuned else 0
     rows = rows.dropna(subset="step_size") if "step_size" in rows else rows[:0]

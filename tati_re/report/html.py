@@ -39,13 +39,10 @@ def paragraph(text: str, kind: str = "") -> str:
 
 def bullets(sentences: Iterable[str], kind: str = "", links: Mapping[str, tuple[str, str]] | None = None) -> str:
     """A list of sentences; `links` are title and anchor of the part of the page that shows it, by sentence."""
-    attribute, known = f' class="{kind}"' if kind else "", links or {}
-    items = [f"{escape(text)}{link(*known[text]) if text in known else ''}" for text in sentences]
+    attribute = f' class="{kind}"' if kind else ""
+    after = {text: f' <a href="#{escape(place)}">{escape(title)}</a>' for text, (title, place) in (links or {}).items()}
+    items = [escape(text) + after.get(text, "") for text in sentences]
     return f"<ul{attribute}>" + "".join(f"<li>{item}</li>" for item in items) + "</ul>"
-
-
-def link(title: str, anchor: str) -> str:
-    return f' <a href="#{escape(anchor)}">{escape(title)}</a>'
 
 
 def pairs(lines: Iterable[tuple[str, str]]) -> str:
@@ -67,8 +64,7 @@ def html_table(table: pd.DataFrame, columns: Sequence[str] | None = None) -> str
 
 
 def figure(drawn: Figure, caption: str, width: float | None = None, height: float | None = None) -> str:
-    """A figure of matplotlib as an embedded image; the caption is also its text for those who do not see it. `width`
-    and `height`, in inches, replace its own, so that its letters are large enough on a phone."""
+    """A figure as an embedded image, whose caption is its text; `width` and `height`, in inches, replace its own."""
     own = drawn.get_size_inches()
     drawn.set_size_inches(width or own[0], height or own[1])
     content = io.BytesIO()

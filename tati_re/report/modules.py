@@ -69,8 +69,7 @@ class Choices:
 
 @dataclass
 class Result:
-    """A module's table, sentences to know when reading it, functions that draw into a path by file name without ending,
-    and arrays for an `.npz` file of the module's name."""
+    """A module's table, sentences to read it by, functions that draw into a path by file name, and arrays to keep."""
 
     table: pd.DataFrame
     sentences: list[str] = field(default_factory=list)

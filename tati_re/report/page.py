@@ -166,8 +166,7 @@ def _seen(note: str, shown: dict[str, str]) -> tuple[str, str] | None:
 
 
 class Part(NamedTuple):
-    """The part of a run that enters its averages: after `burnin` steps, 0 for a fit, each `thin`-th of a walker's rows
-    at the target. `rows` is None for a fit, and where a walker has too few to say anything."""
+    """What enters a run's averages: each `thin`-th row at the target after `burnin`; None of a fit, or of too few."""
 
     burnin: int
     thin: int

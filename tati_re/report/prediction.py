@@ -29,9 +29,7 @@ AVERAGE, OPTIMUM, ENSEMBLE = "posterior average", "optimum", "ensemble"
 
 def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, Any]) -> str:
     """Predicts, compares with an optimum and an ensemble, writes tables and figures; returns a table in plain text.
-    Writes `predictions.csv` (one row an input), `scores.csv` (one row a predictor), `reliability.csv` (classes, by
-    predictor and bin), `outside.csv` (AUROC by predictor and score) and a figure, `predictions.png`. `typed` may hold
-    `data`, `optimum`, `ensemble`, `ood`, `interval`, `rung`, `burnin`, `thin` and `seed`."""
+    `typed` may hold `data`, `optimum`, `ensemble`, `ood`, `interval`, `rung`, `burnin`, `thin` and `seed`."""
     for run in runs:
         if run.manifest.get("kind") == "fit":
             raise InputError(f"{run.folder} did not sample.", "a run of tati-optimize", "RUN of tati-sample")

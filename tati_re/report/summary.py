@@ -38,8 +38,7 @@ SMALLEST_EFFECTIVE_SAMPLE_SIZE = 100.0
 
 def summarize(run: Run) -> str:
     """Summarizes a sampled or fitted run, finished or not, in lines of at most 110 characters but for long paths.
-    Warnings come first, one sentence each: R-hat of the potential above 1.01, its effective sample size below 100, a
-    temperature outside its band, a potential that nothing confines, too few rows."""
+    Warnings come first, one sentence each."""
     notes, lines = summary_lines(run)
     warnings = [textwrap.fill(f"Warning: {note}", WIDTH, subsequent_indent="  ") for note in notes]
     return "\n".join([*warnings, *([""] if warnings else []), table(lines)])
@@ -280,8 +279,7 @@ def _notes(ladder: pd.DataFrame, biased: bool) -> list[str]:
 
 
 def measured_advice(ladder: pd.DataFrame) -> tuple[str, ...]:
-    """Advice on a ladder, in sentences, from its heat capacity d<U>/dT, by the mean energies of neighbors; none where
-    the energies do not rise with temperature, or the likelihood alone is tempered."""
+    """Advice on a ladder by its heat capacity d<U>/dT between neighbors; none below 0, or where λ is tempered."""
     temperature, mean = (ladder[name].to_numpy(dtype=np.float64) for name in ("temperature", "mean_potential"))
     if ladder["likelihood_weight"].nunique() > 1 or not np.isfinite(mean).all() or (np.diff(temperature) <= 0).any():
         return ()

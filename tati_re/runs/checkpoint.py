@@ -113,8 +113,7 @@ def known(folder: AnyPath, table: str) -> Known | None:
 
 
 def known_whole(folder: AnyPath, name: str) -> set[str]:
-    """The digests that a file written at once may have; empty where nothing is known: after a damaged checkpoint the
-    tables of a method are later ones."""
+    """The digests that a file written at once may have; of a method's tables none after a damaged checkpoint."""
     current = Path(folder) / CHECKPOINTS / CURRENT
     if name in OF_METHODS.values() and current.exists() and not _meta(current):
         return set()

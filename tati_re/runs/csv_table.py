@@ -24,13 +24,7 @@ BLOCK_VALUES = 1 << 17
 class CsvTable(Rows):
     """A CSV file with a header line and complete rows only, readable by any program while it grows. float64 numbers are
     written with the fewest digits that give the same number back, those of `float32_columns` with nine digits, NaN as
-    an empty cell. Names with a comma are quoted. The folder exists; an existing file of that name is replaced.
-
-    Examples:
-        >>> table = CsvTable("run.csv", ["step", "walker", "loss"])
-        >>> table.append(np.array([[10, 0, 0.25]]))
-        >>> table.flush()
-    """
+    an empty cell. Names with a comma are quoted. The folder exists; an existing file of that name is replaced."""
 
     def __init__(
         self,
@@ -67,8 +61,7 @@ class CsvTable(Rows):
         float32_columns: Sequence[str] = (),
         digest: str | None = None,
     ) -> "CsvTable":
-        """Opens an existing file of these columns to continue at `position`, in bytes, truncating it there; refuses one
-        of another `digest` up to there, where a checkpoint knows it."""
+        """Continues an existing file of these columns at `position`, in bytes; refuses another `digest` up to there."""
         path, headers = Path(path), (_header(columns), _header(columns, str))
         refuse_if(not path.is_file(), f"The file {path} of the run to resume is missing.")
         with open(path, "rb") as file:

@@ -50,9 +50,8 @@ def timing_columns() -> list[str]:
 
 
 class RunFile(NamedTuple):
-    """A file of a run folder: its path there, the room that writes it, and when, in words. `columns` gives those of a
-    table; None where the method brings them, and for other files. A repeatable file depends on options and seed alone,
-    so that two runs may be compared by it."""
+    """A file of a run folder: its path, the room that writes it, and when, in words. `columns` gives a table's; None
+    where the method brings them. A repeatable file depends on options and seed alone: runs are compared by it."""
 
     name: str
     writer: str

@@ -111,8 +111,7 @@ class H5Table(Rows):
                 self._write(Path(aside.name), first, source["rows"][first:last], source["index"][first:last])
 
     def _empty_file(self) -> bytes:
-        """Returns a file without rows, made in memory: on a full disk HDF5 may crash the process. It holds no times, so
-        that equal runs have equal bytes."""
+        """A file without rows, and times, made in memory: on a full disk HDF5 may crash the process."""
         content, made, access = io.BytesIO(), h5p.create(h5p.FILE_CREATE), _access()
         made.set_obj_track_times(False)
         access.set_fileobj_driver(h5fd.fileobj_driver, content)

@@ -20,8 +20,7 @@ _R = TypeVar("_R")
 
 
 class Writer:
-    """The only process that writes to a folder. `abandoned` says whether the one before was killed in its start, so
-    that what it left holds no step."""
+    """The only process that writes to a folder; `abandoned`: the one before was killed in its start, with no step."""
 
     def __init__(self, file: BinaryIO | None) -> None:
         self._file = file

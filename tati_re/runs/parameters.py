@@ -16,15 +16,11 @@ from tati_re.runs.trajectory_rows import KINDS, ExpectedParameters, columns_of, 
 
 
 class FileParameters(NamedTuple):
-    """Parameters read from a file: a row a stored walker, in their order, `(rows, parameters)`, float64. `source` says
-    in words where they come from; `auxiliary` are Keras' non-trainable variables, `(rows, ...)` each, or None."""
+    """Rows of parameters, `(rows, parameters)`, float64; `source` in words; `auxiliary`: Keras' other variables."""
 
     positions: np.ndarray
     source: str
     auxiliary: list[np.ndarray] | None = None
-
-    def for_walkers(self, num_walkers: int) -> np.ndarray:
-        return np.array(self.positions[self.rows_of(num_walkers)])
 
     def rows_of(self, num_walkers: int) -> np.ndarray:
         return np.arange(num_walkers) if len(self.positions) >= num_walkers else np.zeros(num_walkers, int)

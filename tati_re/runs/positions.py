@@ -31,8 +31,7 @@ class Position(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Some rows of a trajectory: `(n,)` each, steps and walkers int64. `values` are positions `(n, P)`, or projections
-    on the run's directions, float64; `weight` is what each row counts, None where all count the same."""
+    """Rows of a trajectory, `(n,)` each; float64 `values`, `(n, P)`, or projections; `weight` None: all the same."""
 
     step: np.ndarray
     walker: np.ndarray

@@ -32,8 +32,7 @@ class Rows:
         self._left: int | None = None
 
     def append(self, rows: np.ndarray) -> None:
-        """Adds rows; they wait in memory until `flush`. They are numbers `(n, columns)`, copied as float64; NaN
-        stands for "no value", not in integer columns."""
+        """Adds rows `(n, columns)`, copied as float64, until `flush`; NaN is "no value", not in integer columns."""
         rows = np.array(rows, dtype=np.float64, ndmin=2)
         if rows.ndim != 2 or rows.shape[1] != len(self.columns):
             raise ValueError(f"rows have shape {rows.shape}, the table {self.path} has {len(self.columns)} columns")

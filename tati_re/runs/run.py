@@ -63,13 +63,7 @@ class LadderTable(_Frame):
 
 class RunFiles:
     """A run's tables and parameters; a file is read on demand, and again only after it changed. Users get a
-    `tati_re.simulation.run.Run`, which also predicts and describes itself.
-
-    Examples:
-        >>> run = tati_re.load("runs/a")
-        >>> int(run.averages["step"].max())
-        60
-    """
+    `tati_re.simulation.run.Run`, which also predicts and describes itself."""
 
     def __init__(self, folder: AnyPath) -> None:
         try:

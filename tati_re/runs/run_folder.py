@@ -12,8 +12,7 @@ from tati_re.runs.storage import LEFTOVER, storing
 
 def prepare(path: AnyPath, overwrite: bool = False, abandoned: bool = False) -> Path:
     """Makes the folder of a new run, with its parents. With `overwrite` the files of an old run in it are removed, and
-    the predictions, analyses and reports that the commands made of it; other files stay. Without it the folder has to
-    be empty, but for the files of a start that was `abandoned`."""
+    what commands made of it; else it has to be empty, but for the files of a start that was `abandoned`."""
     folder = _folder(path)
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -26,8 +25,7 @@ def prepare(path: AnyPath, overwrite: bool = False, abandoned: bool = False) -> 
 
 
 def check_free(path: AnyPath, overwrite: bool = False) -> None:
-    """Refuses a folder that cannot be written, or has files in it that may not be overwritten, unless the lock of a
-    start that was stopped may lie there. Nothing is left behind."""
+    """Refuses a folder that cannot be written, or has files other than the lock of a start that was stopped."""
     folder = _folder(path)
     nearest = next(place for place in (folder, *folder.parents) if place.exists())
     with storing(folder), TemporaryFile(dir=nearest):

@@ -24,9 +24,8 @@ def burnin_of(run: RunFiles, burnin: int | None) -> int:
 
 
 def select_rows(run: AnyRun, burnin: int | None = None, thin: int = 1, rung: int | None = 0) -> pd.DataFrame:
-    """Rows of `run.csv` after the burn-in, every `thin`-th of each walker, by step and walker, numbered anew. Rows up
-    to and including step `burnin` are left out, None: the run's own burn-in. Of a temperature ladder rung 0 is the
-    target, None stands for all."""
+    """Rows of `run.csv` after step `burnin` (None: the run's own burn-in), every `thin`-th of each walker, by step and
+    walker, numbered anew. Of a temperature ladder rung 0 is the target, None stands for all."""
     run = as_run(run)
     return keep(run.run_info, burnin_of(run, burnin), thin, rung)
 

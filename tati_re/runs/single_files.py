@@ -12,8 +12,7 @@ OPTIONS = ("run_file", "averages_file", "trajectory_file")
 
 
 class SingleFiles:
-    """Copies of tables, by their names in the run folder, made longer by what these have more of at each flush. A table
-    is append-only within a process, so that only new bytes are copied; the first time in a run all are."""
+    """Copies of tables, by their names in the run folder, to which each flush adds what these have more of."""
 
     def __init__(self, pairs: Mapping[str, Path]) -> None:
         self._pairs = dict(pairs)

@@ -97,8 +97,7 @@ def remove_leftovers(folder: AnyPath) -> None:
 
 @contextmanager
 def replacing(path: AnyPath, suffix: str = "") -> Iterator[BinaryIO]:
-    """A new file beside `path`, which it replaces when the block ends; where the block fails it is removed, and `path`
-    is what it was. Its `name` ends with `suffix`, for those who write by name and look at the ending."""
+    """A new file, its name ending in `suffix`, that replaces `path` when the block ends, or is removed if it fails."""
     path = Path(path)
     aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}{PARTIAL}{suffix}")
     with storing(path):

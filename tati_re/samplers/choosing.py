@@ -112,8 +112,7 @@ def _checked(mass, shapes) -> np.ndarray:
 
 
 def imported(name: str, options):
-    """The sampler of `my_module:MySampler` or `path/my_file.py:MySampler`, or of a function there that makes one, see
-    `made`. A module is installed or lies in the current folder; a file is executed anew each time."""
+    """The sampler of `my_module:MySampler` or `path/my_file.py:MySampler`, or of a function there that makes one."""
     return made(factory(name), options)
 
 

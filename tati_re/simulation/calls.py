@@ -7,15 +7,13 @@ from tati_re.options.make import Options, make_options
 
 
 class Calls:
-    """Counts the calls of each kind ("sample", "fit", "evidence", ...) and seed. `Options.run_seed` makes of the number
-    what the call draws from."""
+    """Counts the calls of each kind ("sample", "fit", ...) and seed, which `Options.run_seed` makes their draws of."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, int], int] = {}
 
     def numbered(self, kind: str, options: Options, given: Mapping[str, Any] | None = None) -> Options:
-        """The options of the next call. It follows the last one, unless seed or call are among the options that were
-        given with it: these repeat what was drawn from them."""
+        """The options of the next call; those given with their own seed or call repeat what was drawn from them."""
         if any((given or {}).get(name) is not None for name in ("seed", "call")):
             return options
         first = options.call or 1

@@ -11,9 +11,8 @@ from tati_re.posterior.evaluator import Evaluator
 
 class CurrentBatch:
     """The mini-batch that the answers of a Simulation refer to, until `next`. `inputs, labels = sim.batch` are its
-    examples, `(batch, ...)`; `(walkers, batch, ...)` where several walkers have mini-batches of their own. `number`
-    counts from 0, in the order in which a run takes them; `tensors` are indices and size, as the evaluator takes them,
-    nothing for the full batch."""
+    examples, `(batch, ...)`, or `(walkers, batch, ...)` where walkers have their own. `number` counts from 0, in the
+    order of a run; `tensors` are indices and size, as the evaluator takes them, nothing for the full batch."""
 
     def __init__(self, dataset: Dataset, evaluator: Evaluator, number: int = 0) -> None:
         self._dataset, self._evaluator = dataset, evaluator

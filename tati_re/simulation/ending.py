@@ -29,8 +29,7 @@ _LONGER, _LONGER_UNTOLD = 20, 4
 
 
 class Ending:
-    """The looks at a run on a doubling grid of steps after the burn-in, and what they found, which is in its manifest:
-    a run that was killed looks at the same steps, and not twice."""
+    """The looks at a run on a doubling grid of steps after the burn-in; its manifest has them: none comes twice."""
 
     def __init__(self, request: Request, walkers: Walkers, folder: Path) -> None:
         self._request, self._walkers, self._folder = request, walkers, folder

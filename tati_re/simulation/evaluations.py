@@ -19,8 +19,7 @@ _MOST_EXAMPLES = 10_000
 
 
 class Evaluations:
-    """Loss, potential, gradients and curvatures; all of one mini-batch until `next_batch`. The part of
-    `tati_re.Simulation` that evaluates; what it is made of is there."""
+    """Loss, potential, gradients, curvatures on one mini-batch until `next_batch`; a part of `tati_re.Simulation`."""
 
     follows_tati = False
     """Whether the batch moves on by itself, where an answer is asked a second time or the parameters change."""

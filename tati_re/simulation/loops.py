@@ -1,5 +1,6 @@
 """The compiled part of a run: a loop for each stage, and what they have in common."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -24,8 +25,7 @@ from tati_re.simulation.workers import Workers
 
 
 class RunLoops:
-    """The loops of a run, one for each of its stages; a run of a sampler has one. `execution` is "xla", "graph" or
-    "eager". `potential` is that of the first stage, `meaning` what U is, in words."""
+    """The loops of a run's stages, "xla", "graph" or "eager"; `potential` is the first one's, `meaning` U in words."""
 
     def __init__(self, request: Request, execution: str, say: Callable[[str], None] = print) -> None:
         self.request, self.execution = request, execution
@@ -33,8 +33,10 @@ class RunLoops:
         self.workers = Workers(request, execution, say, RunLoops) if apart else None
         options, potential = request.options, request.potential
         own = {**potential.columns, **(request.objects.get("observables") or {})}
-        columns = (request.method, potential.metric_name, own, options.full_every, _groups_of(request))
-        self.observables = Observables(*columns)
+        flat = request.system.flat
+        sizes = dict(zip(flat.tensor_names, (math.prod(shape) for shape in flat.shapes), strict=True))
+        groups = sizes if options.group_temperatures else {}
+        self.observables = Observables(request.method, potential.metric_name, own, options.full_every, groups)
         self.stages = [PlannedStage(0, options.num_steps, None, options.batch_size)]
         potentials = [potential]
         if options.stages and not request.samples:
@@ -122,10 +124,3 @@ class RunLoops:
                 raise
             return False
         return True
-
-
-def _groups_of(request: Request) -> dict[str, int]:
-    """The tensors whose temperatures are recorded, with their sizes; none without `group_temperatures`."""
-    flat = request.system.flat
-    sizes = [int(np.prod(shape, dtype=np.int64)) for shape in flat.shapes]
-    return dict(zip(flat.tensor_names, sizes, strict=True)) if request.options.group_temperatures else {}

@@ -1,11 +1,10 @@
-"""Simulations and runs in notebooks."""
+"""A Simulation in notebooks."""
 
 from typing import TYPE_CHECKING
 
 from tati_re.core.views import html_table
 
 if TYPE_CHECKING:
-    from tati_re.simulation.run import Run
     from tati_re.simulation.simulation import Simulation
 
 
@@ -28,10 +27,3 @@ def simulation_html(sim: "Simulation") -> str:
         ("sampler", f"{sampler}, step_size {options.step_size}"),
     ]
     return html_table("Simulation", lines)
-
-
-def run_html(run: "Run") -> str:
-    from tati_re.report.summary import summary_lines
-
-    notes, lines = summary_lines(run)
-    return html_table(f"Run {run.folder.name}", lines, notes)

@@ -168,8 +168,7 @@ def own_sampler(options: Options, objects: Mapping[str, Any]):
 
 
 def sampler_of(options: Options, objects: Mapping[str, Any], system: System, tunes: bool = False):
-    """The sampler with mass, ensemble preconditioner and control variate, as the options ask for them; it finds its
-    step size in the burn-in where they leave it to the run, and it `tunes`."""
+    """The sampler with mass, ensemble and control variate as the options ask; it may find its step size (`tunes`)."""
     sampler = own_sampler(options, objects)
     if tunes:
         sampler = with_steps(sampler, options, "step_schedule" in objects)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.exit_status import INTERRUPTED
-from tati_re.core.views import drawn
+from tati_re.core.views import drawn, html_table
 from tati_re.data.preparation import Preparation
 from tati_re.posterior.predictive import HETEROSCEDASTIC
 from tati_re.runs import checkpoint, files
@@ -76,9 +76,10 @@ class Run(RunFiles):
         return self
 
     def _repr_html_(self) -> str:
-        from tati_re.simulation.notebook import run_html
+        from tati_re.report.summary import summary_lines
 
-        return run_html(self)
+        notes, lines = summary_lines(self)
+        return html_table(f"Run {self.folder.name}", lines, notes)
 
     def save_model(self, which: str | int, path: AnyPath, walker: int = 0) -> None:
         """Writes the run's model with parameters of the run as a `.keras` file that plain Keras opens. Where the data
@@ -164,7 +165,7 @@ class Run(RunFiles):
         `tati_re.plotting.plot_run` has them."""
         return drawn("run", self, observables=observables, **choices)
 
-    def summary(self) -> Any:
+    def summary(self) -> str:
         """Returns what the run says about itself: averages, temperatures, effective sample sizes, R-hat."""
         from tati_re.report.summary import summarize
 

@@ -48,8 +48,7 @@ def _normalization(standard: Standard, invert: bool, dtype: str) -> Any:
 def save_model(
     flat: FlatModel, walkers: Walkers, path: Path, preparation: Preparation | None = None, predicts_noise: bool = False
 ) -> bool:
-    """Writes the model with the weights of walker 0; `False` where its class cannot be written, or there is none. With
-    a preparation it takes and gives numbers in the units of the data."""
+    """Writes the model with the weights of walker 0, `in_units`; `False` where there is none that can be written."""
     if flat.model is None:
         return False
     try:

@@ -58,7 +58,7 @@ def starting_walkers(options: Options, flat: Any, given: Any = None) -> Walkers:
     auxiliary = tuple(np.repeat(np.asarray(value)[None], walkers, axis=0) for value in flat.auxiliary)
     if options.parameters is not None:
         stored = _from_file(options.parameters, options.parameters_step, flat)
-        position = stored.for_walkers(walkers).astype(flat.dtype)
+        position = stored.positions[stored.rows_of(walkers)].astype(flat.dtype)
         auxiliary = _auxiliary(stored, auxiliary)
         said = f"Start: {stored.source}{_which(stored, walkers)}"
     else:
@@ -164,18 +164,16 @@ def on_all_rungs(request: Request, walkers: Walkers) -> tuple[np.ndarray, tuple]
 
 
 def fresh_starts(names, shapes, count: int, seed: int) -> np.ndarray:
-    """Initializations from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in + 1 of the parameter's layer, `(count, parameters)`.
-    They are independent, in float64; the first ones do not depend on `count`. Names and shapes are those of the model's
-    tensors. Source: Baldock and Marzari (arXiv 1904.04154); without the + 1 the usual rule of LeCun et al. (1998) for
-    biases and weights alike."""
+    """Initializations from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in + 1 of the parameter's layer, `(count, parameters)`,
+    independent, float64; the first ones do not depend on `count`. Names and shapes are those of the model's tensors.
+    Source: Baldock and Marzari (arXiv 1904.04154); without the + 1 LeCun et al. (1998)."""
     bound = 1 / np.sqrt(fan_in_plus_one(names, shapes))
     return np.random.default_rng([seed, _FRESH]).uniform(-bound, bound, (count, len(bound)))
 
 
 def made_starts(request: Request, like: np.ndarray, auxiliary: tuple, execution: str) -> np.ndarray:
-    """Where the replicas start under `replica_start` fresh or descent, `(replicas, parameters)`. The descent is
-    `tati_re.optimizers.Fire` on U with all data, `descent_steps` steps with 0.1 as the first time step, for each
-    replica from its own initialization."""
+    """Where the replicas start under `replica_start` fresh or descent, `(replicas, parameters)`: `descent_steps` steps
+    of `tati_re.optimizers.Fire` on U with all data, 0.1 at first, from an initialization of each one's own."""
     system, options = request.system, request.options
     fresh = fresh_starts(system.flat.tensor_names, system.flat.shapes, len(like), options.run_seed).astype(like.dtype)
     fresh = with_noise_of(system.flat, fresh)
@@ -188,8 +186,7 @@ def made_starts(request: Request, like: np.ndarray, auxiliary: tuple, execution:
 def descended(
     potential: Potential, position: np.ndarray, auxiliary: tuple, num_steps: int, execution: str, least: float = -np.inf
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where the descent on all data arrives from these positions, `(replicas, parameters)`, and by how much U fell. It
-    ends early where no replica has fallen by `least` in a tenth of the steps."""
+    """Where a descent on all data ends, `(replicas, parameters)`, and by how much U fell; early if not by `least`."""
     ones = tf.ones((len(position),), tf.float64)
     method, rung = Fire(), Rung(ones, ones, _FIRST_TIME_STEP * ones)
 

@@ -36,8 +36,7 @@ from tati_re.simulation.current_batch import CurrentDataset
 
 
 def as_trained(read: Dataset, options: Options, noise_std: float | str, given: bool) -> tuple[Dataset, tuple[str, ...]]:
-    """The data set as `standardize` "auto" has it, and what is said of it. Data of TATi and built-in ones keep their
-    numbers, walkers that start where a run was the standardization of that run."""
+    """The data set as `standardize` "auto" has it, or the run where walkers start; and what is said of it."""
     if options.standardize != "auto" or options.potential != "posterior" or options.tati or read.name in GENERATORS:
         return read, ()
     before = options.parameters or ""
@@ -253,9 +252,8 @@ class System:
 
 
 def assemble(options: Options, objects: Mapping[str, Any]) -> System:
-    """The system of options and objects. The model is `model` of the objects, else `options.model` (a file, or a
-    function in one) or `options.hidden` says which; the data are `data`, arrays or a Dataset, `test_data` and
-    `sample_weights`, else those of the options."""
+    """The system of options and objects: `model`, `data` (arrays or a Dataset), `test_data` and `sample_weights` of the
+    objects, else those of the options; the model also a file, a function in one, or layers of `options.hidden`."""
     for name, value in options.values_of(("dimension", "coordinates")).items():
         refuse_if(value, f"{name} belongs to a potential given as a function.", value, "potential=f")
     model, *given = (objects.get(name) for name in ("model", "data", "test_data", "sample_weights", "loss"))
@@ -331,8 +329,7 @@ def _classes_by_outputs(read: Dataset, model: Any) -> tuple[int | None, str]:
 
 
 def check_memory(options: Options, num_parameters: int, copies: int) -> None:
-    """Refuses walkers, `copies` at all temperatures, that need more memory than is free: state, gradient, moments, the
-    random bits of two chunks and temporaries of a parameter took at least `_NUMBERS` numbers of its precision."""
+    """Refuses walkers, `copies` at all temperatures, for which too little memory is free: `_NUMBERS` a parameter."""
     one = _NUMBERS * num_parameters * (4.0 if options.dtype == "float32" else 8.0)
     sizes = options.values_of(("data", "num_classes", "hidden", "model", "dimension"))
     name = [name for name, value in sizes.items() if value or name == "data"][-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -40,8 +40,7 @@ _STAYS = ("data", "test_data", "sample_weights", "model", "callbacks", "starts",
 
 
 def block_size(request: Request) -> int:
-    """Walkers of a block: as the options say, else all replicas of one number of a ladder, a whole ensemble, or the
-    largest divisor of the walkers up to four."""
+    """Walkers of a block: as given, else a ladder's replicas of one number, an ensemble, or a divisor up to four."""
     options, method, copies = request.options, request.method, request.copies
     given, unit = options.block_size, options.num_walkers if method.by_rung else 1
     if method.groups > 1:
@@ -196,11 +195,8 @@ def _made(
 def _fingerprint(loop: Loop) -> dict[str, Any]:
     """Versions, threads, processor and device, and a digest of a gradient, by which workers are compared."""
     flags = ""
-    try:
-        with open("/proc/cpuinfo") as file:
-            flags = next((line for line in file if line.startswith(("flags", "Features"))), "")
-    except OSError:
-        pass
+    with suppress(OSError), open("/proc/cpuinfo") as file:
+        flags = next((line for line in file if line.startswith(("flags", "Features"))), "")
     evaluate = loop.potential.bind(loop.rung, None, tuple(map(tf.constant, loop.potential.auxiliary)))
     place = np.linspace(-0.1, 0.1, loop.potential.num_parameters, dtype=loop.potential.dtype.as_numpy_dtype)
     gradient = evaluate(tf.constant(np.tile(place, (loop.walkers, 1)))).gradient

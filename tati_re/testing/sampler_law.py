@@ -151,8 +151,7 @@ def check_law(
 
 
 def mean_squares(sampler: Any, names: list[str], stiffness: float, steps: list[float], num_steps: int) -> dict:
-    """Means of the squares of fields, by name `(temperatures, step sizes, walkers)`, over parameters and steps. Only
-    the last two thirds of the steps count, each with its weight where the state has one."""
+    """Mean squares of fields by name, `(temperatures, step sizes, walkers)`, of the last two thirds of the steps."""
     groups = (len(TEMPERATURES), len(steps), WALKERS)
     temperature = np.broadcast_to(np.array(TEMPERATURES)[:, None, None], groups).ravel()
     step_size = np.broadcast_to(np.array(steps)[None, :, None], groups).ravel()

@@ -36,8 +36,7 @@ def inner_of(state):
 
 
 class Coordinates(Protocol):
-    """A linear map B between the walkers' parameters and the coordinates in which a sampler works: θ = θ₀ + B x.
-    Each takes and gives one vector a walker, `(walkers, parameters)`."""
+    """A linear map B from a sampler's coordinates to parameters, θ = θ₀ + B x; vectors are `(walkers, parameters)`."""
 
     def forward(self, vectors: Any):
         """B v: from x to θ."""

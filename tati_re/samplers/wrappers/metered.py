@@ -112,10 +112,6 @@ class Metered(Wrapper):
 
     Raises:
         InputError: The method has a Metropolis test, or moves groups of walkers in turn, or a β that is not above 0.
-
-    Examples:
-        >>> Metered(Splitting("OBABO"), 0.01).get_config()["target_bias"]
-        0.01
     """
 
     fields = ("step_factor", "step_limit", "eevpd", "error_square", "error_count")
