@@ -26,11 +26,7 @@ _STARTS = ("initializer", "seed", "seed_generator")
 
 def refuse_other_model(model: Any, path: Path, who: str) -> None:
     """Refuses a model whose layers, activations, regularizers or numbers are not those of a .keras file: it is another
-    function, also where its parameters have the same shapes. Models without a config cannot be compared.
-
-    Raises:
-        InputError: It is another model.
-    """
+    function, also where its parameters have the same shapes. Models without a config cannot be compared."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that lambdas are code

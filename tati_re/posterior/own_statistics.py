@@ -12,27 +12,18 @@ _MOST_BATCHES = 16
 
 class OwnStatistics:
     """Means and variances of the layers that normalize by each batch, for one vector of parameters: averages over up to
-    16 mini-batches of the training data, `inputs`, of the run's size. A trajectory holds none, and those with which a
-    walker ended fit no other draw.
-
-    Args:
-        flat: The `FlatModel`.
-        inputs: Training inputs `(n, ...)` as the model takes them.
-        batch_size: Of the run.
-    """
+    16 mini-batches of the training data, `inputs`, as the model takes them. A trajectory holds none, and those with
+    which a walker ended fit no other draw."""
 
     def __init__(self, flat: Any, inputs: np.ndarray, batch_size: int | None) -> None:
         size = min(batch_size or len(inputs), len(inputs))
         count = min(_MOST_BATCHES, len(inputs) // size)
         firsts = np.linspace(0, len(inputs) - size, count).astype(int)
         self._batches = [inputs[first : first + size] for first in firsts]
-        layers = [layer for layer in layers_of(flat.model) if type(layer).__name__ == "BatchNormalization"]
-        momenta = {
-            id(variable): layer.momentum
-            for layer in layers
-            if layer.trainable
-            for variable in (layer.moving_mean, layer.moving_variance)
-        }
+        momenta = {}
+        for layer in layers_of(flat.model):
+            if type(layer).__name__ == "BatchNormalization" and layer.trainable:
+                momenta |= dict.fromkeys(map(id, (layer.moving_mean, layer.moving_variance)), layer.momentum)
         self._momenta = [momenta.get(id(variable)) for variable in flat.others]
 
         def after(x, vector, *auxiliary):

@@ -145,19 +145,16 @@ class Network:
             arrays, _, _ = checkpoint.load(run.folder)
             self.auxiliary = [np.asarray(arrays[f"auxiliary/{k}"]) for k in range(len(self.flat.auxiliary))]
         self._own_statistics = None
+        from tati_re.posterior.own_statistics import OwnStatistics
+
         if manifest["kind"] == "sample" and manifest["options"].get("batch_norm") == "batch":
             if has_its_data(run):
-                from tati_re.posterior.own_statistics import OwnStatistics
-
                 self._own_statistics = OwnStatistics(
                     self.flat, self.prepared(dataset_of(run).inputs), manifest["options"].get("batch_size")
                 )
             else:
-                warnings.warn(
-                    "The statistics of batch normalization are those of the end of the run for all draws: its training "
-                    "data, data=..., would give each its own.",
-                    stacklevel=2,
-                )
+                what = "The statistics of batch normalization are those of the end of the run for all draws"
+                warnings.warn(f"{what}: its training data, data=..., would give each its own.", stacklevel=2)
 
     def packed(self, inputs: Any) -> np.ndarray:
         values = as_packed(inputs, self._layout, self._names, self._scales)
