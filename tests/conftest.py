@@ -54,6 +54,19 @@ def graphs_as_they_stand(request):
 
 
 @pytest.fixture(scope="session", autouse=True)
+def nothing_waits_for_the_disk(request):
+    """A run waits for the disk some 25 times, a tenth of what a small one takes. That is for a machine that loses its
+    power: what a process has written is there after its end, killed or not, which is all that a test can see.
+
+    Processes of their own wait, and so does everything under `bin/test --slow`.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if request.config.getoption("markexpr"):
+            patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def libraries_are_no_garbage():
     """TensorFlow's half a million objects stay to the end: no collection visits them again."""
     gc.collect()

@@ -133,6 +133,8 @@ def slope(sampler, betas, step_size: float, count: int = 80, every: int = 10, wa
         information = np.einsum("irw,jrw,rw->ij", design, design, chance * (1 - chance))
         step_of_newton = np.linalg.solve(information, np.einsum("irw,rw->i", design, first - chance))
         weights = weights + step_of_newton
+        if np.abs(step_of_newton).max() < 1e-13:
+            break
     scores = np.einsum("irw,rw->iw", design, first - chance)
     inverse = np.linalg.inv(information)
     return weights[1], math.sqrt((inverse @ scores @ scores.T @ inverse)[1, 1])

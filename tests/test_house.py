@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -27,6 +28,7 @@ VIEWS = {
 }
 
 
+@cache
 def parsed() -> dict[str, ast.Module]:
     """The files of the package by their module names."""
     found = {}

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import re
 import shlex
 import sys
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import tati_re
 from tati_re.options.make import OPTIONS
 
 ROOT = Path(__file__).parent.parent
@@ -46,6 +49,7 @@ LONG = {
     ),
     *(f"userguide/{name}.md" for name in ("resgld", "samplers", "sklearn", "tempering")),
     *(f"userguide/{name}.md" for name in ("analysis", "models", "prediction", "report")),
+    *(f"userguide/{name}.md" for name in ("convergence", "own_sampler", "priors", "resume", "simulation", "target")),
 }
 """Pages that sample for long; what they call is sampled in the tests of its own."""
 WITH_CODE = [page for page in PAGES if blocks(page)]
@@ -79,19 +83,34 @@ def test_page_runs(page, tmp_path, monkeypatch, capsys):
                 run_command(line.removeprefix("$ "))
 
 
+def named(node: ast.AST) -> str:
+    """`tati_re.evidence.log_evidence` for such an expression, and nothing for others."""
+    if isinstance(node, ast.Name):
+        return node.id if node.id == "tati_re" else ""
+    inner = named(node.value) if isinstance(node, ast.Attribute) else ""
+    return f"{inner}.{node.attr}" if inner else ""
+
+
 @pytest.mark.parametrize("page", sorted(LONG))
 def test_long_pages_name_options_that_exist(page):
-    """Their code compiles, and each keyword of a simulation or run, each flag, is an option or an argument there."""
+    """Their code compiles, each keyword of a simulation or run, each flag, is an option or an argument there, and what
+    they import or take from the package is in it."""
     for kind, _, text in blocks(page):
         if kind == "console":
             for line in text.splitlines():
                 program, *arguments = shlex.split(line.removeprefix("$ "))
                 flags = {word.lstrip("-").replace("-", "_") for word in arguments if word.startswith("--")}
-                assert program != "tati-sample" or flags - {"quiet", "print_config"} <= set(OPTIONS), line
+                assert program != "tati-sample" or flags - {"quiet", "print_config", "trust"} <= set(OPTIONS), line
             continue
         for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith((".sample", ".Simulation")):
-                assert {word.arg for word in node.keywords if word.arg} <= {"data", *OPTIONS}, ast.unparse(node)
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("tati_re"):
+                room = importlib.import_module(str(node.module))
+                assert all(hasattr(room, name.name) for name in node.names), ast.unparse(node)
+            if name := named(node):
+                reduce(getattr, name.split(".")[1:], tati_re)
+            if isinstance(node, ast.Call) and (called := ast.unparse(node.func)).endswith((".sample", ".Simulation")):
+                rounds = inspect.signature(tati_re.Game.sample).parameters if "Game(" in called else ()
+                assert {word.arg for word in node.keywords if word.arg} <= {"data", *OPTIONS, *rounds}, called
 
 
 def test_links_between_pages_lead_somewhere():
