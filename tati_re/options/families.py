@@ -70,8 +70,16 @@ def is_foreign(name: str) -> bool:
 
 def factory(where: str) -> Callable[..., Any]:
     """The class of samplers, or the function that makes one, that `module:name` means."""
+    return _known(where) if where in FAMILIES.values() else _found(where)
+
+
+def _found(where: str) -> Callable[..., Any]:
     form, kind = "my_module:MySampler or my_file.py:MySampler", "a class with init and step"
     return found("sampler", where, form, lambda value: inspect.isclass(value) and hasattr(value, "step"), kind)
+
+
+_known = cache(_found)
+"""Every run asks for all of them, to say which options it does not use."""
 
 
 def options_of_family(where: str) -> list[str]:
