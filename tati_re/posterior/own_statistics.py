@@ -20,7 +20,7 @@ class OwnStatistics:
         count = min(_MOST_BATCHES, len(inputs) // size)
         firsts = np.linspace(0, len(inputs) - size, count).astype(int)
         self._batches = [inputs[first : first + size] for first in firsts]
-        momenta = {}
+        momenta: dict[int, float] = {}
         for layer in layers_of(flat.model):
             if type(layer).__name__ == "BatchNormalization" and layer.trainable:
                 momenta |= dict.fromkeys(map(id, (layer.moving_mean, layer.moving_variance)), layer.momentum)
