@@ -141,6 +141,12 @@ def test_a_walker_apart_is_named(tmp_path):
     found = rows_of(made(tmp_path / "a", given, positions()))
     assert found.loc["walkers apart", ["value", "verdict"]].tolist() == [1, "outside"]
     assert found.loc["walkers apart", "note"].startswith("walker 2: R-hat is 1.00")
+    # Where chance may do as much, no walker is called apart.
+    numbers = {"rhat": 1.02, "rhat_of": "U", "rhat_by_chance": 1.03, "ess": 200.0, "ess_of": "U"}
+    said = {"convergence": numbers | {"spoiled_by": [1], "rhat_without": 1.006, "step": 6000}}
+    found = rows_of(made(tmp_path / "e", columns(**METERED), extra=said))
+    assert found.loc[["R-hat", "walkers apart"], "verdict"].tolist() == ["unknown", "unknown"]
+    assert found.loc["walkers apart", "note"] == "walker 1: R-hat is 1.006 without"
     # Units of a network may be permuted: walkers are not compared by its weights, each has to stand still.
     moved = positions() + 5 * np.arange(4)[:, None, None]
     assert verdicts(made(tmp_path / "b", columns(), moved))["R-hat"] == "inside"

@@ -104,6 +104,15 @@ def test_standardised_on_the_training_part_alone():
     assert len({d.fingerprint() for d in (data, only, ready, load_data((X, Y), 0.2, 1))}) == 4
 
 
+@pytest.mark.parametrize("standardize", ["all", "inputs"])
+def test_numbers_without_a_deviation_are_refused(standardize):
+    """Of 1e300 it is inf, and the column was zero."""
+    huge = X.copy()
+    huge[0, 0] = 1e300
+    with pytest.raises(InputError, match=r"too large for a standard deviation\. Received: 1e\+300\. Expected: "):
+        load_data((huge, Y), 0.0, 1, standardize=standardize).prepared()
+
+
 def test_several_targets_are_standardised_one_by_one():
     targets = np.stack([Y, 100 * Y**2], axis=1)
     data = load_data((X, targets), standardize="all")

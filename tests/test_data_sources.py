@@ -330,6 +330,18 @@ def test_tf_data(tf):
     assert load_data(one_hot).task == "one_hot"
 
 
+def test_tf_data_that_may_be_examples_or_batches(tf):
+    """As many labels as inputs: rows of two were torn into scalars."""
+    rows = tf.data.Dataset.from_tensor_slices((np.arange(12.0).reshape(6, 2), np.eye(2)[[0, 1] * 3]))
+    assert "may be examples, or batches of numbers. Received: inputs and labels of shape (2,)" in said(load_data, rows)
+    data = load_data(rows.batch(4))
+    assert data.inputs.shape == (6, 2) and data.task == "one_hot"
+    data = load_data(
+        tf.data.Dataset.from_tensor_slices((np.arange(16.0).reshape(8, 2), np.arange(8) % 2)).batch(2, True)
+    )
+    assert data.inputs.shape == (8, 2), "whole batches of two"
+
+
 def test_bad_tf_data(tf):
     whole = tf.data.Dataset.from_tensor_slices((IMAGES, LABELS))
     assert "has no end. Received: an infinite one. Expected: one without repeat()" in said(load_data, whole.repeat())

@@ -225,3 +225,17 @@ def test_what_xla_cannot_compile_runs_as_a_graph_and_its_model_must_be_given_aga
         Simulation.resume(output, 8, data=data)
     run = Simulation.resume(output, 8, data=data, model=model)
     assert run.run_info["step"].max() == 6
+
+
+def test_options_that_a_fit_does_not_use_are_told(capsys):
+    sim = Simulation(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]), (X, Y), **LINEAR | {"verbose": 1})
+    sim.fit(num_steps=3, step_size=0.1, friction=7.0, learning_rate=0.01)
+    assert "Not used by a fit: friction, step_size." in capsys.readouterr().out
+    sim.fit(num_steps=3, learning_rate=0.01)
+    assert "Not used" not in capsys.readouterr().out
+
+
+def test_averages_of_weights_are_refused():
+    sim = Simulation(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]), (X, Y), **LINEAR)
+    with pytest.raises(InputError, match=r"averages of weights are not taken\. Received: use_ema"):
+        sim.fit(optimizer=keras.optimizers.SGD(0.1, use_ema=True), num_steps=3)

@@ -332,6 +332,22 @@ def test_max_time_counts_from_the_call(monkeypatch):
     assert 0 < run.run_info["step"].max() < 1000
 
 
+def test_a_burn_in_that_has_tuned_nothing_is_not_ended_by_the_clock(monkeypatch):
+    """Fits and compiling took seven of ten seconds: half of the three that are left bounds the burn-in."""
+    clock, late = time.monotonic, 0.0
+
+    def slowly(*given):
+        nonlocal late
+        late = 7.0
+        return prepared(*given)
+
+    monkeypatch.setattr("tati_re.samplers.wrappers.tuner._MOST_RHAT", 0.0)
+    monkeypatch.setattr("tati_re.simulation.simulation.prepared", slowly)
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + late)
+    run = tati_re.Simulation(**NECK).sample(**GROWING | {"until": None, "num_steps": 10**7}, max_time=10.0)
+    assert run.exit_status == 75 and run.manifest["options"]["num_burnin_steps"] >= 320
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("rewritten_graphs")
 def test_a_run_in_blocks_begins_anew_with_the_same_bytes_on_any_number_of_workers(tmp_path):

@@ -45,7 +45,11 @@ class Standard:
     @classmethod
     def of(cls, values: np.ndarray, weights: np.ndarray | None = None) -> Standard:
         """That of the training part, or of examples that count by `weights` `(N,)`; what does not vary keeps 1."""
-        mean, deviation = mean_and_deviation(values, weights)
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean, deviation = mean_and_deviation(values, weights)
+        if not np.isfinite(deviation).all():
+            what = "data: numbers are too large for a standard deviation."
+            raise InputError(what, f"{np.abs(values).max():g}", "numbers whose square is a float64")
         return cls(mean, np.where(deviation == 0, 1.0, deviation))
 
     @classmethod
@@ -159,12 +163,12 @@ def standardized(dataset: Dataset, standardize: str) -> Dataset:
 
 def of_order_one(values: np.ndarray) -> bool:
     """Whether each column, or all pixels of images, has a mean of at most √10 and a standard deviation between 1/√10
-    and √10; of a column that is constant, or 0 and 1 alone, the mean only. Numbers without a finite deviation stay."""
+    and √10; of a column that is constant, or 0 and 1 alone, the mean only."""
     columns = values.reshape(len(values), -1) if values.ndim < 3 else values.reshape(-1, 1)
     with np.errstate(over="ignore", invalid="ignore"):
         mean, deviation = columns.mean(0, dtype=np.float64), columns.std(0, dtype=np.float64)
     if not np.isfinite(deviation).all():
-        return True
+        return False
     free = deviation <= 1e-12 * np.abs(mean)
     free |= (deviation == 0) | ((columns == 0) | (columns == 1)).all(0)
     near = (deviation >= 1 / _NEAR) & (deviation <= _NEAR)

@@ -52,4 +52,8 @@ def _single(spec: tuple) -> bool:
         return True
     if labels.rank is None or inputs.rank is None:
         return False
-    return None not in (inputs[0], labels[0]) and inputs[0] != labels[0]
+    if None in (inputs[0], labels[0]) or inputs[0] != labels[0]:
+        return None not in (inputs[0], labels[0])
+    what = "data: elements of the tf.data.Dataset may be examples, or batches of numbers."
+    refuse_if(inputs.rank == labels.rank == 1, what, f"inputs and labels of shape {inputs}", "dataset.batch(n)")
+    return False

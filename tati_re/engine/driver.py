@@ -1,6 +1,7 @@
 """Runs a compiled loop to its end: rows to files, checkpoints, progress, interruption, resume."""
 
 import enum
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ from tati_re.runs.digests import lasting, of_whole
 from tati_re.runs.storage import write_whole
 
 _GIGABYTE = 1e9
+_LEAST_BURNIN = 320
+"""Steps that tune something, before which the clock ends no burn-in."""
 
 
 class Outcome(enum.Enum):
@@ -135,8 +138,8 @@ class Driver:
         began = saved = time.monotonic()
         before, paced = self.seconds, (began, self.step)
         outcome, most, took = Outcome.FINISHED, self.limits.first_steps, began
-        called = began if self.limits.began is None else self.limits.began
-        last = line.moves(plan.num_steps)
+        deadline = (self.limits.began or began) + (plan.max_time or math.inf)
+        last, ready = line.moves(plan.num_steps), None
         self.progress.start(plan.num_steps, self.step, self.loop.title, self.loop.walkers)
         try:
             with interruptible(self.truth, plan.requeue_signal) as interrupted:
@@ -164,8 +167,9 @@ class Driver:
                     pace = (self.step - paced[1]) / max(now - paced[0], 1e-9)
                     self.progress.update(self.step, *self._tables.last, None if alone and self._move < last else pace)
                     paced = (now, self.step) if alone else paced
-                    over = plan.max_time is not None and now - called >= plan.max_time
-                    if plan.max_time is not None and self._may_begin and now - called >= plan.max_time / 2 and not over:
+                    # Half of the time that fits and compiling have left.
+                    ready, over = ready or now, now >= deadline
+                    if self._may_begin and 2 * now - ready >= deadline > now:
                         carry = self._begun_anew(carry, "Half of max_time is over: the burn-in ends here.")
                     if interrupted() or over:
                         outcome = Outcome.INTERRUPTED if interrupted() else Outcome.OUT_OF_TIME
@@ -225,9 +229,9 @@ class Driver:
 
     @property
     def _may_begin(self) -> bool:
-        """Whether this is a burn-in that may end at any step."""
+        """Whether this is a burn-in that may end at any step, since it has tuned something."""
         line, method = self.loop.timeline, self.loop.method
-        return method.finds_end and self.step < line.num_burnin_steps and line.groups == 1
+        return method.finds_end and _LEAST_BURNIN <= self.step < line.num_burnin_steps and line.groups == 1
 
     def _begun_anew(self, carry: Carry, said: str) -> Carry:
         """The carry with a step that is short enough; all that was drawn before it is burn-in."""

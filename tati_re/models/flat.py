@@ -25,14 +25,8 @@ class Fixed(NamedTuple):
 
 
 def items(given: str | Sequence[str] | None) -> list[tuple[str, str | None]]:
-    """Patterns and the text of their values, None to keep the model's.
-
-    Each given text is `pattern` or `pattern=values`, or several of these separated by `;`.
-
-    Examples:
-        >>> items("dense/bias;output/*=0,0.5")
-        [('dense/bias', None), ('output/*', '0,0.5')]
-    """
+    """Patterns and the text of their values, None to keep the model's. Each given text
+    is `pattern` or `pattern=values`, or several of these separated by `;`, as in "dense/bias;output/*=0,0.5"."""
     texts = [given] if isinstance(given, str) else list(given or ())
     parts = [part.strip() for text in texts for part in text.split(";")]
     pairs = [part.partition("=") for part in parts if part]
@@ -114,21 +108,17 @@ class FlatModel:
     type, float32 or float64 (`in_precision`). Parameters that `fix` names, as to `fixed_parts`, keep their values.
 
     Attributes:
-        model: The model; `set` writes into it.
-        num_parameters: P.
         variables: The trainable variables that are not fixed as a whole; all that follows is in their order.
         others: All other variables: the non-trainable ones in Keras' order, then those that are fixed.
         shapes: Shape of each variable; `(free entries,)` where some entries are fixed.
         tensor_names: Name of each by its place: `dense/kernel`, `lstm/lstm_cell/bias`.
         parts: Of the tensors with some fixed entries, by name: `shape`, and the numbers of those that are `fixed`.
         num_fixed: How many parameters do not move.
-        dtype: "float32" or "float64", of the parameters.
         input_dtype: Type in which the model takes its inputs: an integer type where it says so, else `dtype`.
         auxiliary: Values of the others (statistics, frozen weights, states of seeds).
         training_layers: Names of the layers that act differently while training (BatchNormalization, Dropout).
         vectorizable: Whether `tf.vectorized_map` handles all layers as single large operations.
         xla_safe: Whether the gradient compiles under XLA.
-        regularized: Names of the tensors with a weight regularizer.
         regularizer: From the weights of one walker to the sum of these, a scalar tensor; None where there are none.
     """
 

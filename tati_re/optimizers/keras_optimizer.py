@@ -6,7 +6,7 @@ import inspect
 import math
 
 from tati_re.core.backend import keras, tf
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Optimizer
 from tati_re.core.protocol import Info, with_energy
 from tati_re.samplers.sgld import SGLD
@@ -48,6 +48,7 @@ class KerasOptimizer(Optimizer):
         if getattr(optimizer, "global_clipnorm", None) and num_walkers > 1:
             what = "optimizer: global_clipnorm would take one norm over all walkers."
             raise InputError(what, f"{num_walkers} walkers", "clipnorm, or one walker")
+        refuse_if(optimizer.use_ema, "optimizer: averages of weights are not taken.", "use_ema", "use_ema=False")
         self.optimizer, self.learning_rate = optimizer, own
         self.name = type(optimizer).__name__.lower()
         known = type(optimizer) is keras_optimizers().get(self.name) and self.name in _BY_NUMBER

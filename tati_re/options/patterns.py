@@ -42,12 +42,7 @@ BY_PATTERN = _Table(_read)
 def by_tensor(option: str, value: Any, default: Any, names: Sequence[str]) -> list:
     """The value of an option for each tensor: one for all, or by a table of patterns. The last pattern that matches one
     of the `names` counts; where none does, the option's default. A pattern is a name or its end after a slash, with `*`
-    and `?` as in file names: `*/bias`, `bias`, `dense_1/*`.
-
-    Examples:
-        >>> by_tensor("prior_std", {"bias": 10.0}, 1.0, ["dense/kernel", "dense/bias"])
-        [1.0, 10.0]
-    """
+    and `?` as in file names: `*/bias`, `bias`, `dense_1/*`."""
     if not isinstance(value, Mapping):
         return [value] * len(names)
     found = [default] * len(names)

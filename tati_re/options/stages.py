@@ -20,12 +20,7 @@ EXPECTED = {
 
 class Stage(BaseModel):
     """One stage as an option: a table of TOML, a dictionary, or the text `3000:0.5:550`, `3000:0.05:all`, `3000:0.1`.
-    Learning rate and batch size are by default those of the run; "all", in Python also `None`, takes all examples.
-
-    Examples:
-        >>> Stage.model_validate("3000:0.5:550").batch_size
-        550
-    """
+    Learning rate and batch size are by default those of the run; "all", in Python also `None`, takes all examples."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 

@@ -206,7 +206,8 @@ def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, own: bool) -> l
     apart = numbers.get("spoiled_by", [])
     of = "" if good else "no walker alone lifts R-hat" if hat > limits["rhat"] else "too few draws"
     if apart:
-        good, of = False, f"{walker_names(apart)}: R-hat is {numbers['rhat_without']:.3f} without"
+        good = None if good is None else False
+        of = f"{walker_names(apart)}: R-hat is {numbers['rhat_without']:.3f} without"
     elif rows["walker"].nunique() < 2:
         good, of = None, "a single walker"
     known = good if good or apart else None

@@ -12,12 +12,14 @@ from tati_re.core.given import as_array
 from tati_re.data.packing import as_packed
 from tati_re.engine.limits import LIMITS
 from tati_re.engine.noise import Draw, draw_bits, standard_normal
+from tati_re.engine.progress import make_progress
 from tati_re.models.build import activation_names
 from tati_re.models.inputs import fit_inputs
 from tati_re.models.inspect import input_shape_of
 from tati_re.options import tati_names as aliases
-from tati_re.options.make import OPTIONS, Options, describe, make_options
+from tati_re.options.make import OPTIMIZE, OPTIONS, Options, describe, make_options
 from tati_re.options.stages import check_num_steps
+from tati_re.options.table import options_of
 from tati_re.posterior.losses import CLASSIFICATION, REGRESSION
 from tati_re.posterior.outputs import Outputs
 from tati_re.simulation.calls import Calls
@@ -288,6 +290,8 @@ class Simulation(Evaluations):
         limits = replace(self.limits, began=time.monotonic())
         options, objects = self._for_call(overrides, "fit")
         options = make_options(options, num_steps=check_num_steps(options))
+        if unused := sorted(set(overrides) & set(OPTIONS) - set(options_of(OPTIMIZE))):
+            make_progress(options.verbose).message(f"Not used by a fit: {', '.join(unused)}.")
         return self._launched(make_request("fit", options, objects, self.system, limits))
 
     def sample(self, **overrides: Any) -> Run:

@@ -25,12 +25,7 @@ class StepSizeAdvice(NamedTuple):
     steepest direction wrong by 1.6 % at most under BAOAB (its positions are right to this order); a tenth of the
     second, the variance there by 11 % under SGLD. Source: Leimkuhler and Matthews (2015), Molecular Dynamics, chapters
     2 and 7, for a harmonic potential.
-
-    Attributes:
-        curvature: k_max, the largest eigenvalue of ∇²U.
-        with_momentum: Limit of stability of methods with momenta, 2/ω_max.
-        without_momentum: Limit of methods without, 2/k_max.
-    """
+    `curvature` is k_max, the limits are 2/ω_max and 2/k_max."""
 
     curvature: float
     with_momentum: float
