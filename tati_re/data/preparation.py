@@ -163,12 +163,12 @@ def standardized(dataset: Dataset, standardize: str) -> Dataset:
 
 def of_order_one(values: np.ndarray) -> bool:
     """Whether each column, or all pixels of images, has a mean of at most √10 and a standard deviation between 1/√10
-    and √10; of a column that is constant, or 0 and 1 alone, the mean only."""
+    and √10; of a column that is constant, or 0 and 1 alone, the mean only. Numbers without a finite deviation stay."""
     columns = values.reshape(len(values), -1) if values.ndim < 3 else values.reshape(-1, 1)
     with np.errstate(over="ignore", invalid="ignore"):
         mean, deviation = columns.mean(0, dtype=np.float64), columns.std(0, dtype=np.float64)
     if not np.isfinite(deviation).all():
-        return False
+        return True
     free = deviation <= 1e-12 * np.abs(mean)
     free |= (deviation == 0) | ((columns == 0) | (columns == 1)).all(0)
     near = (deviation >= 1 / _NEAR) & (deviation <= _NEAR)

@@ -4,6 +4,7 @@ import json
 import warnings
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 from tati_re.core.backend import keras
 from tati_re.core.errors import InputError
@@ -32,7 +33,7 @@ def refuse_other_model(model: Any, path: Path, who: str) -> None:
             warnings.simplefilter("ignore")  # that lambdas are code
             now = json.loads(json.dumps(keras.saving.serialize_keras_object(model)))
         then = member(path, "config.json")
-    except (NotImplementedError, TypeError, ValueError, KeyError, OSError):
+    except (NotImplementedError, TypeError, ValueError, KeyError, OSError, BadZipFile):
         return
     if found := _difference(now, then, ""):
         raise InputError(f"{who}: the model differs from the run's.", *found)

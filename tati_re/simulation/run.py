@@ -34,14 +34,14 @@ def load(path: AnyPath, **objects: Any) -> "Run":
         >>> run.run_info.columns[:3].tolist()
         ['step', 'walker', 'temperature']
     """
-    from tati_re.models.identity import refuse_other_model
-
     run = Run.open(path)
     given = {*run.manifest.get("objects", ()), "model"}
     if unknown := sorted(set(objects) - given):
         what = f"{run.folder}: the run was given no {unknown[0]} in Python."
         raise InputError(what, expected=", ".join(sorted(given)))
     if "model" in objects and run.has(files.MODEL):
+        from tati_re.models.identity import refuse_other_model
+
         refuse_other_model(objects["model"], run.folder / files.MODEL, str(run.folder))
     run.objects |= objects
     return run
