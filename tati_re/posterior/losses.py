@@ -169,15 +169,9 @@ def make_loss(
         config, name = loss.get_config(), loss_name(loss)
         if name in CLASSIFICATION and not config.get("label_smoothing") and config.get("ignore_class") is None:
             from_logits = bool(config.get("from_logits", False))
-            what = (
-                f"loss: outputs of a linear layer are no probabilities, which {type(loss).__name__}() takes them for."
-            )
-            refuse_if(
-                not from_logits and activation == "linear",
-                what,
-                "from_logits=False",
-                f"from_logits=True, or loss={name!r}",
-            )
+            what = f"loss: outputs of a linear layer are no probabilities, as {type(loss).__name__}() takes them."
+            expected = f"from_logits=True, or loss={name!r}"
+            refuse_if(not from_logits and activation == "linear", what, "from_logits=False", expected)
         elif name not in REGRESSION:
             function, name = loss.call, f"keras.losses.{type(loss).__name__}"
     elif callable(loss) and not isinstance(loss, type):

@@ -85,20 +85,14 @@ def temperature_study(
         >>> study.frame["temperature"].tolist()
         [0.1, 1.0]
     """
-    numbers = all(isinstance(value, (int, float, np.number)) for value in np.atleast_1d(temperatures).tolist())
-    values = (
-        sorted(set(np.ravel(temperatures).tolist()), reverse=True) if numbers and np.ndim(temperatures) == 1 else []
-    )
-    if len(values) != np.size(temperatures) or not values or not values[-1] > 0:
+    numbers = [value for value in np.ravel(temperatures).tolist() if isinstance(value, (int, float))]
+    values = sorted(set(map(float, numbers)), reverse=True)
+    if len(values) != np.size(temperatures) or np.ndim(temperatures) != 1 or not values or not values[-1] > 0:
         raise InputError("temperatures are not right.", temperatures, "different numbers above 0, in a list")
     given = sorted({"temperature", "temperatures", "inverse_temperature"} & set(options))
     refuse_if(given, "temperature_study sets the temperature itself.", ", ".join(given), "temperatures alone")
-    refuse_if(
-        options.get("trajectory_every") == 0,
-        "temperature_study: positions have to be stored.",
-        0,
-        "trajectory_every above 0",
-    )
+    what = "temperature_study: positions have to be stored."
+    refuse_if(options.get("trajectory_every") == 0, what, 0, "trajectory_every above 0")
     folders = [] if output is None or options.get("overwrite") else [Path(output) / f"T-{value:g}" for value in values]
     taken = [str(folder) for folder in folders if folder.is_dir() and any(folder.iterdir())]
     refuse_if(
