@@ -283,3 +283,19 @@ def test_sequences_of_targets():
     assert tree["observed_data"]["y"].dims == ("example", "output")
     assert tree["posterior_predictive"]["y"].shape == (1, 4, 7, 5)
     assert tree["log_likelihood"]["y"].shape == (1, 4, 7)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_a_tail_of_one_repeated_draw_keeps_its_weights():
+    """A Metropolis test repeats draws; the fit of a Pareto law to such a tail divides by zero: elpd was nan."""
+    x = np.random.default_rng(2).normal(size=(30, 2))
+    options = {"noise_std": 1.0, "execution": "graph", "verbose": 0, "dtype": "float64", "num_walkers": 2}
+    run = Simulation(data=(x, x[:, 0]), **options).sample(
+        sampler="RWMH", step_size=0.5, num_steps=400, num_burnin_steps=100, trajectory_every=1
+    )
+    found = run.loo()
+    tied = np.isinf(found.pareto_k)
+    assert 0 < tied.sum() < 10 and np.isfinite(found.elpd).all()
+    theta = run.trajectory.filter(like="/").to_numpy()
+    logs = -0.5 * (x[:, 0] - theta[:, :2] @ x.T - theta[:, 2:]) ** 2 - 0.5 * np.log(2 * np.pi)
+    np.testing.assert_allclose(found.elpd[tied], -np.log(np.mean(np.exp(-logs), axis=0))[tied], rtol=1e-6)

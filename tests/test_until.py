@@ -309,7 +309,7 @@ def test_so_does_that_of_a_ladder(monkeypatch):
     """Whose walkers do not agree: all of `max_time` was burn-in, and nothing was stored."""
     monkeypatch.setattr("tati_re.samplers.wrappers.tuner._MOST_RHAT", 0.0)
     asked = GROWING | {"num_steps": 10_000_000, "until": None, "record_every": 10, "trajectory_every": 10}
-    run = tati_re.Simulation(**NECK).sample(**asked, num_replicas=2, temperature_ratio=1.5, max_time=6.0)
+    run = tati_re.Simulation(**NECK).sample(**asked, num_replicas=2, temperature_ratio=1.5, max_time=4.0)
     burnin, last = run.manifest["options"]["num_burnin_steps"], run.run_info["step"].max()
     assert 0 < burnin < last - 100 and run.exit_status == 75
     assert next(stored_positions(run)).step > burnin and run.ladder["attempts"].iloc[0] > 0

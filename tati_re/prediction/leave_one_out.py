@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import logsumexp
 
 from tati_re.analysis.convergence import array_stats, effective_sample_size, rows_by_walker
 from tati_re.core.errors import InputError, refuse_if
@@ -110,8 +111,12 @@ def leave_one_out(
     blocks = likelihood_blocks(network, data, stored, chains.reshape(-1), taken)
     logs = np.concatenate([part for part, _, _ in blocks]).reshape(*chains.shape, len(taken))
     efficiency = min(1.0, effective_sample_size(logs.sum(axis=-1)) / chains.size)
-    elpd, k, _ = array_stats().loo(np.moveaxis(logs, -1, 0), r_eff=efficiency)
-    found = LeaveOneOut(taken, np.asarray(elpd), np.asarray(k), count)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        elpd, k, _ = array_stats().loo(np.moveaxis(logs, -1, 0), r_eff=efficiency)
+    # Draws that a Metropolis test repeats may be all of a tail: no Pareto law fits it, and weights stay as they are.
+    tied = ~np.isfinite(elpd) | ~np.isfinite(k)
+    raw = math.log(chains.size) - logsumexp(-logs, axis=(0, 1))
+    found = LeaveOneOut(taken, np.where(tied, raw, elpd), np.where(tied, np.inf, k), count)
     write_whole(run.folder / files.LOO, frame_text(found.frame()))
     return found
 
