@@ -131,6 +131,17 @@ def test_predictions_of_a_model_that_only_code_builds(folder, capsys):
     assert "Keras does not know" in capsys.readouterr().err
     assert predict.main(["run", "--data", "data.csv", "--trust"]) == 0
     assert "draws                    3" in capsys.readouterr().out
+    (folder / "my_net.py").write_text(
+        NET.replace(
+            "[keras.Input(input_shape), Doubled(), layers.Dense(num_outputs)]",
+            "[keras.Input(input_shape), Doubled(), layers.Dense(num_outputs, 'tanh')]",
+        )
+    )
+    assert predict.main(["run", "--data", "data.csv", "--trust", "--overwrite"]) == 2
+    assert (
+        "the model differs from the run's. Received: Sequential layers Dense activation tanh."
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -50,7 +50,7 @@ def _body(argv: list[str]) -> None:
 
     runs = [load(name) for name in typed["runs"]]
     for run in runs if typed.get("trust") else ():
-        run.objects["model"] = Simulation.from_folder(run, trust=True, verbose=0).system.model
+        load(run, model=Simulation.from_folder(run, trust=True, verbose=0).system.model)
     folder = Path(typed.get("output") or runs[0].folder / files.PREDICTIONS)
     report = report_temperatures if typed.get("by_temperature") else report_predictions
     with writing(folder):

@@ -1,6 +1,6 @@
 """Statistics of batch normalization that belong to a stored draw, found again from the training data."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,14 @@ _MOST_BATCHES = 16
 
 class OwnStatistics:
     """Means and variances of the layers that normalize by each batch, for one vector of parameters: averages over up to
-    16 mini-batches of the training data, `inputs`, as the model takes them. A trajectory holds none, and those with
-    which a walker ended fit no other draw."""
+    16 mini-batches of the training data, `inputs`, which `prepared` makes what the model takes. A trajectory holds
+    none, and those with which a walker ended fit no other draw."""
 
-    def __init__(self, flat: Any, inputs: np.ndarray, batch_size: int | None) -> None:
+    def __init__(self, flat: Any, inputs: np.ndarray, batch_size: int | None, prepared: Callable) -> None:
         size = min(batch_size or len(inputs), len(inputs))
         count = min(_MOST_BATCHES, len(inputs) // size)
         firsts = np.linspace(0, len(inputs) - size, count).astype(int)
-        self._batches = [inputs[first : first + size] for first in firsts]
+        self._batches = [prepared(inputs[first : first + size]) for first in firsts]
         momenta: dict[int, float] = {}
         for layer in layers_of(flat.model):
             if type(layer).__name__ == "BatchNormalization" and layer.trainable:

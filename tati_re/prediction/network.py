@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -122,7 +123,7 @@ class Network:
         check_model(run)
         if "task" not in manifest["dataset"]:
             raise InputError(f"The manifest of {run.folder} does not say what its data are.", expected="a newer run")
-        self._folder = run.folder
+        self._run = run
         self.flat = flat_model_of(run, model)
         self.num_parameters = self.flat.num_parameters
         if self.num_parameters != manifest["parameters"]["num"]:
@@ -144,17 +145,20 @@ class Network:
         if self.flat.auxiliary:
             arrays, _, _ = checkpoint.load(run.folder)
             self.auxiliary = [np.asarray(arrays[f"auxiliary/{k}"]) for k in range(len(self.flat.auxiliary))]
-        self._own_statistics = None
+
+    @cached_property
+    def _own_statistics(self) -> Any:
+        """Statistics of each draw where the run normalized by batches, see `OwnStatistics`; None else."""
         from tati_re.posterior.own_statistics import OwnStatistics
 
-        if manifest["kind"] == "sample" and manifest["options"].get("batch_norm") == "batch":
-            if has_its_data(run):
-                self._own_statistics = OwnStatistics(
-                    self.flat, self.prepared(dataset_of(run).inputs), manifest["options"].get("batch_size")
-                )
-            else:
-                what = "The statistics of batch normalization are those of the end of the run for all draws"
-                warnings.warn(f"{what}: its training data, data=..., would give each its own.", stacklevel=2)
+        run, options = self._run, self._run.manifest["options"]
+        if run.manifest["kind"] != "sample" or options.get("batch_norm") != "batch":
+            return None
+        if has_its_data(run):
+            return OwnStatistics(self.flat, dataset_of(run).inputs, options.get("batch_size"), self.prepared)
+        what = "The statistics of batch normalization are those of the end of the run for all draws"
+        warnings.warn(f"{what}: its training data, data=..., would give each its own.", stacklevel=2)
+        return None
 
     def packed(self, inputs: Any) -> np.ndarray:
         values = as_packed(inputs, self._layout, self._names, self._scales)
@@ -196,7 +200,7 @@ class Network:
         return np.exp(np.asarray(parameters[:, -1], np.float64)) if self.predictive.samples_noise else None
 
     def final_positions(self) -> tuple[np.ndarray, np.ndarray]:
-        arrays, _, _ = checkpoint.load(self._folder)
+        arrays, _, _ = checkpoint.load(self._run.folder)
         positions = np.asarray(arrays["state/position/0"])
         return positions, np.arange(len(positions))
 
