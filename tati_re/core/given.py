@@ -67,3 +67,12 @@ def said(error: BaseException, most: int = 300) -> str:
     text = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split()).rstrip(".")
     text = text if len(text) <= most else text[: most - 3] + "..."
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def is_change(values: np.ndarray, terms: np.ndarray, tolerance: float, dtype: str) -> bool:
+    """Whether the last of `values` less the first is the sum of `terms`, slopes times ways, within a part of their
+    sizes and what the type rounds."""
+    import numpy as np
+
+    difference, rounding = float(values[-1]) - float(values[0]), 16 * np.finfo(dtype).eps * np.abs(values).max()
+    return bool(abs(difference - terms.sum()) <= tolerance * max(np.abs(terms).sum(), abs(difference)) + rounding)

@@ -12,7 +12,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.given import said
+from tati_re.core.given import is_change, said
 from tati_re.core.potential import Prior
 from tati_re.posterior.function import FunctionPotential
 from tati_re.posterior.priors import Flat
@@ -98,8 +98,7 @@ class Target:
             if not (np.isfinite(values).all() and np.isfinite(slopes[1]).all()):
                 continue
             difference, terms = float(values[2]) - float(values[0]), 2 * along * slopes[1]
-            rounding = 16 * np.finfo(self.dtype).eps * np.abs(values).max()
-            if abs(difference - terms.sum()) > tolerance * max(np.abs(terms).sum(), abs(difference)) + rounding:
+            if not is_change(values, terms, tolerance, self.dtype):
                 raise InputError(
                     "potential: the gradient is not that of the values.",
                     received=f"a slope of {terms.sum() / 2 / step:.6g} by the gradient and {difference / 2 / step:.6g} "

@@ -9,7 +9,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.given import users_code
+from tati_re.core.given import is_change, users_code
 from tati_re.core.potential import Prior
 from tati_re.models.names import fan_in_plus_one
 from tati_re.options.patterns import by_tensor, in_words
@@ -170,8 +170,7 @@ def _check_density(prior: Prior, num_parameters: int, dtype: str) -> None:
     values, terms = value.numpy(), -2 * along * slope[1].numpy().astype(np.float64)
     if not (np.isfinite(values).all() and np.isfinite(terms).all()):
         return
-    difference, rounding = values[2] - values[0], 16 * np.finfo(np.float32).eps * np.abs(values).max()
-    if abs(difference - terms.sum()) > 5e-2 * max(np.abs(terms).sum(), abs(difference)) + rounding:
-        slopes = [-change / 2e-3 for change in (terms.sum(), difference)]
+    if not is_change(values, terms, 5e-2, "float32"):
+        slopes = [-change / 2e-3 for change in (terms.sum(), values[2] - values[0])]
         received = f"a slope of {slopes[0]:.4g} by it and {slopes[1]:.4g} by differences of -log_prob"
         raise InputError("prior: the gradient is not that of its density.", received, "that of -log_prob")
