@@ -209,6 +209,14 @@ def test_parquet(tmp_path):
     data = load_data([path, path], 0, input_columns=["x1"], label_columns=["x2", "label"])
     assert data.targets.tolist() == [[3, 1], [4, 0], [3, 1], [4, 0]]
     assert "column 'id' does not hold numbers. Received: string." in said(load_data, path)
+    import pandas
+
+    frame = pandas.DataFrame({"a": [1.0, 2.0, 3.0], "b": [0.5, 1.5, 2.5], "y": [1.1, 2.2, 3.3]})
+    frame.loc[[2, 0, 1]].to_parquet(tmp_path / "part.parquet")
+    assert "part.parquet has a column without a name" in said(load_data, tmp_path / "part.parquet")
+    frame.set_index("b").to_parquet(tmp_path / "index.parquet")
+    indexed = load_data(tmp_path / "index.parquet", 0)
+    assert indexed.feature_names == ("b", "a") and indexed.targets.tolist() == [1.1, 2.2, 3.3]
     holes = stored("b.parquet", x=[1.0, None], label=[0, 1])
     assert "b.parquet, column 'x' has an empty cell. Received: row 1" in said(load_data, holes)
     assert "no examples" in said(load_data, stored("c.parquet", x=pyarrow.array([], "f8"), y=pyarrow.array([], "f8")))
@@ -293,6 +301,14 @@ def test_bad_tfrecord(tf, tmp_path):
     )
     later = records(tf, tmp_path / "b.tfrecord", [*images(3), {"image_raw": b"1"}])
     assert "record 3 of b.tfrecord has no feature 'label'" in said(load_data, later)
+    turned = [*images(3, height=4, width=5, depth=1), *images(1, height=5, width=4, depth=1)]
+    assert "d.tfrecord: the records have a different 'height'" in said(
+        load_data, records(tf, tmp_path / "d.tfrecord", turned)
+    )
+    named = records(tf, tmp_path / "e.tfrecord", [image | {"label": b"cat"} for image in images()])
+    assert "e.tfrecord: feature 'label' holds text. Received: cat. Expected: the number of the" in said(
+        load_data, named
+    )
     odd = records(tf, tmp_path / "c.tfrecord", [*images(3), {"image_raw": b"123", "label": 1}])
     assert (
         "c.tfrecord: the records have a different number of bytes in feature 'image_raw'. Received: 3 in record 3"

@@ -27,7 +27,7 @@ def expected(num_x: int, num_y: int) -> tuple[np.ndarray, np.ndarray]:
     return covariance @ -np.repeat([LINEAR, 0.0], [num_x, num_y]), covariance
 
 
-def game(num_x: int = 2, num_y: int = 3, seed: int = 1, **options) -> tati_re.Game:
+def game(num_x: int = 2, num_y: int = 3, seed: int = 1, apart: int = 1, **options) -> tati_re.Game:
     starts = [np.zeros((count, COORDINATES)) for count in (num_x, num_y)]
     x, y = map(tati_re.Player, starts)
 
@@ -42,7 +42,7 @@ def game(num_x: int = 2, num_y: int = 3, seed: int = 1, **options) -> tati_re.Ga
     own |= {"verbose": 0, "execution": "graph"} | options
     first = tati_re.Simulation(potential=of_x, num_walkers=num_x, parameters=starts[0], seed=seed, **own)
     own |= {"temperatures": None} if "temperatures" in own else {}
-    second = tati_re.Simulation(potential=of_y, num_walkers=num_y, parameters=starts[1], seed=seed + 1, **own)
+    second = tati_re.Simulation(potential=of_y, num_walkers=num_y, parameters=starts[1], seed=seed + apart, **own)
     return tati_re.Game(x=(x, first), y=(y, second))
 
 
@@ -67,6 +67,14 @@ def test_two_players_sample_their_joint_gaussian(tmp_path):
     assert np.abs(deviations(runs, 2, 3)).max() < 5.5
 
 
+def test_players_of_one_seed_have_noise_of_their_own_in_each_game():
+    """The same noise for both would make their covariance too large by half."""
+    one = game(1, 1, apart=0)
+    runs = [one.sample(num_rounds=120, steps=5) for _ in range(2)]
+    assert [run.manifest["options"].get("call", 1) for both in runs for run in both.values()] == [1, 2, 3, 4]
+    assert all(np.abs(deviations(both, 1, 1)).max() < 5.5 for both in runs)
+
+
 def test_bad_games_are_refused():
     own = {"potential": lambda x: tf.reduce_sum(x**2, -1), "dimension": 2, "sampler": "HMC", "verbose": 0}
     sim, player = tati_re.Simulation(**own), tati_re.Player(np.zeros((1, 2)))
@@ -79,8 +87,18 @@ def test_bad_games_are_refused():
     both = tati_re.Game(x=(player, sim), y=(player, sim))
     with pytest.raises(tati_re.InputError, match="not of all players"):
         both.sample(num_rounds=2, steps={"x": 1})
-    with pytest.raises(tati_re.InputError, match="below 1"):
-        both.sample(num_rounds=2, steps=0)
+    for counts in (
+        {"num_rounds": 2, "steps": 0},
+        {"num_rounds": "3"},
+        {"num_rounds": 1.5},
+        {"num_rounds": 2, "steps": "2"},
+    ):
+        with pytest.raises(tati_re.InputError, match="below 1"):
+            both.sample(**counts)
+    with pytest.raises(tati_re.InputError, match="no path"):
+        both.sample(num_rounds=2, output=3)
+    with pytest.raises(tati_re.InputError, match="no player"):
+        tati_re.Game(x=(player, sim), y=(sim, player))
 
 
 @pytest.mark.slow

@@ -83,6 +83,20 @@ def table(path, **more) -> pd.DataFrame:
     return frame
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_labels_are_the_columns_that_were(tmp_path, suffix):
+    """A column that is left is none, nor is the last."""
+    frame = table(tmp_path / "t.csv")
+    run = Simulation(data=tmp_path / "t.csv", **LINEAR).sample(**GRAPH, output=tmp_path / "run")
+    for columns in (["a", "b", "customer"], ["a", "b"], ["y", "a", "b", "customer"]):
+        new = frame.assign(customer=range(100, 130))[columns]
+        path = tmp_path / f"new.{suffix}"
+        new.to_csv(path, index=False) if suffix == "csv" else new.to_parquet(path)
+        inputs, labels = read_inputs(str(path), load(run.folder))
+        np.testing.assert_allclose(inputs, frame[["a", "b"]])
+        assert labels is None if "y" not in columns else np.allclose(labels, frame["y"])
+
+
 def test_weights_are_no_labels(tmp_path):
     frame = table(tmp_path / "w.csv", w=np.linspace(0.5, 2, 30))
     run = Simulation(data=tmp_path / "w.csv", sample_weights="w", **LINEAR).sample(**GRAPH, output=tmp_path / "run")

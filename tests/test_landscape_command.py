@@ -21,6 +21,8 @@ def runs(tmp_path_factory):
     sim = tati_re.Simulation(data="two_clusters", dtype="float64", execution="graph", prior_std=2.0, verbose=0)
     sim.fit(num_steps=60, learning_rate=0.1, trajectory_every=5, output=str(folder / "fit"))
     sim.sample(num_steps=300, step_size=0.01, trajectory_every=3, output=str(folder / "sampled"))
+    other = tati_re.Simulation(data="two_clusters", hidden=[2], execution="graph", verbose=0)
+    other.sample(num_steps=3, sampler="BAOAB", step_size=0.01, trajectory_every=1, output=str(folder / "other"))
     return folder
 
 
@@ -167,12 +169,27 @@ print("END", status, sorted({{module.partition(".")[0] for module in sys.modules
         (["RUN", "--directions", "covariance:1", "--normalization", "tensor"], "--normalization belongs to random dir"),
         (["RUN", "--probes", "3"], "--probes belongs to --hessian trace or density."),
         (["RUN", "--directions", "random:3", "--page", "--range=-1:1:2"], "--page draws a plane. Received: 3 dire"),
+        (["RUN", "--range=-1:1:2", "--walker", "7"], "walker does not exist"),
+        (["RUN", "--centre", "zero", "--normalization", "none", "--walker", "7"], "no positions of this walker"),
+        (["RUN", "--trajectory-points", "0"], "--trajectory-points"),
+        (["RUN", "--trajectory", "OTHER"], "--trajectory is a run of another model."),
+        (
+            ["RUN", "--quantity", "lss"],
+            "--quantity is not a column of the table. Received: lss. Expected: loss, potential",
+        ),
+        (["RUN", "--directions", "random:1", "--to", "vtk"], "a VTK file has two or three coordinates. Received: 1"),
+        (["RUN", "--hessian", "trace", "--no-test"], "--no-test does not belong to --hessian."),
+        (["RUN", "--centre", "zero"], "directions have no length at a center of zeros"),
+        (["RUN", "--grid", "*/bias=1"], "--grid has the wrong form. Received: 1."),
+        (["RUN", "--grid", "*/bias=0:1:2", "--trajectory-points", "5"], "--trajectory-points belongs to a trajectory."),
+        (["RUN", "--quantity", "loss", "--no-figures"], "--quantity is drawn, and --no-figures draws nothing."),
         (["RUN", "--walker", "x"], "--walker has the wrong type. Received: x. Expected: an integer."),
         (["RUN", "--rang", "1"], "--rang is not a known option of tati-landscape. Did you mean '--range'?"),
     ],
 )
 def test_bad_input_is_one_line(runs, capsys, tmp_path, argv, sentence):
-    status = command.main([str(runs / "sampled") if word == "RUN" else word for word in argv])
+    folders = {"RUN": str(runs / "sampled"), "OTHER": str(runs / "other")}
+    status = command.main([folders.get(word, word) for word in argv])
     err = capsys.readouterr().err
     assert status == 2, err
     assert err.startswith("error: ") and sentence in err and err.count("\n") == 1
@@ -200,6 +217,31 @@ def test_positions_of_all_walkers_are_projected(tmp_path):
         assert len(found) <= most and np.ptp(counts) == (1 if most == 3 else 0)
         assert {one.step for one in found if one.walker == 3} >= {400}
     assert [one.step for one in path_of(run, 5, walker=2)] == [80, 160, 240, 320, 400]
+
+
+def test_a_path_is_that_of_the_target_of_a_ladder(tmp_path):
+    """Hot replicas are 100 times as wide."""
+    sim = tati_re.Simulation(potential=lambda x: 0.5 * x[:, 0] ** 2, dimension=1, seed=1, verbose=0, output="r")
+    ladder = {"temperatures": [1.0, 1e4], "trajectory_rungs": "all", "exchange_every": 50}
+    run = sim.sample(sampler="BAOAB", step_size=0.5, num_steps=400, trajectory_every=2, execution="graph", **ladder)
+    assert len(run.trajectory) == 400
+    found = path_of(run, 1000)
+    assert len(found) == 200 and max(abs(one.parameters[0]) for one in found) < 5
+
+
+def test_a_seed_and_data_of_ones_own_beside_a_run_of_mini_batches(capsys, tmp_path):
+    """The run's seed says which of its examples are for testing; its batch may be larger than other data."""
+    x = np.random.default_rng(1).normal(size=(40, 2))
+    for name, count in (("all", 40), ("few", 8)):
+        np.savez(tmp_path / f"{name}.npz", x=x[:count], y=x[:count, 0])
+    sim = tati_re.Simulation(data="all.npz", hidden=[2], batch_size=16, noise_std=0.5, execution="graph", verbose=0)
+    sim.sample(sampler="BAOAB", step_size=0.01, num_steps=40, trajectory_every=1, output="run")
+    line = ["run", "--directions", "random:1", "--range=-1:1:2", "--no-figures", "--output"]
+    printed(capsys, *line, "a", "--seed", "3")
+    printed(capsys, *line, "b", "--seed", "4")
+    printed(capsys, *line, "c", "--data", "few.npz", "--test-fraction", "0")
+    found = [pd.read_csv(tmp_path / name / "landscape.csv")["loss"] for name in "abc"]
+    assert not np.allclose(found[0], found[1]) and len(found[2]) == 2
 
 
 def test_covariances_of_a_run_whose_positions_are_not_drawn(runs, capsys):

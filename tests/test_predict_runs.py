@@ -264,6 +264,8 @@ def test_the_command_reads_inputs_with_and_without_labels(folder, line, capsys):
         (["signs_fit"], "did not sample"),
         (["line", "--data", "missing.csv"], "does not exist"),
         (["signs", "--data", "line.csv"], "lacks a column"),
+        (["signs", "--ood", "nope.npy"], "There is no such file of inputs. Received: nope.npy"),
+        (["signs", "--seed", "3"], "--seed belongs to --ood noise"),
     ],
 )
 def test_bad_input_is_one_sentence(arguments, sentence, folder, signs, line, monkeypatch, capsys):

@@ -75,9 +75,8 @@ class Parser(argparse.ArgumentParser):
         for group in self._action_groups:
             names = [a.option_strings[0] for a in group._group_actions if a.dest in OPTIONS and a not in main]
             if names := [name for name in names if name not in self._of_tati]:
-                text = textwrap.fill(
-                    " ".join(names), 100, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
-                )
+                how: Any = {"initial_indent": "  ", "subsequent_indent": "  ", "break_on_hyphens": False}
+                text = textwrap.fill(" ".join(names), 100, **how)
                 others.append(f"{group.title}\n{text}")
         others.append(f"{self.prog} --help-all explains them.")
         return formatter.format_help() + "\n" + "\n".join(others) + "\n"

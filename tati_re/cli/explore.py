@@ -37,17 +37,11 @@ INTEGERS = {
 OWN: dict[str, tuple[Any, str]] = {
     **INTEGERS,
     "heats": ("X,X,...", "temperatures of the legs relative to the target's, in turn; default 1,4"),
-    "directions": (
-        "WORD",
-        "coordinates in which new starts are far from old ones: covariance (default), diffusion_map",
-    ),
+    "directions": ("WORD", "coordinates in which new starts are far: covariance (default), diffusion_map"),
     "centre": ("WORD", "where it starts in RUN: mean, last, best, or a stored step"),
     "parameters": ("FILE", "where it starts: a file of parameters"),
     "parameters_step": ("N", "its row with this step"),
-    "max_time": (
-        "SECONDS",
-        "it stops after so many, with what it has, exit status 75; called again it goes on; default no limit",
-    ),
+    "max_time": ("SECONDS", "it stops after so many, with status 75; called again it goes on; default no limit"),
     "output": ("DIR", "folder; the same command goes on with what is there; default the next of runs/explore-1, ..."),
     "no_figures": (None, "tables only"),
     "trust": (None, f"of the run: {TRUST}"),

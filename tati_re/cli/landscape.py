@@ -28,15 +28,9 @@ HESSIAN = ("extremes", "trace", "density", "full")
 OWN: dict[str, tuple[Any, str]] = {
     "parameters": ("FILE", "centre: a trajectory, .npz, .keras or run folder, ours or TATi's; before --centre"),
     "parameters_step": ("N", "its row with this step; default the last"),
-    "centre": (
-        "WORD",
-        "of the run: mean, last, best, or a stored step; default last of a fit, mean of a sampled run; or zero",
-    ),
+    "centre": ("WORD", "mean (default of a sampled run), last (of a fit), best, or a stored step of the run; or zero"),
     "walker": ("N", "walker of center and trajectory; default all, the first for a center that is one position"),
-    "directions": (
-        "WORDS",
-        "random[:COUNT] (default), trajectory[:COUNT], covariance:1,64, hessian:1,-1, between, FILE",
-    ),
+    "directions": ("WORDS", "random[:N] (default), trajectory[:N], covariance:1,64, hessian:1,-1, between, FILE"),
     "normalization": ("WORD", "of random directions: filter (default), tensor, none"),
     "to": (("FILE",), "between: one or two further files of parameters; vtk: also landscape.vtk, for ParaView"),
     "range": ("LOW:HIGH:POINTS", "of all axes, or one for each, joined by a comma; default -1:1:41"),
@@ -81,12 +75,17 @@ def _check(typed: dict[str, Any]) -> None:
         raise InputError(f"{flag(ways[0])} and {flag(name)} exclude each other.")
     others = [word for word in typed.get("to", ()) if word != VTK]
     if ways:
-        along = ("fix", "exclude", "page", "quantity") if ways == ["along"] else ()
-        for name in ("directions", "range", "scales", "normalization", "to", *along):
+        unused = {"along": ("fix", "exclude", "page", "quantity"), "grid": ()}
+        unused["hessian"] = ("page", "quantity", "trajectory", "trajectory_points", "no_test")
+        for name in ("directions", "range", "scales", "normalization", "to", *unused[ways[0]]):
             if name in typed and (name != "to" or others or ways != ["grid"]):
                 raise InputError(f"{flag(name)} does not belong to {flag(ways[0])}.")
     if "normalization" in typed and not typed.get("directions", "random").startswith("random"):
         raise InputError("--normalization belongs to random directions.", typed["directions"], "--directions random")
+    if "trajectory_points" in typed and ways == ["grid"] and "trajectory" not in typed:
+        raise InputError("--trajectory-points belongs to a trajectory.", expected="--trajectory RUN with --grid")
+    if "quantity" in typed and "no_figures" in typed and "page" not in typed and VTK not in typed.get("to", ()):
+        raise InputError("--quantity is drawn, and --no-figures draws nothing.", expected="one of them")
     if "probes" in typed and not {"trace", "density"} & {*typed.get("hessian", "").split(",")}:
         raise InputError("--probes belongs to --hessian trace or density.", expected="--hessian trace --probes 64")
     if not {"run", "data", "potential"} & {*typed}:
@@ -110,6 +109,8 @@ def _system(typed: dict[str, Any], flags: dict[str, Any]) -> Any:
     values = options_from_flags(flags).values_of(flags)
     values.pop("batch_size", None)
     if "run" in typed:
+        if "data" not in typed:
+            values.pop("seed", None)  # of directions and probes; the run's own says which examples are for testing
         return simulation_of(typed["run"], trust="trust" in typed, **values)
     return Simulation(verbose=0, **values)
 
@@ -210,11 +211,8 @@ def _body(argv: list[str]) -> None:
     flags = {name: value for name, value in typed.items() if name in OPTIONS and name not in OWN}
     options_from_flags(flags)  # refused before anything is loaded
     loading(not typed.get("quiet"))
-    with (
-        flags_named(OWN),
-        output_folder(typed.get("output"), "landscape") as folder,
-        stopping(requeue_signal_of(typed)),
-    ):
+    place = output_folder(typed.get("output"), "landscape")
+    with flags_named(OWN), place as folder, stopping(requeue_signal_of(typed)):
         _look(typed, flags, folder)
 
 
@@ -245,12 +243,12 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
     if not quiet:
         examples = f"{words['examples']:,} examples of {sim.dataset.name}" if sim.system.has_data else sim.dataset.name
         print(f"{surface.num_parameters} parameters, {examples}; centre: {source}")
-    trajectory = _trajectory(typed, walker)
+    trajectory = _trajectory(typed, sim, walker)
     if typed.get("hessian"):
-        said = {"schema_version": 1, **words, "hessian": typed["hessian"]}
-        said["digest"] = digest(surface.identity, centre, mask, typed["hessian"])
+        about = {"schema_version": 1, **words, "hessian": typed["hessian"]}
+        about["digest"] = digest(surface.identity, centre, mask, typed["hessian"])
         with writing(folder):
-            prepare(folder, said, "overwrite" in typed)
+            prepare(folder, about, "overwrite" in typed)
             written = _say_hessian(typed, surface, centre, free, folder)
     elif typed.get("along"):
         refuse_if(not trajectory, "--along needs a run with a trajectory.")
@@ -277,6 +275,10 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
             )  # fmt: skip
         what = "--page draws a plane."
         refuse_if("page" in typed and len(directions) != 2, what, f"{len(directions)} direction(s)", "two directions")
+        what, known = "--to vtk: a VTK file has two or three coordinates.", (*surface.columns, "ln_excess_loss")
+        refuse_if(VTK in typed.get("to", ()) and len(directions) not in (2, 3), what, len(directions))
+        what, drawn = "--quantity is not a column of the table.", typed.get("quantity", known[0])
+        refuse_if(drawn not in known, what, drawn, ", ".join(known))
         directions = module.project_out(directions, mask)
         if not quiet:
             for number, sentence in enumerate(said):
@@ -299,21 +301,24 @@ def _progress(done: int, total: int) -> None:
         print(f"\r{done:,} of {total:,} points", end=end, file=sys.stderr, flush=True)
 
 
-def _trajectory(typed: dict[str, Any], walker: int | None) -> list[Any]:
+def _trajectory(typed: dict[str, Any], sim: Any, walker: int | None) -> list[Any]:
     """Stored positions of the run; none if it has none and they were not asked for."""
     from tati_re.landscape import path_of
+    from tati_re.models.names import described_names
+    from tati_re.runs.positions import stored_positions
     from tati_re.simulation.run import load
 
-    named = typed.get("trajectory", typed.get("run", "none"))
+    named, most = typed.get("trajectory", typed.get("run", "none")), integer_of(typed, "trajectory_points", 500, 1)
     if named == "none" or (typed.get("grid") and "trajectory" not in typed) or typed.get("hessian"):
         return []
     run = load(named)
+    other = described_names(run.manifest["parameters"]) != list(sim.parameter_names())
+    refuse_if(other, "--trajectory is a run of another model.", named, f"one of {sim.num_parameters()} parameters")
     try:
-        return path_of(run, integer_of(typed, "trajectory_points", 500, 1), walker)
+        stored = next(stored_positions(run), None) is not None
     except InputError:
-        if "trajectory" in typed or typed.get("along"):
-            raise
-        return []
+        stored = "trajectory" in typed or "along" in typed  # the sentence is path_of's
+    return path_of(run, most, walker) if stored else []
 
 
 main = entry_point("tati-landscape", _body, __name__)

@@ -263,9 +263,7 @@ def _axis(typed: dict[str, Any], kind: str, offset: float = 0.0) -> "Axis":
     low, high = _numbers(typed, f"interval_{kind}", 2)
     if not low < high or typed[f"samples_{kind}"] < 1:
         what = f"--interval_{kind} and --samples_{kind} are no grid."
-        raise InputError(
-            what, f"{low:g} to {high:g} in {typed[f'samples_{kind}']}", "rising numbers, 1 interval or more"
-        )
+        raise InputError(what, f"{low:g} to {high:g} in {typed[f'samples_{kind}']}", "rising numbers, an interval")
     return Axis(low + offset, high + offset, typed[f"samples_{kind}"] + 1)
 
 

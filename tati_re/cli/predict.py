@@ -41,6 +41,8 @@ def _body(argv: list[str]) -> None:
     for name, kind in NUMBERS.items():
         if name in typed:
             typed[name] = number_typed(name, typed[name], kind, 0)
+    ignored = "seed" in typed and typed.get("ood") != "noise"
+    refuse_if(ignored, "--seed belongs to --ood noise.", f"--seed {typed.get('seed')}", "both, or neither")
     loading(not typed.get("quiet"))
     from tati_re.report.prediction import report_predictions, report_temperatures
     from tati_re.runs import files

@@ -36,9 +36,7 @@ def check_cluster(address: str) -> None:
     refuse_if(not file.is_file(), "cluster: Ray has no token.", file, how)
     if file.stat().st_mode & 0o077:
         what = "cluster: others can read Ray's token, and with it run anything as you."
-        raise InputError(
-            what, f"{file}, mode {stat.S_IMODE(file.stat().st_mode):o}", f"chmod 600 {file}, and a new token"
-        )
+        raise InputError(what, f"{file}, mode {stat.S_IMODE(file.stat().st_mode):o}", f"chmod 600 {file}, a new token")
 
 
 class Machine:

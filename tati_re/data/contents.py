@@ -13,15 +13,16 @@ from tati_re.data.packing import Layout
 @dataclass(frozen=True, eq=False)
 class Contents:
     """Arrays as they were read: inputs `(N, ...)`, targets `(N,)`, `(N, K)` or texts, in `test` those of a test part.
-    `name` is what messages call them, `names` those of the inputs' columns. `by_value`: whole floats count as integers,
-    since a text file does not tell them apart. Weights are `(N,)`, None for 1. The layout is of several inputs that
-    stand side by side, empty for one; `layout_scales` have been multiplied into them."""
+    `name` is what messages call them, `names` and `label_names` those of a table's columns. `by_value`: whole floats
+    count as integers, since a text file does not tell them apart. Weights are `(N,)`, None for 1. The layout is of
+    several inputs that stand side by side, empty for one; `layout_scales` have been multiplied into them."""
 
     inputs: np.ndarray
     targets: np.ndarray
     test: tuple[np.ndarray, ...] = ()
     name: str = "arrays"
     names: tuple[str, ...] = ()
+    label_names: tuple[str, ...] = ()
     input_scale: float = 1.0
     by_value: bool = field(default=False)
     weights: np.ndarray | None = None

@@ -34,6 +34,7 @@ class Dataset:
         input_scale: Factor of the inputs, such as 1/255 for image bytes. Default: 1.0.
         num_classes: Number of classes, or None (default) for a regression.
         feature_names: One name for each column of the inputs, where known. Default: none.
+        label_names: The columns of a table that the targets are. Default: none.
         preparation: What happens to inputs and targets before the network sees them. Default: nothing but the scale.
         weights: What each example counts in the loss, `(N,)`, 0 or more. Default: 1 for all.
         test_weights: Likewise for those of the test part, `(M,)`.
@@ -65,6 +66,7 @@ class Dataset:
     multi_label: bool = False
     class_names: tuple[str, ...] = ()
     layout_scales: tuple[float, ...] = ()
+    label_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.test_inputs is None) != (self.test_targets is None):
@@ -231,6 +233,7 @@ class Dataset:
             "preparation": None if self.preparation is None else self.preparation.get_config(),
             **({"layout": [{"name": n, "shape": list(shape)} for n, shape in self.layout]} if self.layout else {}),
             **({"class_names": list(self.class_names)} if self.class_names else {}),
+            **({"label_names": list(self.label_names)} if self.label_names else {}),
             **({"layout_scales": list(self.layout_scales)} if self.layout_scales else {}),
         }
 

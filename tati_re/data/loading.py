@@ -104,6 +104,7 @@ def load_data(
             weights=contents.weights, test_weights=weights, layout=contents.layout,
             layout_scales=contents.layout_scales, multi_label=multi_label,
         )  # fmt: skip
+        data = replace(data, label_names=contents.label_names)
     if data.layout and (columns is not None or standardize != "none"):
         what = "standardize and input_columns belong to data with one input."
         raise InputError(what, f"{len(data.layout)} inputs", "neither")

@@ -66,7 +66,8 @@ def _from_frame(source: Any, reading: ReadOptions) -> tuple[Contents, Columns | 
     inputs, targets = numbers_of(frame[list(choice.inputs)], "data"), labels_of(frame[list(choice.labels)])
     weights = None if choice.weights is None else numbers_of(frame[choice.weights], "sample_weights")
     name = f"a data frame with labels {', '.join(choice.labels)}"
-    return Contents(inputs, targets, (), name, choice.inputs, by_value=True, weights=weights), choice.derived
+    parts = Contents(inputs, targets, (), name, choice.inputs, choice.labels, by_value=True, weights=weights)
+    return parts, choice.derived
 
 
 def derived(contents: Contents, reading: ReadOptions) -> Columns | None:

@@ -46,7 +46,7 @@ def choose_columns(
     `label_names` finds, else the last; for the inputs, written as `parse_columns` reads them, all others."""
     doubled = sorted({name for name in names if names.count(name) > 1})
     refuse_if(doubled, f"{file} has several columns of one name.", ", ".join(doubled), "different names")
-    nameless = input_columns is None and any(re.fullmatch(r"|Unnamed: \d+", name) for name in names)
+    nameless = input_columns is None and any(re.fullmatch(r"|Unnamed: \d+|__index_level_\d+__", name) for name in names)
     expected = "a name each, or input_columns; pandas leaves out its index by index=False"
     refuse_if(nameless, f"{file} has a column without a name.", ", ".join(names)[:80], expected)
     if weights is not None and weights not in names:
@@ -98,7 +98,7 @@ def read_table(path: Path, names: Sequence[str], choice: Choice) -> Contents:
     count, end = len(choice.inputs), len(choice.inputs) + len(labels)
     inputs, targets = np.ascontiguousarray(table[:, :count]), table[:, count:end] if texts is None else texts
     weights = table[:, end] if choice.weights else None
-    return Contents(inputs, targets, (), path.name, choice.inputs, by_value=True, weights=weights)
+    return Contents(inputs, targets, (), path.name, choice.inputs, choice.labels, by_value=True, weights=weights)
 
 
 def _texts(path: Path, names: list[str], label: str) -> np.ndarray | None:
@@ -219,7 +219,10 @@ def _is_number(cell: str, read: Callable[[str], float] = float) -> bool:
 
 
 def read_parquet_names(path: Path) -> list[str]:
-    return list(_opened(path).schema_arrow.names)
+    """The column names, first those of pandas' index, which stand last in the file and first in one of text."""
+    schema = _opened(path).schema_arrow
+    index = [name for name in (schema.pandas_metadata or {}).get("index_columns", ()) if isinstance(name, str)]
+    return [*index, *(name for name in schema.names if name not in index)]
 
 
 def read_parquet(path: Path, names: Sequence[str], choice: Choice) -> Contents:
@@ -243,9 +246,9 @@ def read_parquet(path: Path, names: Sequence[str], choice: Choice) -> Contents:
     inputs = np.stack([columns[name] for name in choice.inputs], axis=1)
     if inputs.dtype not in (np.float32, np.float64):
         inputs = inputs.astype(np.float64)
-    targets = labels_of(np.stack([columns[name] for name in choice.labels], axis=1))
+    targets = labels_of(np.array([columns[name] for name in choice.labels]).reshape(-1, table.num_rows).T)
     weights = columns[choice.weights] if choice.weights else None
-    return Contents(inputs, targets, (), path.name, choice.inputs, weights=weights)
+    return Contents(inputs, targets, (), path.name, choice.inputs, choice.labels, weights=weights)
 
 
 def _opened(path: Path):

@@ -19,6 +19,7 @@ KEYS = ("image_raw", "label")
 """The features that are read where none are named: bytes of an image, and a class number."""
 
 _AT_ONCE = 4096
+_SIDES = ("height", "width", "depth")
 _ENCODED = {b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF"}
 
 
@@ -46,14 +47,24 @@ def read_tfrecord(path: Path, keys: Sequence[str] | None = None, limit: float | 
     _check(path, features, keys, 0)
     # Without a default value, a record that lacks a feature is an error.
     spec = {key: tf.io.FixedLenFeature([_length(features[key])], _type(tf, features[key])) for key in keys}
+    sides = {key: tuple(features[key].int64_list.value) for key in _SIDES if key in features}
+    sides = {key: values for key, values in sides.items() if len(values) == 1}
+    spec |= {key: tf.io.FixedLenFeature([1], tf.int64, values) for key, values in sides.items() if key not in keys}
     stores, lengths, start = (Store(limit), Store()), [0, 0], 0
     try:
         for batch in records.batch(_AT_ONCE):
             parsed = tf.io.parse_example(batch, spec)
+            for key, side in sides.items():
+                what = f"{path.name}: the records have a different '{key}', and hold no images of one shape."
+                refuse_if((parsed[key] != side).numpy().any(), what, f"{side[0]} and others", "the same in all records")
             for i, key in enumerate(keys):
                 values = parsed[key].numpy()
                 if values.dtype == object and start == 0:
                     lengths[i] = len(values[0, 0])
+                if i == 1 and values.dtype == object:
+                    texts = [text.decode(errors="replace") for text in values.ravel()]
+                    what = f"{path.name}: feature '{key}' holds text."
+                    refuse_if(all(map(str.isprintable, texts)), what, texts[0], "the number of the class, an integer")
                 stores[i].append(_decoded(path, key, values, start, lengths[i]))
             start += len(batch)
     except tf.errors.DataLossError as error:
@@ -140,7 +151,7 @@ def _decoded(path: Path, key: str, values: np.ndarray, first: int, length: int) 
 
 
 def _shaped(path: Path, inputs: np.ndarray, features: Any) -> np.ndarray:
-    sides = [features[k].int64_list.value for k in ("height", "width", "depth") if k in features]
+    sides = [features[k].int64_list.value for k in _SIDES if k in features]
     if inputs.dtype != np.uint8 or len(sides) != 3 or any(len(side) != 1 for side in sides):
         return inputs
     shape = tuple(int(side[0]) for side in sides)

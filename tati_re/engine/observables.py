@@ -39,9 +39,8 @@ class Observables:
         self.method, self.full_every = method, full_every
         self.metric_name = metric_name
         extra = {} if extra is None else extra
-        if not isinstance(extra, Mapping) or not all(
-            isinstance(n, str) and n and callable(f) for n, f in extra.items()
-        ):
+        named = isinstance(extra, Mapping) and all(isinstance(n, str) and n and callable(extra[n]) for n in extra)
+        if not named:
             raise InputError("observables is no table of functions.", shown(extra, 77, repr), '{"name": function}')
         self.extra = dict(extra)
         self.groups = dict(groups or {})

@@ -45,9 +45,8 @@ def merged(first: DifferenceMoments, second: DifferenceMoments) -> DifferenceMom
     """Of two parts of a batch together, without the lost digits of sums of squares (Chan, Golub and LeVeque 1983)."""
     count, step = first.count + second.count, second.mean - first.mean
     mean = first.mean + step * (second.count / count)
-    return DifferenceMoments(
-        count, mean, first.squares + second.squares + step**2 * (first.count * second.count / count)
-    )
+    squares = first.squares + second.squares + step**2 * (first.count * second.count / count)
+    return DifferenceMoments(count, mean, squares)
 
 
 def estimate_variance(found: DifferenceMoments, factor, num_examples):

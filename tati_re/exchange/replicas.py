@@ -191,9 +191,8 @@ class ReplicaExchange(Wrapper):
             inner = inner._replace(**changing)
             if self.metropolis:
                 # Like the step size, the acceptance of this step belongs to the rung at which it was made.
-                info = info._replace(
-                    acceptance=tf.gather(info.acceptance, self.places.source(state.rungs.index, rungs.index))
-                )
+                source = self.places.source(state.rungs.index, rungs.index)
+                info = info._replace(acceptance=tf.gather(info.acceptance, source))
         return self.whole(state, inner, rungs, evaluate), info
 
     def moved(self, state, rungs, evaluate, noise) -> tuple:

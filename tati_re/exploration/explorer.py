@@ -151,9 +151,8 @@ def explore(
         }  # fmt: skip
         open_folder(folder, SPECIFICATION, said, "exploration")
     travels = isinstance(source, (dict, FunctionPotential))
-    pool = Pool(
-        system, folder, seed, num_processes, partial(system_of, source, step_size, friction) if travels else None
-    )
+    made = partial(system_of, source, step_size, friction) if travels else None
+    pool = Pool(system, folder, seed, num_processes, made)
     minima = _StationaryPoints(surface, system.temperature)
     most = 1 + num_legs * (max_rounds - 1)
 

@@ -49,6 +49,8 @@ def random_directions(
             parts = values[piece].reshape(-1, columns)
             row[piece] = (parts / np.linalg.norm(parts, axis=0) * here).reshape(-1)
         start += size
+    what = "directions have no length at a center of zeros, whose norms they take."
+    refuse_if(not result.any(axis=1).all(), what, normalization, "normalization none")
     return result
 
 

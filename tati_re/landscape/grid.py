@@ -35,8 +35,8 @@ class Axis(NamedTuple):
         return f"{self.low:g}:{self.high:g}:{self.num_points}"
 
 
-def parse_axis(text: str) -> Axis:
-    """Reads `-1:1:41`.
+def parse_axis(text: str, name: str = "range") -> Axis:
+    """Reads `-1:1:41`; messages call it `name`.
 
     Raises:
         InputError: Another form, an empty interval, or fewer than 2 points.
@@ -48,7 +48,7 @@ def parse_axis(text: str) -> Axis:
     except (ValueError, IndexError):
         right = False
     if not right or not low < high or count < 2:
-        raise InputError("range has the wrong form.", text, f"{FORM}, such as -1:1:41, rising, at least 2 points")
+        raise InputError(f"{name} has the wrong form.", text, f"{FORM}, such as -1:1:41, rising, at least 2 points")
     return Axis(low, high, count)
 
 
@@ -58,7 +58,7 @@ def axes_of(ranges: Sequence[Axis | str] | Axis | str, what: str, count: int | N
     axes = [parse_axis(each) if isinstance(each, str) else Axis(*each) for each in listed]
     axes = axes * (count or 1) if len(axes) == 1 else axes
     if count is not None and len(axes) != count:
-        raise InputError(f"range: not one for each {what}.", f"{len(axes)}", f"1, or {count}")
+        raise InputError(f"range: not one for each {what}.", f"{len(axes)}", "1" if count == 1 else f"1, or {count}")
     return axes
 
 

@@ -271,8 +271,7 @@ def _quadrature(surface, position, start: np.ndarray, num_steps: int, free) -> t
         ended = length < 1e-10 * np.maximum(np.abs(diagonal).max(axis=1), 1e-300)
         off[:, step] = np.where(ended, 0.0, length)
         basis.append(np.where(ended[:, None], 0.0, image / np.maximum(length, 1e-300)[:, None]))
-    tridiagonal = [
-        np.diag(here) + np.diag(beside, 1) + np.diag(beside, -1) for here, beside in zip(diagonal, off, strict=True)
-    ]
+    pairs = zip(diagonal, off, strict=True)
+    tridiagonal = [np.diag(here) + np.diag(beside, 1) + np.diag(beside, -1) for here, beside in pairs]
     nodes, vectors = np.linalg.eigh(tridiagonal)
     return nodes, vectors[:, 0] ** 2

@@ -29,7 +29,7 @@ def simulation_of(folder: AnyPath, **overrides: Any):
     run's model file. `overrides` are options in place of the run's, and what the run was given as objects in Python:
     `data`, `model`, `loss`, `prior`; `trust=True` lets a model be built by code that the folder names."""
     # No step is taken and no run written: the folder's own sampler and files beside it are not asked for.
-    left_out = {"sampler": OPTIONS["sampler"].default, **dict.fromkeys(WRITTEN)}
+    left_out = {"sampler": OPTIONS["sampler"].default, **dict.fromkeys(("batch_size", *WRITTEN))}
     return Simulation.from_folder(folder, **{"num_walkers": 1, "verbose": 0, **left_out, **overrides})
 
 
@@ -98,7 +98,7 @@ def named_axes(names: Sequence[str], grid: Sequence[str]) -> tuple[np.ndarray, l
         pattern, sign, numbers = text.rpartition("=")
         if not sign or not pattern:
             raise InputError("grid has the wrong form.", text, "PATTERN=LOW:HIGH:POINTS, such as */kernel=-5:5:21")
-        chosen.update(dict.fromkeys(np.flatnonzero(held(names, [pattern])).tolist(), parse_axis(numbers)))
+        chosen.update(dict.fromkeys(np.flatnonzero(held(names, [pattern])).tolist(), parse_axis(numbers, "grid")))
     places = sorted(chosen)
     directions = np.zeros((len(places), len(names)))
     directions[np.arange(len(places)), places] = 1.0

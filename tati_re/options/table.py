@@ -424,9 +424,7 @@ class Options(BaseModel):
         "evenly spaced, as published for frenkel_ladd",
     )
     evidence_nodes: int = _evidence(16, "quadrature points along the path", ge=2, le=1000)
-    evidence_power: float = _evidence(
-        5.0, "p of the path t^p; points or Gauss-Legendre nodes are even in t", ge=1, le=100
-    )
+    evidence_power: float = _evidence(5.0, "p of the path t^p; points or Gauss-Legendre nodes even in t", ge=1, le=100)
     evidence_sampling: Literal["ladder", "sequential"] = _evidence(
         "ladder", "ladder: all points at once, neighbors swap; sequential: one by one, starting at the reference"
     )

@@ -34,9 +34,8 @@ def options_of_folder(
     refuse_if(not isinstance(trust, bool), "trust has the wrong type.", repr(trust), "True or False")
     options = make_options(values, **overrides)
     if not trust:
-        refuse_untrusted(
-            {name: text for name, text in _asked(options, Path(folder)).items() if name not in again}, folder, who
-        )
+        asked = _asked(options, Path(folder))
+        refuse_untrusted({name: text for name, text in asked.items() if name not in again}, folder, who)
     return options
 
 

@@ -1,6 +1,6 @@
 """Minima and the barriers between them."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -81,9 +81,8 @@ def plot_disconnectivity(found: "Exploration", path: AnyPath | None = None) -> F
     for number in order:
         panel.plot(across[number], bottoms[number], "o", color=COLORS[1], markersize=4)
         place = across[number], bottoms[number]
-        panel.annotate(
-            str(number), place, xytext=(0, -5), textcoords="offset points", fontsize=7, ha="center", va="top"
-        )
+        below: Any = {"xytext": (0, -5), "textcoords": "offset points", "ha": "center", "va": "top"}
+        panel.annotate(str(number), place, fontsize=7, **below)
     panel.set(xlim=(-0.7, len(order) - 0.3), xticks=[])
     panel.margins(y=0.1)
     labeled(panel, "minima by their numbers", "potential U")

@@ -44,9 +44,8 @@ def plot_prediction(one: Prediction, along: int | None = None, path: AnyPath | N
     drawn = []
     if over:
         drawn.append(figure.add_subplot(grid[0]))
-        _draw_probabilities(
-            drawn[0], shown, columns[:, along or 0], "input" if one_input else f"input {along}", one_input
-        )
+        word = "input" if one_input else f"input {along}"
+        _draw_probabilities(drawn[0], shown, columns[:, along or 0], word, one_input)
     last = figure.add_subplot(grid[-1])
     if shown.labels is None:
         draw_stairs(last, one.entropy, np.linspace(0, max(one.entropy.max(), 1e-9), 21), "all", COLORS[0], True, False)

@@ -21,13 +21,14 @@ NOISE = "noise"
 
 def read_inputs(source: str, run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:
     """Reads inputs `(n, ...)` in the form of a run's training data, from a file or a built-in set, and labels or None.
-    Of a table the columns are taken that the run's inputs have by name; labels are the run's `label_columns`. Without
-    these they are all that start with `label`, else the only column that is left and no weight. A `.npy` file, and an
-    NPZ file of one array, hold inputs. Of files and sets with a test part that part is taken."""
+    Of a table the columns are taken that the run's inputs and labels have by name. Of a run without names labels are
+    all that start with `label`, else the only column that is left and no weight. A `.npy` file, and an NPZ file of one
+    array, hold inputs. Of files and sets with a test part that part is taken."""
     path, options = Path(source).expanduser(), run.manifest.get("options", {})
     suffix = path.suffix.lower()
     if suffix in TABLES and path.is_file():
         return _from_table(path, run, *TABLES[suffix])
+    refuse_if(suffix == ".npy" and not path.is_file(), "There is no such file of inputs.", source)
     if suffix in (".npy", ".npz") and path.is_file():
         try:
             loaded = load_arrays(path)
@@ -60,7 +61,7 @@ def noise_like(inputs: np.ndarray, seed: int = 0) -> np.ndarray:
 
 
 def _from_table(path: Path, run: RunFiles, header: Callable, read: Callable) -> tuple[np.ndarray, np.ndarray | None]:
-    names, options = list(header(path)), run.manifest["options"]
+    names, weights = list(header(path)), run.manifest["options"].get("sample_weights")
     wanted = run.manifest["dataset"].get("feature_names")
     if not wanted:
         from tati_re.models.inspect import input_shape_of
@@ -68,9 +69,9 @@ def _from_table(path: Path, run: RunFiles, header: Callable, read: Callable) -> 
         wanted = names[: math.prod(length or 1 for length in input_shape_of(model_of(run))[1:])]
     for name in wanted:
         refuse_if(name not in names, f"{path.name} lacks a column of the run's inputs.", ", ".join(names), name)
-    rest = [name for name in names if name not in (*wanted, options.get("sample_weights"))]
-    if given := options.get("label_columns"):
-        labels = [name for name in given if name in rest]
+    rest = [name for name in names if name not in (*wanted, weights)]
+    if labels := run.manifest["dataset"].get("label_names"):
+        labels = labels if {*labels} <= {*rest} else []
     else:
         labels = label_names(rest) or (rest if len(rest) == 1 else [])
     contents: Contents = read(path, names, Choice(tuple(wanted), tuple(labels)))

@@ -96,7 +96,7 @@ def temperature_study(
     folders = [] if output is None or options.get("overwrite") else [Path(output) / f"T-{value:g}" for value in values]
     taken = [str(folder) for folder in folders if folder.is_dir() and any(folder.iterdir())]
     refuse_if(
-        taken, "temperature_study: a folder of a run is not empty.", ", ".join(taken), "another output, or overwrite"
+        taken, "temperature_study: a folder of a run is not empty.", ", ".join(taken), "another one, or overwrite"
     )
     data = sim.dataset
     refuse_if(data.test_inputs is None, "The data have no test part.", data.name, "test_fraction above 0, or test data")

@@ -36,9 +36,8 @@ def what_was_sampled(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int |
         drawn = f"in mini-batches of {', then '.join(f'{size:,}' for size in sizes)}{_ORDERS.get(order, '')}"
         whole = set(sizes) == {data.get("num_examples")} and order != "replacement"
         drawn = "all at every step" if whole else drawn
-        sentences.append(
-            f"The data are {data.get('name', 'given')}, {data.get('num_examples', 0):,} examples, {drawn}."
-        )
+        count = data.get("num_examples", 0)
+        sentences.append(f"The data are {data.get('name', 'given')}, {count:,} examples, {drawn}.")
     sentences.append(_method(manifest, options, rows, burnin))
     walkers = options.get("num_walkers", 1)
     steps = f"{options['num_steps']:,} steps" if "num_steps" in options else "steps"

@@ -233,7 +233,7 @@ def stored_positions(run: RunFiles, block_bytes: int = BLOCK_BYTES) -> Iterator[
     """Yields the rows of a run's trajectory in written order, with one block in memory at a time.
 
     That is in the order of steps and walkers; where groups of walkers take turns (`covariance_blending`), turn by turn.
-    Rows of the burn-in are left out.
+    Rows of the burn-in, and of a ladder those of its hotter rungs, are left out.
 
     Args:
         run: The run, as `tati_re.load(folder)` returns it.
@@ -243,8 +243,8 @@ def stored_positions(run: RunFiles, block_bytes: int = BLOCK_BYTES) -> Iterator[
         InputError: The run stored no trajectory, or projections instead of parameters.
     """
     refuse_if(stores_projections(run), f"The run {run.folder} stored projections, not parameters.")
-    positions = Positions(run, rung=None, keep_type=True, block_bytes=block_bytes)
-    chosen = (block.at(positions._counts(block)) for block, _ in positions._read())
+    positions = Positions(run, keep_type=True, block_bytes=block_bytes)
+    chosen = (block.at(positions._counts(block) & (rung is None or rung == 0)) for block, rung in positions._read())
     return (
         Position(int(step), int(walker), vector)
         for block in chosen

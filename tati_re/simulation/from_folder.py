@@ -73,8 +73,7 @@ def check_model(system: "System", run: RunFiles, who: str) -> None:
     """Refuses a model whose parameters have other names than those of the run, or which is another one."""
     names = run.manifest["parameters"]["names"]
     if system.flat.tensor_names != names:
-        raise InputError(
-            f"{who}: the model differs from the run's.", ", ".join(system.flat.tensor_names), ", ".join(names)
-        )
+        what = f"{who}: the model differs from the run's."
+        raise InputError(what, ", ".join(system.flat.tensor_names), ", ".join(names))
     if run.has(files.MODEL) and system.has_data:
         refuse_other_model(system.model, run.folder / files.MODEL, who)

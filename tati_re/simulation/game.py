@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.backend import tf
-from tati_re.core.errors import AnyPath, refuse_if
+from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.given import as_array
 from tati_re.core.interruption import interruptible
 from tati_re.engine.driver import Outcome
 from tati_re.engine.environment import deterministic
 from tati_re.engine.loop import Carry
 from tati_re.runs import checkpoint, manifest
+from tati_re.simulation.calls import Calls
 from tati_re.simulation.checks import check_request
 from tati_re.simulation.launch import Launch, Start
 from tati_re.simulation.request import make_request
@@ -28,6 +29,12 @@ from tati_re.simulation.unattended import prepared
 
 _OF_ONE = ("num_steps", "output", "workers", "control_variate", "bias", "tensorboard")
 """Options that a player of a game cannot have."""
+
+
+def _check(folder: Any, *counts: Any) -> None:
+    whole = all(isinstance(count, int | np.integer) and count >= 1 for count in counts)
+    refuse_if(not whole, "num_rounds, steps: below 1, or no integers.", counts, "1 or more")
+    refuse_if(not isinstance(folder, str | os.PathLike | None), "output is no path.", folder, "a folder")
 
 
 class Player:
@@ -79,8 +86,13 @@ class Game:
 
     def __init__(self, **players: tuple[Player, Simulation]) -> None:
         refuse_if(len(players) < 2, "players: a game has two or more.", len(players), "x=(player, simulation), ...")
-        self.players = players
-        for name, (player, sim) in players.items():
+        self.players, self._calls = players, Calls()
+        for name, pair in players.items():
+            match pair:
+                case (Player() as player, Simulation() as sim):
+                    pass
+                case _:
+                    raise InputError(f"{name} is no player of a game.", pair, f"{name}=(a Player, its Simulation)")
             is_so, here = player.positions, sim.walkers.position
             expected, received = f"{here.shape} of {here.dtype}", f"{tuple(is_so.shape)} of {is_so.dtype.name}"
             refuse_if(received != expected, f"{name}: the player is not that of its simulation.", received, expected)
@@ -103,11 +115,12 @@ class Game:
         """
         turns, requests = steps if isinstance(steps, Mapping) else dict.fromkeys(self.players, steps), []
         refuse_if({*turns} != {*self.players}, "steps: not of all players.", ", ".join(turns), ", ".join(self.players))
-        refuse_if(min(num_rounds, *turns.values()) < 1, "num_rounds, steps: below 1.", (num_rounds, steps), "1 or more")
+        _check(output, num_rounds, *turns.values())
         for name, (player, sim) in self.players.items():
             player._now.assign(sim.walkers.position)
             folder = None if output is None else os.fspath(Path(output) / name)
             options, objects = sim._for_call({"num_steps": num_rounds * turns[name], "output": folder})
+            options = self._calls.next("sample", options)  # of one seed, each has noise and mini-batches of its own
             options, limits = prepared(sim, options, objects), replace(sim.limits, most_steps=turns[name])
             refuse_if(options.until is not None, f"until: {name} has rounds.", options.until, "a sampler by name")
             requests.append(make_request("sample", options, objects, sim.system, limits))
@@ -122,6 +135,7 @@ class Game:
 
     def resume(self, folder: AnyPath, num_rounds: int) -> dict[str, Run]:
         """Goes on with the game of a folder up to a round, as if it had never stopped, with the simulations as then."""
+        _check(folder, num_rounds)
         where = {name: Path(folder) / name for name in self.players}
         turns = {name: manifest.read(at).get("turn", 0) for name, at in where.items()}
         refuse_if(not all(turns.values()), "resume: no game.", os.fspath(folder), "a folder of Game.sample")

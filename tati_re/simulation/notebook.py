@@ -11,9 +11,8 @@ if TYPE_CHECKING:
 def simulation_html(sim: "Simulation") -> str:
     """The parts of a Simulation, without evaluating anything."""
     options, flat, dataset = sim.options, sim.system.flat, sim.dataset
-    tensors = [
-        f"{name} {'×'.join(map(str, shape)) or '1'}" for name, shape in zip(flat.tensor_names, flat.shapes, strict=True)
-    ]
+    shapes = zip(flat.tensor_names, flat.shapes, strict=True)
+    tensors = [f"{name} {'×'.join(map(str, shape)) or '1'}" for name, shape in shapes]
     shown = tensors if len(tensors) <= 8 else [*tensors[:4], "...", *tensors[-3:]]
     batch = "all examples" if options.batch_size is None else f"mini-batches of {options.batch_size}"
     sampler = "an object" if "sampler" in sim.objects else options.sampler

@@ -142,9 +142,8 @@ class EnsembleQuasiNewton(Wrapper):
         what = "covariance_blending: the ensemble needs a step size that stays."
         refuse_if(self.adapts, what, f"{self.inner.name} that tunes itself", "no target_acceptance")
         by_word = isinstance(self.inner, Splitting) and "C" not in self.inner.word
-        fits = isinstance(self.inner, SGLD | HamiltonianMonteCarlo | MCLMC) and not isinstance(
-            self.inner, FirstOrderHMC
-        )
+        fits = isinstance(self.inner, SGLD | HamiltonianMonteCarlo | MCLMC)
+        fits = fits and not isinstance(self.inner, FirstOrderHMC)
         if not by_word and not fits:
             what = "covariance_blending: this sampler works parameter by parameter."
             raise InputError(what, self.inner.name, "a Langevin word without C, SGLD, HMC, MAMS or MCLMC")
@@ -207,9 +206,8 @@ class EnsembleQuasiNewton(Wrapper):
         preconditioner = tuple(fields_of(turn, _PRECONDITIONER).values())
         moving = self._moving(evaluate, turn.potential.shape[0])
         inner = inner_of(turn)._replace(rung=moving.rung)
-        new, info, slope = step_in_coordinates(
-            self.inner, inner, moving, noise, _coordinates(preconditioner), turn.slope
-        )
+        moved = self.inner, inner, moving, noise, _coordinates(preconditioner), turn.slope
+        new, info, slope = step_in_coordinates(*moved)
         if info.acceptance is not None and self.groups > 1:
             zeros, first = 0.0 * evaluate.rung.step_size, evaluate.clock.group * new.potential.shape[0]
             info = type(info)(*(ops.with_rows(zeros, first, values) for values in info))
@@ -265,9 +263,8 @@ class EnsembleQuasiNewton(Wrapper):
         products = wide @ ops.transpose(wide)
         if self.scheme != "halves":
             products = ops.reshape(products, (self.num_ensembles, 1, each, each))
-        root = ops.sqrt(ops.reshape(blending, (-1, *[1] * (len(products.shape) - 1)))) * ops.constant(
-            centring, blending
-        )
+        root = ops.sqrt(ops.reshape(blending, (-1, *[1] * (len(products.shape) - 1))))
+        root = root * ops.constant(centring, blending)
         gram = ops.transpose(root) @ products @ root
         identity = 0.0 * gram + ops.constant(np.eye(each), gram)
         lower = ops.cholesky(identity + gram)

@@ -104,14 +104,8 @@ class Metered(Wrapper):
     pass; `caution`, the part of it that is in use; `eevpd`, that of the window, after the burn-in of all steps since;
     and its sums. `divergences` counts what was undone. Cost: in the burn-in two gradients each 4th step, later each
     100th; none where the method meters. BAOAB is exact where OBABO has the bias: the bound is a wide one for it.
-    Source: Robnik and Seljak, arXiv 2412.08876 (the bound), 2212.08549 (the power).
-
-    Args:
-        inner: A method without a Metropolis test. Default: BAOAB.
-        target_bias: β above 0, the mean relative error of variances. Default: 0.02.
-
-    Raises:
-        InputError: The method has a Metropolis test, or moves groups of walkers in turn, or a β that is not above 0.
+    Source: Robnik and Seljak, arXiv 2412.08876 (the bound), 2212.08549 (the power). `target_bias` is β, above 0.
+    Refused are methods with a Metropolis test, and those that move groups of walkers in turn.
     """
 
     fields = ("step_factor", "step_limit", "eevpd", "error_square", "error_count")
