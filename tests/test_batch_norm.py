@@ -111,6 +111,7 @@ def test_frozen_statistics_stay_and_make_another_potential(tmp_path):
     assert abs(frozen.potential() - batch.potential()) > 0.1
 
 
+@pytest.mark.slow
 def test_replicas_swap_by_the_moving_averages_of_each():
     sim = Simulation(network(), (X, Y), batch_size=4, **OPTIONS)
     run = sim.sample(num_steps=20, num_replicas=2, max_temperature=2.0, exchange_every=2, record_every=5)
@@ -129,6 +130,7 @@ def test_replicas_swap_by_the_moving_averages_of_each():
     assert abs(float(evaluate(position).loss[0]) - expected) > 1e-3
 
 
+@pytest.mark.slow
 def test_halves_that_take_turns_keep_their_own_averages():
     sim = Simulation(network(), (X, Y), **OPTIONS | {"batch_size": 4, "num_walkers": 4})
     sim.sample(num_steps=8, covariance_blending=0.1, covariance_after_steps=2)

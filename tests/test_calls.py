@@ -46,6 +46,7 @@ def files_of(run) -> list[bytes]:
     return [(run.folder / name).read_bytes() for name in ("run.csv", "averages.csv", "trajectory.csv")]
 
 
+@pytest.mark.slow
 def test_means_of_further_calls_scatter_as_their_errors_say():
     """Mini-batches and noise of the default sampler: the variance of the mean potential between calls over that between
     walkers follows F. With the noise of the first call, here by `call=1`, the ratio is below 1e-3."""

@@ -197,6 +197,7 @@ def test_a_fit_has_none(tmp_path):
     assert "certificate" not in summarize(run)
 
 
+@pytest.mark.slow
 def test_a_run_of_a_network_notes_its_predictions(tmp_path):
     """By default 1,000 positions are stored; what a run that is still falling says of itself is kept in its folder."""
     sim = tati_re.Simulation(

@@ -30,6 +30,7 @@ def commands(script: Path) -> list[list[str]]:
     return [shlex.split(line) for line in text.splitlines() if line.startswith("tati-")]
 
 
+@pytest.mark.slow
 def test_the_command_line_runs(folder, capsys):
     """The mean of the loss over the positions of a quadratic potential is its minimum plus P/(2 beta) = 0.15; the
     standard error of 450 rows is about 0.01."""

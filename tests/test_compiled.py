@@ -23,6 +23,7 @@ def linear(activation=None, loss=None, **compiled):
     return model
 
 
+@pytest.mark.slow
 def test_a_callback_samples_around_the_trained_weights(capsys):
     model = linear(loss="mse")
     posterior = tati_re.SamplePosterior(X, Y, **SHORT, walker_jitter=1e-6)

@@ -63,6 +63,7 @@ def test_error_bars_of_twenty_runs_cover_the_truth(energies):
     assert 0.44 < np.sqrt(np.mean(np.square(scores))) < 1.67
 
 
+@pytest.mark.slow
 def test_frenkel_ladd():
     """From springs the error is 0.01 with a hundredth of the draws."""
     found = log_evidence(regression(), "frenkel_ladd", num_walkers=8, num_steps=150, evidence_nodes=8, **FAST)
@@ -190,6 +191,7 @@ def test_two_modes_by_quadrature():
     assert len(both.disagreements) == 1
 
 
+@pytest.mark.slow
 def test_a_run_on_a_ladder_of_likelihood_weights():
     """The rungs of the run are the points; burn-in is left out."""
     sim = regression(2, num_walkers=20)

@@ -12,6 +12,7 @@ from tests.scripts import example
 pays = example("exchange_pays")
 
 
+@pytest.mark.slow
 def test_the_second_path_against_quadrature():
     """One unit: a and b on a grid, c and d integrated by the covariance of the targets. 4,000 particles of 8 runs agree
     within 5.5 errors from their spread, a fiftieth of the posterior's deviation; both walls have half each."""

@@ -187,6 +187,7 @@ def ring(x):
     return 5 * (tf.reduce_sum(x * x, -1) - 1) ** 2 - tf.cos(4 * angle) + tilt
 
 
+@pytest.mark.slow
 def test_the_tree_of_wells_on_a_circle(tmp_path):
     """Each joins a lower one at the lower of the two saddles beside it, found by the roots of dU/dθ; the paths are read
     off to 1e-3. Straight ways, the wrong passes, are higher by .8 at least."""

@@ -272,9 +272,9 @@ def only_potential(proposal, kept, change, noise, rule=mala.accept_or_keep):
 @pytest.mark.parametrize(
     ("case", "module", "wrong"),
     [
-        ("MALA", mala, accept_all),
+        pytest.param("MALA", mala, accept_all, marks=pytest.mark.slow),
         ("MALA", mala, only_potential),
-        ("RWMH", rwmh, accept_all),
+        pytest.param("RWMH", rwmh, accept_all, marks=pytest.mark.slow),
         ("GHMC", ghmc, accept_all),
         ("GHMC, one leapfrog step", ghmc, without_flip),
     ],

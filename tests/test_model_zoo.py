@@ -16,7 +16,10 @@ from tests.zoo import LABELS, ZOO, N, built
 
 WALKERS = 2
 OPTIONS = {"dtype": "float64", "execution": "graph", "verbose": 0}
-LIKE_OTHERS = ("LSTM", "GRU", "vision transformer", "text", "Conv1D", "BatchNormalization, frozen")
+LIKE_OTHERS = (
+    *("LSTM", "GRU", "vision transformer", "text", "Conv1D", "BatchNormalization, frozen", "subclassed"),
+    "BatchNormalization, batch",
+)
 """Made of layers that others have, or long: the text of an embedding."""
 RESUMED = [name if animal.fast else pytest.param(name, marks=pytest.mark.slow) for name, animal in ZOO.items()]
 
@@ -73,6 +76,7 @@ def test_a_resumed_run_is_the_same_byte_for_byte(name, tmp_path):
     assert tables(tmp_path / "whole") == tables(tmp_path / "parts")
 
 
+@pytest.mark.slow
 def test_what_cannot_be_vectorised_is_said_in_one_sentence_and_nothing_else(tmp_path):
     """In a process of its own, whose terminal is its file descriptors; it loads the checks of samplers for none."""
     script = tmp_path / "script.py"

@@ -96,7 +96,7 @@ def test_names_are_counted_in_the_model():
     assert tensor_names(batch_norm())[2:4] == ["batch_normalization/gamma", "batch_normalization/beta"]
 
 
-@pytest.mark.parametrize("make", MODELS)
+@pytest.mark.parametrize("make", [dense, *(pytest.param(make, marks=pytest.mark.slow) for make in MODELS[1:])])
 def test_names_do_not_depend_on_what_else_the_process_built(make):
     keras.backend.clear_session()
     fresh = tensor_names(make())

@@ -132,6 +132,7 @@ LINEAR = {
 
 SAID_BY_OTHERS = (
     "LM",
+    "LM, noise",
     "BAOAB",
     "BAOAB, T",
     "SGHMC, T",

@@ -347,7 +347,7 @@ def looped(optimizer, execution: str):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "long")) for name in OPTIMIZERS]
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ("long", "annealing"))) for name in OPTIMIZERS]
 )
 def test_eager_graph_and_xla_agree(name):
     state, eager, rows, loop = looped(OPTIMIZERS[name], "eager")
@@ -463,7 +463,11 @@ RESUMED = {
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.slow if case in ("fire", "annealing") else ()) for case in RESUMED]
+    "case",
+    [
+        pytest.param(case, marks=pytest.mark.slow if case in ("fire", "annealing", "barzilai_borwein") else ())
+        for case in RESUMED
+    ],
 )
 @pytest.mark.parametrize("half", [pytest.param(3, marks=pytest.mark.slow), 13])
 def test_resume_byte_for_byte(tmp_path, case, half):
@@ -538,6 +542,7 @@ def test_weights_are_one_tensor_where_each_number_follows_its_own_gradients(name
     )
 
 
+@pytest.mark.slow
 def test_clipped_norms_are_those_of_single_tensors():
     moved = []
     for norm in (1e-3, 1e3):

@@ -97,7 +97,12 @@ QUIET = {"execution": "graph", "verbose": 0}
 
 
 @pytest.mark.parametrize(
-    ("h", "mass"), [pytest.param(0.15, [1.0, 1.0], marks=pytest.mark.slow), (1.2, [1.0, 100.0]), (0.15, "fisher")]
+    ("h", "mass"),
+    [
+        pytest.param(0.15, [1.0, 1.0], marks=pytest.mark.slow),
+        (1.2, [1.0, 100.0]),
+        pytest.param(0.15, "fisher", marks=pytest.mark.slow),
+    ],
 )
 def test_a_mass_keeps_the_law_of_a_test_on_the_energies_that_a_step_asked_for(h, mass):
     """Variances of 200 walkers within 5.5 standard errors; the gradient of what was rejected gives .54 to .90."""

@@ -90,6 +90,7 @@ def test_the_descent_arrives_where_fire_does(execution):
     assert (descent.potential() < before - 1).all()
 
 
+@pytest.mark.slow
 def test_a_descent_is_repeated_by_its_seed_and_resumed(tmp_path):
     options = {"replica_start": "descent", "descent_steps": 20, "step_size": 0.05, "execution": "graph"}
     whole = simulation(**options).sample(num_steps=6, output=str(tmp_path / "whole"))

@@ -426,6 +426,7 @@ def test_kill_9_at_twenty_instants(nursery, long_run, tmp_path, case):
     kill_and_resume(nursery, long_run, tmp_path, CASES[case] | {"num_burnin_steps": 11}, instants)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("rewritten_graphs")
 @pytest.mark.parametrize("dies_at", ["current.npz", pytest.param("current.npz.partial", marks=pytest.mark.slow)])
 def test_a_kill_inside_the_writing_of_a_checkpoint_loses_at_most_one_interval(nursery, long_run, tmp_path, dies_at):

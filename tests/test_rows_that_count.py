@@ -37,7 +37,7 @@ def test_rows_of_an_exploration_enter_no_average():
     assert np.isfinite(reweight(run, temperatures=[1.0])["mean"]).all()
 
 
-@pytest.mark.parametrize("bias", ["none", "well_tempered"])
+@pytest.mark.parametrize("bias", ["none", pytest.param("well_tempered", marks=pytest.mark.slow)])
 def test_means_of_parameters_are_the_targets_where_all_rungs_are_stored(bias):
     run = well(3).sample(
         sampler="HMC", num_leapfrog_steps=5, step_size=0.35, temperatures=[1.0, 4.0], trajectory_rungs="all", bias=bias,

@@ -349,6 +349,7 @@ def test_a_forgotten_likelihood_weight_is_rejected(monkeypatch):
     assert np.abs(regression(HMC)).max() > TOLERANCE
 
 
+@pytest.mark.slow
 def test_every_rung_has_a_thermostat_of_its_own():
     """BADODAB under noise of variance Σ = 8: s_k = γ + hΣ/(2 T_k), 1.4 and 1.2, and Var s_k = T_k/μ, 0.1 and 0.2."""
     betas = [1.0, 0.5]
@@ -394,6 +395,7 @@ def noisy_moves(exact: bool):
     return deviations(law, found, [law.mean(GRID**2)])
 
 
+@pytest.mark.slow
 def test_energies_at_a_move_are_those_of_all_data():
     """With noisy mini-batches the moves see exact energies; noisy ones are caught."""
     assert np.abs(noisy_moves(exact=False)).max() < TOLERANCE
@@ -478,6 +480,7 @@ def test_bad_values_get_one_sentence(wrong, what):
         SimulatedTempering(**wrong)
 
 
+@pytest.mark.slow
 def test_a_coordinate_has_all_rows_of_walkers_that_come_and_go():
     """Those elsewhere count nothing; cut to the walker with fewest at the target, what others found there was lost."""
     sim = Simulation(potential=lambda x: 0.5 * x[:, 0] ** 2, dimension=1, num_walkers=3, seed=1, verbose=0)

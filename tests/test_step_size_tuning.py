@@ -260,6 +260,7 @@ def test_an_ensemble_cannot_be_tuned_at_the_same_time():
         )
 
 
+@pytest.mark.slow
 def test_a_mass_and_a_tuned_step_size_go_together():
     """HMC with masses, tuned to 0.8 in 400 steps of 4 walkers: the 400 after them accept 0.8 within 0.1."""
     sim = Simulation(data=DATA, verbose=0, seed=3, num_walkers=4)

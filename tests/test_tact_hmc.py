@@ -123,6 +123,7 @@ def test_wrong_forces_on_xi_are_rejected(monkeypatch):
         assert np.abs(frozen_occupancy(sampler, num_steps=600)).max() > 2 * TOLERANCE
 
 
+@pytest.mark.slow
 def test_kicks_that_are_not_scaled_are_rejected(monkeypatch):
     """p <- p - t ∇U in place of t λ ∇U: T at every ξ."""
     right = TactHMC.scale
@@ -297,6 +298,7 @@ def noisy_run(num_steps, num_burnin_steps=2_000):
     return averages(sampler, potential, rung, start, num_steps, observe, seed=4, num_burnin_steps=num_burnin_steps)
 
 
+@pytest.mark.slow
 def test_thermostats_absorb_the_noise_of_gradient_and_potential():
     """s = 1 + 0.1 9/4 = 1.225 and z = σ²/(2 T² K² h) = 0.05; T at every ξ, and of ρ."""
     *bins, s, z, own = noisy_run(3_000)
@@ -312,6 +314,7 @@ def test_thermostats_absorb_the_noise_of_gradient_and_potential():
         assert TOLERANCE * error < resolution * expected
 
 
+@pytest.mark.slow
 def test_without_thermostats_the_noise_heats(monkeypatch):
     monkeypatch.setattr(TactHMC, "_thermostats", lambda self, state, time: state)
     *bins, _, _, _ = noisy_run(400, 200)

@@ -108,6 +108,7 @@ def test_temperatures_have_noise_of_their_own(study):
         assert abs(each.mean()) < TOLERANCE * error < TOLERANCE * 0.03
 
 
+@pytest.mark.slow
 def test_a_curve_of_runs_is_the_same(study, capsys):
     found, _, test, folder, _ = study
     curve = temperature_curve(list(found.runs.values()), *test)

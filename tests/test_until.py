@@ -305,6 +305,7 @@ def test_a_burn_in_takes_half_of_max_time_at_most(tmp_path, monkeypatch):
     assert sizes[sizes.index > burnin].nunique() == 1
 
 
+@pytest.mark.slow
 def test_so_does_that_of_a_ladder(monkeypatch):
     """Whose walkers do not agree: all of `max_time` was burn-in, and nothing was stored."""
     monkeypatch.setattr("tati_re.samplers.wrappers.tuner._MOST_RHAT", 0.0)
@@ -332,6 +333,7 @@ def test_max_time_counts_from_the_call(monkeypatch):
     assert 0 < run.run_info["step"].max() < 1000
 
 
+@pytest.mark.slow
 def test_a_burn_in_that_has_tuned_nothing_is_not_ended_by_the_clock(monkeypatch):
     """Fits and compiling took seven of ten seconds: half of the three that are left bounds the burn-in."""
     clock, late = time.monotonic, 0.0

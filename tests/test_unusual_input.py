@@ -93,7 +93,7 @@ def test_a_test_fraction_that_keeps_no_example_is_refused():
         tati_re.Simulation(data=(INPUTS[:2], INPUTS[:2, 0]), hidden=[2], test_fraction=0.2, verbose=0)
 
 
-@pytest.mark.parametrize("labels", ["0.1 0.9", "ja nein"])
+@pytest.mark.parametrize("labels", [pytest.param("0.1 0.9", marks=pytest.mark.slow), "ja nein"])
 def test_a_printed_config_is_the_run_that_printed_it(labels, tmp_path, capsys, monkeypatch):
     """Defaults are comments: given, they would name a sampler, or a noise that classes do not have."""
     monkeypatch.chdir(tmp_path)

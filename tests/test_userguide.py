@@ -16,6 +16,7 @@ import pytest
 
 import tati_re
 from tati_re.options.make import OPTIONS
+from tati_re.options.tati_names import ALIASES
 
 ROOT = Path(__file__).parent.parent
 PAGES = ["README.md", *sorted(f"userguide/{page.name}" for page in (ROOT / "userguide").glob("*.md"))]
@@ -38,6 +39,7 @@ LONG = {
         f"userguide/{name}.md"
         for name in (
             "cluster",
+            "coming_from_tati",
             "ensemble",
             "evidence",
             "exploration",
@@ -49,7 +51,10 @@ LONG = {
     ),
     *(f"userguide/{name}.md" for name in ("resgld", "samplers", "sklearn", "tempering")),
     *(f"userguide/{name}.md" for name in ("analysis", "models", "prediction", "report")),
-    *(f"userguide/{name}.md" for name in ("convergence", "own_sampler", "priors", "resume", "simulation", "target")),
+    *(
+        f"userguide/{name}.md"
+        for name in ("convergence", "own_sampler", "priors", "resume", "simulation", "start", "target")
+    ),
 }
 """Pages that sample for long; what they call is sampled in the tests of its own."""
 WITH_CODE = [page for page in PAGES if blocks(page)]
@@ -100,7 +105,7 @@ def test_long_pages_name_options_that_exist(page):
             for line in text.splitlines():
                 program, *arguments = shlex.split(line.removeprefix("$ "))
                 flags = {word.lstrip("-").replace("-", "_") for word in arguments if word.startswith("--")}
-                assert program != "tati-sample" or flags - {"quiet", "print_config", "trust"} <= set(OPTIONS), line
+                assert program != "tati-sample" or flags - {"quiet", "print_config", "trust"} <= {*OPTIONS, *ALIASES}, line
             continue
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ImportFrom) and str(node.module).startswith("tati_re"):
@@ -110,7 +115,7 @@ def test_long_pages_name_options_that_exist(page):
                 reduce(getattr, name.split(".")[1:], tati_re)
             if isinstance(node, ast.Call) and (called := ast.unparse(node.func)).endswith((".sample", ".Simulation")):
                 rounds = inspect.signature(tati_re.Game.sample).parameters if "Game(" in called else ()
-                assert {word.arg for word in node.keywords if word.arg} <= {"data", *OPTIONS, *rounds}, called
+                assert {word.arg for word in node.keywords if word.arg} <= {"data", "callbacks", *OPTIONS, *rounds}, called
 
 
 def test_links_between_pages_lead_somewhere():

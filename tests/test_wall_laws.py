@@ -65,7 +65,7 @@ def truncated_moments() -> tuple[np.ndarray, np.ndarray]:
     [
         (Splitting("BAOAB"), 0.1, 100),
         pytest.param(Splitting("UBU"), 0.1, 100, marks=pytest.mark.slow),
-        (SGLD(), 0.01, 500),
+        pytest.param(SGLD(), 0.01, 500, marks=pytest.mark.slow),
         pytest.param(GeneralizedHMC(2.0, 3), 0.2, 30, marks=pytest.mark.slow),
         (MALA(), 0.2, 60),
         (HamiltonianMonteCarlo(4, 0.5, "reflect"), 0.15, 20),
@@ -100,7 +100,8 @@ def soft_moments() -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    ("sampler", "step_size", "num_steps"), [(Splitting("BAOAB"), 0.05, 300), (HamiltonianMonteCarlo(20, 0.5), 0.05, 12)]
+    ("sampler", "step_size", "num_steps"),
+    [pytest.param(Splitting("BAOAB"), 0.05, 300, marks=pytest.mark.slow), (HamiltonianMonteCarlo(20, 0.5), 0.05, 12)],
 )
 def test_tethers_and_soft_walls_have_the_moments_of_quadrature(sampler, step_size, num_steps):
     """The first parameter, on a spring of strength 1, has the variance 1, where TATi's GLA moves it by 0.498."""

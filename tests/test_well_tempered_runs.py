@@ -156,6 +156,7 @@ def test_wrong_variants_are_caught():
 # ---------------------------------------------------------------------------------------------------- infinite swapping
 
 
+@pytest.mark.slow
 def test_infinite_swapping_without_a_bias():
     """<U> = 5 T on each rung, every replica at each rung a quarter of the time, and expected equals accepted."""
     rungs, ladders, d = 4, 100, 10
