@@ -7,7 +7,15 @@ import pytest
 
 from tati_re import InputError, Simulation
 from tati_re.core.backend import keras, tf
-from tati_re.evidence import bayes_factors, energies_of_run, estimated, log_evidence, log_evidences, sample_energies
+from tati_re.evidence import (
+    bayes_factors,
+    chains,
+    energies_of_run,
+    estimated,
+    log_evidence,
+    log_evidences,
+    sample_energies,
+)
 from tati_re.evidence.energies import Energies
 from tati_re.evidence.grids import gauss_legendre
 from tests import regression as known
@@ -61,6 +69,17 @@ def test_error_bars_of_twenty_runs_cover_the_truth(energies):
         scores.append((found.log_z - known.LOG_Z[3]) / found.error)
     print(np.round(scores, 2))
     assert 0.44 < np.sqrt(np.mean(np.square(scores))) < 1.67
+
+
+@pytest.mark.parametrize(("method", "seeds"), [("frenkel_ladd", (0, 3)), ("smc", (0, 1))])
+def test_chains_of_neighboring_seeds_have_noise_of_their_own(method, seeds, monkeypatch):
+    keys, drawn = [], chains.draw_numbers
+    monkeypatch.setattr(chains, "draw_numbers", lambda *given: keys.append(given[1:3]) or drawn(*given))
+    sizes = {"num_walkers": 2, "num_steps": 10, "evidence_nodes": 2, "num_populations": 2, "num_particles": 50}
+    sim = regression()
+    for seed in seeds:
+        log_evidence(sim, method, **sizes, num_moves=1, descent_steps=10, seed=seed, **FAST)
+    assert len(keys) > 10 and len(keys) == len({*keys})
 
 
 @pytest.mark.slow

@@ -269,6 +269,17 @@ def test_what_arviz_makes_of_runs(name):
         assert data.posterior.attrs["left_out"]
 
 
+def test_new_targets_of_each_call_have_noise_of_their_own():
+    x = np.linspace(-1, 1, 40)[:, None]
+    sim = Simulation(data=(x, x[:, 0]), hidden=[], noise_std=1.0, seed=1, verbose=0, execution="graph", num_walkers=2)
+    found = []
+    for _ in range(2):
+        run = sim.sample(sampler="HMC", step_size=0.05, num_steps=20, num_burnin_steps=0, trajectory_every=1)
+        drawn = to_arviz(run)["posterior_predictive"]["y"].values.reshape(40, 40)
+        found.append((drawn - drawn.mean(0)).ravel())
+    assert abs(np.corrcoef(found)[0, 1]) < 0.15
+
+
 def test_sequences_of_targets():
     """Targets of two axes beside the examples: their groups were refused with the whole data in the message."""
     pytest.importorskip("xarray", reason="xarray is not installed")

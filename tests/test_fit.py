@@ -45,6 +45,22 @@ def test_gradient_descent_is_plain_descent():
     np.testing.assert_allclose(run.trajectory.iloc[:, 4:], np.concatenate([stored[10], stored[20]]), rtol=1e-10)
 
 
+@pytest.mark.parametrize("layer", [keras.layers.Dropout, keras.layers.GaussianNoise])
+def test_walkers_and_runs_drop_units_of_their_own(layer, tmp_path):
+    """Of one state of the seed generator all walkers, and runs of all seeds, would stay together."""
+    model = keras.Sequential([keras.Input((2,)), layer(0.5), keras.layers.Dense(1)])
+    found = []
+    for seed in (1, 2, 1):
+        sim = Simulation(model, (X, Y), **LINEAR | {"num_walkers": 3}, seed=seed)
+        sim.parameters = np.tile(START[0], (3, 1))
+        sim.fit(num_steps=10, optimizer="gradient_descent", learning_rate=0.1, output=str(tmp_path / f"{len(found)}"))
+        found.append(sim.parameters)
+    assert len(np.unique(np.round(np.concatenate(found[:2]), 9), axis=0)) == 6
+    np.testing.assert_array_equal(found[0], found[2])
+    sim.fit(num_steps=10, optimizer="gradient_descent", learning_rate=0.1)
+    assert len(np.unique(np.round(sim.parameters, 9), axis=0)) == 3
+
+
 def test_gradient_descent_takes_its_mini_batches_in_turn():
     from tati_re.data import Batches
 

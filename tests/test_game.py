@@ -73,6 +73,10 @@ def test_players_of_one_seed_have_noise_of_their_own_in_each_game():
     runs = [one.sample(num_rounds=120, steps=5) for _ in range(2)]
     assert [run.manifest["options"].get("call", 1) for both in runs for run in both.values()] == [1, 2, 3, 4]
     assert all(np.abs(deviations(both, 1, 1)).max() < 5.5 for both in runs)
+    sims = {name: sim for name, (_, sim) in one.players.items()}
+    assert [sims[name].sample(num_steps=2).manifest["call"] for name in ("y", "x")] == [5, 6]
+    again = tati_re.Game(**one.players).sample(num_rounds=1)
+    assert [run.manifest["call"] for run in again.values()] == [7, 8]
 
 
 def test_bad_games_are_refused():

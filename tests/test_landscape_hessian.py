@@ -98,6 +98,14 @@ def moments(density, power):
     return (density.weights * density.nodes**power).sum(axis=1)
 
 
+def test_probes_of_every_block_are_their_own():
+    """64 blocks of one probe: of the same normal numbers their means would be alike for a diagonal matrix."""
+    quadratic = Quadratic(np.diag(np.linspace(1.0, 2.0, 20)))
+    quadratic.points = 1
+    means = moments(hessian_density(quadratic, None, 64, 5), 1)
+    assert len(np.unique(np.round(means, 9))) == 64
+
+
 def test_density(large):
     density = hessian_density(large, None, 80, 30, seed=1)
     np.testing.assert_allclose(density.weights.sum(axis=1), 1)

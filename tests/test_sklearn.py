@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.ensemble import BaggingRegressor
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -93,6 +94,22 @@ def test_predictions_are_those_of_the_run(regressor, table):
     assert draws.shape == again.shape == (20, 60) and again.std() > draws.std()
     np.testing.assert_array_equal(again, regressor.sample_posterior(x, noise=True))
     assert regressor.score(x, y) == pytest.approx(1 - ((y - mean) ** 2).mean() / y.var())
+
+
+def test_new_observations_have_not_the_noise_of_data_of_the_same_seed():
+    noise = np.random.default_rng(0).standard_normal(60)
+    x = np.linspace(-1, 1, 60)[:, None]
+    regressor = BayesianRegressor(**SHORT).fit(x, x[:, 0] + 0.5 * noise)
+    drawn = regressor.sample_posterior(x, noise=True) - regressor.sample_posterior(x)
+    assert abs(np.corrcoef(drawn[0], noise)[0, 1]) < 0.6
+
+
+def test_bagging_gives_each_member_a_seed():
+    x = np.linspace(-1, 1, 20)[:, None]
+    bagged = BaggingRegressor(BayesianRegressor(**SHORT), n_estimators=2, random_state=0).fit(x, x[:, 0])
+    seeds = [member.run_.manifest["seed"] for member in bagged.estimators_]
+    again = BayesianRegressor(**SHORT, random_state=bagged.estimators_[0].random_state).fit(x, x[:, 0])
+    assert len({*seeds, 0}) == 3 and again.run_.manifest["seed"] == seeds[0]
 
 
 def test_a_pickle_holds_files_and_no_tensorflow(regressor, table):

@@ -133,11 +133,8 @@ class Team:
         for past, energies in self._log:
             for block, answer in _told(worker, _part(past, held)).items():
                 if answer.potential.tobytes() != energies[block]:
-                    raise WorkersLost(
-                        "A worker that took the place of a dead one came to other energies: the machines differ.",
-                        0,
-                        block,
-                    )
+                    what = "A worker that took the place of a dead one came to other energies: the machines differ."
+                    raise WorkersLost(what, 0, block)
         return _told(worker, message)
 
 

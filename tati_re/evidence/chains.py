@@ -33,8 +33,16 @@ class Chains:
     "eager", and of each run the last `visited` positions are returned."""
 
     def __init__(
-        self, potential: Potential, sampler, seed: int, execution: str, most_steps: int = _MOST_STEPS, visited: int = 0
+        self,
+        potential: Potential,
+        sampler,
+        seed: int,
+        execution: str,
+        most_steps: int = _MOST_STEPS,
+        visited: int = 0,
+        role: str = "",
     ) -> None:
+        self._purpose = f"evidence{role}"
         self.potential, self.sampler, self.seed, self.execution = potential, sampler, seed, execution
         self.walkers = potential.num_walkers
         self.auxiliary = tuple(map(tf.constant, potential.auxiliary))
@@ -69,7 +77,7 @@ class Chains:
         return Segment(position.numpy(), energies, acceptance / num_steps, np.array(visited) if visited else None)
 
     def _call(self, position, rung: Rung, count: int):
-        purpose = f"evidence/{self.calls}"
+        purpose = f"{self._purpose}/{self.calls}"
         self.calls += 1
         start = [values[0] for values in draw_numbers(self._first, self.seed, f"{purpose}/init", 0, 1)]
         numbers = draw_numbers(self._draws, self.seed, purpose, 0, self._chunk)

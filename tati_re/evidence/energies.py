@@ -80,7 +80,7 @@ def energies_along(
     step_size, sizes, places, values, acceptance = plan.step_size, [], [], [], []
 
     def at_reference() -> dict:
-        exact = Chains(single, ReferenceDraws(), plan.seed + 1, plan.execution)
+        exact = Chains(single, ReferenceDraws(), plan.seed, plan.execution, role=" reference")
         moved = exact.run(position, 0.0, 1.0, plan.num_draws)
         return {"position": moved.position, "energies": moved.energies, "acceptance": 1.0}
 
@@ -111,7 +111,7 @@ def energies_along(
     ladder = Ladder(np.ones(len(path)), path[::-1].copy(), step_sizes[::-1].copy())
     schedule = make_swap_schedule("even_odd", len(path))
     exchange = ReplicaExchange(sampler, ladder, Metropolis(), schedule, 1, plan.walkers)
-    together = Chains(potential_of(plan.walkers * len(path)), exchange, plan.seed + 2, plan.execution)
+    together = Chains(potential_of(plan.walkers * len(path)), exchange, plan.seed, plan.execution, role=" ladder")
     position, weights, sizes_now = np.concatenate(places[::-1]), ladder.likelihood_weight[0], sizes[-1]
 
     def block(count: int) -> dict:

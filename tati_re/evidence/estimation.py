@@ -120,11 +120,8 @@ class Estimation:
         statistics = b"|".join(np.ascontiguousarray(each[:1]).tobytes() for each in sim.walkers.auxiliary)
         names = [f"{name}{list(shape)}" for name, shape in zip(flat.tensor_names, flat.shapes, strict=True)]
         said |= {"prior and loss": f"{potential.prior}, {potential.loss.name}", "execution": self.execution}
-        said |= {
-            "data set": sim.dataset.fingerprint(),
-            "parameters": ", ".join(names),
-            "statistics": hashlib.sha256(statistics).hexdigest()[:16],
-        }
+        said |= {"data set": sim.dataset.fingerprint(), "parameters": ", ".join(names)}
+        said |= {"statistics": hashlib.sha256(statistics).hexdigest()[:16]}
         return said | {"moves": json.dumps(self.sampler.get_config(), sort_keys=True, default=str)}
 
     def potential(self, copies: int):
@@ -251,7 +248,7 @@ def springs_at_minimum(estimation, parts: PartFiles) -> tuple[Springs, float]:
     if bound is not None:
         centre = np.clip(centre, -bound, bound)
     plan = estimation.plan(estimation.prior_widths())
-    chains = Chains(estimation.potential(walkers), estimation.sampler, options.run_seed + 3, estimation.execution)
+    chains = Chains(estimation.potential(walkers), estimation.sampler, plan.seed, plan.execution, role=" springs")
 
     def widths() -> dict:
         place = np.repeat(centre[None], walkers, axis=0)

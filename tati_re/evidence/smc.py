@@ -115,7 +115,7 @@ def cooled(
     potential = potential_of(walkers)
     counted = counted_moves(walkers * potential.num_parameters * tf.as_dtype(potential.dtype).size, num_moves)
     chains = Chains(potential, sampler, plan.seed, plan.execution, max(2, num_moves), counted)
-    start = Chains(potential, ReferenceDraws(), plan.seed + 1, plan.execution, max(2, num_moves), counted)
+    start = Chains(potential, ReferenceDraws(), plan.seed, plan.execution, max(2, num_moves), counted, " reference")
     state: dict[str, Any] | None = parts.load("populations", chains, start)
     if state is None:
         moved = start.run(drawn_from_reference(potential, walkers, plan.seed), 0.0, 1.0, counted)

@@ -169,11 +169,10 @@ class WellTempered:
         used = finite & near
         on_rung = ops.as_float64(rung[:, None] == np.arange(rungs, dtype=np.int32))
         clipped = ops.where(near, safe, ops.take(bias.mean, rung) + ops.maximum(ops.minimum(off, reach), -reach))
-        bias = self._counted(
-            bias, clipped, on_rung * ops.as_float64(finite)[:, None], on_rung * ops.as_float64(used)[:, None]
-        )
+        counted = on_rung * ops.as_float64(used)[:, None]
+        bias = self._counted(bias, clipped, on_rung * ops.as_float64(finite)[:, None], counted)
         bias = self._laid(bias, safe, on_rung, used, self._kernel_widths(bias), temperature)
-        return self._grown(bias, safe, rung, on_rung * ops.as_float64(used)[:, None], temperature, share)
+        return self._grown(bias, safe, rung, counted, temperature, share)
 
     def _counted(self, bias: Bias, energy, finite, used) -> Bias:
         seen = _over_walkers(finite)

@@ -238,9 +238,9 @@ def hessian_density(
     num_steps = min(num_steps, count)
     if num_probes < 1 or num_steps < 1:
         raise InputError("num_probes and num_steps must be positive.", f"{num_probes} and {num_steps}")
-    results = []
+    results, random = [], np.random.default_rng((seed, 1))
     for signs in _probes(surface, num_probes, free, seed):
-        start = signs * np.random.default_rng((seed, 1)).standard_normal(signs.shape)
+        start = signs * random.standard_normal(signs.shape)
         results.append(_quadrature(surface, position, start, num_steps, free))
     return Density(np.concatenate([nodes for nodes, _ in results]), np.concatenate([w for _, w in results]), count)
 

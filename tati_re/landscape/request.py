@@ -148,9 +148,8 @@ def directions_of(
     if kind == "covariance":
         refuse_if(run is None, "directions: covariance needs a sampled run.", expected="a run with a trajectory")
         rows, values = covariance_directions(run, numbers, walker=walker)
-        return rows, [
-            f"eigenvector {n} of the covariance, variance {v:.4g}" for n, v in zip(numbers, values, strict=True)
-        ]
+        pairs = zip(numbers, values, strict=True)
+        return rows, [f"eigenvector {n} of the covariance, variance {v:.4g}" for n, v in pairs]
     rows, values = hessian_directions(surface, centre, numbers, free, seed)
     return rows, [f"eigenvector {n} of the Hessian, curvature {v:.4g}" for n, v in zip(numbers, values, strict=True)]
 

@@ -10,16 +10,8 @@ from tati_re.core.backend import keras
 from tati_re.core.errors import InputError
 from tati_re.models.build import member
 
-_BESIDE = {
-    "name",
-    "dtype",
-    "trainable",
-    "module",
-    "registered_name",
-    "build_config",
-    "compile_config",
-    "shared_object_id",
-}
+_BESIDE = {*("name", "dtype", "trainable", "module", "registered_name", "build_config", "compile_config")}
+_BESIDE |= {"shared_object_id"}
 """What models may differ in that are the same function of their parameters, as are names between layers."""
 _BETWEEN = {"inbound_nodes", "input_layers", "output_layers"}
 _STARTS = ("initializer", "seed", "seed_generator")

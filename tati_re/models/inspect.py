@@ -178,12 +178,8 @@ def output_shape_of(model: Any) -> tuple[int | None, ...]:
         with users_code("model: its call", "layers and functions of keras.ops or TensorFlow, which can be compiled"):
             output = model.compute_output_spec(keras.KerasTensor(input_shape_of(model), dtype))
     kind = type(output).__name__
-    refuse_if(
-        isinstance(output, (dict, list, tuple)),
-        "The model's output is no tensor.",
-        kind,
-        "one tensor, not in a dict or list",
-    )
+    several = isinstance(output, (dict, list, tuple))
+    refuse_if(several, "The model's output is no tensor.", kind, "one tensor, not in a dict or list")
     return (None, *output.shape[1:])
 
 

@@ -239,9 +239,7 @@ class Options(BaseModel):
     num_leapfrog_steps: Annotated[int, Field(ge=1, le=10**6)] | Literal["auto"] = _sampler(
         10, "leapfrog steps per Metropolis test of HMC, HMC1, GHMC and MAMS; auto: found in the burn-in (not of GHMC)"
     )
-    leapfrog_jitter: float = _sampler(
-        0.5, "HMC, HMC1, MAMS: relative spread of the random trajectory length", ge=0, le=1
-    )
+    leapfrog_jitter: float = _sampler(0.5, "HMC, HMC1, MAMS: relative spread of the random length", ge=0, le=1)
     integrator: Literal["leapfrog", "mclachlan", "isotropic"] = _sampler(
         "leapfrog",
         "MCLMC and MAMS: leapfrog, or at two gradients a step mclachlan, of smaller error, or isotropic, of least "

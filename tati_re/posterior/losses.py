@@ -225,9 +225,8 @@ def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes:
     if differ and loss.name in (*CLASSIFICATION, *REGRESSION, *MARGIN, "cosine_similarity"):
         received = f"outputs of shape {tuple(output_shape)} for labels of shape {tuple(target_shape)}"
         what = f"loss: the model's outputs do not fit the labels under {loss.name}."
-        raise InputError(
-            what, received, "equal shapes, for -1 and 1 one output" if num_classes == 2 else "equal shapes"
-        )
+        one = ", for -1 and 1 one output" if num_classes == 2 else ""
+        raise InputError(what, received, f"equal shapes{one}")
 
 
 def loss_name(loss: Any) -> str:

@@ -139,7 +139,7 @@ def _of_examples(xarray: Any, run: RunFiles, stored: Block, chains: np.ndarray, 
         raise InputError("The draws have weights, which ArviZ does not know.")
     data, network = likelihood_of(run, data, model)
     predictive = network.predictive
-    random = np.random.default_rng([int(run.manifest.get("seed", 0)), _PURPOSE])
+    random = np.random.default_rng([*(int(run.manifest.get(*key)) for key in (("seed", 0), ("call", 1))), _PURPOSE])
     logs, again = [], []
     for log_likelihoods, outputs, noise in likelihood_blocks(network, data, stored, chains.reshape(-1)):
         logs.append(log_likelihoods)

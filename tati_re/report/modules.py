@@ -162,9 +162,8 @@ def _free_energy(run: RunFiles, choices: Choices) -> Result:
     found = coordinate_of(run, choices.along, choices.burnin, choices.thin, **options)
     temperature = float(run.manifest.get("temperature", 1.0))
     table = free_energy(found.values, temperature, choices.method, choices.num_bins, found.weights)
-    sentences = [
-        f"Along {choices.along}, by {choices.method}, at temperature {temperature:g}; errors are one standard error."
-    ]
+    how = f"by {choices.method}, at temperature {temperature:g}"
+    sentences = [f"Along {choices.along}, {how}; errors are one standard error."]
     return Result(table, sentences, {"free_energy": lambda path: plotting.plot_free_energy(table, choices.along, path)})
 
 

@@ -7,10 +7,13 @@ from tati_re.options.make import Options, make_options
 
 
 class Calls:
-    """Counts the calls of each kind ("sample", "fit", ...) and seed, which `Options.run_seed` makes their draws of."""
+    """Counts the calls of each kind ("sample", "fit", ...) and seed, which `Options.run_seed` makes their draws of,
+    on from those of `others`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *others: "Calls") -> None:
         self._last: dict[tuple[str, int], int] = {}
+        for key, call in (item for other in others for item in other._last.items()):
+            self.count(*key, call)
 
     def numbered(self, kind: str, options: Options, given: Mapping[str, Any] | None = None) -> Options:
         """The options of the next call; those given with their own seed or call repeat what was drawn from them."""

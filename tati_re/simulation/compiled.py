@@ -55,12 +55,8 @@ def sample(model: Any, x: Any, y: Any = None, sample_weight: Any = None, *, loss
             what = "model: its compiled loss is the likelihood."
             raise InputError(what, received, "model.compile(loss=...), or loss")
         weights = (model.get_compile_config() or {}).get("loss_weights")
-        refuse_if(
-            weights not in (None, 1, [1]),
-            "model: the compiled loss has loss_weights.",
-            weights,
-            "a loss that is weighted itself",
-        )
+        what = "model: the compiled loss has loss_weights."
+        refuse_if(weights not in (None, 1, [1]), what, weights, "a loss that is weighted itself")
         name = loss_name(loss)
         if SHORT.get(name, name) == "mean_squared_error":
             loss = "gaussian"

@@ -86,7 +86,7 @@ class Game:
 
     def __init__(self, **players: tuple[Player, Simulation]) -> None:
         refuse_if(len(players) < 2, "players: a game has two or more.", len(players), "x=(player, simulation), ...")
-        self.players, self._calls = players, Calls()
+        self.players = players
         for name, pair in players.items():
             match pair:
                 case (Player() as player, Simulation() as sim):
@@ -116,11 +116,13 @@ class Game:
         turns, requests = steps if isinstance(steps, Mapping) else dict.fromkeys(self.players, steps), []
         refuse_if({*turns} != {*self.players}, "steps: not of all players.", ", ".join(turns), ", ".join(self.players))
         _check(output, num_rounds, *turns.values())
+        calls = Calls(*(sim.calls for _, sim in self.players.values()))  # of one seed, each has noise of its own
         for name, (player, sim) in self.players.items():
             player._now.assign(sim.walkers.position)
+            sim.calls = calls
             folder = None if output is None else os.fspath(Path(output) / name)
             options, objects = sim._for_call({"num_steps": num_rounds * turns[name], "output": folder})
-            options = self._calls.next("sample", options)  # of one seed, each has noise and mini-batches of its own
+            options = calls.next("sample", options)
             options, limits = prepared(sim, options, objects), replace(sim.limits, most_steps=turns[name])
             refuse_if(options.until is not None, f"until: {name} has rounds.", options.until, "a sampler by name")
             requests.append(make_request("sample", options, objects, sim.system, limits))

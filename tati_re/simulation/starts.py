@@ -18,7 +18,7 @@ from tati_re.posterior.noise_level import with_noise_of
 from tati_re.runs.parameters import FileParameters, read_parameters
 from tati_re.simulation.request import Request
 
-_FRESH, _JITTER = 0x5354, 0x4A49
+_FRESH, _JITTER, _SEEDS = 0x5354, 0x4A49, 0x5345
 _FIRST_TIME_STEP = 0.1
 
 
@@ -145,12 +145,22 @@ def first_values(request: Request, walkers: Walkers, execution: str) -> tuple[np
     """Position and non-trainable variables of every copy before the first step, rung by rung."""
     position, auxiliary = on_all_rungs(request, walkers)
     if not request.samples:
-        return position, auxiliary
+        return position, with_seeds(request.system.flat, auxiliary, request.options.run_seed)
     if (given := request.objects.get("starts")) is not None:
         return np.array(np.asarray(given).reshape(position.shape), position.dtype), auxiliary
     if len(position) == len(walkers.position) or request.options.replica_start == "same":
         return position, auxiliary
     return made_starts(request, position, auxiliary, execution), auxiliary
+
+
+def with_seeds(flat: Any, auxiliary: tuple, seed: int) -> tuple:
+    """The variables with the states of Keras' seed generators moved: each walker of each run drops other units."""
+    moved = list(auxiliary)
+    for k in (k for k, variable in enumerate(flat.others) if variable.name == "seed_generator_state"):
+        words = [np.random.default_rng([seed, _SEEDS, k, walker]).integers(2**31) for walker in range(len(moved[k]))]
+        moved[k] = np.array(moved[k])
+        moved[k][:, 0] = (moved[k][:, 0].astype(np.int64) + words) % 2**31
+    return tuple(moved)
 
 
 def on_all_rungs(request: Request, walkers: Walkers) -> tuple[np.ndarray, tuple]:

@@ -112,9 +112,8 @@ def _of_step_size(
     found = f"the limit of stability at the start, {formula} = {limit:.3g} from a few Lanczos steps"
     if step_size >= limit:
         product = "h ω_max" if has_momentum else "h k_max"
-        return (
-            f"step_size {step_size:g} is too large: {found}, so that {product} is {2 * step_size / limit:.3g}, not < 2."
-        )
+        value = f"{2 * step_size / limit:.3g}"
+        return f"step_size {step_size:g} is too large: {found}, so that {product} is {value}, not < 2."
     if request.method.get_config().get("covariance_blending"):
         return (
             f"step_size {step_size:g} is below {found}, but covariance_blending stretches by the walkers that rest, "

@@ -188,9 +188,8 @@ class System:
         one_hot = dataset.num_classes is not None and dataset.targets.ndim > 1 and dataset.targets.shape[1] > 1
         given, outputs = objects.get("loss", options.loss), output_shape_of(self.model)[1:]
         of_signs = not options.tati and output_activation_of(self.model) == "sigmoid"
-        one_of_two = (
-            dataset.num_classes == 2 and dataset.targets.ndim == 1 and outputs == (1,) and (not signs or of_signs)
-        )
+        one_of_two = dataset.num_classes == 2 and dataset.targets.ndim == 1 and outputs == (1,)
+        one_of_two = one_of_two and (not signs or of_signs)
         name = "binary_crossentropy" if given is None and (dataset.multi_label or one_of_two) else given
         how = self.noise_std(options), options.from_logits, output_activation_of(self.model)
         loss = make_loss(name, dataset.num_classes, one_hot, signs, *how)

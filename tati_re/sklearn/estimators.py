@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -73,6 +74,7 @@ def unpacked_model(given: Any) -> Any:
         return load_model(path)
 
 
+_NEW = 0x4E45
 _SETTLED = {
     *("data", "test_data", "test_fraction", "label_columns", "input_columns", "data_keys", "num_classes"),
     *("sample_weights", "stream_predictions", "num_walkers", "output", "overwrite", "resume", "directions"),
@@ -94,12 +96,14 @@ class Posterior(BaseEstimator):
         num_steps: int | None = None,
         until: str | None = None,
         seed: int = 0,
+        random_state: Any = None,
         folder: Any = None,
         verbose: int = 0,
         **options: Any,
     ) -> None:
         self.model, self.hidden, self.members, self.sampler = model, hidden, members, sampler
         self.num_steps, self.until, self.seed, self.folder, self.verbose = num_steps, until, seed, folder, verbose
+        self.random_state = random_state
         for name in OPTIONS:
             setattr(self, name, options.pop(name, None))
         for name in options:
@@ -114,6 +118,8 @@ class Posterior(BaseEstimator):
         given = {name: value for name, value in self.get_params(deep=False).items() if value is not None}
         model, hidden, folder, members = (given.pop(name, None) for name in ("model", "hidden", "folder", "members"))
         given = {"walker_start": "fit", "num_walkers": members} | given
+        if (state := given.pop("random_state", None)) is not None:
+            given["seed"] = int(check_random_state(state).randint(2**31))
         if model is None:
             hidden = (32,) if hidden is None else hidden
             given = {"standardize": "all", "dtype": "float64"} | given
@@ -191,6 +197,7 @@ class BayesianRegressor(RegressorMixin, Posterior):
         num_steps: The last step. Default: None, as `until` says, 100,000, or 400,000 at most.
         until: When to end, such as `"rhat<1.01, ess>400"`, which is the default of a run that chooses its sampler.
         seed: Of all random numbers: the same seed gives the same posterior. Default: 0.
+        random_state: An integer or `RandomState` in place of `seed`, which bagging sets for each of its members.
         folder: Where each fit makes a run folder, fit-1, fit-2, ... Default: None, temporary ones.
         verbose: 0: quiet; 1: progress and summary. Default: 0.
         **options: Any other option of a run by its name (`tati_re.help()`), which `set_params` and searches take too:
@@ -246,8 +253,8 @@ class BayesianRegressor(RegressorMixin, Posterior):
         predictive, outputs, own = self._drawn(X)
         if noise and not predictive.has_noise:
             raise InputError("noise: the loss says nothing of it.", predictive.name, "gaussian")
-        values = predictive.drawn(outputs, own, np.random.default_rng(self.seed)) if noise else None
-        return self._shaped(predictive.restored(outputs) if values is None else values)
+        random = np.random.default_rng([self.run_.manifest["seed"], _NEW])
+        return self._shaped(predictive.drawn(outputs, own, random) if noise else predictive.restored(outputs))
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         return values if self.n_outputs_ else values[..., 0]
