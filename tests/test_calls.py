@@ -251,3 +251,16 @@ def test_a_study_with_a_seed_has_calls_of_it():
     for options, expected in (({}, [1, 2]), ({"seed": 9}, [1, 2]), ({"call": 5}, [5, 6]), ({}, [7, 8])):
         study = tati_re.temperature_study(sim, [0.5, 2.0], early_stopping=False, **SHORT, **options)
         assert [study.runs[temperature].manifest["call"] for temperature in (2.0, 0.5)] == expected
+
+
+def test_a_start_from_a_run_of_the_same_seed_and_call_is_told(tmp_path, capsys):
+    linear().sample(**SHORT, output=str(tmp_path / "run"))
+    cases = {"": ({}, {}), "call": ({}, {"call": 2}), "seed": ({"seed": 4}, {})}
+    for name, (given, called) in cases.items():
+        linear(parameters=str(tmp_path / "run"), verbose=1, **given).sample(**SHORT, **called)
+        said = capsys.readouterr().out
+        assert ("once more: call 2 or another seed has its own" in said) == (name == "")
+    again = Simulation.from_folder(tmp_path / "run", parameters=str(tmp_path / "run"), data=(X, Y), verbose=1)
+    again.sample(**SHORT)
+    said = capsys.readouterr().out
+    assert "call 2 of seed 3" in said and "once more" not in said

@@ -2,6 +2,7 @@
 
 import importlib.util
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from tati_re.exchange.choosing import ladder_sentences, unused_replica_options
 from tati_re.options.table import OPTIMIZE, options_of
 from tati_re.options.tati_names import sentences as tati_sentences
 from tati_re.posterior.priors.choosing import too_hot, unused_prior_options
+from tati_re.runs import files, manifest
 from tati_re.samplers.choosing import unused_options
 from tati_re.samplers.schedules import temperature_factor
 from tati_re.samplers.wrappers.eqn import refresh_note
@@ -63,6 +65,11 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
         yield f"trajectory_every {request.trajectory_every} is above num_steps: no position will be stored."
     if options.call not in (None, 1):
         yield f"Noise and mini-batches are those of call {options.call} of seed {options.seed}."
+    folder, call = Path(options.parameters or "").expanduser(), options.call or 1
+    if start is not None and options.parameters and request.samples and (folder / files.MANIFEST).is_file():
+        known = manifest.read(folder)
+        if known.get("kind") == "sample" and (known.get("seed"), known.get("call", 1)) == (options.seed, call):
+            yield f"The noise is that of the run {folder} once more: call {call + 1} or another seed has its own."
     if len(run.stages) > 1:
         for number, (stage, loop) in enumerate(zip(run.stages, run.loops, strict=True), 1):
             batch = "all examples" if loop.potential.batches.full else f"mini-batches of {stage.batch_size}"
