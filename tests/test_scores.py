@@ -7,6 +7,7 @@ from scipy.stats import norm
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from tati_re.core.errors import InputError
+from tati_re.prediction import scores
 from tati_re.prediction.metrics import negative_log_likelihood
 from tati_re.prediction.scores import (
     auroc,
@@ -79,6 +80,16 @@ def test_crps_of_a_mixture_is_the_integral_that_defines_it(mixture):
         low, high = means.min() - 9 * stds.max(), max(means.max() + 9 * stds.max(), 9.5)
         expected = quad(square, low, y[k], limit=200)[0] + quad(square, y[k], high, limit=200)[0]
         assert found[k] == pytest.approx(expected, rel=1e-6)
+
+
+def test_crps_of_deviations_that_differ_by_powers_of_ten(monkeypatch):
+    """Pairs of 2,500 draws, and a grid of 2,800 points where these would take one of 80,000."""
+    random = np.random.default_rng(0)
+    means, stds = random.normal(size=(2500, 2)), 10 ** random.uniform(-4, 0, (2500, 2))
+    found = [crps(np.zeros(2), means, stds, np.ones(2500))]
+    monkeypatch.setattr(scores, "_MOST_POINTS", 2500)
+    found.append(crps(np.zeros(2), means, stds, np.ones(2500)))
+    assert 0 < abs(found[0] / found[1] - 1).max() < 1e-3
 
 
 def test_both_ways_to_the_crps_agree(mixture):

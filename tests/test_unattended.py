@@ -136,6 +136,22 @@ def test_a_mass_of_all_directions_is_for_one_minimum(hidden, given, mass, integr
     assert (options.sampler, options.mass, options.integrator) == ("MCLMC", mass, integrator)
 
 
+@pytest.mark.parametrize(("dimension", "sampler"), [(4, "HMC"), (12, "MCLMC")])
+def test_a_run_within_walls_finds_its_moments(dimension, sampler):
+    """Half normals: mean sqrt(2/π). Rejecting, HMC's step fell to 5e-6; a mass with directions cannot be reflected."""
+    sim = tati_re.Simulation(
+        potential=lambda x: (0.5 * (x**2).sum(-1), x), dimension=dimension, seed=1, verbose=0, lower_wall=0.0
+    )
+    run = sim.sample()
+    options = run.manifest["options"]
+    assert (options["sampler"], options["mass"]) == (sampler, "fisher") and run.run_info["step"].max() < 20_000
+    assert options.get("walls", "reflect") == "reflect" if sampler == "HMC" else True
+    assert not run.certificate["verdict"].eq("outside").any()
+    draws = run.trajectory.filter(like="x[").to_numpy()
+    # 400 effective draws at least: 5.5 errors of 0.6 / 20.
+    assert draws.min() >= 0 and np.abs(draws.mean(0) - np.sqrt(2 / np.pi)).max() < 0.165
+
+
 def test_the_length_of_fits_is_an_option_of_a_call(capsys):
     small = {**REGRESSION, "verbose": 1, "hidden": [], "execution": "eager", "sampler": "BAOAB", "num_steps": 2}
     sim = tati_re.Simulation(**small, num_walkers=2, walker_start="fit", step_size=1e-3)

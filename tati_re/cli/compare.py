@@ -15,11 +15,8 @@ def parser_of_command() -> Parser:
         "Compare two run folders table by table, or two CSV or HDF5 files; timing.csv is left out. The exit status is "
         "0 where they agree (with --verify: are whole), 1 where they do not, 2 for bad input."
     )
-    parser = Parser(
-        "tati-compare",
-        "tati-compare A B [options] | tati-compare --elpd A B | tati-compare --verify RUN [RUN ...]",
-        description,
-    )
+    usage = "tati-compare A B [options] | tati-compare --elpd A B | tati-compare --verify RUN [RUN ...]"
+    parser = Parser("tati-compare", usage, description)
     parser.add_argument("paths", nargs="*", metavar="A B", help="two run folders, or two files")
     text = "how far numbers may be apart, absolute (the default kind) or relative to the larger; default 1e-8 absolute"
     parser.add_argument("--tolerance", "--general_threshold", nargs="+", metavar=("X", "KIND"), help=text)

@@ -73,6 +73,7 @@ class Method:
             and gradients of all data. Default: no.
         meters: `Info.energy_change` of a step is its energy error ΔE, `(walkers,)`, in the units of U and nan where it
             is not known, though there is no Metropolis test. Default: no.
+        first_order: It has an error of order h times its friction, which no energy error tells. Default: no.
         undoes: A step may go back to where it began, with the gradient there. Default: no.
         timed: The step size is a time; else it multiplies the gradient. Default: None, where there are momenta.
         acceptance: Acceptance at which its steps pay most, where it has a Metropolis test. Default: 0.8, of HMC.
@@ -107,6 +108,7 @@ class Method:
     finds_end: bool = False
     isokinetic: bool = False
     meters: bool = False
+    first_order: bool = False
     undoes: bool = False
     timed: bool | None = None
     acceptance: float = 0.8

@@ -75,12 +75,11 @@ def replaced_if(condition, new, old: tuple) -> tuple:
         return new(*old) if condition else old
     tf = _tf()
     rounds = tf.cast(condition, tf.int32)
-    result = tf.while_loop(
-        lambda i, *_: i < rounds,
-        lambda i, *now: (i + 1, *tf.cond(i < 1, lambda: new(*now), lambda: now)),
-        (tf.constant(0), *old),
-    )
-    return tuple(result[1:])
+
+    def once(i, *now):
+        return i + 1, *tf.cond(i < 1, lambda: new(*now), lambda: now)
+
+    return tuple(tf.while_loop(lambda i, *_: i < rounds, once, (tf.constant(0), *old))[1:])
 
 
 def solve_lower(matrix, right, transposed: bool = False):

@@ -289,11 +289,8 @@ class ReplicaExchange(Wrapper):
     def _deposited(self, rungs: Rungs, energy, clock) -> Rungs:
         """The bias grown by the energies of all walkers; only in the burn-in."""
         beta = rungs.table.inverse_temperature
-        grown = tf.cond(
-            clock.adapting,
-            lambda: self.bias.deposit(rungs.bias, energy, rungs.index, beta, 1.0 / self.num_ladders),
-            lambda: rungs.bias,
-        )
+        counted = rungs.bias, energy, rungs.index, beta, 1.0 / self.num_ladders
+        grown = tf.cond(clock.adapting, lambda: self.bias.deposit(*counted), lambda: rungs.bias)
         return rungs._replace(bias=grown)
 
     def exchanged(self, inner, changed: dict, rungs, new, evaluate) -> dict:

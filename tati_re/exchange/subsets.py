@@ -55,12 +55,10 @@ def permuted(places, keys, count: int):
         return high * constant(columns, values) + low
 
     # Ends: the permutation of the rows x columns numbers leads every number outside back to where its cycle came from.
-    inside = repeat_while_any(
-        lambda values: values >= size,
-        lambda values: where(values >= size, once(values), values),
-        once(as_uint32(places)),
-    )
-    return as_int32(inside)
+    def back(values):
+        return where(values >= size, once(values), values)
+
+    return as_int32(repeat_while_any(lambda values: values >= size, back, once(as_uint32(places))))
 
 
 def _hashed(values, word, number: int):

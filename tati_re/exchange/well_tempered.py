@@ -313,9 +313,5 @@ def bias_table(bias: Bias, inverse_temperature) -> dict:
     heights, origin, width = (np.asarray(values) for values in bias[:3])
     beta = np.asarray(inverse_temperature)
     rung, cell = np.nonzero(heights > 0)
-    return {
-        "rung": rung,
-        "energy": origin[rung] + cell * width[rung],
-        "bias": heights[rung, cell],
-        "log_weight": beta[rung] * heights[rung, cell],
-    }
+    height, energy = heights[rung, cell], origin[rung] + cell * width[rung]
+    return {"rung": rung, "energy": energy, "bias": height, "log_weight": beta[rung] * height}

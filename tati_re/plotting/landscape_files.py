@@ -61,14 +61,10 @@ def write_landscape_page(landscape: Landscape, path: AnyPath, quantity: str = "l
     scene = {axis: {"title": {"text": text}} for axis, text in titles.items()}
     figure.update_layout(scene=scene, margin={"l": 0, "r": 0, "t": 30, "b": 0}, title=None)
     if len(parts) > 1:
-        buttons = [
-            {
-                "label": f"10^{scale}",
-                "method": "update",
-                "args": [{"visible": [trace in group for trace in range(len(figure.data))]}],
-            }
-            for (scale, _, _), group in zip(parts, groups, strict=True)
-        ]
+        buttons = []
+        for (scale, _, _), group in zip(parts, groups, strict=True):
+            seen = [{"visible": [trace in group for trace in range(len(figure.data))]}]
+            buttons.append({"label": f"10^{scale}", "method": "update", "args": seen})
         figure.update_layout(updatemenus=[{"buttons": buttons, "x": 0.02, "y": 0.98, "type": "dropdown"}])
     page: str = figure.to_html(include_plotlyjs=True, full_html=True, default_height="96vh")
     write_whole(path, page.encode())

@@ -6,7 +6,7 @@ from scipy.special import ndtr, ndtri
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.prediction.metrics import paired
 
-_PIECE_VALUES = 4_000_000
+_PIECE_VALUES, _MOST_POINTS = 4_000_000, 2000
 
 
 def brier_score(probabilities: np.ndarray, labels: np.ndarray) -> float:
@@ -105,7 +105,8 @@ def crps(y: np.ndarray, means: np.ndarray, stds: np.ndarray, weights: np.ndarray
     """Continuous ranked probability score of a mixture of normals, E|Y - y| - E|Y - Y'|/2: smaller is better.
 
     Exact where the draws are few; else the second term is the integral of F(1 - F) by the trapezoidal rule with a step
-    of half the smallest deviation, whose error for such sums of normals is below 1e-15 of it. Its shape is `(n,)`, its
+    of half the smallest deviation, whose error for such sums of normals is below 1e-15 of it, or 2,800 points: of
+    deviations that differ by factors of 10,000 and more it is wrong by some 1e-4 of itself. Its shape is `(n,)`, its
     units are those of `y`. Reference: E. Grimit, T. Gneiting, V. Berrocal, N. Johnson, Quart. J. R. Met. Soc. 132
     (2006), equation 5; T. Gneiting, A. Raftery, J. Am. Stat. Assoc. 102 (2007), equation 21.
 
@@ -135,17 +136,20 @@ def _mean_distance(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
 def _half_spread(means: np.ndarray, stds: np.ndarray, share: np.ndarray) -> float:
     """E|Y - Y'|/2 for independent Y and Y' of the mixture."""
     low, high, step = (means - 8 * stds).min(), (means + 8 * stds).max(), stds.min() / 2
-    count = int(min((high - low) / step, 1e9)) + 2
-    if count >= len(means):
+    fine = np.arange(low, high + step, step) if (high - low) / step < _MOST_POINTS else None
+    if len(means) <= (_MOST_POINTS if fine is None else len(fine)):
         total, size = 0.0, max(1, _PIECE_VALUES // len(means))
         for start in range(0, len(means), size):
             part = slice(start, start + size)
             pairs = _mean_distance(means[part, None] - means, np.hypot(stds[part, None], stds))
             total += float(share[part] @ pairs @ share)
         return 0.5 * total
-    total, size = 0.0, max(1, _PIECE_VALUES // len(means))
-    for start in range(0, count, size):
-        y = low + step * np.arange(start, min(start + size, count))
-        below = share @ ndtr((y - means[:, None]) / stds[:, None])
-        total += float((below * (1 - below)).sum())
-    return total * step
+    if fine is None:
+        # Everywhere, and where the draws are: deviations that differ by powers of ten leave most points nothing to see.
+        some = np.linspace(0, len(means) - 1, _MOST_POINTS // 10).astype(int)
+        near = means[some, None] + stds[some, None] * np.linspace(-4, 4, 9)
+        fine = np.sort(np.concatenate([np.linspace(low, high, _MOST_POINTS // 2), near.ravel()]))
+    size = max(1, _PIECE_VALUES // len(means))
+    pieces = [fine[start : start + size] for start in range(0, len(fine), size)]
+    below = np.concatenate([share @ ndtr((y - means[:, None]) / stds[:, None]) for y in pieces])
+    return float(np.trapezoid(below * (1 - below), fine))

@@ -145,6 +145,9 @@ def _bias(said: dict[str, Any], kept: pd.DataFrame, asked: float, given: bool) -
         return _row(what, math.nan, asked, None, "no energy error was metered; step_size auto does", given)
     allowed = BAND * error_of_bias(asked)
     bound, most = _bias_of(error), _bias_of(allowed)
+    if said.get("first_order"):
+        note = "by the energy error alone; that of order h friction, which BAOAB lacks, is not metered"
+        return _row(what, bound, asked, None, note, given)
     note = "of a variance, a bound on the mean over all directions"
     if (number := int(said.get("parameters", {}).get("num", 0))) > 1:
         note += f"; one alone may have {_bias_of(number * error):.2g}"

@@ -45,7 +45,7 @@ class CCAdL(Method):
     """
 
     name = "CCAdL"
-    has_momentum = subtracts_noise = True
+    has_momentum = subtracts_noise = first_order = True
     shown = ("thermostat",)
     against_noise = DAMPS
     of_rung = ("thermostat", "gradient_variance")

@@ -37,7 +37,7 @@ class SGNHT(Method):
     """
 
     name = "SGNHT"
-    has_momentum = True
+    has_momentum = first_order = True
     shown = of_rung = ("thermostat",)
     against_noise = THERMOSTATS
     settings = ("friction", "thermal_mass")

@@ -151,6 +151,7 @@ class Splitting(Method):
         bath_noise: float | None = None,
     ) -> None:
         self.word = parse_word(word)
+        self.first_order = self.word[::-1] not in 2 * self.word  # cyclic shifts of palindromes are of second order
         self.finds_friction = friction == "auto" and "D" not in self.word
         if not self.finds_friction and (isinstance(friction, str) or not friction > 0):
             raise InputError("friction: a Langevin sampler needs a heat bath.", friction, "a number above 0")

@@ -163,6 +163,7 @@ def manifest_of(run: RunLoops) -> dict[str, Any]:
         "meaning": run.meaning,
         "temperature": options.kT,
         "method": request.method.get_config(),
+        **({"first_order": True} if request.method.first_order else {}),
         "loss": potential.loss.get_config(),
         "prior": potential.prior.get_config(),
         "prior_proper": potential.confined,

@@ -158,7 +158,7 @@ class _Choice:
         )
         if given.batch_size is None and not cheap:
             self._change(batch_size=BATCH_SIZE)
-        whole = sees_all(self.options, sim.system)
+        whole, walled = sees_all(self.options, sim.system), sim.system.prior(given, self.objects).walled
         if not whole:
             sampler, why = "BAOAB", f"mini-batches of {self.options.batch_size} of {size:,} examples"
         elif dimension < FEW_PARAMETERS:
@@ -177,11 +177,17 @@ class _Choice:
             values["target_bias"] = TARGET_BIAS
             # Hidden units make copies of each minimum, each with a covariance of its own: no mass has them all.
             kernels = sum(len(shape) > 1 for shape in sim.system.flat.shapes)
-            if dimension <= MOST_DIRECTIONS and kernels < 2 and "mass" in values and "mass" not in given.explicit:
+            if (
+                dimension <= MOST_DIRECTIONS
+                and kernels < 2
+                and not walled
+                and "mass" in values
+                and "mass" not in given.explicit
+            ):
                 values["mass"] = f"fisher:{dimension}"
                 values["integrator"] = "isotropic" if sim.system.is_round(sim.walkers.position[0]) else "leapfrog"
         if sampler == "HMC":
-            values["target_acceptance"] = TARGET_ACCEPTANCE
+            values |= {"target_acceptance": TARGET_ACCEPTANCE} | ({"walls": "reflect"} if walled else {})
         left_out = {"friction" if sampler == "HMC" else "num_leapfrog_steps", *given.explicit, *self.objects}
         self._change(sampler=sampler, **{name: value for name, value in values.items() if name not in left_out})
         if not whole and "batch_sampling" not in given.explicit:

@@ -155,11 +155,8 @@ def mean_squares(sampler: Any, names: list[str], stiffness: float, steps: list[f
     groups = (len(TEMPERATURES), len(steps), WALKERS)
     temperature = np.broadcast_to(np.array(TEMPERATURES)[:, None, None], groups).ravel()
     step_size = np.broadcast_to(np.array(steps)[None, :, None], groups).ravel()
-    evaluate = NumpyEvaluate(
-        rung_of(step_size, temperature, numpy=True),
-        lambda x: 0.5 * stiffness * np.sum(x * x, axis=-1),
-        lambda x: stiffness * x,
-    )
+    rung = rung_of(step_size, temperature, numpy=True)
+    evaluate = NumpyEvaluate(rung, lambda x: 0.5 * stiffness * np.sum(x * x, axis=-1), lambda x: stiffness * x)
     evaluate.gradient_variance = np.zeros_like
     noise = NumpyNoise(7)
     start = np.random.default_rng(8).standard_normal((len(temperature), PARAMETERS))
