@@ -42,7 +42,7 @@ def verdicts(run):
     [("BAOAB", "inside", 1.0), ("GLA2", "inside", 1.0), ("SGNHT", "unknown", 0.87), ("GLA1", "unknown", 0.907)],
 )
 def test_an_error_of_first_order_is_not_called_inside(sampler, verdict, factor):
-    """That of the energy is 1.6 % for all of them; .907 solves the discrete Lyapunov equation of GLA1 at its h = .242."""
+    """That of the energy is 1.6 % for all; .907 solves the discrete Lyapunov equation of GLA1 at its h = .242."""
     sim = tati_re.Simulation(
         potential=lambda x: (0.5 * (x**2).sum(-1), x), dimension=50, num_walkers=8, walker_start="jitter",
         walker_jitter=1.0, seed=1, verbose=0, execution="graph",
