@@ -39,7 +39,12 @@ def verdicts(run):
 
 @pytest.mark.parametrize(
     ("sampler", "verdict", "factor"),
-    [("BAOAB", "inside", 1.0), ("GLA2", "inside", 1.0), ("SGNHT", "unknown", 0.87), ("GLA1", "unknown", 0.907)],
+    [
+        pytest.param("BAOAB", "inside", 1.0, marks=pytest.mark.slow),
+        ("GLA2", "inside", 1.0),
+        pytest.param("SGNHT", "unknown", 0.87, marks=pytest.mark.slow),
+        ("GLA1", "unknown", 0.907),
+    ],
 )
 def test_an_error_of_first_order_is_not_called_inside(sampler, verdict, factor):
     """That of the energy is 1.6 % for all; .907 solves the discrete Lyapunov equation of GLA1 at its h = .242."""

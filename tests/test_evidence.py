@@ -71,7 +71,9 @@ def test_error_bars_of_twenty_runs_cover_the_truth(energies):
     assert 0.44 < np.sqrt(np.mean(np.square(scores))) < 1.67
 
 
-@pytest.mark.parametrize(("method", "seeds"), [("frenkel_ladd", (0, 3)), ("smc", (0, 1))])
+@pytest.mark.parametrize(
+    ("method", "seeds"), [("frenkel_ladd", (0, 3)), pytest.param("smc", (0, 1), marks=pytest.mark.slow)]
+)
 def test_chains_of_neighboring_seeds_have_noise_of_their_own(method, seeds, monkeypatch):
     keys, drawn = [], chains.draw_numbers
     monkeypatch.setattr(chains, "draw_numbers", lambda *given: keys.append(given[1:3]) or drawn(*given))

@@ -23,7 +23,7 @@ from tati_re.samplers.wrappers.tuner import FOR_SPEED, NOT_SETTLED
 _FACTOR = 1.5
 """How far the prediction and a measured temperature may differ."""
 _SLOW = (
-    "not in equilibrium yet, or the steps are large for the stiffest direction; more burn-in, or a smaller step_size"
+    "not in equilibrium yet, or the steps are large for the stiffest direction; take more burn-in, or reduce step_size"
 )
 
 
