@@ -37,7 +37,7 @@ INTEGERS = {
 OWN: dict[str, tuple[Any, str]] = {
     **INTEGERS,
     "heats": ("X,X,...", "temperatures of the legs relative to the target's, in turn; default 1,4"),
-    "directions": ("WORD", "coordinates in which new starts are far: covariance (default), diffusion_map"),
+    "directions": ("WORD", "in which new starts are far from old ones: covariance (default), diffusion_map"),
     "centre": ("WORD", "where it starts in RUN: mean, last, best, or a stored step"),
     "parameters": ("FILE", "where it starts: a file of parameters"),
     "parameters_step": ("N", "its row with this step"),

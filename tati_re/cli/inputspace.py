@@ -11,7 +11,7 @@ from tati_re.core.errors import InputError, refuse_if
 
 TABLE, FIGURE, SPECIFICATION = "inputspace.csv", "inputspace.png", "inputspace.toml"
 OWN: dict[str, tuple[Any, str]] = {
-    "range": ("LOW:HIGH:POINTS", "of all inputs, or one for each, joined by a comma; default: the data's and 15 %%"),
+    "range": ("LOW:HIGH:POINTS", "of all inputs, or one for each, joined by a comma; default the data's, 15 %% wider"),
     "inputs": ("FILE", "inputs of a .npy, .npz or .csv file in place of a grid"),
     "which": (("WORD",), "parameters: all that were sampled (default), mean, last, or numbers of stored steps"),
     "parameters": ("FILE", "parameters of a file in place of the run's: a trajectory, .npz, .keras or run folder"),

@@ -221,7 +221,7 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
 
     from tati_re import landscape as module
     from tati_re.landscape.request import applied, directions_of, fixed, named_axes
-    from tati_re.landscape.tables import digest, prepare
+    from tati_re.landscape.tables import EXCESS, digest, prepare
     from tati_re.runs.lock import writing
     from tati_re.runs.parameters import read_parameters
     from tati_re.simulation.run import load
@@ -275,7 +275,7 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
             )  # fmt: skip
         what = "--page draws a plane."
         refuse_if("page" in typed and len(directions) != 2, what, f"{len(directions)} direction(s)", "two directions")
-        what, known = "--to vtk: a VTK file has two or three coordinates.", (*surface.columns, "ln_excess_loss")
+        what, known = "--to vtk: a VTK file has two or three coordinates.", (*surface.columns, EXCESS)
         refuse_if(VTK in typed.get("to", ()) and len(directions) not in (2, 3), what, len(directions))
         what, drawn = "--quantity is not a column of the table.", typed.get("quantity", known[0])
         refuse_if(drawn not in known, what, drawn, ", ".join(known))

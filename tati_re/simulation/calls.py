@@ -12,8 +12,9 @@ class Calls:
 
     def __init__(self, *others: "Calls") -> None:
         self._last: dict[tuple[str, int], int] = {}
-        for key, call in (item for other in others for item in other._last.items()):
-            self.count(*key, call)
+        for other in others:
+            for key, call in other._last.items():
+                self.count(*key, call)
 
     def numbered(self, kind: str, options: Options, given: Mapping[str, Any] | None = None) -> Options:
         """The options of the next call; those given with their own seed or call repeat what was drawn from them."""

@@ -156,10 +156,12 @@ def first_values(request: Request, walkers: Walkers, execution: str) -> tuple[np
 def with_seeds(flat: Any, auxiliary: tuple, seed: int) -> tuple:
     """The variables with the states of Keras' seed generators moved: each walker of each run drops other units."""
     moved = list(auxiliary)
-    for k in (k for k, variable in enumerate(flat.others) if variable.name == "seed_generator_state"):
-        words = [np.random.default_rng([seed, _SEEDS, k, walker]).integers(2**31) for walker in range(len(moved[k]))]
-        moved[k] = np.array(moved[k])
-        moved[k][:, 0] = (moved[k][:, 0].astype(np.int64) + words) % 2**31
+    for k, variable in enumerate(flat.others):
+        if variable.name == "seed_generator_state":
+            moved[k] = np.array(moved[k])
+            for walker, state in enumerate(moved[k]):
+                word = np.random.default_rng([seed, _SEEDS, k, walker]).integers(2**31)
+                state[0] = (int(state[0]) + word) % 2**31
     return tuple(moved)
 
 
