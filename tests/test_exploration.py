@@ -228,6 +228,14 @@ def test_candidates_lie_in_all_parts_of_a_leg():
     assert rows in ([2, 4], [0, 4])
 
 
+def test_a_descent_that_did_not_end_is_drawn_as_well(tmp_path):
+    found = explore(system(double_well()), np.array([0.3, 0.1]), num_steps=100, max_rounds=1)
+    for count, said in ((1, "1 unfinished"), (2, "2 unfinished")):
+        minima = pd.concat([found.minima.head(1).assign(kind="unfinished")] * count)
+        few = found._replace(minima=minima, positions=found.positions[:1].repeat(count, axis=0))
+        assert plot_exploration(few, tmp_path / "found.png").axes[0].get_title(loc="left") == f"found: {said}"
+
+
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_five_wells_from_one_start(seed):
     """A single leg at T, the wrong variant, stays in the well in which it starts."""

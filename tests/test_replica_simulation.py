@@ -103,6 +103,11 @@ def test_the_summary_has_a_line_a_rung(batches):
     assert "the ladder is broken" not in text
 
 
+def test_a_pair_that_never_tried_to_swap_leaves_the_barrier_unknown():
+    text = str(sample(num_steps=10, num_burnin_steps=0, exchange_every=10).summary())
+    assert "barrier unknown: a pair of rungs" in " ".join(text.split()) and "nan" not in text
+
+
 def test_a_broken_ladder_is_warned_of():
     text = str(sample(temperature_ratio=60.0, step_size=1e-3, exchange_every=1).summary())
     assert text.startswith("Warning") and "the ladder is broken there" in text

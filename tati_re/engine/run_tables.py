@@ -116,11 +116,10 @@ class RunTables:
         if count := int(chunk.num_positions):
             due = np.flatnonzero(loop.timeline.positions_due(steps))[:count]
             beside = np.asarray(chunk.beside)[:count]
-            values = np.concatenate(
-                [beside[:, :, :2], np.asarray(chunk.positions)[:count].astype(np.float64), beside[:, :, 2:]], axis=-1
-            )
+            parts = [beside[:, :, :2], np.asarray(chunk.positions)[:count], beside[:, :, 2:]]
             for which, walkers in loop.timeline.turns(group[due], np.arange(self._num_recorded)):
-                self._append(loop, self._trajectory, steps[due][which], walkers, values[which][:, walkers])
+                values = [part[which][:, walkers] for part in parts]
+                self._append(loop, self._trajectory, steps[due][which], walkers, *values)
         if count := int(chunk.num_events):
             events = np.asarray(chunk.events)[:count].reshape(-1, chunk.events.shape[-1])
             self._tables[files.EXCHANGES].append(events[events[:, 0] >= 0])
@@ -157,12 +156,12 @@ class RunTables:
         single = name == self._trajectory and self._numbers == tf.float32
         return {"float32_columns": self._parameters if single else []}
 
-    def _append(self, loop: Loop, name: str, steps: np.ndarray, walkers: np.ndarray, values: np.ndarray) -> None:
+    def _append(self, loop: Loop, name: str, steps: np.ndarray, walkers: np.ndarray, *values: np.ndarray) -> None:
         numbers = walkers % loop.walkers_at_rung
         index = np.stack([np.repeat(steps, len(walkers)), np.tile(numbers, len(steps))], axis=-1)
-        rows = np.concatenate([index, values.reshape(len(index), -1)], axis=-1)
-        self._waiting += rows.nbytes
-        self._tables[name].append(rows)
+        parts = [value.reshape(len(index), value.shape[-1]) for value in values]
+        self._waiting += sum(part.nbytes for part in parts)
+        self._tables[name].append(index, *parts)
 
 
 def _is_h5(name: str) -> bool:

@@ -109,7 +109,7 @@ def _check_burnin(options, what: str) -> None:
 
 def _check_likelihood(options, ladder: Ladder, prior) -> None:
     what = "tempering: the hottest rung is the prior, which has to be proper."
-    refuse_if(not prior.proper and ladder.draws_prior, what, f"prior {prior}", "gaussian or box")
+    refuse_if(not prior.proper and ladder.draws_prior, what, f"prior {prior}", "one that is, such as gaussian")
     what = "control_variate: its center belongs to one likelihood weight."
     refuse_if(options.control_variate, what, "tempering likelihood", "tempering posterior")
 

@@ -91,7 +91,7 @@ class ReplicaExchange(Wrapper):
         self.by_rung = True
         self.places = Occupancy(self.num_rungs, self.num_ladders)
         self.num_replicas = self.num_rungs * self.num_ladders
-        self.name = f"{inner.name}, {self.num_rungs} replicas"
+        self.name = inner.name + (f", {self.num_rungs} replicas" if self.num_rungs > 1 else "")
         self.tempers_likelihood = ladder.tempering == "likelihood"
         self.draws_prior = ladder.draws_prior and swap_rule is not None
         # What is drawn from the prior at the end of a step was never evaluated.

@@ -109,7 +109,7 @@ def _map(panel: Axes, found: "Exploration") -> None:
         panel.annotate(str(number), place, color="white", fontsize=6, ha="center", va="center")
     counts = found.minima["kind"].value_counts()
     several = {"minimum": "minima", "valley": "valleys"}
-    kinds = " and ".join(f"{count} {word if count == 1 else several[str(word)]}" for word, count in counts.items())
+    kinds = " and ".join(f"{n} {word if n == 1 else several.get(str(word), word)}" for word, n in counts.items())
     panel.set_title(f"found: {kinds}", loc="left", fontsize=9, color=DARK)
     labeled(panel, *names)
 

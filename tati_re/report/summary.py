@@ -235,7 +235,10 @@ def ladder_lines(
         lines.append(("  ...", f"{len(ladder) - _MOST_ROWS} more rungs in ladder.csv"))
     if exchanges:
         last = ladder.iloc[-1]
-        lines.append(("barrier", f"{last['barrier']:.3g}, the sum of the rejection rates"))
+        known = f"{last['barrier']:.3g}, the sum of the rejection rates"
+        lines.append(
+            ("barrier", known if np.isfinite(last["barrier"]) else "unknown: a pair of rungs never tried to swap")
+        )
         trips = f"{int(last['round_trips']):,} target to hottest rung and back, {int(last['restarts']):,} arrivals"
         lines.append(("round trips", trips))
     if noise is not None and len(noise):

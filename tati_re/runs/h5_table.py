@@ -88,10 +88,13 @@ class H5Table(Rows):
                 table._copy(source, position)
         return table
 
+    def _kept(self, blocks: list[np.ndarray], whole: list[np.ndarray], index: np.ndarray) -> Any:
+        others = [block[:, ~own] if own.any() else block for block, own in zip(blocks, whole, strict=True)]
+        return index.astype(np.int64), np.concatenate(others, axis=1, dtype=self.dtype, casting="same_kind")
+
     def flush(self) -> None:
         if self.pending:
-            rows = np.concatenate([part[:, ~self.is_integer].astype(self.dtype) for part in self.pending])
-            index = np.concatenate([part[:, self.is_integer].astype(np.int64) for part in self.pending])
+            index, rows = map(np.concatenate, zip(*self.pending, strict=True))
             self._check_left()
             self._left = None
             self._write(self.path, self.on_disk, rows, index)

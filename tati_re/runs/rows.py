@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,20 +27,27 @@ class Rows:
             twice = next(name for name in self.columns if self.columns.count(name) > 1)
             raise InputError("A table cannot have two columns of the same name.", received=twice)
         self.is_integer = np.isin(self.columns, list(integer_columns))
-        self.pending: list[np.ndarray] = []
+        self.pending: list[Any] = []
         self.on_disk = 0
         self.digest = Digest()
         self._left: int | None = None
 
-    def append(self, rows: np.ndarray) -> None:
-        """Adds rows `(n, columns)`, copied as float64, until `flush`; NaN is "no value", not in integer columns."""
-        rows = np.array(rows, dtype=np.float64, ndmin=2)
-        if rows.ndim != 2 or rows.shape[1] != len(self.columns):
-            raise ValueError(f"rows have shape {rows.shape}, the table {self.path} has {len(self.columns)} columns")
-        if not np.isfinite(rows[:, self.is_integer]).all():
+    def append(self, *parts: np.ndarray) -> None:
+        """Adds rows `(n, columns)`, whose columns may come in parts, until `flush`; NaN is no value, nor an integer."""
+        blocks = [np.atleast_2d(part) for part in parts]
+        shape = len(blocks[0]), sum(block.shape[1] for block in blocks)
+        if any(block.ndim != 2 for block in blocks) or shape[1] != len(self.columns):
+            raise ValueError(f"rows have shape {shape}, the table {self.path} has {len(self.columns)} columns")
+        whole = np.split(self.is_integer, np.cumsum([block.shape[1] for block in blocks[:-1]]))
+        index = np.concatenate([block[:, own] for block, own in zip(blocks, whole, strict=True)], axis=1)
+        if not np.isfinite(index).all():
             raise ValueError(f"an integer column of {self.path} received a number that is not finite")
-        if len(rows):
-            self.pending.append(rows)
+        if shape[0]:
+            self.pending.append(self._kept(blocks, whole, index))
+
+    def _kept(self, blocks: list[np.ndarray], whole: list[np.ndarray], index: np.ndarray) -> Any:
+        """What waits for a flush: a copy of parts of rows; of each part, which columns are integers; those of all."""
+        return np.concatenate(blocks, axis=1, dtype=np.float64)
 
     def flush(self) -> None:
         """Writes the waiting rows and returns when they are on disk.

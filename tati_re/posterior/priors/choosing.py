@@ -69,7 +69,7 @@ def make_prior(options, names: Sequence[str], shapes: Sequence[tuple[int, ...]])
     fans = None
     if options.prior_scaling == "fan_in":
         if all(each.prior == "none" for each in chosen):
-            raise InputError("prior_scaling: there is no prior to scale.", "prior none", "prior gaussian or box")
+            raise InputError("prior_scaling: there is no prior to scale.", "prior none", "a prior, such as gaussian")
         fans = np.split(fan_in_plus_one(names, shapes), np.cumsum(sizes)[:-1])
     runs, parts = [list(run) for _, run in groupby(range(len(chosen)), lambda i: chosen[i].kind)], []
     for run in runs:

@@ -185,7 +185,7 @@ class Flat(Prior):
         return None
 
     def sample(self, shape: tuple[int, int], seed: int):
-        raise InputError("prior: one that is flat cannot be sampled.", received="none", expected="gaussian or box")
+        raise InputError("prior: one that is flat cannot be sampled.", received="none", expected="such as gaussian")
 
     def from_normal(self, normal) -> tf.Tensor:
         return self.sample(normal.shape, 0)

@@ -191,7 +191,8 @@ class Tuner(Wrapper):
         found = np.asarray(state.tuner_found)
         open_ = [name for name, settled in zip(FOR_SPEED, found[1:4], strict=True) if not settled > 0]
         if not found[4] < _MOST_RHAT:
-            open_.append(f"U (R-hat {found[4]:.3g} over the walkers of the last window)")
+            told = "unknown" if np.isnan(found[4]) else f"{found[4]:.3g}"
+            open_.append(f"U (R-hat {told} over the walkers of the last window)")
         if not found[5] < _HOT:
             open_.append("the kinetic temperature")
         if self.finds_end and open_:
