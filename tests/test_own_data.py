@@ -125,6 +125,19 @@ def test_images_without_a_channel_are_predicted_from_the_disk(tmp_path):
 # Labels and losses
 
 
+def test_a_built_network_that_ends_in_a_sigmoid_has_one_output_for_two_classes():
+    """Two sigmoids were taken as two logits, whose odds cannot exceed e."""
+    built = {"hidden": [3], "output_activation": "sigmoid", **SHORT}
+    for labels in (Y > 0, np.array(["no", "yes"])[(Y > 0).astype(int)], np.sign(Y).astype(int)):
+        sim = Simulation(data=(X, labels), **built)
+        assert sim.system.potential(sim.options).loss.name == "binary_crossentropy"
+        assert sim.predict(X).shape == (40, 1)
+    with pytest.raises(InputError, match="no logits of classes"):
+        Simulation(data=(X, np.arange(40) % 3), **built)
+    loss = keras.losses.BinaryCrossentropy(from_logits=True)
+    assert Simulation(data=(X, Y > 0), hidden=[3], loss=loss, **SHORT).predict(X).shape == (40, 1)
+
+
 @pytest.mark.parametrize(
     ("model", "labels", "loss", "task", "sentence"),
     [

@@ -46,7 +46,8 @@ def read_tfrecord(path: Path, keys: Sequence[str] | None = None, limit: float | 
     features = first.features.feature
     _check(path, features, keys, 0)
     # Without a default value, a record that lacks a feature is an error.
-    spec = {key: tf.io.FixedLenFeature([_length(features[key])], _type(tf, features[key])) for key in keys}
+    types = {"bytes_list": tf.string, "float_list": tf.float32, "int64_list": tf.int64}
+    spec = {key: tf.io.FixedLenFeature([_length(each := features[key])], types[_kind(each)]) for key in keys}
     sides = {key: tuple(features[key].int64_list.value) for key in _SIDES if key in features}
     sides = {key: values for key, values in sides.items() if len(values) == 1}
     spec |= {key: tf.io.FixedLenFeature([1], tf.int64, values) for key, values in sides.items() if key not in keys}
@@ -72,7 +73,9 @@ def read_tfrecord(path: Path, keys: Sequence[str] | None = None, limit: float | 
     except tf.errors.InvalidArgumentError:
         raise _odd_record(tf, path, records, keys, features) from None
     inputs, targets = (store.finished() for store in stores)
-    return images(_shaped(path, inputs, features), targets.astype(_plain(targets)), (), path.name)
+    # Class numbers fit into 32 bits unless they are something else.
+    small = targets.dtype.kind in "iu" and np.abs(targets).max() < 2**31
+    return images(_shaped(path, inputs, features), targets.astype(np.int32 if small else targets.dtype), (), path.name)
 
 
 def _check_sizes(path: Path, limit: float | None) -> None:
@@ -101,10 +104,6 @@ def _kind(feature: Any) -> Any:
 
 def _length(feature: Any) -> int:
     return len(getattr(feature, _kind(feature)).value)
-
-
-def _type(tf: Any, feature: Any) -> Any:
-    return {"bytes_list": tf.string, "float_list": tf.float32, "int64_list": tf.int64}[_kind(feature)]
 
 
 def _check(path: Path, features: Any, keys: Sequence[str], record: int) -> None:
@@ -159,11 +158,6 @@ def _shaped(path: Path, inputs: np.ndarray, features: Any) -> np.ndarray:
         received = f"{inputs.shape[1]} bytes and height, width, depth {shape}"
         raise InputError(f"{path.name}: the shape of the images does not fit their bytes.", received, "their product")
     return inputs.reshape(len(inputs), *(shape[:2] if shape[2] == 1 else shape))
-
-
-def _plain(targets: np.ndarray) -> np.dtype:
-    """Class numbers fit into 32 bits unless they are something else."""
-    return np.dtype(np.int32) if targets.dtype.kind in "iu" and np.abs(targets).max() < 2**31 else targets.dtype
 
 
 def _broken(path: Path, error: Any) -> InputError:

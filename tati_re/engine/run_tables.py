@@ -82,13 +82,13 @@ class RunTables:
 
     def create(self) -> None:
         for name, columns in self._columns.items():
-            kind = H5Table if _is_h5(name) else CsvTable
+            kind = H5Table if name.endswith(".h5") else CsvTable
             self._tables[name] = kind(self._folder / name, columns, **self._options(name))
 
     def reopen(self, positions: Mapping[str, int], digests: Mapping[str, str]) -> None:
         """Opens the tables of a run to go on at the positions that its checkpoint says, if they are what it knows."""
         for name, columns in self._columns.items():
-            kind = H5Table if _is_h5(name) else CsvTable
+            kind = H5Table if name.endswith(".h5") else CsvTable
             options = self._options(name) | {"digest": digests.get(name)}
             self._tables[name] = kind.reopen(self._folder / name, columns, int(positions[name]), **options)
 
@@ -146,12 +146,12 @@ class RunTables:
         rows = num_steps / line.record_every * loop.walkers * 18.0 * numbers
         if not line.trajectory_every:
             return rows
-        number = self._numbers.size if _is_h5(self._trajectory) else (13.0 if self._numbers.size == 4 else 20.0)
+        number = self._numbers.size if self._trajectory.endswith(".h5") else (13.0 if self._numbers.size == 4 else 20.0)
         num_positions = max(0, num_steps - line.num_burnin_steps) / line.trajectory_every
         return rows + num_positions * self._num_recorded * number * len(self._parameters)
 
     def _options(self, name: str) -> dict:
-        if _is_h5(name):
+        if name.endswith(".h5"):
             return {"dtype": self._numbers.name}
         single = name == self._trajectory and self._numbers == tf.float32
         return {"float32_columns": self._parameters if single else []}
@@ -162,10 +162,6 @@ class RunTables:
         parts = [value.reshape(len(index), value.shape[-1]) for value in values]
         self._waiting += sum(part.nbytes for part in parts)
         self._tables[name].append(index, *parts)
-
-
-def _is_h5(name: str) -> bool:
-    return name.endswith(".h5")
 
 
 def _at_target(loop: Loop, row: np.ndarray) -> tuple[float, float | None]:

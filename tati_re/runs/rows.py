@@ -10,10 +10,8 @@ from tati_re.core.errors import AnyPath, InputError
 from tati_re.runs.digests import Digest
 from tati_re.runs.storage import storing
 
-INTEGERS = (
-    *("step", "walker", "rung", "replica", "rung_low", "rung_high", "replica_low", "replica_high"),
-    *("batch_size", "accepted"),
-)
+INTEGERS = ["step", "walker", "rung", "replica", "rung_low", "rung_high", "replica_low", "replica_high"]
+INTEGERS += ["batch_size", "accepted"]
 """Columns of the tables of a run that hold integers."""
 
 

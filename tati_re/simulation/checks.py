@@ -19,10 +19,8 @@ from tati_re.simulation.batch_norm import asks_for_variance, check_model
 from tati_re.simulation.request import Request
 from tati_re.simulation.workers import check_workers
 
-FOREIGN = (
-    *(".h5", ".hdf5", ".npz", ".npy", ".parquet", ".pb", ".onnx"),
-    *(".tflite", ".pt", ".pth", ".pkl", ".json", ".zip"),
-)
+FOREIGN = [".h5", ".hdf5", ".npz", ".npy", ".parquet", ".pb", ".onnx"]
+FOREIGN += [".tflite", ".pt", ".pth", ".pkl", ".json", ".zip"]
 """Endings of kinds of files that no option of a run writes, HDF5 but for the trajectory."""
 
 

@@ -267,7 +267,8 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
         raise InputError("model is not a Keras model.", type(model).__name__, expected)
     compiled = model.loss if isinstance(model, keras.Model) and model.compiled else None
     code = builder is not None or (model is None and is_code(options.model))
-    outputs = num_outputs(dataset, options.loss)
+    sigmoid = options.output_activation == "sigmoid" and not (options.tati or options.model or model is not None)
+    outputs = num_outputs(dataset, objects.get("loss", options.loss), sigmoid)
     if code:
         model = imported_model(builder or options.model, options, dataset.inputs.shape[1:], outputs)
     elif model is None and options.model is not None:
@@ -339,8 +340,14 @@ def check_memory(options: Options, num_parameters: int, copies: int) -> None:
     check_free(name, numbers[name], copies * one, f"{copies:,} walkers of {num_parameters:,} parameters each")
 
 
-def num_outputs(dataset: Dataset, loss: str | None = None) -> int:
+def num_outputs(dataset: Dataset, loss: Any, sigmoid: bool) -> int:
+    """Those of a network that is built for these data, one for two classes where its last activation is a `sigmoid`."""
+    loss = loss if loss is None or isinstance(loss, str) else loss_name(loss)
     if dataset.targets.ndim > 1 or loss == HETEROSCEDASTIC:
         return int(np.prod(dataset.targets.shape[1:])) * (2 if loss == HETEROSCEDASTIC else 1)
-    one = ("binary_crossentropy", *MARGIN, *REGRESSION, *SHORT)
-    return 1 if dataset.num_classes is None or is_signs(dataset) or loss in one else dataset.num_classes
+    one, classes = ("binary_crossentropy", *MARGIN, *REGRESSION, *SHORT), dataset.num_classes
+    if classes is None or is_signs(dataset) or loss in one:
+        return 1
+    what = "output_activation: numbers between 0 and 1 are no logits of classes."
+    refuse_if(sigmoid and loss is None and classes > 2, what, "sigmoid", "linear, softmax, or a loss that takes them")
+    return 1 if sigmoid and loss is None else classes
