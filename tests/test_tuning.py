@@ -272,6 +272,9 @@ def test_the_friction_is_that_of_the_slowest_direction(sampler):
         state, _, _, end = sampled(Tuner(Metered(sampler)), stiffness, 2_000, 1_999)
         assert 1 / 4 < state.friction[0] < 4 and end in (240, 480, 960, 1920)
         assert "not settled" not in Tuner(Metered(sampler)).tuned(state)
+    early = sampled(Tuner(Metered(sampler)), np.ones(20), 20, 19)[0]
+    said = Tuner(Metered(sampler)).tuned(early)
+    assert said.endswith("not settled: all of it, since no window of steps was complete")
 
 
 def test_the_length_of_trajectories_follows_the_slowest_direction():

@@ -191,10 +191,10 @@ class Tuner(Wrapper):
         found = np.asarray(state.tuner_found)
         open_ = [name for name, settled in zip(FOR_SPEED, found[1:4], strict=True) if not settled > 0]
         if not found[4] < _MOST_RHAT:
-            told = "unknown" if np.isnan(found[4]) else f"{found[4]:.3g}"
-            open_.append(f"U (R-hat {told} over the walkers of the last window)")
+            open_.append(f"U (R-hat {found[4]:.3g} over the walkers of the last window)")
         if not found[5] < _HOT:
             open_.append("the kinetic temperature")
+        open_ = ["all of it, since no window of steps was complete"] if np.isnan(found[1:]).all() else open_
         if self.finds_end and open_:
             said.append(NOT_SETTLED + ", ".join(open_))
         return ", ".join(said)
