@@ -1,12 +1,13 @@
 """The certificate: each row against a run of which it is known what it should say, and wrong ones that it finds."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import tati_re
 from tati_re import InputError
 from tati_re.core.backend import tf
-from tati_re.report.certificate import certificate
+from tati_re.report.certificate import _MOST_MOVED, _moved, certificate
 from tati_re.report.summary import summarize
 from tests.made_runs import made_run
 
@@ -71,6 +72,37 @@ def test_a_run_in_equilibrium_is_inside(tmp_path):
     assert list(shown["quantity"]) == list(found.index)
     assert all(note in " ".join(repr(shown).split()) for note in found["note"])
     assert found.loc["discretization bias", "note"] in shown._repr_html_() and "..." not in repr(shown)
+
+
+def test_a_way_to_equilibrium_among_the_draws_is_told(tmp_path):
+    """The first 8 of 600 rows come down from far above: ranks, so R-hat and the sample size, do not see it, the mean
+    does. Left out as burn-in they are no matter; 200 runs in equilibrium, of memory 20, raise nothing."""
+    drawn = columns(**METERED)
+    drawn["potential"][:, :8] += 100 * np.exp(-np.arange(8) / 2)
+    run = made(tmp_path / "a", drawn, positions())
+    found = verdicts(run)
+    assert found.pop("burn-in") == "outside" and set(found.values()) == {"inside"}
+    assert "standard errors off: more burn-in" in rows_of(run).loc["burn-in", "note"]
+    step = run.run_info["step"].unique()[9]
+    assert set(certificate(run, burnin=int(step))["verdict"]) == {"inside"}
+    random, found = np.random.default_rng(11), []
+    for _ in range(200):
+        series = random.standard_normal((4, 1_100))
+        for t in range(1, 1_100):
+            series[:, t] += 0.9 * series[:, t - 1]
+        kept = pd.DataFrame({"step": np.repeat(np.arange(1_000), 4), "walker": np.tile(np.arange(4), 1_000)})
+        found.append(_moved(kept.assign(potential=series[:, 100:].T.ravel())))
+    assert max(found) < _MOST_MOVED and 0.6 < np.mean(found) < 1.0
+
+
+def test_what_never_moves_has_no_draws(tmp_path):
+    """A Metropolis sampler far from home may accept at a rate of 1e-277."""
+    drawn = columns(acceptance=10.0 ** -np.arange(200, 300, 100 / 600)[None].repeat(4, axis=0))
+    drawn["potential"] = np.full_like(drawn["potential"], 7.0)
+    run = made(tmp_path / "a", drawn, positions())
+    row = rows_of(run).loc["effective size"]
+    assert (row["value"], row["verdict"], row["note"]) == (0.0, "outside", "U never changes")
+    assert "acceptance (mean) 0" in " ".join(summarize(run).split())
 
 
 def test_a_burn_in_that_settles_at_its_last_window_is_over(tmp_path):

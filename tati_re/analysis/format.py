@@ -33,7 +33,8 @@ def with_error(mean: float, error: float, short: bool = False) -> str:
     if not (math.isfinite(mean) and math.isfinite(error) and error > 0):
         return f"{mean:,.6g}"
     places = max(0, 1 - math.floor(math.log10(error)))
-    return f"{mean:,.{places}f} ± {error:,.{places}f}{SHORT if short else ''}"
+    form = f",.{places}f" if abs(mean) + error > 1e-9 else ".2g"
+    return f"{mean:{form}} ± {error:{form}}{SHORT if short else ''}"
 
 
 def marked(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:

@@ -38,6 +38,27 @@ NUMBERS = {
     "num_landmarks": (1, "diffusion_map: points far apart that are marked; default 5"),
     "num_bins": (2, "free_energy: bins, or points of the kernel estimate; default 40"),
 }
+OWN: dict[str, tuple[Any, str]] = {
+    "what": (("MODULE",), "modules, see below; default: those of a first look that the run has data for"),
+    "by": ("WORD", "all walkers together, each walker, or each rung; default all"),
+    "observables": (("NAME",), "columns of run.csv; default those that vary"),
+    **{name: ("N", text) for name, (_, text) in NUMBERS.items()},
+    "groups": ("WORD", "temperatures: of each tensor, layer or kind; default tensor"),
+    "along": ("NAME", "free_energy: a column of run.csv, a parameter, covariance:1 or diffusion:1; default potential"),
+    "method": ("WORD", "free_energy: histogram or kernel; default histogram"),
+    "bandwidth": ("X", "diffusion_map: bgh, median, or a number; default bgh"),
+    "alpha": ("X", "diffusion_map: its normalization, 0 to 1; default 0.5"),
+    "target_measure": (None, "diffusion_map: points count for exp(-U/T) whatever their own density"),
+    "temperatures": (
+        ("T",),
+        "reweighting: temperatures T of exp(-U/T); default those of the ladder, and two between each",
+    ),
+    "lowest_loss": ("X", "learning_coefficient: mean loss at the minimum; default that at the center of the tether"),
+    "to": ("FORMAT", "csv, parquet, or arviz (a NetCDF file); default csv"),
+    "output": ("DIR", "folder for tables and figures; default RUN/analysis"),
+    "no_figures": (None, "tables only"),
+    "quiet": (None, "print nothing but errors"),
+}
 _MOST_ROWS = 24
 
 
@@ -50,28 +71,7 @@ def parser_of_command() -> Parser:
         epilog="modules:\n" + "\n".join(f"  {name:<20} {text}" for name, text in WHAT.items()),
     )
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders, also of runs that go on")
-    text = "modules, see below; default: those of a first look that the run has data for"
-    parser.add_argument("--what", nargs="+", metavar="MODULE", help=text)
-    parser.add_argument("--by", metavar="WORD", help="all walkers together, each walker, or each rung; default all")
-    parser.add_argument("--observables", nargs="+", metavar="NAME", help="columns of run.csv; default those that vary")
-    for name, (_, text) in NUMBERS.items():
-        parser.add_argument(flag(name), dest=name, metavar="N", help=text)
-    parser.add_argument("--groups", metavar="WORD", help="temperatures: of each tensor, layer or kind; default tensor")
-    text = "free_energy: a column of run.csv, a parameter, covariance:1 or diffusion:1; default potential"
-    parser.add_argument("--along", metavar="NAME", help=text)
-    parser.add_argument("--method", metavar="WORD", help="free_energy: histogram or kernel; default histogram")
-    parser.add_argument("--bandwidth", metavar="X", help="diffusion_map: bgh, median, or a number; default bgh")
-    parser.add_argument("--alpha", metavar="X", help="diffusion_map: its normalization, 0 to 1; default 0.5")
-    text = "diffusion_map: points count for exp(-U/T) whatever their own density"
-    parser.add_argument("--target-measure", action="store_true", help=text)
-    text = "reweighting: temperatures T of exp(-U/T); default those of the ladder, and two between each"
-    parser.add_argument("--temperatures", nargs="+", metavar="T", help=text)
-    text = "learning_coefficient: mean loss at the minimum; default that at the center of the tether"
-    parser.add_argument("--lowest-loss", metavar="X", help=text)
-    parser.add_argument("--to", metavar="FORMAT", help="csv, parquet, or arviz (a NetCDF file); default csv")
-    parser.add_argument("--output", metavar="DIR", help="folder for tables and figures; default RUN/analysis")
-    parser.add_argument("--no-figures", action="store_true", help="tables only")
-    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    parser.add_table(OWN)
     return parser
 
 

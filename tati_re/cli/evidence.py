@@ -53,10 +53,8 @@ def _of_folder(typed: dict[str, Any]) -> dict[str, Options]:
         raise InputError("--resume: no evidence was begun there.", folder, "the --output of an earlier call") from None
     now = with_config(typed)
     changed = now.values_of(name for name in ("verbose", "workers") if name in now.explicit)
-    return {
-        name: options_of_folder({**options, "output": folder}, folder, "--resume", trust, **changed)
-        for name, options in said.items()
-    }
+    how = folder, "--resume", trust
+    return {name: options_of_folder({**one, "output": folder}, *how, **changed) for name, one in said.items()}
 
 
 def _head(name: str) -> str:

@@ -10,10 +10,8 @@ from tati_re.options.make import SAMPLE, Options
 from tati_re.options.trust import CODE, WRITTEN
 
 _WORKERS = ("workers", "cluster", "worker_gpus")
-BESIDE_RESUME = (
-    *("resume", "num_steps", "max_time", "requeue_signal", "verbose", "quiet", "trust"),
-    *(*_WORKERS, *CODE, *WRITTEN),
-)
+BESIDE_RESUME = ["resume", "num_steps", "max_time", "requeue_signal", "verbose", "quiet", "trust"]
+BESIDE_RESUME += [*_WORKERS, *CODE, *WRITTEN]
 
 
 def _sample(options: Options) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tati_re.analysis.format import FOOTNOTE, SHORT
+from tati_re.analysis.format import FOOTNOTE, with_error
 from tati_re.core.views import drawn, html_table
 
 NAMES = {
@@ -121,10 +121,8 @@ class Evidences(Sequence):
     def summary(self) -> str:
         """The table, disagreements, and notes."""
         wide = max(len(NAMES[each.method]) for each in self._estimates)
-        lines = [
-            f"{NAMES[each.method]:{wide}}  log Z = {value_and_error(each.log_z, each.error, each.short)}"
-            for each in self._estimates
-        ]
+        said = [(NAMES[each.method], value_and_error(each.log_z, each.error, each.short)) for each in self._estimates]
+        lines = [f"{name:{wide}}  log Z = {value}" for name, value in said]
         notes = dict.fromkeys(note for each in self._estimates for note in each.notes)
         foot = [FOOTNOTE] if any(each.short for each in self._estimates) else []
         return "\n".join([*lines, *self.disagreements, *notes, *foot])
@@ -156,10 +154,8 @@ def bayes_factors(estimates: Mapping[str, Evidence]):
 
 def value_and_error(value: float, error: float, short: bool = False) -> str:
     """Value and error with two digits of the error: `-18.075 ± 0.012`, `± 0.012†` of short chains."""
-    if not (math.isfinite(error) and error > 0):
-        return f"{value:.6g} (error not known)"
-    digits = max(0, 1 - math.floor(math.log10(error)))
-    return f"{value:,.{digits}f} ± {error:.{digits}f}{SHORT if short else ''}"
+    known = math.isfinite(error) and error > 0
+    return with_error(value, error, short) + " (error not known)" * (not known)
 
 
 def _short(value: Any) -> str:

@@ -263,8 +263,6 @@ def reference_page() -> str:
     for group, title in GROUPS.items():
         parts.append(f"## {group.capitalize()}: {title}\n\n{markdown_table(options_of([group]))}")
         if group == "sampler":
-            parts += [
-                "Splitting words take `friction`; those with D take `thermal_mass` and `thermostat_bath` as well.",
-                table_of_families(),
-            ]
+            words = "Splitting words take `friction`; those with D take `thermal_mass` and `thermostat_bath` as well."
+            parts += [words, table_of_families()]
     return "\n\n".join(parts) + "\n"

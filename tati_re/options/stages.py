@@ -96,18 +96,15 @@ def sentence(error: Mapping[str, Any], spell: Callable[[str], str], known: Colle
     place, value = error["loc"][1:], error["input"]
     number, option = place[0] + 1, spell("stages")
     if len(place) == 1:
-        return InputError(
-            f"{option}: stage {number} is not valid.", value, f"{FORM} such as 3000:0.5:550, or the same as a table"
-        )
+        expected = f"{FORM} such as 3000:0.5:550, or the same as a table"
+        return InputError(f"{option}: stage {number} is not valid.", value, expected)
     name = str(place[1])
     if error["type"] == "missing":
         return InputError(f"{option}: stage {number} has no {name}.", expected=EXPECTED[name])
     if error["type"] == "extra_forbidden":
         advice = "; other options stand above [[stages]]" if name in known else ""
-        return InputError(
-            f"{option}: {name} of stage {number} is not known.{nearest(name, EXPECTED)}",
-            expected=", ".join(EXPECTED) + advice,
-        )
+        what = f"{option}: {name} of stage {number} is not known.{nearest(name, EXPECTED)}"
+        return InputError(what, expected=", ".join(EXPECTED) + advice)
     return InputError(f"{option}: {name} of stage {number} is not valid.", repr(value), EXPECTED[name])
 
 

@@ -54,10 +54,8 @@ def refuse_untrusted(asked: Mapping[str, str], folder: AnyPath, who: str) -> Non
     """Refuses what a folder asks for, by option, and is neither known nor trusted."""
     if not asked:
         return
-    kinds = [
-        *(["code to run"] if set(asked) & set(CODE) else []),
-        *(["files to write outside of it"] if set(asked) & set(WRITTEN) else []),
-    ]
+    kinds = ["code to run"] if set(asked) & set(CODE) else []
+    kinds += ["files to write outside of it"] if set(asked) & set(WRITTEN) else []
     what = f"{who}: the folder {os.fspath(folder)} names {' and '.join(kinds)}."
     expected = f"trust=True (--trust) if you trust it, or {' and '.join(asked)} named again"
     raise InputError(what, received=", ".join(f"{name} = {text!r}" for name, text in asked.items()), expected=expected)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from tati_re.analysis.averages import energy_error
-from tati_re.analysis.convergence import MINIMUM_DRAWS
+from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size
 from tati_re.analysis.format import percent, table
 from tati_re.analysis.temperature import COLUMNS, Temperature, temperatures
 from tati_re.analysis.until import DEFAULTS, WEIGHTS, conditions_of, diagnosis, walker_names
@@ -69,6 +69,8 @@ def latest(manifest: dict[str, Any]) -> dict[str, Any]:
     return found.get("end") or found.get("start") or {}
 
 
+_MOST_MOVED = 5.5
+"""Standard errors by which U of the first rows may be off."""
 INSIDE, OUTSIDE, UNKNOWN = "inside", "outside", "unknown"
 TARGET_BIAS = 0.02
 _WIDEST = 0.5
@@ -111,8 +113,8 @@ def certificate(run: RunFiles, burnin: int | None = None) -> pd.DataFrame:
     found = [_bias(said, kept, *tolerance), *_temperatures(said, kept, *tolerance)]
     converged = _convergence(run, rows, burnin, own == burnin)
     agreed = all(row.verdict == INSIDE for row in converged)
-    found += [*converged, _divergences(said, rows, burnin), _burnin(said, options, burnin, given, agreed)]
-    return Certificate(found)
+    burnt = _burnin(said, options, burnin, given, agreed, _moved(kept))
+    return Certificate([*found, *converged, _divergences(said, rows, burnin), burnt])
 
 
 def certificate_lines(frame: pd.DataFrame) -> list[tuple[str, str]]:
@@ -196,10 +198,12 @@ def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, own: bool) -> l
             numbers = diagnosis([], limits["rhat"])
         note = "" if said.get("dataset", {}).get("potential") else ", without predictions"
     hat, size, chance = (float(numbers.get(name, math.nan)) for name in ("rhat", "ess", "rhat_by_chance"))
-    of = f"least, of {numbers['ess_of']}{note}" if numbers["ess_of"] else "too few rows"
+    still = rows.loc[rows["step"] > burnin, "potential"].nunique() == 1
+    none, size = ("U never changes", 0.0) if still else ("too few rows", size)
+    of = f"least, of {numbers['ess_of']}{note}" if numbers["ess_of"] else none
     found = [_row("effective size", size, limits["ess"], size > limits["ess"], of, "ess" in given)]
     good = True if hat < limits["rhat"] else None if hat < chance else False
-    of = f"worst, of {numbers['rhat_of']}{note}" if not math.isnan(hat) else numbers["rhat_of"] or "too few rows"
+    of = f"worst, of {numbers['rhat_of']}{note}" if not math.isnan(hat) else numbers["rhat_of"] or none
     of += f"; chance gives up to {chance:.3f}, store more positions" if good is None else ""
     found.append(_row("R-hat", hat, limits["rhat"], good, of, "rhat" in given))
     if WEIGHTS in numbers:
@@ -231,8 +235,20 @@ def _divergences(said: dict[str, Any], rows: pd.DataFrame, burnin: int) -> Row:
     return _row("divergences", count, 0.0, count == 0, f"steps undone, and {before:,.0f} in the burn-in")
 
 
-def _burnin(said: dict[str, Any], options: dict[str, Any], burnin: int, given: set[str], agreed: bool) -> Row:
-    """`agreed`: what was drawn since has converged, whatever the burn-in had left open."""
+def _moved(kept: pd.DataFrame) -> float:
+    """By how many of its standard errors U of the first tenth of the rows is off that of the second half; 0 where rows
+    are few, or have weights. Source: J. Geweke, Bayesian Statistics 4 (1992), 169."""
+    weighed = "weight" in kept and kept["weight"].nunique() > 1
+    if weighed or kept.empty or kept.groupby("walker").size().min() < 10 * MINIMUM_DRAWS:
+        return 0.0
+    chains = chains_of(kept, "potential", -1)
+    early, late = chains[:, : chains.shape[1] // 10], chains[:, chains.shape[1] // 2 :]
+    error = late.std() * math.sqrt((1 + late.shape[1] / early.shape[1]) / effective_sample_size(late, "mean"))
+    return float(abs(early.mean() - late.mean()) / error)
+
+
+def _burnin(said: dict, options: dict[str, Any], burnin: int, given: set[str], agreed: bool, moved: float) -> Row:
+    """`agreed`: what was drawn since has converged, whatever the burn-in had left open; `moved` as above."""
     found = burnin > 0 and "num_burnin_steps" not in given
     most = int(said.get("until", {}).get("most", options.get("num_steps", 0)))
     unsettled = said.get("burnin_open")
@@ -242,8 +258,12 @@ def _burnin(said: dict[str, Any], options: dict[str, Any], burnin: int, given: s
     if late and unsettled:
         since = ", which costs steps, no more" if slow else ", but what was drawn since has converged" * agreed
         how += f"; {NOT_SETTLED}{unsettled}{since}"
-    good = not late or slow or (agreed and unsettled is not None)
-    return _row("burn-in", float(burnin), math.nan, good, f"steps, {how}" if burnin else "none", not found)
+    good = (not late or slow or (agreed and unsettled is not None)) and not moved > _MOST_MOVED
+    note = f"steps, {how}" if burnin else "none"
+    note += f"; U of the first tenth of the rows is {moved:.0f} standard errors off: more burn-in" * (
+        moved > _MOST_MOVED
+    )
+    return _row("burn-in", float(burnin), math.nan, good, note, not found)
 
 
 def measured_temperatures(said: dict[str, Any], kept: pd.DataFrame) -> list[Temperature]:

@@ -83,14 +83,7 @@ class TargetSystem(System):
     def view(self, batch: Callable[[], Any]) -> Any:
         return self.dataset
 
-    def potential(
-        self,
-        options: Options,
-        objects: Mapping[str, Any] | None = None,
-        training: bool = False,
-        copies: int | None = None,
-        fitting: bool = False,
-    ) -> Any:
+    def potential(self, options: Options, objects: Any = None, training=False, copies=None, fitting=False) -> Any:
         """U of the function, and of the prior where there is one."""
         prior, names = self.prior(options, objects), self.flat.parameter_names()
         return TargetPotential(self.target, prior, names, copies or options.num_walkers)
