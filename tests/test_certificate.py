@@ -103,6 +103,11 @@ def test_what_never_moves_has_no_draws(tmp_path):
     row = rows_of(run).loc["effective size"]
     assert (row["value"], row["verdict"], row["note"]) == (0.0, "outside", "U never changes")
     assert "acceptance (mean) 0" in " ".join(summarize(run).split())
+    still = {name: np.full((4, 600), 7.0) for name in drawn}
+    page = tati_re.write_report(made(tmp_path / "b", still), tmp_path / "page.html").read_text()
+    assert "The potential never changed" in page
+    found = tati_re.analyse(made(tmp_path / "c", still, np.ones((4, 600, PARAMETERS))))
+    assert found["averages"].table.empty and (found["covariance"].table["eigenvalue"] == 0).all()
 
 
 def test_a_burn_in_that_settles_at_its_last_window_is_over(tmp_path):

@@ -97,7 +97,8 @@ def averages_of_rows(
     # Sorts and Fourier transforms of long columns run side by side. The filters of warnings belong to the process:
     # what threads do to them ends here.
     with warnings.catch_warnings(), ThreadPoolExecutor() as pool:
-        return pd.DataFrame(list(pool.map(lambda job: job[0] | _average(*job[1:]), jobs)))
+        found = list(pool.map(lambda job: job[0] | _average(*job[1:]), jobs))
+    return pd.DataFrame(found, columns=None if found else ["observable", *average(np.zeros((1, 1)))])
 
 
 def average(

@@ -176,7 +176,7 @@ def covariance_table(
     with np.errstate(divide="ignore"):
         curvature = temperature / np.where(values > 0, values, np.nan)
     columns: dict[str, Any] = {"number": np.arange(1, len(values) + 1), "eigenvalue": values}
-    columns |= {"share": values / eigenpairs.total_variance, "curvature": curvature}
+    columns |= {"share": values / (eigenpairs.total_variance or np.nan), "curvature": curvature}
     columns |= {"direction": [_in_words(value, mean) for value in values], "residual": eigenpairs.residuals}
     return pd.DataFrame(columns | {"autocorrelation_steps": times, "note": notes})
 
@@ -231,7 +231,8 @@ class _Passes:
             self.num_rows += len(values)
             self.total += len(values) if weight is None else float(weight.sum())
         refuse_if(not (np.isfinite(squares) and np.isfinite(shift).all()), "Some positions are not finite.")
-        refuse_if(self.num_rows < 2 or self.total <= 0, "A covariance needs two positions or more.", f"{self.num_rows}")
+        found = f"{self.num_rows} positions, whose weights add up to {self.total:g}"
+        refuse_if(self.num_rows < 2 or self.total <= 0, "A covariance needs two positions or more.", found)
         self.shift = shift / self.total
         self.divisor = self.total * (1 - 1 / self.num_rows)
         self.trace = max(0.0, squares - self.total * float(self.shift @ self.shift)) / self.divisor

@@ -119,7 +119,7 @@ def _analyse(run: Run, typed: dict[str, Any], choices: Choices, folder: Path) ->
     quiet, to = typed.get("quiet", False), typed.get("to", "csv")
     if not quiet:
         print(run.summary())
-    names = typed.get("what") or modules_of(run)
+    names = typed.get("what") or modules_of(run, choices.burnin)
     made_folder(folder)
     if to == "arviz":
         written = [write_arviz(run, folder / "arviz.nc", choices.burnin, choices.thin).name]

@@ -236,11 +236,11 @@ MODULES = {function.__name__[1:]: function for function in _FUNCTIONS}
 """The modules by name, each a function of a run and what was asked."""
 
 
-def modules_of(run: RunFiles) -> list[str]:
-    """The default modules among those that a run has data for."""
+def modules_of(run: RunFiles, burnin: int | None = None) -> list[str]:
+    """The default modules among those that a run has data for after the burn-in."""
     names = ["averages"]
     stored = files.trajectory_in(run.folder) is not None and not is_optimization(run.manifest, run.run_info)
-    if stored and Positions(run).left():
+    if stored and Positions(run, burnin).left():
         names.append("covariance")
     if any(name.startswith("kinetic_energy(") for name in run.run_info.columns):
         names.append("temperatures")
@@ -289,7 +289,7 @@ def analyse(
     chosen = Choices(**choices)
     with writing(output):
         folder = None if output is None else made_folder(output)
-        results = {name: result_of(run, name, chosen) for name in what or modules_of(run)}
+        results = {name: result_of(run, name, chosen) for name in what or modules_of(run, chosen.burnin)}
         if folder is not None:
             for name, result in results.items():
                 write_result(name, result, folder)

@@ -1,7 +1,7 @@
 """Stored positions of a run, in blocks or one by one, for any number of passes in bounded memory."""
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import accumulate, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -112,8 +112,8 @@ class Positions:
         return stores_projections(self.run)
 
     def left(self) -> bool:
-        """Whether there are rows after the burn-in; a run that goes on may have stored none yet."""
-        return any(self._counts(block).any() for block, _ in self._read())
+        """Whether there are rows after the burn-in, two or more; a run that goes on may have stored none yet."""
+        return any(number > 1 for number in accumulate(int(self._counts(block).sum()) for block, _ in self._read()))
 
     def _counts(self, block: Block) -> np.ndarray:
         """Which rows are past the burn-in, and as far apart as those at the end of a run that went on."""
