@@ -143,7 +143,7 @@ def _text(folder: Path, files: list[str], predictions: dict, scores, apart) -> s
             found = apart[apart["score"] == score].set_index("predictor")["auroc"]
             values = "".join(f"{found[name]:.4f}".ljust(width) for name in names).rstrip()
             lines.append((f"AUROC by {score.replace('_', ' ')}", values))
-    if (agreement := _agreement(posterior)) is not None:
+    if np.isfinite(agreement := _agreement(posterior) or np.nan):
         lines.append(("R-hat", f"{agreement:.3f} of the draws' loss on these inputs"))
     return table([*lines, ("folder", str(folder)), ("files", ", ".join(files))])
 
