@@ -228,6 +228,16 @@ def test_candidates_lie_in_all_parts_of_a_leg():
     assert rows in ([2, 4], [0, 4])
 
 
+def test_legs_around_a_ladder_are_of_one_temperature(tmp_path):
+    """A ladder that moves in the burn-in was refused, since legs have none; others took all their replicas along."""
+    sim, output = tati_re.Simulation(data="two_clusters", seed=1, verbose=0), str(tmp_path / "run")
+    moving = {"temperatures": [2.0, 3.0], "adapt_ladder": True, "num_burnin_steps": 10, "num_steps": 30}
+    sim.sample(sampler="HMC", num_leapfrog_steps=3, step_size=0.002, execution="graph", **moving, output=output)
+    legs = jobs_module.system_of({"run": output, "dtype": "float64", "execution": "graph"})
+    assert legs.temperature == 2.0 and legs.trajectories.sim.options.num_rungs == 1
+    assert len(legs.trajectories(legs.trajectories.start, 2.0, 40, 0)) > 2
+
+
 def test_a_descent_that_did_not_end_is_drawn_as_well(tmp_path):
     found = explore(system(double_well()), np.array([0.3, 0.1]), num_steps=100, max_rounds=1)
     for count, said in ((1, "1 unfinished"), (2, "2 unfinished")):

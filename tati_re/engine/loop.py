@@ -182,9 +182,8 @@ class Loop:
 
     def template(self, position: np.ndarray):
         """A state of the right structure and shapes, without an evaluation; its numbers mean nothing."""
-        return self.method.init(
-            tf.constant(position, self.potential.dtype), SilentEvaluate(self.rung), RecordingNoise(self.potential.dtype)
-        )
+        noise, position = RecordingNoise(self.potential.dtype), tf.constant(position, self.potential.dtype)
+        return self.method.init(position, SilentEvaluate(self.rung), noise)
 
     def prepare(self, state) -> None:
         """Finds out what a step draws, and how many steps fit a chunk; a second call does nothing."""
@@ -287,10 +286,8 @@ class Loop:
         ready, bits = self._ahead.get(first_walker, (-1, []))
         if ready != first_move:
             bits = self._drawn(tf.constant(first_move, tf.int64), walker)
-        number = tf.constant(count, tf.int32)
-        chunk, ahead = self._compiled(
-            carry, tf.constant(following, tf.int64), walker, due, number, bits, indices, sizes, *others
-        )
+        number, beyond = tf.constant(count, tf.int32), tf.constant(following, tf.int64)
+        chunk, ahead = self._compiled(carry, beyond, walker, due, number, bits, indices, sizes, *others)
         self._ahead[first_walker] = (following, ahead) if ahead else (-1, [])
         return chunk
 

@@ -80,9 +80,8 @@ def system_of(source: Any, step_size: float | None = None, friction: float | Non
         source = Simulation(**given) if run is None else simulation_of(run, **given)
     if isinstance(source, FunctionPotential):
         surface = Surface(source)
-        return ExploredSystem(
-            surface, FunctionTrajectories(surface, step_size or 0.05, 1.0 if friction is None else friction), 1.0
-        )
+        legs = FunctionTrajectories(surface, step_size or 0.05, 1.0 if friction is None else friction)
+        return ExploredSystem(surface, legs, 1.0)
     return ExploredSystem(Surface(source), ModelTrajectories(source), source.options.kT)
 
 

@@ -12,7 +12,7 @@ from tati_re.landscape.directions import between, covariance_directions, held, r
 from tati_re.landscape.grid import Axis, parse_axis
 from tati_re.landscape.hessian import hessian_directions
 from tati_re.models.names import described_names
-from tati_re.options.make import OPTIONS
+from tati_re.options.make import OPTIONS, options_of
 from tati_re.options.trust import WRITTEN
 from tati_re.runs.parameters import read_parameters
 from tati_re.runs.positions import Positions
@@ -28,8 +28,11 @@ def simulation_of(folder: AnyPath, **overrides: Any):
     """Rebuilds the simulation of a run, with its data, model, loss and prior, for one walker at the parameters of the
     run's model file. `overrides` are options in place of the run's, and what the run was given as objects in Python:
     `data`, `model`, `loss`, `prior`; `trust=True` lets a model be built by code that the folder names."""
-    # No step is taken and no run written: the folder's own sampler and files beside it are not asked for.
-    left_out = {"sampler": OPTIONS["sampler"].default, **dict.fromkeys(("batch_size", *WRITTEN))}
+    # No step is taken and no run written: the folder's own sampler, ladder and files beside it are not asked for.
+    left_out = {"sampler": OPTIONS["sampler"].default, **dict.fromkeys(("batch_size", "preset", *WRITTEN))}
+    left_out |= {name: field.default for name, field in options_of(("replicas",)).items()}
+    if temperatures := load(folder).manifest["options"].get("temperatures"):
+        left_out["temperature"] = float(temperatures[0])
     return Simulation.from_folder(folder, **{"num_walkers": 1, "verbose": 0, **left_out, **overrides})
 
 
