@@ -31,7 +31,7 @@ def simulation_of(folder: AnyPath, **overrides: Any):
     # No step is taken and no run written: the folder's own sampler, ladder and files beside it are not asked for.
     left_out = {"sampler": OPTIONS["sampler"].default, **dict.fromkeys(("batch_size", "preset", *WRITTEN))}
     left_out |= {name: field.default for name, field in options_of(("replicas",)).items()}
-    if temperatures := load(folder).manifest["options"].get("temperatures"):
+    if temperatures := load(folder).manifest.get("options", {}).get("temperatures"):
         left_out["temperature"] = float(temperatures[0])
     return Simulation.from_folder(folder, **{"num_walkers": 1, "verbose": 0, **left_out, **overrides})
 

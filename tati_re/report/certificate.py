@@ -260,9 +260,8 @@ def _burnin(said: dict, options: dict[str, Any], burnin: int, given: set[str], a
         how += f"; {NOT_SETTLED}{unsettled}{since}"
     good = (not late or slow or (agreed and unsettled is not None)) and not moved > _MOST_MOVED
     note = f"steps, {how}" if burnin else "none"
-    note += f"; U of the first tenth of the rows is {moved:.0f} standard errors off: more burn-in" * (
-        moved > _MOST_MOVED
-    )
+    off = f"; U of the first tenth of the rows is {moved:.0f} standard errors off: more burn-in"
+    note += off if moved > _MOST_MOVED else ""
     return _row("burn-in", float(burnin), math.nan, good, note, not found)
 
 

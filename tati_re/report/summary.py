@@ -236,9 +236,8 @@ def ladder_lines(
     if exchanges:
         last = ladder.iloc[-1]
         known = f"{last['barrier']:.3g}, the sum of the rejection rates"
-        lines.append(
-            ("barrier", known if np.isfinite(last["barrier"]) else "unknown: a pair of rungs never tried to swap")
-        )
+        unknown = "unknown: a pair of rungs never tried to swap"
+        lines.append(("barrier", known if np.isfinite(last["barrier"]) else unknown))
         trips = f"{int(last['round_trips']):,} target to hottest rung and back, {int(last['restarts']):,} arrivals"
         lines.append(("round trips", trips))
     if noise is not None and len(noise):
