@@ -198,7 +198,8 @@ def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, own: bool) -> l
             numbers = diagnosis([], limits["rhat"])
         note = "" if said.get("dataset", {}).get("potential") else ", without predictions"
     hat, size, chance = (float(numbers.get(name, math.nan)) for name in ("rhat", "ess", "rhat_by_chance"))
-    still = rows.loc[rows["step"] > burnin, "potential"].nunique() == 1
+    drawn = rows.loc[rows["step"] > burnin, "potential"]
+    still = len(drawn) >= MINIMUM_DRAWS and drawn.nunique() == 1
     none, size = ("U never changes", 0.0) if still else ("too few rows", size)
     of = f"least, of {numbers['ess_of']}{note}" if numbers["ess_of"] else none
     found = [_row("effective size", size, limits["ess"], size > limits["ess"], of, "ess" in given)]

@@ -73,8 +73,8 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
     if len(run.stages) > 1:
         for number, (stage, loop) in enumerate(zip(run.stages, run.loops, strict=True), 1):
             batch = "all examples" if loop.potential.batches.full else f"mini-batches of {stage.batch_size}"
-            batch = f"learning rate {run.rate(stage):g}, {batch}"
-            yield f"Stage {number}: steps {stage.first_step + 1} to {stage.last_step}, {batch}."
+            rate = f"learning rate {run.rate(stage):g}"
+            yield f"Stage {number}: steps {stage.first_step + 1} to {stage.last_step}, {rate}, {batch}."
     if method.subtracts_noise and not request.full_batch and "batch_sampling" not in options.explicit:
         yield (
             f"Mini-batches are drawn with replacement: {method.name} takes out the heat of noise that is new in every "
