@@ -6,6 +6,7 @@ import re
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas
 import pytest
 
 from tati_re import InputError, SamplingError, Simulation, load
@@ -14,6 +15,7 @@ from tati_re.core.ops import where
 from tati_re.data import Dataset
 from tati_re.engine.limits import Limits
 from tati_re.engine.loop import Loop
+from tati_re.posterior.passes import ModelPasses
 from tati_re.samplers import HamiltonianMonteCarlo, Info
 from tests.systems import tables
 
@@ -364,3 +366,34 @@ def test_a_graph_gives_the_same_bytes_again():
         run = sim.sample(step_size=5e-4, num_steps=100, record_every=1, trajectory_every=0)
         found.append(run.run_info["virial"])
     assert found[1].equals(found[0]) and found[2].equals(found[0])
+
+
+@pytest.mark.parametrize(
+    "evaluation", ["looped", *(pytest.param(how, marks=pytest.mark.slow) for how in ("vectorized", "unrolled"))]
+)
+def test_a_row_of_each_step_takes_its_accuracy_from_the_pass_of_the_step(evaluation):
+    """The numbers are those of a pass of their own, which rows of every other step have; the last batch is shorter,
+    the second class weighs less, and some examples nothing."""
+    labels, weights = (Y > 0).astype(int), np.where(Y > 0, 0.5, 1.0) * (np.arange(10) % 5 > 0)
+    passes, metric = [], ModelPasses.metric
+
+    def counted(self, *arguments):
+        passes.append(arguments)
+        return metric(self, *arguments)
+
+    def rows(every: int, **how):
+        passes.clear()
+        system = {"data": (X, labels, weights), "hidden": [2], "num_walkers": 3, "seed": 2, "verbose": 0}
+        sim = Simulation(walker_evaluation=evaluation, batch_size=4, **system)
+        options = {"step_size": 0.02, "num_steps": 12, "record_every": every, "execution": "graph", **how}
+        return sim.sample(sampler="BAOAB", **options).run_info, len(passes)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ModelPasses, "metric", counted)
+        (each, shared), (other, own) = rows(1), rows(2)
+        heated = [rows(every, temperatures=[1.0, 2.0], exchange_every=3)[0] for every in (1, 2)]
+    assert shared == 0 < own
+    assert other["accuracy"].nunique() > 2
+    for every, second in ((each, other), heated):
+        found = every[every["step"] % 2 == 0].reset_index(drop=True)
+        pandas.testing.assert_frame_equal(found, second, rtol=1e-12)

@@ -184,9 +184,8 @@ def linear_step(method: Method, step_size: float, temperature: float, stiffness:
 def _linear_step(method: Method, step_size: float, temperature: float, stiffness: np.ndarray) -> LinearStep:
     first = _Wells(stiffness[:, None], step_size, temperature)
     state = method.init(np.zeros((len(stiffness), 1)), first, _Silence())
-    names = ["position"] + [
-        name for name, value in state._asdict().items() if name != "position" and np.shape(value) == (len(stiffness), 1)
-    ]
+    alike = [name for name, value in state._asdict().items() if np.shape(value) == (len(stiffness), 1)]
+    names = ["position", *(name for name in alike if name != "position")]
     size = len(names)
     tried = np.zeros((size + 3, size + 1))  # rows: units, noise, a mixture of all, nothing; columns: state, noise
     tried[: size + 1] = np.eye(size + 1)

@@ -71,6 +71,8 @@ class Evaluate(Protocol):
         clock: The number of this step, and whether it belongs to the burn-in.
         num_examples: N.
         exact: This step's batch is all data.
+        counting: Each call is to find the accuracy too, where it can.
+        found: The last position that was called with, and the accuracy there or None.
     """
 
     rung: Rung
@@ -78,6 +80,8 @@ class Evaluate(Protocol):
     clock: Clock
     num_examples: int
     exact: bool
+    counting: bool = False
+    found: tuple = (None, None)
 
     @property
     def auxiliary(self) -> tuple:
@@ -135,6 +139,10 @@ class Evaluate(Protocol):
     def confine(self, position, momentum):
         """Reflects what left the support of the prior: returns position and momentum (`None` stays `None`)."""
         return position, momentum
+
+    def found_at(self, position):
+        """The accuracy that the last call has found, where it was at this very position, else None."""
+        return self.found[1] if self.found[0] is position else None
 
     def metric(self, position):
         """Accuracy of each walker on this step's mini-batch, `(walkers,)`, float64; `None` where there is none."""

@@ -17,9 +17,7 @@ from tati_re.core.ops import as_float64, where
 
 def with_energy(state, energy: Energy):
     """The state, a NamedTuple with at least the fields of `State`, with potential and gradient of an energy."""
-    return state._replace(
-        gradient=energy.gradient, potential=energy.potential, loss=energy.loss, log_prior=energy.log_prior
-    )
+    return state._replace(**energy._asdict())
 
 
 def step_size_of(state, rung: Rung):

@@ -340,25 +340,34 @@ class Loop:
 
     def _walked(self, begin: tuple, carry: Carry, due: Moves, count, bits, indices, sizes) -> tuple:
         # In bulk: inside of the steps XLA evaluates them once for each use.
-        numbers = self._drawing.numbers(bits)
+        numbers, line = self._drawing.numbers(bits), self.timeline
 
-        def one_step(i, fields, auxiliary, acceptance, alive):
+        # What a step of its own row has counted on its way is not counted again.
+        counting = line.record_every * line.groups == 1 and self.method.current and not self.method.metropolis
+        counting = counting and self.potential.metric_name is not None
+        counted: list[bool] = []
+
+        def one_step(i, fields, auxiliary, acceptance, alive, accuracy):
             at = entry(i)
             evaluate = self._evaluate(Moves(*map(at, due)), self._batch(indices, sizes, at), auxiliary)
+            if counting:
+                evaluate.counting = True
             noise = StepNoise(self.draws, [at(values) for values in numbers])
             state, info = self.method.move(self._unpack(fields, evaluate.rung), evaluate, noise)
             if self.method.metropolis:
                 acceptance = info.acceptance
             possible = tf.logical_and(tf.math.is_finite(state.potential), state.potential <= carry.highest)
-            return i + 1, self._pack(state), evaluate.auxiliary, acceptance, tf.reduce_all(possible)
+            if counting and (found := evaluate.found_at(state.position)) is not None:
+                counted[:], accuracy = [True], found
+            return i + 1, self._pack(state), evaluate.auxiliary, acceptance, tf.reduce_all(possible), accuracy
 
         def segment(i, fields, auxiliary, acceptance, alive, buffers):
             stop, evaluate = entry(i)(due.stop), self._at(i, due, indices, sizes, auxiliary)
             turn = self._pack(self.method.begin_turn(self._unpack(fields, evaluate.rung), evaluate))
-            i, turn, auxiliary, acceptance, alive = tf.while_loop(
-                lambda i, turn, auxiliary, acceptance, alive: tf.logical_and(i < stop, alive),
+            i, turn, auxiliary, acceptance, alive, accuracy = tf.while_loop(
+                lambda i, turn, auxiliary, acceptance, alive, accuracy: tf.logical_and(i < stop, alive),
                 one_step,
-                (i, turn, auxiliary, acceptance, alive),
+                (i, turn, auxiliary, acceptance, alive, tf.zeros_like(acceptance)),
             )
             at = entry(i - 1)
             last, batch = Moves(*map(at, due)), self._batch(indices, sizes, at)
@@ -373,7 +382,10 @@ class Loop:
 
             def now():
                 evaluate = self._evaluate(last, batch, auxiliary)
-                return self._unpack(fields, evaluate.rung), evaluate
+                state = self._unpack(fields, evaluate.rung)
+                if counted:
+                    evaluate.found = state.position, accuracy
+                return state, evaluate
 
             buffers = self._recorder.after(last, now, acceptance, alive, buffers)
             return i, fields, auxiliary, acceptance, alive, buffers

@@ -135,7 +135,8 @@ class RowBuffers:
         no_row, no_position = tf.zeros(self._of_row, tf.float64), tf.zeros(self._of_position, self.dtype)
         nothing = buffers.moments, no_row, no_position, tf.zeros(self._of_beside, tf.float64)
         either = tf.logical_or(row_due, position_due)
-        recorded = tf.cond(either, lambda: self._recorded(due, now(), acceptance, nothing), lambda: nothing)
+        due, always = due._replace(moments=tf.logical_and(alive, due.moments)), self.timeline.record_every == 1
+        recorded = _if(either, lambda: self._recorded(due, now(), acceptance, nothing), lambda: nothing, always)
         moments, row, position, beside = recorded
         rows, num_rows = _written(buffers.rows, buffers.num_rows, row, row_due)
         positions, also, num_positions = buffers.positions, buffers.beside, buffers.num_positions
@@ -182,13 +183,19 @@ class RowBuffers:
             weight = labels[self.labels.index("weight")]
             weight = weight if order is None else tf.gather(weight, order[: self.num_recorded])
         new_moments = tf.cond(due.moments, lambda: self._updated(moments, ordered, weight, state), lambda: moments)
-        new_row = tf.cond(due.row, row, lambda: no_row)
+        new_row = _if(due.row, row, lambda: no_row, line.record_every == 1)
         if not line.trajectory_every:
             return new_moments, new_row, no_position, no_beside
-        return new_moments, new_row, *tf.cond(due.position, position, lambda: (no_position, no_beside))
+        stored = _if(due.position, position, lambda: (no_position, no_beside), line.trajectory_every == 1)
+        return new_moments, new_row, *stored
 
     def _updated(self, moments: RunningMoments, ordered, weight, state) -> RunningMoments:
         return update_moments(moments, ordered, weight)
+
+
+def _if(due, value: Callable, other: Callable, always: bool) -> Any:
+    """The value where it is due, else the other, but the value in any case where it is `always` as good."""
+    return value() if always else tf.cond(due, value, other)
 
 
 def _written(buffer, number, value, due) -> tuple:

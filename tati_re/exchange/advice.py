@@ -151,9 +151,8 @@ def ladder_advice(
     now = biased_sd(beta, sd, bias_factor) if tempers_posterior else sd
     apart = distances(coordinate, now)
     wanted = spaced_evenly(coordinate, now, acceptance)
-    factor = (
-        _bias_factor(beta, sd, spacing(acceptance)) if tempers_posterior and apart.max() > spacing(acceptance) else None
-    )
+    helps = tempers_posterior and apart.max() > spacing(acceptance)
+    factor = _bias_factor(beta, sd, spacing(acceptance)) if helps else None
     advice = Advice(np.exp(log_acceptance(apart)), len(wanted), wanted, factor, ())
     return advice._replace(sentences=_sentences(ladder, advice, apart, now, acceptance))
 

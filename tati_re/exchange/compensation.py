@@ -230,9 +230,7 @@ def compensation_table(
     log_odds[0] = 0.0
     density = np.maximum(np.concatenate([spline(inside), far]) / (2 * half), 0.0)
     beyond = np.arange(1.0, 9.0)
-    inverse = PchipInterpolator(
-        np.concatenate([log_odds, log_odds[-1] + beyond]), np.concatenate([whole, RANGE + beyond])
-    )
+    inverse = PchipInterpolator(np.r_[log_odds, log_odds[-1] + beyond], np.r_[whole, RANGE + beyond])
     return CompensationTable(float(noise_variance), whole, density, log_odds, inverse(whole), clipped)
 
 

@@ -107,9 +107,8 @@ class ReplicaExchange(Wrapper):
             schedule = None if infinite else swap_schedule
             biased = bias is not None
             self.swaps = SwapRound(swap_rule, schedule, self.places, batch_size, self.tempers_likelihood, biased)
-        self.target = RungTargets(
-            *(np.asarray(values, np.float64) for values in (ladder.inverse_temperature, ladder.likelihood_weight))
-        )
+        targets = ladder.inverse_temperature, ladder.likelihood_weight
+        self.target = RungTargets(*(np.asarray(values, np.float64) for values in targets))
 
     # The rungs of the walkers
 

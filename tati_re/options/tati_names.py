@@ -222,9 +222,7 @@ def _table() -> dict[str, Alias]:
         "sigma": alias("sampler", "covariance_window of CCAdL", _refused_noise),
         "sigmaA": alias("sampler", "covariance_window of CCAdL", _refused_noise),
         "diffusion_map_method": alias("analysis", _MAP, _analysis(_MAP)),
-        "number_of_eigenvalues": alias(
-            "analysis", f"{_MAP} --num-eigenvectors", _analysis(f"{_MAP} --num-eigenvectors")
-        ),
+        "number_of_eigenvalues": alias("analysis", vectors := f"{_MAP} --num-eigenvectors", _analysis(vectors)),
         "use_reweighting": alias("analysis", f"{_MAP} --target-measure", _analysis(f"{_MAP} --target-measure")),
     }
 
@@ -239,9 +237,8 @@ def _time(name: str, value: Any) -> dict[str, Any]:
     return {}
 
 
-_refused_noise = _refused(
-    "CCAdL measures the noise of the gradient here", "sampler CCAdL or mCCAdL, and covariance_window"
-)
+_instead = "sampler CCAdL or mCCAdL, and covariance_window"
+_refused_noise = _refused("CCAdL measures the noise of the gradient here", _instead)
 
 ALIASES = _table()
 """All options of TATi by name."""

@@ -180,9 +180,8 @@ def _curves(panel: Axes, space: "InputSpace", classes: bool) -> None:
     else:
         names, chosen = ["mean"], [0]
         values, low, high = found.mean, found.mean_lower, found.mean_upper
-        panel.fill_between(
-            x, found.lower[:, 0], found.upper[:, 0], color=COLORS[0], alpha=0.12, linewidth=0, label="with noise"
-        )
+        band = found.lower[:, 0], found.upper[:, 0]
+        panel.fill_between(x, *band, color=COLORS[0], alpha=0.12, linewidth=0, label="with noise")
     for number, k in enumerate(chosen):
         color = COLORS[number % len(COLORS)]
         panel.fill_between(x, low[:, k], high[:, k], color=color, alpha=0.35, linewidth=0)

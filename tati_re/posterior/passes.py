@@ -138,26 +138,29 @@ class ModelPasses:
         return x if scale == 1.0 else x * tf.constant(scale, x.dtype)
 
     def energy(
-        self, position, rung: Rung, batch: Batch | None, auxiliary: tuple, how: str | None = None
-    ) -> tuple[Energy, tuple]:
-        """U and its gradient on one batch (or on all data at once), and the updated auxiliary.
-        Where the walkers are to be evaluated in another way than the steps are, the layers act as in prediction."""
+        self, position, rung: Rung, batch: Batch | None, auxiliary: tuple, how: str | None = None, counting=False
+    ) -> tuple[Energy, tuple, Any]:
+        """U and its gradient on one batch (or on all data at once), the updated auxiliary, and the accuracy, None
+        where it is not `counting` or cannot. Where the walkers are to be evaluated in another way than the steps are,
+        the layers act as in prediction."""
         if batch is None and self.streamed:
-            return self.full(position, rung, auxiliary), auxiliary
+            return self.full(position, rung, auxiliary), auxiliary, None
         x, y = self.gather(batch)
         size, shared = None if batch is None else batch.size, self.shared or batch is None
         training, how = self.training and how is None, how or self.walker_evaluation
-        mean_loss, gradient, auxiliary = self._mean_loss(position, x, y, size, auxiliary, shared, how, training)
-        return self._with_prior(position, rung, mean_loss, gradient), auxiliary
+        counting = counting and not self.training  # whose pass is not that of predictions
+        examples = position, x, y, size, auxiliary, shared, how, training, counting
+        mean_loss, gradient, auxiliary, right = self._mean_loss(*examples)
+        accuracy = self._accuracy(right, size, y.shape[0] if shared else y.shape[1]) if counting else None
+        return self._with_prior(position, rung, mean_loss, gradient), auxiliary, accuracy
 
     def _with_prior(self, position, rung: Rung, mean_loss, gradient) -> Energy:
         energy = combine(mean_loss, gradient, self.prior, position, rung, self.scale)
         if self.flat.regularizer is None:
             return energy
         value, gradient = self.regularizer(position)
-        return energy._replace(
-            potential=energy.potential + value, gradient=energy.gradient + gradient, log_prior=energy.log_prior - value
-        )
+        potential, gradient = energy.potential + value, energy.gradient + gradient
+        return energy._replace(potential=potential, gradient=gradient, log_prior=energy.log_prior - value)
 
     def losses_of(self, weights, labels, outputs):
         """The loss of each example, float64; noise that is sampled is the last of the weights."""
@@ -176,41 +179,48 @@ class ModelPasses:
         return tf.constant(1.0, tf.float64) if mean_size is None else tf.cast(size, tf.float64) / mean_size
 
     def summed_loss_and_gradient(
-        self, position, x, y, weight, auxiliary: tuple, shared: bool, how: str, factor=1.0, training: bool = False
+        self, position, x, y, weight, auxiliary, shared: bool, how: str, factor=1.0, training=False, counting=False
     ) -> tuple:
         """Factor times the sum of weight (a number or `(n,)`) times loss of some examples for each walker, float64, its
-        gradient, the new auxiliary. Inputs that walkers share, `(n, ...)`, are prepared, others as stored."""
+        gradient, the new auxiliary. Inputs that walkers share, `(n, ...)`, are prepared, others as stored. Where it is
+        `counting` the sums are `(walkers, 2)`: that, and how many examples are right."""
 
         def total(weights, extra, inputs, labels):
             # Converting one walker's bytes at a time keeps them in the cache.
             inputs = inputs if shared else self.prepared(inputs)
             outputs, new = self.flat.call(weights, extra, inputs, training=training)
-            return factor * tf.reduce_sum(self.losses_of(weights, labels, outputs) * weight), new
+            loss = factor * tf.reduce_sum(self.losses_of(weights, labels, outputs) * weight)
+            return tf.stack([loss, self._right(weights, labels, outputs, weight)]) if counting else loss, new
 
-        sums, gradient, new = loss_and_gradient(how, total, self.flat.split(position), auxiliary, x, y, shared)
+        shape = (2,) if counting else ()
+        sums, gradient, new = loss_and_gradient(how, total, self.flat.split(position), auxiliary, x, y, shared, shape)
         return sums, self.flat.free(gradient), new
 
-    def _mean_loss(self, position, x, y, size, auxiliary: tuple, shared: bool, how: str, training: bool = False):
-        """Mean loss of each walker, float64, and the gradient of scale times it."""
-
+    def _mean_loss(self, position, x, y, size, auxiliary, shared: bool, how: str, training=False, counting=False):
+        """Mean loss of each walker, float64, the gradient of scale times it, the new auxiliary, and how many examples
+        are right, None without `counting`."""
         inputs = position, x, y, self._example_weights(size, y.shape[0] if shared else y.shape[1])
-        losses, gradient, auxiliary = self._traced(how, shared, training)(*inputs, tuple(auxiliary))
-        return losses / self.scale, gradient, auxiliary
+        sums, gradient, auxiliary = self._traced(how, shared, training, counting)(*inputs, tuple(auxiliary))
+        losses, right = tf.unstack(sums, axis=1) if counting else (sums, None)
+        return losses / self.scale, gradient, auxiliary, right
 
-    def _traced(self, how: str, shared: bool, training: bool) -> Callable:
+    def _traced(self, *form) -> Callable:
         """Summed losses, gradients and new auxiliary of a batch: a function that is traced once for all graphs."""
-        if (how, shared, training) not in self._functions:
+        if form not in self._functions:
+            how, shared, training, counting = form
 
             def evaluated(position, x, y, weight, auxiliary):
                 def direct(*inputs):
-                    return self.summed_loss_and_gradient(*inputs, auxiliary, shared, how, self.scale, training)
+                    others = auxiliary, shared, how, self.scale, training, counting
+                    return self.summed_loss_and_gradient(*inputs, *others)
 
                 if how == "vectorized" and self.under_xla:
-                    return *once(lambda *inputs: direct(*inputs)[:2], position, x, y, weight), auxiliary
+                    shape = (position.shape[0], 2) if counting else None
+                    return *once(lambda *inputs: direct(*inputs)[:2], position, x, y, weight, shape=shape), auxiliary
                 return direct(position, x, y, weight)
 
-            self._functions[how, shared, training] = tf.function(evaluated, autograph=False)
-        function = self._functions[how, shared, training]
+            self._functions[form] = tf.function(evaluated, autograph=False)
+        function = self._functions[form]
         return function.python_function if tf.executing_eagerly() else function
 
     def full(self, position, rung: Rung, auxiliary: tuple) -> Energy:
@@ -220,7 +230,7 @@ class ModelPasses:
 
         def part(x, y):
             x, how = self.prepared(x), self._full_evaluation
-            loss, gradient, _ = self._mean_loss(position, x, y, None, auxiliary, True, how)
+            loss, gradient, *_ = self._mean_loss(position, x, y, None, auxiliary, True, how)
             share = y.shape[0] / self.num_examples
             return loss * share, gradient * tf.constant(share, gradient.dtype)
 
@@ -303,21 +313,33 @@ class ModelPasses:
             return self._accuracy_of_all(position, auxiliary)
         x, y = self.gather(batch)
         shared = self.shared or batch is None
-
-        def evaluated(position, x, y, weight):
-            def accuracy(weights, extra, inputs, labels):
-                outputs, _ = self.flat.call(weights, extra, inputs if shared else self.prepared(inputs))
-                return tf.reduce_sum(tf.cast(self.counted.accuracy(labels, outputs, self.signs), tf.float64) * counts)
-
-            counts = tf.cast(weight > 0, tf.float64)
-            return map_walkers(self.walker_evaluation, accuracy, self.flat.split(position), auxiliary, x, y, shared)
-
         size, capacity = None if batch is None else batch.size, y.shape[0] if shared else y.shape[1]
-        inputs = position, x, y, self._example_weights(size, capacity)
-        if self.walker_evaluation != "vectorized" or not self.under_xla:
-            right = evaluated(*inputs)
-        else:
-            right = once(lambda *inputs: (evaluated(*inputs), tf.zeros_like(position)), *inputs)[0]
+        inputs, weight = (position, x, y), self._example_weights(size, capacity)
+        right = self._passed(self._right, inputs, auxiliary, self.walker_evaluation, shared, (), weight)
+        return self._accuracy(right, size, capacity)
+
+    def _passed(self, function: Callable, inputs, auxiliary, how: str, shared: bool, shape: tuple, *more):
+        """`function(a walker's weights, labels, outputs, *more)` of each walker at positions, inputs and labels,
+        float64 of that shape, without gradients."""
+
+        def evaluated(position, x, y, *more):
+            def one(weights, extra, inputs, labels):
+                outputs, _ = self.flat.call(weights, extra, inputs if shared else self.prepared(inputs))
+                return function(weights, labels, outputs, *more)
+
+            return map_walkers(how, one, self.flat.split(position), auxiliary, x, y, shared), position
+
+        shape = (inputs[0].shape[0], *shape)
+        if how == "vectorized" and self.under_xla:
+            return once(evaluated, *inputs, *more, shape=shape)[0]
+        return tf.ensure_shape(evaluated(*inputs, *more)[0], shape)
+
+    def _right(self, _, labels, outputs, weight=1.0):
+        """How many examples are right, of those of a weight above 0, float64."""
+        right = tf.cast(self.counted.accuracy(labels, outputs, self.signs), tf.float64)
+        return tf.reduce_sum(right * tf.cast(weight > 0, tf.float64))
+
+    def _accuracy(self, right, size, capacity: int):
         # A sum of n times 1/n can be a little above 1. TensorFlow turns x / constant into x times 1/constant, this not.
         count = capacity if size is None or not self._may_be_short else size
         return tf.math.divide_no_nan(right, tf.cast(count, tf.float64))
@@ -334,15 +356,11 @@ class ModelPasses:
     def sums(self, position, x, y, auxiliary: tuple, how: str):
         """Summed losses of shared examples, as stored; for classifiers, how many are right: `(walkers, 2)`, float64."""
 
-        def one(weights, extra, inputs, labels):
-            outputs, _ = self.flat.call(weights, extra, inputs)
+        def both(weights, labels, outputs):
             loss = tf.reduce_sum(self.losses_of(weights, labels, outputs))
-            if self.metric_name is None:
-                return tf.stack([loss, tf.zeros_like(loss)])
-            right = tf.reduce_sum(tf.cast(self.counted.accuracy(labels, outputs, self.signs), tf.float64))
-            return tf.stack([loss, right])
+            return tf.stack([loss, self._right(weights, labels, outputs) if self.metric_name else tf.zeros_like(loss)])
 
-        return map_walkers(how, one, self.flat.split(position), auxiliary, self.prepared(x), y, True)
+        return self._passed(both, (position, self.prepared(x), y), auxiliary, how, True, (2,))
 
     def validation(self, position, auxiliary: tuple):
         return self._mean_over(self.test, position, auxiliary)
@@ -367,18 +385,7 @@ class ModelPasses:
         """Loss of each of the examples, of all walkers or each walker's own, as stored: `(walkers, n)`, float64."""
         x = self.prepared(x) if shared else x
         how = self._full_evaluation if shared else self._own_evaluation
-
-        def one(weights, extra, inputs, labels):
-            outputs, _ = self.flat.call(weights, extra, inputs if shared else self.prepared(inputs))
-            return self.losses_of(weights, labels, outputs)
-
-        def evaluated(position, x, y):
-            return map_walkers(how, one, self.flat.split(position), auxiliary, x, y, shared)
-
-        shape = (position.shape[0], y.shape[0 if shared else 1])
-        if how != "vectorized" or not self.under_xla:
-            return tf.ensure_shape(evaluated(position, x, y), shape)
-        return once(lambda *inputs: (evaluated(*inputs), inputs[0]), position, x, y, shape=shape)[0]
+        return self._passed(self.losses_of, (position, x, y), auxiliary, how, shared, (y.shape[0 if shared else 1],))
 
     def log_prior(self, position):
         """-V of each walker, the model's regularizers included, `(walkers,)`, float64."""

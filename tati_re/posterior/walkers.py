@@ -37,11 +37,14 @@ def choose(
     return "looped" if many or (vectorizable and not shared) else "unrolled"
 
 
-def loss_and_gradient(how: str, total: Callable, weights: list, auxiliary: tuple, x, y, shared: bool):
+def loss_and_gradient(
+    how: str, total: Callable, weights: list, auxiliary: tuple, x, y, shared: bool, shape: tuple[int, ...] = ()
+):
     """Summed loss of every walker, `(walkers,)`, its gradient, flat, `(walkers, parameters)`, and the new auxiliary.
     `total(weights of one walker, its auxiliary, x, y)` gives the sum of losses, float64 as the result, and the new
     auxiliary. Weights and auxiliary (Keras' non-trainable variables) are `(walkers, *shape)` tensors, inputs and labels
-    `(n, ...)` where all walkers share a mini-batch, else `(walkers, n, ...)`."""
+    `(n, ...)` where all walkers share a mini-batch, else `(walkers, n, ...)`. A sum of another `shape` has beside the
+    loss what has no gradient."""
     if how == "vectorized":
         return _vectorized(total, weights, auxiliary, x, y, shared)
     walkers = weights[0].shape[0]
@@ -69,7 +72,7 @@ def loss_and_gradient(how: str, total: Callable, weights: list, auxiliary: tuple
     elements = (tuple(weights), tuple(auxiliary)) + (() if shared else (x, y))
     parameters = sum(int(tf.TensorShape(w.shape[1:]).num_elements()) for w in weights)
     extra = tuple(tf.TensorSpec(a.shape[1:], a.dtype) for a in auxiliary)
-    signature = tf.TensorSpec((), tf.float64), tf.TensorSpec((parameters,), weights[0].dtype), extra
+    signature = tf.TensorSpec(shape, tf.float64), tf.TensorSpec((parameters,), weights[0].dtype), extra
     return tf.map_fn(body, elements, fn_output_signature=signature)
 
 

@@ -94,10 +94,8 @@ def temperature_study(
     what = "temperature_study: positions have to be stored."
     refuse_if(options.get("trajectory_every") == 0, what, 0, "trajectory_every above 0")
     folders = [] if output is None or options.get("overwrite") else [Path(output) / f"T-{value:g}" for value in values]
-    taken = [str(folder) for folder in folders if folder.is_dir() and any(folder.iterdir())]
-    refuse_if(
-        taken, "temperature_study: a folder of a run is not empty.", ", ".join(taken), "another one, or overwrite"
-    )
+    full = [str(folder) for folder in folders if folder.is_dir() and any(folder.iterdir())]
+    refuse_if(full, "temperature_study: a folder of a run is not empty.", ", ".join(full), "another one, or overwrite")
     data = sim.dataset
     refuse_if(data.test_inputs is None, "The data have no test part.", data.name, "test_fraction above 0, or test data")
     parts = _parts(data.test_inputs, data.test_targets, validation_fraction)

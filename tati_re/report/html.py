@@ -58,9 +58,8 @@ def html_table(table: pd.DataFrame, columns: Sequence[str] | None = None) -> str
     rows = ["".join(map(_cell, row)) for row in shown.head(MOST_ROWS).itertuples(index=False)]
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     more = f"<p class='small'>and {len(shown) - MOST_ROWS:,} more rows</p>" if len(shown) > MOST_ROWS else ""
-    return (
-        f'<div class="wide" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}'
-    )
+    whole = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="wide" tabindex="0">{whole}</div>{more}'
 
 
 def figure(drawn: Figure, caption: str, width: float | None = None, height: float | None = None) -> str:
@@ -75,11 +74,9 @@ def figure(drawn: Figure, caption: str, width: float | None = None, height: floa
 def image(content: bytes, caption: str, wide: bool = False, kind: str = "found") -> str:
     """An embedded image; those that were `drawn` for the page, lines on white, turn dark with it."""
     data = base64.b64encode(content).decode()
-    kind = f' class="{kind} broad"' if wide else f' class="{kind}"'
-    text = escape(caption)
-    return (
-        f'<figure{kind}><img alt="{text}" src="data:image/png;base64,{data}"><figcaption>{text}</figcaption></figure>'
-    )
+    kind, text = f"{kind} broad" if wide else kind, escape(caption)
+    shown = f'<img alt="{text}" src="data:image/png;base64,{data}">'
+    return f'<figure class="{kind}">{shown}<figcaption>{text}</figcaption></figure>'
 
 
 def figures(drawn: Sequence[str]) -> str:
@@ -103,9 +100,8 @@ def document(title: str, body: str, kind: str = "") -> str:
 def _cell(value: Any) -> str:
     text = str(value)
     if isinstance(value, float):
-        text = (
-            "" if math.isnan(value) else f"{value:,.0f}" if value.is_integer() and abs(value) < 1e9 else f"{value:.4g}"
-        )
+        whole = value.is_integer() and abs(value) < 1e9
+        text = "" if math.isnan(value) else f"{value:,.0f}" if whole else f"{value:.4g}"
     elif isinstance(value, int) and not isinstance(value, bool):
         text = f"{value:,}"
     return f'<td class="text">{escape(text)}</td>' if len(text) > _LONG else f"<td>{escape(text)}</td>"

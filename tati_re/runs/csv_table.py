@@ -17,7 +17,7 @@ from tati_re.runs.digests import Digest, Known
 from tati_re.runs.rows import INTEGERS, Rows
 from tati_re.runs.storage import open_existing, open_new, storing, sync_file
 
-BLOCK_VALUES = 1 << 17
+BLOCK_VALUES = 1 << 14
 """Numbers turned into text at a time: bounds the memory, not the size of a table."""
 
 

@@ -94,14 +94,14 @@ class H5Table(Rows):
 
     def flush(self) -> None:
         if self.pending:
-            index, rows = map(np.concatenate, zip(*self.pending, strict=True))
             self._check_left()
             self._left = None
-            self._write(self.path, self.on_disk, rows, index)
+            self._write(self.path, self.on_disk, self.pending)
             self._left = self.path.stat().st_size
-            self.on_disk += len(rows)
+            for index, rows in self.pending:
+                self.on_disk += len(rows)
+                self.digest.update(h5_bytes(index, rows))
             self.pending.clear()
-            self.digest.update(h5_bytes(index, rows))
 
     def _copy(self, source: Any, num_rows: int) -> None:
         """Replaces the file by a copy of the first `num_rows` rows of the open file `source`, itself."""
@@ -111,7 +111,7 @@ class H5Table(Rows):
             aside.flush()
             for first in range(0, num_rows, step):
                 last = min(first + step, num_rows)
-                self._write(Path(aside.name), first, source["rows"][first:last], source["index"][first:last])
+                self._write(Path(aside.name), first, [(source["index"][first:last], source["rows"][first:last])])
 
     def _empty_file(self) -> bytes:
         """A file without rows, and times, made in memory: on a full disk HDF5 may crash the process."""
@@ -129,17 +129,18 @@ class H5Table(Rows):
                 file.create_dataset(label, data=names, dtype=h5py.string_dtype())
         return content.getvalue()
 
-    def _write(self, path: Path, first: int, rows: np.ndarray, index: np.ndarray) -> None:
-        last = first + len(rows)
+    def _write(self, path: Path, first: int, blocks: list[tuple[np.ndarray, np.ndarray]]) -> None:
+        last = first + sum(len(index) for index, _ in blocks)
         with storing(path, RuntimeError):
             with open_existing(path) as file:
                 _reserve(file, self._bytes_of(last) - self._bytes_of(first) + RESERVE_BYTES)
             with h5py.File(_open_for_append(path)) as file:
-                for name, values in (("rows", rows), ("index", index)):
-                    data = file[name]
+                for name, place in (("rows", 1), ("index", 0)):
+                    data, start = file[name], first
                     if len(data) < last:
                         data.resize(last, axis=0)
-                    data[first:last] = values
+                    for block in blocks:
+                        data[start : (start := start + len(block[place]))] = block[place]
                     data.flush()
             sync_file(path)
 

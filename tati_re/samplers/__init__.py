@@ -99,6 +99,5 @@ def _of_name(name: str, options) -> Method:
 
 
 def _no_bath(name: str) -> InputError:
-    return InputError(
-        f"thermostat_bath: {name} has no such choice.", "noise", "friction, or a splitting word with D, such as BADODAB"
-    )
+    expected = "friction, or a splitting word with D, such as BADODAB"
+    return InputError(f"thermostat_bath: {name} has no such choice.", "noise", expected)

@@ -164,9 +164,8 @@ class Splitting(Method):
         if bath_noise is not None and not (self.thermostatted and bath_noise > 0):
             what = "bath_noise: the noise of a bath beside a thermostat."
             raise InputError(what, f"{bath_noise} in {word}", "a number above 0 in a word with D, such as BADODAB")
-        self.shown = self.of_rung = (
-            ("thermostat",) if self.thermostatted else ("friction",) if self.finds_friction else ()
-        )
+        found = ("friction",) if self.finds_friction else ()
+        self.shown = self.of_rung = ("thermostat",) if self.thermostatted else found
         if self.damped:
             self.against_noise = thermostat.DAMPS
         elif self.thermostatted:

@@ -23,10 +23,8 @@ def check_model(flat) -> None:
     what = "batch_norm: the model has no batch normalization that trains."
     refuse_if(LAYER not in flat.training_layers, what, "batch", "batch_norm = frozen, the default")
     others = [name for name in flat.training_layers if name != LAYER]
-    what = (
-        "batch_norm: statistics of mini-batches come with the training behavior of all layers, and some of these draw "
-        "random numbers."
-    )
+    what = "batch_norm: statistics of mini-batches come with the training behavior of all layers, and some of these "
+    what += "draw random numbers."
     refuse_if(others, what, ", ".join(others), "a model without such layers, or batch_norm = frozen")
 
 

@@ -376,8 +376,7 @@ def _prediction_averages(request: Request) -> PredictionAverages | None:
     def per_example(targets: np.ndarray, values: np.ndarray) -> np.ndarray:
         return loss.per_example(tf.constant(targets), tf.constant(values)).numpy()
 
-    predictive = Predictive(
-        loss.get_config(), dataset.task, dataset.num_classes, outputs.num_outputs, deviation, mean, per_example
-    )
+    given = loss.get_config(), dataset.task, dataset.num_classes
+    predictive = Predictive(*given, outputs.num_outputs, deviation, mean, per_example)
     inputs = potential.prepared(device_inputs(ready.test_inputs, ready.input_scale, system.flat.input_dtype))
     return PredictionAverages(outputs, predictive, inputs.numpy(), dataset.test_targets, every)

@@ -151,13 +151,8 @@ class Workers:
 
 def _of_block(request: Request, size: int, apart: Apart | None, execution: str) -> Request:
     """What a worker has to know: the run of one block, with what was read and settled here."""
-    settled = request.options.settled(
-        num_walkers=size,
-        workers=None,
-        execution=execution,
-        record_every=request.record_every,
-        trajectory_every=request.trajectory_every,
-    )
+    every = {"record_every": request.record_every, "trajectory_every": request.trajectory_every}
+    settled = request.options.settled(num_walkers=size, workers=None, execution=execution, **every)
     objects = {name: value for name, value in request.objects.items() if name not in _STAYS}
     if request.directions is not None:
         objects["directions"] = request.directions

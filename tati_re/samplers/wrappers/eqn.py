@@ -283,9 +283,8 @@ class EnsembleQuasiNewton(Wrapper):
         for _ in range(_POWER_STEPS):
             image, length = curved(ask, ensemble, here, stiffest)
             curvature = ops.sqrt(ops.sum_of_products(image, image)) / ops.maximum(length, 1e-30 + 0.0 * length)
-            stiffest = image / ops.column(
-                ops.maximum(ops.sqrt(ops.sum_of_products(image, image)), 1e-30 + 0.0 * length), image
-            )
+            size = ops.maximum(ops.sqrt(ops.sum_of_products(image, image)), 1e-30 + 0.0 * length)
+            stiffest = image / ops.column(size, image)
         image, _ = curved(ask, ensemble, here, ops.reshape(deviations, ensemble.shape))
         pairs = ops.as_type(deviations, wanted) @ ops.transpose(ops.as_type(self._grouped(image), wanted))
         pairs = 0.5 * (pairs + ops.transpose(pairs)) / float(deviations.shape[1])

@@ -163,16 +163,10 @@ class Metered(Wrapper):
         pooled, total = _pooled(state.rung, square, count)
         changed = minimum(maximum(factor * self._change(pooled, confirmed), zeros + 1.0 / UNLIMITED), limit)
         tuned = due & (total > 0.0)
-        own = {
-            "step_factor": where(tuned, changed, factor),
-            "step_limit": limit,
-            "caution": where(adapting, eased, zeros),
-            "eevpd": where(tuned, pooled, eevpd),
-            "error_square": where(due, zeros, square),
-            "error_count": where(due, zeros, count),
-            "divergences": state.divergences + as_float64(bad),
-            "failures": failures,
-        }
+        own = {"step_factor": where(tuned, changed, factor), "step_limit": limit, "failures": failures}
+        own |= {"caution": where(adapting, eased, zeros), "divergences": state.divergences + as_float64(bad)}
+        own |= {"eevpd": where(tuned, pooled, eevpd), "error_square": where(due, zeros, square)}
+        own["error_count"] = where(due, zeros, count)
         return type(state)(**{**new._asdict(), "rung": state.rung}, **own), info
 
     def shortened(self, state, step: int):

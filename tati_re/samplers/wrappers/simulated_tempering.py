@@ -131,15 +131,9 @@ class SimulatedTempering(Wrapper):
             weights = reduced - reduced[:, :1]
         else:
             weights = zeros[:, None] + ops.constant(np.array([self.log_weights]) - self.log_weights[0], zeros)
-        own = {
-            "log_weights": weights,
-            "visits": 0.0 * weights,
-            "increment": zeros + 1.0 / self.num_rungs,
-            "moves": zeros,
-            "rung_index": ops.as_int32(zeros),
-            "temperature": evaluate.rung.temperature + zeros,
-            "weight": zeros + 1.0,
-        }
+        own = {"log_weights": weights, "visits": 0.0 * weights, "increment": zeros + 1.0 / self.num_rungs}
+        own |= {"moves": zeros, "rung_index": ops.as_int32(zeros)}
+        own |= {"temperature": evaluate.rung.temperature + zeros, "weight": zeros + 1.0}
         for name, value in fields_of(state, self.copied).items():
             own[f"{name}s"] = value[:, None] + _wide(0.0 * weights, value)
         return extend(state, **own)
