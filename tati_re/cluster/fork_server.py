@@ -28,8 +28,8 @@ class ForkServer:
         self._control, theirs = Pipe()
         self._lock = threading.Lock()
         command, none = [sys.executable, "-m", __name__, str(theirs.fileno())], subprocess.DEVNULL
-        streams, passed = dict.fromkeys(("stdin", "stdout", "stderr"), none), [theirs.fileno()]
-        self._process = subprocess.Popen(command, **streams, env={**environment}, pass_fds=passed)
+        own, passed = {**environment}, [theirs.fileno()]
+        self._process = subprocess.Popen(command, stdin=none, stdout=none, stderr=none, env=own, pass_fds=passed)
         theirs.close()
         loaded = [name for name in [*sys.modules] if name.startswith("tati_re.") and not name.endswith("__main__")]
         self._control.send(["tati_re.core.backend", *loaded])
