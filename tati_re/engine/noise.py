@@ -89,9 +89,8 @@ def draw_bits(
 
 def _kernel(key, low, high, shape: tuple[int, int], dtype: tf.DType) -> tf.Tensor:
     """The bits of one walker, `(num_steps, padded numbers)`."""
-    return tf.raw_ops.StatelessRandomUniformFullIntV2(
-        shape=shape, key=key, counter=tf.stack([low, high]), alg=_PHILOX, dtype=dtype
-    )
+    drawn = tf.raw_ops.StatelessRandomUniformFullIntV2
+    return drawn(shape=shape, key=key, counter=tf.stack([low, high]), alg=_PHILOX, dtype=dtype)
 
 
 @tf.function(autograph=False)

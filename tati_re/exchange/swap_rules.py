@@ -284,9 +284,8 @@ def _checked_target(target_variance: float | None) -> float | None:
     return None if target_variance is None else float(target_variance)
 
 
-SWAP_RULES: dict[str, Any] = {
-    rule.name: rule for rule in (Metropolis, Barker, Penalty, BarkerCompensated, Corrected, Naive)
-}
+_RULES: tuple[Any, ...] = (Metropolis, Barker, Penalty, BarkerCompensated, Corrected, Naive)
+SWAP_RULES: dict[str, Any] = {rule.name: rule for rule in _RULES}
 
 
 def make_swap_rule(
