@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import importlib
 import logging
 import os
 import sys
@@ -45,12 +46,18 @@ def pytest_configure(config):
 
 @pytest.fixture(scope="session", autouse=True)
 def graphs_as_they_stand(request):
-    """The quick suite runs graphs without TensorFlow's rewriting of them, a third of what starting a small run costs.
+    """The quick suite runs graphs without TensorFlow's rewriting of them, a third of what starting a small run costs,
+    and without a note of who made each operation, which is a twentieth of tracing below pytest's many calls.
 
-    What runs in processes of its own keeps it, and so does everything under `bin/test --slow`.
+    What runs in processes of its own keeps both, and so does everything under `bin/test --slow`.
     """
-    if request.config.getoption("markexpr") and "tensorflow" in sys.modules:
-        sys.modules["tensorflow"].config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    with pytest.MonkeyPatch.context() as patch:
+        if request.config.getoption("markexpr") and "tensorflow" in sys.modules:
+            sys.modules["tensorflow"].config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+            stacks = importlib.import_module("tensorflow.python.util.tf_stack")
+            some = stacks.extract_stack()
+            patch.setattr(stacks, "extract_stack", lambda stacklevel=1: some)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 from tati_re.cli import optimize, sample
 from tati_re.cli.arguments import as_typed, free_folder
 from tati_re.core.errors import InputError, SamplingError
-from tati_re.core.lazy import left_out
+from tati_re.core.lazy import left_out, uncollected
 from tati_re.options.flags import expected
 from tati_re.options.make import OPTIMIZE, OPTIONS, SAMPLE, make_options, read_toml, to_toml
 
@@ -274,15 +275,26 @@ def test_what_is_left_out_is_there_again_afterwards(monkeypatch):
     assert importlib.import_module("colorsys").hsv_to_rgb(0.0, 0.0, 1.0) == (1.0, 1.0, 1.0)
 
 
+@pytest.mark.parametrize("collects", [True, False])
+def test_garbage_is_looked_for_again_after_a_failed_import(collects, request):
+    request.addfinalizer(gc.enable if gc.isenabled() else gc.disable)
+    (gc.enable if collects else gc.disable)()
+    with pytest.raises(ImportError), uncollected():
+        assert not gc.isenabled()
+        raise ImportError
+    assert gc.isenabled() is collects
+
+
 @pytest.mark.slow
 def test_a_command_that_draws_nothing_loads_no_library_of_figures(tmp_path):
     """In a process of its own; afterwards whoever wants these libraries has them."""
     program = f"""
-import sys
+import gc, sys
 from tati_re.cli import sample
 flags = "--data two_clusters --sampler BAOAB --step-size 0.01 --num-steps 20 --quiet --output {tmp_path}/run"
 assert sample.main(flags.split()) == 0
 assert not {{"matplotlib", "sklearn", "scipy.stats"}} & set(sys.modules)
+assert gc.isenabled() and gc.get_freeze_count() > 100_000
 import matplotlib.figure, sklearn.base
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -7,6 +7,7 @@ all independent walkers has its bytes, and a ladder in blocks its numbers up to 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import random
 import signal
@@ -513,6 +514,7 @@ def test_workers_are_copies_of_one_process_and_outlive_it(monkeypatch, tmp_path)
             "word": lambda: os.environ["A_WORD"],
             "path": lambda: sys.path,
             "server": os.getppid,
+            "no garbage": gc.get_freeze_count,
         }
         return (lambda word: asked[word]()), None
 
@@ -535,6 +537,7 @@ def test_workers_are_copies_of_one_process_and_outlive_it(monkeypatch, tmp_path)
     assert server == answer(second, "server") != os.getpid()
     assert (answer(first, "word"), answer(second, "word")) == ("first", "second")
     assert (answer(second, "folder"), answer(second, "path")) == (str(tmp_path), sys.path)
+    assert answer(second, "no garbage") > 100_000
     os.kill(server, signal.SIGKILL)
     while ancestors(server):
         time.sleep(0.01)

@@ -17,7 +17,7 @@ from tati_re.cli.failures import MADE, failed
 from tati_re.core.errors import InputError, SamplingError, nearest, refuse_if
 from tati_re.core.exit_status import INTERRUPTED
 from tati_re.core.interruption import BARE, STOPS, Terminated, commanded
-from tati_re.core.lazy import left_out
+from tati_re.core.lazy import left_out, settled
 from tati_re.options.flags import add_field, flag
 from tati_re.options.make import ELSEWHERE, OPTIONS, add_arguments, options_from_flags
 from tati_re.options.representable import what_instead
@@ -182,6 +182,7 @@ def loading(verbose: int = 1, what: str | None = None) -> None:
     if what is None:
         with left_out("sklearn", "matplotlib"):
             importlib.import_module("tati_re.core.backend")
+        settled()
 
 
 def free_folder(name: str, parent: str = "runs") -> Path:

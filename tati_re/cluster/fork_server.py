@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle, send_handle
 
 from tati_re.cluster.worker import leave_stops_to_the_driver, serve
+from tati_re.core.lazy import settled
 
 CAN_FORK = sys.platform == "linux"
 """Libraries of macOS stop a copy of a process that uses them."""
@@ -111,6 +112,7 @@ def _serve_copies(descriptor: int) -> None:
     control = Connection(descriptor)
     for name in control.recv():
         importlib.import_module(name)
+    settled()
     while True:
         try:
             request = control.recv()

@@ -12,6 +12,7 @@ from traceback import walk_stack
 from typing import Any
 
 from tati_re.core.errors import InputError
+from tati_re.core.lazy import uncollected
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
@@ -38,7 +39,7 @@ def quiet():
         os.close(silent)
 
 
-with warnings.catch_warnings(), quiet():
+with warnings.catch_warnings(), quiet(), uncollected():
     warnings.simplefilter("ignore")
     import keras
     import tensorflow as tf

@@ -19,8 +19,7 @@ def highest_energy(
     back P T/2 or so, from mini-batches as much as their U differ: a harmonic U passes it once in exp(1000) rows.
     Without a temperature (a fit) it is a million times |U| + N, for a learning rate that is large at first."""
     noise = float(np.abs(potential).max()) + scale
-    times = _TIMES if temperature > 0 else _TIMES_OF_FIT
-    return float(start.max()) + times * (num_parameters * temperature + noise)
+    return float(start.max()) + (_TIMES if temperature > 0 else _TIMES_OF_FIT) * (num_parameters * temperature + noise)
 
 
 def hottest(method: Method, rung: Rung, factor: Callable | None, last_step: int) -> float:

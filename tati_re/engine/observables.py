@@ -100,8 +100,7 @@ class Observables:
         """Half the sum of the products of each group; nan where there are none."""
         if products is None or not self.groups:
             return [undefined] * len(self.groups)
-        parts = tf.split(products, list(self.groups.values()), axis=-1)
-        return [0.5 * tf.reduce_sum(part, axis=-1) for part in parts]
+        return [0.5 * tf.reduce_sum(part, axis=-1) for part in tf.split(products, list(self.groups.values()), axis=-1)]
 
     def check(self, position: tf.TensorSpec) -> None:
         """Traces the user's own functions once, so that a bad one is refused before any work starts."""

@@ -48,8 +48,7 @@ def gauss_legendre(num_nodes: int = 16, power: float = POWER) -> Quadrature:
     nodes, weights = np.polynomial.legendre.leggauss(num_nodes)
     t = (nodes + 1) / 2
     path = np.concatenate([[0.0], t**power, [1.0]])
-    weights = np.concatenate([[0.0], power * t ** (power - 1) * weights / 2, [0.0]])
-    return Quadrature(path, weights, "gauss_legendre")
+    return Quadrature(path, np.concatenate([[0.0], power * t ** (power - 1) * weights / 2, [0.0]]), "gauss_legendre")
 
 
 def trapezoid(num_nodes: int = 16, power: float = POWER, corrected: bool = False) -> Quadrature:

@@ -79,9 +79,7 @@ class Evidences(Sequence):
 
     def __getitem__(self, key) -> Evidence:
         """By number, or by the name of the method."""
-        if isinstance(key, str):
-            return {each.method: each for each in self._estimates}[key]
-        return self._estimates[key]
+        return {each.method: each for each in self._estimates}[key] if isinstance(key, str) else self._estimates[key]
 
     def __len__(self) -> int:
         return len(self._estimates)

@@ -289,8 +289,7 @@ class ReplicaExchange(Wrapper):
         """The bias grown by the energies of all walkers; only in the burn-in."""
         beta = rungs.table.inverse_temperature
         counted = rungs.bias, energy, rungs.index, beta, 1.0 / self.num_ladders
-        grown = tf.cond(clock.adapting, lambda: self.bias.deposit(*counted), lambda: rungs.bias)
-        return rungs._replace(bias=grown)
+        return rungs._replace(bias=tf.cond(clock.adapting, lambda: self.bias.deposit(*counted), lambda: rungs.bias))
 
     def exchanged(self, inner, changed: dict, rungs, new, evaluate) -> dict:
         """The fields that walkers have on their new rungs; `changed` are those that belong to the rung."""

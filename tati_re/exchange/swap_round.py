@@ -101,8 +101,7 @@ class SwapRound:
         if self.schedule is None:
             low = tf.broadcast_to(tf.range(self.num_rungs - 1), shape)
             return Pairs(low, low + 1, tf.ones(shape, tf.bool))
-        chosen = self.schedule.pairs(rungs.rounds, random.get("pairs"))
-        return Pairs(*(tf.broadcast_to(part, shape) for part in chosen))
+        return Pairs(*(tf.broadcast_to(part, shape) for part in self.schedule.pairs(rungs.rounds, random.get("pairs"))))
 
     def _corrected(self, rungs: Rungs, pairs: Pairs, table: RungTargets, difference: LogRatioEstimate, evaluate):
         """The updated noise averages, the corrected difference, and the variance passed to the rule."""

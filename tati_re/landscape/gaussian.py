@@ -61,8 +61,7 @@ class GaussianApproximation:
         mass = np.sqrt(np.mean(precision, axis=0) / self.variance.mean(axis=0))
         root = 1 / np.sqrt(mass)
         stiffest = [np.linalg.eigvalsh(root[:, None] * m * root)[-1] for m in whole]
-        stiffest = stiffest or [1 / (d * mass) for d, _ in pairs]
-        return self.temperature * np.max(stiffest) * mass
+        return self.temperature * np.max(stiffest or [1 / (d * mass) for d, _ in pairs]) * mass
 
     def covariance(self, walker: int = 0) -> np.ndarray:
         """Of one component, `(parameters, parameters)`."""

@@ -90,5 +90,4 @@ def expanded(values: Mapping[str, Any]) -> dict[str, Any]:
     if values.get("exchange") in ("none", "infinite"):
         left_out |= {"swap_rule", "swap_schedule"}
     kept = {key: value for key, value in preset.items() if key not in left_out or key == "sampler"}
-    given = {key: value for key, value in values.items() if key != "sampler"}
-    return {**kept, **given, "sampler": preset["sampler"]}
+    return {**kept, **values, "sampler": preset["sampler"]}

@@ -133,9 +133,7 @@ class Loss:
         """Class probabilities of the model's outputs; regression outputs are returned as they are."""
         if self.name not in CLASSIFICATION or not self.from_logits:
             return outputs
-        if self.name == "binary_crossentropy":
-            return 0.5 * (1 + np.tanh(0.5 * outputs))
-        return softmax(outputs, axis=-1)
+        return 0.5 * (1 + np.tanh(0.5 * outputs)) if self.name == "binary_crossentropy" else softmax(outputs, axis=-1)
 
     def implied_noise(self, num_outputs: int) -> str | None:
         """For the mean squared error under the posterior: which noise it stands for, in a sentence."""

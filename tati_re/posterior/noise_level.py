@@ -95,9 +95,7 @@ class NoisePrior(Prior):
         u, a = position - tf.constant(math.log(self.scale), position.dtype), self.shape
         if self.name == "half_normal":
             return tf.exp(2 * u) - 1
-        if self.name == "inverse_gamma":
-            return 2 * a * (1 - tf.exp(-2 * u))
-        return u / a**2
+        return 2 * a * (1 - tf.exp(-2 * u)) if self.name == "inverse_gamma" else u / a**2
 
     def sample(self, shape: tuple[int, int], seed: int) -> np.ndarray:
         draw, a = prior_generator(seed), self.shape

@@ -39,8 +39,7 @@ class Outputs:
 
     def of_one(self, vector: np.ndarray, auxiliary: Sequence[np.ndarray], inputs: np.ndarray) -> np.ndarray:
         """The outputs of one vector `(P,)` with its variables that are not trained, `(n, ...)`."""
-        pieces = self._one.over_pieces(_ROWS, [inputs], vector, *auxiliary)
-        return np.concatenate([piece.numpy() for piece in pieces])
+        return np.concatenate([piece.numpy() for piece in self._one.over_pieces(_ROWS, [inputs], vector, *auxiliary)])
 
     def _of_one(self, x: Any, vector: Any, *auxiliary: Any) -> Any:
         return self.flat.call(self.flat.split_one(vector), auxiliary, self._prepared(x))[0]

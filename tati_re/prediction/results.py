@@ -207,8 +207,7 @@ class LabelPrediction(_Probabilities):
         labels = None if self.labels is None else self.labels.reshape(-1)
         shared = (self.num_draws, self.effective_draws, self.level, None, None, None)
         expected = np.full(len(p), np.nan)
-        classes = np.arange(2)
-        return ClassPrediction(*shared, np.stack([1 - p, p], 1), std, None, None, expected, labels, classes, None)
+        return ClassPrediction(*shared, np.stack([1 - p, p], 1), std, None, None, expected, labels, np.arange(2), None)
 
     @property
     def entropy(self) -> np.ndarray:

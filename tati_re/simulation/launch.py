@@ -149,8 +149,7 @@ class Launch:
             burnt_in=self._burnt_in if request.samples else None,
             callbacks=(self._copies, self._tensorboard, *(request.objects.get("callbacks") or ())),
         )  # fmt: skip
-        averages = _prediction_averages(request)
-        return Driver(self.folder, self.loops.loops, plan, self.progress, averages, request.limits)
+        return Driver(self.folder, self.loops.loops, plan, self.progress, _prediction_averages(request), request.limits)
 
     def _burnt_in(self, last: int, tuned: str, carry: Carry) -> None:
         """Says what the burn-in has tuned, and writes down where it ended and what noise heats from there on."""

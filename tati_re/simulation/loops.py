@@ -93,9 +93,7 @@ class RunLoops:
             # A stretch begins with the step before, and ends where replicas swap.
             rounds = method.exchange.exchange_every if method.exchange.has_rounds else limits.most_steps
             return replace(limits, most_steps=min(limits.most_steps, rounds + 1))
-        if not every:
-            return limits
-        return replace(limits, most_steps=min(limits.most_steps, every * method.groups))
+        return limits if not every else replace(limits, most_steps=min(limits.most_steps, every * method.groups))
 
     def close(self) -> None:
         """Ends the workers, where there are any."""
@@ -106,8 +104,7 @@ class RunLoops:
         """The learning rate of a stage: its own, that of an optimizer object, or that of the options."""
         method = self.request.method
         own = method.learning_rate if isinstance(method, Optimizer) else None
-        rates = (stage.learning_rate, own, self.request.options.learning_rate)
-        return next(rate for rate in rates if rate is not None)
+        return next(rate for rate in (stage.learning_rate, own, self.request.options.learning_rate) if rate is not None)
 
     def compiles(self, carry: Carry) -> bool:
         """Compiles the steps without taking one; `False` where XLA refuses."""

@@ -94,8 +94,7 @@ class Request:
     @cached_property
     def directions(self) -> np.ndarray | None:
         """Row vectors on which positions are projected before they are stored; None: positions are stored."""
-        source = self.objects.get("directions", self.options.directions)
-        return read_directions(source, self.system.flat.num_parameters)
+        return read_directions(self.objects.get("directions", self.options.directions), self.system.flat.num_parameters)
 
 
 def sees_all(options: Options, system: System) -> bool:

@@ -267,8 +267,7 @@ class Simulation(Evaluations):
         if self._outputs is None:
             self._outputs = Outputs(self.system.flat, potential.prepared)
         auxiliary = [value[walker_index] for value in self.walkers.auxiliary]
-        outputs = self._outputs.of_one(parameters, auxiliary, inputs)
-        return self.dataset.restore(outputs, potential.loss.predicts_noise)
+        return self.dataset.restore(self._outputs.of_one(parameters, auxiliary, inputs), potential.loss.predicts_noise)
 
     def predict_probabilities(self, inputs, parameters=None, walker_index: int | None = None) -> np.ndarray:
         """As `predict`, with logits turned into probabilities."""

@@ -283,8 +283,7 @@ class BayesianClassifier(ClassifierMixin, Posterior):
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of the largest averaged probability, `(n,)`."""
-        most_probable = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[most_probable]
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Averaged probability of each of `classes_`, `(n, classes)`."""

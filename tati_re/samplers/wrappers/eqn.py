@@ -176,8 +176,7 @@ class EnsembleQuasiNewton(Wrapper):
         deviations, factor = 0.0 * ops.rows(position, 0, num_references), ops.constant(np.zeros((2, *shape)), position)
         known = deviations, factor, ops.constant(start.reshape(num_references, -1), position), 0.0 * state.potential
         slope, slope_of = (ops.rows(values, 0, num_references) for values in (state.gradient, state.potential))
-        known = dict(zip(_PRECONDITIONER, known, strict=True), slope=0.0 * slope, slope_of=slope_of)
-        return extend(state, **known)
+        return extend(state, **dict(zip(_PRECONDITIONER, known, strict=True)), slope=0.0 * slope, slope_of=slope_of)
 
     def step(self, state, evaluate, noise):
         moved, info = self.move(self.begin_turn(state, evaluate), evaluate, noise)

@@ -127,8 +127,7 @@ class LowRankWindows:
 
     @staticmethod
     def _window(number: int, draws: int) -> np.ndarray:
-        length = np.diff(ENDS, prepend=0)[number]
-        return np.array([0.0, -(-length // draws), number])
+        return np.array([0.0, -(-np.diff(ENDS, prepend=0)[number] // draws), number])
 
     def adapted(self, memory: tuple, state, clock, ask) -> tuple:
         positions, gradients, window, *matrices, unit, spread, skipped = memory
