@@ -20,6 +20,7 @@ from tati_re.core.backend import tf
 from tati_re.engine import noise
 from tati_re.engine.noise import (
     Draw,
+    Drawing,
     RecordingNoise,
     StepNoise,
     bits_of_blocks,
@@ -123,20 +124,24 @@ def test_the_numbers_of_a_walker_do_not_depend_on_the_others(dtype):
 
 
 def test_a_run_under_xla_takes_the_numbers_of_the_graph(monkeypatch):
-    """8 walkers of 310 parameters in float64: enough bits a step for the loop to have XLA make them."""
+    """8 walkers of 310 parameters in float64: enough bits a step for the loop to have XLA make them. For a graph it
+    makes those of large networks, here of this one."""
     made = []
     monkeypatch.setattr(noise, "draw_blocks", lambda *arguments: made.append(arguments) or draw_blocks(*arguments))
     generator = np.random.default_rng(0)
     data = generator.normal(size=(20, 30)), generator.integers(0, 10, 20)
     found = {}
-    for execution in ("graph", "xla"):
+    for name, execution in (("graph", "graph"), ("xla", "xla"), ("compiled for a graph", "graph")):
+        if name.startswith("compiled"):
+            monkeypatch.setitem(noise._COMPILED_FROM_BYTES, "graph", 2**14)
         model = keras.Sequential([keras.Input((30,)), keras.layers.Dense(10, activation="softmax")])
         model.set_weights([np.zeros((30, 10)), np.zeros(10)])
         options = {"num_walkers": 8, "num_steps": 6, "step_size": 1e-2, "trajectory_every": 2, "dtype": "float64"}
         sim = Simulation(model, data=data, execution=execution, **options)
-        found[execution] = sim.sample(sampler="BAOAB").trajectory.to_numpy(np.float64)
-        assert bool(made) == (execution == "xla")
-    np.testing.assert_allclose(found["xla"], found["graph"], rtol=1e-9, atol=1e-12)
+        found[name] = sim.sample(sampler="BAOAB").trajectory.to_numpy(np.float64)
+        assert bool(made) == (name != "graph")
+        made.clear()
+        np.testing.assert_allclose(found[name], found["graph"], rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -351,3 +356,13 @@ def test_numbers_do_not_depend_on_where_a_chunk_begins(dtype):
     draws = [Draw("normal", (1, 97), dtype), Draw("uniform", (3,), tf.float64)]
     for whole, later in zip(draw_numbers(draws, 5, "step", 1, 7), draw_numbers(draws, 5, "step", 4, 4), strict=True):
         np.testing.assert_array_equal(whole[3:], later)
+
+
+@DTYPES
+def test_nor_do_those_that_are_compiled_for_a_graph(dtype):
+    draws = [Draw("normal", (4, 2**16 + 1), dtype), Draw("uniform", (3,), tf.float64)]
+    whole, later = (Drawing(draws, 5, count, "graph") for count in (5, 3))
+    numbers = [each.numbers(each.drawn(first, 0)) for each, first in ((whole, 1), (later, 3))]
+    for one, other, made in zip(*numbers, draw_numbers(draws, 5, "step", 1, 5), strict=True):
+        np.testing.assert_array_equal(one[2:], other)
+        np.testing.assert_allclose(one, made, rtol=0, atol=1e-4 if one.dtype == np.float32 else 1e-9)

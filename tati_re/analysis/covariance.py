@@ -111,8 +111,7 @@ def leading_eigenpairs(
         if done or not kept.any() or pass_over.number >= max_passes:
             break
         basis.append(_orthonormal(product, scale) if not kept.all() else following)
-    vectors = _signed((np.concatenate(basis, axis=1) @ inner).T)
-    return _result(pass_over, values, vectors, residuals)
+    return _result(pass_over, values, _signed((np.concatenate(basis, axis=1) @ inner).T), residuals)
 
 
 def covariance_eigenpairs(

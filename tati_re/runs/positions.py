@@ -170,8 +170,7 @@ class Positions:
             mean = mean + (middle - mean) * (number / (count + number))
             count += number
         # Weights count relative to their mean: a factor on all of them changes nothing.
-        factor = rows / (rows - 1) / count if rows > 1 else np.nan
-        return mean, squares * factor, rows
+        return mean, squares * (rows / (rows - 1) / count if rows > 1 else np.nan), rows
 
     def _due(self, walkers: np.ndarray, chosen: np.ndarray, seen: dict[int, int]) -> np.ndarray:
         due = np.zeros(len(walkers), bool)

@@ -94,8 +94,7 @@ class Tuner(Wrapper):
         own, sums = replaced_if(due, kept, (own, sums))
         last = constant(np.array([0.0, 0.0, 1.0]), window)
         window = window * (1.0 - last) + step * last
-        values = dict(zip(_FIELDS, (own, sums, window, *others), strict=True))
-        return type(state)(**new._asdict(), **values), info
+        return type(state)(**new._asdict(), **dict(zip(_FIELDS, (own, sums, window, *others), strict=True))), info
 
     def renewed(self, state):
         """The state at the end of a window: with another length, and with what has settled."""
