@@ -26,9 +26,9 @@ _VECTOR = 64
 _MOST_UNROLLED, _MOST_LOOPED = 16, 64
 """Walkers that have a node of the graph each for their bits, and that are drawn in a loop, which copies once more; for
 more walkers a program is compiled."""
-_COMPILED_FROM_BYTES = {"xla": 2**14, "graph": 2**19, "eager": math.inf}
+_COMPILED_FROM_BYTES = {"xla": 2**14, "graph": 2**17, "eager": math.inf}
 """Bytes of random bits in a step from which on it pays to have XLA compile their making: 4 walkers of 54,000 parameters
-take 1.9 ms where TensorFlow's kernels take 3.3."""
+take 1.2 ms where TensorFlow's kernels take 3.2; compiling takes half a second."""
 
 
 class Draw(NamedTuple):
