@@ -250,8 +250,7 @@ class WeightedLoss:
     def packed(labels: np.ndarray, weights: np.ndarray, dtype: tf.DType) -> np.ndarray:
         """Labels, `(n,)` or `(n, outputs)`, and behind them the weights, `(n,)`, as one array `(n, outputs + 1)`.
         The type is that of the parameters; it holds class numbers up to 2^24 exactly."""
-        flat = labels.reshape(len(labels), -1)
-        return np.concatenate([flat, weights[:, None]], axis=1).astype(dtype.as_numpy_dtype)
+        return np.concatenate([labels.reshape(len(labels), -1), weights[:, None]], axis=1).astype(dtype.as_numpy_dtype)
 
     def _parts(self, packed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         labels = tf.cast(packed[..., :-1], self._type)
