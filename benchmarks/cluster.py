@@ -59,7 +59,8 @@ def of_workers() -> tuple[float, float]:
     taken, memory = 0.0, []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if b"tati_re.cluster.worker" in (folder / "cmdline").read_bytes():
+            # Copies of the fork server have its command line; the server itself computes nothing.
+            if b"tati_re.cluster." in (folder / "cmdline").read_bytes():
                 fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
                 taken += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
                 memory.append(int(fields[21]) * os.sysconf("SC_PAGE_SIZE") / 1e6)
@@ -221,6 +222,11 @@ def main() -> None:
             for workers, echo in itertools.product(given.workers, (True, False)):
                 names = ("main thread", "process", "clock", "answer to message")
                 taken = rounds(workers, given.seconds, address, echo)
+                if not taken.size:
+                    print(
+                        f"{workers} worker(s): no stretch of steps ended in {given.seconds:g} s (--seconds)", flush=True
+                    )
+                    continue
                 told = zip(names, np.median(taken, 1), taken.min(1), taken.max(1), strict=True)
                 words = [f"{name} {each[0]:.2f} ms ({each[1]:.2f} to {each[2]:.2f})" for name, *each in told]
                 where = "over pipes" if address is None else "over Ray"
