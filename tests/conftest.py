@@ -14,6 +14,8 @@ from importlib.metadata import version
 
 import pytest
 
+from tati_re.core.lazy import settled
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # Small programs gain nothing from being compiled in 32 parts, and the parts cost a sixth of the compilation.
 PARTS = "--xla_cpu_parallel_codegen_split_count=1"
@@ -22,9 +24,6 @@ CHEAP = "--xla_llvm_disable_expensive_passes=true"
 CHEAP += " --xla_cpu_use_fusion_emitters=false" if version("tensorflow").startswith("2.21.") else ""
 # A suite makes many loops on purpose; TensorFlow takes that for a function traced again and again and says so.
 logging.getLogger("tensorflow").setLevel(logging.ERROR)
-# Tracing makes objects by the million, few of them in cycles, and each full collection visits all of TensorFlow:
-# with the thresholds of Python one second in fourteen goes into looking for garbage.
-gc.set_threshold(50_000, 20, 20)
 
 
 def pytest_addoption(parser):
@@ -75,9 +74,9 @@ def nothing_waits_for_the_disk(request):
 
 @pytest.fixture(scope="session", autouse=True)
 def libraries_are_no_garbage():
-    """TensorFlow's half a million objects stay to the end: no collection visits them again."""
+    """TensorFlow's half a million objects stay to the end: no collection visits them again. As in commands."""
     gc.collect()
-    gc.freeze()
+    settled()
 
 
 @pytest.fixture

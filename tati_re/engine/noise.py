@@ -3,8 +3,8 @@
 One Philox key belongs to (seed, purpose, number of the draw within a step). The low word of the counter runs over
 (step, block of four 32-bit words), its high word is the walker: its numbers are the same however many there are beside
 it. What has ladders first is likewise counted by ladder; a single number that all walkers share has high word 0. The
-bits of many steps are drawn at once, by TensorFlow's own kernel, walker by walker, or, for large arrays under XLA, by
-the same rounds compiled, and turned into normals by the inverse of the error function: eager, graph and XLA execution
+bits of many steps are drawn at once, by TensorFlow's own kernel, walker by walker, or, for large arrays, by the same
+rounds compiled by XLA, and turned into normals by the inverse of the error function: eager, graph and XLA execution
 see the same bits, and chunk sizes and restarts change nothing.
 
 Source: Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2, 3 (2011)."""
