@@ -1,14 +1,16 @@
 """Results draw themselves; bands hold whole curves as often as they say; what is drawn is what was found."""
 
+import re
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import rankdata
 
+import tati_re
 from tati_re.core.errors import InputError
-from tati_re.core.views import FIGURES
 from tati_re.landscape.scan import Landscape
 from tati_re.plotting.bands import Calibrated, draw_ranks, independent, rank_band, uniform_band
 from tati_re.plotting.figure import new_figure
@@ -263,9 +265,12 @@ def test_a_ladder_draws_itself(tmp_path):
 
 
 def test_each_figure_is_found():
-    for place in FIGURES.values():
-        module, name = place.split(":")
-        assert callable(vars(import_module(module))[name])
+    """Each kind of result that draws itself has its function among those of `tati_re.plotting`."""
+    files = Path(tati_re.__file__).parent.rglob("*.py")
+    kinds = {kind for file in files for kind in re.findall(r'drawn\("(\w+)"', file.read_text())}
+    assert {"evidence", "input_space", "run", "temperatures"} <= kinds
+    for kind in kinds:
+        assert callable(getattr(tati_re.plotting, f"plot_{kind}"))
 
 
 def test_a_landscape_for_paraview(tmp_path):

@@ -224,3 +224,13 @@ def test_a_preset_places_walkers_that_a_simulation_has():
     sim.parameters = np.zeros_like(sim.parameters)
     sim.sample(preset="MILE", **small_steps)
     assert np.abs(sim.parameters).max() < 1e-3
+
+
+def test_a_run_shorter_than_the_burn_in_of_a_preset_says_whose_it_is():
+    sim = Simulation(data=(X, Y), hidden=[2], verbose=0)
+    with pytest.raises(
+        InputError, match=r"Received: 50000, which preset MILE has where none is given\. Expected: less"
+    ):
+        sim.sample(preset="MILE", num_steps=2_000)
+    with pytest.raises(InputError, match=r"Received: 3000\."):
+        sim.sample(preset="MILE", num_steps=2_000, num_burnin_steps=3_000)

@@ -21,7 +21,7 @@ from tati_re.core.protocol import Clock
 from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
 from tati_re.samplers import MALA, GeneralizedHMC, HamiltonianMonteCarlo, Info, Splitting, StepSizeTuning, make_sampler
-from tati_re.samplers.wrappers.step_size_tuning import shared_among
+from tati_re.samplers.wrappers.metered import rung_mean
 from tests.scenarios import NumpyEvaluate, NumpyNoise, hmc_acceptance, rung_of
 from tests.systems import harmonic_well
 
@@ -121,8 +121,8 @@ def test_a_temperature_has_one_factor_and_each_its_own():
     assert (factor == factor[0]).all() and len(np.unique(factor)) == 3
     for i, h in enumerate((0.1, 0.1, 0.4)):
         assert abs(exact(HamiltonianMonteCarlo(1, 0.0), h * factor[0, i]) - 0.8) < 0.04
-    values = np.arange(12.0)
-    shared = shared_among(rung_of(np.tile([0.1, 0.1, 0.4], 4), np.tile([1.0, 0.25, 1.0], 4), numpy=True), values)
+    values, rung = np.arange(12.0), rung_of(np.tile([0.1, 0.1, 0.4], 4), np.tile([1.0, 0.25, 1.0], 4), numpy=True)
+    shared, _ = rung_mean(rung, values, np.ones(12))
     np.testing.assert_allclose(shared, np.tile([4.5, 5.5, 6.5], 4), rtol=1e-14)
 
 

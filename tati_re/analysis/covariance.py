@@ -87,7 +87,7 @@ def leading_eigenpairs(
         product = pass_over.first(np.eye(num_parameters))
         matrix = 0.5 * (product + product.T)
         values, vectors = np.linalg.eigh(matrix)
-        values, vectors = values[::-1][:num_eigenpairs], _signed(vectors.T[::-1][:num_eigenpairs])
+        values, vectors = values[::-1][:num_eigenpairs], signed(vectors.T[::-1][:num_eigenpairs])
         residuals = np.linalg.norm(matrix @ vectors.T - vectors.T * values, axis=0)
         return _result(pass_over, np.maximum(values, 0.0), vectors, residuals)
     width = min(num_eigenpairs + OVERSAMPLING, num_parameters)
@@ -111,7 +111,7 @@ def leading_eigenpairs(
         if done or not kept.any() or pass_over.number >= max_passes:
             break
         basis.append(_orthonormal(product, scale) if not kept.all() else following)
-    return _result(pass_over, values, _signed((np.concatenate(basis, axis=1) @ inner).T), residuals)
+    return _result(pass_over, values, signed((np.concatenate(basis, axis=1) @ inner).T), residuals)
 
 
 def covariance_eigenpairs(
@@ -268,6 +268,6 @@ def _orthonormal(matrix: np.ndarray, scale: float) -> np.ndarray:
     return left[:, singular > 1e-12 * scale]
 
 
-def _signed(vectors: np.ndarray) -> np.ndarray:
+def signed(vectors: np.ndarray) -> np.ndarray:
     largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=1)[:, None], axis=1)
     return vectors * np.where(largest < 0, -1.0, 1.0)

@@ -4,6 +4,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from tati_re.analysis.covariance import signed
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.views import shown
 
@@ -115,9 +116,7 @@ def diffusion_map(
     pieces = int((values > 1 - 1e-10).sum())
     what = f"The points fall apart into {pieces} or more pieces, which no kernel joins."
     refuse_if(pieces > 1, what, f"bandwidth {epsilon:.3g}", "a larger bandwidth, or more neighbors")
-    largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], axis=0)
-    vectors = vectors * np.where(largest < 0, -1.0, 1.0)
-    return DiffusionMap((values[1:] - 1) / epsilon, vectors[:, 1:], epsilon, dimension, stationary)
+    return DiffusionMap((values[1:] - 1) / epsilon, signed(vectors.T).T[:, 1:], epsilon, dimension, stationary)
 
 
 def landmarks(found: DiffusionMap, num_landmarks: int, first: int | None = None) -> np.ndarray:

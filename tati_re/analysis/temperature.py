@@ -158,6 +158,13 @@ def target_temperature(run_info: pd.DataFrame, num_burnin_steps: int = 0) -> flo
     return float(values[0])
 
 
+def measured_temperatures(kept: pd.DataFrame, num_parameters: int) -> list[Temperature]:
+    """As `temperatures`, of rows of one temperature above 0; none of too few, or of a run without parameters."""
+    one = "temperature" in kept and kept["temperature"].nunique() == 1 and kept["temperature"].iloc[0] > 0
+    enough = num_parameters and one and kept.groupby("walker").size().min() >= MINIMUM_DRAWS
+    return temperatures(kept, num_parameters) if enough else []
+
+
 def _measured(run_info: pd.DataFrame, kind: Kind, num_parameters: int, num_burnin_steps: int) -> Temperature | None:
     refuse_if(num_parameters < 1, "A temperature needs the number of parameters.", num_parameters, "at least 1")
     column = COLUMNS[kind]

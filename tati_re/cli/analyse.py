@@ -57,7 +57,6 @@ OWN: dict[str, tuple[Any, str]] = {
     "to": ("FORMAT", "csv, parquet, or arviz (a NetCDF file); default csv"),
     "output": ("DIR", "folder for tables and figures; default RUN/analysis"),
     "no_figures": (None, "tables only"),
-    "quiet": (None, "print nothing but errors"),
 }
 _MOST_ROWS = 24
 
@@ -114,13 +113,14 @@ def _show(name: str, result: Result) -> None:
 
 def _analyse(run: Run, typed: dict[str, Any], choices: Choices, folder: Path) -> dict[str, Result]:
     from tati_re.prediction.arviz import write_arviz
-    from tati_re.report.modules import made_folder, modules_of, result_of, write_result
+    from tati_re.report.modules import modules_of, result_of, write_result
+    from tati_re.runs.storage import made
 
     quiet, to = typed.get("quiet", False), typed.get("to", "csv")
     if not quiet:
         print(run.summary())
     names = typed.get("what") or modules_of(run, choices.burnin)
-    made_folder(folder)
+    made(folder)
     if to == "arviz":
         written = [write_arviz(run, folder / "arviz.nc", choices.burnin, choices.thin).name]
         names = typed.get("what", [])

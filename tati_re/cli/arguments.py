@@ -22,6 +22,7 @@ from tati_re.options.flags import add_field, flag
 from tati_re.options.make import ELSEWHERE, OPTIONS, add_arguments, options_from_flags
 from tati_re.options.representable import what_instead
 from tati_re.options.tati_names import ALIASES
+from tati_re.runs.run_folder import free_folder
 
 MAIN = (
     *("data", "model", "hidden", "loss", "sampler", "optimizer", "learning_rate", "num_steps", "until"),
@@ -41,7 +42,7 @@ class Parser(argparse.ArgumentParser):
     and those that are not typed are absent from what `parse` returns. With many options, `--help` explains those of
     `MAIN` and the command's own, and names the others by group; `--help-all` explains all."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, quiet: str | None = "print nothing but errors", **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, "argument_default": argparse.SUPPRESS, **kwargs})
         self._of_tati: set[str] = set()
         self.of_file = False
@@ -50,6 +51,8 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--debug", action="store_true", help=text)
         text = "print what bash or zsh need to complete this command"
         self.add_argument("--print-completion", metavar="SHELL", action=PrintCompletion, help=text)
+        if quiet is not None:
+            self.add_argument("--quiet", action="store_true", help=quiet)
         self.add_argument("--version", "-V", action="version", version=f"{self.prog} {__version__}")
 
     def error(self, message: str) -> NoReturn:
@@ -159,13 +162,13 @@ def _negatives_joined(argv: Sequence[str]) -> list[str]:
 
 def make_parser(prog: str, description: str, groups: Iterable[str], leave_out: Collection[str] = ()) -> Parser:
     """Makes the parser of a command from groups of the table of options, but for some, and the flags common to all."""
-    parser = Parser(prog=prog, usage=f"{prog} [options]", description=description)
+    quiet = "print nothing but errors, the same as --verbose 0"
+    parser = Parser(prog=prog, usage=f"{prog} [options]", description=description, quiet=quiet)
     parser.add_argument("-v", dest="v", action="count", help=argparse.SUPPRESS)
     parser.add_argument("--config", metavar="FILE", help="a TOML file of options; flags go before what it says")
     parser.add_argument("--print-config", action="store_true", help="print the options as TOML, as they would be used")
     text = "with --print-config: only what differs from the defaults"
     parser.add_argument("--changed", action="store_true", help=text)
-    parser.add_argument("--quiet", action="store_true", help="print nothing but errors, the same as --verbose 0")
     add_arguments(parser, groups, leave_out)
     of_tati = {"data": "data", "posterior": "prior", "model": "model", "run": "common", "training": "train"}
     parser.add_names_of_tati({of_tati.get(group, group) for group in groups})
@@ -183,25 +186,6 @@ def loading(verbose: int = 1, what: str | None = None) -> None:
         with left_out("sklearn", "matplotlib"):
             importlib.import_module("tati_re.core.backend")
         settled()
-
-
-def free_folder(name: str, parent: str = "runs") -> Path:
-    """Makes the next free numbered folder, `runs/sample-1`, `runs/sample-2`, ..., safely for concurrent commands."""
-    number = 1
-    while True:
-        folder = Path(parent) / f"{name}-{number}"
-        try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            folder.mkdir()
-        except FileExistsError:
-            if not folder.parent.is_dir():
-                raise InputError(f"{parent} is no folder.", "a file", "a folder, or --output") from None
-            number += 1
-        except OSError as error:
-            what = f"{folder} cannot be made: {error.strerror}."
-            raise InputError(what, expected="--output with another folder") from None
-        else:
-            return folder
 
 
 def remove_if_empty(folder: Path) -> None:

@@ -16,7 +16,7 @@ def parser_of_command() -> Parser:
         "0 where they agree (with --verify: are whole), 1 where they do not, 2 for bad input."
     )
     usage = "tati-compare A B [options] | tati-compare --elpd A B | tati-compare --verify RUN [RUN ...]"
-    parser = Parser("tati-compare", usage, description)
+    parser = Parser("tati-compare", usage, description, quiet="print nothing; the exit status says it")
     parser.add_argument("paths", nargs="*", metavar="A B", help="two run folders, or two files")
     text = "how far numbers may be apart, absolute (the default kind) or relative to the larger; default 1e-8 absolute"
     parser.add_argument("--tolerance", "--general_threshold", nargs="+", metavar=("X", "KIND"), help=text)
@@ -33,7 +33,6 @@ def parser_of_command() -> Parser:
     parser.add_argument("--verify", action="store_true", help=text)
     text = "how well each run predicts examples it has not seen: elpd by PSIS-LOO, and the difference with its error"
     parser.add_argument("--elpd", action="store_true", help=text)
-    parser.add_argument("--quiet", action="store_true", help="print nothing; the exit status says it")
     return parser
 
 

@@ -32,7 +32,7 @@ NUMBERS = {
 
 def parser_of_command() -> Parser:
     description = "Make a data set, or look at one in files; what it holds is printed."
-    parser = Parser("tati-dataset", "tati-dataset NAME or FILE [options]", description)
+    parser = Parser("tati-dataset", "tati-dataset NAME or FILE [options]", description, quiet=None)
     parser.add_argument("name", nargs="?", metavar="NAME", help=", ".join(GENERATORS))
     text = "files to read instead, or mnist, cifar10, ..."
     names = "--inspect", "--data", "--batch_data_files"

@@ -45,7 +45,6 @@ OWN: dict[str, tuple[Any, str]] = {
     "output": ("DIR", "folder; the same command goes on with what is there; default the next of runs/explore-1, ..."),
     "no_figures": (None, "tables only"),
     "trust": (None, f"of the run: {TRUST}"),
-    "quiet": (None, "print nothing but errors"),
 }
 
 

@@ -21,7 +21,6 @@ OWN: dict[str, tuple[Any, str]] = {
     "output": ("DIR", f"folder of {TABLE} and {FIGURE}, new or empty; default the next of runs/inputspace-1, ..."),
     "overwrite": (None, "replace the files there"),
     "no_figures": (None, "the table only"),
-    "quiet": (None, "print nothing but errors"),
 }
 
 
@@ -46,7 +45,7 @@ def _predict(typed: dict[str, Any], folder: Path) -> None:
 
     from tati_re.landscape.inputspace import input_space, read_inputs
     from tati_re.runs.csv_table import frame_text
-    from tati_re.runs.storage import storing, write_whole
+    from tati_re.runs.storage import made, write_whole
     from tati_re.simulation.run import load
 
     run, parameters = load(typed["run"]), None
@@ -64,8 +63,7 @@ def _predict(typed: dict[str, Any], folder: Path) -> None:
         run, ranges, inputs=inputs, which=_which(typed.get("which", ["all"])), parameters=parameters,
         walker=integer_of(typed, "walker"), thin=integer_of(typed, "thin", 1, 1),
     )  # fmt: skip
-    with storing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    made(folder)
     taken = [folder / name for name in (TABLE, FIGURE) if (folder / name).exists()]
     if taken and "overwrite" not in typed:
         raise InputError("--output is there already.", taken[0], "a new folder, or --overwrite")

@@ -50,7 +50,6 @@ OWN: dict[str, tuple[Any, str]] = {
     "output": ("DIR", "folder; the same command goes on with what is there; default the next of runs/landscape-1, ..."),
     "overwrite": (None, "replace another landscape there"),
     "trust": (None, f"of the run: {TRUST}"),
-    "quiet": (None, "print nothing but errors"),
 }
 DENSITY_STEPS = 60
 

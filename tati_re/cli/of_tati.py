@@ -68,7 +68,7 @@ def scans(argv: list[str]) -> bool:
 
 def _parser(prog: str, **flags: Any) -> Parser:
     """Flags of TATi's spelling; None: a text, a list: several, a number: one of its kind, which is the default."""
-    parser = Parser(prog=prog)
+    parser = Parser(prog=prog, quiet=None)
     for name, value in flags.items():
         kind = None if value is None or isinstance(value, list) else type(value)
         more: dict[str, Any] = {"nargs": "+"} if isinstance(value, list) else {} if kind is None else {"default": value}

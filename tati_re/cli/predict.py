@@ -31,7 +31,6 @@ def parser_of_command() -> Parser:
     parser.add_argument("--trust", action="store_true", help=f"of the runs: {TRUST}")
     parser.add_argument("--output", metavar="FOLDER", help="where the tables and figures go (default RUN/predictions)")
     parser.add_argument("--overwrite", action="store_true", help="replace the files that are there")
-    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
     return parser
 
 

@@ -34,6 +34,7 @@ def _body(argv: list[str]) -> None:
 def parser_of_command() -> Parser:
     parser = Parser(
         prog="quickstart",
+        quiet="no progress, only the table at the end",
         description="Train a 64-32-10 network on handwritten digits with Adam, sample its posterior until it has "
         "converged, and compare the predictions of the optimum with those of the posterior average.",
     )
@@ -41,7 +42,6 @@ def parser_of_command() -> Parser:
     parser.add_argument("--num-steps", type=int, metavar="N", help=steps)
     parser.add_argument("--output", metavar="DIR", help="run folder, new or empty; default runs/quickstart-1, -2, ...")
     parser.add_argument("--seed", type=int, metavar="S", help="seed of every random number; default 0")
-    parser.add_argument("--quiet", action="store_true", help="no progress, only the table at the end")
     return parser
 
 

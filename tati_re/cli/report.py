@@ -22,7 +22,6 @@ def parser_of_command() -> Parser:
     parser.add_argument("--figures", nargs="+", metavar="DIR", help=text)
     for name, (_, text) in NUMBERS.items():
         parser.add_argument(flag(name), dest=name, metavar="N", help=text)
-    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
     return parser
 
 

@@ -14,21 +14,10 @@ if TYPE_CHECKING:
 
 Class = TypeVar("Class", bound=type)
 
-FIGURES = {
-    "evidence": "tati_re.plotting.evidence:plot_evidence",
-    "exploration": "tati_re.plotting.exploration:plot_exploration",
-    "input space": "tati_re.plotting.inputs:plot_input_space",
-    "ladder": "tati_re.plotting.temperatures:plot_ladder",
-    "landscape": "tati_re.plotting.landscape:plot_landscape",
-    "prediction": "tati_re.plotting.prediction:plot_prediction",
-    "run": "tati_re.plotting.run:plot_run",
-}
-"""The function that draws each kind of result, for the method `plot` of the result; no other code reaches upward so."""
-
 
 def drawn(kind: str, result: Any, /, **choices: Any) -> Figure:
-    module, name = FIGURES[kind].split(":")
-    figure: Figure = vars(import_module(module))[name](result, **choices)
+    """The figure of a kind of result, for its method `plot`; no other code reaches upward so."""
+    figure: Figure = getattr(import_module("tati_re.plotting"), f"plot_{kind}")(result, **choices)
     return figure
 
 

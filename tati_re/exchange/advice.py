@@ -13,6 +13,7 @@ from scipy.special import betainc, erfcinv, log_ndtr
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.views import html_table
 from tati_re.exchange.ladder import Ladder
+from tati_re.samplers.wrappers.tuner import split_rhat
 
 HOPELESS = 0.05
 """Below this acceptance of any pair, replicas hardly travel the ladder."""
@@ -161,12 +162,9 @@ def _bias_factor(beta, sd, wanted: float) -> float | None:
     """The least γ at which no pair is further apart than wanted; none where even γ → ∞ leaves one so, at ln R."""
     if np.abs(np.diff(np.log(beta))).max() >= wanted:
         return None
-    low, high = 0.0, 60.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        near = distances(beta, biased_sd(beta, sd, np.exp(middle))).max() <= wanted
-        low, high = (low, middle) if near else (middle, high)
-    return float(np.exp(high))
+    from scipy.optimize import brentq
+
+    return float(np.exp(brentq(lambda ln: distances(beta, biased_sd(beta, sd, np.exp(ln))).max() - wanted, 0, 60)))
 
 
 def _sentences(ladder: Ladder, advice: Advice, apart, sd, acceptance: float) -> tuple[str, ...]:
@@ -261,10 +259,7 @@ def exchange_advice(chains, ladder: Ladder | None = None, energy_sd=None) -> Exc
     if (ladder is None) != (energy_sd is None):
         raise InputError("Advice on a ladder needs the spread of its energies.", expected="ladder and energy_sd")
     rows = values.shape[1] // 2
-    halves = values[:, : 2 * rows].reshape(len(values), 2, rows, -1)
-    means, within = halves.mean(2), halves.var(2, ddof=1).mean((0, 1))
-    between = means.reshape(-1, means.shape[-1]).var(0, ddof=1)
-    r_hats = np.sqrt((rows - 1) / rows + np.where(within + between > 0, between / np.maximum(within, 1e-300), 0.0))
+    means, r_hats = values[:, : 2 * rows].reshape(len(values), 2, rows, -1).mean(2), split_rhat(values)
     worst = int(r_hats.argmax())
     first, second = (means[:, half, worst] - means[:, half, worst].mean() for half in (0, 1))
     size, found = np.sqrt((first @ first) * (second @ second)), float(r_hats[worst])

@@ -47,7 +47,7 @@ class InputSpace(NamedTuple):
 
     def plot(self, path: AnyPath | None = None) -> Figure:
         """Draws the predictions over the grid; see `tati_re.plotting.plot_input_space`."""
-        return drawn("input space", self, path=path)
+        return drawn("input_space", self, path=path)
 
     def frame(self) -> pandas.DataFrame:
         """One row per input: its columns, then those of the prediction; `std` of a class over the parameters."""

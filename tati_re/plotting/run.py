@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, autocorrelation_estimate, autocorrelation_function, chains_of
-from tati_re.analysis.temperature import COLUMNS, Temperature, temperatures
+from tati_re.analysis.temperature import COLUMNS, Temperature, measured_temperatures
 from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
 from tati_re.plotting.bands import draw_ranks
 from tati_re.plotting.figure import COLORS, DARK, GRAY, empty, labeled, legend_above, new_figure, plain, save
@@ -97,7 +97,7 @@ def plot_traces(
         InputError: No rows, or a path that cannot be written.
     """
     refuse_if(run_info.empty, "The run has no rows to draw.")
-    shown = _measured(run_info, num_parameters, num_burnin_steps)
+    shown = measured_temperatures(run_info[run_info["step"] > num_burnin_steps], num_parameters)
     figure = new_figure(8.0, 3.0 + 1.9 * len(shown))
     heights = [1.4] + [1.0] * len(shown)
     panels = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
@@ -113,14 +113,6 @@ def plot_traces(
     plain(*panels)
     figure.align_ylabels(list(panels))
     return save(figure, path)
-
-
-def _measured(run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int) -> list[Temperature]:
-    kept = run_info[run_info["step"] > num_burnin_steps]
-    values = kept["temperature"].to_numpy(dtype=np.float64) if "temperature" in kept.columns else np.empty(0)
-    one_target = len(np.unique(values)) == 1 and bool(values[0] > 0)
-    enough = len(kept) > 0 and kept.groupby("walker").size().min() >= MINIMUM_DRAWS
-    return temperatures(kept, num_parameters) if one_target and enough else []
 
 
 def draw_traces(axes: Axes, run_info: pd.DataFrame, column: str, num_burnin_steps: int, legend: bool = True) -> None:

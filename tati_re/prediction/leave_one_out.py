@@ -94,8 +94,6 @@ def leave_one_out(
     run = as_run(run)
     if run.manifest["temperature"] != 1:
         raise InputError("elpd: leaving out needs the posterior.", f"T = {run.manifest['temperature']:g}", "T = 1")
-    if files.trajectory_in(run.folder) is None:
-        raise InputError(f"elpd: {run.folder} stored no positions.", expected="trajectory_every above 0")
     data, network = likelihood_of(run, data, model)
     stored = Positions(run, burnin, 1).read()
     if stored.weight is not None and np.ptp(stored.weight) > 0:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, is_short, monte_carlo_error, rows_by_walker
 from tati_re.core.errors import AnyPath, InputError, refuse_if
-from tati_re.core.views import shown
+from tati_re.core.views import drawn, shown
 from tati_re.posterior.predictive import VALUES
 from tati_re.prediction.draws import Draws
 from tati_re.prediction.network import Network
@@ -45,9 +45,7 @@ class TemperatureStudy:
 
     def plot(self, path: AnyPath | None = None) -> "Figure":
         """Plots losses and accuracies against temperature: see `tati_re.plotting.plot_temperatures`."""
-        from tati_re.plotting.temperatures import plot_temperatures
-
-        return plot_temperatures(self.frame, path)
+        return drawn("temperatures", self.frame, path=path)
 
 
 def temperature_study(

@@ -9,7 +9,7 @@ import pandas as pd
 from tati_re.analysis.averages import energy_error
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size
 from tati_re.analysis.format import percent, table
-from tati_re.analysis.temperature import COLUMNS, Temperature, temperatures
+from tati_re.analysis.temperature import COLUMNS, measured_temperatures
 from tati_re.analysis.until import DEFAULTS, WEIGHTS, conditions_of, diagnosis, walker_names
 from tati_re.core.errors import InputError
 from tati_re.prediction.quantities import quantities
@@ -171,7 +171,7 @@ def _temperatures(said: dict[str, Any], kept: pd.DataFrame, asked: float, given:
     slowest = f"{percent(heating.get('slowest', math.nan))} in the slowest directions"
     note, value = heating.get("not_predicted", slowest if heating else "not predicted"), heating.get("mean", math.nan)
     found = [_row("predicted heating", float(value), asked, value <= asked, note, given)]
-    for one in measured_temperatures(said, kept):
+    for one in measured_temperatures(kept, int(said.get("parameters", {}).get("num", 0))):
         what, energies = f"{one.kind} heating", kept[COLUMNS[one.kind]]
         if "weight" in kept and kept["weight"].nunique() > 1:
             found.append(_row(what, math.nan, asked, None, "rows have weights", given))
@@ -264,14 +264,6 @@ def _burnin(said: dict, options: dict[str, Any], burnin: int, given: set[str], a
     off = f"; U of the first tenth of the rows is {moved:.0f} standard errors off: more burn-in"
     note += off if moved > _MOST_MOVED else ""
     return _row("burn-in", float(burnin), math.nan, good, note, not found)
-
-
-def measured_temperatures(said: dict[str, Any], kept: pd.DataFrame) -> list[Temperature]:
-    """The kinetic and the configurational temperature of rows of one temperature; none of too few."""
-    number = int(said.get("parameters", {}).get("num", 0))
-    if not number or kept["temperature"].nunique() != 1 or kept.groupby("walker").size().min() < MINIMUM_DRAWS:
-        return []
-    return temperatures(kept, number)
 
 
 def nothing_confines(said: dict[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from tati_re import plotting
 from tati_re.analysis.alignment import align
 from tati_re.analysis.averages import averages, parameter_averages
-from tati_re.analysis.convergence import chains_of, halves_of, rows_by_walker
+from tati_re.analysis.convergence import chains_of, rows_by_walker
 from tati_re.analysis.covariance import covariance_eigenpairs, covariance_table
 from tati_re.analysis.diffusion_map import landmarks
 from tati_re.analysis.format import write_table
@@ -20,7 +20,7 @@ from tati_re.analysis.free_energy import coordinate_of, diffusion_map_of, free_e
 from tati_re.analysis.learning_coefficient import learning_coefficient, learning_curve
 from tati_re.analysis.reweighting import reweight
 from tati_re.analysis.temperature import group_sentences, group_temperatures
-from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
+from tati_re.core.errors import AnyPath, nearest, refuse_if
 from tati_re.core.views import html_table
 from tati_re.prediction.network import model_of
 from tati_re.runs import files
@@ -29,7 +29,8 @@ from tati_re.runs.manifest import sees_batches
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import is_optimization, select_rows, spacing
-from tati_re.runs.storage import replacing
+from tati_re.runs.storage import made, replacing
+from tati_re.samplers.wrappers.tuner import split_rhat
 from tati_re.simulation.run import load
 
 _OF_SAMPLES = ("temperatures", "free_energy", "reweighting", "learning_coefficient")
@@ -183,24 +184,16 @@ def _alignment(run: RunFiles, choices: Choices) -> Result:
     values = block.values[rows_by_walker(block.step, block.walker)]
     found = align(model_of(run), values)
     table = pd.DataFrame({"walker": np.unique(block.walker), "distance": found.before, "aligned": found.after})
-    hats, spreads = zip(*map(_spread, (values, found.positions)), strict=True)
+    rows = values.shape[1]
+    refuse_if(rows < 4, "alignment: too few positions.", f"{rows} a walker", "at least 4")
+    hats = [split_rhat(of) for of in (values, found.positions)]  # the classical one: ranks of thousands take minutes
+    spreads = [of.reshape(-1, of.shape[-1]).var(0).sum() for of in (values, found.positions)]
     sentences = [
         f"Distances of the walkers' means from the first one's. As sampled and aligned: the largest R-hat of a weight "
         f"{np.max(hats[0]):.4g} and {np.max(hats[1]):.4g}, the median {np.median(hats[0]):.4g} and "
         f"{np.median(hats[1]):.4g}; the total variance {spreads[0]:.4g} and {spreads[1]:.4g}."
     ]
     return Result(table, sentences, arrays={"positions": found.positions})
-
-
-def _spread(values: np.ndarray) -> tuple[np.ndarray, float]:
-    """Split R-hat of each parameter (the classical one: ranks of thousands take minutes), and the total variance."""
-    half = values.shape[1] // 2
-    refuse_if(half < 2, "alignment: too few positions.", f"{values.shape[1]} a walker", "at least 4")
-    parts = halves_of(values)
-    within = parts.var(axis=1, ddof=1).mean(axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        hats = np.sqrt((half - 1) / half + parts.mean(axis=1).var(axis=0, ddof=1) / within)
-    return hats, float(values.reshape(-1, values.shape[-1]).var(axis=0).sum())
 
 
 def _learning_coefficient(run: RunFiles, choices: Choices) -> Result:
@@ -288,22 +281,12 @@ def analyse(
     run = run if isinstance(run, RunFiles) else load(run)
     chosen = Choices(**choices)
     with writing(output):
-        folder = None if output is None else made_folder(output)
+        folder = None if output is None else made(output)
         results = {name: result_of(run, name, chosen) for name in what or modules_of(run, chosen.burnin)}
         if folder is not None:
             for name, result in results.items():
                 write_result(name, result, folder)
     return results
-
-
-def made_folder(folder: AnyPath) -> Path:
-    folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        what = f"{folder} cannot be made: {error.strerror}."
-        raise InputError(what, expected="--output with another folder") from None
-    return folder
 
 
 def write_result(name: str, result: Result, folder: Path, to: str = "csv", figures: bool = True) -> list[str]:

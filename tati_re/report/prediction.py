@@ -21,7 +21,7 @@ from tati_re.prediction.results import ClassPrediction, LabelPrediction, Predict
 from tati_re.prediction.scores import auroc
 from tati_re.prediction.temperature_study import stopping, temperature_curve
 from tati_re.runs.csv_table import frame_text
-from tati_re.runs.storage import storing, write_whole
+from tati_re.runs.storage import made, write_whole
 from tati_re.simulation.run import Run, load
 
 AVERAGE, OPTIMUM, ENSEMBLE = "posterior average", "optimum", "ensemble"
@@ -90,8 +90,7 @@ def _of_classes(predictions: Mapping[str, Any]) -> dict[str, ClassPrediction]:
 
 def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray | None) -> str:
     posterior = predictions[AVERAGE]
-    with storing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    made(folder)
     posterior.write_csv(folder / "predictions.csv")
     files, scores = ["predictions.csv"], score_table(predictions)
     labeled = len(scores.columns) > 2
@@ -152,8 +151,7 @@ def report_temperatures(runs: Sequence[Run], folder: Path, typed: Mapping[str, A
     for name in ("optimum", "ensemble", "ood", "rung"):
         refuse_if(name in typed, f"--{name} does not belong to --by-temperature.")
     frame = temperature_curve(runs, *(read_inputs(typed["data"], runs[0]) if "data" in typed else ()))
-    with storing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    made(folder)
     write_whole(folder / "temperatures.csv", frame_text(frame))
     plot_temperatures(frame, folder / "temperatures.png")
     best, rose = stopping(frame)

@@ -10,7 +10,7 @@ import pandas as pd
 from tati_re.analysis.averages import average, rows_at_target
 from tati_re.analysis.convergence import LARGEST_R_HAT, MINIMUM_DRAWS, chains_of, effective_sample_size, r_hat
 from tati_re.analysis.format import SHORT, SHORT_NOTE, WIDTH, percent, table, with_error
-from tati_re.analysis.temperature import Temperature
+from tati_re.analysis.temperature import Temperature, measured_temperatures
 from tati_re.exchange.advice import ladder_advice
 from tati_re.exchange.gaussianity import gaussianity_report
 from tati_re.exchange.ladder import explicit
@@ -21,7 +21,6 @@ from tati_re.report.certificate import (
     certificate_lines,
     has_no_target,
     heating_lines,
-    measured_temperatures,
     nothing_confines,
     why_hot,
 )
@@ -197,7 +196,7 @@ def _sampling_lines(
             "Nothing confines U (no prior, no box): a flat direction has no equilibrium, and the configurational "
             "temperature no target.",
         )
-    for temperature in measured_temperatures(manifest, kept):
+    for temperature in measured_temperatures(kept, int(manifest.get("parameters", {}).get("num", 0))):
         text = temperature_text(temperature)
         if temperature.kind == "configurational" and has_no_target(manifest):
             text = f"{temperature.mean:.4g}  without a target: the potential has flat directions or walls"

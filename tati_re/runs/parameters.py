@@ -79,9 +79,7 @@ def _folder(folder: Path, step: int | None, wanted: ExpectedParameters) -> FileP
             auxiliary = [arrays[f"auxiliary/{k}"] for k in range(sum(key.startswith("auxiliary/") for key in arrays))]
             where = f"the end of {folder}, step {meta['step']}"
             return FileParameters(wanted.checked(folder, positions[:, places]), where, auxiliary)
-    if (path := files.trajectory_in(folder)) is not None:
-        return _rows(path, step, wanted)
-    raise InputError(f"parameters: {folder} has no trajectory.", expected="a run with trajectory_every above 0")
+    return _rows(files.trajectory_of(folder), step, wanted)
 
 
 def _rows(path: Path, step: int | None, wanted: ExpectedParameters) -> FileParameters:

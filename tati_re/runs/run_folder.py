@@ -1,6 +1,8 @@
 """Preparation of the folder of a run."""
 
 from collections.abc import Collection
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -22,6 +24,17 @@ def prepare(path: AnyPath, overwrite: bool = False, abandoned: bool = False) -> 
             _refuse(folder, entries(folder))
         clear(folder)
     return folder
+
+
+def free_folder(name: str, parent: AnyPath = "runs") -> Path:
+    """Makes the next free numbered folder, `runs/sample-1`, `runs/sample-2`, ..., safely for concurrent commands."""
+    refuse_if(Path(parent).is_file(), f"{parent} is no folder.", "a file", "a folder, or --output")
+    for number in count(1):
+        folder = Path(parent) / f"{name}-{number}"
+        with storing(folder), suppress(FileExistsError):
+            folder.mkdir(parents=True)
+            return folder
+    raise AssertionError
 
 
 def check_free(path: AnyPath, overwrite: bool = False) -> None:

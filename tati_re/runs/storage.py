@@ -43,6 +43,13 @@ def storing(path: AnyPath, *more: type[Exception]) -> Iterator[None]:
         raise StorageError(path, error) from error
 
 
+def made(folder: AnyPath) -> Path:
+    """The folder, with its parents."""
+    with storing(folder):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    return Path(folder)
+
+
 def sync_file(path: AnyPath) -> None:
     """Returns when the bytes of a file, or the names in a folder, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -12,6 +12,7 @@ from tati_re.core.errors import InputError, nearest, refuse_if, shown
 from tati_re.core.given import as_array
 from tati_re.core.method import Optimizer
 from tati_re.engine.observables import Observables
+from tati_re.options.presets import PRESETS
 from tati_re.options.stages import ALL, planned
 from tati_re.runs.single_files import OPTIONS, kind_of
 from tati_re.samplers.microcanonical import check_dimension
@@ -81,8 +82,10 @@ def check_burnin(request: Request) -> None:
     if not request.samples:
         return
     if options.burnin >= options.num_steps:
-        what = "num_burnin_steps leaves no steps to average over."
-        raise InputError(what, options.num_burnin_steps, f"less than num_steps = {options.num_steps}")
+        what, steps = "num_burnin_steps leaves no steps to average over.", options.num_burnin_steps
+        of = [name for name, preset in PRESETS.items() if steps == preset.get("num_burnin_steps")]
+        received = f"{steps}, which preset {of[0]} has where none is given" if of else steps
+        raise InputError(what, received, f"less than num_steps = {options.num_steps}")
     if request.method.adapts and not options.burnin and "num_burnin_steps" in options.explicit:
         what = f"num_burnin_steps: {request.method.name} adapts, and does so only during the burn-in."
         raise InputError(what, 0, "some hundred, and fewer than num_steps")

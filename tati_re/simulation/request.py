@@ -107,55 +107,36 @@ def make_request(
     kind: str, options: Options, objects: Mapping[str, Any], system: System, limits: Limits = LIMITS
 ) -> Request:
     """The request with the method that options and objects name, and the order of mini-batches that it takes."""
-    return _Draft(kind, options, objects, system).request(limits)
+    options = capped(options, system.dataset.num_examples)
+    if options.sampler == "auto":
+        options = options.settled(sampler=DEFAULT)
+    if kind == "sample":
+        options, method = _sampled(options, objects, system)
+    else:
+        first = planned(options)[0].learning_rate
+        given = options if first is None else make_options(options, learning_rate=first)
+        method = make_optimizer(objects.get("optimizer", options.optimizer), given, system.flat.shapes)
+    if options.batch_sampling == "auto":
+        subtracts = kind == "sample" and method.subtracts_noise and not sees_all(options, system)
+        options = options.settled(batch_sampling="replacement" if subtracts else "epochs")
+    return Request(system.settled(options), objects, system, kind, method, limits)
 
 
-@dataclass
-class _Draft:
-    """A launch before all of its options are settled."""
-
-    kind: str
-    options: Options
-    objects: Mapping[str, Any]
-    system: System
-
-    def request(self, limits: Limits) -> Request:
-        """The request, with nothing left open."""
-        self.options = capped(self.options, self.system.dataset.num_examples)
-        if self.options.sampler == "auto":
-            self.settle(sampler=DEFAULT)
-        method, drawn = self.sampled() if self.kind == "sample" else self.fitted()
-        if self.options.batch_sampling == "auto":
-            self.settle(batch_sampling=drawn)
-        return Request(self.system.settled(self.options), self.objects, self.system, self.kind, method, limits)
-
-    def settle(self, **values: Any) -> None:
-        """Sets options that were left open."""
-        self.options = self.options.settled(**values)
-
-    def sampled(self) -> tuple[Method, str]:
-        """The sampler of a run, on its ladder, and the order of mini-batches that suits it."""
-        if self.options.until is not None and "num_steps" not in self.options.explicit:
-            self.settle(num_steps=MOST_STEPS)
-        check_memory(self.options, self.system.flat.num_parameters, self.options.num_walkers * self.options.num_rungs)
-        finds_end = "num_burnin_steps" not in self.options.explicit
-        fresh = self.options.num_burnin_steps is None
-        if fresh:
-            self.settle(num_burnin_steps=latest_end(self.options.num_steps))
-        sampler = sampler_of(self.options, self.objects, self.system, True)
-        prior = self.system.prior(self.options, self.objects)
-        if fresh and not sampler.adapts:
-            self.settle(num_burnin_steps=0)
-        exact = sees_all(self.options, self.system)
-        method = with_replicas(with_tuner(sampler, self.options, finds_end), self.options, exact, prior)
-        return method, "replacement" if method.subtracts_noise and not exact else "epochs"
-
-    def fitted(self) -> tuple[Method, str]:
-        """The optimizer of a fit, at the rate of its first stage, and the order of mini-batches."""
-        first = planned(self.options)[0].learning_rate
-        given = self.options if first is None else make_options(self.options, learning_rate=first)
-        named = self.objects.get("optimizer", self.options.optimizer)
-        return make_optimizer(named, given, self.system.flat.shapes), "epochs"
+def _sampled(options: Options, objects: Mapping[str, Any], system: System) -> tuple[Options, Method]:
+    """The options with none left open, and the sampler of a run on its ladder."""
+    if options.until is not None and "num_steps" not in options.explicit:
+        options = options.settled(num_steps=MOST_STEPS)
+    check_memory(options, system.flat.num_parameters, options.num_walkers * options.num_rungs)
+    finds_end = "num_burnin_steps" not in options.explicit
+    fresh = options.num_burnin_steps is None
+    if fresh:
+        options = options.settled(num_burnin_steps=latest_end(options.num_steps))
+    sampler = sampler_of(options, objects, system, True)
+    prior = system.prior(options, objects)
+    if fresh and not sampler.adapts:
+        options = options.settled(num_burnin_steps=0)
+    tuner = with_tuner(sampler, options, finds_end)
+    return options, with_replicas(tuner, options, sees_all(options, system), prior)
 
 
 def own_sampler(options: Options, objects: Mapping[str, Any]):

@@ -6,7 +6,6 @@ import tempfile
 import zipfile
 from dataclasses import replace
 from inspect import Parameter, Signature, signature
-from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -23,6 +22,7 @@ from tati_re.data.preparation import Preparation, Standard
 from tati_re.options.table import SAMPLE, options_of
 from tati_re.prediction.predict import average, outputs_of_draws, source_of, warn_of_few_draws
 from tati_re.runs import files
+from tati_re.runs.run_folder import free_folder
 from tati_re.simulation.run import Run
 
 
@@ -141,7 +141,7 @@ class Posterior(BaseEstimator):
         if weights is not None:
             data = self._weighted(data, weights, given)
         if folder is not None:
-            given["output"] = str(_next_folder(Path(folder)))
+            given["output"] = str(free_folder("fit", folder))
         self.run_ = Simulation(model, data, **given).sample()
         self.source_ = source_of(self.run_)
 
@@ -300,18 +300,6 @@ class BayesianClassifier(ClassifierMixin, Posterior):
         """The probabilities for each stored draw of the network's parameters, `(draws, n, classes)`."""
         predictive, outputs, _ = self._drawn(X)
         return np.exp(predictive.log_probabilities(outputs))
-
-
-def _next_folder(parent: Path) -> Path:
-    for number in count(1):
-        folder = parent / f"fit-{number}"
-        try:
-            folder.mkdir(parents=True)
-            return folder
-        except FileExistsError:
-            if not parent.is_dir():
-                raise InputError("folder is a file.", parent, "a folder") from None
-    raise AssertionError
 
 
 _OWN = [name for name in signature(Posterior.__init__).parameters if name not in ("self", "options")]

@@ -27,7 +27,7 @@ from tati_re.core.ops import (
     where,
     with_rows,
 )
-from tati_re.core.protocol import same_rung
+from tati_re.core.protocol import fields_of, same_rung
 from tati_re.samplers.wrappers.coordinates import Coordinates, Diagonal, stiffest
 
 ENDS = 40 * 2 ** np.arange(50, dtype=np.int64)
@@ -168,7 +168,7 @@ class LowRankWindows:
             changed |= dict(zip(self.matrices, (found.scale, directions, roots), strict=True))
             # Multiplied with the root of the unit by the step that comes next.
             changed["mass_spread"] = found.longest() + 0.0 * skipped
-        return state._replace(**{name: constant(value, getattr(state, name)) for name, value in changed.items()})
+        return state._replace(**{k: constant(changed[k], old) for k, old in fields_of(state, changed).items()})
 
     def coordinates(self, memory: tuple) -> Coordinates:
         scale, directions, roots, unit = memory[3:7]

@@ -160,7 +160,7 @@ class Metered(Wrapper):
         step = evaluate.clock.step
         confirmed = adapting & is_among(step, _CONFIRMED)
         due = confirmed | (adapting & is_among(step, _CHANGED))
-        pooled, total = _pooled(state.rung, square, count)
+        pooled, total = rung_mean(state.rung, square, count)
         changed = minimum(maximum(factor * self._change(pooled, confirmed), zeros + 1.0 / UNLIMITED), limit)
         tuned = due & (total > 0.0)
         own = {"step_factor": where(tuned, changed, factor), "step_limit": limit, "failures": failures}
@@ -170,7 +170,7 @@ class Metered(Wrapper):
         return type(state)(**{**new._asdict(), "rung": state.rung}, **own), info
 
     def shortened(self, state, step: int):
-        pooled, _ = _pooled(state.rung, state.error_square, state.error_count)
+        pooled, _ = rung_mean(state.rung, state.error_square, state.error_count)
         shorter = minimum(self._change(pooled, pooled < 0.0), 0.0 * pooled + 1.0)
         # Caution is 0 after a burn-in; where it is not, the next step begins new sums.
         changed = {"step_factor": state.step_factor * shorter, "caution": state.caution + 1.0}
@@ -256,7 +256,7 @@ class Metered(Wrapper):
         return {**self.inner.get_config(), "target_bias": self.target_bias}
 
 
-def _pooled(rung, square, count):
+def rung_mean(rung, square, count):
     """The mean over the walkers of each one's rung, and how many numbers it is of, `(walkers,)` each."""
     same = same_rung(rung)
     total = sum_of_products(same, count[None, :])

@@ -4,11 +4,11 @@ import math
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Wrapper
-from tati_re.core.ops import as_float64, exp, sqrt, sum_of_products, where
-from tati_re.core.protocol import attributes_of, fields_of, same_rung
+from tati_re.core.ops import as_float64, exp, sqrt, where
+from tati_re.core.protocol import attributes_of, fields_of
 from tati_re.samplers.hmc import HamiltonianMonteCarlo
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
-from tati_re.samplers.wrappers.metered import first_factor, timed_at
+from tati_re.samplers.wrappers.metered import first_factor, rung_mean, timed_at
 
 
 class DualAveraging:
@@ -122,7 +122,7 @@ class StepSizeTuning(Wrapper):
         used = factor * state.first_factor if self.from_curvature else factor
         rung = state.rung._replace(step_size=state.rung.step_size * used)
         new, info = self.inner.step(inner_of(state)._replace(rung=rung), evaluate, noise)
-        shared = shared_among(state.rung, info.acceptance)
+        shared, _ = rung_mean(state.rung, info.acceptance, 0.0 * info.acceptance + 1.0)
         following, learnt = self.rule.update(factor, memory, shared, self.target_acceptance, number)
         own = {name: where(adapting, *pair) for name, *pair in zip(self.rule.fields, learnt, memory, strict=True)}
         own |= {"first_factor": state.first_factor} if self.from_curvature else {}
@@ -131,9 +131,3 @@ class StepSizeTuning(Wrapper):
 
     def get_config(self) -> dict:
         return {**self.inner.get_config(), **attributes_of(self, "target_acceptance", "step_size_tuning")}
-
-
-def shared_among(rung, values):
-    """The mean over all walkers of the same rung, `(walkers,)`."""
-    same = same_rung(rung)
-    return sum_of_products(same, values[None, :]) / sum_of_products(same, same)

@@ -115,7 +115,7 @@ class Tuner(Wrapper):
         masses = _masses(state)
         change = np.median(np.abs(masses - np.asarray(state.tuner_masses)))
         changed, ratio = self._lengths(state, (tau, sure), float(np.median(own[..., 4])), window, stride)
-        rhat, heat = max(split_rhat(rung[:, :, 0]) for rung in own), float(own[..., 5].mean((1, 2)).max())
+        rhat, heat = float(max(split_rhat(rung[:, :, 0]) for rung in own)), float(own[..., 5].mean((1, 2)).max())
         settled = (
             self._step_settled(state, own, weights),
             change < _MASS_CHANGE,
@@ -219,14 +219,14 @@ def slowest(series: np.ndarray) -> tuple[float, float]:
     return float(tau.max()), max(1.0, float(sure.max()))
 
 
-def split_rhat(chains: np.ndarray) -> float:
-    """R-hat of `(walkers, rows)`, each cut in two; 1 where nothing moves."""
+def split_rhat(chains: np.ndarray) -> np.ndarray:
+    """R-hat of `(walkers, rows, ...)`, each walker cut in two, without ranks; 1 where nothing moves."""
     half = chains.shape[1] // 2
     parts = np.concatenate([chains[:, :half], chains[:, half : 2 * half]])
     if half < 2:
-        return math.inf
-    within, between = parts.var(1, ddof=1).mean(), parts.mean(1).var(ddof=1)
-    return 1.0 if between == 0 else math.sqrt((half - 1) / half + between / max(within, 1e-300))
+        return np.full(chains.shape[2:], math.inf)
+    within, between = parts.var(1, ddof=1).mean(0), parts.mean(1).var(0, ddof=1)
+    return np.where(between == 0, 1.0, np.sqrt((half - 1) / half + between / np.maximum(within, 1e-300)))
 
 
 def _window(number: int) -> np.ndarray:
