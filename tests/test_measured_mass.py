@@ -101,6 +101,18 @@ def test_single_precision_and_flat_directions_stay_finite():
     assert np.isfinite(inverse_mass(found)).all() and np.isfinite(found.longest())
 
 
+def test_a_gradient_that_does_not_change_tells_of_no_flat_direction():
+    """As that of |θ| on one side of its kink: no mass is below 1e-3 of T / Var θ, whatever the other directions are."""
+    positions, gradients = drawn(rotated(5, np.geomspace(1, 100, 5)), 60)
+    moved = np.append(positions, 0.1 * np.arange(60.0)[:, None, None], axis=2)
+    still = np.append(gradients, np.ones((60, 1, 1)), axis=2)
+    variance = moved[:, 0, 5].var() * 60 / 59
+    for temperature in (1.0, 4.0):
+        found = inverse_mass(low_rank_mass(moved, still, 6, temperature))
+        assert found[5, 5] <= 1.001e3 * variance / temperature
+        assert np.abs(found[5, :5]).max() < 1e-3 * found[5, 5]
+
+
 def test_few_directions_take_the_stiffest_and_softest():
     """Ten directions of a rotated Gaussian of 100 dimensions are 10 to 10⁴ times stiffer than the rest: of 128
     draws ten directions leave a condition of 1, one direction more than 100; what is round is left alone."""

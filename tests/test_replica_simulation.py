@@ -266,6 +266,10 @@ def test_unused_options_are_said(monkeypatch):
     [line] = [text for text in said if text.startswith("Not used by")]
     assert all(name in line for name in ("swap_rule", "swap_variance", "swap_schedule", "exchange_every"))
     said.clear()
+    sample(**few, bias_factor=7.0, bias_width=0.5)
+    [line] = [text for text in said if text.startswith("Not used by")]
+    assert line.endswith(": bias_factor, bias_width.")
+    said.clear()
     Simulation(data=(X, Y), execution="eager", **SYSTEM).sample(num_steps=2, swap_rule="metropolis", adapt_ladder=True)
     [line] = [text for text in said if text.startswith("Not used by")]
     assert "swap_rule" in line and "adapt_ladder" in line

@@ -305,6 +305,18 @@ def test_a_burn_in_takes_half_of_max_time_at_most(tmp_path, monkeypatch):
     assert sizes[sizes.index > burnin].nunique() == 1
 
 
+def test_a_run_that_ends_in_its_burn_in_has_no_later_end(tmp_path):
+    """Stopped before the first row, and gone on with to a step before the burn-in may end."""
+    asked = {"sampler": "MCLMC", "step_size": "auto", "until": "ess>400", "output": str(tmp_path / "run")}
+    run = tati_re.Simulation(**NECK).sample(**asked, max_time=1e-3)
+    assert run.exit_status == 75 and run.run_info.empty
+    with pytest.raises(InputError, match="has no rows yet"):
+        run.certificate  # noqa: B018
+    again = tati_re.Simulation.resume(str(tmp_path / "run"), num_steps=400, potential=funnel)
+    assert again.exit_status == 0 and again.manifest["options"]["num_steps"] == 400
+    assert again.certificate.set_index("quantity").loc["effective size", "verdict"] != "inside"
+
+
 @pytest.mark.slow
 def test_so_does_that_of_a_ladder(monkeypatch):
     """Whose walkers do not agree: all of `max_time` was burn-in, and nothing was stored."""

@@ -11,7 +11,7 @@ from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sam
 from tati_re.analysis.format import percent, table
 from tati_re.analysis.temperature import COLUMNS, measured_temperatures
 from tati_re.analysis.until import DEFAULTS, WEIGHTS, conditions_of, diagnosis, walker_names
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.prediction.quantities import quantities
 from tati_re.runs.manifest import sees_batches
 from tati_re.runs.run import RunFiles
@@ -103,6 +103,7 @@ def certificate(run: RunFiles, burnin: int | None = None) -> pd.DataFrame:
     """What a sampled run certifies, one row each: see `Run.certificate`."""
     run = as_run(run)
     said, rows = run.manifest, run.run_info
+    refuse_if(rows.empty and said.get("kind") != "fit", "The run has no rows yet.", run.folder, "a run that took steps")
     if is_optimization(said, rows):
         raise InputError("A fit has no certificate: it looks for a minimum.", run.folder, "a run that sampled")
     rows, given = at_target(rows), set(said.get("given", ()))

@@ -91,7 +91,9 @@ _BELONG = {
     "step_size_tuning": lambda options: options.target_acceptance is not None or options.step_size == "auto",
     "fit_steps": lambda options: options.walker_start == "fit",
     "target_bias": lambda options: options.step_size == "auto",
-}
+} | dict.fromkeys(
+    ("bias_factor", "bias_rate", "bias_width", "bias_energies"), lambda options: options.bias == "well_tempered"
+)
 """Options that only mean something beside another one."""
 
 

@@ -78,6 +78,8 @@ class Ending:
             return step
         stored = manifest.read(self._folder)
         until, drawn = stored["until"], step - burnin_of(RunFiles(self._folder), None)
+        if drawn <= 0:  # still in the burn-in
+            return step
         left = {str(one): steps_left(one, until["looks"][-1], drawn) for one in self.conditions}
         if any(text.startswith("ess") for text in left):
             left |= {text: drawn for text in left if text.startswith("rhat") and left[text] == math.inf}

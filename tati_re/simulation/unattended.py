@@ -236,7 +236,8 @@ class _Choice:
         return [f"{said} (sampler)."]
 
     def _fit(self) -> None:
-        """Takes each walker to a minimum of U; the last quarter of the steps at a tenth of the learning rate."""
+        """Takes each walker to a minimum of U, in a quarter of `max_time` at most; the last quarter of the steps at
+        a tenth of the learning rate."""
         sim, options = self.sim, self.options
         left_out = {*_OF_THE_RUN, "num_steps", "num_burnin_steps", "stages", "call"}
         given = options.values_of((options.explicit & {*options_of(OPTIMIZE)}) - left_out)
@@ -245,6 +246,8 @@ class _Choice:
         given["stages"] = [{"num_steps": steps, "learning_rate": rate} for steps, rate in rates if steps]
         if sim.system.has_data and options.batch_size is None:
             given["batch_size"] = min(FIT_BATCH_SIZE, sim.system.dataset.num_examples)
+        if options.max_time is not None:
+            given["max_time"] = options.max_time / 4
         chosen = sim.calls.numbered("fit", make_options(given))
         chosen = make_options(chosen, num_steps=check_num_steps(chosen))
         request = make_request("fit", chosen, self.objects, sim.system, sim.limits)

@@ -161,7 +161,7 @@ class LowRankWindows:
         good = np.isfinite(positions).all(-1) & np.isfinite(gradients).all(-1)
         skipped = np.asarray(state.mass_skipped) + (~good).sum(0)
         changed = {"window": self._window(int(number) + 1, len(state.kept_positions)), "mass_skipped": skipped}
-        found = low_rank_mass(positions, gradients, self.rank)
+        found = low_rank_mass(positions, gradients, self.rank, float(np.min(state.rung.temperature)))
         if found is not None:
             directions, roots = np.zeros(state.mass_directions.shape), np.ones(len(state.mass_roots))
             directions[: len(found.directions)], roots[: len(found.directions)] = found.directions, found.roots
@@ -222,14 +222,17 @@ class LowRankMass(Stretched):
         return float(np.sum((self.transposed(gradients) - self.backward(positions)) ** 2))
 
 
-def low_rank_mass(positions: np.ndarray, gradients: np.ndarray, rank: int) -> LowRankMass | None:
+def low_rank_mass(
+    positions: np.ndarray, gradients: np.ndarray, rank: int, temperature: float = 1.0
+) -> LowRankMass | None:
     """The inverse mass of least Fisher divergence from a Gaussian, diagonal but for `rank` directions at most; `None`
     where fewer than three draws are left. Positions and gradients are `(draws, walkers, parameters)`, each walker about
     its own mean; draws with a number that is not finite are left out. With D² = sqrt(Var θ / Var g), or D = 1 (the one
     with the smaller divergence counts), draws x = θ/D and slopes y = D g are projected on the space that they span;
     there S = cov x # (cov y)⁻¹, the geometric mean, solves S cov(y) S = cov x. Its eigenvalues outside of [1/2, 2] are
     kept, those furthest from 1 first. Where fewer directions than draws tell x from y, they are the space, and where
-    the draws span all of it nothing has to be assumed: both are exact on a Gaussian, and all eigenvalues are kept.
+    the draws span all of it nothing has to be assumed: both are exact on a Gaussian, and all eigenvalues are kept. No
+    mass is below 1e-3 of T / Var θ, as in `DiagonalWindows`: a gradient that did not change tells of no flat direction.
     Source: Seyboldt et al., arXiv 2603.18845."""
     alike = _ALIKE[positions.dtype.name]
     good = np.isfinite(positions).all(-1) & np.isfinite(gradients).all(-1)
@@ -238,14 +241,14 @@ def low_rank_mass(positions: np.ndarray, gradients: np.ndarray, rank: int) -> Lo
     squares = (x**2).sum(0), (y**2).sum(0)
     if freedom < 2 or not min(values.max() for values in squares) > 0:
         return None
-    least = [values.max() * 1e-30 for values in squares]
-    diagonal = (np.maximum(squares[0], least[0]) / np.maximum(squares[1], least[1])) ** 0.25
+    moved, least = np.maximum(squares[0], squares[0].max() * 1e-30), _LEAST * temperature * freedom
+    diagonal = (moved / np.maximum(squares[1], least**2 / moved)) ** 0.25
     diagonal = np.clip(diagonal, diagonal.min(), diagonal.min() * LONGEST)
-    found = [_of_scale(x, y, scale, rank, freedom, alike) for scale in (diagonal, np.ones_like(diagonal))]
+    found = [_of_scale(x, y, scale, rank, freedom, alike, least) for scale in (diagonal, np.ones_like(diagonal))]
     return min(found, key=lambda mass: mass.divergence(x, y))
 
 
-def _of_scale(x, y, scale, rank: int, freedom: int, alike: float) -> LowRankMass:
+def _of_scale(x, y, scale, rank: int, freedom: int, alike: float, least: float) -> LowRankMass:
     x, y = x / scale, y * scale
     size = float(np.linalg.norm(x, 2) + np.linalg.norm(y, 2))
     basis, known = _span(x - y, alike * size), True
@@ -256,14 +259,16 @@ def _of_scale(x, y, scale, rank: int, freedom: int, alike: float) -> LowRankMass
         return LowRankMass(scale, basis, np.ones(0))
     # Where nothing is assumed, so little that it counts for flat directions only.
     ridge = (1e-12 * size if known else np.sqrt(_RIDGE)) * np.eye(len(basis))
-    x, y = (np.concatenate([values @ basis.T, ridge]) for values in (x, y))
+    moved, (x, y) = x, (np.concatenate([values @ basis.T, ridge]) for values in (x, y))
     # (cov y) = R'R; S = R⁻¹ (R cov x R')^½ R'⁻¹, the root by the singular values of R x', which keeps all digits.
     upper = np.linalg.qr(y, mode="r")
     left, values, _ = np.linalg.svd(upper @ x.T, full_matrices=False)
     vectors, roots, _ = np.linalg.svd(np.linalg.solve(upper, left * np.sqrt(values)), full_matrices=False)
     order = np.argsort(-np.abs(np.log(np.maximum(roots, 1e-300))), kind="stable")[:rank]
     order = order if known else order[np.abs(np.log(roots[order] ** 2)) > np.log(_INSIDE)]
-    return LowRankMass(scale, vectors.T[order] @ basis, np.clip(roots[order], 1 / LONGEST, LONGEST))
+    directions = vectors.T[order] @ basis
+    most = np.sqrt(((moved @ directions.T) ** 2).sum(0) / least)
+    return LowRankMass(scale, directions, np.clip(roots[order], 1 / LONGEST, np.clip(most, 1 / LONGEST, LONGEST)))
 
 
 def _deviations(values: np.ndarray, good: np.ndarray) -> np.ndarray:
