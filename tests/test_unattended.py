@@ -245,8 +245,8 @@ def test_a_run_from_far_above_a_density_finds_its_moments_in_a_short_burnin():
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_density_with_kinks_finds_its_moments(seed):
     """exp(-Σ|x|) in 15 dimensions: in a short window the gradient of a coordinate does not change; taken for flat, it
-    was thrown to 10⁴ times its size. x² has the mean 2 and the variance 20; 400 effective draws of each leave an error of
-    the mean over all of .06, and 5 % are the bias that is allowed."""
+    was thrown to 10⁴ times its size. x² has the mean 2 and the variance 20; 400 effective draws of each leave an error
+    of the mean over all of .06, and 5 % are the bias that is allowed."""
 
     def potential(x):
         return tf.reduce_sum(tf.abs(x), -1)
