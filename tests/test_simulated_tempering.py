@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tati_re import Simulation
-from tati_re.analysis import coordinate_of
+from tati_re.analysis import coordinate_of, stored_positions, trajectory_averages
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.core.protocol import Clock
@@ -490,3 +490,24 @@ def test_a_coordinate_has_all_rows_of_walkers_that_come_and_go():
     at_target = run.run_info.query("step > 100 and rung == 0").groupby("walker").size()
     assert found.values.shape == (3, 300) and at_target.nunique() > 1
     np.testing.assert_array_equal((found.weights > 0).sum(1), at_target)
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_averages_over_positions_have_all_rows_of_walkers_that_come_and_go(every):
+    """Cut to the walker with fewest at the target they were those of other steps, which is a bias."""
+
+    def wells(x):
+        return -tf.reduce_logsumexp([-0.5 * ((x - 2) / 0.5) ** 2, -0.5 * (x + 2) ** 2], 0)[:, 0]
+
+    sim = Simulation(potential=wells, dimension=1, num_walkers=4, seed=1, verbose=0)
+    options = {"exchange": "tempering", "temperatures": [1.0, 5.0], "num_steps": 600, "num_burnin_steps": 200}
+    options |= {"record_every": every, "trajectory_every": every, "trajectory_format": "h5", "execution": "graph"}
+    run = sim.sample(sampler="HMC", step_size=0.3, num_leapfrog_steps=5, **options)
+    [found] = trajectory_averages(run, {"x": lambda x: x[:, 0]}).to_dict("records")
+    blocks = [(p.walker, p.parameters[0]) for p in stored_positions(run)]
+    each = np.unique([walker for walker, _ in blocks], return_counts=True)[1]
+    assert len(each) == 4 and np.ptp(each) > 0 and found["rows"] == len(blocks)
+    assert found["mean"] == pytest.approx(np.mean([x for _, x in blocks]), rel=1e-6)
+    along = coordinate_of(run, "x[0]")
+    np.testing.assert_array_equal(along.weights.sum(1), each)
+    assert np.average(along.values, weights=along.weights) == pytest.approx(found["mean"], rel=1e-6)

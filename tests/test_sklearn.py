@@ -87,6 +87,9 @@ def test_predictions_are_those_of_the_run(regressor, table):
     run, draws = regressor.run_.predict(x, y, interval=0.8), regressor.sample_posterior(x)
     mean, std = regressor.predict(x, return_std=True)
     lower, upper = regressor.predict_interval(x, 0.8)
+    for level in (0.0, 1.5):
+        with pytest.raises(InputError, match=f"level is out of range. Received: {level}."):
+            regressor.predict_interval(x, level)
     np.testing.assert_array_equal(mean, run.mean[:, 0])
     np.testing.assert_allclose(draws.mean(0), mean, rtol=1e-12)
     np.testing.assert_array_equal((std, lower, upper), (run.std[:, 0], run.lower[:, 0], run.upper[:, 0]))

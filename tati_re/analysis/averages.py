@@ -15,6 +15,7 @@ from tati_re.analysis.convergence import (
     effective_sample_size,
     monte_carlo_error,
     r_hat,
+    rows_on_grid,
 )
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.models.names import described_names
@@ -202,7 +203,13 @@ def trajectory_averages(
         columns = {"step": block.step, "walker": block.walker}
         columns |= {name: np.asarray(function(block.values)) for name, function in functions.items()}
         parts.append(pd.DataFrame(columns | ({} if block.weight is None else {"weight": block.weight})))
-    return averages_of_rows(pd.concat(parts, ignore_index=True), list(functions))
+    rows = pd.concat(parts, ignore_index=True)
+    where, there = rows_on_grid(rows["step"].to_numpy(), rows["walker"].to_numpy())
+    if not there.all():  # walkers that come and leave, as in `rows_at_target`
+        steps = np.tile(np.unique(rows["step"]), len(where))
+        rows = rows.assign(weight=rows.get("weight", 1.0)).iloc[where.ravel()].assign(step=steps)
+        rows["weight"] *= there.ravel()
+    return averages_of_rows(rows, list(functions))
 
 
 def _varying(rows: pd.DataFrame) -> list[str]:

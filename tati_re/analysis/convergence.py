@@ -60,6 +60,17 @@ def rows_by_walker(steps: np.ndarray, walkers: np.ndarray) -> np.ndarray:
     return np.stack([part[: min(map(len, parts))] for part in parts])
 
 
+def rows_on_grid(steps: np.ndarray, walkers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """As `rows_by_walker`, uncut, for walkers that come and leave: at a step without a row of a walker its last one, or
+    its first, and False."""
+    (every, place), (names, walker) = (np.unique(values, return_inverse=True) for values in (steps, walkers))
+    rows = np.full((len(names), len(every)), -1)
+    rows[walker, place] = np.arange(len(steps))
+    there = rows >= 0
+    last = np.maximum.accumulate(np.where(there, np.arange(len(every)), there.argmax(1)[:, None]), axis=1)
+    return np.take_along_axis(rows, last, 1), there
+
+
 def _remembered(function: Callable[P, T]) -> Callable[P, T]:
     """The function with its last results: a page and a table ask for the same number of the same million draws."""
     known: OrderedDict[Any, T] = OrderedDict()

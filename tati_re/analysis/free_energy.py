@@ -105,8 +105,10 @@ def _along(
 
 def _by_walker(blocks, take) -> Coordinate:
     steps, walkers, values, weights = zip(*((b.step, b.walker, take(b), b.weight) for b in blocks), strict=True)
-    rows = convergence.rows_by_walker(np.concatenate(steps), np.concatenate(walkers))
-    return Coordinate(np.concatenate(values)[rows], None if weights[0] is None else np.concatenate(weights)[rows])
+    rows, there = convergence.rows_on_grid(np.concatenate(steps), np.concatenate(walkers))
+    counted = there if weights[0] is None else there * np.concatenate(weights)[rows]
+    bare = weights[0] is None and there.all()
+    return Coordinate(np.concatenate(values)[rows], None if bare else counted.astype(np.float64))
 
 
 MOST_BINS = 100_000

@@ -160,6 +160,7 @@ class Posterior(BaseEstimator):
         return validate_data(self, x, reset=False, allow_nd=self.model is not None)
 
     def _predicted(self, x: Any, level: float = 0.9) -> Any:
+        refuse_if(not 0 < level < 1, "level is out of range.", level, "a number between 0 and 1")
         inputs = self._inputs(x)
         found = average([self.source_], inputs, None, level)
         warn_of_few_draws(found, 4)
