@@ -113,14 +113,13 @@ def _show(name: str, result: Result) -> None:
 
 def _analyse(run: Run, typed: dict[str, Any], choices: Choices, folder: Path) -> dict[str, Result]:
     from tati_re.prediction.arviz import write_arviz
-    from tati_re.report.modules import modules_of, result_of, write_result
-    from tati_re.runs.storage import made
+    from tati_re.report.modules import made_folder, modules_of, result_of, write_result
 
     quiet, to = typed.get("quiet", False), typed.get("to", "csv")
     if not quiet:
         print(run.summary())
     names = typed.get("what") or modules_of(run, choices.burnin)
-    made(folder)
+    made_folder(folder)
     if to == "arviz":
         written = [write_arviz(run, folder / "arviz.nc", choices.burnin, choices.thin).name]
         names = typed.get("what", [])

@@ -20,7 +20,7 @@ from tati_re.analysis.free_energy import coordinate_of, diffusion_map_of, free_e
 from tati_re.analysis.learning_coefficient import learning_coefficient, learning_curve
 from tati_re.analysis.reweighting import reweight
 from tati_re.analysis.temperature import group_sentences, group_temperatures
-from tati_re.core.errors import AnyPath, nearest, refuse_if
+from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
 from tati_re.core.views import html_table
 from tati_re.prediction.network import model_of
 from tati_re.runs import files
@@ -29,7 +29,7 @@ from tati_re.runs.manifest import sees_batches
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import is_optimization, select_rows, spacing
-from tati_re.runs.storage import made, replacing
+from tati_re.runs.storage import replacing
 from tati_re.samplers.wrappers.tuner import split_rhat
 from tati_re.simulation.run import load
 
@@ -281,12 +281,22 @@ def analyse(
     run = run if isinstance(run, RunFiles) else load(run)
     chosen = Choices(**choices)
     with writing(output):
-        folder = None if output is None else made(output)
+        folder = None if output is None else made_folder(output)
         results = {name: result_of(run, name, chosen) for name in what or modules_of(run, chosen.burnin)}
         if folder is not None:
             for name, result in results.items():
                 write_result(name, result, folder)
     return results
+
+
+def made_folder(folder: AnyPath) -> Path:
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        what = f"{folder} cannot be made: {error.strerror}."
+        raise InputError(what, expected="--output with another folder") from None
+    return folder
 
 
 def write_result(name: str, result: Result, folder: Path, to: str = "csv", figures: bool = True) -> list[str]:
