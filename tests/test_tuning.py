@@ -18,12 +18,13 @@ from tati_re.analysis.heating import relative_heating
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.core.protocol import Clock
+from tati_re.core.rhat import split_rhat
 from tati_re.engine.limits import Limits
 from tati_re.runs import checkpoint
 from tati_re.runs.selection import select_rows
 from tati_re.samplers import MCLMC, SGLD, HamiltonianMonteCarlo, Massive, Splitting, StepSizeTuning
 from tati_re.samplers.wrappers.metered import Metered, error_of_bias
-from tati_re.samplers.wrappers.tuner import Tuner, slowest, split_rhat
+from tati_re.samplers.wrappers.tuner import Tuner, slowest
 from tati_re.simulation import heating
 from tests.scenarios import NumpyEvaluate, NumpyNoise, mean_and_error, rung_of
 from tests.systems import tables

@@ -11,9 +11,9 @@ import numpy as np
 from scipy.special import betainc, erfcinv, log_ndtr
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.rhat import split_rhat
 from tati_re.core.views import html_table
 from tati_re.exchange.ladder import Ladder
-from tati_re.samplers.wrappers.tuner import split_rhat
 
 HOPELESS = 0.05
 """Below this acceptance of any pair, replicas hardly travel the ladder."""

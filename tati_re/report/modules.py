@@ -21,6 +21,7 @@ from tati_re.analysis.learning_coefficient import learning_coefficient, learning
 from tati_re.analysis.reweighting import reweight
 from tati_re.analysis.temperature import group_sentences, group_temperatures
 from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
+from tati_re.core.rhat import split_rhat
 from tati_re.core.views import html_table
 from tati_re.prediction.network import model_of
 from tati_re.runs import files
@@ -30,7 +31,6 @@ from tati_re.runs.positions import Positions
 from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import is_optimization, select_rows, spacing
 from tati_re.runs.storage import replacing
-from tati_re.samplers.wrappers.tuner import split_rhat
 from tati_re.simulation.run import load
 
 _OF_SAMPLES = ("temperatures", "free_energy", "reweighting", "learning_coefficient")

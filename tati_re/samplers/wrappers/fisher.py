@@ -259,7 +259,8 @@ def _of_scale(x, y, scale, rank: int, freedom: int, alike: float, least: float) 
         return LowRankMass(scale, basis, np.ones(0))
     # Where nothing is assumed, so little that it counts for flat directions only.
     ridge = (1e-12 * size if known else np.sqrt(_RIDGE)) * np.eye(len(basis))
-    moved, (x, y) = x, (np.concatenate([values @ basis.T, ridge]) for values in (x, y))
+    moved = x
+    x, y = (np.concatenate([values @ basis.T, ridge]) for values in (x, y))
     # (cov y) = R'R; S = R⁻¹ (R cov x R')^½ R'⁻¹, the root by the singular values of R x', which keeps all digits.
     upper = np.linalg.qr(y, mode="r")
     left, values, _ = np.linalg.svd(upper @ x.T, full_matrices=False)

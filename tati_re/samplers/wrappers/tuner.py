@@ -19,6 +19,7 @@ from tati_re.core.ops import (
     with_rows,
 )
 from tati_re.core.protocol import fields_of, step_size_of
+from tati_re.core.rhat import split_rhat
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
 from tati_re.samplers.wrappers.metered import BAND, LEAST, SETTLED, Metered, error_of_bias
 
@@ -217,16 +218,6 @@ def slowest(series: np.ndarray) -> tuple[float, float]:
     noise = np.sqrt((8.0 * positive.sum(0) + 2.0) / values[..., 0].size)
     sure = tau / (1.0 + 0.8 * math.sqrt(2.0 * math.log(len(tau))) * noise)
     return float(tau.max()), max(1.0, float(sure.max()))
-
-
-def split_rhat(chains: np.ndarray) -> np.ndarray:
-    """R-hat of `(walkers, rows, ...)`, each walker cut in two, without ranks; 1 where nothing moves."""
-    half = chains.shape[1] // 2
-    parts = np.concatenate([chains[:, :half], chains[:, half : 2 * half]])
-    if half < 2:
-        return np.full(chains.shape[2:], math.inf)
-    within, between = parts.var(1, ddof=1).mean(0), parts.mean(1).var(0, ddof=1)
-    return np.where(between == 0, 1.0, np.sqrt((half - 1) / half + between / np.maximum(within, 1e-300)))
 
 
 def _window(number: int) -> np.ndarray:
