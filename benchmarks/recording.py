@@ -1,8 +1,9 @@
 """What keeping draws costs: `python -m benchmarks.recording [--quick]`. Figures are reported, never asserted.
 
 `Simulation.sample` as users run it, with its files and checkpoints, once compiled: processor time of a move of all
-walkers, as the difference of a longer and a shorter run, with a row and a position every 100th move and every move.
-Beside it, where BlackJAX is installed, the moves of its HMC on the same posterior, compiled as one `lax.scan`.
+walkers, as the difference of a longer and a shorter run, both past what their certificates read, with a row and a
+position every 100th move and every move. Beside it, where BlackJAX is installed, the moves of its HMC on the same
+posterior, compiled as one `lax.scan`.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def microseconds(name: str, every: int, seconds: float) -> float:
             sim.sample(**how, **kept, **fixed, num_steps=num_steps, output=f"{folder}/run")
         return time.process_time() - began
 
-    few = 400
+    few = 1_600  # draws enough for all that the certificate reads, which costs no more for a longer run
     taken(few)
     short, many = min(taken(few) for _ in range(2)), few
     while (more := taken(many := 4 * many)) < short + seconds:

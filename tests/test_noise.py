@@ -29,6 +29,7 @@ from tati_re.engine.noise import (
     draw_numbers,
     numbers_of,
     philox_key,
+    philox_keys,
     standard_normal,
     symmetric_uniform,
 )
@@ -48,7 +49,8 @@ def draws_of(dtype, walkers=3, parameters=5) -> list[Draw]:
 
 
 def arrays(*arguments, first_walker=0) -> list[np.ndarray]:
-    return [values.numpy() for values in draw_bits(*arguments, first_walker)]
+    draws, seed, purpose, *steps = arguments
+    return [values.numpy() for values in draw_bits(draws, philox_keys(draws, seed, purpose), *steps, first_walker)]
 
 
 # ------------------------------------------------------------------------------------------------------------- the bits
@@ -93,9 +95,10 @@ def test_the_bits_of_a_chunk_are_those_of_its_parts(dtype, cuts):
 @DTYPES
 def test_the_bits_are_the_same_eagerly_and_in_a_graph(dtype):
     draws = draws_of(dtype)
-    compiled = tf.function(lambda first: draw_bits(draws, 7, "step", first, 4))
+    keys = philox_keys(draws, 7, "step")
+    compiled = tf.function(lambda first: draw_bits(draws, keys, first, 4))
     for eager, graph in zip(
-        draw_bits(draws, 7, "step", 1_000_003, 4), compiled(tf.constant(1_000_003, tf.int64)), strict=True
+        draw_bits(draws, keys, 1_000_003, 4), compiled(tf.constant(1_000_003, tf.int64)), strict=True
     ):
         np.testing.assert_array_equal(eager, graph)
 
@@ -107,9 +110,10 @@ def test_the_bits_are_the_same_eagerly_and_in_a_graph(dtype):
 )
 def test_the_blocks_that_xla_makes_are_the_bits_of_the_kernel(dtype, first, walkers, first_walker):
     draws = draws_of(dtype, walkers, parameters=7)
-    made = tf.function(lambda first, walker: draw_blocks(draws, 7, "step", first, 4, walker), jit_compile=True)
+    keys = philox_keys(draws, 7, "step")
+    made = tf.function(lambda first, walker: draw_blocks(draws, keys, first, 4, walker), jit_compile=True)
     blocks = made(tf.constant(first, tf.int64), tf.constant(first_walker, tf.int64))
-    for draw, words, bits in zip(draws, blocks, draw_bits(draws, 7, "step", first, 4, first_walker), strict=True):
+    for draw, words, bits in zip(draws, blocks, draw_bits(draws, keys, first, 4, first_walker), strict=True):
         np.testing.assert_array_equal(bits_of_blocks(draw, words, 4), bits)
 
 
@@ -346,7 +350,7 @@ def test_a_step_that_asks_for_something_else_is_told(ask):
 def test_parameters_have_numbers_of_their_own_walker():
     """The numbers of a walker stand in one row of the bits, so that its padding is nobody's."""
     draws = [Draw("normal", (4, 3), tf.float32)]
-    (bits,) = draw_bits(draws, 0, "step", 1, 1)
+    (bits,) = draw_bits(draws, philox_keys(draws, 0, "step"), 1, 1)
     np.testing.assert_allclose(numbers_of(draws[0], bits)[0], standard_normal(bits[0][:, :3], tf.float32), rtol=1e-5)
 
 
@@ -361,8 +365,9 @@ def test_numbers_do_not_depend_on_where_a_chunk_begins(dtype):
 @DTYPES
 def test_nor_do_those_that_are_compiled_for_a_graph(dtype):
     draws = [Draw("normal", (4, 2**16 + 1), dtype), Draw("uniform", (3,), tf.float64)]
-    whole, later = (Drawing(draws, 5, count, "graph") for count in (5, 3))
-    numbers = [each.numbers(each.drawn(first, 0)) for each, first in ((whole, 1), (later, 3))]
+    whole, later = (Drawing(draws, count, "graph") for count in (5, 3))
+    keys = philox_keys(draws, 5, "step")
+    numbers = [each.numbers(each.drawn(keys, first, 0)) for each, first in ((whole, 1), (later, 3))]
     for one, other, made in zip(*numbers, draw_numbers(draws, 5, "step", 1, 5), strict=True):
         np.testing.assert_array_equal(one[2:], other)
         np.testing.assert_allclose(one, made, rtol=0, atol=1e-4 if one.dtype == np.float32 else 1e-9)

@@ -6,13 +6,13 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from traceback import walk_stack
 from typing import Any
 
 from tati_re.core.errors import InputError
 from tati_re.core.lazy import uncollected
+from tati_re.core.programs import shared
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
@@ -95,15 +95,17 @@ class Compiled:
     def __init__(self, function: Callable, free: Sequence[int] = (), jit_compile: bool = False) -> None:
         # A concrete function: TensorFlow takes functions that are made anew for one that it traces again and again.
         self._function = tf.function(function, autograph=False, jit_compile=jit_compile or None)
-        self._free, self._traced = free, dict[tuple, Callable]()
+        self._free, self._traced = free, dict[tuple, tuple[Callable, Callable]]()
 
     def __call__(self, *arguments: Any) -> Any:
         given = [tf.convert_to_tensor(value) for value in arguments]
         shapes = [(None, *value.shape[1:]) if i in self._free else value.shape for i, value in enumerate(given)]
         key = tuple(zip(shapes, (value.dtype for value in given), strict=True))
         if key not in self._traced:
-            self._traced[key] = self._function.get_concrete_function(*(tf.TensorSpec(*spec) for spec in key))
-        return self._traced[key](*given)
+            traced = self._function.get_concrete_function(*(tf.TensorSpec(*spec) for spec in key))
+            self._traced[key] = _caller(traced), _packing(traced.structured_outputs)
+        called, packed = self._traced[key]
+        return packed(called(given))
 
     def over_pieces(self, size: int, rows: Sequence[Any], *others: Any) -> list:
         """Its results for `(*pieces of rows, *others)`, each piece of at most `size` rows of these arrays."""
@@ -128,26 +130,31 @@ class Direct:
 
     def __init__(self, function: Callable, jit_compile: bool = False) -> None:
         self._function, self._compiled = function, jit_compile or None
-        self._traced: Any = None
+        self._called: Callable | None = None
         self._packed: Callable = next
-        self._called: Callable = next
 
     def __call__(self, *arguments: Any) -> Any:
         leaves = tf.nest.flatten(arguments)
         given = [value if isinstance(value, tf.Tensor) else tf.constant(value) for value in leaves]
-        if self._traced is None:
+        if self._called is None:
 
             def flat(*values):
                 made = self._function(*tf.nest.pack_sequence_as(arguments, values))
                 self._packed = _packing(made)
                 return tf.nest.flatten(made)
 
-            from tensorflow.python.eager import context
+            traced = tf.function(flat, autograph=False, jit_compile=self._compiled).get_concrete_function(*given)
+            self._called = _caller(traced)
+        return self._packed(self._called(given))
 
-            self._traced = tf.function(flat, autograph=False, jit_compile=self._compiled).get_concrete_function(*given)
-            self._called = partial(context.context().call_function, self._traced._inference_function.name)
-        outputs = self._called([*given, *self._traced.captured_inputs], len(self._traced.outputs))
-        return self._packed(iter(outputs or ()))
+
+def _caller(traced: Any) -> Callable:
+    """Input tensors to an iterator of the outputs of a traced function, whose program others may share."""
+    from tensorflow.python.eager import context
+
+    call, program, own = context.context().call_function, shared(traced), traced.captured_inputs
+    number = len(traced.outputs)
+    return lambda given: iter(call(program._inference_function.name, [*given, *own], number) or ())
 
 
 def _packing(like: Any) -> Callable:

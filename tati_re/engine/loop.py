@@ -16,7 +16,7 @@ from tati_re.core.potential import Batch, Potential
 from tati_re.core.protocol import Clock, Rung, with_energy
 from tati_re.engine.divergence import highest_energy, hottest, total_energy
 from tati_re.engine.limits import LIMITS, Limits
-from tati_re.engine.noise import Drawing, RecordingNoise, StepNoise, draw_numbers
+from tati_re.engine.noise import Drawing, RecordingNoise, StepNoise, draw_numbers, philox_keys
 from tati_re.engine.observables import Observables
 from tati_re.engine.recording import Carry, Chunk, RowBuffers, RunningMoments
 from tati_re.engine.silent import SilentEvaluate
@@ -26,7 +26,7 @@ _BUFFER_BYTES = 16 * 2**20
 """Of the largest buffer of a chunk, such as its random bits. What a chunk costs beside its steps, some milliseconds, is
 shared by them: 784-10 with 8 walkers takes an eighth more time a step with a quarter of it."""
 _FEWEST_STEPS = 4
-_PREPARED = ["_state_type", "draws", "event_rows", "chunk_steps", "_capacity", "_recorder", "_drawing"]
+_PREPARED = ["_state_type", "draws", "event_rows", "chunk_steps", "_capacity", "_recorder", "_drawing", "_keys"]
 _PREPARED += ["_compiled", "_drawn", "_evaluated"]
 
 
@@ -100,8 +100,7 @@ class Loop:
         self.num_recorded = self.walkers if num_recorded is None else num_recorded
         self.walkers_at_rung = self.walkers // method.copies
         self.labels, self.by_rung = list(method.label_names), method.by_rung
-        self.event_rows = 0
-        self.traces = 0
+        self.event_rows = self.traces = 0
         self._state_type: Any = None
         self.draws: list = []
         self.chunk_steps = self._capacity = 0
@@ -109,7 +108,7 @@ class Loop:
         self._ahead: dict[int, tuple[int, list]] = {}
         self._batches: dict[int, Any] = {}
         self._init: Any = None
-        self._evaluated: Any = self._anew if execution == "eager" else tf.function(self._anew, autograph=False)
+        self._evaluated: Any = self._anew if execution == "eager" else Direct(self._anew)
 
     def start(self, position: np.ndarray, auxiliary: tuple, first_walker: int = 0) -> Carry:
         """The state before the first step, from the method's `init` on batch 0; `first_walker` as in `run`."""
@@ -124,7 +123,7 @@ class Loop:
             return self.method.init(position, evaluate, StepNoise(noise.draws, numbers)), evaluate.auxiliary
 
         if self._init is None:
-            self._init = init if self.execution == "eager" else tf.function(init, autograph=False)
+            self._init = init if self.execution == "eager" else Direct(init)
         auxiliary, examples = tuple(map(tf.constant, auxiliary)), self._examples(0, 1, first_walker)
         state, auxiliary = self._init(position, auxiliary, numbers, *examples)
         self.prepare(state)
@@ -219,7 +218,8 @@ class Loop:
         if self.execution == "xla":
             steps = tf.function(self._steps_for_xla, autograph=False, jit_compile=True)
         eager = self.execution == "eager"
-        self._drawing = Drawing(self.draws, self.seed, self._capacity, self.execution)
+        self._drawing = Drawing(self.draws, self._capacity, self.execution)
+        self._keys = philox_keys(self.draws, self.seed, "step")
         chunk, draw = self._chunk_of(steps), self._drawing.drawn
         self._compiled = chunk if eager else Direct(chunk)
         self._drawn = draw if eager else Direct(draw)
@@ -285,9 +285,9 @@ class Loop:
         walker = tf.constant(first_walker, tf.int64)
         ready, bits = self._ahead.get(first_walker, (-1, []))
         if ready != first_move:
-            bits = self._drawn(tf.constant(first_move, tf.int64), walker)
+            bits = self._drawn(self._keys, tf.constant(first_move, tf.int64), walker)
         number, beyond = tf.constant(count, tf.int32), tf.constant(following, tf.int64)
-        chunk, ahead = self._compiled(carry, beyond, walker, due, number, bits, indices, sizes, *others)
+        chunk, ahead = self._compiled(carry, self._keys, beyond, walker, due, number, bits, indices, sizes, *others)
         self._ahead[first_walker] = (following, ahead) if ahead else (-1, [])
         return chunk
 
@@ -300,10 +300,10 @@ class Loop:
         return None if self.potential.batches.full else Batch(at(indices), at(sizes))
 
     def _chunk_of(self, steps):
-        def chunk(carry, following, first_walker, *arguments):
+        def chunk(carry, keys, following, first_walker, *arguments):
             self.traces += self.execution != "eager"
             # The bits of the next chunk are drawn beside the steps of this one: XLA leaves a core idle at times.
-            ahead = [] if self.execution == "eager" else self._drawing.drawn(following, first_walker)
+            ahead = [] if self.execution == "eager" else self._drawing.drawn(keys, following, first_walker)
             return steps(carry, *arguments), ahead
 
         return chunk

@@ -67,14 +67,17 @@ def philox_key(seed: int, purpose: str) -> int:
     return int.from_bytes(hashlib.sha256(f"tati_re/{seed}/{purpose}".encode()).digest()[:8], "little")
 
 
-def draw_bits(
-    draws: Sequence[Draw], seed: int, purpose: str, first_step, num_steps: int, first_walker=0
-) -> list[tf.Tensor]:
+def philox_keys(draws: Sequence[Draw], seed: int, purpose: str) -> tf.Tensor:
+    """The key of each draw, uint64 `(draws,)`."""
+    return tf.constant([philox_key(seed, f"{purpose}/{number}") for number in range(len(draws))], tf.uint64)
+
+
+def draw_bits(draws: Sequence[Draw], keys, first_step, num_steps: int, first_walker=0) -> list[tf.Tensor]:
     """The bits of each draw for `num_steps` steps: integer tensors `(num_steps, walkers, padded numbers)`. `first_step`
     is a number, or an int64 tensor; so is `first_walker`, for a block of the walkers of a run."""
     bits = []
     for number, draw in enumerate(draws):
-        high, key = draw.high_words(first_walker), tf.constant([philox_key(seed, f"{purpose}/{number}")], tf.uint64)
+        high, key = draw.high_words(first_walker), keys[number : number + 1]
         if draw.padded[0] > _MOST_LOOPED:
             bits.append(_compiled(draw, num_steps)(key, _low_words(draw, first_step, num_steps), high[:, None]))
             continue
@@ -117,16 +120,13 @@ def _low_words(draw: Draw, first_step, num_steps: int) -> tf.Tensor:
     return tf.reshape(tf.cast(low, tf.uint64), (num_steps, 1, draw.counters()))
 
 
-def draw_blocks(
-    draws: Sequence[Draw], seed: int, purpose: str, first_step, num_steps: int, first_walker=0
-) -> list[list[tf.Tensor]]:
+def draw_blocks(draws: Sequence[Draw], keys, first_step, num_steps: int, first_walker=0) -> list[list[tf.Tensor]]:
     """The bits of `draw_bits` as XLA makes them fastest: the four words of each Philox block apart. For each draw these
     are four uint32 tensors `(num_steps, walkers, blocks)`; `bits_of_blocks` puts them in order."""
     blocks = []
     for number, draw in enumerate(draws):
         low = _low_words(draw, first_step, num_steps)
-        key = philox_key(seed, f"{purpose}/{number}")
-        blocks.append(philox.words(key, low, draw.high_words(first_walker)[:, None]))
+        blocks.append(philox.words(keys[number], low, draw.high_words(first_walker)[:, None]))
     return blocks
 
 
@@ -189,21 +189,21 @@ def draw_numbers(
     draws: Sequence[Draw], seed: int, purpose: str, first_step, num_steps: int, first_walker=0
 ) -> list[tf.Tensor]:
     """The numbers of all draws for `num_steps` steps: as `draw_bits`, `(num_steps, *shape)` each."""
-    bits = draw_bits(draws, seed, purpose, first_step, num_steps, first_walker)
+    bits = draw_bits(draws, philox_keys(draws, seed, purpose), first_step, num_steps, first_walker)
     return [numbers_of(*pair) for pair in zip(draws, bits, strict=True)]
 
 
 class Drawing:
     """The numbers of `num_steps` steps that a loop makes at once: drawn as bits, turned into numbers where used."""
 
-    def __init__(self, draws: Sequence[Draw], seed: int, num_steps: int, execution: str) -> None:
+    def __init__(self, draws: Sequence[Draw], num_steps: int, execution: str) -> None:
         self._draws, self._num_steps = draws, num_steps
         self._in_blocks = sum(draw.bytes() for draw in draws) >= _COMPILED_FROM_BYTES[execution]
 
         draw = draw_blocks if self._in_blocks else draw_bits
 
-        def drawn(first_step, first_walker) -> list:
-            return draw(draws, seed, "step", first_step, num_steps, first_walker)
+        def drawn(keys, first_step, first_walker) -> list:
+            return draw(draws, keys, first_step, num_steps, first_walker)
 
         compiled = partial(tf.function, autograph=False, jit_compile=True)
         self.drawn = compiled(drawn) if self._in_blocks else drawn

@@ -1,10 +1,11 @@
 """Compiled sampling of walkers at given points of a path."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tati_re.core.backend import tf
+from tati_re.core.backend import Direct, tf
 from tati_re.core.errors import SamplingError
 from tati_re.core.potential import Potential
 from tati_re.core.protocol import Clock, Rung
@@ -49,7 +50,7 @@ class Chains:
         self.most_steps, self.visited = most_steps, visited
         self.gradients = 0.0
         self.calls = 0
-        self._steps = None
+        self._steps: Callable | None = None
         self._draws: list = []
 
     def run(self, position, weight, step_size, num_steps: int) -> Segment:
@@ -83,12 +84,12 @@ class Chains:
         numbers = draw_numbers(self._draws, self.seed, purpose, 0, self._chunk)
         given = position, rung, start, numbers, tf.constant(count)
         try:
-            position, energies, accepted, visited = self._compiled(*given)(*given)
+            position, energies, accepted, visited = self._compiled()(*given)
         except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
             if self.execution != "xla":
                 raise
             self.execution, self._steps = "graph", None
-            position, energies, accepted, visited = self._compiled(*given)(*given)
+            position, energies, accepted, visited = self._compiled()(*given)
         return position, energies.numpy()[:count], accepted.numpy(), visited
 
     def _bound(self, rung: Rung, step=0):
@@ -109,14 +110,11 @@ class Chains:
         heaviest = max(1, sum(draw.bytes() for draw in self._draws))
         self._chunk = int(min(self.most_steps, max(2, _BYTES // heaviest)))
 
-    def _compiled(self, *given):
-        """The steps, compiled at the first call. Traced by itself: TensorFlow takes functions that are made anew for
-        one that it traces again and again."""
+    def _compiled(self) -> Callable:
+        """The steps, compiled at the first call."""
         if self._steps is None:
-            self._steps = self._moved
-            if self.execution != "eager":
-                compiled = tf.function(self._moved, autograph=False, jit_compile=self.execution == "xla")
-                self._steps = compiled.get_concrete_function(*given)
+            compiled = Direct(self._moved, jit_compile=self.execution == "xla")
+            self._steps = self._moved if self.execution == "eager" else compiled
         return self._steps
 
     def _moved(self, position, rung: Rung, start, numbers, count):

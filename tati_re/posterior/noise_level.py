@@ -151,7 +151,7 @@ def noise_start(options, examples) -> float:
         return options.noise_prior_scale
     if not (0 < (scale := _spread(examples)) < math.inf):
         raise InputError("noise_std: the targets do not vary.", "sampled", "noise_prior_scale as well")
-    return scale
+    return float(np.float32(scale))  # 1 of all targets that are standardized: they share compiled programs
 
 
 def settled_noise(options, loss: object, dataset) -> float | str:

@@ -11,7 +11,7 @@ from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.given import as_array
 from tati_re.data.packing import as_packed
 from tati_re.engine.limits import LIMITS
-from tati_re.engine.noise import Draw, draw_bits, standard_normal
+from tati_re.engine.noise import Draw, draw_bits, philox_keys, standard_normal
 from tati_re.engine.progress import make_progress
 from tati_re.models.build import activation_names
 from tati_re.models.inputs import fit_inputs
@@ -205,7 +205,7 @@ class Simulation(Evaluations):
         given = {name: value for name, value in given.items() if value is not None}
         chosen = self.calls.next("init_momenta", make_options(self.options, **given), given)
         draw = Draw("normal", self.walkers.position.shape, tf.as_dtype(self.walkers.position.dtype))
-        bits = draw_bits([draw], chosen.run_seed, "init_momenta", 0, 1)[0][0]
+        bits = draw_bits([draw], philox_keys([draw], chosen.run_seed, "init_momenta"), 0, 1)[0][0]
         normal = standard_normal(bits, draw.dtype).numpy()[:, : self.num_parameters()]
         self.walkers.momentum = normal * np.sqrt(chosen.kT).astype(normal.dtype)
 

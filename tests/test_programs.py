@@ -1,0 +1,104 @@
+"""Compiled programs that runs of one process share."""
+
+import numpy as np
+import pytest
+
+from tati_re import Simulation
+from tati_re.core import programs
+from tati_re.core.backend import Direct, tf
+
+
+@pytest.fixture(autouse=True)
+def none_kept(monkeypatch):
+    monkeypatch.setattr(programs, "_programs", type(programs._programs)())
+
+
+@pytest.fixture
+def found(monkeypatch):
+    """For each function that was traced, whether there was one that computes the same."""
+    from tati_re.core import backend
+
+    seen, shared = [], programs.shared
+
+    def noted(traced):
+        program = shared(traced)
+        seen.append(program is not traced)
+        return program
+
+    monkeypatch.setattr(backend, "shared", noted)
+    return seen
+
+
+def steps(data, factor, jit_compile=True):
+    """A loop with a branch, around captured data, too many to stand in the graph as constants."""
+    held = tf.constant(data)
+
+    @tf.function(autograph=False)
+    def inner(value):
+        return tf.cond(value[0] > 0.0, lambda: value + factor * held, lambda: value - held)
+
+    def function(value, number):
+        return tf.while_loop(lambda i, v: i < number, lambda i, v: (i + 1, inner(v)), (tf.constant(0), value))[1]
+
+    return Direct(function, jit_compile=jit_compile)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_what_computes_the_same_shares_a_program_and_keeps_its_own_data(found, jit_compile):
+    ones, twos = np.ones(200), np.full(200, 2.0)
+    for data in (ones, twos, ones):
+        function = steps(data, 0.5, jit_compile)
+        np.testing.assert_array_equal(function(tf.ones(200, tf.float64), tf.constant(3)), 1.0 + 1.5 * data)
+    assert found == [False, True, True]
+
+
+def test_what_computes_something_else_does_not(found):
+    """Another constant, another type, another order of arguments, data that stand in the graph, code of Python."""
+    ones = np.ones(200)
+    made = [steps(ones, 0.5), steps(ones, 0.25), steps(ones, 0.5, jit_compile=False)]
+    for function in made:
+        function(tf.ones(200, tf.float64), tf.constant(3))
+    a, b = tf.ones(200, tf.float64), tf.fill((200,), tf.constant(3.0, tf.float64))
+    assert Direct(lambda x, y: x - y)(a, b)[0] == -2.0
+    assert Direct(lambda x, y: y - x)(a, b)[0] == 2.0
+    assert Direct(lambda x, y: (x - y, y))(a, b)[0][0] == -2.0
+    assert Direct(lambda x, y: (y, x - y))(a, b)[0][0] == 3.0
+    for few in (1.0, 2.0):
+        assert Direct(lambda x, few=few: x * tf.constant([few], tf.float64))(a)[0] == few
+        assert Direct(lambda x, few=few: tf.numpy_function(lambda v: few * v, [x], tf.float64))(a)[0] == few
+    assert not any(found)
+
+
+def test_programs_that_hold_much_and_those_of_long_ago_are_not_kept():
+    large = np.ones(programs._MOST_BYTES // 8 + 1)
+    steps(large, 0.5)(tf.ones(len(large), tf.float64), tf.constant(1))
+    assert not programs._programs
+    for factor in range(2 * programs._MOST):
+        steps(np.ones(200), float(factor))(tf.ones(200, tf.float64), tf.constant(1))
+    assert len(programs._programs) == programs._MOST
+
+
+def simulation(seed: int) -> Simulation:
+    # Targets that are not of order one are standardized; of fewer than 128 numbers TensorFlow makes constants.
+    generator = np.random.default_rng(seed)
+    data = generator.normal(size=(200, 3)), 10.0 * generator.normal(size=200)
+    return Simulation(data=data, hidden=[4], seed=seed, verbose=0)
+
+
+@pytest.mark.parametrize("batch_size", [None, 20])
+def test_runs_from_other_seeds_and_data_share_their_programs_and_change_no_byte(found, tmp_path, batch_size):
+    options = {"sampler": "BAOAB", "step_size": 0.01, "friction": 1.0, "num_steps": 40, "execution": "xla"}
+    options |= {"batch_size": batch_size}
+    simulation(1).sample(output=tmp_path / "first", **options)
+    del found[:]
+    simulation(2).sample(output=tmp_path / "shared", **options)
+    assert found
+    assert all(found)
+    programs._programs.clear()
+    del found[:]
+    simulation(2).sample(output=tmp_path / "alone", **options)
+    assert not any(found)
+    for name in ("run.csv", "averages.csv", "trajectory.csv"):
+        alone = (tmp_path / "alone" / name).read_bytes()
+        assert (tmp_path / "shared" / name).read_bytes() == alone
+        assert (tmp_path / "first" / name).read_bytes() != alone
