@@ -10,9 +10,9 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-_MOST = 8
+_MOST = 32
 """Programs kept, the last ones."""
-_MOST_BYTES = 1 << 24
+_MOST_BYTES = 1 << 23
 """Of the tensors that a program to be kept holds: it keeps them alive."""
 
 _programs: OrderedDict[bytes, Any] = OrderedDict()
