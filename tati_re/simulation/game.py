@@ -20,7 +20,7 @@ from tati_re.engine.loop import Carry
 from tati_re.runs import checkpoint, manifest
 from tati_re.simulation.calls import Calls
 from tati_re.simulation.checks import check_request
-from tati_re.simulation.launch import Launch, Start
+from tati_re.simulation.launch import Launch, started
 from tati_re.simulation.request import make_request
 from tati_re.simulation.resume import reopened
 from tati_re.simulation.run import Run
@@ -130,7 +130,7 @@ class Game:
         with ExitStack() as stack:
             launched: list[Any] = []
             for (name, (_, sim)), request in zip(self.players.items(), requests, strict=True):
-                launched.append(stack.enter_context(Start(request, sim.walkers, sim.calls, bool(launched)).made()))
+                launched.append(stack.enter_context(started(request, sim.walkers, sim.calls, bool(launched))))
                 where = launched[-1][0].folder
                 manifest.write(where, manifest.read(where) | {"turn": turns[name]})
             return self._played(launched, num_rounds)

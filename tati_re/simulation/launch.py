@@ -4,7 +4,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,75 +50,70 @@ from tati_re.simulation.step_size_advice import divergence_advice
 def launch(request: Request, walkers: Walkers, calls: Calls, brief: bool = False) -> Run:
     """Starts a run, notes it among the calls, and takes it to its end; the walkers stay where they arrive. A `brief`
     one says nothing at its start."""
-    with Start(request, walkers, calls, brief).made() as (running, carry, temporary):
+    with started(request, walkers, calls, brief) as (running, carry, temporary):
         return running.finish(carry, temporary)
 
 
-@dataclass(frozen=True)
-class Start:
-    """The start of a run, which leaves nothing behind where it fails; a `brief` one says nothing."""
+@contextlib.contextmanager
+def started(
+    request: Request, walkers: Walkers, calls: Calls, brief: bool = False
+) -> Iterator[tuple["Launch", Carry, TemporaryFolder | None]]:
+    """A run before its first step, its carry, its folder if that is to go; the only one that writes there. A start
+    leaves nothing behind where it fails; a `brief` one says nothing."""
+    check_request(request)
+    options = request.options
+    if request.objects.get("starts") is None:
+        request.system.check_start(walkers.position)
+    temporary = TemporaryFolder() if options.output is None else None
+    with stopping(options.requeue_signal), writing(options.output) as writer:
+        if temporary is not None:
+            folder = temporary.folder
+        else:
+            folder = run_folder.prepare(str(options.output), options.overwrite, writer.abandoned)
+            writer.note(starting=True)
+        try:
+            with saying(lambda: "Interrupted before the first step: nothing is kept."):
+                running, carry = _begun(request, walkers, folder, brief)
+        except BaseException:
+            # No step was taken: nothing may stand in the way of the same call again.
+            with contextlib.suppress(OSError):
+                run_folder.clear(folder)
+                writer.note(starting=False)
+            raise
+        writer.note(starting=False)
+        calls.count(request.kind, options.seed, options.call or 1)
+        yield running, carry, temporary
 
-    request: Request
-    walkers: Walkers
-    calls: Calls
-    brief: bool = False
 
-    @contextlib.contextmanager
-    def made(self) -> Iterator[tuple["Launch", Carry, TemporaryFolder | None]]:
-        """The run before its first step, its carry, its folder if that is to go; the only one that writes there."""
-        check_request(self.request)
-        options = self.request.options
-        if self.request.objects.get("starts") is None:
-            self.request.system.check_start(self.walkers.position)
-        temporary = TemporaryFolder() if options.output is None else None
-        with stopping(options.requeue_signal), writing(options.output) as writer:
-            if temporary is not None:
-                folder = temporary.folder
-            else:
-                folder = run_folder.prepare(str(options.output), options.overwrite, writer.abandoned)
-                writer.note(starting=True)
-            try:
-                with saying(lambda: "Interrupted before the first step: nothing is kept."):
-                    running, carry = self._begun(folder)
-            except BaseException:
-                # No step was taken: nothing may stand in the way of the same call again.
-                with contextlib.suppress(OSError):
-                    run_folder.clear(folder)
-                    writer.note(starting=False)
-                raise
-            writer.note(starting=False)
-            self.calls.count(self.request.kind, options.seed, options.call or 1)
-            yield running, carry, temporary
-
-    def _begun(self, folder: Path) -> tuple["Launch", Carry]:
-        """The run compiled, with all that a resume needs on the disk."""
-        request, system = self.request, self.request.system
-        execution = system.execution(request.options, request.copies, not request.samples)
-        running = Launch(request, self.walkers, folder, execution)
-        for sentence in () if self.brief else start_sentences(running.loops, self.walkers.sentence):
-            running.progress.message(sentence)
-        with storing(folder / files.MODEL):
-            written = not system.has_data or save_model(system.flat, self.walkers, folder / files.MODEL)
-        if not written and request.options.output is not None:
-            said = "The model cannot be written to a file: resume and save_model will need the model object."
-            running.progress.message(said)
-        with storing(folder / files.DIRECTIONS):
-            # An old run's directions would be taken for those of this run when it is resumed.
-            (folder / files.DIRECTIONS).unlink(missing_ok=True)
-            if request.directions is not None:
-                with replacing(folder / files.DIRECTIONS) as file:
-                    np.save(file, request.directions)
+def _begun(request: Request, walkers: Walkers, folder: Path, brief: bool) -> tuple["Launch", Carry]:
+    """The run compiled, with all that a resume needs on the disk."""
+    system = request.system
+    execution = system.execution(request.options, request.copies, not request.samples)
+    running = Launch(request, walkers, folder, execution)
+    for sentence in () if brief else start_sentences(running.loops, walkers.sentence):
+        running.progress.message(sentence)
+    with storing(folder / files.MODEL):
+        written = not system.has_data or save_model(system.flat, walkers, folder / files.MODEL)
+    if not written and request.options.output is not None:
+        said = "The model cannot be written to a file: resume and save_model will need the model object."
+        running.progress.message(said)
+    with storing(folder / files.DIRECTIONS):
+        # An old run's directions would be taken for those of this run when it is resumed.
+        (folder / files.DIRECTIONS).unlink(missing_ok=True)
+        if request.directions is not None:
+            with replacing(folder / files.DIRECTIONS) as file:
+                np.save(file, request.directions)
+    carry = running.begin()
+    if not running.loops.compiles(carry):
+        received = f"xla, walkers {request.potential.walker_evaluation}"
+        forced = request.options.execution == "xla"
+        refuse_if(forced, "execution: XLA cannot compile this model.", received, "auto or graph")
+        running.progress.message("XLA cannot compile this model: the steps run as a graph.")
+        running.loops.close()
+        graph = request.options.settled(execution="graph")
+        running = Launch(replace(request, options=graph), walkers, folder, "graph")
         carry = running.begin()
-        if not running.loops.compiles(carry):
-            received = f"xla, walkers {request.potential.walker_evaluation}"
-            forced = request.options.execution == "xla"
-            refuse_if(forced, "execution: XLA cannot compile this model.", received, "auto or graph")
-            running.progress.message("XLA cannot compile this model: the steps run as a graph.")
-            running.loops.close()
-            graph = request.options.settled(execution="graph")
-            running = Launch(replace(request, options=graph), self.walkers, folder, "graph")
-            carry = running.begin()
-        return running, carry
+    return running, carry
 
 
 class Launch:
