@@ -2,16 +2,14 @@
 
 import json
 import os
-import time
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 from tati_re.core.backend import set_threads
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.interruption import saying, stopping
 from tati_re.engine.environment import versions
-from tati_re.engine.limits import LIMITS, Limits
+from tati_re.engine.limits import Limits
 from tati_re.engine.loop import Carry
 from tati_re.options.families import is_foreign
 from tati_re.options.make import OPTIONS, make_options
@@ -23,7 +21,6 @@ from tati_re.runs.run import RunFiles
 from tati_re.simulation.from_folder import check_model, objects_of
 from tati_re.simulation.launch import Launch
 from tati_re.simulation.request import make_request
-from tati_re.simulation.run import Run
 from tati_re.simulation.starts import starting_walkers
 from tati_re.simulation.system import OBJECTS, is_named
 from tati_re.simulation.target import system_of
@@ -33,16 +30,6 @@ AS_IT_WAS = ("record_every", "trajectory_every", "step_size", "num_burnin_steps"
 """Options that go on as the run had them, whatever their default is now."""
 BESIDE = ("max_time", "requeue_signal", "verbose", "workers", "cluster", "worker_gpus")
 """Options that may be others when a run goes on, beside `num_steps`."""
-
-
-def resume_run(
-    folder: AnyPath, num_steps: int | None, trust: bool, objects: dict[str, Any], limits: Limits = LIMITS
-) -> Run:
-    """Does the work of `Simulation.resume`."""
-    limits = replace(limits, began=time.monotonic())
-    with ExitStack() as stack:
-        launch, carry = reopened(stack, folder, num_steps, trust, objects, limits)
-        return launch.finish(carry)
 
 
 def reopened(

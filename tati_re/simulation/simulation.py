@@ -1,6 +1,7 @@
 """A Keras model and its data as a physical system."""
 
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, cast
 
@@ -29,7 +30,7 @@ from tati_re.simulation.from_folder import from_folder
 from tati_re.simulation.launch import launch
 from tati_re.simulation.notebook import simulation_html
 from tati_re.simulation.request import Request, make_request, own_sampler
-from tati_re.simulation.resume import resume_run
+from tati_re.simulation.resume import reopened
 from tati_re.simulation.run import Run
 from tati_re.simulation.starts import starting_walkers
 from tati_re.simulation.system import OBJECTS, is_named, refuse_fixed
@@ -123,7 +124,10 @@ class Simulation(Evaluations):
         Raises:
             InputError: No run there, data that are not the same, or both checkpoints damaged.
         """
-        return resume_run(folder, num_steps, trust, objects, cls.limits)
+        limits = replace(cls.limits, began=time.monotonic())
+        with ExitStack() as stack:
+            running, carry = reopened(stack, folder, num_steps, trust, objects, limits)
+            return running.finish(carry)
 
     def _start(self, options: Options, objects: dict[str, Any], start: Any = None) -> None:
         set_threads(options.threads)
