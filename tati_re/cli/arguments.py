@@ -188,16 +188,9 @@ def loading(verbose: int = 1, what: str | None = None) -> None:
         settled()
 
 
-def remove_if_empty(folder: Path) -> None:
-    """Removes an empty folder made by `free_folder`, and `runs` too if it is empty then."""
-    with contextlib.suppress(OSError):
-        folder.rmdir()
-        folder.parent.rmdir()
-
-
 @contextlib.contextmanager
 def output_folder(given: str | None, name: str) -> Iterator[Path]:
-    """The folder of `--output`, else the next of `free_folder`, removed at the end if it is empty."""
+    """The folder of `--output`, else the next of `free_folder`, removed at the end if it is empty, and `runs` too."""
     if given is not None:
         yield Path(given)
         return
@@ -206,7 +199,9 @@ def output_folder(given: str | None, name: str) -> Iterator[Path]:
     try:
         yield made
     finally:
-        remove_if_empty(made)
+        with contextlib.suppress(OSError):
+            made.rmdir()
+            made.parent.rmdir()
 
 
 def number_typed(name: str, text: str, kind: type = int, least: float | None = None) -> Any:

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from tati_re.cli.arguments import Parser, entry_point, free_folder, loading, remove_if_empty
+from tati_re.cli.arguments import Parser, entry_point, loading, output_folder
 from tati_re.core.errors import InputError
 from tati_re.runs import files
 
@@ -23,12 +23,10 @@ def _body(argv: list[str]) -> None:
     from tati_re.runs.run_folder import prepare
 
     output = typed.get("output")
-    folder = prepare(output) if output is not None else free_folder("quickstart")
-    try:
+    with output_folder(output, "quickstart") as folder:
+        if output is not None:
+            prepare(folder)
         run_quickstart(folder, num_steps, typed.get("seed", 0), verbose=0 if typed.get("quiet") else 1)
-    finally:
-        if output is None:
-            remove_if_empty(folder)
 
 
 def parser_of_command() -> Parser:
