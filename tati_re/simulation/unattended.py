@@ -68,10 +68,13 @@ class _Choice:
     def made(self) -> Options:
         """The options with all choices."""
         sim = self.sim
-        placed = (self.options.num_walkers, self.options.walker_start)
-        if placed != (sim.num_walkers(), sim.options.walker_start):
-            # A preset asks for more walkers than the Simulation has, or for another start.
-            self._multiply()
+        asked, there = (options.values_of(("num_walkers", "walker_start")) for options in (self.options, sim.options))
+        if asked != there:
+            # A preset asks for more walkers than the Simulation has, or for another start; those that are placed stay.
+            if sim.walkers.placed:
+                self._change(**there)
+            else:
+                self._place(**asked)
         if self._is_open:
             said = self._choose_walkers()
             placing = {"num_walkers", "walker_start", "walker_jitter"} & sim.options.explicit
@@ -112,14 +115,6 @@ class _Choice:
         """Starts the walkers of the Simulation by these options."""
         self.sim.options = make_options(self.sim.options, **values)
         self.sim.walkers = starting_walkers(self.sim.options, self.sim.system.flat)
-
-    def _multiply(self) -> None:
-        """The walkers of a preset that brings its own, or those that were placed before."""
-        names = ("num_walkers", "walker_start")
-        if self.sim.walkers.placed:
-            self._change(**self.sim.options.values_of(names))
-        else:
-            self._place(**self.options.values_of(names))
 
     def _choose_walkers(self) -> list[str]:
         """Sets the walkers apart that nobody has placed, and says so."""
