@@ -82,7 +82,6 @@ class Positions:
         self.burnin = burnin_of(self.run, burnin)
         self._every = self.run.manifest.get("options", {}).get("trajectory_every", 0)
         self.thin, self.walker, self.rung, self.keep_type = thin, walker, rung, keep_type
-        self._block_bytes = block_bytes
         self._path = files.trajectory_of(self.run.folder)
         if self._path.suffix == ".h5":
             self._read = self._h5
@@ -96,6 +95,7 @@ class Positions:
             raise InputError(f"{self._path} has no column {min(lost)}.", expected="the file as the run wrote it")
         self._known = checkpoint.known(self.run.folder, self._path.name)
         self._index, self._columns = index, columns
+        self._most_rows = max(1, block_bytes // (8 * len(columns)))
         labels = {*files.INDEX, *files.BEFORE_PARAMETERS, *files.LABELS}
         places = [number for number, name in enumerate(columns) if name not in labels]
         self.names = [columns[number] for number in places]
@@ -184,10 +184,9 @@ class Positions:
     def _h5(self) -> Iterator[tuple[Block, np.ndarray | None]]:
         with reading.open_h5(self._path) as file:
             length = reading.h5_length(file)
-            size = max(1, self._block_bytes // (8 * len(self._columns)))
             check = checked.RowCheck(self._path, file, self._first_time())
-            for start in range(0, length, size):
-                stop = min(start + size, length)
+            for start in range(0, length, self._most_rows):
+                stop = min(start + self._most_rows, length)
                 index, rows = file["index"][start:stop], file["rows"][start:stop]
                 check.add(index, rows)
                 rows = rows if self.keep_type else rows.astype(np.float64, copy=False)
@@ -198,9 +197,8 @@ class Positions:
         with self._path.open("rb") as file:
             check, number = checked.LineCheck(self._path, self._first_time()), 2
             check.add(file.readline())
-            size = max(1, self._block_bytes // (8 * len(self._columns)))
             # A last line without its end is still being written.
-            while lines := [line for line in islice(file, size) if line.endswith(b"\n")]:
+            while lines := [line for line in islice(file, self._most_rows) if line.endswith(b"\n")]:
                 text = b"".join(lines)
                 check.add(text)
                 values = checked.parsed(self._path, text, self._columns, number).to_numpy(np.float64)
