@@ -12,7 +12,7 @@ from tati_re.core.errors import AnyPath, InputError
 from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.engine.environment import versions
 from tati_re.runs.specification import first_difference, open_folder
-from tati_re.runs.storage import write_whole
+from tati_re.runs.storage import replacing
 
 SPECIFICATION = "evidence.toml"
 
@@ -52,9 +52,8 @@ class PartFiles:
         if (path := self._path(name)) is None:
             return
         counts = np.array([[each.calls, each.gradients] for each in chains], np.float64)
-        content = io.BytesIO()
-        np.savez(content, seconds=seconds, chains=counts.reshape(-1, 2), **values)
-        write_whole(path, content.getvalue())
+        with replacing(path) as file:
+            np.savez(file, seconds=seconds, chains=counts.reshape(-1, 2), **values)
 
     def part(self, name: str, compute: Callable[[], dict[str, Any]], *chains) -> dict[str, Any]:
         if (found := self.load(name, *chains)) is None:

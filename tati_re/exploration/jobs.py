@@ -1,6 +1,5 @@
 """Jobs of an exploration, each a leg with its descents, run in parallel and saved in separate files."""
 
-import io
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,7 +18,7 @@ from tati_re.exploration.trajectories import FunctionTrajectories, ModelTrajecto
 from tati_re.landscape.request import simulation_of
 from tati_re.landscape.surface import Surface
 from tati_re.posterior.function import FunctionPotential
-from tati_re.runs.storage import write_whole
+from tati_re.runs.storage import replacing
 from tati_re.simulation.simulation import Simulation
 
 KINDS = ("minimum", "valley", "saddle", "unfinished")
@@ -90,7 +89,6 @@ def path_of_job(folder: Path, number: int) -> Path:
 
 
 def write(path: Path, done: JobResult) -> None:
-    content = io.BytesIO()
     arrays = {
         "leg": done.positions,
         "places": done.rows,
@@ -98,8 +96,8 @@ def write(path: Path, done: JobResult) -> None:
         "kinds": np.array([KINDS.index(one.kind) for one in done.found]),
         "numbers": np.array([[*fields_of(one, _NUMBERS).values()] for one in done.found], np.float64),
     }
-    np.savez(content, **arrays)
-    write_whole(path, content.getvalue())
+    with replacing(path) as file:
+        np.savez(file, **arrays)
 
 
 def read(path: Path) -> JobResult:
