@@ -199,11 +199,6 @@ class Network:
         """The noise of each parameter vector, `(draws,)`, if it is a parameter, else None."""
         return np.exp(np.asarray(parameters[:, -1], np.float64)) if self.predictive.samples_noise else None
 
-    def final_positions(self) -> tuple[np.ndarray, np.ndarray]:
-        arrays, _, _ = checkpoint.load(self._run.folder)
-        positions = np.asarray(arrays["state/position/0"])
-        return positions, np.arange(len(positions))
-
 
 def _loss_by_example(loss: dict[str, Any], given: Any) -> Any:
     """A Keras loss known by name only, or the object `given`, as a function of arrays; None for the others."""

@@ -118,7 +118,8 @@ def source_of(
     as many draws as make so many predictions of the inputs."""
     network, options = Network(run, model), run.manifest["options"]
     if run.manifest.get("kind") == "fit":
-        return network, Members(*network.final_positions())
+        positions = np.asarray(checkpoint.load(run.folder)[0]["state/position/0"])
+        return network, Members(positions, np.arange(len(positions)))
     if thin is None:
         first = burnin_of(run, burnin)
         last = next(checkpoint.metas(run.folder), {"step": first})["step"]
