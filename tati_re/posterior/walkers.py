@@ -64,16 +64,14 @@ def loss_and_gradient(
         new = tuple(tf.stack([result[2][k] for result in results]) for k in range(len(auxiliary)))
         return tf.stack([loss for loss, _, _ in results]), gradient, new
 
-    def body(args):
-        values, extra, *batch = args
-        loss, slopes, new = one(list(values), list(extra), *(batch or (x, y)))
+    def looped(*each):
+        loss, slopes, new = one(*each)
         return loss, tf.concat(slopes, 0), tuple(new)
 
-    elements = (tuple(weights), tuple(auxiliary)) + (() if shared else (x, y))
     parameters = sum(int(tf.TensorShape(w.shape[1:]).num_elements()) for w in weights)
     extra = tuple(tf.TensorSpec(a.shape[1:], a.dtype) for a in auxiliary)
     signature = tf.TensorSpec(shape, tf.float64), tf.TensorSpec((parameters,), weights[0].dtype), extra
-    return tf.map_fn(body, elements, fn_output_signature=signature)
+    return map_walkers("looped", looped, weights, auxiliary, x, y, shared, signature)
 
 
 def _vectorized(total: Callable, weights: list, auxiliary: tuple, x, y, shared: bool):
