@@ -18,7 +18,7 @@ from tati_re.options.patterns import is_table
 from tati_re.options.presets import expanded
 from tati_re.options.representable import what_instead
 from tati_re.options.stages import sentence as stage_sentence
-from tati_re.options.table import COMMANDS_ONLY, FIRST_STEP_SIZE, GROUPS, OPTIONS, Options, group_of, options_of
+from tati_re.options.table import COMMANDS_ONLY, GROUPS, OPTIONS, Options, group_of, options_of
 from tati_re.options.table import EVIDENCE as EVIDENCE
 from tati_re.options.table import OPTIMIZE as OPTIMIZE
 from tati_re.options.table import SAMPLE as SAMPLE
@@ -140,8 +140,8 @@ def make_options(values: Mapping[str, Any] | Options | None = None, /, **overrid
         given = values.values_of(name for name in OPTIONS if name in values.explicit - values.derived)
         before = aliases.Translated(given, dict(values.tati), {})
     else:
-        before = aliases.translated(values or {}, OPTIONS)
-    now = aliases.translated(overrides, OPTIONS)
+        before = aliases.translated(values or {})
+    now = aliases.translated(overrides)
     merged = _merged(before.values, now.values)
     if merged.get("resume") is not None:
         raise InputError("resume is a flag of the command.", merged["resume"], "Simulation.resume(folder)")
@@ -152,7 +152,7 @@ def _complete(
     merged: Mapping[str, Any], tati: Mapping[str, Any], spell: Callable[[str], str], text: bool = False
 ) -> Options:
     """The checked options of values in the names of the table, with what follows from the names of TATi among them."""
-    derived = aliases.completed(merged, tati, FIRST_STEP_SIZE)
+    derived = aliases.completed(merged, tati)
     options = _checked(expanded({**merged, **derived}), spell, text=text)
     options._tati, options._derived = dict(tati), frozenset(derived)
     return options
@@ -160,8 +160,8 @@ def _complete(
 
 def options_from_flags(flags: Mapping[str, Any], config: Mapping[str, Any] | None = None) -> Options:
     """Makes checked options from flags as they were typed, on top of the values of a TOML file."""
-    now = aliases.translated(flags, OPTIONS, lambda name: "--" + name if name in aliases.ALIASES else flag(name))
-    before = aliases.translated(config or {}, OPTIONS)
+    now = aliases.translated(flags, lambda name: "--" + name if name in aliases.ALIASES else flag(name))
+    before = aliases.translated(config or {})
     spelled = {name: "--" + typed for name, typed in now.typed.items()}
 
     def spell(name: str) -> str:
@@ -190,7 +190,7 @@ def read_toml(path: AnyPath) -> dict[str, Any]:
     try:
         if "resume" in values:
             make_options(values)
-        said = aliases.translated(values, OPTIONS)
+        said = aliases.translated(values)
         options = _checked(said.values, lambda name: said.typed.get(name, name))
     except InputError as error:
         raise InputError(f"{os.fspath(path)}: {error}") from None

@@ -4,10 +4,11 @@ Each option of TATi 0.9.5 is known: most are other names of options here, a few 
 Python, TOML files and the commands all come through `translated`. TATi samples exp(-beta L) with the mean loss L and no
 prior, which its own names `step_width` and `friction_constant` therefore mean, unless `potential` is given."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.options.table import FIRST_STEP_SIZE, OPTIONS
 
 SAMPLERS = {
     "StochasticGradientLangevinDynamics": "SGLD",
@@ -57,10 +58,10 @@ class Alias(NamedTuple):
     `instead` says in words what stands for it. Its group in TATi is data, prior, model, common, train, sampler, or
     analysis; `many` means that it takes several values on the command line."""
 
-    new: tuple[str, ...]
-    translate: Translation
-    instead: str
     group: str
+    instead: str
+    translate: Translation
+    new: tuple[str, ...] = ()
     many: bool = False
 
 
@@ -163,21 +164,18 @@ _SAME = {
 
 
 def _table() -> dict[str, Alias]:
-    def alias(group: str, instead: str, translate: Translation, new: tuple = (), many: bool = False) -> Alias:
-        return Alias(new, translate, instead, group, many)
-
     def renamed(group: str, *new: str, many: bool = False) -> Alias:
-        return Alias(new, lambda _, value: dict.fromkeys(new, value), " and ".join(new), group, many)
+        return Alias(group, " and ".join(new), lambda _, value: dict.fromkeys(new, value), new, many)
 
     return {
         **{name: renamed(group, name) for group, names in _SAME.items() for name in names},
         "batch_data_files": renamed("data", "data", many=True),
-        "batch_data_file_type": alias("data", "the ending of the file decides", _file_type),
-        "input_dimension": alias("data", "the data say it; checked", _dimension),
-        "output_dimension": alias("data", "the data say it; checked", _dimension),
+        "batch_data_file_type": Alias("data", "the ending of the file decides", _file_type),
+        "input_dimension": Alias("data", "the data say it; checked", _dimension),
+        "output_dimension": Alias("data", "the data say it; checked", _dimension),
         "directions_file": renamed("model", "directions"),
-        "do_hessians": alias("model", "always there: hessians(), suggest_step_size()", _switch),
-        "dropout": alias(
+        "do_hessians": Alias("model", "always there: hessians(), suggest_step_size()", _switch),
+        "dropout": Alias(
             "model",
             "a Keras model with Dropout",
             _refused(
@@ -186,44 +184,44 @@ def _table() -> dict[str, Alias]:
             ),
         ),
         "hidden_activation": renamed("model", "activation"),
-        "hidden_dimension": alias("model", "hidden", _hidden, ("hidden",), many=True),
-        "in_memory_pipeline": alias("model", "memory_limit", _in_memory, ("memory_limit",)),
+        "hidden_dimension": Alias("model", "hidden", _hidden, ("hidden",), many=True),
+        "in_memory_pipeline": Alias("model", "memory_limit", _in_memory, ("memory_limit",)),
         "input_columns": renamed("model", "input_columns", many=True),
         "parse_parameters_file": renamed("model", "parameters"),
-        "parse_steps": alias("model", "parameters_step", _one_step, ("parameters_step",), many=True),
+        "parse_steps": Alias("model", "parameters_step", _one_step, ("parameters_step",), many=True),
         "summaries_path": renamed("model", "tensorboard"),
         "burn_in_steps": renamed("common", "num_burnin_steps"),
-        "do_accumulates": alias(
+        "do_accumulates": Alias(
             "common",
             "record_every",
             _refused_if(False, "norms and energies are computed for recorded rows only", "a larger record_every"),
         ),
         "every_nth": renamed("common", "record_every", "trajectory_every"),
         "thinning": renamed("common", "record_every", "trajectory_every"),
-        "inter_ops_threads": alias("common", "threads", _threads),
+        "inter_ops_threads": Alias("common", "threads", _threads),
         "intra_ops_threads": renamed("common", "threads"),
         "max_steps": renamed("common", "num_steps"),
         "number_walkers": renamed("common", "num_walkers"),
-        "progress": alias("common", "verbose", _switch),
-        "restore_model": alias("common", "parameters, a .keras file", _checkpoint, ("parameters",)),
-        "sql_db": alias(
+        "progress": Alias("common", "verbose", _switch),
+        "restore_model": Alias("common", "parameters, a .keras file", _checkpoint, ("parameters",)),
+        "sql_db": Alias(
             "common",
             "timing.csv and manifest.toml",
             _refused("timings are not written to a data base", "timing.csv and manifest.toml of the run folder"),
         ),
         "step_width": renamed("sampler", "step_size"),
         "friction_constant": renamed("sampler", "friction"),
-        "hamiltonian_dynamics_time": alias("sampler", "num_leapfrog_steps times step_size", _time),
-        "collapse_walkers": alias(
+        "hamiltonian_dynamics_time": Alias("sampler", "num_leapfrog_steps times step_size", _time),
+        "collapse_walkers": Alias(
             "sampler",
             "walker_start",
             _refused_if(True, "walkers at one place have no covariance", "walker_start same, to start them at one"),
         ),
-        "sigma": alias("sampler", "covariance_window of CCAdL", _refused_noise),
-        "sigmaA": alias("sampler", "covariance_window of CCAdL", _refused_noise),
-        "diffusion_map_method": alias("analysis", _MAP, _analysis(_MAP)),
-        "number_of_eigenvalues": alias("analysis", vectors := f"{_MAP} --num-eigenvectors", _analysis(vectors)),
-        "use_reweighting": alias("analysis", f"{_MAP} --target-measure", _analysis(f"{_MAP} --target-measure")),
+        "sigma": Alias("sampler", "covariance_window of CCAdL", _refused_noise),
+        "sigmaA": Alias("sampler", "covariance_window of CCAdL", _refused_noise),
+        "diffusion_map_method": Alias("analysis", _MAP, _analysis(_MAP)),
+        "number_of_eigenvalues": Alias("analysis", vectors := f"{_MAP} --num-eigenvectors", _analysis(vectors)),
+        "use_reweighting": Alias("analysis", f"{_MAP} --target-measure", _analysis(f"{_MAP} --target-measure")),
     }
 
 
@@ -265,8 +263,8 @@ NOT_OF_EXPLORER = {
 EXPLORER_FILES = ("minima_file", "cornerpoints_file", "trajectory_file")
 
 
-def names_here(name: str, known: Collection[str]) -> tuple[str, ...]:
-    return ALIASES[name].new if name in ALIASES and name not in known else (name,)
+def names_here(name: str) -> tuple[str, ...]:
+    return ALIASES[name].new if name in ALIASES and name not in OPTIONS else (name,)
 
 
 def describe(name: str) -> str:
@@ -283,15 +281,15 @@ class Translated(NamedTuple):
     typed: dict[str, str]
 
 
-def translated(values: Mapping[str, Any], known: Collection[str], spell: Callable[[str], str] = str) -> Translated:
-    """Puts options here in place of those of TATi; names that neither knows are left as they are.
-    `known` are the names of the options here; `spell` writes a name as the user typed it."""
+def translated(values: Mapping[str, Any], spell: Callable[[str], str] = str) -> Translated:
+    """Puts options here in place of those of TATi; names that neither knows are left as they are. `spell` writes a name
+    as the user typed it."""
     result: dict[str, Any] = {}
     tati: dict[str, Any] = {}
     typed: dict[str, str] = {}
     for name, value in values.items():
         alias = ALIASES.get(name)
-        if alias is None or name in known:
+        if alias is None or name in OPTIONS:
             given = {name: value}
         else:
             tati[name] = value
@@ -320,9 +318,9 @@ _OF_A_PRIOR = {"prior_std", "prior_scale", "prior_degrees", "prior_bound", "prio
 """Options that imply a prior; TATi's own walls need none."""
 
 
-def completed(values: Mapping[str, Any], tati: Mapping[str, Any], step_size: float) -> dict[str, Any]:
+def completed(values: Mapping[str, Any], tati: Mapping[str, Any]) -> dict[str, Any]:
     """The options implied by TATi's names: its distribution, files that are used whole, the leapfrog steps of a time.
-    `values` were given by the names here, `tati` under TATi's; the step size is that where none was given."""
+    `values` were given by the names here, `tati` under TATi's."""
     more: dict[str, Any] = {}
     if values.get("potential") is None and any(name in tati for name in MEAN_LOSS_NAMES):
         more["potential"] = "mean_loss"
@@ -332,7 +330,7 @@ def completed(values: Mapping[str, Any], tati: Mapping[str, Any], step_size: flo
     if "batch_data_files" in tati and not any(values.get(name) is not None for name in ("test_data", "test_fraction")):
         more["test_fraction"] = 0.0
     if "hamiltonian_dynamics_time" in tati and "num_leapfrog_steps" not in values:
-        size = values.get("step_size", step_size)
+        size = values.get("step_size", FIRST_STEP_SIZE)
         if isinstance(size, int | float) and size > 0:
             more |= {} if "step_size" in values else {"step_size": size}
             more["num_leapfrog_steps"] = max(1, round(float(tati["hamiltonian_dynamics_time"]) / size))

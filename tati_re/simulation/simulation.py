@@ -357,7 +357,7 @@ class Simulation(Evaluations):
         """
         if name is None:
             return self.options
-        found = [new for new in aliases.names_here(name, OPTIONS) if new in OPTIONS]
+        found = [new for new in aliases.names_here(name) if new in OPTIONS]
         if not found:
             describe(name)
             raise InputError(f"{name} has no value here.", expected=aliases.ALIASES[name].instead)

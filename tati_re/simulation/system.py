@@ -92,7 +92,7 @@ def is_named(value: Any) -> bool:
 def refuse_fixed(names: Iterable[str]) -> None:
     """Refuses options that shape the system, by their names here or in TATi, and names that are no options."""
     for name in names:
-        if any(new in FIXED for new in names_here(name, OPTIONS)):
+        if any(new in FIXED for new in names_here(name)):
             raise InputError(f"{name} shapes the system.", expected=f"{name} where the Simulation is made")
         if name not in OPTIONS and name not in ALIASES:
             raise unknown(name)
