@@ -175,12 +175,7 @@ def make_loss(
     elif callable(loss) and not isinstance(loss, type):
         function, name = loss, loss_name(loss)
     elif loss is None:
-        if num_classes is None:
-            name = "gaussian"
-        elif signs:
-            name = "mean_squared_error"
-        else:
-            name = "categorical_crossentropy" if one_hot else "sparse_categorical_crossentropy"
+        name = "gaussian" if num_classes is None else "mean_squared_error" if signs else "softmax_cross_entropy"
     if not isinstance(name, str):
         what = "loss is a class, not an object of it." if isinstance(loss, type) else "loss: no loss can be made of it."
         received = loss.__name__ if isinstance(loss, type) else type(loss).__name__
