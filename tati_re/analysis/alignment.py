@@ -21,7 +21,6 @@ class HiddenUnits(NamedTuple):
     """Units (or filters) of one layer that may be permuted: the places of their incoming and outgoing weights in the
     flat vector, `(units, n)` each, and whether a unit with all its signs changed is the same function (`odd`)."""
 
-    layer: str
     incoming: np.ndarray
     outgoing: np.ndarray
     odd: bool
@@ -63,7 +62,7 @@ def hidden_units(model: Any) -> list[HiddenUnits]:
         activations = [layer, *(one for one in between if type(one).__name__ == "Activation")]
         odd = {one.activation.__name__ for one in activations} <= _ODD
         odd &= {type(one).__name__ for one in between} <= {*_ODD_LAYERS, "Activation"}
-        found.append(HiddenUnits(layer.name, incoming, outgoing, odd))
+        found.append(HiddenUnits(incoming, outgoing, odd))
     return found
 
 
