@@ -19,6 +19,7 @@ from tati_re.core.backend import tf
 from tati_re.core.ops import as_float64, maximum, sum_over
 from tati_re.exchange.schedule import Pairs
 from tati_re.exchange.subsets import permuted
+from tati_re.exchange.swap_rules import LARGE_COUNT
 from tati_re.exchange.well_tempered import Bias, noise_factors
 from tati_re.exchange.well_tempered import log_ratio as biased_log_ratio
 
@@ -76,10 +77,6 @@ def sample_size(target_variance, factor, num_examples, example_variance):
     return num_examples * needed / (needed + num_examples * as_float64(target_variance))
 
 
-KNOWN = 1e15
-"""Stands for the number of examples behind a variance that is known."""
-
-
 class RungTargets(NamedTuple):
     """The target of each rung: β, `inverse_temperature`, and λ, `likelihood_weight`; `(rungs,)`, float64."""
 
@@ -119,7 +116,7 @@ def exact_difference(table: RungTargets, pairs: Pairs, loss, penalty, num_exampl
     on_loss, on_penalty = coefficients(table, pairs)
     log_ratio = on_loss * gap(pairs, loss) + on_penalty * gap(pairs, penalty)
     zeros = tf.zeros_like(log_ratio)
-    return LogRatioEstimate(log_ratio, zeros, zeros + KNOWN, tf.constant(float(num_examples), tf.float64))
+    return LogRatioEstimate(log_ratio, zeros, zeros + LARGE_COUNT, tf.constant(float(num_examples), tf.float64))
 
 
 def estimated_difference(
