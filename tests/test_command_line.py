@@ -50,8 +50,6 @@ def simulation(monkeypatch, tmp_path):
     """Replaces `tati_re.simulation.simulation` and works in an empty folder."""
     monkeypatch.chdir(tmp_path)
     recorder = Recorder()
-    if "tensorflow" not in sys.modules:  # nothing is computed here
-        monkeypatch.setitem(sys.modules, "tensorflow", types.ModuleType("tensorflow"))
     monkeypatch.setitem(sys.modules, "tati_re.simulation.simulation", types.SimpleNamespace(Simulation=recorder))
     return recorder
 
@@ -112,8 +110,8 @@ def refused(capsys, main, *argv) -> str:
         (
             ["--resume", "runs/a", "--step-size", "1"],
             "--step-size cannot be changed by --resume. "
-            "Expected: only --num-steps, --max-time, --requeue-signal, --workers, --cluster, --worker-gpus, --trust, "
-            "--verbose or --quiet with --resume.",
+            "Expected: only --num-steps, --max-time, --requeue-signal, --workers, --cluster, --worker-gpus, --data or "
+            "--test-data of files that moved, --trust, --verbose or --quiet with --resume.",
         ),
     ],
 )

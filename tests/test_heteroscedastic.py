@@ -115,9 +115,8 @@ def test_hidden_builds_two_outputs_a_target_and_others_are_refused():
     density = stats.norm(outputs[:, 0], np.exp(outputs[:, 1])).logpdf(y)
     assert sim.potential() == pytest.approx(-density.sum(), rel=1e-12)
     one = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
-    for model, data, received in ((one, (x, y), "1 outputs"), (None, (x, np.arange(30) % 3), "3 classes")):
-        with pytest.raises(InputError, match=rf"two outputs for each target of a regression\. Received: {received}"):
-            Simulation(model=model, data=data, **QUICK).sample(step_size=0.001, num_steps=1)
+    with pytest.raises(InputError, match=r"two outputs for each target of a regression\. Received: 1 outputs"):
+        Simulation(model=one, data=(x, y), **QUICK).sample(step_size=0.001, num_steps=1)
 
 
 def test_a_run_learns_where_the_noise_is_large(tmp_path):

@@ -8,6 +8,7 @@ import tati_re
 from tati_re.cli import inputspace as command
 from tati_re.core.errors import InputError
 from tati_re.landscape import input_space
+from tati_re.landscape.inputspace import read_inputs
 from tati_re.plotting.inputs import plot_input_space
 
 
@@ -100,3 +101,13 @@ def test_bad_input_is_one_line(runs, capsys, tmp_path, monkeypatch, argv, senten
     err = capsys.readouterr().err
     assert status == 2 and err.startswith(f"error: {sentence}") and err.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_columns_of_a_table_are_taken_by_name(runs, tmp_path):
+    """In another order, and beside others; where no name is the run's, in order."""
+    run, points = tati_re.load(runs / "sampled"), np.array([[1.0, 2.0], [-3.0, 0.5]])
+    pd.DataFrame({"id": [7, 8], "x2": points[:, 1], "x1": points[:, 0]}).to_csv(tmp_path / "named.csv", index=False)
+    pd.DataFrame({"a": points[:, 0], "b": points[:, 1]}).to_csv(tmp_path / "others.csv", index=False)
+    np.savetxt(tmp_path / "none.csv", points, delimiter=",")
+    for name in ("named", "others", "none"):
+        np.testing.assert_array_equal(read_inputs(tmp_path / f"{name}.csv", run), points)

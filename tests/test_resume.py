@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from tati_re import InputError, Simulation, load
+from tati_re.cli import sample
 from tati_re.core.backend import threads
 from tati_re.engine.limits import LIMITS, Limits
 from tati_re.runs import checkpoint, files
@@ -252,6 +253,25 @@ def test_data_that_changed_are_refused(copy):
     changed = DATA[0], DATA[1] + 1e-12
     with pytest.raises(InputError, match=r"^resume: the data differ from the run's\."):
         Simulation.resume(str(copy), data=changed)
+
+
+def test_a_command_goes_on_elsewhere_with_the_file_of_its_data(tmp_path, monkeypatch, capsys):
+    """A relative path means another file there; --data names it, if it is what it was."""
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    np.savetxt("own.csv", np.column_stack(DATA), delimiter=",", header="a,b,label", comments="")
+    run = ["--data", "own.csv", "--num-steps", "4", "--record-every", "1", "--step-size", "0.01"]
+    run += ["--sampler", "BAOAB", "--verbose", "0", "--output", "../run"]
+    assert sample.main(run) == 0
+    monkeypatch.chdir(tmp_path / "there")
+    more = ["--resume", "../run", "--num-steps", "8", "--verbose", "0"]
+    assert sample.main(more) == 2
+    assert "data is a file that does not exist" in capsys.readouterr().err
+    assert sample.main([*more, "--data", "../here/own.csv"]) == 0
+    assert len(load("../run").run_info) == 8
+    np.savetxt("other.csv", np.column_stack(DATA) + 1, delimiter=",", header="a,b,label", comments="")
+    assert sample.main(["--resume", "../run", "--num-steps", "9", "--data", "other.csv"]) == 2
 
 
 def test_arrays_must_be_given_again(copy):

@@ -57,7 +57,7 @@ def _predict(typed: dict[str, Any], folder: Path) -> None:
         names = parameter_names(stored["names"], stored["shapes"])
         step = integer_of(typed, "parameters_step")
         parameters = read_parameters(typed["parameters"], step, names=names).positions
-    inputs = read_inputs(typed["inputs"]) if "inputs" in typed else None
+    inputs = read_inputs(typed["inputs"], run) if "inputs" in typed else None
     ranges = typed["range"].split(",") if "range" in typed else None
     space = input_space(
         run, ranges, inputs=inputs, which=_which(typed.get("which", ["all"])), parameters=parameters,

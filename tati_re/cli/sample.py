@@ -10,7 +10,7 @@ from tati_re.options.make import SAMPLE, Options
 from tati_re.options.trust import CODE, WRITTEN
 
 _WORKERS = ("workers", "cluster", "worker_gpus")
-BESIDE_RESUME = ["resume", "num_steps", "max_time", "requeue_signal", "verbose", "quiet", "trust"]
+BESIDE_RESUME = ["resume", "data", "test_data", "num_steps", "max_time", "requeue_signal", "verbose", "quiet", "trust"]
 BESIDE_RESUME += [*_WORKERS, *CODE, *WRITTEN]
 
 
@@ -23,8 +23,8 @@ def _sample(options: Options) -> Any:
 def _resume(typed: dict[str, Any]) -> int:
     for name in typed:
         allowed = (
-            "only --num-steps, --max-time, --requeue-signal, --workers, --cluster, --worker-gpus, --trust, "
-            "--verbose or --quiet with --resume"
+            "only --num-steps, --max-time, --requeue-signal, --workers, --cluster, --worker-gpus, --data or "
+            "--test-data of files that moved, --trust, --verbose or --quiet with --resume"
         )
         refuse_if(name not in BESIDE_RESUME, f"{flag(name)} cannot be changed by --resume.", expected=allowed)
     trust, options = typed.pop("trust", False), with_config(typed)
@@ -37,7 +37,9 @@ def _resume(typed: dict[str, Any]) -> int:
         trust=trust,
         max_time=options.max_time,
         verbose=options.verbose,
-        **options.values_of(name for name in (*CODE, *WRITTEN, "requeue_signal", *_WORKERS) if name in typed),
+        **options.values_of(
+            name for name in (*BESIDE_RESUME[1:3], *CODE, *WRITTEN, "requeue_signal", *_WORKERS) if name in typed
+        ),
     )
     return ended(run, options.verbose)
 

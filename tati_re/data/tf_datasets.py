@@ -28,6 +28,8 @@ def read_tf_dataset(source: Any, limit: float | None = None) -> Contents:
     spec = source.element_spec
     if not isinstance(spec, tuple) or len(spec) not in (2, 3) or not all(hasattr(part, "shape") for part in spec):
         received = f"elements of {len(spec)} parts" if isinstance(spec, (tuple, list)) else type(spec).__name__
+        if isinstance(spec, tuple) and (several := [part for part in spec if isinstance(part, (dict, tuple, list))]):
+            received = f"{len(several[0])} arrays in one part; several inputs are given as arrays, ({{name: array}}, y)"
         raise InputError("data: the elements of the tf.data.Dataset have the wrong form.", received, FORM)
     if int(source.cardinality()) == -1:
         raise InputError("data: the tf.data.Dataset has no end.", "an infinite one", "one without repeat(), or take(n)")

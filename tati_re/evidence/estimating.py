@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from tati_re.simulation.run import Run
 
 
+_FEWEST = 0.02
+"""Of the draws at a point that a step of the path must use."""
+
+
 def estimated(energies: Energies, method: str, grid: Quadrature | None = None) -> Evidence:
     """Estimates log Z from sampled energies along a path.
 
@@ -38,6 +42,12 @@ def estimated(energies: Energies, method: str, grid: Quadrature | None = None) -
     settings = {"points": len(energies.path), "walkers": energies.values.shape[1], "draws": energies.values.shape[2]}
     settings["gradients"] = float(energies.gradients)
     curve, notes = pd.DataFrame(found.curve), _notes(found, energies)
+    if found.bias == 0 and method not in ("stepping_stone", "mbar") and "trapezoid" in grid.rule:
+        other = estimators.stepping_stone(energies.path, energies.values)
+        away, reliable = found.log_z - other.log_z, other.curve["effective_fraction"].min() > _FEWEST
+        if reliable and abs(away) > 3 * np.hypot(found.error, other.error):
+            said = f"Stepping stones of the same draws are {-away:+.2g} away: too few points for the trapezoid."
+            notes += (f"{said} Take stepping_stone, mbar, or more of them.",)
     name = method if method in NAMES else "thermodynamic_integration"
     return Evidence(found.log_z, found.error, name, curve, found.repeats, notes, settings, found.short)
 
@@ -49,7 +59,7 @@ def _notes(found: estimators.Estimate, energies: Energies) -> tuple[str, ...]:
             f"The trapezoid is off by about {found.bias:+.2g} between its points, more than its error: evidence_grid "
             "corrected_trapezoid or gauss_legendre."
         )
-    if "effective_fraction" in found.curve and (least := found.curve["effective_fraction"].min()) < 0.02:
+    if "effective_fraction" in found.curve and (least := found.curve["effective_fraction"].min()) < _FEWEST:
         said.append(f"One step of the path uses {least:.1%} of its draws: take more evidence_nodes.")
     if "overlap" in found.curve and (least := np.nanmin(found.curve["overlap"])) < 0.03:
         said.append(f"Two neighboring points overlap by {least:.3f} only: take more evidence_nodes.")

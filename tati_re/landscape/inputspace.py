@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,12 +15,13 @@ from tati_re.data.columns import numbered
 from tati_re.landscape.grid import MOST_POINTS, Axis, axes_of
 from tati_re.landscape.request import centre_of
 from tati_re.prediction.draws import Members
+from tati_re.prediction.inputs import read_inputs as to_predict
 from tati_re.prediction.network import Network, dataset_of, has_its_data
 from tati_re.prediction.predict import average, source_of
 from tati_re.prediction.results import ClassPrediction, LabelPrediction, Prediction
 from tati_re.runs.positions import Positions
 from tati_re.simulation.run import load
-from tati_re.simulation.saved_model import read_rows
+from tati_re.simulation.saved_model import is_header, read_rows
 
 MARGIN = 0.15
 POINTS = {1: 201, 2: 81, 3: 21}
@@ -151,7 +153,14 @@ def _axes(ranges: Any, examples: Any, run: Any) -> tuple[Axis, ...]:
     return tuple(axes)
 
 
-def read_inputs(path: AnyPath) -> np.ndarray:
-    """Reads inputs from `.npy`, `.npz` (its first array), or `.csv` with or without a header, columns in order."""
+def read_inputs(path: AnyPath, run: Any) -> np.ndarray:
+    """Reads inputs from `.npy`, `.npz` (its first array), or `.csv`, whose columns are taken by the names in its header
+    as the run has them, in order where the header has none of them or there is none."""
+    if (file := Path(path)).suffix.lower() == ".csv" and file.is_file():
+        lines = (line for line in file.read_text().splitlines() if line.strip() and line[0] != "#")
+        if is_header(header := next(lines, "").split(",")) and {*header} & {
+            *run.manifest["dataset"].get("feature_names", ())
+        }:
+            return to_predict(str(path), run)[0]
     rows = read_rows("inputs", path, "inputs")
     return rows if rows.ndim > 1 else rows[:, None]

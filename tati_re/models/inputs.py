@@ -49,7 +49,8 @@ def fit_inputs(inputs: np.ndarray, wanted: tuple) -> np.ndarray:
         inputs = inputs[..., None]
         shape = inputs.shape[1:]
     if len(shape) != len(wanted) or any(want not in (None, have) for want, have in zip(wanted, shape, strict=True)):
-        raise InputError("data: the inputs do not fit the model.", f"inputs of shape {shape}", f"shape {wanted}")
+        expected = f"shape {wanted}{', a single example as x[None]' if inputs.shape == (*wanted, 1) else ''}"
+        raise InputError("data: the inputs do not fit the model.", f"inputs of shape {shape}", expected)
     return inputs
 
 

@@ -16,6 +16,9 @@ REGRESSION = ("gaussian", HETEROSCEDASTIC, "mean_squared_error", "mean_absolute_
 MARGIN = ("hinge", "squared_hinge")
 """Losses of one output that is compared with the labels' sign."""
 SHORT = {"mse": "mean_squared_error", "mae": "mean_absolute_error"}
+_IN_UNITS = ("poisson", "mean_squared_logarithmic_error", "mean_absolute_percentage_error", "msle", "mape")
+OF_VALUES = (*_IN_UNITS, "huber", "log_cosh", HETEROSCEDASTIC)
+"""Losses under which whole numbers are values and not classes; of the first ones targets keep their units."""
 
 
 class Loss:
@@ -215,7 +218,7 @@ def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes:
     expected = "sparse_categorical_crossentropy for class numbers, or binary_crossentropy for two classes"
     refuse_if(loss.name == "categorical_crossentropy" and last == 1, what, "one column", expected)
     differ = tuple(output_shape) != tuple(target_shape)
-    if differ and loss.name in (*CLASSIFICATION, *REGRESSION, *MARGIN, "cosine_similarity"):
+    if differ and loss.name in (*CLASSIFICATION, *REGRESSION, *MARGIN, *OF_VALUES, "cosine_similarity"):
         received = f"outputs of shape {tuple(output_shape)} for labels of shape {tuple(target_shape)}"
         what = f"loss: the model's outputs do not fit the labels under {loss.name}."
         one = ", for -1 and 1 one output" if num_classes == 2 else ""
@@ -227,6 +230,14 @@ def loss_name(loss: Any) -> str:
     if isinstance(loss, keras.losses.Loss):
         return "".join("_" + c.lower() if c.isupper() and i else c.lower() for i, c in enumerate(type(loss).__name__))
     return loss if isinstance(loss, str) else getattr(loss, "__name__", "loss")
+
+
+def takes_values(loss: Any, standardize: str) -> bool:
+    """Whether whole numbers are values under this loss, and no classes; refuses `standardize` that it cannot have."""
+    name = "" if loss is None else loss_name(loss)
+    what = "standardize: targets keep their units under a loss that is no function of differences."
+    refuse_if(name in _IN_UNITS and standardize == "all", what, f"all with {name}", "inputs, none or auto")
+    return name in OF_VALUES
 
 
 class WeightedLoss:

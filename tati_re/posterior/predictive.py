@@ -88,7 +88,9 @@ class Predictive:
         return mean, np.exp(np.maximum(log_std, LEAST_LOG_STD))
 
     def restored(self, outputs: np.ndarray) -> np.ndarray:
-        """Values, of all outputs but those for the noise, in the units of the targets, float64."""
+        """Values, of all outputs but those for the noise, in the units of the targets, float64; shares of classes."""
+        if self.name == "categorical_crossentropy":
+            return np.exp(self.log_probabilities(outputs))
         values = self._moments(outputs)[0] if self.predicts_noise else np.asarray(outputs, np.float64)
         return values * self.deviation + self.mean
 

@@ -16,7 +16,7 @@ from tati_re.data.packing import as_packed, order_of
 from tati_re.data.preparation import Preparation
 from tati_re.options.make import make_options
 from tati_re.posterior.outputs import Outputs
-from tati_re.posterior.predictive import Predictive
+from tati_re.posterior.predictive import VALUES, Predictive
 from tati_re.runs import checkpoint, files, manifest
 from tati_re.runs.positions import Block, stores_projections
 
@@ -227,6 +227,10 @@ def likelihood_of(run: RunFiles, data: Any = None, model: Any = None) -> tuple[A
         raise InputError("The run has no draws of its parameters, or does not say what its data are.")
     data, network = data or dataset_of(run), Network(run, model)
     manifest.check_data(said, data, run.folder)
+    shares = (network.predictive.name, network.predictive.kind) == ("categorical_crossentropy", VALUES)
+    refuse_if(
+        shares, "Labels that are shares of classes are no draws of a likelihood.", expected="one class an example"
+    )
     if not network.predictive.likelihood or said["options"].get("potential", "posterior") != "posterior":
         raise InputError("The run's loss is no likelihood.", network.predictive.name, "a cross-entropy or gaussian")
     return data, network

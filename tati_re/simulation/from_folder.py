@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from tati_re.core.backend import set_threads
 from tati_re.core.errors import AnyPath, InputError
 from tati_re.models.identity import refuse_other_model
-from tati_re.options.make import make_options
+from tati_re.options.make import OPTIONS, make_options
 from tati_re.options.trust import options_of_folder, refuse_untrusted
 from tati_re.options.user_code import is_code
 from tati_re.prediction.network import model_of
 from tati_re.runs import files, manifest
 from tati_re.runs.run import RunFiles
-from tati_re.simulation.system import OBJECTS, is_named
+from tati_re.simulation.system import OBJECTS, OF_LAYERS, is_named
 
 if TYPE_CHECKING:
     from tati_re.simulation.simulation import Simulation
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _OF_START = ("call", "parameters", "parameters_step", "walker_start", "walker_jitter")
 _OF_SYSTEM = ("data", "test_data", "model", "loss", "potential", "prior")
+BUILT = {"hidden": [], "model": None} | {name: OPTIONS[name].default for name in OF_LAYERS}
+"""Options of a network that is built, where the model of a folder is taken."""
 _OF_DATA = {"data", "test_data", "test_fraction", "input_columns", "standardize"}
 
 
@@ -34,7 +36,7 @@ def from_folder(kind: "type[Simulation]", folder: AnyPath, trust: bool, given: d
     # Loading the model makes TensorFlow settle its threads.
     set_threads(make_options(values).threads)
     objects = objects_of(run, objects, who, trust, [name for name in _OF_SYSTEM if name not in changed])
-    built: dict[str, Any] = {"hidden": [], "model": None} if "model" in objects else {}
+    built = BUILT if "model" in objects else {}
     values = {**values, **built, **changed}
     sim = kind.from_options(options_of_folder(values, who, who, trust, {*objects, *changed}), objects)
     if not _OF_DATA & {*objects, *changed}:

@@ -18,7 +18,7 @@ from tati_re.options.trust import CODE, WRITTEN, options_of_folder
 from tati_re.runs import checkpoint, files, manifest
 from tati_re.runs.lock import writing
 from tati_re.runs.run import RunFiles
-from tati_re.simulation.from_folder import check_model, objects_of
+from tati_re.simulation.from_folder import BUILT, check_model, objects_of
 from tati_re.simulation.launch import Launch
 from tati_re.simulation.request import make_request
 from tati_re.simulation.starts import starting_walkers
@@ -82,7 +82,7 @@ def reopened(
         options = options.settled(threads=said["workers"]["threads"])
     objects = objects_of(run_files, objects, "resume", trust or "model" in again)
     # Where it started is in the checkpoint; the file that said so may be gone.
-    built: dict[str, Any] = {"hidden": [], "model": None} if "model" in objects else {}
+    built = BUILT if "model" in objects else {}
     start = make_options(options, parameters=None, parameters_step=None, **built)
     system = system_of(start, objects)
     manifest.check_data(said, system.dataset, "resume")

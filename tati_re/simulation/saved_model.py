@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,8 +105,12 @@ def _numbers_in(path: Path) -> np.ndarray:
         loaded = load_arrays(path)
         return loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]]
     lines = [line.split(",") for line in path.read_text().splitlines() if line.strip() and line[0] != "#"]
+    return np.asarray(lines[is_header(lines[0]) :], np.float64)
+
+
+def is_header(cells: Sequence[str]) -> bool:
+    """Whether the cells of a first line are names."""
     try:
-        np.asarray(lines[0], np.float64)
+        return not len(np.asarray(cells, np.float64))
     except ValueError:
-        lines = lines[1:]
-    return np.asarray(lines, np.float64)
+        return True

@@ -23,7 +23,7 @@ from tati_re.options.make import OPTIONS, Options, options_of, unknown
 from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
 from tati_re.options.user_code import is_code
 from tati_re.posterior.device_data import device_bytes, device_targets, is_signs
-from tati_re.posterior.losses import MARGIN, REGRESSION, SHORT, check_fit, loss_name, make_loss
+from tati_re.posterior.losses import MARGIN, REGRESSION, SHORT, check_fit, loss_name, make_loss, takes_values
 from tati_re.posterior.noise_level import SAMPLED, check_noise, noise_start, settled_noise, with_noise, with_noise_prior
 from tati_re.posterior.potential import ModelPotential
 from tati_re.posterior.predictive import HETEROSCEDASTIC
@@ -74,6 +74,9 @@ OBJECTS = (
     *("directions", "mass", "step_schedule", "temperature_schedule"),
 )
 """Options that may also be objects in Python."""
+
+OF_LAYERS = ("activation", "output_activation", "use_bias")
+"""Options of the layers of a network that is built."""
 
 _COPIES = ("num_walkers", "num_replicas", "evidence_nodes", "num_populations", "num_particles")
 """Options whose product walkers are."""
@@ -255,6 +258,8 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     objects, else those of the options; the model also a file, a function in one, or layers of `options.hidden`."""
     for name, value in options.values_of(("dimension", "coordinates")).items():
         refuse_if(value, f"{name} belongs to a potential given as a function.", value, "potential=f")
+    if takes_values(objects.get("loss", options.loss), options.standardize) and options.num_classes is None:
+        return replace(assemble(options.settled(num_classes=0), objects), num_classes=0)
     model, *given = (objects.get(name) for name in ("model", "data", "test_data", "sample_weights", "loss"))
     read = dataset_from_options(options, *given)
     noise_std = settled_noise(options, objects.get("loss"), read)
@@ -281,6 +286,9 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     else:
         if options.hidden and not code:
             raise InputError("model and hidden exclude each other.", f"hidden = {options.hidden}", "one of the two")
+        beside = [name for name, value in options.values_of(OF_LAYERS).items() if value != OPTIONS[name].default]
+        what, expected = "The layers of a given model have their own.", "hidden, or a function that builds the model"
+        refuse_if(beside and not (code or options.tati), what, ", ".join(beside), expected)
         if not model.built and not dataset.layout:
             model(dataset.inputs[:1] * 1)
         given, model = model, in_precision(model, options.dtype)

@@ -20,6 +20,7 @@ from tati_re.data.dataset import Dataset
 from tati_re.data.labels import called
 from tati_re.data.preparation import Preparation, Standard
 from tati_re.options.table import SAMPLE, options_of
+from tati_re.posterior.predictive import HETEROSCEDASTIC
 from tati_re.prediction.predict import average, outputs_of_draws, source_of, warn_of_few_draws
 from tati_re.runs import files
 from tati_re.runs.run_folder import free_folder
@@ -122,7 +123,9 @@ class Posterior(BaseEstimator):
             given["seed"] = int(check_random_state(state).randint(2**31))
         if model is None:
             hidden = (32,) if hidden is None else hidden
-            given = {"standardize": "all", "dtype": "float64"} | given
+            units = "noise_prior_scale" in given or not isinstance(given.get("noise_std", "sampled"), str)
+            units |= given.get("loss", "gaussian") not in ("gaussian", HETEROSCEDASTIC)
+            given = {"standardize": "inputs" if units else "all", "dtype": "float64"} | given
         if hidden is not None:
             given["hidden"] = list(hidden)
         if isinstance(model, keras.Model):
