@@ -53,11 +53,14 @@ def test_what_computes_the_same_shares_a_program_and_keeps_its_own_data(found, j
 
 
 def test_what_computes_something_else_does_not(found):
-    """Another constant, another type, another order of arguments, data that stand in the graph, code of Python."""
+    """Another constant, shape or type, another order of arguments, data that stand in the graph, code of Python."""
     ones = np.ones(200)
     made = [steps(ones, 0.5), steps(ones, 0.25), steps(ones, 0.5, jit_compile=False)]
     for function in made:
         function(tf.ones(200, tf.float64), tf.constant(3))
+    for size in (3, 5):
+        values = Direct(lambda x: x * tf.cast(tf.raw_ops.Size(input=x), x.dtype))(tf.ones(size))
+        np.testing.assert_array_equal(values, np.full(size, size))
     a, b = tf.ones(200, tf.float64), tf.fill((200,), tf.constant(3.0, tf.float64))
     assert Direct(lambda x, y: x - y)(a, b)[0] == -2.0
     assert Direct(lambda x, y: y - x)(a, b)[0] == 2.0

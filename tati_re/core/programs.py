@@ -22,15 +22,11 @@ def shared(traced: Any) -> Any:
     """A traced function that computes the same, whose captured tensors are to be replaced by this one's, or itself."""
     key = _key(traced)
     found = _programs.pop(key, traced)
-    if sum(_bytes(value) for value in found.captured_inputs) <= _MOST_BYTES:
+    if sum((value.shape.num_elements() or 0) * value.dtype.size for value in found.captured_inputs) <= _MOST_BYTES:
         _programs[key] = found
     if len(_programs) > _MOST:
         _programs.popitem(last=False)
     return found
-
-
-def _bytes(value: Any) -> int:
-    return 0 if value.shape.num_elements() is None else value.shape.num_elements() * value.dtype.size
 
 
 def _key(traced: Any) -> bytes:
@@ -55,7 +51,8 @@ def _renamed(function: Any, called: Callable[[str], str]) -> Any:
     copy, following = type(function)(), count()
     copy.CopyFrom(function)
     copy.signature.name = ""
-    copy.arg_attr.clear()
+    for kinds in copy.arg_attr.values():  # shapes, and names
+        kinds.attr.pop("_user_specified_name", None)
     names: dict[str, str] = {}
     for part in (*copy.signature.input_arg, *copy.node_def):
         part.name = names.setdefault(part.name, str(next(following)))

@@ -182,12 +182,8 @@ class RowBuffers:
         elif "weight" in self.labels:
             weight = labels[self.labels.index("weight")]
             weight = weight if order is None else tf.gather(weight, order[: self.num_recorded])
-        each = line.record_every == 1
-        new_moments = _if(due.moments, lambda: self._updated(moments, ordered, weight, state), lambda: moments, each)
-        if each:
-            pairs = zip(new_moments, moments, strict=True)
-            new_moments = RunningMoments(*(tf.where(due.moments, *pair) for pair in pairs))
-        new_row = _if(due.row, row, lambda: no_row, each)
+        new_moments = tf.cond(due.moments, lambda: self._updated(moments, ordered, weight, state), lambda: moments)
+        new_row = _if(due.row, row, lambda: no_row, line.record_every == 1)
         if not line.trajectory_every:
             return new_moments, new_row, no_position, no_beside
         stored = _if(due.position, position, lambda: (no_position, no_beside), line.trajectory_every == 1)

@@ -1,6 +1,5 @@
 """Compiled sampling of walkers at given points of a path."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,7 +49,7 @@ class Chains:
         self.most_steps, self.visited = most_steps, visited
         self.gradients = 0.0
         self.calls = 0
-        self._steps: Callable | None = None
+        self._steps: Any = self._moved if execution == "eager" else Direct(self._moved, execution == "xla")
         self._draws: list = []
 
     def run(self, position, weight, step_size, num_steps: int) -> Segment:
@@ -84,12 +83,12 @@ class Chains:
         numbers = draw_numbers(self._draws, self.seed, purpose, 0, self._chunk)
         given = position, rung, start, numbers, tf.constant(count)
         try:
-            position, energies, accepted, visited = self._compiled()(*given)
+            position, energies, accepted, visited = self._steps(*given)
         except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
             if self.execution != "xla":
                 raise
-            self.execution, self._steps = "graph", None
-            position, energies, accepted, visited = self._compiled()(*given)
+            self.execution, self._steps = "graph", Direct(self._moved)
+            position, energies, accepted, visited = self._steps(*given)
         return position, energies.numpy()[:count], accepted.numpy(), visited
 
     def _bound(self, rung: Rung, step=0):
@@ -109,13 +108,6 @@ class Chains:
         tf.function(dry, autograph=False).get_concrete_function(position, rung)
         heaviest = max(1, sum(draw.bytes() for draw in self._draws))
         self._chunk = int(min(self.most_steps, max(2, _BYTES // heaviest)))
-
-    def _compiled(self) -> Callable:
-        """The steps, compiled at the first call."""
-        if self._steps is None:
-            compiled = Direct(self._moved, jit_compile=self.execution == "xla")
-            self._steps = self._moved if self.execution == "eager" else compiled
-        return self._steps
 
     def _moved(self, position, rung: Rung, start, numbers, count):
         state = self.sampler.init(position, self._bound(rung), StepNoise(self._first, start))
