@@ -152,9 +152,9 @@ def _caller(traced: Any) -> Callable:
     """Input tensors to an iterator of the outputs of a traced function, whose program others may share."""
     from tensorflow.python.eager import context
 
-    call, program, own = context.context().call_function, shared(traced), traced.captured_inputs
-    number = len(traced.outputs)
-    return lambda given: iter(call(program._inference_function.name, [*given, *own], number) or ())
+    call, own, number = context.context().call_function, list(traced.captured_inputs), len(traced.outputs)
+    program = shared(traced)
+    return lambda given: iter(call(program.name, [*given, *own], number) or ())
 
 
 def _packing(like: Any) -> Callable:

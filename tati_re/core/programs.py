@@ -12,21 +12,24 @@ from typing import Any
 
 _MOST = 32
 """Programs kept, the last ones."""
-_MOST_BYTES = 1 << 23
-"""Of the tensors that a program to be kept holds: it keeps them alive."""
 
 _programs: OrderedDict[bytes, Any] = OrderedDict()
 
 
 def shared(traced: Any) -> Any:
-    """A traced function that computes the same, whose captured tensors are to be replaced by this one's, or itself."""
+    """The program of a traced function, or an earlier one that computes the same: called by its name, with what the
+    traced function has captured."""
     key = _key(traced)
-    found = _programs.pop(key, traced)
-    if sum((value.shape.num_elements() or 0) * value.dtype.size for value in found.captured_inputs) <= _MOST_BYTES:
-        _programs[key] = found
+    _programs[key] = found = _programs.pop(key, None) or _alone(traced._inference_function)
     if len(_programs) > _MOST:
         _programs.popitem(last=False)
     return found
+
+
+def _alone(function: Any) -> Any:
+    """A function of TensorFlow's runtime, without the graph that it was made from, which keeps data alive."""
+    children = [_alone(each) for each in function.children]
+    return type(function)(function.name, function._bound_context, function.function_type, children)
 
 
 def _key(traced: Any) -> bytes:
