@@ -118,18 +118,9 @@ def load_data(
 def dataset_from_options(
     options: Any, data: object = None, test_data: object = None, sample_weights: object = None, loss: Any = None
 ) -> Dataset:
-    """Loads the data set that options describe; standardize "auto" leaves them, for it depends on the network.
-
-    Args:
-        options: The options of the group data, as attributes.
-        data: An object that goes before `options.data`.
-        test_data: An object that goes before `options.test_data`.
-        sample_weights: An object that goes before `options.sample_weights`.
-        loss: An object that goes before `options.loss`; the binary cross-entropy takes several labels at once.
-
-    Raises:
-        InputError: There are no data, or they are bad.
-    """
+    """Loads the data set that the options of the group data, as attributes, describe, or the objects that go before
+    them; standardize "auto" leaves the data, for it depends on the network. Raises `InputError` where there are no
+    data, or bad ones."""
     source = options.data if data is None else data
     refuse_if(source is None, "data is missing.", expected=f"arrays (inputs, labels), a built-in name, or {FILES}")
     return load_data(

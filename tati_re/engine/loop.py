@@ -26,8 +26,6 @@ _BUFFER_BYTES = 16 * 2**20
 """Of the largest buffer of a chunk, such as its random bits. What a chunk costs beside its steps, some milliseconds, is
 shared by them: 784-10 with 8 walkers takes an eighth more time a step with a quarter of it."""
 _FEWEST_STEPS = 4
-_PREPARED = ["_state_type", "draws", "event_rows", "chunk_steps", "_capacity", "_recorder", "_drawing", "_keys"]
-_PREPARED += ["_compiled", "_drawn", "_evaluated"]
 
 
 def entry(i) -> Callable:
@@ -38,33 +36,20 @@ def entry(i) -> Callable:
 
 
 class Loop:
-    """A sampler or optimizer and a potential, compiled.
-
-    Args:
-        observables: The columns of a row.
-        rung: Temperature and step size of each walker.
-        seed: Of all random numbers.
-        execution: "xla", "graph" or "eager".
-        record_every: A row each so many steps.
-        trajectory_every: A position each so many steps; 0 for none.
-        num_burnin_steps: No positions and no moments before.
-        directions: `(k, parameters)`: positions are stored as projections on these; `None` stores them whole.
-        step_factor: Multiplies the step size at each step; a function of step numbers. Default: 1.
-        temperature_factor: Likewise the temperature.
-        first_step: Steps that other loops of the run take before this one.
-        num_recorded: Walkers, the first in the method's order, that have positions and moments stored. Default: all.
-        num_steps: Steps that it will take at most. Default: any number.
-        limits: On the length of a chunk.
+    """A sampler or optimizer and a potential, compiled: temperature and step size of each walker are those of `rung`,
+    the columns of a row `observables`, all random numbers of `seed`; `execution` is "xla", "graph" or "eager". There is
+    a row each `record_every` steps and a position each `trajectory_every` (0: none), projected on `directions`, `(k,
+    parameters)`, where these are given, of the first `num_recorded` walkers in the method's order (None: all), whose
+    moments are kept; neither in the first `num_burnin_steps`. Factors, functions of step numbers, multiply step size
+    and temperature. Other loops of the run take the `first_step` steps before this one, which takes `num_steps` at most
+    (None: any number); `limits` are those on the length of a chunk.
 
     Attributes:
         timeline: Which step is taken when, and what is due after it.
-        traces: How often the chunk was traced so far.
-        chunk_steps: The most steps of one chunk.
-        alike: A loop that differs in the order of examples and in the factors alone: its compiled steps serve both.
+        traces, chunk_steps: How often the chunk was traced so far; the most steps of one chunk.
         cools: Changes the carry at the start, between chunks of the burn-in, some end after moves `cools_after`,
             and at its end, from the carry and the number of the move; `None`: nothing.
-        by_rung: Rows come temperature by temperature.
-        walkers_at_rung: Walkers of each temperature.
+        by_rung, walkers_at_rung: Whether rows come temperature by temperature; walkers of each temperature.
     """
 
     recorder = RowBuffers
@@ -90,7 +75,6 @@ class Loop:
     ) -> None:
         self.potential, self.method, self.observables, self.rung = potential, method, observables, rung
         self.seed, self.execution, self.first_step = seed, execution, first_step
-        self.alike = self
         self.cools: Callable[[Carry, int], Carry] | None = None
         self.cools_after: Sequence[int] = ()
         lengths = record_every, trajectory_every, num_burnin_steps, method.groups, method.group_steps
@@ -187,10 +171,6 @@ class Loop:
     def prepare(self, state) -> None:
         """Finds out what a step draws, and how many steps fit a chunk; a second call does nothing."""
         if self._state_type is not None:
-            return
-        if self.alike is not self:
-            self.alike.prepare(state)
-            vars(self).update({name: getattr(self.alike, name) for name in _PREPARED})
             return
         self._state_type = type(state)
         silent, noise = SilentEvaluate(self.rung), RecordingNoise(self.potential.dtype)

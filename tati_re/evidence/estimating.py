@@ -44,10 +44,10 @@ def estimated(energies: Energies, method: str, grid: Quadrature | None = None) -
     curve, notes = pd.DataFrame(found.curve), _notes(found, energies)
     if found.bias == 0 and method not in ("stepping_stone", "mbar") and "trapezoid" in grid.rule:
         other = estimators.stepping_stone(energies.path, energies.values)
-        away, reliable = found.log_z - other.log_z, other.curve["effective_fraction"].min() > _FEWEST
+        away, reliable = other.log_z - found.log_z, other.curve["effective_fraction"].min() > _FEWEST
         if reliable and abs(away) > 3 * np.hypot(found.error, other.error):
-            said = f"Stepping stones of the same draws are {-away:+.2g} away: too few points for the trapezoid."
-            notes += (f"{said} Take stepping_stone, mbar, or more of them.",)
+            said = f"Stepping stones of the same draws are {away:+.2g} away: more points, stepping_stone, or mbar."
+            notes += (said,)
     name = method if method in NAMES else "thermodynamic_integration"
     return Evidence(found.log_z, found.error, name, curve, found.repeats, notes, settings, found.short)
 

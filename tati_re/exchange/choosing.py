@@ -45,7 +45,11 @@ def with_replicas(sampler, options, exact: bool, prior):
             return sampler
         ladder = make_ladder(temperature=options.kT, step_size=options.first_step_size)
     if biased:
-        _check_bias(options)
+        fixed = "tempering likelihood" if options.tempering == "likelihood" else ""
+        moves = fixed or ("exchange tempering" if options.exchange == "tempering" else "")
+        expected = "tempering posterior, exchange pairs, infinite or none"
+        refuse_if(moves, "bias: well_tempered is a bias on U at fixed temperatures.", moves, expected)
+        _check_burnin(options, "bias: it grows during the burn-in only.")
     exact_energies = biased and not exact and options.bias_energies == "full"
     if options.tempering == "likelihood":
         _check_likelihood(options, ladder, prior)
@@ -93,14 +97,6 @@ def _rule(options, exact: bool):
         options.variance_gain, options.variance_every, options.correction_decay, options.correction_growth
     )
     return make_swap_rule(name, options.swap_variance if given else None, options.correction_factor, correction)
-
-
-def _check_bias(options) -> None:
-    if options.tempering == "likelihood" or options.exchange == "tempering":
-        what = "bias: well_tempered is a bias on U at fixed temperatures."
-        received = "tempering likelihood" if options.tempering == "likelihood" else "exchange tempering"
-        raise InputError(what, received, "tempering posterior, exchange pairs, infinite or none")
-    _check_burnin(options, "bias: it grows during the burn-in only.")
 
 
 def _check_burnin(options, what: str) -> None:

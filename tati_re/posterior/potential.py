@@ -104,21 +104,14 @@ class ModelEvaluate(Evaluate):
 
 
 class ModelPotential(ModelPasses, Potential):
-    """The potential that a model, a loss with one value an example, a prior and a data set (`Dataset`) make.
-
-    Args:
-        convention: "posterior": L = N * mean loss; "mean_loss": L = mean loss, TATi's convention.
-        walker_evaluation: "auto", "vectorized", "unrolled" or "looped".
-        under_xla: The steps will be compiled by XLA, which changes what "auto" means.
-        training: The pass on a step's examples is Keras' training one: batch statistics, dropout, averages updated.
-        fitting: So is one on all data, for `fit`; else it normalizes by the moving averages of each walker.
-        memory_limit: Bytes of inputs that are kept as a tensor at most; what is larger is streamed. Default: all.
-
-    Attributes:
-        scale: L over the mean loss: N, or 1.
-        counted: The loss, times the weight of each example where the data have weights.
-        chain: The model as a chain of dense layers (`chain_of`), `None` where it is none.
-    """
+    """The potential that a model, a loss with one value an example, a prior and a data set (`Dataset`) make: L = N *
+    mean loss by the `convention` "posterior", the mean loss by "mean_loss", TATi's. `walker_evaluation` is "auto",
+    "vectorized", "unrolled" or "looped"; `under_xla`: steps will be compiled by XLA, which changes what "auto" means;
+    `training`: the pass on a step's examples is Keras' training one (batch statistics, dropout, averages updated);
+    `fitting`: so is one on all data, which else normalizes by the moving averages of each walker; `memory_limit`: bytes
+    of inputs that are kept as a tensor at most, None all; what is larger is streamed. `scale` is L over the mean loss,
+    `counted` the loss times the weights of examples, `chain` the model as a chain of dense layers, None where it is
+    none."""
 
     def with_batches(self, batches) -> ModelPotential:
         other = copy.copy(self)

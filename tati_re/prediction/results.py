@@ -313,11 +313,6 @@ class RegressionPrediction(Prediction):
         return pd.DataFrame(columns)
 
 
-def score_table(predictions: dict[str, Prediction]) -> pd.DataFrame:
-    rows = [{"predictor": name, "draws": one.num_draws, **one.scores()} for name, one in predictions.items()]
-    return pd.DataFrame(rows)
-
-
 def class_values(task: str, count: int, names: Sequence[str]) -> np.ndarray:
     """What the classes are called: -1 and 1, their names, or their numbers."""
     return np.array([-1, 1] if task == "signs" else names if len(names) == count else range(count))

@@ -17,7 +17,7 @@ from tati_re.plotting.prediction import plot_values
 from tati_re.plotting.temperatures import plot_temperatures
 from tati_re.prediction.inputs import NOISE, noise_like, read_inputs
 from tati_re.prediction.predict import FEW_DRAWS, average, predict, source_of, test_part
-from tati_re.prediction.results import ClassPrediction, LabelPrediction, Prediction, score_table
+from tati_re.prediction.results import ClassPrediction, LabelPrediction, Prediction
 from tati_re.prediction.scores import auroc
 from tati_re.prediction.temperature_study import stopping, temperature_curve
 from tati_re.runs.csv_table import frame_text
@@ -92,7 +92,8 @@ def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray 
     posterior = predictions[AVERAGE]
     made(folder)
     posterior.write_csv(folder / "predictions.csv")
-    files, scores = ["predictions.csv"], score_table(predictions)
+    rows = [{"predictor": name, "draws": one.num_draws, **one.scores()} for name, one in predictions.items()]
+    files, scores = ["predictions.csv"], pd.DataFrame(rows)
     labeled = len(scores.columns) > 2
     apart = outside_table(predictions, outside) if outside else None
     tables = {"scores.csv": scores if labeled else None, "outside.csv": apart}

@@ -33,15 +33,8 @@ class H5Table(Rows):
     Datasets: `index` (n, integer columns) int64 and `rows` (n, other columns) in `dtype`, with their names in the
     string datasets `index_columns` and `columns`. The file is open during `flush` only, and then in HDF5's
     single-writer/multiple-reader mode, which orders its writes so that readers meet no half-written structure.
-    `rows` grows before `index`, and a row of `index` that was not written yet holds -1. An existing file is replaced.
-
-    Args:
-        path: The file; its folder exists.
-        columns: Names, in order.
-        dtype: Of `rows`, `float32` or `float64`. Default: `float64`.
-
-    Raises:
-        StorageError: The file cannot be written.
+    `rows` grows before `index`, and a row of `index` that was not written yet holds -1. The folder of `path` exists; an
+    existing file is replaced, and `StorageError` raised where it cannot be written.
     """
 
     def __init__(
@@ -62,15 +55,10 @@ class H5Table(Rows):
     def reopen(
         cls, path: AnyPath, columns: Sequence[str], position: int, dtype: str = "float64", digest: str | None = None
     ) -> "H5Table":
-        """Opens an existing file to continue at row `position`, dropping later rows; refuses one of another `digest` up
-        to there, where a checkpoint knows it. A file with later rows, or whose writer was killed inside a flush, is
-        copied aside up to `position` and renamed, so that another kill loses nothing.
-
-        `position` is what `position()` said when the checkpoint was written; other arguments are as in the constructor.
-
-        Raises:
-            InputError: The file is missing, cannot be opened, has other columns, or fewer rows.
-            StorageError: The file cannot be written.
+        """Opens an existing file to continue at row `position`, what `position()` said when the checkpoint was written,
+        dropping later rows; refuses one of another `digest` up to there, where a checkpoint knows it, that is missing,
+        has other columns, or fewer rows. A file with later rows, or whose writer was killed inside a flush, is copied
+        aside up to `position` and renamed, so that another kill loses nothing.
         """
         table = cls(path, columns, dtype, _position=position)
         with reading.open_h5(table.path, alone=True) as source:

@@ -44,9 +44,6 @@ class RunLoops:
             parts = [request.system.batches(options, stage.batch_size, k) for k, stage in enumerate(self.stages)]
             potentials = [potential.with_batches(batches) for batches in parts]
         self.loops = [self._loop(*pair) for pair in zip(potentials, self.stages, strict=True)]
-        alike: dict[Any, Loop] = {}
-        for loop, stage in zip(self.loops, self.stages, strict=True):
-            loop.alike = alike.setdefault(stage.batch_size, loop)
         self.potential = potentials[0]
         self.meaning = self.potential.describe("the examples of each stage" if len(self.stages) > 1 else None)
 
