@@ -10,13 +10,12 @@ import pytest
 
 from tati_re import InputError, Simulation, load
 from tati_re.cli import optimize
+from tati_re.core import programs
 from tati_re.core.backend import keras
 from tati_re.data import Batches
 from tati_re.engine.limits import Limits
-from tati_re.engine.loop import Loop
 from tati_re.options.make import make_options, options_from_flags, read_toml, to_toml
 from tati_re.runs import checkpoint
-from tati_re.simulation import loops
 from tests.systems import tables
 
 N, PRIOR = 10, 0.7
@@ -126,14 +125,16 @@ def test_stages_share_no_numbers_and_a_stage_draws_none_twice():
 TWO = [{"num_steps": 8, "learning_rate": 0.1}, {"num_steps": 8, "learning_rate": 0.05}]
 
 
-def test_stages_of_one_batch_size_are_compiled_once(monkeypatch):
-    made = []
-    monkeypatch.setattr(loops, "Loop", lambda *args, **options: made.append(Loop(*args, **options)) or made[-1])
-    plans = zip(RATES, (3, 5, 3), strict=True)
-    stages = [{"num_steps": 3, "learning_rate": rate, "batch_size": size} for rate, size in plans]
-    graph = fitted(stages=stages, execution="graph")[0]
-    assert [loop.traces for loop in made] == [1, 1, 0]
-    np.testing.assert_allclose(graph, fitted(stages=stages)[0], rtol=1e-12)
+def test_stages_of_one_batch_size_are_compiled_once():
+    def number_of_programs(*sizes: int) -> int:
+        programs._programs.clear()
+        plans = zip(RATES, sizes, strict=True)
+        stages = [{"num_steps": 3, "learning_rate": rate, "batch_size": size} for rate, size in plans]
+        graph = fitted(stages=stages, execution="graph")[0]
+        np.testing.assert_allclose(graph, fitted(stages=stages)[0], rtol=1e-12)
+        return len(programs._programs)
+
+    assert number_of_programs(3, 5, 3) < number_of_programs(3, 5, 4)
 
 
 def with_momentum(reset: bool) -> np.ndarray:
