@@ -57,7 +57,7 @@ class RunLoops:
         given: dict[str, Any] = {
             "first_step": stage.first_step,
             "num_recorded": options.num_walkers if options.trajectory_rungs == "target" else None,
-            "num_steps": options.num_steps - stage.first_step,
+            "num_steps": options.num_steps,
             "limits": self._limits(),
         }
         kind: Callable[..., Loop] = Loop
