@@ -10,8 +10,8 @@ from tati_re.options.make import SAMPLE, Options
 from tati_re.options.trust import CODE, WRITTEN
 
 _WORKERS = ("workers", "cluster", "worker_gpus")
-BESIDE_RESUME = ["resume", "data", "test_data", "num_steps", "max_time", "requeue_signal", "verbose", "quiet", "trust"]
-BESIDE_RESUME += [*_WORKERS, *CODE, *WRITTEN]
+_HANDED_ON = ("data", "test_data", *CODE, *WRITTEN, "requeue_signal", *_WORKERS)
+BESIDE_RESUME = ["resume", "num_steps", "max_time", "verbose", "quiet", "trust", *_HANDED_ON]
 
 
 def _sample(options: Options) -> Any:
@@ -37,9 +37,7 @@ def _resume(typed: dict[str, Any]) -> int:
         trust=trust,
         max_time=options.max_time,
         verbose=options.verbose,
-        **options.values_of(
-            name for name in (*BESIDE_RESUME[1:3], *CODE, *WRITTEN, "requeue_signal", *_WORKERS) if name in typed
-        ),
+        **options.values_of(name for name in _HANDED_ON if name in typed),
     )
     return ended(run, options.verbose)
 
