@@ -69,7 +69,7 @@ def measure(row: Row, repetitions: int, seconds: float, with_jax: bool, auto_onl
         measures[f"bare {execution} {how}"] = bare_gradient(row, execution, how)
         if f"{execution} {how}" != chosen:
             measures[f"other {execution} {how}"] = Steps(row, execution, how).measure
-    peers = {form: jax_scan.JaxScan(row, form) for form in jax_scan.forms(row)} if with_jax and row.dense else {}
+    peers = {form: jax_scan.JaxScan(row, form) for form in jax_scan.forms(row)} if with_jax and row.in_jax else {}
     measures |= {f"jax {form}": peer.measure for form, peer in peers.items()}
     found = interleaved(measures, repetitions, seconds, always=[f"auto {chosen}"])
     for peer in peers.values():
@@ -167,6 +167,7 @@ def _placed(device: str | None) -> bool | None:
     """Whether what follows runs on a GPU; None where one is asked for and not there."""
     if device == "cpu":
         os.environ.update(CUDA_VISIBLE_DEVICES="-1", JAX_PLATFORMS="cpu")
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # JAX is beside it
     import tensorflow as tf
 
     return True if tf.config.list_physical_devices("GPU") else None if device == "gpu" else False

@@ -13,12 +13,13 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import math
+import os
 import subprocess
 import sys
 
 import numpy as np
 
-from benchmarks.systems import FRICTION, NUM_EXAMPLES, ROWS, STEP_SIZE, Row, images
+from benchmarks.systems import FRICTION, NUM_EXAMPLES, ROWS, SHAPES, STEP_SIZE, Row, images
 from benchmarks.timing import milliseconds_per_step
 
 STEPS = 100
@@ -47,7 +48,10 @@ class JaxScan:
 
     def __init__(self, row: Row, form: str) -> None:
         command = [sys.executable, "-m", "benchmarks.jax_scan", row.name, form]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        # On a GPU: float32 as float32, and no more of its memory than is needed, for TensorFlow holds the rest.
+        wanted = {"JAX_DEFAULT_MATMUL_PRECISION": "highest", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self._process = subprocess.Popen(command, env={**os.environ, **wanted}, **pipes)
         self._answer()
 
     def measure(self, seconds: float) -> float:
@@ -84,21 +88,17 @@ def _steps(row: Row, stored: str, how: str = ""):
 
     from tati_re.data import Batches
 
-    pixels, labels = images()
+    pixels, labels = images(SHAPES.get(row.network, (784,)))
     x = jnp.asarray(pixels if stored == "bytes" else pixels.astype(np.float32) / 255)
     y = jnp.asarray(labels)
-    sizes = [784, *row.hidden, 10]
-    shapes = [shape for pair in itertools.pairwise(sizes) for shape in (pair, pair[1:])]
+    shapes, apply = (_dense if row.dense else _resnet)(row)
     cuts = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
     h, count = STEP_SIZE, row.batch_size
     c, spread = math.exp(-FRICTION * h), math.sqrt(-math.expm1(-2 * FRICTION * h))
 
     def loss(theta, inputs, classes):
         weights = [p.reshape(s) for p, s in zip(jnp.split(theta, cuts[:-1]), shapes, strict=True)]
-        outputs = inputs
-        for layer in range(0, len(weights), 2):
-            outputs = (jax.nn.relu(outputs) if layer else outputs) @ weights[layer] + weights[layer + 1]
-        log_probability = jnp.take_along_axis(jax.nn.log_softmax(outputs), classes[:, None], 1)
+        log_probability = jnp.take_along_axis(jax.nn.log_softmax(apply(weights, inputs)), classes[:, None], 1)
         return -log_probability.sum() * (NUM_EXAMPLES / count)
 
     def gradient(theta, indices):
@@ -141,7 +141,8 @@ def _steps(row: Row, stored: str, how: str = ""):
         return state, jnp.stack([value, *squares], axis=1)
 
     compiled = jax.jit(chunk, donate_argnums=0)
-    start = 0.01 * jax.random.normal(jax.random.key(0), (row.walkers, cuts[-1]))
+    scale = 0.01 if row.dense else 0.1
+    start = scale * jax.random.normal(jax.random.key(0), (row.walkers, cuts[-1]))
     keys = jax.random.split(jax.random.key(1), row.walkers)
     state = [(start, jnp.zeros_like(start), jnp.zeros_like(start), jnp.zeros(row.walkers), keys)]
     batches = Batches(NUM_EXAMPLES, count, row.walkers, 0, shared=row.batches == "shared")
@@ -156,6 +157,56 @@ def _steps(row: Row, stored: str, how: str = ""):
         return STEPS
 
     return call
+
+
+def _dense(row: Row):
+    """Shapes of the weights of a dense network, and its outputs."""
+    import jax
+
+    sizes = [784, *row.hidden, 10]
+    shapes = [shape for pair in itertools.pairwise(sizes) for shape in (pair, pair[1:])]
+
+    def apply(weights, inputs):
+        outputs = inputs
+        for layer in range(0, len(weights), 2):
+            outputs = (jax.nn.relu(outputs) if layer else outputs) @ weights[layer] + weights[layer + 1]
+        return outputs
+
+    return shapes, apply
+
+
+def _resnet(row: Row):
+    """Likewise of the ResNet-20 of `examples/resghmc_resnet.py`, normalized by the statistics of each batch."""
+    import jax
+    import jax.numpy as jnp
+
+    layout = [(3, 3, 16, 1)]
+    for stage in range(3):
+        for block in range(3):
+            before = 16 * 2**stage // (2 if stage and not block else 1)
+            stride, after = (2 if before < 16 * 2**stage else 1), 16 * 2**stage
+            layout += [(3, before, after, stride), (3, after, after, 1)]
+            layout += [(1, before, after, stride)] if stride > 1 else []
+    shapes = [shape for size, a, b, _ in layout for shape in ((size, size, a, b), (b,), (b,))] + [(64, 10), (10,)]
+
+    def apply(weights, inputs):
+        used = iter(range(len(layout)))
+
+        def normalized(x):
+            layer = next(used)
+            kernel, scale, shift = weights[3 * layer : 3 * layer + 3]
+            strides = (layout[layer][3],) * 2
+            x = jax.lax.conv_general_dilated(x, kernel, strides, "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+            spread = jax.lax.rsqrt(x.var((0, 1, 2)) + 1e-3)
+            return (x - x.mean((0, 1, 2))) * spread * scale + shift
+
+        x = jax.nn.relu(normalized(inputs))
+        for block in range(9):
+            y = normalized(jax.nn.relu(normalized(x)))
+            x = jax.nn.relu((normalized(x) if block in (3, 6) else x) + y)
+        return jnp.mean(x, (1, 2)) @ weights[-2] + weights[-1]
+
+    return shapes, apply
 
 
 if __name__ == "__main__":

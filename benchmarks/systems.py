@@ -44,8 +44,13 @@ class Row:
 
     @property
     def dense(self) -> bool:
-        """Whether the network is one of dense layers: these the JAX peer knows, and vectorized walkers work."""
+        """Whether the network is one of dense layers, whose walkers can be vectorized."""
         return self.network[0].isdigit()
+
+    @property
+    def in_jax(self) -> bool:
+        """Whether the JAX peer knows the network."""
+        return self.dense or self.network == "resnet20"
 
     @property
     def evaluations(self) -> tuple[str, ...]:
@@ -58,7 +63,7 @@ OTHER = (Row("conv", 1, batch_size=100), Row("conv", 4, batch_size=100), Row("ls
 ON_GPU = (Row("784-100-10", 64), Row("resnet20", 1, batch_size=256), Row("resnet20", 8, batch_size=256))
 ROWS = {row.name: row for row in DENSE + OTHER + ON_GPU}
 """Those after `OTHER` take minutes on a processor."""
-_SHAPES = {"conv": (28, 28, 1), "lstm": (28, 28), "resnet20": (32, 32, 3)}
+SHAPES = {"conv": (28, 28, 1), "lstm": (28, 28), "resnet20": (32, 32, 3)}
 
 
 def images(shape: tuple[int, ...] = (784,)) -> tuple[np.ndarray, np.ndarray]:
@@ -98,7 +103,7 @@ def measured(row: Row, execution: str = "auto", walker_evaluation: str = "auto",
     import tati_re
     from tati_re.data import Dataset
 
-    inputs, labels = images(_SHAPES.get(row.network, (784,)))
+    inputs, labels = images(SHAPES.get(row.network, (784,)))
     data = Dataset(inputs, labels, name="images", input_scale=1 / 255, num_classes=10)
     sim = tati_re.Simulation(
         None if row.dense else _network(row.network),

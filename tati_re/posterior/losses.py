@@ -16,8 +16,8 @@ REGRESSION = ("gaussian", HETEROSCEDASTIC, "mean_squared_error", "mean_absolute_
 MARGIN = ("hinge", "squared_hinge")
 """Losses of one output that is compared with the labels' sign."""
 SHORT = {"mse": "mean_squared_error", "mae": "mean_absolute_error"}
-_IN_UNITS = ("poisson", "mean_squared_logarithmic_error", "mean_absolute_percentage_error", "msle", "mape")
-OF_VALUES = (*_IN_UNITS, "huber", "log_cosh", HETEROSCEDASTIC)
+IN_UNITS = ("poisson", "mean_squared_logarithmic_error", "mean_absolute_percentage_error", "msle", "mape")
+OF_VALUES = (*IN_UNITS, "huber", "log_cosh", HETEROSCEDASTIC)
 """Losses under which whole numbers are values and not classes; of the first ones targets keep their units."""
 
 
@@ -230,14 +230,6 @@ def loss_name(loss: Any) -> str:
     if isinstance(loss, keras.losses.Loss):
         return "".join("_" + c.lower() if c.isupper() and i else c.lower() for i, c in enumerate(type(loss).__name__))
     return loss if isinstance(loss, str) else getattr(loss, "__name__", "loss")
-
-
-def takes_values(loss: Any, standardize: str) -> bool:
-    """Whether whole numbers are values under this loss, and no classes; refuses `standardize` that it cannot have."""
-    name = "" if loss is None else loss_name(loss)
-    what = "standardize: targets keep their units under a loss that is no function of differences."
-    refuse_if(name in _IN_UNITS and standardize == "all", what, f"all with {name}", "inputs, none or auto")
-    return name in OF_VALUES
 
 
 class WeightedLoss:

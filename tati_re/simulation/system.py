@@ -23,7 +23,7 @@ from tati_re.options.make import OPTIONS, Options, options_of, unknown
 from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
 from tati_re.options.user_code import is_code
 from tati_re.posterior.device_data import device_bytes, device_targets, is_signs
-from tati_re.posterior.losses import MARGIN, REGRESSION, SHORT, check_fit, loss_name, make_loss, takes_values
+from tati_re.posterior.losses import IN_UNITS, MARGIN, OF_VALUES, REGRESSION, SHORT, check_fit, loss_name, make_loss
 from tati_re.posterior.noise_level import SAMPLED, check_noise, noise_start, settled_noise, with_noise, with_noise_prior
 from tati_re.posterior.potential import ModelPotential
 from tati_re.posterior.predictive import HETEROSCEDASTIC
@@ -258,7 +258,10 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     objects, else those of the options; the model also a file, a function in one, or layers of `options.hidden`."""
     for name, value in options.values_of(("dimension", "coordinates")).items():
         refuse_if(value, f"{name} belongs to a potential given as a function.", value, "potential=f")
-    if takes_values(objects.get("loss", options.loss), options.standardize) and options.num_classes is None:
+    name = loss_name(objects.get("loss", options.loss))
+    what = "standardize: targets keep their units under a loss that is no function of differences."
+    refuse_if(name in IN_UNITS and options.standardize == "all", what, f"all with {name}", "inputs, none or auto")
+    if name in OF_VALUES and options.num_classes is None:
         return replace(assemble(options.settled(num_classes=0), objects), num_classes=0)
     model, *given = (objects.get(name) for name in ("model", "data", "test_data", "sample_weights", "loss"))
     read = dataset_from_options(options, *given)
