@@ -29,6 +29,8 @@ STORED = ("bytes", "float32")
 
 def forms(row: Row) -> tuple[str, ...]:
     """What is measured in a row: how the images lie, and other forms of the faster program, with bytes."""
+    if not row.dense:
+        return "bytes", "bytes bare"
     plain = ("bytes plain",) if row.walkers == 1 else ()
     return (*STORED, "bytes drawn inside", *plain, "bytes bare")
 

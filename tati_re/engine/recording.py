@@ -182,7 +182,11 @@ class RowBuffers:
         elif "weight" in self.labels:
             weight = labels[self.labels.index("weight")]
             weight = weight if order is None else tf.gather(weight, order[: self.num_recorded])
-        new_moments = tf.cond(due.moments, lambda: self._updated(moments, ordered, weight, state), lambda: moments)
+        if line.record_every == 1:  # number by number, for XLA copies what passes through a condition
+            both = self._updated(moments, ordered, weight, state), moments
+            new_moments = tf.nest.map_structure(lambda new, old: tf.where(due.moments, new, old), *both)
+        else:
+            new_moments = tf.cond(due.moments, lambda: self._updated(moments, ordered, weight, state), lambda: moments)
         new_row = _if(due.row, row, lambda: no_row, line.record_every == 1)
         if not line.trajectory_every:
             return new_moments, new_row, no_position, no_beside

@@ -118,7 +118,7 @@ class RunTables:
             beside = np.asarray(chunk.beside)[:count]
             parts = [beside[:, :, :2], np.asarray(chunk.positions)[:count], beside[:, :, 2:]]
             for which, walkers in loop.timeline.turns(group[due], np.arange(self._num_recorded)):
-                values = [part[which][:, walkers] for part in parts]
+                values = [part[which] if len(walkers) == part.shape[1] else part[which][:, walkers] for part in parts]
                 self._append(loop, self._trajectory, steps[due][which], walkers, *values)
         if count := int(chunk.num_events):
             events = np.asarray(chunk.events)[:count].reshape(-1, chunk.events.shape[-1])

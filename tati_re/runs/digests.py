@@ -47,6 +47,11 @@ class Digest:
                 self._blocks.append(self._open.hexdigest()[:LENGTH])
                 self._open = hashlib.sha256()
 
+    def copy(self) -> "Digest":
+        other = Digest(self._limit)
+        other.size, other._blocks, other._open = self.size, [*self._blocks], self._open.copy()
+        return other
+
     def going_on(self) -> "Digest":
         """The digest itself, from here on without a limit."""
         self._limit = None

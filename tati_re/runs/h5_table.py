@@ -2,7 +2,7 @@
 
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,7 +13,7 @@ from h5py import h5f, h5fd, h5p
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.runs import reading
 from tati_re.runs.checked import RowCheck, h5_bytes
-from tati_re.runs.digests import Known
+from tati_re.runs.digests import Digest, Known
 from tati_re.runs.rows import INTEGERS, Rows
 from tati_re.runs.storage import open_existing, replacing, storing, sync_file, write_whole
 
@@ -78,17 +78,14 @@ class H5Table(Rows):
 
     def _kept(self, blocks: list[np.ndarray], whole: list[np.ndarray], index: np.ndarray) -> Any:
         others = [block[:, ~own] if own.any() else block for block, own in zip(blocks, whole, strict=True)]
-        return index.astype(np.int64), np.concatenate(others, axis=1, dtype=self.dtype, casting="same_kind")
+        return index.astype(np.int64), others
 
     def flush(self) -> None:
         if self.pending:
             self._check_left()
-            self._left = None
-            self._write(self.path, self.on_disk, self.pending)
-            self._left = self.path.stat().st_size
-            for index, rows in self.pending:
-                self.on_disk += len(rows)
-                self.digest.update(h5_bytes(index, rows))
+            self._left, digest = None, self.digest.copy()
+            self.on_disk = self._write(self.path, self.on_disk, self.pending, digest)
+            self._left, self.digest = self.path.stat().st_size, digest
             self.pending.clear()
 
     def _copy(self, source: Any, num_rows: int) -> None:
@@ -99,7 +96,7 @@ class H5Table(Rows):
             aside.flush()
             for first in range(0, num_rows, step):
                 last = min(first + step, num_rows)
-                self._write(Path(aside.name), first, [(source["index"][first:last], source["rows"][first:last])])
+                self._write(Path(aside.name), first, [(source["index"][first:last], [source["rows"][first:last]])])
 
     def _empty_file(self) -> bytes:
         """A file without rows, and times, made in memory: on a full disk HDF5 may crash the process."""
@@ -117,20 +114,36 @@ class H5Table(Rows):
                 file.create_dataset(label, data=names, dtype=h5py.string_dtype())
         return content.getvalue()
 
-    def _write(self, path: Path, first: int, blocks: list[tuple[np.ndarray, np.ndarray]]) -> None:
+    def _write(self, path: Path, first: int, blocks: list[Any], digest: Digest | None = None) -> int:
+        """Writes from row `first` on, adds the rows to the digest, and returns the number of rows then."""
         last = first + sum(len(index) for index, _ in blocks)
         with storing(path, RuntimeError):
             with open_existing(path) as file:
                 _reserve(file, self._bytes_of(last) - self._bytes_of(first) + RESERVE_BYTES)
             with h5py.File(_open_for_append(path)) as file:
-                for name, place in (("rows", 1), ("index", 0)):
+                for name, written in (("rows", self._pieces(blocks, first)), ("index", blocks)):
                     data, start = file[name], first
                     if len(data) < last:
                         data.resize(last, axis=0)
-                    for block in blocks:
-                        data[start : (start := start + len(block[place]))] = block[place]
+                    for index, rows in written:
+                        data[start : (start := start + len(index))] = index if name == "index" else rows
+                        if digest is not None and name == "rows":
+                            digest.update(h5_bytes(index, rows))
                     data.flush()
             sync_file(path)
+        return last
+
+    def _pieces(self, blocks: list[Any], place: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Index and rows from row `place` on, a chunk of the file at a time: memory that is used again costs less than
+        fresh pages do, and whole chunks less than parts."""
+        height = _chunk(len(self._row_names), self.dtype.itemsize)[0]
+        for index, parts in blocks:
+            first = 0
+            while first < len(index):
+                here = slice(first, first + height - place % height)
+                rows = np.concatenate([part[here] for part in parts], axis=1, dtype=self.dtype, casting="same_kind")
+                yield index[here], rows
+                first, place = first + len(rows), place + len(rows)
 
     def _bytes_of(self, num_rows: int) -> int:
         """Returns the size of the chunks for a number of rows, with 64 bytes per chunk for its address."""

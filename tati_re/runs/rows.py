@@ -31,7 +31,7 @@ class Rows:
         self._left: int | None = None
 
     def append(self, *parts: np.ndarray) -> None:
-        """Adds rows `(n, columns)`, whose columns may come in parts, until `flush`; NaN is no value, nor an integer."""
+        """Adds rows `(n, columns)`, perhaps in parts, left alone until `flush`; NaN is no value, nor an integer."""
         blocks = [np.atleast_2d(part) for part in parts]
         shape = len(blocks[0]), sum(block.shape[1] for block in blocks)
         if any(block.ndim != 2 for block in blocks) or shape[1] != len(self.columns):
@@ -44,7 +44,7 @@ class Rows:
             self.pending.append(self._kept(blocks, whole, index))
 
     def _kept(self, blocks: list[np.ndarray], whole: list[np.ndarray], index: np.ndarray) -> Any:
-        """What waits for a flush: a copy of parts of rows; of each part, which columns are integers; those of all."""
+        """What waits for a flush, of parts of rows; of each part, which columns are integers; those of all."""
         return np.concatenate(blocks, axis=1, dtype=np.float64)
 
     def flush(self) -> None:
