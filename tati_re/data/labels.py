@@ -80,9 +80,9 @@ def kind_of(
 def are_labels(targets: np.ndarray, test_targets: np.ndarray | None, num_classes: int | None) -> bool:
     """Whether targets are several labels of 0 and 1, some rows without a single 1, or any where `num_classes` is 0."""
     parts = [targets] if test_targets is None else [targets, test_targets]
-    if targets.ndim != 2 or num_classes or not all(np.isin(part, (0, 1)).all() for part in parts):
+    if targets.ndim == 1 or num_classes or not all(np.isin(part, (0, 1)).all() for part in parts):
         return False
-    return num_classes == 0 or any((part.sum(axis=1) != 1).any() for part in parts)
+    return num_classes == 0 or targets.ndim > 2 or any((part.sum(axis=1) != 1).any() for part in parts)
 
 
 def doubts(targets: np.ndarray, test_targets: np.ndarray | None, num_classes: int | None) -> Iterator[str]:

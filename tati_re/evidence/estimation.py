@@ -23,7 +23,6 @@ from tati_re.evidence.parts import PartFiles, opened
 from tati_re.evidence.result import Evidence, Evidences
 from tati_re.evidence.smc import cooled
 from tati_re.evidence.springs import Springs, SpringsPotential
-from tati_re.models.inspect import output_shape_of
 from tati_re.options.make import Options, make_options
 from tati_re.posterior.priors import Box
 from tati_re.samplers.choosing import unused_options
@@ -43,8 +42,6 @@ def check(sim, options: Options, potential) -> None:
     advice = "loss gaussian" if "error" in loss.name else "a cross-entropy, or gaussian"
     what = f"loss: {loss.name} is not a likelihood with its constant."
     refuse_if(not loss.likelihood, what, loss.name, f"{advice} with noise_std")
-    if sim.system.has_data and len(output_shape_of(sim.system.model)) > 2:
-        raise InputError("model: the loss is a mean over outputs of several axes.", expected="outputs in one axis")
     what = "sample_weights: a loss with weights is not a log likelihood."
     refuse_if(sim.dataset.weights is not None, what, "weights of examples or classes", "none")
     if not prior.proper:

@@ -72,7 +72,8 @@ class Loss:
         else:
             values = self._called(targets, outputs)
         extra = list(range(1, len(values.shape)))
-        return tf.reduce_mean(values, axis=extra) if extra else values
+        # The places of a sequence or an image are independent given the outputs: their log densities add up.
+        return (tf.reduce_sum if self.likelihood else tf.reduce_mean)(values, axis=extra) if extra else values
 
     def _called(self, targets: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
         """The values of a function of users or Keras: one an example, or one a position of outputs with several."""

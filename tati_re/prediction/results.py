@@ -321,6 +321,7 @@ def class_values(task: str, count: int, names: Sequence[str]) -> np.ndarray:
 def labels_of_rows(labels: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Several labels at once, `(n, labels)`, int64."""
     values = np.asarray(labels)
+    values = values.reshape(len(values), -1) if values.ndim > 2 else values
     if values.shape != shape or not np.isin(values, (0, 1)).all():
         raise InputError("The labels do not fit the network.", values.shape, f"{shape} of 0 and 1")
     return values.astype(np.int64)
