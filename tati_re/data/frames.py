@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -36,6 +36,14 @@ def in_order(values: Any, names: Sequence[str], what: str) -> Any:
         missing = f"{what}: the data frame has no column '{name}'.{nearest(name, columns)}"
         refuse_if(columns.count(name) != 1, missing, ", ".join(columns), ", ".join(known))
     return values.set_axis(columns, axis=1)[known]
+
+
+def check_order(inputs: Any, values: Any, what: str) -> None:
+    """Refuses what has the index of the inputs, a data frame, in another order: rows go by their place."""
+    rows, others = (cast(Any, getattr(part, "index", None)) for part in (inputs, values))
+    if hasattr(rows, "equals") and hasattr(others, "equals") and not rows.equals(others):
+        same = len(rows) == len(others) and {*rows} == {*others}
+        refuse_if(same, f"{what} have the index of the inputs in another order.", expected="y.loc[x.index]")
 
 
 def labels_of(values: Any) -> np.ndarray:

@@ -8,7 +8,7 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.data.archives import KERAS
 from tati_re.data.contents import Contents
 from tati_re.data.dataset import Dataset, with_weights
-from tati_re.data.frames import is_frame
+from tati_re.data.frames import check_order, is_frame
 from tati_re.data.generators import GENERATORS, built_in
 from tati_re.data.labels import are_labels, kind_of, numbers_of_names
 from tati_re.data.preparation import prepare
@@ -108,6 +108,7 @@ def load_data(
     if data.layout and (columns is not None or standardize != "none"):
         what = "standardize and input_columns belong to data with one input."
         raise InputError(what, f"{len(data.layout)} inputs", "neither")
+    check_order(source[0] if isinstance(source, (tuple, list)) else source, sample_weights, "sample_weights")
     if sample_weights is not None or (class_weights is not None and len(class_weights)):
         data = with_weights(data, None if named else sample_weights, class_weights)
     data = data.split(fraction, seed, shuffle)

@@ -22,9 +22,12 @@ STANDARDIZE = ("none", "inputs", "all", "pixels")
 
 
 def mean_and_deviation(values: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and deviation (with divisor N) of examples, each counting by its weight `(N,)`. Each column has its own.
-    Images `(N, height, width)` have one of all pixels, images `(N, height, width, channels)` one of each channel."""
-    axes = tuple(range(values.ndim)) if values.ndim == 3 else tuple(range(max(1, values.ndim - 1)))
+    """Mean and deviation (with divisor N) of examples, each counting by its weight `(N,)`. Each column has its own, as
+    has each channel of images `(N, height, width, channels)`, and each feature of series `(N, times, features)` where
+    one would hardly vary beside the others; images `(N, height, width)` have one of all pixels."""
+    axes = (
+        tuple(range(values.ndim)) if values.ndim == 3 and not _series(values) else tuple(range(max(1, values.ndim - 1)))
+    )
     if weights is None:
         mean, deviation = values.mean(axes, dtype=np.float64), values.std(axes, dtype=np.float64)
     else:
@@ -33,6 +36,12 @@ def mean_and_deviation(values: np.ndarray, weights: np.ndarray | None = None) ->
         deviation = np.sqrt((share * (values - mean) ** 2).mean(axes, dtype=np.float64))
     # The mean of equal numbers may differ from them by rounding.
     return np.asarray(mean), np.where(deviation <= 1e-12 * np.abs(mean), 0.0, deviation)
+
+
+def _series(values: np.ndarray) -> bool:
+    """Whether a feature that is mostly not one number, as the border of images is, has a small part of all spread."""
+    varied = (values != np.median(values, (0, 1))).mean((0, 1)) > 0.5
+    return bool((varied & (_LARGE * values.std((0, 1), dtype=np.float64) < values.std(dtype=np.float64))).any())
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,9 +158,11 @@ def prepare(dataset: Any, columns: Columns | None, standardize: str) -> Preparat
     inputs = Preparation(columns).inputs(dataset.inputs, dataset.input_scale)
     if not np.isfinite(inputs).all():
         raise InputError("input_columns give values that are not finite.", ", ".join(columns.texts if columns else ()))
-    standard = {"none": lambda _: None, "pixels": Standard.of_pixels}.get(standardize, Standard.of)(inputs)
+    standard = Standard.of_pixels(inputs) if standardize == "pixels" else None
+    standard = Standard.of(inputs, dataset.weights) if standardize in ("inputs", "all") else standard
     both = standardize == "all" and dataset.task == "regression"
-    return Preparation(columns, standard, Standard.of(dataset.targets) if both else None, standardize)
+    targets = Standard.of(dataset.targets, dataset.weights) if both else None
+    return Preparation(columns, standard, targets, standardize)
 
 
 def standardized(dataset: Dataset, standardize: str) -> Dataset:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.data.archives import KERAS, load_keras, read_npz
 from tati_re.data.columns import Columns, numbered, parse_columns
 from tati_re.data.contents import Contents, joined
-from tati_re.data.frames import in_order, is_frame, labels_of, numbers_of
+from tati_re.data.frames import check_order, in_order, is_frame, labels_of, numbers_of
 from tati_re.data.generators import GENERATORS
 from tati_re.data.packing import Layout, is_several, packed
 from tati_re.data.tables import WHITE_SPACE, choose_columns, read_header, read_parquet, read_parquet_names, read_table
@@ -213,15 +213,17 @@ def _from_pair(source: object, first: Contents | None = None) -> Contents:
 
 def _pair(source: Sequence[Any], first: Contents | None) -> Contents:
     x, y = source[:2]
-    rows, others = (cast(Any, getattr(part, "index", None)) for part in (x, y))
-    if hasattr(rows, "equals") and hasattr(others, "equals") and not rows.equals(others):
-        same = len(rows) == len(others) and {*rows} == {*others}
-        refuse_if(same, "data: the labels have the index of the inputs in another order.", expected="y.loc[x.index]")
+    check_order(x, y, "data: the labels")
+    check_order(x, source[-1], "data: the weights")
     x = in_order(x, first.names if first else (), "data")
-    names = tuple(str(name) for name in x.columns) if is_frame(x) and x.columns.is_unique else ()
+    y = in_order(y, first.label_names if first else (), "data")
+    names, called = (
+        tuple(str(name) for name in part.columns) if is_frame(part) and part.columns.is_unique else ()
+        for part in (x, y)
+    )
     inputs, layout = _inputs(x, y)
     weights = numbers_of(source[2], "data") if len(source) == 3 else None
-    return Contents(inputs, labels_of(y), (), names=names, weights=weights, layout=layout)
+    return Contents(inputs, labels_of(y), (), names=names, label_names=called, weights=weights, layout=layout)
 
 
 def _inputs(inputs: Any, targets: Any) -> tuple[np.ndarray, Layout]:

@@ -10,7 +10,7 @@ from tati_re.core.backend import keras, tf
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.models import inspect
 from tati_re.models.inputs import called
-from tati_re.models.names import PartShape, described_names, fan_in_plus_one, tensor_names
+from tati_re.models.names import PartShape, described_names, fan_in_plus_one, fans_by_layer, tensor_names
 from tati_re.options.patterns import matches
 
 _ENTRIES = re.compile(r"(.*?)\[([\d\s,*]*)\]$")
@@ -161,12 +161,14 @@ class FlatModel:
                 self.auxiliary.append(part.values)
         self._full_shapes: list[tuple[int, ...]] = [tuple(v.shape) for v in self.variables]
         self._constants = [_Constant(fixed[i]) if fixed[i] is not None else None for i in free]
-        self.shapes = list(self._full_shapes)
+        by_layer = fans_by_layer(self.model)
+        whole = [PartShape(v.shape, by_layer[id(v)]) if id(v) in by_layer else tuple(v.shape) for v in trainable]
+        self.shapes = [whole[i] for i in free]
         self.parts = {}
         if fix:
             # What a unit has as inputs does not depend on which of its weights move.
             ends = np.cumsum([int(np.prod(v.shape)) for v in trainable])[:-1]
-            fans = np.split(fan_in_plus_one(names, [tuple(v.shape) for v in trainable]), ends)
+            fans = np.split(fan_in_plus_one(names, whole), ends)
             sizes = [s if c is None else (len(c.free),) for c, s in zip(self._constants, self.shapes, strict=True)]
             self.shapes = [PartShape(size, fans[i][0] - 1) for size, i in zip(sizes, free, strict=True)]
             self.parts = {

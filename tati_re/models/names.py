@@ -84,7 +84,7 @@ def _distinct(bases: list[tuple[str, bool]]) -> list[str]:
 
 
 class PartShape(tuple):
-    """The shape of a tensor's free part, with the fan-in of its layer."""
+    """The shape of a tensor, or of its free part, with the fan-in of its layer."""
 
     fan_in: float
 
@@ -97,9 +97,35 @@ class PartShape(tuple):
 def fan_in_plus_one(names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> np.ndarray:
     """k = fan-in + 1 of the layer of each parameter; weights and biases of a layer alike (Baldock and Marzari 2019).
     Returns `(parameters,)`, float64, for the tensors of a model in the order of the flat vector. The fan-in of a tensor
-    of weights is the product of all its lengths but the last; a layer without such a tensor has k = 1."""
-    known = [getattr(shape, "fan_in", None) for shape in shapes]
-    layers = [name.rsplit("/", 1)[0] for name in names]
-    fans = {layer: math.prod(shape[:-1]) for layer, shape in zip(layers, shapes, strict=True) if len(shape) > 1}
-    counts = [fans.get(layer, 0) if own is None else own for layer, own in zip(layers, known, strict=True)]
+    of weights is the product of all its lengths but the last; a unit of a recurrent layer has its inputs and the states
+    of all units, a separable convolution two layers. A layer without such a tensor has k = 1."""
+    layers, fans, own = [name.rsplit("/", 1)[0] for name in names], dict[str, int](), dict[str, float]()
+    for name, layer, shape in zip(names, layers, shapes, strict=True):
+        if name.endswith("/depthwise_kernel"):
+            own[name] = math.prod(shape[:-2])
+        elif len(shape) > 1 and not name.endswith("bias"):
+            before = fans.get(layer, 0) if name.endswith("/recurrent_kernel") else 0
+            fans[layer] = before + math.prod(shape[:-1])
+    known = [getattr(shape, "fan_in", own.get(name)) for name, shape in zip(names, shapes, strict=True)]
+    counts = [fans.get(layer, 0) if fan is None else fan for layer, fan in zip(layers, known, strict=True)]
     return np.concatenate([np.full(math.prod(shape), count + 1.0) for count, shape in zip(counts, shapes, strict=True)])
+
+
+def fans_by_layer(model: Any) -> dict[int, int]:
+    """Fan-in by the id of each variable, of layers that the shape of their weights does not tell."""
+    from tati_re.core.backend import keras, layers_of
+
+    found: dict[int, int] = {}
+    for layer in layers_of(model):
+        if isinstance(layer, keras.layers.EinsumDense):
+            weights, outputs = layer.equation.split(",")[1].split("->")
+            sizes = zip(weights, layer.kernel.shape, strict=True)
+            fan = math.prod(size for letter, size in sizes if letter not in outputs)
+        elif isinstance(layer, (keras.layers.DepthwiseConv1D, keras.layers.DepthwiseConv2D)):
+            fan = math.prod(layer.kernel.shape[:-2])
+        elif re.fullmatch("Conv[123]DTranspose", type(layer).__name__):
+            fan = math.prod(layer.kernel.shape[:-2]) * layer.kernel.shape[-1]
+        else:
+            continue
+        found |= dict.fromkeys(map(id, layer.weights), fan)
+    return found

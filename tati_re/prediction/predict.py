@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.data.frames import check_order, in_order
 from tati_re.data.labels import are_names, numbers_of_names
 from tati_re.engine.prediction_averages import PREFIX
 from tati_re.posterior.predictive import CLASSES, LABELS, VALUES, entropy_of, log_mean_exp
@@ -88,6 +89,8 @@ def predict(
         if kept and not (files.trajectory_in(runs[0].folder) and names_its_data(runs[0])):
             return streamed_prediction(runs[0], interval)
         inputs, labels = test_part(runs[0])
+    labels = in_order(labels, runs[0].manifest["dataset"].get("label_names", ()), "labels")
+    check_order(inputs, labels, "labels")
     if parameters is None:
         found = average([source_of(run, rung, burnin, thin, model, inputs) for run in runs], inputs, labels, interval)
         if any(run.manifest.get("kind") != "fit" for run in runs):

@@ -167,8 +167,9 @@ class System:
         return True
 
     def with_data(self, options: Options, data: Any = None) -> "System":
-        """The same model with other data: arrays or a Dataset, or those that `options.data` names."""
-        read = dataset_from_options(self.settled(options), data, None)
+        """The same model, and what its inputs and outputs mean to it, with other data: arrays, a Dataset, or a name."""
+        read = dataset_from_options(self.settled(options).settled(standardize="none"), data, None)
+        read = read if self.dataset.preparation is None else replace(read, preparation=self.dataset.preparation)
         dataset = read.prepared()
         ready = fitted_shape(dataset, self.model)
         return replace(self, dataset=ready if dataset is read else read, ready=ready)

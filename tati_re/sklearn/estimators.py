@@ -18,7 +18,6 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.data.dataset import Dataset
 from tati_re.data.labels import called
-from tati_re.data.preparation import Preparation, Standard
 from tati_re.options.table import SAMPLE, options_of
 from tati_re.posterior.predictive import HETEROSCEDASTIC
 from tati_re.prediction.predict import average, outputs_of_draws, source_of, warn_of_few_draws
@@ -141,22 +140,10 @@ class Posterior(BaseEstimator):
         data = Dataset.from_arrays(x, y, num_classes=len(classes), weights=weights)
         if names != tuple(map(str, range(len(names)))):
             data = replace(data, class_names=names)
-        if weights is not None:
-            data = self._weighted(data, weights, given)
         if folder is not None:
             given["output"] = str(free_folder("fit", folder))
         self.run_ = Simulation(model, data, **given).sample()
         self.source_ = source_of(self.run_)
-
-    @staticmethod
-    def _weighted(dataset: Dataset, weights: np.ndarray, given: dict[str, Any]) -> Dataset:
-        """The data set standardized as if each example was there so many times."""
-        if (how := given.get("standardize")) not in ("inputs", "all"):
-            return dataset
-        del given["standardize"]
-        standards = [Standard.of(values, weights) for values in (dataset.inputs, dataset.targets)]
-        targets = standards[1] if how == "all" and not dataset.num_classes else None
-        return replace(dataset, preparation=Preparation(None, standards[0], targets, how))
 
     def _inputs(self, x: Any) -> np.ndarray:
         check_is_fitted(self)
