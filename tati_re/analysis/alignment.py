@@ -76,13 +76,8 @@ _SWEEPS = 100
 
 @shown
 class Alignment(NamedTuple):
-    """Walkers with their hidden units matched to those of the first.
-
-    Attributes:
-        positions: As given, permuted.
-        before: Distance of each walker's mean from the first one's, `(walkers,)`.
-        after: The same when aligned.
-    """
+    """Walkers with their hidden units matched to those of the first: `positions` as given, permuted, and distances of
+    the walkers' means from the first one's, `before` and `after`, `(walkers,)`."""
 
     positions: np.ndarray
     before: np.ndarray

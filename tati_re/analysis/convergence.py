@@ -61,8 +61,7 @@ def rows_by_walker(steps: np.ndarray, walkers: np.ndarray) -> np.ndarray:
 
 
 def rows_on_grid(steps: np.ndarray, walkers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """As `rows_by_walker`, uncut, for walkers that come and leave: at a step without a row of a walker its last one, or
-    its first, and False."""
+    """As `rows_by_walker`, uncut, for walkers that come and leave: where no row is, the last or first, and False."""
     (every, place), (names, walker) = (np.unique(values, return_inverse=True) for values in (steps, walkers))
     rows = np.full((len(names), len(every)), -1)
     rows[walker, place] = np.arange(len(steps))

@@ -34,8 +34,7 @@ class Temperature(NamedTuple):
         kind: `"kinetic"` or `"configurational"`.
         mean: Mean over walkers and rows after burn-in.
         target: Temperature that was asked for.
-        lower: Lower end of the band around the target.
-        upper: Its upper end.
+        lower, upper: Ends of the band around the target.
         effective_sample_size: Independent rows behind the mean.
     """
 

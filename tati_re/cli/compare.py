@@ -66,12 +66,16 @@ def _verify(folders: list[str], quiet: bool) -> int:
 
 def _elpd(paths: list[str], quiet: bool) -> int:
     """Prints elpd of both runs and their difference; what is not kept in their folders is computed."""
+    import numpy as np
+
     from tati_re.prediction.leave_one_out import leave_one_out, stored_leave_one_out
+    from tati_re.prediction.network import dataset_of
     from tati_re.simulation.run import load
 
     runs = [load(path) for path in paths]
     prints = [(run.manifest["dataset"]["fingerprint"], run.manifest["dataset"]["num_examples"]) for run in runs]
-    if prints[0] != prints[1]:
+    # The same labels may be predicted from other columns, or from standardized ones.
+    if prints[0] != prints[1] and not np.array_equal(*(dataset_of(run).targets for run in runs)):
         raise InputError("--elpd compares predictions of the same data.", "runs on different data", "the same data")
     first, second = (stored_leave_one_out(run) or leave_one_out(run) for run in runs)
     difference, error = first.difference(second)

@@ -11,13 +11,8 @@ from tati_re.core.ops import rows
 
 
 class Rung(NamedTuple):
-    """A row of the temperature ladder, gathered for each walker; each field has shape `(walkers,)`, float64.
-
-    Attributes:
-        inverse_temperature: β, the target is exp(-β U).
-        likelihood_weight: λ in U = λ L + V; 1 but for likelihood tempering.
-        step_size: h, the time step of the scheme.
-    """
+    """A row of the temperature ladder, gathered for each walker, `(walkers,)` and float64 each: `inverse_temperature` β
+    of the target exp(-β U), `likelihood_weight` λ in U = λ L + V, 1 but for likelihood tempering, and `step_size` h."""
 
     inverse_temperature: Any
     likelihood_weight: Any
@@ -43,14 +38,8 @@ class Clock(NamedTuple):
 
 
 class Energy(NamedTuple):
-    """The potential at some positions.
-
-    Attributes:
-        potential: U = λ L + V, `(walkers,)`, float64.
-        gradient: ∇U, `(walkers, parameters)`.
-        loss: Mean loss over the examples, `(walkers,)`, float64.
-        log_prior: -V, `(walkers,)`, float64.
-    """
+    """The `potential` U = λ L + V at some positions, its `gradient`, `(walkers, parameters)`, the mean `loss` over the
+    examples, and `log_prior`, -V; all but the gradient `(walkers,)`, float64."""
 
     potential: Any
     gradient: Any
@@ -115,8 +104,7 @@ class Evaluate(Protocol):
 
     @abstractmethod
     def examples(self, position, indices):
-        """Loss of each of some examples, by indices `(n,)` of all walkers or `(walkers, n)`, each walker's own:
-        `(walkers, n)`, float64."""
+        """Losses `(walkers, n)`, float64, of examples by indices `(n,)` of all walkers or `(walkers, n)`, their own."""
 
     @abstractmethod
     def log_prior(self, position):

@@ -164,8 +164,7 @@ class Method:
         return {}
 
     def renewed(self, state) -> Any:
-        """The state after one of the steps `renewals`, from plain numbers: asked between two compiled chunks. Default:
-        the state."""
+        """The state after one of the steps `renewals`, from plain numbers, between two compiled chunks. Default: it."""
         return state
 
     def speeds(self, state) -> Any:

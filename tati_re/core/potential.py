@@ -98,12 +98,8 @@ class AllExamples:
 
 
 class Batch(NamedTuple):
-    """The examples of one step.
-
-    Attributes:
-        indices: `(walkers, n)`, or `(1, n)` where all walkers share them, int32.
-        size: How many of the n are meant (a short last batch is padded), int32 scalar.
-    """
+    """The examples of one step: `indices` `(walkers, n)`, or `(1, n)` where all walkers share them, and `size`, how
+    many of the n are meant, for a short last batch is padded; int32."""
 
     indices: Any
     size: Any

@@ -65,12 +65,8 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """The second result of a step; methods without a Metropolis test return the default.
-
-    Attributes:
-        acceptance: min(1, exp(-β ΔH)), `(walkers,)`, or `None`.
-        energy_change: ΔH of the proposal, `(walkers,)`, or `None`.
-    """
+    """The second result of a step: the `acceptance` min(1, exp(-β ΔH)) and ΔH of the proposal, `energy_change`,
+    `(walkers,)` each, or `None`; methods without a Metropolis test return the default."""
 
     acceptance: Any = None
     energy_change: Any = None

@@ -120,8 +120,7 @@ def dataset_from_options(
     options: Any, data: object = None, test_data: object = None, sample_weights: object = None, loss: Any = None
 ) -> Dataset:
     """Loads the data set that the options of the group data, as attributes, describe, or the objects that go before
-    them; standardize "auto" leaves the data, for it depends on the network. Raises `InputError` where there are no
-    data, or bad ones."""
+    them; standardize "auto" leaves the data, for it depends on the network. `InputError` for no data, or bad ones."""
     source = options.data if data is None else data
     refuse_if(source is None, "data is missing.", expected=f"arrays (inputs, labels), a built-in name, or {FILES}")
     return load_data(

@@ -77,8 +77,7 @@ class Buffers(NamedTuple):
 class RowBuffers:
     """Stores what is due after a step. `position` is shape, `(walkers, parameters)`, and type of the walkers'
     positions; `num_recorded` walkers have positions and moments stored; `directions` `(parameters, k)` project
-    positions, None stores them whole. `event_rows` is how many rows the method tells at one time, `chunk_steps` the
-    most steps of a chunk."""
+    positions, None stores them whole; `event_rows` are rows told at once, `chunk_steps` a chunk's most."""
 
     def __init__(
         self,

@@ -16,13 +16,8 @@ POWER = 5.0
 
 
 class Quadrature(NamedTuple):
-    """Points of the path and weights of a quadrature rule.
-
-    Attributes:
-        path: λ, rising from 0 to 1, both of which belong to it, `(points,)`.
-        weights: Of the rule, 0 where a point does not count, `(points,)`.
-        rule: Its name.
-    """
+    """Points of the `path`, λ rising from 0 to 1, both of which belong to it, and `weights` of a quadrature `rule`, 0
+    where a point does not count; `(points,)` each."""
 
     path: np.ndarray
     weights: np.ndarray

@@ -41,9 +41,8 @@ def log_acceptance(distance):
 
 
 def biased_sd(inverse_temperature, energy_sd, bias_factor: float):
-    """The sd(U)/γ that stands for sd(U) at swaps between converged well-tempered ensembles of bias factor γ. The log
-    ratio is (β - β') (U - U')/γ with var(U) = γ T² (C_V - 1 + γ), exact for a harmonic well: T² C_V becomes T² ((C_V -
-    1)/γ + 1)."""
+    """The sd(U)/γ that stands for sd(U) at swaps between converged well-tempered ensembles of bias factor γ: the log
+    ratio is (β - β') (U - U')/γ, var(U) = γ T² (C_V - 1 + γ) of a harmonic well: T² C_V is T² ((C_V - 1)/γ + 1)."""
     return np.sqrt((np.square(inverse_temperature * energy_sd) - 1.0) / bias_factor + 1.0) / inverse_temperature
 
 

@@ -206,8 +206,7 @@ def adapted(values, rejection, coordinate: str = "logarithm"):
     few to tell how far apart rungs are: adapt several times.
 
     `values` are β or λ, falling, of at least 2 rungs, `(rungs,)`; `rejection` is the mean of each pair of neighbors,
-    `(rungs - 1,)`; float64. The barrier is interpolated in the `coordinate` "logarithm", for β, or "power", λ^(1/5),
-    where λ may be 0."""
+    `(rungs - 1,)`; float64. The barrier is interpolated in the `coordinate` "logarithm", of β, or "power", λ^(1/5)."""
     rungs = values.shape[0]
     place = log(values) if coordinate == "logarithm" else values ** (1.0 / LIKELIHOOD_POWER)
     summed = cumulative_sum(maximum(rejection, 1e-6))

@@ -48,8 +48,7 @@ class ReplicaExchange(Wrapper):
         num_ladders: Independent ladders, walkers of each rung. Default: 1.
         batch_size: Examples of an energy estimate; `None`: all, that is, exact energies.
         bias: A `WellTempered` that grows at each round of the burn-in. Default: none.
-        exact_energies: Each step takes the energies of all data beside the gradient of its mini-batch, as a bias on U
-            needs them. Default: no.
+        exact_energies: Each step takes energies of all data beside a batch's gradient, for a bias on U. Default: no.
         infinite: In place of pairs, all replicas are assigned to the rungs anew, by the exact probabilities of all
             assignments (Plattner et al. 2011; Chodera and Shirts 2011); needs exact energies, and 6 rungs at most.
         adapt: Move the inner temperatures during the burn-in so that all pairs reject alike. Default: no.

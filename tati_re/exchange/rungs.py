@@ -65,8 +65,7 @@ class Rungs(NamedTuple):
     change where the ladder adapts. `rounds` counts the swap rounds so far, int64; `rejected` is the sum of rejection
     probabilities between neighbors since the last adaptation, `tried` the attempts behind it, `(rungs - 1,)`, float64.
     `counts` is what ladder.csv tells, `events` the last round's rows of exchange.csv, `correction` what a rule averages
-    from round to round (`tati_re.exchange.correction`), empty for others, and `bias` A of all rungs (`Bias`), empty
-    without."""
+    from round to round (`tati_re.exchange.correction`), else empty, and `bias` A of all rungs (`Bias`), or empty."""
 
     index: Any
     table: RungTargets

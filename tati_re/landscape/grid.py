@@ -13,13 +13,8 @@ FORM = "LOW:HIGH:POINTS"
 
 
 class Axis(NamedTuple):
-    """Equally spaced coordinates.
-
-    Attributes:
-        low: The first coordinate.
-        high: The last one, above the first.
-        num_points: At least 2, ends included; an odd number has the middle.
-    """
+    """Equally spaced coordinates from `low` to `high`, which is above it: `num_points`, at least 2, ends included; an
+    odd number has the middle."""
 
     low: float
     high: float

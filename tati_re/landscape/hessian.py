@@ -29,13 +29,7 @@ class HessianEigenpairs(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """An estimate of the trace.
-
-    Attributes:
-        value: The mean over the probes.
-        standard_error: Of it, from their spread.
-        num_probes: How many there were.
-    """
+    """An estimate of the trace: the mean over `num_probes` probes, `value`, its `standard_error` from their spread."""
 
     value: float
     standard_error: float
@@ -44,13 +38,8 @@ class Trace(NamedTuple):
 
 @shown
 class Density(NamedTuple):
-    """The spectral density as quadrature nodes.
-
-    Attributes:
-        nodes: Ritz values of each probe, `(probes, steps)`.
-        weights: Their weights, `(probes, steps)`; those of a probe sum to 1.
-        num_parameters: Eigenvalues in all.
-    """
+    """The spectral density as quadrature `nodes`, Ritz values of each probe, `(probes, steps)`, with their `weights`,
+    which of a probe sum to 1; there are `num_parameters` eigenvalues in all."""
 
     nodes: np.ndarray
     weights: np.ndarray

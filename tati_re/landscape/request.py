@@ -42,8 +42,7 @@ def centre_of(folder: AnyPath, which: str = "auto", walker: int | None = None) -
     Args:
         folder: The run folder.
         which: "mean" of the steps after burn-in, "last" position, "best": the stored position with the lowest recorded
-            potential, a stored step by number, or "auto": where an optimizer arrived, the mean of a sampled run.
-            Default: "auto".
+            potential, a stored step by number, or "auto", the default: where an optimizer arrived, else the mean.
         walker: Default: the first, and for the mean all.
 
     Returns:

@@ -101,25 +101,17 @@ def _numbers(pattern: str, text: str, name: str, count: int) -> np.ndarray:
 
 class FlatModel:
     """The trainable variables of a Keras model, in their order, flattened row by row into one vector of P parameters.
-
     Nothing here holds a state: `call` runs in Keras' `StatelessScope`. Functions of tensors run eagerly, in a graph,
     under XLA and in `tf.vectorized_map`. A model whose variables move otherwise (constraints), or whose loss has terms
     that depend on activations, is refused. The model is built, has one output, and its trainable variables are of one
     type, float32 or float64 (`in_precision`). Parameters that `fix` names, as to `fixed_parts`, keep their values.
 
-    Attributes:
-        variables: The trainable variables that are not fixed as a whole; all that follows is in their order.
-        others: All other variables: the non-trainable ones in Keras' order, then those that are fixed.
-        shapes: Shape of each variable; `(free entries,)` where some entries are fixed.
-        tensor_names: Name of each by its place: `dense/kernel`, `lstm/lstm_cell/bias`.
-        parts: Of the tensors with some fixed entries, by name: `shape`, and the numbers of those that are `fixed`.
-        num_fixed: How many parameters do not move.
-        input_dtype: Type in which the model takes its inputs: an integer type where it says so, else `dtype`.
-        auxiliary: Values of the others (statistics, frozen weights, states of seeds).
-        training_layers: Names of the layers that act differently while training (BatchNormalization, Dropout).
-        vectorizable: Whether `tf.vectorized_map` handles all layers as single large operations.
-        xla_safe: Whether the gradient compiles under XLA.
-        regularizer: From the weights of one walker to the sum of these, a scalar tensor; None where there are none.
+    `variables` are those that are not fixed as a whole, `shapes` theirs, `(free entries,)` where some are fixed, and
+    `tensor_names` their names by place; `parts` has, by name, whole shape and numbers of fixed entries;
+    `num_fixed` parameters do not move. `others` are the non-trainable variables, then the fixed ones, `auxiliary` their
+    values. The model takes inputs of `input_dtype`; its `training_layers` act differently while training. The layers
+    are `vectorizable` as single large operations; the gradient compiles under XLA where it is `xla_safe`. `regularizer`
+    makes of the weights of one walker the sum of theirs, or is None.
     """
 
     samples_noise = False

@@ -127,8 +127,7 @@ def make_options(values: Mapping[str, Any] | Options | None = None, /, **overrid
 
     Args:
         values: Options by name, or earlier options, of which only the explicit ones are taken over. Default: none.
-        **overrides: Options by name, or by the names of TATi. A `temperature` here replaces the `inverse_temperature`
-            of `values`, and back.
+        **overrides: Options by name, here or in TATi. `temperature` replaces `inverse_temperature`, and back.
 
     Returns:
         The options, with `.explicit` the names that were given.

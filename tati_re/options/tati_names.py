@@ -282,8 +282,7 @@ class Translated(NamedTuple):
 
 
 def translated(values: Mapping[str, Any], spell: Callable[[str], str] = str) -> Translated:
-    """Puts options here in place of those of TATi; names that neither knows are left as they are. `spell` writes a name
-    as the user typed it."""
+    """Puts options here in place of those of TATi; unknown names stay. `spell` writes a name as the user typed it."""
     result: dict[str, Any] = {}
     tati: dict[str, Any] = {}
     typed: dict[str, str] = {}

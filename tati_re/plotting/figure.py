@@ -63,8 +63,7 @@ def empty(axes: Axes, said: str) -> None:
 
 
 def legend_above(axes: Axes, room: int = 1000) -> int:
-    """Puts the legend in one row above the panel's right end, where it covers no data. In more where `room` letters are
-    full; it returns how many."""
+    """Puts the legend above the panel's right end, in one row, or in more of `room` letters; returns how many."""
     _, labels = axes.get_legend_handles_labels()
     style: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.0, 0.99), "borderaxespad": 0.1}
     style |= {"frameon": False, "fontsize": 8, "handlelength": 1.4, "columnspacing": 1.2}

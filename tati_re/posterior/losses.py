@@ -123,7 +123,7 @@ class Loss:
             right = tf.equal(tf.argmax(outputs, axis=-1, output_type=targets.dtype), targets)
         elif self.name == "binary_crossentropy":
             right = tf.reduce_all(tf.equal(outputs > (0.0 if self.from_logits else 0.5), targets > 0.5), axis=-1)
-        elif self.name in MARGIN or signs:
+        elif (self.name in MARGIN or signs) and outputs.shape[-1] == 1:
             right = tf.reduce_all(tf.equal(outputs > 0, targets > 0), axis=-1)
         elif outputs.shape[-1] == 1:
             right = tf.reduce_all(tf.equal(outputs > 0.5, targets > 0.5), axis=-1)

@@ -110,8 +110,7 @@ class ModelPotential(ModelPasses, Potential):
     `training`: the pass on a step's examples is Keras' training one (batch statistics, dropout, averages updated);
     `fitting`: so is one on all data, which else normalizes by the moving averages of each walker; `memory_limit`: bytes
     of inputs that are kept as a tensor at most, None all; what is larger is streamed. `scale` is L over the mean loss,
-    `counted` the loss times the weights of examples, `chain` the model as a chain of dense layers, None where it is
-    none."""
+    `counted` the loss times the weights of examples, `chain` the model as a chain of dense layers, or None."""
 
     def with_batches(self, batches) -> ModelPotential:
         other = copy.copy(self)

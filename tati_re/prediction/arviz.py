@@ -73,8 +73,10 @@ def to_arviz(
         stored = positions.read()
         steps, chains = _chains(stored.step, stored.walker)
         coordinates = _coordinates(steps, chains)
-        groups["posterior"] = xarray.Dataset(_tensors(run, positions, stored.values[chains]), coordinates)
         try:
+            if stored.weight is not None and np.ptp(stored.weight) > 0:
+                raise InputError("The draws have weights, which ArviZ does not know.")
+            groups["posterior"] = xarray.Dataset(_tensors(run, positions, stored.values[chains]), coordinates)
             groups |= _of_examples(xarray, run, stored, chains, coordinates, data, model)
         except InputError as error:
             if data is not None or model is not None:
@@ -135,8 +137,6 @@ def _statistics(rows: pd.DataFrame, chains: np.ndarray) -> dict[str, Any]:
 
 def _of_examples(xarray: Any, run: RunFiles, stored: Block, chains: np.ndarray, coordinates, data, model) -> dict:
     """The groups with one number an example."""
-    if stored.weight is not None and np.ptp(stored.weight) > 0:
-        raise InputError("The draws have weights, which ArviZ does not know.")
     data, network = likelihood_of(run, data, model)
     predictive = network.predictive
     random = np.random.default_rng([*(int(run.manifest.get(*key)) for key in (("seed", 0), ("call", 1))), _PURPOSE])

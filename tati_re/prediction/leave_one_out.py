@@ -1,6 +1,7 @@
 """Leave-one-out predictions without leaving out: Pareto-smoothed importance sampling on the draws of a run."""
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,9 +110,11 @@ def leave_one_out(
     blocks = likelihood_blocks(network, data, stored, chains.reshape(-1), taken)
     logs = np.concatenate([part for part, _, _ in blocks]).reshape(*chains.shape, len(taken))
     efficiency = min(1.0, effective_sample_size(logs.sum(axis=-1)) / chains.size)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        elpd, k, _ = array_stats().loo(np.moveaxis(logs, -1, 0), r_eff=efficiency)
     # Draws that a Metropolis test repeats may be all of a tail: no Pareto law fits it, and weights stay as they are.
+    elpd, k = np.full((2, len(taken)), np.nan)
+    for i in range(len(taken)):
+        with np.errstate(divide="ignore", invalid="ignore"), suppress(ValueError):
+            elpd[i], k[i], _ = array_stats().loo(logs[..., i], r_eff=efficiency)
     tied = ~np.isfinite(elpd) | ~np.isfinite(k)
     raw = math.log(chains.size) - logsumexp(-logs, axis=(0, 1))
     found = LeaveOneOut(taken, np.where(tied, raw, elpd), np.where(tied, np.inf, k), count)

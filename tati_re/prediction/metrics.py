@@ -58,8 +58,7 @@ def class_labels(labels: np.ndarray, num_classes: int) -> np.ndarray:
 
 
 def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Fraction of the examples whose most probable class is correct. Arguments and errors are those of
-    `brier_score`."""
+    """Fraction of examples whose most probable class is correct. Arguments and errors are those of `brier_score`."""
     values, right = paired(probabilities, labels)
     return float((values.argmax(axis=1) == right).mean())
 

@@ -184,8 +184,7 @@ class Network:
 
     def outputs(self, parameters: np.ndarray, walkers: np.ndarray, inputs: np.ndarray) -> np.ndarray:
         """Outputs `(draws, n, outputs)`, in the model's number type, for parameters `(draws, P)` and inputs `(n, ...)`
-        as `prepared` gives them; `walkers`, `(draws,)`, says whose moving statistics a draw has that has none of its
-        own."""
+        as `prepared` gives them; `walkers`, `(draws,)`, says whose moving statistics a draw without its own has."""
         extra = [values[np.asarray(walkers) % len(values)] for values in self.auxiliary]
         if (own := self._own_statistics) is not None:
             each = [own(vector, [values[i] for values in extra]) for i, vector in enumerate(parameters)]
@@ -231,7 +230,9 @@ def likelihood_of(run: RunFiles, data: Any = None, model: Any = None) -> tuple[A
     refuse_if(
         shares, "Labels that are shares of classes are no draws of a likelihood.", expected="one class an example"
     )
-    if not network.predictive.likelihood or said["options"].get("potential", "posterior") != "posterior":
+    what = "The run sampled exp(-mean loss), no posterior."
+    refuse_if(said["options"].get("potential") == "mean_loss", what, "potential mean_loss", "potential posterior")
+    if not network.predictive.likelihood:
         raise InputError("The run's loss is no likelihood.", network.predictive.name, "a cross-entropy or gaussian")
     return data, network
 

@@ -62,8 +62,7 @@ def predict(
     Args:
         runs: A run, or several whose draws count alike.
         inputs: `(n, ...)`, as in the data set, before any scaling. Default: those of the test part of the run's data.
-        labels: Right labels or values, `(n,)` or `(n, outputs)`, in the units of the data. Default: none; of the test
-            part those that it has.
+        labels: Right labels or values, `(n,)` or `(n, outputs)`, in the units of the data. Default: the test part's.
         interval: Probability inside of the central intervals, in 0..1. Default: 0.9.
         rung: Of a ladder whose rungs are all stored. Default: 0, the target.
         burnin: Steps to leave out. Default: the run's own burn-in.

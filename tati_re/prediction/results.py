@@ -34,8 +34,7 @@ class Prediction:
         level: Probability inside of the intervals.
         draw_losses: Each draw's mean loss over the examples, `(draws,)`, as in the column `loss` of a run; None without
             labels, and of averages that were kept while sampling.
-        walker: Of each draw, `(draws,)`, or None.
-        weight: Likewise.
+        walker, weight: Of each draw, `(draws,)`, or None.
         inputs: What was predicted, `(n, ...)`; None of averages that were kept while sampling.
     """
 
@@ -120,8 +119,7 @@ class ClassPrediction(_Probabilities):
     Attributes:
         probabilities: Posterior average, `(n, classes)`.
         std: Standard deviation of the probabilities over the draws, likewise.
-        lower: Lower end of their central interval over the draws, likewise; None for averages kept while sampling.
-        upper: Its upper end.
+        lower, upper: Ends of their central interval over the draws, likewise; None for averages kept while sampling.
         expected_entropy: E H(p), in nats, `(n,)`.
         labels: Right classes, `(n,)`, counted from 0, or None.
         class_values: What the classes are called: 0, 1, ..., or -1 and 1, or their names.
@@ -186,8 +184,7 @@ class LabelPrediction(_Probabilities):
     Attributes:
         probabilities: Posterior average of the probability that a label is 1, `(n, labels)`.
         std: Standard deviation of the probabilities over the draws, likewise.
-        lower: Lower end of their central interval over the draws, likewise; None for averages kept while sampling.
-        upper: Its upper end.
+        lower, upper: Ends of their central interval over the draws, likewise; None for averages kept while sampling.
         expected_entropy: E H(p), in nats, the sum over the labels, `(n,)`.
         labels: The right ones, `(n, labels)` of 0 and 1, or None.
         log_density: log E p(y|x, θ) of each example, `(n,)`, or None.
@@ -251,10 +248,8 @@ class RegressionPrediction(Prediction):
         mean: Posterior average, `(n, outputs)`.
         parameter_std: Standard deviation of the network's values over the draws, likewise.
         noise_std: Standard deviation of the noise, likewise; None where the loss says nothing of it.
-        mean_lower: Lower end of the central interval of the network's values over the draws, likewise.
-        mean_upper: Its upper end.
-        lower: Lower end of the central interval of a new observation, or of the values if no noise is known.
-        upper: Its upper end.
+        mean_lower, mean_upper: Ends of the central interval of the network's values over the draws, likewise.
+        lower, upper: Ends of the central interval of a new observation, or of the values if no noise is known.
         targets: What came true, `(n, outputs)`, or None.
         log_density: Of the targets of an example, all outputs together, `(n,)`; None without targets or noise.
         crps: Continuous ranked probability score, `(n, outputs)`, or None.

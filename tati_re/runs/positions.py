@@ -17,13 +17,7 @@ BLOCK_BYTES = 1 << 27
 
 
 class Position(NamedTuple):
-    """A stored position.
-
-    Attributes:
-        step: Its step.
-        walker: Its walker, counted from 0.
-        parameters: The vector, shape (P,).
-    """
+    """A stored position: its step, its walker, counted from 0, and the vector `parameters`, `(P,)`."""
 
     step: int
     walker: int

@@ -122,8 +122,7 @@ class RunFiles:
 
     @property
     def ladder(self) -> LadderTable:
-        """The table `ladder.csv`: acceptance, round trips and mean potential of each rung, after the burn-in; its
-        `plot()` draws them."""
+        """The table `ladder.csv` after the burn-in, acceptance, round trips, mean potential; `plot()` draws them."""
         return LadderTable(self._table(files.LADDER))
 
     @property

@@ -38,6 +38,7 @@ def keep(rows: pd.DataFrame, burnin: int = 0, thin: int = 1, rung: int | None = 
         kept = kept[kept["rung"] == rung]
         if kept.empty and len(rows):
             raise InputError("There are no rows of this rung.", rung, f"0 to {int(rows['rung'].max())}")
+    refuse_if(rows.empty, "No row was recorded.", expected="a longer run, or a smaller record_every")
     if kept.empty:
         last = int(rows["step"].max()) if len(rows) else 0
         raise InputError(f"No rows are left after the burn-in of {burnin:,} steps.", f"last step {last:,}")

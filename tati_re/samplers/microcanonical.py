@@ -101,8 +101,7 @@ class MCLMC(Method):
     Args:
         friction: γ above 0, or "auto": the burn-in finds it, and the state has it as a field. A direction lasts for the
             time 1/γ. Default: 1; where parameters have the standard deviation sqrt(T), the published length sqrt(d).
-        integrator: "leapfrog", "mclachlan" or "isotropic", the last for a target that its mass has made round.
-            Default: "leapfrog".
+        integrator: "leapfrog", the default, "mclachlan", or "isotropic" for a target that its mass has made round.
 
     Raises:
         InputError: A value out of its range, or one parameter only.

@@ -7,8 +7,7 @@ from tati_re.options.make import Options, make_options
 
 
 class Calls:
-    """Counts the calls of each kind ("sample", "fit", ...) and seed, which `Options.run_seed` makes their draws of,
-    on from those of `others`."""
+    """Counts calls of each kind ("sample", ...) and seed, of which `Options.run_seed` makes draws, on from `others`."""
 
     def __init__(self, *others: "Calls") -> None:
         self._last: dict[tuple[str, int], int] = {}

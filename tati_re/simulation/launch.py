@@ -212,8 +212,7 @@ class Launch:
         return np.array(state.position)[first], auxiliary, settings_of(method, state, first)
 
     def _cooled(self, carry: Carry, last: int) -> Carry:
-        """After a move of the burn-in: noise heats no more than it may, at all rungs alike, nor will it until the next
-        time if the step grows."""
+        """After a move of the burn-in: noise heats no more than it may, at all rungs alike, now and until next time."""
         burning = last < self.loops.loops[-1].timeline.num_burnin_steps
         factors = cool_enough(self.request, *self._target(carry), ROOM if burning else 1.0)
         fields = carry.state._asdict()

@@ -26,8 +26,7 @@ def load(path: AnyPath, **objects: Any) -> "Run":
             after it: predictions, `save_model`, `Simulation.from_folder(run)`. Default: none.
 
     Raises:
-        InputError: There is no such folder, or it is not the folder of a run, or one that was given no such object or
-            another model.
+        InputError: No such folder, not that of a run, or of one that was given no such object, or another model.
 
     Examples:
         >>> run = tati_re.load("runs/a")

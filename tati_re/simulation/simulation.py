@@ -44,8 +44,7 @@ class Simulation(Evaluations):
     Args:
         model: A Keras 3 model, the path of a `.keras` file, a function that builds one or is in a file
             (`my_net.py:build`), or `None` for a network of dense layers built from `hidden`.
-        data: `(inputs, labels)`, `((inputs, labels), (test inputs, test labels))`, a built-in name, or a `.csv` or
-            `.npz` file.
+        data: `(inputs, labels)`, `((inputs, labels), (test inputs, test labels))`, a built-in name, or a data file.
         loss: A name or a Keras loss. Default: cross-entropy for integer labels, `gaussian` for regression.
         prior: "gaussian", "box", "none", or an object of `tati_re.priors`. Default: gaussian with `prior_std`.
         potential: U = -log density in place of model and data, a function of positions `(walkers, dimension)` or

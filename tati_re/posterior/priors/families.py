@@ -153,7 +153,8 @@ class StudentT(ScaleFamily):
     def quantile(self, score):
         from scipy.special import ndtr, stdtrit
 
-        return np.sign(score) * -stdtrit(self.degrees, ndtr(-np.abs(score)))
+        # Of a probability near 1e-300 it gives infinity with the wrong sign; none beyond 1e-197 counts.
+        return np.sign(score) * -stdtrit(self.degrees, ndtr(-np.minimum(np.abs(score), 30.0)))
 
     def score(self, x):
         from scipy.special import ndtri, stdtr
