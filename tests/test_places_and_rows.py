@@ -1,0 +1,220 @@
+"""Likelihoods over several places of one example, rows that go by their index, columns that go by name, weights, and
+what stays when the data change: each against a closed form, or against the same examples written otherwise."""
+
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+from keras import layers
+from scipy.stats import t as student
+
+from tati_re import InputError, Simulation
+from tati_re.analysis import averages
+from tati_re.cli.compare import main as compare
+from tati_re.models.flat import FlatModel
+from tati_re.models.names import fan_in_plus_one
+from tati_re.prediction.arviz import to_arviz
+from tati_re.samplers import TactHMC
+
+QUIET = {"seed": 1, "verbose": 0, "dtype": "float64"}
+
+
+def _series(num_outputs: int = 1):
+    random = np.random.default_rng(0)
+    x = random.normal(size=(30, 5, 1))
+    network = keras.Sequential([keras.Input((5, 1)), layers.Dense(num_outputs, use_bias=False)])
+    return network, x, 0.7 * x + 0.5 * random.normal(size=x.shape)
+
+
+def test_log_densities_at_the_places_of_an_example_add_up():
+    """Mean and deviation of the posterior of one weight, in closed form, within 5.5 standard errors of 4,000 draws that
+    are worth 1,000; the mean over the places, likelihood^(1/5), has a deviation of .0946."""
+    network, x, y = _series()
+    sim = Simulation(network, (x, y), standardize="none", loss="gaussian", noise_std=0.5, num_walkers=4, **QUIET)
+    how = {"sampler": "HMC", "step_size": 0.05, "num_leapfrog_steps": 5, "num_burnin_steps": 200}
+    run = sim.sample(**how, num_steps=1_200, trajectory_every=1, record_every=1)
+    weights = run.trajectory.query("step > 200")["dense/kernel[0,0]"]
+    precision = (x**2).sum() / 0.25 + 1
+    expected, deviation = (x * y).sum() / 0.25 / precision, precision**-0.5
+    assert abs(weights.mean() - expected) < 5.5 * deviation / np.sqrt(1_000)
+    assert abs(weights.std() / deviation - 1) < 5.5 / np.sqrt(2_000)
+    flat = Simulation(
+        keras.Sequential([keras.Input((1,)), layers.Dense(1, use_bias=False)]),
+        (x.reshape(-1, 1), y.reshape(-1, 1)), standardize="none", loss="gaussian", noise_std=0.5, **QUIET,
+    )  # fmt: skip
+    flat.parameters = sim.parameters[:1]
+    assert sim.potential()[0] == pytest.approx(float(flat.potential()), rel=1e-12)
+    predicted = run.predict(x, y)
+    last = pd.read_csv(run.folder / "run.csv").query("step == 1200")["loss"]
+    assert predicted.draw_losses[-4:] == pytest.approx(last.to_numpy(), rel=1e-9)
+    assert predicted.log_density.sum() == pytest.approx(run.loo().total[0], abs=3)
+
+
+def test_labels_at_several_places_are_labels():
+    network, x, y = _series()
+    sim = Simulation(network, (x, (y > 0).astype(float)), loss="binary_crossentropy", **QUIET)
+    run = sim.sample(sampler="HMC", step_size=0.05, num_steps=150, num_burnin_steps=50, trajectory_every=1)
+    found = run.predict(x, (y > 0).astype(float))
+    f, right = sim.parameters.reshape(-1)[0] * x, y > 0
+    by_hand = np.logaddexp(0, np.where(right, -f, f)).sum() / len(x)
+    assert found.kind == "multi_label" and found.draw_losses[-1] == pytest.approx(by_hand) == float(sim.loss())
+    assert 0.6 < found.scores()["label_accuracy"] <= 1
+
+
+@pytest.mark.parametrize(
+    "network, expected",
+    [
+        ([keras.Input((4, 10)), layers.GRU(8)], {19}),
+        ([keras.Input((4, 10)), layers.LSTM(3)], {14}),
+        ([keras.Input((8, 8, 3)), layers.DepthwiseConv2D(2)], {5}),
+        ([keras.Input((8, 8, 3)), layers.Conv2DTranspose(4, 3)], {28}),
+        ([keras.Input((8, 8, 2)), layers.SeparableConv2D(5, 3)], {10, 3}),
+        ([keras.Input((8, 8, 2)), layers.Conv2D(5, 3)], {19}),
+    ],
+)
+def test_fan_in_is_what_a_unit_sums_over(network, expected):
+    flat = FlatModel(keras.Sequential(network))
+    assert {*fan_in_plus_one(flat.tensor_names, flat.shapes)} == expected
+
+
+def test_fan_in_of_attention_is_that_of_its_products():
+    inputs = keras.Input((4, 32))
+    flat = FlatModel(keras.Model(inputs, layers.MultiHeadAttention(2, 5)(inputs, inputs)))
+    found = fan_in_plus_one(flat.tensor_names, flat.shapes)
+    names = [name for name, shape in zip(flat.tensor_names, flat.shapes, strict=True) for _ in range(np.prod(shape))]
+    assert {(name.split("/")[1], k) for name, k in zip(names, found, strict=True)} == {
+        ("query", 33), ("key", 33), ("value", 33), ("attention_output", 11)
+    }  # fmt: skip
+    fixed = FlatModel(flat.model, ["multi_head_attention/key/bias"])
+    kept = [name != "multi_head_attention/key/bias" for name in names]
+    assert fan_in_plus_one(fixed.tensor_names, fixed.shapes).tolist() == found[kept].tolist()
+
+
+def _frames():
+    random = np.random.default_rng(0)
+    x = pd.DataFrame(random.normal(size=(40, 2)), columns=["a", "b"])
+    return x, pd.DataFrame({"y1": x.a, "y2": -x.b}), pd.Series(np.where(x.a > 0, 10.0, 0.1))
+
+
+def test_rows_in_another_order_are_refused():
+    x, y, weights = _frames()
+    mixed = {"frac": 1, "random_state": 1}
+    said = "have the index of the inputs in another order"
+    with pytest.raises(InputError, match=f"the weights {said}"):
+        Simulation(data=(x, y.y1, weights.sample(**mixed)), **QUIET)
+    with pytest.raises(InputError, match=f"sample_weights {said}"):
+        Simulation(data=(x, y.y1), sample_weights=weights.sample(**mixed), **QUIET)
+    run = Simulation(data=(x, y), hidden=[], **QUIET).sample(sampler="BAOAB", step_size=0.01, num_steps=200)
+    with pytest.raises(InputError, match=f"labels {said}"):
+        run.predict(x, y.sample(**mixed))
+    right = run.predict(x, y).scores()
+    assert run.predict(x, y[["y2", "y1"]]).scores() == right and right["rmse"] < 1
+    with pytest.raises(InputError, match="no column 'y2'"):
+        run.predict(x, y.rename(columns={"y2": "z"}))
+
+
+def test_label_columns_of_a_test_part_go_by_name():
+    x, y, _ = _frames()
+    sim = Simulation(data=((x, y), (x, y[["y2", "y1"]])), **QUIET)
+    np.testing.assert_array_equal(sim.dataset.targets, sim.dataset.test_targets)
+
+
+@pytest.mark.parametrize("standardize", ["auto", "inputs", "all"])
+def test_a_weight_of_two_is_an_example_that_is_there_twice(standardize):
+    random = np.random.default_rng(0)
+    x, weights = 30 * random.normal(size=(40, 2)) + 100, random.integers(1, 9, 40).astype(float)
+    weights[x[:, 0] > 100] = 1
+    y, twice = 500 + 3 * x[:, 0], np.repeat(np.arange(40), weights.astype(int))
+    one = Simulation(data=(x, y, weights), standardize=standardize, hidden=[3], **QUIET)
+    other = Simulation(data=(x[twice], y[twice]), standardize=standardize, hidden=[3], **QUIET)
+    one.parameters = other.parameters = 0.3 * random.normal(size=one.parameters.shape)
+    assert float(one.potential()) == pytest.approx(float(other.potential()), rel=1e-9)
+
+
+def test_other_data_leave_what_inputs_and_outputs_mean():
+    random = np.random.default_rng(0)
+    x = 20 * random.normal(size=(100, 1)) + 100
+    y = 300 + 3 * x[:, 0]
+    sim = Simulation(data=(x, y), hidden=[], **QUIET)
+    sim.fit(num_steps=300, learning_rate=0.1)
+    before, part = sim.predict([[100.0]]), x[:, 0] < 90
+    sim.dataset = x[part], y[part]
+    assert sim.predict([[100.0]]) == before
+    assert sim.dataset.num_examples == part.sum()
+
+
+def test_features_of_series_have_units_of_their_own_and_pixels_one():
+    random = np.random.default_rng(0)
+    series = np.stack([300 + 10 * random.normal(size=(50, 6)), 1e5 + 1e3 * random.normal(size=(50, 6))], -1)
+    network = keras.Sequential([keras.Input((6, 2)), layers.LSTM(3), layers.Dense(1)])
+    how = {"standardize": "inputs", "noise_std": 1.0, **QUIET}
+    seen = Simulation(network, (series, random.normal(size=50)), **how).dataset.prepared().inputs
+    np.testing.assert_allclose(seen.mean((0, 1)), 0, atol=1e-9)
+    np.testing.assert_allclose(seen.std((0, 1)), 1)
+    images = random.random((50, 8, 8)) * (random.random((50, 8, 8)) < np.linspace(0, 0.9, 8))
+    network = keras.Sequential([keras.Input((8, 8)), layers.Flatten(), layers.Dense(1)])
+    seen = Simulation(network, (images, random.normal(size=50)), **how).dataset.prepared().inputs
+    np.testing.assert_allclose(seen, (images - images.mean()) / images.std())
+
+
+def test_students_t_beside_a_soft_wall_has_its_law():
+    """Draws of the prior against its density on a grid, for degrees whose quantiles SciPy takes for infinite."""
+    walls = {"prior": "student_t", "prior_factor": 3.0, "prior_lower_boundary": 0.5}
+    for degrees in (2.5, 3.0, 10.0):
+        sim = Simulation(potential=lambda x: 0.0 * x[:, 0], dimension=1, prior_degrees=degrees, **walls, **QUIET)
+        grid = np.linspace(-4, 4, 9)[:, None]
+        energies = np.array([_potential_at(sim, x) for x in grid])
+        inside = grid[:, 0] >= 0.5
+        expected = -student.logpdf(grid[inside, 0], degrees)
+        assert np.ptp(energies[inside] - expected) < 1e-9 and (np.diff(energies[~inside]) < 0).all()
+
+
+def _potential_at(sim, x):
+    sim.parameters = x
+    return float(sim.potential())
+
+
+def test_leaving_out_takes_draws_that_all_repeat():
+    random = np.random.default_rng(0)
+    x = random.normal(size=(30, 2))
+    sim = Simulation(data=(x, x[:, 0] + 0.1 * random.normal(size=30)), noise_std=0.1, **QUIET)
+    run = sim.sample(sampler="RWMH", step_size=0.3, num_steps=60, trajectory_every=1, num_burnin_steps=10)
+    found = run.loo()
+    assert np.isfinite(found.elpd).all() and np.isinf(found.pareto_k).any()
+
+
+def test_elpd_of_other_columns_of_the_same_labels_is_compared(tmp_path, capsys):
+    random = np.random.default_rng(0)
+    table = pd.DataFrame(random.normal(size=(40, 2)), columns=["a", "b"]).assign(y=lambda t: t.a + 2 * t.b)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    table.assign(y=table.y + 1).to_csv(tmp_path / "other.csv", index=False)
+    for name, data, columns in (("one", "t", ["a"]), ("both", "t", ["a", "b"]), ("other", "other", ["a"])):
+        how = {"input_columns": columns, "hidden": [], "test_fraction": 0, "output": str(tmp_path / name), **QUIET}
+        sim = Simulation(data=str(tmp_path / f"{data}.csv"), **how)
+        sim.sample(sampler="HMC", step_size=0.02, num_steps=200, trajectory_every=1, num_burnin_steps=50)
+    assert compare(["--elpd", str(tmp_path / "one"), str(tmp_path / "both")]) == 0
+    assert "elpd" in capsys.readouterr().out
+    assert compare(["--elpd", str(tmp_path / "one"), str(tmp_path / "other")]) == 2
+    assert "different data" in capsys.readouterr().err
+
+
+def test_a_mean_loss_is_no_posterior_and_a_run_without_rows_says_so():
+    x = np.random.default_rng(0).normal(size=(30, 2))
+    sim = Simulation(data=(x, x[:, 0]), potential="mean_loss", prior="none", **QUIET)
+    run = sim.sample(sampler="BAOAB", step_size=0.01, num_steps=100, trajectory_every=10)
+    with pytest.raises(InputError, match="The run sampled exp\\(-mean loss\\), no posterior"):
+        run.loo()
+    short = Simulation(data=(x, x[:, 0]), **QUIET).sample(sampler="BAOAB", step_size=0.01, num_steps=3)
+    with pytest.raises(InputError, match="No row was recorded"):
+        averages(short)
+
+
+def test_draws_with_weights_are_no_group_of_arviz():
+    pytest.importorskip("xarray")
+    random = np.random.default_rng(0)
+    sim = Simulation(data=(random.normal(size=(30, 1)), random.normal(size=30)), noise_std=1.0, **QUIET)
+    method = TactHMC(friction=2.0, max_temperature=10.0, tempering_steps=5)
+    run = sim.sample(sampler=method, step_size=0.05, num_steps=200, trajectory_every=2, record_every=2)
+    tree = to_arviz(run)
+    assert [*tree.children] == ["sample_stats"]
+    assert "weights" in tree["sample_stats"].attrs["left_out"]
