@@ -83,7 +83,7 @@ def test_programs_keep_no_data_alive_and_those_of_long_ago_go():
     gc.collect()
     assert programs._programs
     assert held() is None
-    for factor in range(2 * programs._MOST):
+    for factor in range(programs._MOST + 2):
         steps(np.ones(200), float(factor))(tf.ones(200, tf.float64), tf.constant(1))
     assert len(programs._programs) == programs._MOST
 
@@ -95,7 +95,7 @@ def simulation(seed: int) -> Simulation:
     return Simulation(data=data, hidden=[4], seed=seed, verbose=0)
 
 
-@pytest.mark.parametrize("batch_size", [None, 20])
+@pytest.mark.parametrize("batch_size", [None, pytest.param(20, marks=pytest.mark.slow)])
 def test_runs_from_other_seeds_and_data_share_their_programs_and_change_no_byte(found, tmp_path, batch_size):
     options = {"sampler": "BAOAB", "step_size": 0.01, "friction": 1.0, "num_steps": 40, "execution": "xla"}
     options |= {"batch_size": batch_size}

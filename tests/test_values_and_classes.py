@@ -49,7 +49,7 @@ def test_a_model_with_several_outputs_is_refused_for_one_column_of_counts():
 
 def test_targets_of_the_estimator_keep_their_units_where_the_loss_or_its_noise_has_them():
     """Without that the rates come out as one constant, and a noise of 20 as 20 deviations of the targets."""
-    how = {"hidden": (), "members": 2, "num_steps": 1_500, "num_burnin_steps": 300, "sampler": "HMC"}
+    how = {"hidden": (), "members": 2, "num_steps": 500, "num_burnin_steps": 150, "sampler": "HMC"}
     counts = BayesianRegressor(loss="poisson", output_activation="exponential", step_size=0.02, **how).fit(X, COUNTS)
     np.testing.assert_allclose(counts.predict(X), RATE, rtol=0.35)
     y = 300 + 50 * X[:, 0] + 20 * np.random.default_rng(1).normal(size=400)
