@@ -113,6 +113,12 @@ def test_rows_in_another_order_are_refused():
         run.predict(x, y.rename(columns={"y2": "z"}))
 
 
+def test_arrays_have_no_keys():
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    with pytest.raises(InputError, match="data_keys belong to NPZ and TFRecord files; arrays"):
+        Simulation(data=(x, x[:, 0]), data_keys=["x", "y"], **QUIET)
+
+
 def test_label_columns_of_a_test_part_go_by_name():
     x, y, _ = _frames()
     sim = Simulation(data=((x, y), (x, y[["y2", "y1"]])), **QUIET)

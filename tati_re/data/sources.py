@@ -54,6 +54,8 @@ def read_source(source: object, reading: ReadOptions) -> tuple[Contents, Columns
     elif is_frame(source):
         return _from_frame(source, reading)
     else:
+        what = "data_keys belong to NPZ and TFRecord files; arrays are told apart by their places."
+        refuse_if(reading.data_keys is not None, what, ", ".join(reading.data_keys or ()), "no data_keys")
         contents = read_tf_dataset(source, reading.limit) if is_tf_dataset(source) else _from_pair(source)
     return contents, derived(contents, reading)
 
