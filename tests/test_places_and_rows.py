@@ -224,3 +224,14 @@ def test_draws_with_weights_are_no_group_of_arviz():
     tree = to_arviz(run)
     assert [*tree.children] == ["sample_stats"]
     assert "weights" in tree["sample_stats"].attrs["left_out"]
+
+
+@pytest.mark.parametrize("given", [{"noise_std": 0.5}, {"loss": "mean_squared_error"}, {"loss": "binary_crossentropy"}])
+def test_weights_of_examples_at_several_places(given):
+    network, x, y = _series()
+    labels = (y > 0).astype(float) if given.get("loss") == "binary_crossentropy" else y
+    weights = np.arange(1, 31) % 3 + 1
+    twice = np.repeat(np.arange(30), weights)
+    one = Simulation(network, (x, labels, weights.astype(float)), **given, **QUIET)
+    other = Simulation(network, (x[twice], labels[twice]), **given, **QUIET)
+    assert float(one.potential()) == pytest.approx(float(other.potential()), rel=1e-12)

@@ -235,10 +235,10 @@ def loss_name(loss: Any) -> str:
 
 class WeightedLoss:
     """A loss (`Loss`) times the weight of each example, which comes with the labels; all else is the loss' own.
-    It gets labels back in the type and number of dimensions of `labels`, which are as the loss takes them."""
+    It gets labels back in the type and the shape of `labels`, which are as the loss takes them."""
 
     def __init__(self, loss: Any, labels: np.ndarray) -> None:
-        self.loss, self._type, self._rank = loss, tf.as_dtype(labels.dtype), labels.ndim
+        self.loss, self._type, self._shape = loss, tf.as_dtype(labels.dtype), labels.shape[1:]
 
     def __getattr__(self, name: str) -> Any:
         if name == "loss":
@@ -247,13 +247,14 @@ class WeightedLoss:
 
     @staticmethod
     def packed(labels: np.ndarray, weights: np.ndarray, dtype: tf.DType) -> np.ndarray:
-        """Labels, `(n,)` or `(n, outputs)`, and behind them the weights, `(n,)`, as one array `(n, outputs + 1)`.
+        """Labels, `(n, ...)`, and behind them the weights, `(n,)`, as one array `(n, labels of an example + 1)`.
         The type is that of the parameters; it holds class numbers up to 2^24 exactly."""
         return np.concatenate([labels.reshape(len(labels), -1), weights[:, None]], axis=1).astype(dtype.as_numpy_dtype)
 
     def _parts(self, packed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         labels = tf.cast(packed[..., :-1], self._type)
-        return labels[..., 0] if self._rank == 1 else labels, packed[..., -1]
+        shape = tf.concat([tf.shape(packed)[:-1], tf.constant(self._shape, tf.int32)], 0)
+        return tf.reshape(labels, shape), packed[..., -1]
 
     def per_example(self, packed: tf.Tensor, outputs: tf.Tensor, *noise: Any) -> tf.Tensor:
         labels, weights = self._parts(packed)
