@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from keras import layers
+from scipy.stats import norm
 from scipy.stats import t as student
 
 from tati_re import InputError, Simulation
@@ -48,6 +49,29 @@ def test_log_densities_at_the_places_of_an_example_add_up():
     last = pd.read_csv(run.folder / "run.csv").query("step == 1200")["loss"]
     assert predicted.draw_losses[-4:] == pytest.approx(last.to_numpy(), rel=1e-9)
     assert predicted.log_density.sum() == pytest.approx(run.loo().total[0], abs=3)
+
+
+@pytest.mark.parametrize("loss", ["gaussian", "heteroscedastic_gaussian"])
+def test_predictions_at_several_places_are_in_units_of_their_features(loss):
+    """Two outputs of very different units at five times, against the loss of the run and the network by hand."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(60, 5, 1))
+    y = np.concatenate([1000 + 300 * x, 0.01 * x], -1) + random.normal(size=(60, 5, 2)) * [30, 0.001]
+    network = keras.Sequential([keras.Input((5, 1)), layers.Dense(2 if loss == "gaussian" else 4)])
+    sim = Simulation(network, (x, y), standardize="all", loss=loss, **QUIET)
+    run = sim.sample(sampler="HMC", step_size=0.01, num_steps=40, num_burnin_steps=20, trajectory_every=40)
+    found = run.predict(x, y)
+    assert found.draw_losses[-1] == pytest.approx(float(sim.loss()), rel=1e-9)
+    last = sim.predict(x)
+    parts = np.split(last, 2, axis=-1) if loss == "heteroscedastic_gaussian" else (last, None)
+    np.testing.assert_allclose(found.mean[:, -2:], parts[0][:, -1], rtol=1e-9)
+    if parts[1] is not None:
+        np.testing.assert_allclose(found.noise_std.reshape(y.shape), np.exp(parts[1]), rtol=1e-9)
+    away = np.sqrt(((found.mean.reshape(y.shape) - y) ** 2).mean((0, 1)))
+    assert away[0] < 1000 and away[1] < 1
+    noise = found.noise_std.reshape(-1, 5, 2) if found.noise_std.ndim > 1 else found.noise_std.reshape(1, 5, 2)
+    by_hand = norm.logpdf(y, found.mean.reshape(y.shape), noise).sum((1, 2))
+    np.testing.assert_allclose(found.log_density, by_hand, rtol=1e-8)
 
 
 def test_labels_at_several_places_are_labels():

@@ -21,7 +21,8 @@ class Outputs:
 
         self.flat, self._prepared = flat, prepared
         self.input_shape = tuple(input_shape_of(flat.model)[1:])
-        self.num_outputs = int(np.prod([n or 1 for n in output_shape_of(flat.model)[1:]], dtype=int))
+        shape = [n or 1 for n in output_shape_of(flat.model)[1:]]
+        self.num_outputs, self.places = int(np.prod(shape, dtype=int)), int(np.prod(shape[:-1], dtype=int))
         self._together = flat.vectorizable and not flat.auxiliary
         self._width = max([self.num_outputs, *(shape[-1] for shape in flat.shapes if shape)])
         self._one, self._several = Compiled(self._of_one, free=(0,)), Compiled(self._of_several, free=(0, 1))

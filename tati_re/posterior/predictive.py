@@ -26,8 +26,8 @@ class Predictive:
     several labels at once, is a Bernoulli likelihood for each. `loss` is as `Loss.get_config` gives it; `task`
     ("classification", "signs", "one_hot", "multi_label" or "regression") and `num_classes` (None for a regression) are
     those of the data set. `mean` was subtracted from the targets, which were then divided by `deviation`; both are `()`
-    or `(outputs,)`. Losses but these need `per_example`, the loss `(n,)` of labels `(n, ...)` and outputs `(n,
-    outputs)`. `kind` is `CLASSES`, `VALUES` or `LABELS`, `num_columns` the number of classes, or of outputs.
+    or `(outputs,)`, of outputs at several `places`, place by place, those of one. Others need `per_example`, the
+    loss `(n,)` of labels `(n, ...)` and outputs `(n, outputs)`. `kind` is `CLASSES`, `VALUES` or `LABELS`, `num_columns` the number of classes, or of outputs.
     `likelihood`: exp(-loss) is one, but for a constant; `has_noise`: the loss tells the noise of predicted values;
     `samples_noise`: it is a parameter, each draw brings its own."""
 
@@ -40,10 +40,12 @@ class Predictive:
         deviation: np.ndarray | float = 1.0,
         mean: np.ndarray | float = 0.0,
         per_example: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
+        places: int = 1,
     ) -> None:
         self.loss, self.task, self.num_outputs = dict(loss), task, int(num_outputs)
         self.name, self.from_logits = str(loss["loss"]), bool(loss.get("from_logits", True))
-        self._per_example, self.mean, self.deviation = per_example, np.asarray(mean), np.asarray(deviation)
+        self._per_example, self._places, standard = per_example, places, map(np.asarray, (mean, deviation))
+        self.mean, self.deviation = (np.tile(v, places) if v.ndim else v for v in standard)
         values_of_classes = task == "classification" and self.name != "sparse_categorical_crossentropy"
         by_value = values_of_classes and (num_classes or 0) > 2
         self.kind = VALUES if task in ("regression", "multi_label") or by_value else CLASSES
@@ -84,7 +86,9 @@ class Predictive:
 
     def _moments(self, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means and standard deviations among the outputs, in the network's units, `(..., columns)` each, float64."""
-        mean, log_std = np.split(np.asarray(outputs, np.float64), 2, axis=-1)
+        values = np.asarray(outputs, np.float64)
+        parts = np.split(values.reshape(*values.shape[:-1], self._places, -1), 2, axis=-1)
+        mean, log_std = (part.reshape(*values.shape[:-1], -1) for part in parts)
         return mean, np.exp(np.maximum(log_std, LEAST_LOG_STD))
 
     def restored(self, outputs: np.ndarray) -> np.ndarray:

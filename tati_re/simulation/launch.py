@@ -370,6 +370,6 @@ def _prediction_averages(request: Request) -> PredictionAverages | None:
         return loss.per_example(tf.constant(targets), tf.constant(values)).numpy()
 
     given = loss.get_config(), dataset.task, dataset.num_classes
-    predictive = Predictive(*given, outputs.num_outputs, deviation, mean, per_example)
+    predictive = Predictive(*given, outputs.num_outputs, deviation, mean, per_example, outputs.places)
     inputs = potential.prepared(device_inputs(ready.test_inputs, ready.input_scale, system.flat.input_dtype))
     return PredictionAverages(outputs, predictive, inputs.numpy(), dataset.test_targets, every)
