@@ -26,8 +26,9 @@ class Predictive:
     several labels at once, is a Bernoulli likelihood for each. `loss` is as `Loss.get_config` gives it; `task`
     ("classification", "signs", "one_hot", "multi_label" or "regression") and `num_classes` (None for a regression) are
     those of the data set. `mean` was subtracted from the targets, which were then divided by `deviation`; both are `()`
-    or `(outputs,)`, of outputs at several `places` of one of them. Others need `per_example`, the
-    loss `(n,)` of labels `(n, ...)` and outputs `(n, outputs)`. `kind` is `CLASSES`, `VALUES` or `LABELS`, `num_columns` the number of classes, or of outputs.
+    or `(outputs,)`, of outputs at several `places` of one of them. Others need `per_example`, the loss `(n,)` of
+    labels `(n, ...)` and outputs `(n, outputs)`. `kind` is `CLASSES`, `VALUES` or `LABELS`, `num_columns` the
+    number of classes, or of outputs.
     `likelihood`: exp(-loss) is one, but for a constant; `has_noise`: the loss tells the noise of predicted values;
     `samples_noise`: it is a parameter, each draw brings its own."""
 
