@@ -85,6 +85,30 @@ def test_labels_at_several_places_are_labels():
     assert 0.6 < found.scores()["label_accuracy"] <= 1
 
 
+def test_classes_at_several_places_are_shares_of_each_place():
+    network, x, _ = _series(2)
+    right = np.eye(2)[(x[..., 0] > 0).astype(int)]
+    sim = Simulation(network, (x, right), loss="categorical_crossentropy", **QUIET)
+    run = sim.sample(sampler="HMC", step_size=0.01, num_steps=20, num_burnin_steps=10, trajectory_every=20)
+    found = run.predict(x, right)
+    np.testing.assert_allclose(found.mean.reshape(30, 5, 2), sim.predict_probabilities(x), rtol=1e-9)
+    assert found.draw_losses[-1] == pytest.approx(float(sim.loss()), rel=1e-9)
+    with pytest.raises(InputError, match="Classes at several places of an example are no draws"):
+        run.loo()
+
+
+def test_other_losses_say_that_they_are_means_and_a_scaled_loss_is_refused(capsys):
+    random = np.random.default_rng(0)
+    network = keras.Sequential([keras.Input((1,)), layers.Dense(4, activation="exponential")])
+    sim = Simulation(network, (random.normal(size=(30, 1)), random.poisson(2.0, (30, 4))), loss="poisson", seed=1)
+    sim.sample(sampler="BAOAB", step_size=0.01, num_steps=5)
+    assert (
+        "sampled as it stands. It is a mean over 4 numbers of each example, not their sum." in capsys.readouterr().out
+    )
+    with pytest.raises(InputError, match=r"Received: loss_scale_factor=16\.0"):
+        sim.fit(optimizer=keras.optimizers.SGD(0.1, loss_scale_factor=16.0), num_steps=2)
+
+
 @pytest.mark.parametrize(
     "network, expected",
     [
@@ -171,6 +195,25 @@ def test_other_data_leave_what_inputs_and_outputs_mean():
     sim.dataset = x[part], y[part]
     assert sim.predict([[100.0]]) == before
     assert sim.dataset.num_examples == part.sum()
+
+
+def test_a_run_on_other_data_is_the_same_function_where_it_is_taken_up(tmp_path):
+    random = np.random.default_rng(0)
+    for name, scale, count in (("first", 50, 120), ("second", 80, 60)):
+        x = 1000 + scale * random.normal(size=(count, 2))
+        np.savez(tmp_path / f"{name}.npz", x=x, y=300 + x @ [1.0, -2.0] + 20 * random.normal(size=count))
+    sim = Simulation(data=str(tmp_path / "first.npz"), hidden=[], **QUIET)
+    sim.fit(num_steps=300, learning_rate=0.05)
+    sim.dataset = str(tmp_path / "second.npz")
+    run = sim.sample(sampler="HMC", step_size=0.002, num_steps=20, trajectory_every=1, output=tmp_path / "run")
+    taken = [
+        Simulation.from_folder(run.folder, parameters=str(run.folder), verbose=0),
+        Simulation(data=str(tmp_path / "second.npz"), hidden=[], parameters=str(run.folder), **QUIET),
+    ]
+    for again in taken:
+        np.testing.assert_array_equal(again.parameters, sim.parameters)
+        np.testing.assert_array_equal(again.predict(x), sim.predict(x))
+    assert taken[0].loss() == sim.loss()
 
 
 def test_features_of_series_have_units_of_their_own_and_pixels_one():

@@ -186,13 +186,9 @@ class Method:
 
 
 class Optimizer(Method):
-    """A method that goes downhill, in the step size of its walkers, the learning rate.
-
-    Attributes:
-        learning_rate: The method's own, in place of the options'; `None`: it has none.
-        scheduled: It changes its learning rate by itself.
-        validates: It asks `evaluate.validation`, the loss on the test part.
-    """
+    """A method that goes downhill, in the step size of its walkers, the learning rate, or in its own in place of the
+    options', `learning_rate`, or `None`, which it changes by itself where it is `scheduled`. Where it `validates` it
+    asks `evaluate.validation`, the loss on the test part."""
 
     learning_rate: float | None = None
     scheduled: bool = False

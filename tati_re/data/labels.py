@@ -125,7 +125,10 @@ def _declared(targets: np.ndarray, test_targets: np.ndarray | None, num_classes:
         for name, part in _named(targets, test_targets):
             if part.shape[1:] != (num_classes,):
                 received = f"{name} of shape {part.shape}"
-                raise InputError("The labels do not fit num_classes.", received, f"{classes}, or {num_classes} columns")
+                expected = f"{classes}, or {num_classes} columns"
+                if part.dtype.kind in "iu" and part.shape[1] > 1:
+                    expected = "one class an example; of several places one-hot rows, (n, places, classes)"
+                raise InputError("The labels do not fit num_classes.", received, expected)
             _check_one_hot(name, part)
         return "one_hot"
     parts = _named(targets, test_targets)

@@ -172,6 +172,15 @@ def standardized(dataset: Dataset, standardize: str) -> Dataset:
     return dataset if preparation is None else replace(dataset, preparation=preparation)
 
 
+def standardized_as(dataset: Dataset, said: dict[str, Any], standardize: str) -> Dataset:
+    """The same by the numbers that a run's manifest says (`get_config`), whatever data they were measured on."""
+    columns, found = (
+        (None if dataset.preparation is None else dataset.preparation.columns),
+        Preparation.from_config(said),
+    )
+    return replace(dataset, preparation=replace(found, columns=columns, standardize=standardize))
+
+
 def of_order_one(values: np.ndarray) -> bool:
     """Whether each column, or all pixels of images, has a mean of at most √10 and a standard deviation between 1/√10
     and √10; of a column that is constant, or 0 and 1 alone, the mean only. Numbers without a finite deviation stay."""

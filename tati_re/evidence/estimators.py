@@ -24,14 +24,9 @@ _MOST_FOR_MBAR = 5_000_000
 
 
 class Estimate(NamedTuple):
-    """An estimate of log Z.
-
-    Attributes:
-        log_z: Its value.
-        influence: What each draw adds to the error, `(walkers, draws)`.
-        curve: Columns of the curve behind it, `(points,)` or `(points - 1,)` each.
-        bias: What is known to be wrong with the rule itself, such as the step between points; 0 where nothing is.
-    """
+    """An estimate `log_z`, what each draw adds to its error, `influence`, `(walkers, draws)`, the columns of the
+    `curve` behind it, `(points,)` or `(points - 1,)` each, and the `bias` that the rule itself is known to have, such
+    as that of the step between points, or 0."""
 
     log_z: float
     influence: np.ndarray

@@ -13,14 +13,9 @@ LEVEL = 0.05
 
 
 class GaussianityReport(NamedTuple):
-    """The joint result of several Shapiro-Wilk tests.
-
-    Attributes:
-        p_values: One a test; uniform in (0, 1) where the noise is Gaussian.
-        fraction: Of the tests with a p-value below 0.05.
-        band: In which the fraction lies with probability 0.9999 if the noise is Gaussian and the tests independent.
-        sentence: What to do where the fraction is above the band, or `None`.
-    """
+    """The joint result of several Shapiro-Wilk tests: `p_values`, one a test, uniform in (0, 1) where the noise is
+    Gaussian; the `fraction` of those below 0.05; the `band` in which it lies with probability 0.9999 if so and the
+    tests are independent; and a `sentence`, what to do where it is above, or `None`."""
 
     p_values: np.ndarray
     fraction: float

@@ -15,13 +15,8 @@ MOST_PARAMETERS = 5_000
 
 @shown
 class HessianEigenpairs(NamedTuple):
-    """Some eigenvalues of the Hessian with their eigenvectors.
-
-    Attributes:
-        values: Descending, `(k,)`.
-        vectors: Orthonormal rows, `(k, parameters)`.
-        residuals: |H v - value v| of each, `(k,)`: by how much a value may be off.
-    """
+    """Some eigenvalues of the Hessian: `values`, descending, `(k,)`, the orthonormal rows of their `vectors`, `(k,
+    parameters)`, and `residuals`, |H v - value v|, `(k,)`, by how much a value may be off."""
 
     values: np.ndarray
     vectors: np.ndarray

@@ -49,6 +49,8 @@ class KerasOptimizer(Optimizer):
             what = "optimizer: global_clipnorm would take one norm over all walkers."
             raise InputError(what, f"{num_walkers} walkers", "clipnorm, or one walker")
         refuse_if(optimizer.use_ema, "optimizer: averages of weights are not taken.", "use_ema", "use_ema=False")
+        what = "optimizer: the loss is not scaled, by which it would divide the steps."
+        refuse_if(optimizer.loss_scale_factor, what, f"loss_scale_factor={optimizer.loss_scale_factor}", "none")
         self.optimizer, self.learning_rate = optimizer, own
         self.name = type(optimizer).__name__.lower()
         known = type(optimizer) is keras_optimizers().get(self.name) and self.name in _BY_NUMBER

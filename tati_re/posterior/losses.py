@@ -204,7 +204,9 @@ def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes:
     last = output_shape[-1] if output_shape else 1
     if loss.name == "sparse_categorical_crossentropy":
         if num_classes is None:
-            raise InputError("loss: the labels are no classes.", loss.name, "gaussian or another regression loss")
+            expected = "one class an example; of several places one-hot rows, with categorical_crossentropy"
+            expected = "gaussian or another regression loss" if target_shape in ((), (1,)) else expected
+            raise InputError("loss: the labels are no classes.", loss.name, expected)
         what = f"loss: {loss.name} needs one output a class."
         expected = f"at least {num_classes} outputs, or labels from 0 to {last - 1}"
         refuse_if(last < num_classes, what, f"labels to {num_classes - 1} and a model with {last} outputs", expected)

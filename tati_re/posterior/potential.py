@@ -158,10 +158,11 @@ class ModelPotential(ModelPasses, Potential):
         if sentence := unconfined(self.prior, self.flat.tensor_names, self.flat.regularized):
             said.append(sentence)
         if self.convention == "posterior" and not self.loss.likelihood:
-            implied = self.loss.implied_noise(int(np.prod(self.dataset.targets.shape[1:], dtype=int)) or 1)
+            count = int(np.prod(self.dataset.targets.shape[1:], dtype=int)) or 1
+            mean = f" It is a mean over {count} numbers of each example, not their sum." if count > 1 else ""
             said.append(
-                implied
+                self.loss.implied_noise(count)
                 or f"The loss {self.loss.name} is not a likelihood with its constant: "
-                "exp(-N * mean loss) is sampled as it stands."
+                f"exp(-N * mean loss) is sampled as it stands.{mean}"
             )
         return said

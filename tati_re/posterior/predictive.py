@@ -103,10 +103,10 @@ class Predictive:
         """log p of each class, `(..., classes)`; of several labels that each is 0 or 1, `(..., outputs, 2)`."""
         f = np.asarray(outputs, np.float64)
         if self.name in ("sparse_categorical_crossentropy", "categorical_crossentropy"):
-            if self.from_logits:
-                return log_softmax(f, axis=-1)
+            each = f.reshape(*f.shape[:-1], self._places, -1)
             with np.errstate(divide="ignore"):
-                return np.log(f) - np.log(f.sum(axis=-1, keepdims=True))
+                logs = log_softmax(each, -1) if self.from_logits else np.log(each) - np.log(each.sum(-1, keepdims=True))
+            return logs.reshape(f.shape)
         if self.name == "binary_crossentropy":
             with np.errstate(divide="ignore"):
                 logits = f if self.from_logits else np.log(f) - np.log1p(-f)

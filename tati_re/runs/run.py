@@ -24,13 +24,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Mean and variance of the parameters over the steps after burn-in, gathered without storing them.
-
-    Attributes:
-        mean: Of each walker, `(walkers, parameters)`.
-        variance: Of each walker, with denominator `count - 1`, `(walkers, parameters)`; NaN for a single step.
-        count: Steps that entered, `(walkers,)`.
-    """
+    """`mean` and `variance` of the parameters of each walker over the steps after burn-in, `(walkers, parameters)`,
+    gathered without storing them. The variance has the denominator `count - 1`, of the steps that entered,
+    `(walkers,)`; it is NaN for a single step."""
 
     mean: np.ndarray
     variance: np.ndarray

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tati_re.core.backend import set_threads
 from tati_re.core.errors import AnyPath, InputError
+from tati_re.data.preparation import standardized_as
 from tati_re.models.identity import refuse_other_model
 from tati_re.options.make import OPTIONS, make_options
 from tati_re.options.trust import options_of_folder, refuse_untrusted
@@ -40,7 +41,11 @@ def from_folder(kind: "type[Simulation]", folder: AnyPath, trust: bool, given: d
     values = {**values, **built, **changed}
     sim = kind.from_options(options_of_folder(values, who, who, trust, {*objects, *changed}), objects)
     if not _OF_DATA & {*objects, *changed}:
-        manifest.check_data(run.manifest, sim.system.dataset, who)
+        manifest.check_data(run.manifest, dataset := sim.system.dataset, who)
+        # Of a data set that was replaced the run kept the standards of the first one.
+        said = run.manifest["dataset"].get("preparation")
+        if said and dataset.preparation is not None and said != dataset.preparation.get_config():
+            sim._take(sim.system.of(standardized_as(dataset, said, dataset.preparation.standardize)))
     # It repeats the run, or goes on where a run arrived.
     call = run.manifest.get("call", 1) - ("parameters" not in changed)
     sim.calls.count(run.manifest["kind"], run.manifest["seed"], call)

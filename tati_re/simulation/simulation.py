@@ -238,8 +238,11 @@ class Simulation(Evaluations):
         objects = {name: given for name, given in self.objects.items() if name not in ("data", "test_data")}
         found = _pop_objects(data)
         options = make_options(self.options, data=data.get("data"), test_data=None)
-        self._system = self.system.with_data(options, found.get("data"))
+        self._take(self.system.with_data(options, found.get("data")))
         self.options, self.objects = aliases.capped(options, self.system.dataset.num_examples), objects | found
+
+    def _take(self, system: Any) -> None:
+        self._system = system
         self._outputs = None
         self._forget()
         self._first_batch = 0

@@ -14,7 +14,7 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.memory import check_free
 from tati_re.data import Batches, Dataset, dataset_from_options
 from tati_re.data.generators import GENERATORS
-from tati_re.data.preparation import automatic, standardized
+from tati_re.data.preparation import automatic, standardized, standardized_as
 from tati_re.models.build import build_network, imported_model, load_model
 from tati_re.models.flat import FlatModel
 from tati_re.models.inspect import output_activation_of, output_shape_of
@@ -42,8 +42,9 @@ def as_trained(read: Dataset, options: Options, noise_std: float | str, given: b
     before = options.parameters or ""
     before = before if os.path.isdir(before) else os.path.dirname(before)
     if before and not given and os.path.isfile(os.path.join(before, MANIFEST)):
-        mode = manifest.read(before)["options"].get("standardize", "none")
-        return standardized(read, mode), () if mode == "none" else (f"standardize {mode}, as in the run {before}.",)
+        mode = (found := manifest.read(before))["options"].get("standardize", "none")
+        read = standardized_as(read, found["dataset"].get("preparation", {}), mode) if mode != "none" else read
+        return read, () if mode == "none" else (f"standardize {mode}, as in the run {before}.",)
     units = [name for name in sorted(options.explicit) if name in ("noise_std", "noise_prior_scale")]
     free = options.loss == HETEROSCEDASTIC or (noise_std == SAMPLED and isinstance(options.noise_prior_scale, str))
     mode, said = automatic(read, given, "" if free else [*units, "the loss"][0], 1e6 * options.memory_limit)
@@ -169,7 +170,12 @@ class System:
     def with_data(self, options: Options, data: Any = None) -> "System":
         """The same model, and what its inputs and outputs mean to it, with other data: arrays, a Dataset, or a name."""
         read = dataset_from_options(self.settled(options).settled(standardize="none"), data, None)
-        read = read if self.dataset.preparation is None else replace(read, preparation=self.dataset.preparation)
+        return self.of(
+            read if self.dataset.preparation is None else replace(read, preparation=self.dataset.preparation)
+        )
+
+    def of(self, read: Dataset) -> "System":
+        """The same model with another data set."""
         dataset = read.prepared()
         ready = fitted_shape(dataset, self.model)
         return replace(self, dataset=ready if dataset is read else read, ready=ready)
