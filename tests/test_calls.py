@@ -264,3 +264,13 @@ def test_a_start_from_a_run_of_the_same_seed_and_call_is_told(tmp_path, capsys):
     again.sample(**SHORT)
     said = capsys.readouterr().out
     assert "call 2 of seed 3" in said and "once more" not in said
+
+
+def test_options_beside_a_sampler_object_are_told(capsys):
+    """It has its own numbers; options that wrap it, as its step size, are used."""
+    x = np.random.default_rng(0).normal(size=(30, 2))
+    sim = tati_re.Simulation(data=(x, x[:, 0]), seed=1, verbose=1)
+    sim.sample(sampler=tati_re.samplers.Splitting("BAOAB", 2.0), friction=7.0, step_size=0.01, num_steps=3)
+    assert "Not used by BAOAB as it is set up: friction.\n" in capsys.readouterr().out
+    sim.sample(sampler=tati_re.samplers.Splitting("BAOAB", 2.0), step_size=0.01, num_steps=3)
+    assert "Not used" not in capsys.readouterr().out

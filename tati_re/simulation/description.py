@@ -17,7 +17,7 @@ from tati_re.options.table import OPTIMIZE, options_of
 from tati_re.options.tati_names import sentences as tati_sentences
 from tati_re.posterior.priors.choosing import too_hot, unused_prior_options
 from tati_re.runs import files, manifest
-from tati_re.samplers.choosing import unused_options
+from tati_re.samplers.choosing import checked, unused_options
 from tati_re.samplers.schedules import temperature_factor
 from tati_re.samplers.wrappers.eqn import refresh_note
 from tati_re.simulation import batch_norm
@@ -131,7 +131,9 @@ def _unused(request: Request) -> list[str]:
     options, method = request.options, request.method
     if not request.samples:
         return sorted(options.explicit - set(options_of(OPTIMIZE)))
-    return [*unused_options(options, method), *unused_replica_options(options, method)]
+    own = request.objects.get("sampler")  # which has its own numbers
+    beside = [] if own is None else sorted(options.explicit & {*checked(own).get_config()} - {"sampler"})
+    return [*unused_options(options, method), *beside, *unused_replica_options(options, method)]
 
 
 def manifest_of(run: RunLoops) -> dict[str, Any]:
