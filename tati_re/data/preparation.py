@@ -25,9 +25,8 @@ def mean_and_deviation(values: np.ndarray, weights: np.ndarray | None = None) ->
     """Mean and deviation (with divisor N) of examples, each counting by its weight `(N,)`. Each column has its own, as
     has each channel of images `(N, height, width, channels)`, and each feature of series `(N, times, features)` where
     one would hardly vary beside the others; images `(N, height, width)` have one of all pixels."""
-    axes = (
-        tuple(range(values.ndim)) if values.ndim == 3 and not _series(values) else tuple(range(max(1, values.ndim - 1)))
-    )
+    pooled = values.ndim == 3 and not _series(values)
+    axes = tuple(range(3 if pooled else max(1, values.ndim - 1)))
     if weights is None:
         mean, deviation = values.mean(axes, dtype=np.float64), values.std(axes, dtype=np.float64)
     else:
@@ -174,11 +173,9 @@ def standardized(dataset: Dataset, standardize: str) -> Dataset:
 
 def standardized_as(dataset: Dataset, said: dict[str, Any], standardize: str) -> Dataset:
     """The same by the numbers that a run's manifest says (`get_config`), whatever data they were measured on."""
-    columns, found = (
-        (None if dataset.preparation is None else dataset.preparation.columns),
-        Preparation.from_config(said),
-    )
-    return replace(dataset, preparation=replace(found, columns=columns, standardize=standardize))
+    columns = None if dataset.preparation is None else dataset.preparation.columns
+    found = replace(Preparation.from_config(said), columns=columns, standardize=standardize)
+    return replace(dataset, preparation=found)
 
 
 def of_order_one(values: np.ndarray) -> bool:

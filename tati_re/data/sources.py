@@ -216,7 +216,7 @@ def _from_pair(source: object, first: Contents | None = None) -> Contents:
 def _pair(source: Sequence[Any], first: Contents | None) -> Contents:
     x, y = source[:2]
     check_order(x, y, "data: the labels")
-    check_order(x, source[-1], "data: the weights")
+    check_order(x, source[-1], "data: the weights")  # or the labels once more
     x = in_order(x, first.names if first else (), "data")
     y = in_order(y, first.label_names if first else (), "data")
     names, called = (

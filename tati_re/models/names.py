@@ -88,7 +88,7 @@ class PartShape(tuple):
 
     fan_in: float
 
-    def __new__(cls, shape: Sequence[int], fan_in: float) -> PartShape:
+    def __new__(cls, shape: Sequence[int], fan_in: float = 0.0) -> PartShape:
         made = super().__new__(cls, shape)
         made.fan_in = fan_in
         return made

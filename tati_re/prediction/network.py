@@ -138,12 +138,9 @@ class Network:
         deviation, mean = (1.0, 0.0) if standard is None else (standard.deviation, standard.mean)
         self._layout = tuple((part["name"], tuple(part["shape"])) for part in data.get("layout", ()))
         self.class_names, self._names = (tuple(data.get(key, ())) for key in ("class_names", "feature_names"))
-        by_example, num_outputs = (
-            _loss_by_example(loss := manifest["loss"], run.objects.get("loss")),
-            self._outputs.num_outputs,
-        )
-        given = loss, data["task"], data.get("num_classes"), num_outputs, deviation, mean, by_example
-        self.predictive = Predictive(*given, self._outputs.places)
+        loss, outputs = manifest["loss"], self._outputs
+        given = loss, data["task"], data.get("num_classes"), outputs.num_outputs, deviation, mean
+        self.predictive = Predictive(*given, _loss_by_example(loss, run.objects.get("loss")), outputs.places)
         self.auxiliary: list[np.ndarray] = []
         if self.flat.auxiliary:
             arrays, _, _ = checkpoint.load(run.folder)
