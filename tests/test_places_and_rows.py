@@ -161,6 +161,19 @@ def test_rows_in_another_order_are_refused():
         run.predict(x, y.rename(columns={"y2": "z"}))
 
 
+@pytest.mark.parametrize("label", ["y", "kind"])
+def test_a_frame_brings_its_labels_to_predictions(label):
+    frame = _frames()[0]
+    frame = frame.assign(y=frame.a + 1.0, kind=np.where(frame.a > 0, "cat", "dog"))
+    sim = Simulation(data=frame[["a", "b", label]], label_columns=[label], hidden=[], **QUIET)
+    run = sim.sample(sampler="BAOAB", step_size=0.01, num_steps=100)
+    scores = run.predict(frame[["b", label, "a"]]).scores()
+    assert scores and scores == run.predict(frame[["a", "b"]], frame[label]).scores()
+    assert run.predict(frame[["a", "b"]]).scores() == {}
+    unknown = frame.assign(**{label: [None, *frame[label][1:]]})
+    assert run.predict(unknown).scores() == {}
+
+
 def test_arrays_have_no_keys():
     x = np.random.default_rng(0).normal(size=(20, 2))
     with pytest.raises(InputError, match="data_keys belong to NPZ and TFRecord files; arrays"):

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.data.frames import check_order, in_order
+from tati_re.data.frames import check_order, in_order, is_frame
 from tati_re.data.labels import are_names, numbers_of_names
 from tati_re.engine.prediction_averages import PREFIX
 from tati_re.posterior.predictive import CLASSES, LABELS, VALUES, entropy_of, log_mean_exp
@@ -62,7 +62,8 @@ def predict(
     Args:
         runs: A run, or several whose draws count alike.
         inputs: `(n, ...)`, as in the data set, before any scaling. Default: those of the test part of the run's data.
-        labels: Right labels or values, `(n,)` or `(n, outputs)`, in the units of the data. Default: the test part's.
+        labels: Right labels or values, `(n,)` or `(n, outputs)`, in the units of the data. Default: a data
+            frame's columns of their names, if whole; of the test part its own.
         interval: Probability inside of the central intervals, in 0..1. Default: 0.9.
         rung: Of a ladder whose rungs are all stored. Default: 0, the target.
         burnin: Steps to leave out. Default: the run's own burn-in.
@@ -88,7 +89,11 @@ def predict(
         if kept and not (files.trajectory_in(runs[0].folder) and names_its_data(runs[0])):
             return streamed_prediction(runs[0], interval)
         inputs, labels = test_part(runs[0])
-    labels = in_order(labels, runs[0].manifest["dataset"].get("label_names", ()), "labels")
+    names = runs[0].manifest["dataset"].get("label_names", ())
+    if labels is None and names and is_frame(inputs) and {*names} <= {str(name) for name in inputs.columns}:
+        own = in_order(inputs, names, "labels")
+        labels = None if own.isna().any(axis=None) else own if len(names) > 1 else own[names[0]]
+    labels = in_order(labels, names, "labels")
     check_order(inputs, labels, "labels")
     if parameters is None:
         found = average([source_of(run, rung, burnin, thin, model, inputs) for run in runs], inputs, labels, interval)
