@@ -9,9 +9,10 @@ from keras import layers
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from tati_re import InputError, Simulation
+from tati_re import InputError, Simulation, predict
 from tati_re.analysis import averages
 from tati_re.cli.compare import main as compare
+from tati_re.cli.predict import main as tati_predict
 from tati_re.models.flat import FlatModel
 from tati_re.models.names import fan_in_plus_one
 from tati_re.prediction.arviz import to_arviz
@@ -93,7 +94,7 @@ def test_classes_at_several_places_are_shares_of_each_place():
     found = run.predict(x, right)
     np.testing.assert_allclose(found.mean.reshape(30, 5, 2), sim.predict_probabilities(x), rtol=1e-9)
     assert found.draw_losses[-1] == pytest.approx(float(sim.loss()), rel=1e-9)
-    with pytest.raises(InputError, match="Classes at several places of an example are no draws"):
+    with pytest.raises(InputError, match="Classes at several places are no draws"):
         run.loo()
 
 
@@ -118,6 +119,7 @@ def test_other_losses_say_that_they_are_means_and_a_scaled_loss_is_refused(capsy
         ([keras.Input((8, 8, 3)), layers.Conv2DTranspose(4, 3)], {28}),
         ([keras.Input((8, 8, 2)), layers.SeparableConv2D(5, 3)], {10, 3}),
         ([keras.Input((8, 8, 2)), layers.Conv2D(5, 3)], {19}),
+        ([keras.Input((4,)), layers.Embedding(50, 3)], {2}),
     ],
 )
 def test_fan_in_is_what_a_unit_sums_over(network, expected):
@@ -315,3 +317,46 @@ def test_weights_of_examples_at_several_places(given):
     one = Simulation(network, (x, labels, weights.astype(float)), **given, **QUIET)
     other = Simulation(network, (x[twice], labels[twice]), **given, **QUIET)
     assert float(one.potential()) == pytest.approx(float(other.potential()), rel=1e-12)
+
+
+def test_runs_find_their_columns_by_name(tmp_path, capsys):
+    """Two runs on the same columns in another order average as they predict alone, in either order, by the command too;
+    runs of other columns take their own, and several targets in another order are refused."""
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame(random.normal(size=(60, 3)), columns=["a", "b", "c"])
+    frame = frame.assign(y=frame.a - 2 * frame.b + 2 * frame.c, u=frame.a)
+
+    def sampled(name, columns, labels=("y",)):
+        how = {"label_columns": [*labels], "hidden": [], "test_fraction": 0.2, "shuffle": False, "noise_std": 0.3}
+        sim = Simulation(data=frame[[*columns, *labels]], output=str(tmp_path / name), **how, **QUIET)
+        sim.fit(num_steps=200, learning_rate=0.1, output=str(tmp_path / f"fit-{name}"))
+        return sim.sample(sampler="BAOAB", step_size=0.002, num_steps=100, trajectory_every=10)
+
+    one, other, apart = sampled("one", "ab"), sampled("other", "ba"), sampled("apart", "ac")
+    for runs, inputs in ((one, other), None), ((other, one), frame), ((one, apart), frame):
+        alone = [run.predict(frame if inputs is not None else frame.iloc[48:]).mean for run in runs]
+        np.testing.assert_allclose(predict([*runs], inputs).mean, np.mean(alone, axis=0), rtol=1e-9)
+    frame[["a", "b", "y"]].to_csv(tmp_path / "q.csv", index=False)
+    scores = []
+    for beside in ("one", "other"):
+        words = [str(tmp_path / "one"), "--data", str(tmp_path / "q.csv"), "--optimum", str(tmp_path / f"fit-{beside}")]
+        assert tati_predict([*words, "--output", str(tmp_path / f"predicted-{beside}")]) == 0
+        table = pd.read_csv(tmp_path / f"predicted-{beside}" / "scores.csv", index_col=0)
+        scores.append(table.loc["optimum", "rmse"])
+    assert scores[1] == pytest.approx(scores[0], rel=0.05)
+    with pytest.raises(InputError, match=r"The runs predict different things\. Received: y, u and u, y"):
+        predict([sampled("two", "ab", ("y", "u")), sampled("turned", "ab", ("u", "y"))], frame)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_masked_places_of_outputs_are_refused(masked):
+    """Keras leaves them out of its loss. Where the mask ends in one vector all is well."""
+    inner = [keras.Input((5,)), layers.Embedding(7, 2, mask_zero=True), layers.GRU(3, return_sequences=masked)]
+    network = keras.Sequential([*inner, layers.Dense(1)])
+    x = np.random.default_rng(0).integers(0, 7, (20, 5))
+    data = x, np.zeros((20, 5, 1) if masked else 20)
+    if masked:
+        with pytest.raises(InputError, match="The model masks places of its outputs"):
+            Simulation(network, data, noise_std=1.0, **QUIET)
+    else:
+        assert np.isfinite(float(Simulation(network, data, noise_std=1.0, **QUIET).potential()))

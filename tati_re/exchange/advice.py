@@ -87,15 +87,9 @@ def _places(coordinate, energy_sd, distance) -> np.ndarray:
 
 
 class Advice(NamedTuple):
-    """Expected acceptances of a ladder, and ladders that would work.
-
-    Attributes:
-        acceptance: Expected of each pair of neighbors, `(rungs - 1,)`.
-        num_replicas: Rungs that the wanted acceptance takes between the same ends.
-        coordinate: Where they would be: β, or β λ.
-        bias_factor: The least γ for the wanted acceptance on this ladder; none where no γ gives it, or none is needed.
-        sentences: The same in words, one or two.
-    """
+    """The expected `acceptance` of each pair of neighbors of a ladder, `(rungs - 1,)`, and ladders that would work: of
+    `num_replicas` rungs between the same ends, as many as the wanted acceptance takes, at `coordinate` β, or β λ; or
+    this one with at least γ = `bias_factor`, none where no γ gives it, or none is needed. `sentences` say the same."""
 
     acceptance: np.ndarray
     num_replicas: int
@@ -219,15 +213,10 @@ def _in_words(log_value: float) -> str:
 
 
 class ExchangeAdvice(NamedTuple):
-    """Whether exchange is likely to pay, as far as a short run can tell.
-
-    Attributes:
-        r_hat: Of the quantity on which walkers agree least, each walker split in half.
-        kept: Correlation of the walkers' means of it in the first half of the run with those in the second.
-        pays: Walkers stay apart (`True`), agree (`False`), or the run is too short to tell (`None`).
-        barrier: Λ of the ladder; none where its energies are not known.
-        sentence: The same in words.
-    """
+    """Whether exchange is likely to pay, as far as a short run can tell: `r_hat` of the quantity on which walkers agree
+    least, each split in half; `kept`, the correlation of their means of it in the first half of the run with those in
+    the second; `pays`, whether they stay apart, agree, or the run is too short to tell (`None`); the `barrier` Λ of the
+    ladder, none where its energies are not known; and a `sentence`."""
 
     r_hat: float
     kept: float

@@ -35,7 +35,9 @@ def refuse_unsupported(model: Any) -> None:
     refuse_if(not variables, what, model.name, "a model with weights that are trainable")
     layout_of(model)
     refuse_if(len(outputs := tensors_of(model, "outputs")) > 1, "The model has several outputs.", len(outputs), "one")
-    output_shape_of(model)
+    masked = len(output_shape_of(model)) > 2 and outputs and getattr(outputs[0], "_keras_mask", None) is not None
+    what = "The model masks places of its outputs, which the loss would count."
+    refuse_if(masked, what, "Masking or mask_zero", "sequences of one length, or outputs of one place")
     for variable in variables:
         if variable.constraint is not None:
             received = f"{type(variable.constraint).__name__} on {variable.path}"

@@ -121,6 +121,8 @@ def fans_by_layer(model: Any) -> dict[int, int]:
             weights, outputs = layer.equation.split(",")[1].split("->")
             sizes = zip(weights, layer.kernel.shape, strict=True)
             fan = math.prod(size for letter, size in sizes if letter not in outputs)
+        elif isinstance(layer, keras.layers.Embedding):
+            fan = 1  # of the words one is there
         elif isinstance(layer, (keras.layers.DepthwiseConv1D, keras.layers.DepthwiseConv2D)):
             fan = math.prod(layer.kernel.shape[:-2])
         elif re.fullmatch("Conv[123]DTranspose", type(layer).__name__):

@@ -227,9 +227,7 @@ def likelihood_of(run: RunFiles, data: Any = None, model: Any = None) -> tuple[A
     data, network = data or dataset_of(run), Network(run, model)
     manifest.check_data(said, data, run.folder)
     shares = (network.predictive.name, network.predictive.kind) == ("categorical_crossentropy", VALUES)
-    several = (
-        "Classes at several places of an example" if data.targets.ndim > 2 else "Labels that are shares of classes"
-    )
+    several = "Classes at several places" if data.targets.ndim > 2 else "Labels that are shares of classes"
     refuse_if(shares, f"{several} are no draws of a likelihood.", expected="one class an example")
     what = "The run sampled exp(-mean loss), no posterior."
     refuse_if(said["options"].get("potential") == "mean_loss", what, "potential mean_loss", "potential posterior")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas
 from scipy.special import ndtr, ndtri
 
 from tati_re.core.errors import InputError, refuse_if
@@ -89,12 +90,16 @@ def predict(
         if kept and not (files.trajectory_in(runs[0].folder) and names_its_data(runs[0])):
             return streamed_prediction(runs[0], interval)
         inputs, labels = test_part(runs[0])
+        inputs = with_names(runs[0], inputs) if len(runs) > 1 else inputs
     names = runs[0].manifest["dataset"].get("label_names", ())
     if labels is None and names and is_frame(inputs) and {*names} <= {str(name) for name in inputs.columns}:
         own = in_order(inputs, names, "labels")
         labels = None if own.isna().any(axis=None) else own if len(names) > 1 else own[names[0]]
     labels = in_order(labels, names, "labels")
     check_order(inputs, labels, "labels")
+    for other in (run.manifest["dataset"].get("label_names", ()) for run in runs[1:]):
+        differ = len(names) > 1 and other and list(other) != list(names)
+        refuse_if(differ, "The runs predict different things.", f"{', '.join(names)} and {', '.join(other)}")
     if parameters is None:
         found = average([source_of(run, rung, burnin, thin, model, inputs) for run in runs], inputs, labels, interval)
         if any(run.manifest.get("kind") != "fit" for run in runs):
@@ -144,6 +149,13 @@ def test_part(run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:
     return dataset.test_inputs, dataset.test_targets
 
 
+def with_names(run: RunFiles, inputs: np.ndarray) -> Any:
+    """Inputs as of a run's data with the names of its columns, by which other runs find theirs."""
+    names = run.manifest["dataset"].get("feature_names", ())
+    named = inputs.ndim == 2 and inputs.dtype.kind == "f" and len(names) == inputs.shape[1]
+    return pandas.DataFrame(inputs, columns=list(names)) if named else inputs
+
+
 def average(
     sources: Sequence[tuple[Network, Draws | Members]],
     inputs: Any,
@@ -160,6 +172,7 @@ def average(
         if (other.kind, other.num_columns, called[0]) != (first.kind, first.num_columns, called[1]):
             received = f"{first.kind} of {first.num_columns} and {other.kind} of {other.num_columns} columns"
             raise InputError("The runs predict different things.", received)
+    prepared = [network.prepared(inputs) for network, _ in sources]
     inputs = sources[0][0].packed(inputs)
     if labels is not None:
         labels = np.asarray(labels)
@@ -175,7 +188,6 @@ def average(
             raise InputError("The targets do not fit the network.", labels.shape, f"(n, {first.num_columns})")
         elif labels.dtype.kind not in "buif" or not np.isfinite(labels).all():
             raise InputError("The labels are not finite numbers.", f"type {labels.dtype}", "finite numbers")
-    prepared = [network.prepared(inputs) for network, _ in sources]
     num_draws = sum(len(draws) for _, draws in sources)
     rows = max(1, memory_values // (num_draws * max(first.num_columns, first.num_outputs)))
     parts: list[_Part] = []

@@ -16,7 +16,7 @@ from tati_re.plotting.calibration import plot_classes
 from tati_re.plotting.prediction import plot_values
 from tati_re.plotting.temperatures import plot_temperatures
 from tati_re.prediction.inputs import NOISE, noise_like, read_inputs
-from tati_re.prediction.predict import FEW_DRAWS, average, predict, source_of, test_part
+from tati_re.prediction.predict import FEW_DRAWS, average, predict, source_of, test_part, with_names
 from tati_re.prediction.results import ClassPrediction, LabelPrediction, Prediction
 from tati_re.prediction.scores import auroc
 from tati_re.prediction.temperature_study import stopping, temperature_curve
@@ -50,6 +50,7 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
             shown = test_part(runs[0])[0]
         return _written(folder, {AVERAGE: average_alone}, {}, shown)
     inputs, labels = read_inputs(typed["data"], runs[0]) if "data" in typed else test_part(runs[0])
+    inputs = with_names(runs[0], inputs)
     sources = {AVERAGE: [source_of(run, inputs=inputs, **chosen) for run in runs]}
     sources |= {name: [source_of(run) for run in group] for name, group in groups.items()}
     if OPTIMUM in sources:
@@ -60,8 +61,9 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
     if "ood" in typed:
         source = typed["ood"]
         other = noise_like(inputs, typed.get("seed", 0)) if source == NOISE else read_inputs(source, runs[0])[0]
+        other = with_names(runs[0], other)
         outside = {name: average(source, other, None, level) for name, source in sources.items()}
-    return _written(folder, predictions, outside, inputs)
+    return _written(folder, predictions, outside, np.asarray(inputs))
 
 
 def outside_table(inside: Mapping[str, Prediction], outside: Mapping[str, Prediction]) -> pd.DataFrame:
