@@ -131,8 +131,9 @@ def _unused(request: Request) -> list[str]:
     options, method = request.options, request.method
     if not request.samples:
         return sorted(options.explicit - set(options_of(OPTIMIZE)))
-    own = request.objects.get("sampler")  # which has its own numbers
-    beside = [] if own is None else sorted(options.explicit & {*checked(own).get_config()} - {"sampler"})
+    own = request.objects.get("sampler")
+    numbers = {} if own is None or isinstance(own, type) else checked(own).get_config()  # of an object, its own
+    beside = sorted(options.explicit & {*numbers} - {"sampler"})
     return [*unused_options(options, method), *beside, *unused_replica_options(options, method)]
 
 
