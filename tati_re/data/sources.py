@@ -215,17 +215,17 @@ def _from_pair(source: object, first: Contents | None = None) -> Contents:
 
 def _pair(source: Sequence[Any], first: Contents | None) -> Contents:
     x, y = source[:2]
-    check_order(x, y, "data: the labels")
-    check_order(x, source[-1], "data: the weights")  # or the labels once more
+    for part, called in zip(source[1:], ("labels", "weights"), strict=False):
+        check_order(x, part, f"data: the {called}")
     x = in_order(x, first.names if first else (), "data")
     y = in_order(y, first.label_names if first else (), "data")
-    names, called = (
+    names, label_names = (
         tuple(str(name) for name in part.columns) if is_frame(part) and part.columns.is_unique else ()
         for part in (x, y)
     )
     inputs, layout = _inputs(x, y)
     weights = numbers_of(source[2], "data") if len(source) == 3 else None
-    return Contents(inputs, labels_of(y), (), names=names, label_names=called, weights=weights, layout=layout)
+    return Contents(inputs, labels_of(y), (), names=names, label_names=label_names, weights=weights, layout=layout)
 
 
 def _inputs(inputs: Any, targets: Any) -> tuple[np.ndarray, Layout]:

@@ -204,8 +204,8 @@ def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes:
     last = output_shape[-1] if output_shape else 1
     if loss.name == "sparse_categorical_crossentropy":
         if num_classes is None:
-            expected = "one class an example; of several places one-hot rows, with categorical_crossentropy"
-            expected = "gaussian or another regression loss" if target_shape in ((), (1,)) else expected
+            places = "one class an example; of several places one-hot rows, with categorical_crossentropy"
+            expected = places if target_shape not in ((), (1,)) else "gaussian or another regression loss"
             raise InputError("loss: the labels are no classes.", loss.name, expected)
         what = f"loss: {loss.name} needs one output a class."
         expected = f"at least {num_classes} outputs, or labels from 0 to {last - 1}"

@@ -91,15 +91,7 @@ def predict(
             return streamed_prediction(runs[0], interval)
         inputs, labels = test_part(runs[0])
         inputs = with_names(runs[0], inputs) if len(runs) > 1 else inputs
-    names = runs[0].manifest["dataset"].get("label_names", ())
-    if labels is None and names and is_frame(inputs) and {*names} <= {str(name) for name in inputs.columns}:
-        own = in_order(inputs, names, "labels")
-        labels = None if own.isna().any(axis=None) else own if len(names) > 1 else own[names[0]]
-    labels = in_order(labels, names, "labels")
-    check_order(inputs, labels, "labels")
-    for other in (run.manifest["dataset"].get("label_names", ()) for run in runs[1:]):
-        differ = len(names) > 1 and other and list(other) != list(names)
-        refuse_if(differ, "The runs predict different things.", f"{', '.join(names)} and {', '.join(other)}")
+    labels = _labels_by_name(runs, inputs, labels)
     if parameters is None:
         found = average([source_of(run, rung, burnin, thin, model, inputs) for run in runs], inputs, labels, interval)
         if any(run.manifest.get("kind") != "fit" for run in runs):
@@ -111,6 +103,19 @@ def predict(
     if vectors.shape[1:] != (network.num_parameters,):
         raise InputError("parameters: wrong shape.", np.shape(parameters), f"(draws, {network.num_parameters})")
     return average([(network, Members(vectors))], inputs, labels, interval)
+
+
+def _labels_by_name(runs: Sequence[RunFiles], inputs: Any, labels: Any) -> Any:
+    """Labels in the order of all runs; where none are given those among the inputs, if none of them is missing."""
+    names, *others = (run.manifest["dataset"].get("label_names", []) for run in runs)
+    for other in others if len(names) > 1 else ():
+        received = f"{', '.join(names)} and {', '.join(other)}"
+        refuse_if(other and other != names, "The runs predict different things.", received)
+    if labels is None and names and is_frame(inputs) and {*names} <= {str(name) for name in inputs.columns}:
+        own = in_order(inputs, names, "labels")
+        return None if own.isna().any(axis=None) else own if len(names) > 1 else own[names[0]]
+    check_order(inputs, labels, "labels")
+    return in_order(labels, names, "labels")
 
 
 def warn_of_few_draws(found: Prediction, stacklevel: int) -> None:
