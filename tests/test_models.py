@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tati_re import Simulation
 from tati_re.core.errors import InputError
 from tati_re.models.build import build_network, load_model
 from tati_re.models.flat import FlatModel
@@ -408,6 +409,13 @@ class AddsLoss(layers.Layer):
         return x
 
 
+class AddsInTraining(layers.Layer):
+    def call(self, x, training=False):
+        if training:
+            self.add_loss(tf.reduce_sum(x))
+        return x
+
+
 def refused():
     x = keras.Input((3,))
     sequence = keras.Input((5, 2), batch_size=4)
@@ -426,11 +434,14 @@ def refused():
     pooled = layers.GlobalAveragePooling1D()(y)
     yield keras.Model([x, y], layers.Dense(1)(layers.Add()([x, pooled]))), "of several has no fixed shape"
     yield keras.Model(sequence, layers.LSTM(2, stateful=True)(sequence)), "state between batches"
+    yield keras.Sequential([keras.Input((3,)), AddsInTraining(), layers.Dense(2)]), "add_loss"
+    spectral = layers.SpectralNormalization(layers.Dense(2))
+    yield keras.Sequential([keras.Input((3,)), spectral]), "sets parameters of the model while training"
     two_types = [keras.Input((3,)), layers.Dense(2), layers.Dense(1, dtype="float64")]
     yield keras.Sequential(two_types), "not of one type"
 
 
-@pytest.mark.parametrize("index", range(12))
+@pytest.mark.parametrize("index", range(14))
 def test_refused(index):
     model, words = list(refused())[index]
     with pytest.raises(InputError, match=words):
@@ -440,6 +451,71 @@ def test_refused(index):
 def test_a_layer_of_ones_own_without_losses_is_welcome():
     model = keras.Sequential([keras.Input((3,)), Scale(), layers.Dense(1, kernel_regularizer="l2")])
     assert FlatModel(model).num_parameters == 7
+
+
+class Drops(layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.seeds = keras.random.SeedGenerator(1)
+
+    def call(self, x, training=False):
+        return keras.random.dropout(x, 0.5, seed=self.seeds) if training else x
+
+
+class Centers(layers.Layer):
+    def build(self, shape):
+        self.mean = self.add_weight(shape=(shape[-1],), trainable=False, initializer="zeros")
+        super().build(shape)
+
+    def call(self, x, training=False):
+        if training:
+            self.mean.assign(0.5 * self.mean + 0.5 * keras.ops.mean(x, 0))
+        return x - self.mean
+
+
+class Residual(layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.norm = layers.Dense(3), layers.BatchNormalization()
+
+    def build(self, shape):
+        self.inner.build(shape)
+        self.norm.build(shape)
+        super().build(shape)
+
+    def call(self, x, training=False):
+        return x + self.norm(self.inner(x), training=training)
+
+
+class Passes(layers.Layer):
+    def call(self, x, training=False):
+        return 2 * x
+
+
+def test_layers_of_ones_own_that_act_in_training_are_trained_so():
+    """Dropped units and own statistics, told apart from layers that hand `training` on, or take it and do nothing."""
+    inputs = np.random.default_rng(0).normal(size=(30, 3))
+    inputs += 3.0
+    made = ((Drops, ["Drops"]), (Centers, ["Centers"]), (Residual, ["BatchNormalization"]), (Passes, []))
+    for layer, names in made:
+        model = keras.Sequential([keras.Input((3,)), layer(), layers.Dense(1)])
+        sim = Simulation(model, (inputs, inputs[:, :1]), standardize="none", seed=1, verbose=0, num_walkers=2)
+        assert sim.system.flat.training_layers == names
+        losses = sim.fit(optimizer="sgd", learning_rate=1e-9, num_steps=3, record_every=1).run_info.loss
+        walkers = losses.to_numpy().reshape(3, 2)
+        # With steps of nothing only the layer changes the loss, and dropped units are each walker's own.
+        assert (np.ptp(walkers, axis=0) > 1e-3).all() == (layer in (Drops, Centers))
+        assert (np.ptp(walkers, axis=1) > 1e-3).any() == (layer is Drops)
+
+
+def test_a_regularizer_that_knows_one_precision_is_told_of():
+    inputs = np.random.default_rng(0).normal(size=(30, 3))
+    term = keras.regularizers.OrthogonalRegularizer(0.1)  # holds its factor as a tensor of float32
+    model = keras.Sequential([keras.Input((3,)), layers.Dense(3, kernel_regularizer=term), layers.Dense(1)])
+    options = {"loss": "gaussian", "noise_std": 1.0, "standardize": "none", "verbose": 0}
+    assert np.isfinite(Simulation(model, (inputs, inputs[:, :1]), **options).potential()).all()
+    with pytest.raises(InputError, match="a regularizer in float64"):
+        Simulation(model, (inputs, inputs[:, :1]), **options, dtype="float64").potential()
 
 
 # The output

@@ -138,13 +138,11 @@ def _over_a_sweep(
         return total - np.outer(sums[place - 1], sums[place - 1]) / num_examples
 
     start = _stationary(np.linalg.matrix_power(matrix, length), fresh(length))
-    # Rows are those of steps record_every, 2 record_every, ...
+    # Rows are those of steps record_every, 2 record_every, ...; the first batch is that of the start, before step 1.
     apart = math.gcd(record_every, length)
     count = length // apart
-    if count > _MOST_PLACES:
-        places = apart * (1 + ((np.arange(_MOST_PLACES) + 0.5) * count / _MOST_PLACES).astype(int))
-    else:
-        places = apart * np.arange(1, count + 1)
+    looked_at = np.arange(count) if count <= _MOST_PLACES else (np.arange(_MOST_PLACES) + 0.5) * count / _MOST_PLACES
+    places = 1 + apart * looked_at.astype(int)
     total = np.zeros_like(matrix)
     for place in map(int, places):
         power = np.linalg.matrix_power(matrix, place)

@@ -8,6 +8,7 @@ import numpy as np
 
 from tati_re.core.backend import keras, tf
 from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.core.given import users_code
 from tati_re.models import inspect
 from tati_re.models.inputs import called
 from tati_re.models.names import PartShape, described_names, fan_in_plus_one, fans_by_layer, tensor_names
@@ -134,7 +135,8 @@ class FlatModel:
         self.regularized = [self.tensor_names[i] for i, _ in terms]
 
         def regularizer(weights: Sequence[Any]) -> Any:
-            return tf.add_n([tf.cast(term(weights[i]), self.dtype) for i, term in terms])
+            with users_code(f"model: a regularizer in {self.dtype}", "one that takes such weights"):
+                return tf.add_n([tf.cast(term(weights[i]), self.dtype) for i, term in terms])
 
         self.regularizer = regularizer if terms else None
 

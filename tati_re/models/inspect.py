@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -73,12 +74,18 @@ def _refuse_calls(model: Any) -> None:
     outputs = traced.structured_outputs
     refuse_if(not tf.is_tensor(outputs), "The model has several outputs.", type(outputs).__name__, "one tensor")
     refuse_if(found, "Losses that layers add cannot be sampled.", f"add_loss in {model.name}", "none")
-    x = tf.cast(tf.ones([2, *(length or 8 for length in shape[1:])]) * (0.0 if "int" in dtype else 1.0), dtype)
     with users_code("model: its call", "one that gives the same outputs for the same inputs"):
-        first, again = (np.asarray(run(x)) for _ in range(2))
+        first, again = (np.asarray(run(_ones(model))) for _ in range(2))
     what = "model: its call draws random numbers that no layer keeps the state of, so that U is no function."
     expected = "keras.layers such as Dropout, or a keras.random.SeedGenerator that is an attribute of the layer"
     refuse_if(foreign or not np.allclose(first, again, rtol=1e-3, equal_nan=True), what, model.name, expected)
+
+
+def _ones(model: Any) -> Any:
+    """Two examples of a model's inputs: ones, or the first of all words."""
+    dtype = input_dtype_of(model) or model.trainable_variables[0].dtype
+    shape = [2, *(length or 8 for length in input_shape_of(model)[1:])]
+    return tf.cast(tf.ones(shape) * (0.0 if "int" in dtype else 1.0), dtype)
 
 
 def vectorizable(model: Any) -> bool:
@@ -141,15 +148,30 @@ def _known_to_xla(part: Any) -> bool:
 
 
 def training_layers(model: Any) -> list[str]:
-    names = set()
+    """The kinds of layers that act otherwise while training; refuses a model that then sets its parameters or adds to
+    the loss."""
+    names, own = set(), set[str]()
     for layer in layers_of(model):
-        kind = type(layer).__name__
+        kind, foreign = type(layer).__name__, not type(layer).__module__.startswith("keras.")
         statistics = isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
         rates = [getattr(layer, name, 0) for name in ("rate", "stddev", "dropout", "recurrent_dropout")]
         random = any(isinstance(rate, (int, float)) and rate > 0 for rate in rates)
-        augmentation = kind.startswith("Random") and type(layer).__module__.startswith("keras.")
-        if statistics or random or augmentation:
+        if statistics or random or (kind.startswith("Random") and not foreign):
             names.add(kind)
+        elif kind == "SpectralNormalization" or (foreign and "training" in signature(layer.call).parameters):
+            # What acts in the layers of a layer is theirs.
+            seeds = any(isinstance(part, keras.random.SeedGenerator) for part in vars(layer).values())
+            own |= {kind} if not foreign or seeds or not layers_of(layer) else set()
+    if own:
+        with users_code("model: its call", "one that can train"):
+            still = np.asarray(called(model, _ones(model)))
+            with keras.StatelessScope(collect_losses=True) as scope:
+                moved = np.asarray(called(model, _ones(model), training=True))
+        refuse_if(scope.losses, "Losses that layers add cannot be sampled.", f"add_loss in {model.name}", "none")
+        sets = [v.path for v in model.trainable_variables if id(v) in scope.state_mapping]
+        what = "A layer sets parameters of the model while training, which are sampled."
+        refuse_if(sets, what, f"{', '.join(sorted(own))} on {', '.join(sets)}", "none, or a prior on the parameters")
+        names |= own if scope.state_mapping or not np.allclose(still, moved, equal_nan=True) else set()
     return sorted(names)
 
 

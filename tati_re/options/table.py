@@ -410,7 +410,9 @@ class Options(BaseModel):
     annealing_start_temperature: float = _training(1.0, "temperature of the first stage of annealing", gt=0)
     annealing_cooling: float = _training(0.8, "ratio of the temperatures of successive stages of annealing", gt=0, lt=1)
     annealing_stage_steps: int = _training(100, "steps per stage of annealing", ge=1)
-    annealing_validations: int = _training(10, "evaluations of the test loss per stage of annealing", ge=1)
+    annealing_validations: int = _training(
+        10, "evaluations of the test loss in a stage of annealing; more where they do not divide it", ge=1
+    )
 
     method: list[EvidenceMethod] = _evidence(
         ["thermodynamic_integration"],
