@@ -1,6 +1,8 @@
 """Likelihoods over several places of one example, rows that go by their index, columns that go by name, weights, and
 what stays when the data change: each against a closed form, or against the same examples written otherwise."""
 
+from types import SimpleNamespace
+
 import keras
 import numpy as np
 import pandas as pd
@@ -11,11 +13,22 @@ from scipy.stats import t as student
 
 from tati_re import InputError, Simulation, predict
 from tati_re.analysis import averages
+from tati_re.analysis.averages import averages_of_rows
+from tati_re.analysis.reweighting import exact_rows
+from tati_re.analysis.until import Quantity, diagnosis
 from tati_re.cli.compare import main as compare
 from tati_re.cli.predict import main as tati_predict
+from tati_re.data.loading import load_data
 from tati_re.models.flat import FlatModel
 from tati_re.models.names import fan_in_plus_one
+from tati_re.plotting.figure import new_figure
+from tati_re.plotting.run import draw_traces
 from tati_re.prediction.arviz import to_arviz
+from tati_re.prediction.inputs import read_inputs
+from tati_re.prediction.temperature_study import temperature_curve
+from tati_re.report.parts import differences, parameters_section
+from tati_re.runs.run import Moments
+from tati_re.runs.selection import keep, spacing
 from tati_re.samplers import TactHMC
 
 QUIET = {"seed": 1, "verbose": 0, "dtype": "float64"}
@@ -360,3 +373,148 @@ def test_masked_places_of_outputs_are_refused(masked):
             Simulation(network, data, noise_std=1.0, **QUIET)
     else:
         assert np.isfinite(float(Simulation(network, data, noise_std=1.0, **QUIET).potential()))
+
+
+def _line(seed: int = 0, count: int = 60):
+    random = np.random.default_rng(seed)
+    frame = pd.DataFrame({"a": random.normal(size=count), "b": random.normal(size=count)})
+    return frame, 2 * frame.a + 0.3 * random.normal(size=count)
+
+
+def _sampled(data, outputs: int = 1, how=(), **options):
+    network = keras.Sequential([keras.Input((2,)), layers.Dense(outputs)])
+    sim = Simulation(network, data, **{**QUIET, "num_walkers": 2, "standardize": "none", **options})
+    steps = {"sampler": "BAOAB", "step_size": 0.05, "num_steps": 60, "num_burnin_steps": 20, "trajectory_every": 1}
+    steps["record_every"] = 1
+    return sim.sample(**steps | dict(how))
+
+
+def test_a_test_part_goes_by_the_names_of_inputs_and_labels():
+    random = np.random.default_rng(0)
+    parts = {"a": np.arange(8.0)[:, None], "b": 100 + np.arange(8.0)[:, None]}
+    other = {"b": parts["b"], "a": parts["a"]}
+    read = load_data((parts, parts["a"][:, 0] / 2), test_data=(other, parts["a"][:, 0] / 2))
+    np.testing.assert_array_equal(read.inputs, read.test_inputs)
+    with pytest.raises(InputError, match=r"^test_data: the model has no input 'c'"):
+        load_data((parts, parts["a"][:, 0] / 2), test_data=({"c": parts["b"], "a": parts["a"]}, parts["a"][:, 0] / 2))
+    x = pd.DataFrame({"u": random.normal(size=8), "v": random.normal(size=8)})
+    y = pd.DataFrame({"p": random.normal(size=8), "q": random.normal(size=8)})
+    read = load_data(load_data((x, y)), test_data=(x[["v", "u"]], y[["q", "p"]]))
+    np.testing.assert_array_equal(read.targets, read.test_targets)
+    np.testing.assert_array_equal(read.inputs, read.test_inputs)
+
+
+def test_labels_in_any_form_have_the_loss_of_their_class():
+    frame, values = _line()
+    numbers = (values > 0).to_numpy().astype(int)
+    forms = {"numbers": numbers, "signs": 2 * numbers - 1, "one-hot": np.eye(2)[numbers]}
+    runs = {
+        ("numbers", 2): {}, ("numbers", 1): {"loss": "binary_crossentropy"}, ("signs", 1): {}, ("one-hot", 2): {},
+    }  # fmt: skip
+    for (form, outputs), options in runs.items():
+        run = _sampled((frame.to_numpy(), forms[form]), outputs, **options)
+        losses = [run.predict(frame.to_numpy(), each).draw_losses for each in forms.values()]
+        own = losses[list(forms).index(form)]
+        rows = run.run_info.query("step > 20")
+        assert own.mean() == pytest.approx(rows.loss.mean(), rel=1e-6)
+        for other in losses:
+            np.testing.assert_array_equal(other, own)
+
+
+def test_several_runs_keep_their_chains_and_the_worth_of_each():
+    """The error of a pooled mean is that of its worst part by its share: 2,000 draws of a run that hardly moves count
+    little. Draws of one walker number in two runs are two chains."""
+    frame, values = _line()
+    fast, slow = (
+        _sampled((frame, values), seed=seed, how={"step_size": step, "num_steps": 620}, noise_std=0.3)
+        for seed, step in ((1, 0.03), (2, 0.001))
+    )
+    one, other, both = (predict(runs, frame, values) for runs in (fast, slow, [fast, slow]))
+    sizes, worth = (
+        np.array([getattr(each, name) for each in (one, other)]) for name in ("num_draws", "independent_draws")
+    )
+    assert worth[0] > 5 * worth[1]
+    assert both.independent_draws == pytest.approx(sizes.sum() ** 2 / (sizes**2 / worth).sum())
+    assert np.unique(both.walker).tolist() == [0, 1, 2, 3]
+    with pytest.raises(InputError, match="predict different things"):
+        predict([_sampled((frame, values.to_frame(name))) for name in ("price", "size")], frame, values)
+
+
+def test_a_study_of_temperatures_goes_by_names_and_by_one_loss():
+    """Losses of inputs in another order, several inputs by name, and the mean squared error of the average, which by
+    convexity is at most that of the draws; chosen draws are those of `burnin` and `thin`."""
+    frame, values = _line()
+    runs = [_sampled((frame, values), how={"temperature": t}, loss="mean_squared_error") for t in (1.0, 2.0)]
+    curve = temperature_curve(runs, frame, values)
+    pd.testing.assert_frame_equal(curve, temperature_curve(runs, frame[["b", "a"]], values))
+    assert (curve.average_loss <= curve.test_loss).all() and (curve.average_loss > 0.5 * curve.test_loss).all()
+    few = temperature_curve(runs, frame, values, burnin=40, thin=2)
+    assert few.draws.tolist() == [20, 20] and curve.draws.tolist() == [80, 80]
+    signs = [_sampled((frame, np.sign(values)), how={"temperature": t}, loss="mean_squared_error") for t in (1.0, 2.0)]
+    assert temperature_curve(signs, frame, np.sign(values)).average_loss.isna().all()
+
+
+def test_a_built_in_set_is_parted_as_the_run_parted_it():
+    given = {"seed": 3, "test_fraction": 0.05, "shuffle": False}
+    run = SimpleNamespace(manifest={"options": {**given, "data": "digits"}, "dataset": {}})
+    np.testing.assert_array_equal(read_inputs("digits", run)[0], load_data("digits", **given).test_inputs)
+
+
+def test_walkers_that_were_never_at_the_target_have_no_average():
+    random = np.random.default_rng(0)
+    there = [(step, walker, walker == 0 and step % 3 == 0) for step in range(1, 241) for walker in (0, 1)]
+    rows = pd.DataFrame(
+        [
+            {"step": s, "walker": w, "rung": int(not here), "weight": float(here), "temperature": 1.0 if here else 9.0}
+            for s, w, here in there
+        ]
+    )
+    rows["potential"] = np.where(rows.rung == 0, 5.0, 500.0) + random.normal(size=len(rows))
+    found = averages_of_rows(rows, ["potential"], "walker").set_index("walker")
+    assert found["mean"][0] == pytest.approx(5.0, abs=0.6) and np.isnan(found["mean"][1])
+    assert found["note"][1] == "no row has a weight" and found["rows"][1] == 0
+    assert averages_of_rows(rows, ["potential"], "rung").set_index("rung")["mean"][1] == pytest.approx(500.0, abs=0.6)
+    moments = Moments(np.zeros((2, 3)), np.zeros((2, 3)), np.array([5.0, 0.0]))
+    with pytest.raises(InputError, match="No step of this walker counts"):
+        moments.of(1)
+    assert spacing(rows) == 1.0 and len(keep(rows, thin=2)) == len(rows) // 2
+    with pytest.raises(InputError, match="a whole number"):
+        keep(rows, thin=1.5)
+    axes = new_figure(4, 3).subplots()
+    target = rows[rows.rung == 0]
+    draw_traces(axes, target, "potential", 0)
+    assert axes.lines[0].get_xdata().tolist() == target.step.tolist()
+
+
+def test_a_few_stuck_draws_are_worth_nothing():
+    still = np.repeat(np.random.default_rng(0).normal(size=(64, 1)), 7, axis=1)
+    assert diagnosis([Quantity("stuck", still)], 1.01)["ess"] == 0.0
+
+
+def test_the_table_of_parameters_counts_by_weight():
+    """Positions without weight, as those at other temperatures, are no draws of the target."""
+    network, x, y = _series()
+    sim = Simulation(network, (x, y), standardize="none", loss="gaussian", noise_std=0.5, num_walkers=2, **QUIET)
+    how = {"num_steps": 400, "record_every": 1, "trajectory_every": 1, "num_burnin_steps": 100}
+    run = sim.sample(sampler=TactHMC(), step_size=0.02, **how)
+    stored = run.trajectory.query("step > 100")
+    weights = stored["weight"]
+    assert (weights == 0).any()
+    shown = parameters_section(run, 100, 1).html()
+    mean = np.average(stored["dense/kernel[0,0]"], weights=weights)
+    assert f"{mean:.4g}" in shown and f"{int((weights > 0).sum()):,} positions" in shown
+
+
+def test_energies_of_batches_drawn_with_replacement_are_not_those_of_all_data():
+    frame, values = _line()
+    how = {"batch_size": 60, "batch_sampling": "replacement"}
+    with pytest.raises(InputError, match="needs energies of all data"):
+        exact_rows(run := _sampled((frame, values), how=how), run.run_info)
+
+
+def test_draws_that_are_chosen_are_not_those_averaged_while_sampling():
+    frame, values = _line()
+    run = _sampled(((frame, values), (frame[:9], values[:9])), how={"stream_predictions": 2})
+    assert run.predict().num_draws == 40 and run.predict(burnin=40, thin=4).num_draws == 10
+    shown = differences([run, _sampled((frame, values))], ["one", "other"], [None, None])
+    assert "stream_predictions" in shown

@@ -94,6 +94,8 @@ def averages_of_rows(
     if by == "rung" and "rung" not in rows.columns:
         raise InputError("by rung: the run has no temperature ladder.", expected="all or walker")
     parts = [({}, rows)] if by == "all" else [({by: key}, part) for key, part in rows.groupby(by)]
+    if by == "rung" and "weight" in rows:  # of the target; the rows of another rung count alike
+        parts = [(label, part if part["weight"].any() else part.drop(columns="weight")) for label, part in parts]
     jobs = [(label | {"observable": name}, part, name) for label, part in parts for name in names]
     # Sorts and Fourier transforms of long columns run side by side. The filters of warnings belong to the process:
     # what threads do to them ends here.
@@ -114,6 +116,8 @@ def average(
     result |= dict.fromkeys(("ess_bulk", "ess_tail", "r_hat", "autocorrelation_steps"), np.nan)
     result |= {"rows": chains.size, "short": False, "note": ""}
     drawn, variance = chains, None
+    if weights is not None and not weights.any():
+        return result | {"mean": np.nan, "std": np.nan, "rows": 0, "note": "no row has a weight"}
     if weights is not None and np.ptp(weights) > 0:
         total = weights.sum()
         # A row without weight may belong to no state at all, and hold no number.
@@ -155,9 +159,9 @@ def time_or_note(chains: np.ndarray) -> tuple[float, str]:
 def parameter_averages(
     run: AnyRun, burnin: int | None = None, thin: int | None = None, walker: int | None = None
 ) -> pd.DataFrame:
-    """Mean and standard deviation of each parameter. Without `burnin` and `thin` those of every step after the run's
-    burn-in, which a run keeps without a trajectory; with one of them those of the stored positions. The columns are
-    `parameter, mean, std`, with a row a parameter.
+    """Mean and standard deviation of each parameter. Without `burnin` and `thin` those of every step with a row after
+    the run's burn-in, which a run keeps without a trajectory; with one of them those of the stored positions. The
+    columns are `parameter, mean, std`, with a row a parameter.
 
     Args:
         run: The run, or its folder.
@@ -170,12 +174,9 @@ def parameter_averages(
     """
     run = as_run(run)
     if burnin is None and thin is None:
-        moments = run.moments
-        if walker is not None and not 0 <= walker < len(moments.mean):
-            raise InputError("The walker does not exist.", walker, f"0 to {len(moments.mean) - 1}")
-        mean, variance = moments.pooled() if walker is None else (moments.mean[walker], moments.variance[walker])
+        mean, variance = run.moments.of(walker)
     else:
-        positions = Positions(run, burnin, thin or 1, walker)
+        positions = Positions(run, burnin, 1 if thin is None else thin, walker)
         if positions.projected:
             raise InputError("The run stored projections, not parameters.", expected="neither burnin nor thin")
         mean, variance, _ = positions.moments()

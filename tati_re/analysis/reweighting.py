@@ -14,6 +14,7 @@ from scipy.special import logsumexp
 from tati_re.analysis.convergence import chains_of, is_short
 from tati_re.analysis.temperature import target_temperature
 from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.runs.manifest import sees_batches
 from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import as_run, select_rows
 
@@ -195,10 +196,9 @@ def exact_rows(run: RunFiles, rows: pd.DataFrame, of: str = "reweighting") -> pd
     if "full_potential" in rows.columns:
         rows = rows.dropna(subset=["full_potential"])
         return rows.assign(potential=rows["full_potential"], loss=rows["full_loss"])
-    batch = run.manifest.get("options", {}).get("batch_size")
-    if batch not in (None, run.manifest.get("dataset", {}).get("num_examples")):
-        what = f"{of} needs energies of all data: the noise of mini-batches enters weights exponentially."
-        raise InputError(what, f"batch_size {batch}", "a run on all data, or with full_every")
+    what = f"{of} needs energies of all data: the noise of mini-batches enters weights exponentially."
+    batch = f"batch_size {run.manifest.get('options', {}).get('batch_size')}"
+    refuse_if(sees_batches(run.manifest), what, batch, "a run on all data, or with full_every")
     return rows
 
 

@@ -103,7 +103,7 @@ def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
     few, count = False, 0
     for name, draws, weights, compared in quantities:
         if draws.shape[1] < 2 * MINIMUM_DRAWS:
-            few, hat, size = few or compared, math.nan, float(draws.size)
+            few, hat, size = few or compared, math.nan, 0.0
         elif np.isfinite(draws).all() and np.ptp(draws) == 0:
             continue
         elif not np.isfinite(draws).all():

@@ -138,7 +138,10 @@ def dataset_from_options(
 def _with_test(data: Dataset, test_data: object) -> Dataset:
     if test_data is None:
         return data
-    contents = Contents(data.inputs, data.targets, names=data.feature_names, input_scale=data.input_scale)
+    contents = Contents(
+        data.inputs, data.targets, names=data.feature_names, label_names=data.label_names,
+        input_scale=data.input_scale, layout=data.layout, layout_scales=data.layout_scales,
+    )  # fmt: skip
     inputs, targets, weights = read_test_part(test_data, None, ReadOptions(), contents)
     if targets.dtype.kind == "U":
         targets = numbers_of_names(targets, data.class_names, "test_data")

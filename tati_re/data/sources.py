@@ -15,7 +15,7 @@ from tati_re.data.columns import Columns, numbered, parse_columns
 from tati_re.data.contents import Contents, joined
 from tati_re.data.frames import check_order, in_order, is_frame, labels_of, numbers_of
 from tati_re.data.generators import GENERATORS
-from tati_re.data.packing import Layout, is_several, packed
+from tati_re.data.packing import Layout, is_several, order_of, packed
 from tati_re.data.tables import WHITE_SPACE, choose_columns, read_header, read_parquet, read_parquet_names, read_table
 from tati_re.data.tf_datasets import is_tf_dataset, read_tf_dataset
 from tati_re.data.tfrecord import read_tfrecord
@@ -131,6 +131,8 @@ def read_test_part(
             test = _from_frame(in_order(source, known, "data"), reading)[0]
         else:
             test = read_tf_dataset(source, reading.limit) if is_tf_dataset(source) else _from_pair(source, contents)
+        if test.layout and (order := order_of(test.layout, contents.layout)) is not None:
+            test = replace(test, inputs=test.inputs[:, order])
     except InputError as error:
         text = str(error)
         raise InputError(f"test_{text}" if text.startswith(("data ", "data: ")) else f"test_data: {text}") from None

@@ -117,14 +117,14 @@ def plot_traces(
 
 def draw_traces(axes: Axes, run_info: pd.DataFrame, column: str, num_burnin_steps: int, legend: bool = True) -> None:
     """Draws a column of each walker over the steps, faint, with its moving mean; gray are the steps of the burn-in."""
-    walkers = np.unique(run_info["walker"])
-    chains = chains_of(run_info, column, int(run_info["step"].min()) - 1)
-    steps = np.unique(run_info["step"])[: chains.shape[1]]
+    # Walkers of a tempered run are at the target at steps of their own.
+    walkers = [(walker, part.sort_values("step")) for walker, part in run_info.groupby("walker")]
     own_colors = len(walkers) <= len(COLORS)
-    window = max(1, chains.shape[1] // 60)
+    window = max(1, min(len(part) for _, part in walkers) // 60)
     if num_burnin_steps:
-        axes.axvspan(0, min(num_burnin_steps, steps[-1]), color=GRAY, alpha=0.18, linewidth=0)
-    for number, (walker, chain) in enumerate(zip(walkers, chains, strict=True)):
+        axes.axvspan(0, min(num_burnin_steps, run_info["step"].max()), color=GRAY, alpha=0.18, linewidth=0)
+    for number, (walker, part) in enumerate(walkers):
+        steps, chain = part["step"].to_numpy(), part[column].to_numpy(np.float64)
         color = COLORS[number] if own_colors else COLORS[0]
         shown = slice(None, None, max(1, len(chain) // _POINTS))
         if window > 1:
@@ -133,7 +133,7 @@ def draw_traces(axes: Axes, run_info: pd.DataFrame, column: str, num_burnin_step
         smooth_steps, smooth = _moving_mean(steps, chain, window)
         alpha = 1.0 if own_colors else 0.5
         axes.plot(smooth_steps[shown], smooth[shown], color=color, linewidth=1.2, alpha=alpha, label=label)
-    late = chains[:, steps > num_burnin_steps]
+    late = run_info.loc[run_info["step"] > num_burnin_steps, column].to_numpy(np.float64)
     if late.size and np.isfinite(late).all() and np.ptp(late) > 0:
         # A start far away would press all that is sampled into one line.
         low, high = axes.get_ylim()
@@ -157,14 +157,12 @@ def _moving_mean(steps: np.ndarray, values: np.ndarray, window: int) -> tuple[np
 def _draw_temperature(
     axes: Axes, run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int, temperature: Temperature
 ) -> None:
-    values = 2.0 * chains_of(run_info, COLUMNS[temperature.kind], num_burnin_steps) / num_parameters
-    steps = np.unique(run_info["step"])
-    steps = steps[steps > num_burnin_steps][: values.shape[1]]
-    rows = np.arange(1, len(steps) + 1)
-    running = np.cumsum(values.mean(axis=0)) / rows
+    late = run_info[run_info["step"] > num_burnin_steps].groupby("step")[COLUMNS[temperature.kind]]
+    steps, rows = late.size().index.to_numpy(), late.size().cumsum().to_numpy()
+    running = 2.0 / num_parameters * late.sum().cumsum().to_numpy() / rows
     every = max(1, len(rows) // _POINTS)
     if np.isfinite(temperature.lower):
-        narrowing = np.sqrt(len(rows) / rows)[::every]
+        narrowing = np.sqrt(rows[-1] / rows)[::every]
         lower = temperature.target + (temperature.lower - temperature.target) * narrowing
         upper = temperature.target + (temperature.upper - temperature.target) * narrowing
         label = "once in 10,000 outside"

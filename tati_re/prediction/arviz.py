@@ -161,13 +161,15 @@ def _of_examples(xarray: Any, run: RunFiles, stored: Block, chains: np.ndarray, 
 
 
 def _coordinates(steps: np.ndarray, chains: np.ndarray) -> dict[str, Any]:
-    return {"chain": np.arange(len(chains)), "draw": np.arange(len(steps)), "step": ("draw", steps)}
+    alike = (steps == steps[0]).all()
+    step = ("draw", steps[0]) if alike else (("chain", "draw"), steps)
+    return {"chain": np.arange(len(chains)), "draw": np.arange(steps.shape[1]), "step": step}
 
 
 def _chains(steps: np.ndarray, walkers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Steps of walker 0, and rows by walker, `(walkers, draws)`, cut to the shortest."""
+    """Steps and rows by walker, `(walkers, draws)` both, cut to the shortest."""
     chosen = rows_by_walker(steps, walkers)
-    return steps[chosen[0]], chosen
+    return steps[chosen], chosen
 
 
 def _tensors(run: RunFiles, positions: Positions, values: np.ndarray) -> dict[str, Any]:

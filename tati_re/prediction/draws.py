@@ -31,9 +31,8 @@ class Draws:
         refuse_if(self._positions.projected, f"The run {run.folder} stored projections, not parameters.")
         found = []
         for block in self._positions.blocks():
-            weight = np.ones(len(block.step)) if block.weight is None else block.weight
-            kept = weight > 0
-            found.append((block.step[kept], block.walker[kept], weight[kept], block.loss[kept]))
+            kept = block.counts > 0
+            found.append((block.step[kept], block.walker[kept], block.counts[kept], block.loss[kept]))
         self.step, self.walker, self.weight, self.loss = (np.concatenate(part) for part in zip(*found, strict=True))
         refuse_if(not len(self.step), f"No stored position of {run.folder} has a weight at rung {rung}.")
 

@@ -41,7 +41,8 @@ def read_inputs(source: str, run: RunFiles) -> tuple[np.ndarray, np.ndarray | No
             kind = "NPZ file" if suffix == ".npz" else "array of numbers"
             raise InputError(f"{path} cannot be read as an {kind}.", str(error).split("\n")[0]) from None
     if not path.exists() and not path.suffix:
-        dataset = load_data(source, seed=options.get("seed", 0))
+        how = {name: options[name] for name in ("test_fraction", "shuffle") if options.get(name) is not None}
+        dataset = load_data(source, seed=options.get("seed", 0), **how)
         if dataset.test_inputs is None:
             return dataset.inputs, dataset.targets
         return dataset.test_inputs, dataset.test_targets

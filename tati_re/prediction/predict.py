@@ -76,7 +76,8 @@ def predict(
 
     Returns:
         A `ClassPrediction`, a `LabelPrediction` or a `RegressionPrediction`. Where a run kept averages of its test part
-        (`stream_predictions`), and has no trajectory or its data were given in Python, those.
+        (`stream_predictions`), and has no trajectory or its data were given in Python, those, unless
+        draws are chosen.
 
     Raises:
         InputError: Inputs or labels that do not fit, runs that predict different things, or no draws.
@@ -87,11 +88,12 @@ def predict(
     if inputs is None:
         refuse_if(labels is not None, "labels without inputs.", expected="predict(inputs, labels)")
         kept = len(runs) == 1 and parameters is None and runs[0].manifest["options"].get("stream_predictions")
+        kept = kept and (rung, burnin, thin) == (0, None, None)
         if kept and not (files.trajectory_in(runs[0].folder) and names_its_data(runs[0])):
             return streamed_prediction(runs[0], interval)
         inputs, labels = test_part(runs[0])
         inputs = with_names(runs[0], inputs) if len(runs) > 1 else inputs
-    labels = _labels_by_name(runs, inputs, labels)
+    labels = labels_by_name(runs, inputs, labels)
     if parameters is None:
         found = average([source_of(run, rung, burnin, thin, model, inputs) for run in runs], inputs, labels, interval)
         if any(run.manifest.get("kind") != "fit" for run in runs):
@@ -105,12 +107,12 @@ def predict(
     return average([(network, Members(vectors))], inputs, labels, interval)
 
 
-def _labels_by_name(runs: Sequence[RunFiles], inputs: Any, labels: Any) -> Any:
+def labels_by_name(runs: Sequence[RunFiles], inputs: Any, labels: Any) -> Any:
     """Labels in the order of all runs; where none are given those among the inputs, if none of them is missing."""
     names, *others = (run.manifest["dataset"].get("label_names", []) for run in runs)
-    for other in others if len(names) > 1 else ():
+    for other in others:
         received = f"{', '.join(names)} and {', '.join(other)}"
-        refuse_if(other and other != names, "The runs predict different things.", received)
+        refuse_if(names and other and other != names, "The runs predict different things.", received)
     if labels is None and names and is_frame(inputs) and {*names} <= {str(name) for name in inputs.columns}:
         own = in_order(inputs, names, "labels")
         return None if own.isna().any(axis=None) else own if len(names) > 1 else own[names[0]]
@@ -175,8 +177,10 @@ def average(
         other = network.predictive
         called = network.class_names, sources[0][0].class_names
         if (other.kind, other.num_columns, called[0]) != (first.kind, first.num_columns, called[1]):
-            received = f"{first.kind} of {first.num_columns} and {other.kind} of {other.num_columns} columns"
-            raise InputError("The runs predict different things.", received)
+            kinds = [
+                f"{one.kind} of {one.num_columns} {', '.join(c)}" for one, c in zip((first, other), called, strict=True)
+            ]
+            raise InputError("The runs predict different things.", " and ".join(kinds))
     prepared = [network.prepared(inputs) for network, _ in sources]
     inputs = sources[0][0].packed(inputs)
     if labels is not None:
@@ -187,6 +191,7 @@ def average(
             raise InputError("Inputs and labels differ in length.", f"{len(inputs)} and {len(labels)}", "equal")
         if first.kind == CLASSES:
             numbers = class_labels(labels, first.num_columns)
+            labels = {"one_hot": np.eye(first.num_columns)[numbers], "signs": 2 * numbers - 1}.get(first.task, numbers)
         elif first.kind == LABELS:
             labels = labels_of_rows(labels, (len(inputs), first.num_columns))
         elif labels.size != len(inputs) * first.num_columns:
@@ -202,19 +207,23 @@ def average(
         these = [x[part] for x in prepared]
         found = [outputs_of_draws(*source, x, block_draws) for source, x in zip(sources, these, strict=True)]
         if not parts:
-            independent = sum(
+            each = [
                 len(draws) if isinstance(draws, Members) else independent_draws(outputs, draws.walker, draws.weight)
                 for (_, draws), (outputs, _) in zip(sources, found, strict=True)
-            )
+            ]
+            # Of so many runs' mean the variance is that of each, times the square of its share.
+            totals = np.array([draws.weight.sum() for _, draws in sources])
+            independent = float(totals.sum() ** 2 / (totals**2 / each).sum())
         parts.append(_Part(sources, found, None if labels is None else labels[part], interval))
     weight = np.concatenate([draws.weight for _, draws in sources])
+    before = np.cumsum([0, *(draws.walker.max() + 1 for _, draws in sources)])
     shared: dict[str, Any] = {
         "num_draws": num_draws,
         "effective_draws": float(weight.sum() ** 2 / (weight**2).sum()),
         "independent_draws": independent,
         "inputs": inputs,
         "level": interval,
-        "walker": np.concatenate([draws.walker for _, draws in sources]),
+        "walker": np.concatenate([draws.walker + k for (_, draws), k in zip(sources, before[:-1], strict=True)]),
         "weight": weight,
         "draw_losses": _over_examples(parts, "losses", len(inputs)),
     }

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tati_re.analysis.averages import rows_at_target
 from tati_re.analysis.convergence import chains_of, rows_by_walker
 from tati_re.analysis.until import Quantity
 from tati_re.core.errors import InputError
@@ -11,7 +12,7 @@ from tati_re.runs import files
 from tati_re.runs.manifest import sees_batches
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import RunFiles
-from tati_re.runs.selection import burnin_of, select_rows
+from tati_re.runs.selection import burnin_of
 
 Predict = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """Numbers `(n, k)` of positions `(n, P)` and their walkers `(n,)`."""
@@ -28,7 +29,7 @@ def quantities(run: RunFiles, predict: Predict | None = None, burnin: int | None
     """Draws of U from all rows, and of predictions and 64 random projections (all coordinates where there are no more)
     from stored positions, evenly, up to 4,000, 500 of a walker, or `most`. They are those at the target, with their
     weights. Walkers of networks are compared by U and predictions only: weights may differ where functions agree."""
-    rows, burnin = select_rows(run, burnin), burnin_of(run, burnin)
+    rows, burnin = rows_at_target(run, burnin), burnin_of(run, burnin)
     whole = "full_potential" in rows and bool(rows["full_potential"].notna().all())
     column = "full_potential" if whole else "potential"
     noisy = sees_batches(run.manifest) and not whole

@@ -14,7 +14,7 @@ from tati_re.core.views import drawn, shown
 from tati_re.posterior.predictive import VALUES
 from tati_re.prediction.draws import Draws
 from tati_re.prediction.network import Network
-from tati_re.prediction.predict import average, test_part
+from tati_re.prediction.predict import average, labels_by_name, test_part, with_names
 from tati_re.runs import files
 
 if TYPE_CHECKING:
@@ -110,10 +110,17 @@ def temperature_study(
 
 
 def temperature_curve(
-    runs: "RunFiles | Sequence[RunFiles]", inputs: Any = None, labels: Any = None, *, validation_fraction: float = 0.5
+    runs: "RunFiles | Sequence[RunFiles]",
+    inputs: Any = None,
+    labels: Any = None,
+    *,
+    validation_fraction: float = 0.5,
+    burnin: int | None = None,
+    thin: int = 1,
 ) -> pd.DataFrame:
     """Loss and accuracy at the temperature of each run, or of each rung of one ladder with `trajectory_rungs="all"`.
-    Inputs and labels are by default the test part of the run's data, of which `validation_fraction` validates.
+    Inputs and labels are by default the test part of the run's data, of which `validation_fraction` validates. Draws
+    are every `thin` stored positions after `burnin` steps, by default all after the run's own.
 
     One row a temperature, rising: `temperature, draws`; means over the draws with Monte Carlo errors of `train_loss`
     (of mini-batches, where the run had them), `validation_loss`, `test_loss` and, of classifiers, `test_accuracy`;
@@ -122,19 +129,23 @@ def temperature_curve(
     runs = list(runs) if isinstance(runs, Sequence) else [runs]
     if inputs is None:
         inputs, labels = test_part(runs[0])
+    labels = labels_by_name(runs, inputs, labels)
     refuse_if(labels is None, "The losses need labels.", expected="inputs and their labels")
-    parts = _parts(np.asarray(inputs), np.asarray(labels), validation_fraction)
+    inputs = with_names(runs[0], Network(runs[0]).packed(inputs))
+    parts = _parts(inputs, np.asarray(labels), validation_fraction)
     rows = []
     for run in runs:
         network = Network(run)
         ladder = run.ladder if len(runs) == 1 and run.has(files.LADDER) else None
         if ladder is None:
-            rows.append(_row(float(run.manifest["temperature"]), Draws(run), network, run.at_rung(0), parts))
+            draws = Draws(run, 0, burnin, thin)
+            rows.append(_row(float(run.manifest["temperature"]), draws, network, run.at_rung(0), parts))
         elif ladder["temperature"].nunique() == 1:
             raise InputError("The ladder weakens the likelihood: its rungs have one temperature.")
         else:
             for rung, temperature in zip(ladder["rung"], ladder["temperature"], strict=True):
-                rows.append(_row(float(temperature), Draws(run, int(rung)), network, run.at_rung(int(rung)), parts))
+                draws = Draws(run, int(rung), burnin, thin)
+                rows.append(_row(float(temperature), draws, network, run.at_rung(int(rung)), parts))
     if len({row["temperature"] for row in rows}) < 2:
         expected = "several runs, or one on a ladder with trajectory_rungs = all"
         raise InputError("There is one temperature only.", f"{rows[0]['temperature']:g}", expected)
@@ -182,11 +193,12 @@ def _row(temperature: float, draws: Draws, network: Network, rows: pd.DataFrame,
         right = mean_and_error(found.draw_accuracy, draws.weight, draws.walker)
         row["test_accuracy"], row["test_accuracy_error"] = right
     scores = found.scores()
-    row["average_loss"] = scores.get("negative_log_likelihood", float("nan"))
-    if network.predictive.kind == VALUES:
-        # From the units of the data to those of the network, as the other losses.
-        scale = np.log(np.broadcast_to(network.predictive.deviation, (network.predictive.num_columns,))).sum()
-        row["average_loss"] -= float(scale)
+    predictive, columns = network.predictive, network.predictive.num_columns
+    row["average_loss"] = scores.get("negative_log_likelihood", float("nan")) if predictive.likelihood else float("nan")
+    if predictive.kind == VALUES:
+        # From the units of the data to those of the network, and to its loss, as the other losses.
+        constant = columns / 2 * np.log(np.pi * columns) if predictive.name == "mean_squared_error" else 0.0
+        row["average_loss"] -= float(np.log(np.broadcast_to(predictive.deviation, columns)).sum() + constant)
     elif "accuracy" in scores:
         row["average_accuracy"] = scores["accuracy"]
     row["short"] = any(is_short(_influence(*each)) for each in series)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from tati_re.analysis.averages import averages_of_rows
+from tati_re.analysis.averages import averages_of_rows, rows_at_target
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of
 from tati_re.analysis.format import marked
 from tati_re.analysis.temperature import group_sentences, group_temperatures
@@ -182,7 +182,7 @@ class Part(NamedTuple):
         target, steps = rows[rows["rung"] == 0] if "rung" in rows else rows, burnin_of(run, burnin)
         if burnin is None and not (target["step"] > steps).any():
             return cls(steps, thin, None)
-        kept = keep(target, steps, thin)
+        kept = rows_at_target(run, steps, thin)
         return cls(steps, thin, kept if kept.groupby("walker").size().min() >= MINIMUM_DRAWS else None)
 
 
@@ -203,7 +203,9 @@ def _traces(run: RunFiles, rows: pd.DataFrame, part: Part) -> html.Section:
 
 
 def _autocorrelation(kept: pd.DataFrame | None) -> list[str]:
-    chains = {name: chains_of(kept, name, -1) for name in _observables(kept)} if kept is not None else {}
+    if kept is None or ("weight" in kept and not kept["weight"].all()):
+        return []
+    chains = {name: chains_of(kept, name, -1) for name in _observables(kept)}
     moving = {name: values for name, values in chains.items() if (np.ptp(values, axis=1) > 0).all()}
     if not moving:
         return []

@@ -12,8 +12,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from tati_re.analysis.averages import averages_of_rows
-from tati_re.analysis.convergence import LARGEST_R_HAT, MINIMUM_DRAWS, effective_sample_size, r_hat, rows_by_walker
+from tati_re.analysis.averages import average, averages_of_rows
+from tati_re.analysis.convergence import LARGEST_R_HAT, MINIMUM_DRAWS, rows_by_walker
 from tati_re.analysis.format import with_error
 from tati_re.core.errors import InputError
 from tati_re.plotting.figure import COLORS, GRAY, labeled, legend_above, new_figure
@@ -33,34 +33,36 @@ def parameters_section(run: RunFiles, burnin: int, thin: int) -> html.Section:
     """Marginals of some of the parameters, evenly among all, walker by walker, with their mean, error and R-hat."""
     stored = Positions(run, burnin, thin)
     chosen = np.unique(np.linspace(0, len(stored.names) - 1, _PARAMETERS).astype(int))
-    kept = [(block.step, block.walker, block.values[:, chosen]) for block in stored.blocks()]
+    kept = [(block.step, block.walker, block.counts, block.values[:, chosen]) for block in stored.blocks()]
     section = html.Section("Parameters", "parameters")
-    parts: Any = [np.concatenate(part) for part in zip(*kept, strict=True)] if kept else np.zeros((3, 0))
-    steps, walkers, values = parts
+    parts: Any = [np.concatenate(part) for part in zip(*kept, strict=True)] if kept else np.zeros((4, 0))
+    steps, walkers, weights, values = parts
     if not len(steps) or (order := rows_by_walker(steps, walkers)).shape[1] < 2 * MINIMUM_DRAWS:
         section.parts.append(html.paragraph("Too few positions are stored to say anything of the parameters."))
         return section
-    chains = {stored.names[k]: values[:, number][order] for number, k in enumerate(chosen)}
-    columns = ("parameter", "mean", "std", "ess_bulk", "r_hat")
-    rows = [(name, x.mean(), x.std(), effective_sample_size(x), r_hat(x)) for name, x in chains.items()]
-    table = pd.DataFrame(rows, columns=list(columns))
+    chains, weights = {stored.names[k]: values[:, number][order] for number, k in enumerate(chosen)}, weights[order]
+    rows = [{"parameter": name} | average(x, weights) for name, x in chains.items()]
+    table = pd.DataFrame(rows)[["parameter", "mean", "std", "ess_bulk", "r_hat"]]
     apart = int((table["r_hat"] > LARGEST_R_HAT).sum())
-    said = f"{len(chains)} of {len(stored.names):,} parameters, evenly among all; {order.size:,} positions."
+    said = (
+        f"{len(chains)} of {len(stored.names):,} parameters, evenly among all; {np.count_nonzero(weights):,} positions."
+    )
     if apart:
         said += f" R-hat is above {LARGEST_R_HAT} for {apart}: walkers disagree, as those in equivalent minima do."
-    drawn = html.figure(_marginals(chains), "Distribution of each parameter, a line a walker.")
+    drawn = html.figure(_marginals(chains, weights), "Distribution of each parameter, a line a walker.")
     section.parts += [html.paragraph(said), drawn, html.fold("the numbers", html.html_table(table))]
     return section
 
 
-def _marginals(chains: dict[str, np.ndarray]) -> Figure:
+def _marginals(chains: dict[str, np.ndarray], weights: np.ndarray) -> Figure:
     columns = min(4, len(chains))
     figure = new_figure(2.4 * columns, 1.8 * -(-len(chains) // columns))
     for number, (name, values) in enumerate(chains.items()):
         axes = figure.add_subplot(-(-len(chains) // columns), columns, number + 1)
-        edges = np.histogram_bin_edges(values, 30)
+        edges = np.histogram_bin_edges(values[weights > 0], 30)
         for walker, each in enumerate(values[:6]):
-            axes.stairs(np.histogram(each, edges)[0], edges, color=COLORS[walker], linewidth=1.0)
+            heights = np.histogram(each, edges, weights=weights[walker])[0]
+            axes.stairs(heights, edges, color=COLORS[walker], linewidth=1.0)
         axes.set_yticks([])
         axes.locator_params(axis="x", nbins=3)
         labeled(axes, name, "")
@@ -157,7 +159,8 @@ def differences(runs: Sequence[RunFiles], names: Sequence[str], rows: Sequence[p
             lines.append([name, *values, apart])
         parts.append(html.html_table(pd.DataFrame(lines, columns=["average", *names, "standard errors apart"])))
     options: list[dict[str, Any]] = [run.manifest.get("options", {}) for run in runs]
-    unlike = [name for name in options[0] if name not in _UNLIKE and options[0][name] != options[1].get(name)]
+    names_of_both = dict.fromkeys([*options[0], *options[1]])
+    unlike = [name for name in names_of_both if name not in _UNLIKE and options[0].get(name) != options[1].get(name)]
     if unlike:
         found = [[name, *(str(each.get(name)) for each in options)] for name in unlike]
         parts.append(html.html_table(pd.DataFrame(found, columns=["option", *names])))

@@ -151,9 +151,10 @@ def _text(folder: Path, files: list[str], predictions: dict, scores, apart) -> s
 
 
 def report_temperatures(runs: Sequence[Run], folder: Path, typed: Mapping[str, Any]) -> str:
-    for name in ("optimum", "ensemble", "ood", "rung"):
+    for name in ("optimum", "ensemble", "ood", "rung", "interval"):
         refuse_if(name in typed, f"--{name} does not belong to --by-temperature.")
-    frame = temperature_curve(runs, *(read_inputs(typed["data"], runs[0]) if "data" in typed else ()))
+    chosen = {name: typed[name] for name in ("burnin", "thin") if name in typed}
+    frame = temperature_curve(runs, *(read_inputs(typed["data"], runs[0]) if "data" in typed else ()), **chosen)
     made(folder)
     write_whole(folder / "temperatures.csv", frame_text(frame))
     plot_temperatures(frame, folder / "temperatures.png")

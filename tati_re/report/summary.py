@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from tati_re.analysis.averages import average, rows_at_target
-from tati_re.analysis.convergence import LARGEST_R_HAT, MINIMUM_DRAWS, chains_of, effective_sample_size, r_hat
+from tati_re.analysis.convergence import LARGEST_R_HAT, MINIMUM_DRAWS, chains_of, r_hat
 from tati_re.analysis.format import SHORT, SHORT_NOTE, WIDTH, percent, table, with_error
 from tati_re.analysis.temperature import Temperature, measured_temperatures
+from tati_re.analysis.until import weighted
 from tati_re.exchange.advice import ladder_advice
 from tati_re.exchange.gaussianity import gaussianity_report
 from tati_re.exchange.ladder import explicit
@@ -175,9 +176,9 @@ def _sampling_lines(
     if kept.empty or kept.groupby("walker").size().min() < MINIMUM_DRAWS:
         return [f"Fewer than {MINIMUM_DRAWS} rows of each walker after burn-in: too few for statistics."], lines
     counted = rows_at_target(run, burnin, thin) if "weight" in kept.columns else kept
+    weights = chains_of(counted, "weight") if "weight" in kept.columns else None
     for name in ("loss", "potential", "accuracy", "acceptance", "noise_std"):
         if name in kept.columns and kept[name].notna().any():
-            weights = chains_of(counted, "weight") if "weight" in kept.columns else None
             found = average(chains_of(counted, name), weights, sizes=False)
             lines.append((f"{name} (mean)", with_error(found["mean"], found["error"], found["short"])))
     if any(SHORT in value for _, value in lines):
@@ -186,11 +187,12 @@ def _sampling_lines(
     if standard is not None:
         deviation = ", ".join(f"{value:.4g}" for value in np.atleast_1d(standard["deviation"])[:4])
         lines.append(("targets", f"standardized, deviation {deviation}: noise_std times it is in their units"))
-    potential = chains_of(kept, "potential")
+    potential = chains_of(counted, "potential")
     if np.ptp(potential) == 0:
         notes.append("The potential never changed: no step moved a walker; reduce step_size.")
     elif len(potential[0]) >= 2 * MINIMUM_DRAWS or len(potential) > 1:
-        hat, size = r_hat(potential), effective_sample_size(potential)
+        potential, size = weighted(potential, weights)
+        hat = r_hat(potential)
         lines += [("effective sample size", f"{size:,.0f} of the potential"), ("R-hat", f"{hat:.3f} of the potential")]
         notes += convergence_notes(hat, size)
     if nothing_confines(manifest):

@@ -34,6 +34,11 @@ class Block(NamedTuple):
     values: np.ndarray
     weight: np.ndarray | None
 
+    @property
+    def counts(self) -> np.ndarray:
+        """What each row counts."""
+        return np.ones(len(self.step)) if self.weight is None else self.weight
+
     def at(self, rows: np.ndarray) -> "Block":
         """The rows of these numbers, or where this is True."""
         if rows.dtype == bool and rows.all():
@@ -153,7 +158,7 @@ class Positions:
         count, rows = 0.0, 0
         mean = squares = np.zeros(())
         for block in self.blocks():
-            weight = np.ones(len(block.values)) if block.weight is None else block.weight
+            weight = block.counts
             number = weight.sum()
             rows += len(weight)
             if number == 0:

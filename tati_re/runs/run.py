@@ -32,6 +32,14 @@ class Moments:
     variance: np.ndarray
     count: np.ndarray
 
+    def of(self, walker: int | None) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance `(parameters,)` of one walker, or, for None, of all together."""
+        if walker is None:
+            return self.pooled()
+        counts = self.count[_checked(walker, len(self.mean))]
+        refuse_if(not counts, "No step of this walker counts.", f"walker={walker}", "one that was at the target")
+        return self.mean[walker], self.variance[walker]
+
     def pooled(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns mean and variance `(parameters,)` over all walkers' steps together (Chan, Golub, LeVeque, 1983)."""
         count = self.count[:, None].astype(np.float64)
@@ -165,11 +173,7 @@ class RunFiles:
             walker: Counted from 0. Default: None, all walkers pooled for the mean, the only walker for a step.
         """
         num_parameters = self.manifest["parameters"]["num"]
-        if which == "mean":
-            moments = self.moments
-            vector = moments.pooled()[0] if walker is None else moments.mean[_checked(walker, len(moments.mean))]
-        else:
-            vector = self._stored(which, walker)
+        vector = self.moments.of(walker)[0] if which == "mean" else self._stored(which, walker)
         if len(vector) != num_parameters:
             raise InputError("The run's files do not fit its manifest.", f"{len(vector)} parameters", num_parameters)
         return np.asarray(vector, dtype=self.manifest.get("options", {}).get("dtype", "float32"))

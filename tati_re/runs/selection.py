@@ -36,14 +36,14 @@ def keep(rows: pd.DataFrame, burnin: int = 0, thin: int = 1, rung: int | None = 
     kept = drawn(rows[rows["step"] > burnin])
     if rung is not None and "rung" in kept.columns:
         kept = kept[kept["rung"] == rung]
-        if kept.empty and len(rows):
+        if kept.empty and len(rows) and not (rows["rung"] == rung).any():
             raise InputError("There are no rows of this rung.", rung, f"0 to {int(rows['rung'].max())}")
     refuse_if(rows.empty, "No row was recorded.", expected="a longer run, or a smaller record_every")
     if kept.empty:
         last = int(rows["step"].max()) if len(rows) else 0
         raise InputError(f"No rows are left after the burn-in of {burnin:,} steps.", f"last step {last:,}")
     if thin > 1:
-        places = [name for name in ("walker", "rung") if name in kept.columns]
+        places = ["walker", "rung"] if _on_ladder(kept) else ["walker"]
         kept = kept[kept.groupby(places).cumcount() % thin == 0]
     return kept.reset_index(drop=True)
 
@@ -55,13 +55,18 @@ def drawn(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def check_thin(thin: int) -> None:
-    refuse_if(thin < 1, "thin keeps every k-th row.", thin, "1 or more")
+    refuse_if(thin < 1 or thin != int(thin), "thin keeps every k-th row.", thin, "a whole number, 1 or more")
+
+
+def _on_ladder(rows: pd.DataFrame) -> bool:
+    """Whether there are several rows of a walker and step, one for each rung."""
+    return "rung" in rows and bool(rows.duplicated(["walker", "step"]).any())
 
 
 def spacing(rows: pd.DataFrame) -> float:
     """Returns the mean number of steps between rows of one walker at one rung; nan for a single row."""
     one = rows[rows["walker"] == rows["walker"].iloc[0]]
-    if "rung" in one.columns:
+    if _on_ladder(one):
         one = one[one["rung"] == one["rung"].iloc[0]]
     steps = one["step"].to_numpy(dtype=np.float64)
     return float((steps[-1] - steps[0]) / (len(steps) - 1)) if len(steps) > 1 else float("nan")
