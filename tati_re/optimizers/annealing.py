@@ -31,8 +31,8 @@ class Annealing(Optimizer):
 
     Rule, for each walker on its own, with h = sqrt(learning_rate/scale):
         BAOAB steps with time step h at temperature T; the O step keeps the part `momentum` of the momentum
-        `validations` times in a stage, evenly, the last at its end: the validation loss, the mean loss on the test part
-        after each `stage_steps` steps, with the average of the stage's validation losses:
+        `validations` times in a stage, or more where they do not divide it, the last at its end: the validation loss,
+        the mean loss on the test part; after `stage_steps` steps, with the average of the stage's validation losses:
             if it is not above that of the stage before:  T <- cooling * T
             else (also where it is not finite):  θ as it was at the lowest validation loss so far, momentum 0, stopped
 
