@@ -42,7 +42,7 @@ def make_run(folder: Path, num_rows: int, num_parameters: int) -> None:
         rows[:, 4:] += NOISE * generator.standard_normal((len(number), num_parameters), dtype=np.float32)
         table.append(rows)
         table.flush()
-    table.close()
+    table.flush()
     content = {"kind": "sample", "options": {"num_walkers": 4}, "temperature": 1.0}
     shape = {"num": num_parameters, "names": ["dense/kernel"], "shapes": [[num_parameters]]}
     manifest.write(folder, content | {"parameters": shape})

@@ -16,7 +16,7 @@ def write_rows(folder: Path, name: str, columns: dict[str, np.ndarray]) -> None:
     """A table of the run with these columns, one number a row each."""
     table = CsvTable(folder / name, list(columns))
     table.append(np.stack([np.asarray(values, np.float64) for values in columns.values()], axis=1))
-    table.close()
+    table.flush()
 
 
 def made_run(
@@ -59,7 +59,7 @@ def made_run(
         kind = H5Table if h5 else CsvTable
         table = kind(folder / f"trajectory.{'h5' if h5 else 'csv'}", ["step", "walker", "potential", "loss", *names])
         table.append(np.concatenate([head, flat], axis=1)[kept])
-        table.close()
+        table.flush()
     options = {"num_steps": int(step.max()), "num_burnin_steps": burnin, "num_walkers": walkers, "record_every": every}
     options["sampler"] = "BAOAB"
     content = {

@@ -174,7 +174,7 @@ def test_positions_of_one_rung(tmp_path, h5):
     step, rung = np.repeat(np.arange(1, 6), 2), np.tile([0, 1], 5)
     zero = 0 * step
     table.append(np.stack([step, zero, zero, zero, step + 100 * rung, zero + 7, rung, rung, step], axis=1))
-    table.close()
+    table.flush()
     positions = Positions(run)
     assert positions.names == ["a", "b"]
     block = positions.read()

@@ -62,7 +62,7 @@ def write_run(folder: Path, h5: bool) -> None:
         whole = {files.LADDER: csv_text(ladder), files.BIAS: csv_text({"rung": np.arange(3), "bias": noise.random(3)})}
         known = {name: of_whole(text) for name, text in whole.items()}
         known[files.DIRECTIONS] = of_whole((folder / files.DIRECTIONS).read_bytes())
-        meta = {"step": last - 1, "files": {name: table.position() for name, table in tables.items()}}
+        meta = {"step": last - 1, "files": {name: table.on_disk for name, table in tables.items()}}
         meta |= {"digests": {name: table.digest.text() for name, table in tables.items()}, "whole": known}
         arrays = {"moments/mean": np.zeros((WALKERS, P)), "moments/count": np.array(9.0), "moments/m2": np.ones(P)}
         checkpoint.save(folder, arrays, meta | {"manifest": lasting(manifest.read(folder))})
@@ -193,7 +193,7 @@ def test_a_table_goes_on_with_its_digest(made, tmp_path, kind):
     rows[:, :2] = np.arange(40000).reshape(-1, 2)
     table.append(rows)
     table.flush()
-    again = (H5Table if kind == "h5" else CsvTable).reopen(path, columns, table.position())
+    again = (H5Table if kind == "h5" else CsvTable).reopen(path, columns, table.on_disk)
     assert again.digest.text() == table.digest.text() != known.digest
 
 

@@ -30,13 +30,13 @@ def make_run(folder, form="csv"):
     manifest.write(folder, {"options": {"dtype": "float32", "data": None}, "parameters": {"num": PARAMETERS}})
     table = CsvTable(folder / "run.csv", ["step", "walker", "potential"])
     table.append(np.array([[0, 0, 1.5], [0, 1, 2.5]]))
-    table.close()
+    table.flush()
     if form:
         kind = CsvTable if form == "csv" else H5Table
         more = {"float32_columns": NAMES[2:]} if form == "csv" else {"dtype": "float32"}
         table = kind(folder / f"trajectory.{form}", NAMES, **more)
         table.append(trajectory_rows())
-        table.close()
+        table.flush()
     values = trajectory_rows()[:, 4:].reshape(len(STEPS), WALKERS, PARAMETERS)
     mean = values.mean(axis=0)
     moments = {"moments/mean": mean, "moments/m2": ((values - mean) ** 2).sum(axis=0)}

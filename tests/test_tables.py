@@ -60,8 +60,8 @@ def test_csv_text(tmp_path):
     table.append(np.array([[10, 0, 0.25, np.nan], [10, 1, np.inf, -np.inf], [3e9, 0, -0.0, 1e22]]))
     table.append(np.array([20.0, 0.0, 5e-324, 0.1]))
     assert path.read_text() == 'step,walker,loss,"dense/kernel[0,3]"\n'
-    table.close()
-    table.close()
+    table.flush()
+    table.flush()
     lines = path.read_text().splitlines()
     assert lines[1:4] == ["10,0,0.25,", "10,1,inf,-inf", "3000000000,0,-0.0,1e+22"]
     frame = reading.read_csv(path)
@@ -76,12 +76,12 @@ def test_csv_numbers_come_back_exactly(tmp_path):
     columns = ["step", "walker"] + [f"c{i}" for i in range(10)]
     table = CsvTable(tmp_path / "a.csv", columns)
     table.append(rows)
-    table.close()
+    table.flush()
     assert np.array_equal(reading.read_csv(tmp_path / "a.csv").to_numpy(), rows)
     single = rows_of(7, 5000, 12).astype(np.float32).astype(np.float64)
     table = CsvTable(tmp_path / "b.csv", columns, float32_columns=columns[3:])
     table.append(single)
-    table.close()
+    table.flush()
     found = reading.read_csv(tmp_path / "b.csv").to_numpy()
     assert np.array_equal(found[:, :3], single[:, :3])
     assert np.array_equal(found.astype(np.float32), single.astype(np.float32))
@@ -107,7 +107,7 @@ def test_h5_layout(tmp_path):
         table.append(rows_of(first, 3))
         table.flush()
     table.flush()
-    assert table.position() == 9
+    assert table.on_disk == 9
     with h5py.File(path) as file:
         assert file["rows"].shape == (9, 2) and file["rows"].dtype == np.float32
         assert file["index"].shape == (9, 2) and file["index"].dtype == np.int64
@@ -125,23 +125,23 @@ def test_reopen_cuts_off_what_came_later(tmp_path, kind):
     table = make(kind, whole)
     table.append(rows_of(0, 5))
     table.append(rows_of(5, 7))
-    table.close()
+    table.flush()
     table = make(kind, path)
     table.append(rows_of(0, 5))
     table.flush()
-    position = table.position()
+    position = table.on_disk
     table.append(rows_of(100, 5))
-    table.close()
+    table.flush()
     if kind == "csv":
         with open(path, "ab") as file:
             file.write(b"105,0,0.12")
         assert len(reading.read_csv(path)) == 10
     table = reopen(kind, path, position)
-    assert table.position() == position
+    assert table.on_disk == position
     pd.testing.assert_frame_equal(read(path), read(whole)[:5])
     table.append(rows_of(5, 7))
-    table.close()
-    assert table.position() > position
+    table.flush()
+    assert table.on_disk > position
     pd.testing.assert_frame_equal(read(path), read(whole))
     if kind == "csv":
         assert path.read_bytes() == whole.read_bytes()
@@ -155,24 +155,24 @@ def test_reopen_refuses_files_that_do_not_fit(tmp_path, kind):
         reopen(kind, path, 0)
     table = make(kind, path)
     table.append(rows_of(0, 5))
-    table.close()
+    table.flush()
     with pytest.raises(InputError, match="does not fit the checkpoint"):
-        reopen(kind, path, table.position() + 1)
+        reopen(kind, path, table.on_disk + 1)
     with pytest.raises(InputError, match="other columns"):
-        reopen(kind, path, table.position(), [*COLUMNS[:3], "other"])
+        reopen(kind, path, table.on_disk, [*COLUMNS[:3], "other"])
     assert np.array_equal(read(path).to_numpy(), rows_of(0, 5))
     content = path.read_bytes()
     path.write_bytes(content[:20])
     with pytest.raises(InputError, match="other columns" if kind == "csv" else "damaged and cannot be read"):
-        reopen(kind, path, table.position())
+        reopen(kind, path, table.on_disk)
 
 
 def test_csv_position_inside_a_row_is_refused(tmp_path):
     table = CsvTable(tmp_path / "t.csv", COLUMNS)
     table.append(rows_of(0, 5))
-    table.close()
+    table.flush()
     with pytest.raises(InputError, match="was it edited"):
-        CsvTable.reopen(tmp_path / "t.csv", COLUMNS, table.position() - 3)
+        CsvTable.reopen(tmp_path / "t.csv", COLUMNS, table.on_disk - 3)
 
 
 @pytest.mark.parametrize("kind", ["csv", "h5"])
@@ -181,16 +181,16 @@ def test_full_disk_keeps_what_was_written(tmp_path, kind):
     table = make(kind, path)
     table.append(rows_of(0, 1000))
     table.flush()
-    position = table.position()
+    position = table.on_disk
     table.append(rows_of(1000, 200_000))
     with largest_file(path.stat().st_size + 100_000), pytest.raises(StorageError) as caught:
         table.flush()
     assert str(path) in str(caught.value) and "File too large" in str(caught.value)
-    assert table.position() == position
+    assert table.on_disk == position
     assert np.array_equal(read(path).to_numpy(), rows_of(0, 1000))
     table = reopen(kind, path, position)
     table.append(rows_of(1000, 50))
-    table.close()
+    table.flush()
     assert np.array_equal(read(path).to_numpy()[-50:], rows_of(1000, 50))
 
 
@@ -221,7 +221,7 @@ def test_read_only_disk(tmp_path, monkeypatch):
         patch.setattr(os, "fsync", refuse)
         table.flush()
     assert len(reading.read_csv(tmp_path / "t.csv")) == 0
-    table.close()
+    table.flush()
     assert np.array_equal(reading.read_csv(tmp_path / "t.csv").to_numpy(), rows_of(0, 3))
 
 
@@ -246,10 +246,10 @@ print("ready", flush=True)
 random = np.random.default_rng(int(sys.argv[2]))
 while True:
     count = random.integers(1, 40)
-    first = table.position()
+    first = table.on_disk
     table.append(np.repeat(np.arange(first, first + count)[:, None], 502, axis=1))
     table.flush()
-    print(table.position(), flush=True)
+    print(table.on_disk, flush=True)
 """
 
 
@@ -269,7 +269,7 @@ def test_h5_survives_kill(tmp_path, seed):
     assert np.array_equal(values, np.repeat(np.arange(len(frame))[:, None], 502, axis=1))
     table = H5Table.reopen(path, list(frame.columns), position, dtype="float32")
     table.append(np.full((3, 502), 9))
-    table.close()
+    table.flush()
     with h5py.File(path) as file:
         assert file["rows"].shape == (position + 3, 500)
         assert file["index"][position:, 0].tolist() == [9, 9, 9]
@@ -280,7 +280,7 @@ def test_a_changed_byte_of_a_killed_h5_file_is_no_hang_and_no_traceback(tmp_path
     path = tmp_path / "t.h5"
     table = H5Table(path, COLUMNS)
     table.append(np.arange(40.0).reshape(10, 4))
-    table.close()
+    table.flush()
     content = bytearray(path.read_bytes())
     content[11] = 5  # open for one writer, as a kill leaves it
     content[44:48] = checksum(content[:44])

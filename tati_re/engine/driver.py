@@ -211,7 +211,7 @@ class Driver:
 
     def close(self) -> None:
         self.progress.stop()
-        self._tables.close()
+        self._tables.flush()
 
     def _next_look(self, step: int) -> int:
         """The step of the next look after a step; beyond all steps where there is none."""

@@ -94,7 +94,7 @@ class RunTables:
 
     def positions(self) -> dict[str, int]:
         """How much of each table is on the disk, for a checkpoint."""
-        return {name: int(table.position()) for name, table in self._tables.items()}
+        return {name: int(table.on_disk) for name, table in self._tables.items()}
 
     def digests(self) -> dict[str, str]:
         """The digest of so much of each table."""
@@ -134,10 +134,6 @@ class RunTables:
         for table in self._tables.values():
             table.flush()
         self._waiting = 0
-
-    def close(self) -> None:
-        for table in self._tables.values():
-            table.close()
 
     def size(self, loop: Loop, num_steps: int) -> float:
         """Bytes that the tables of the whole run will have, roughly."""

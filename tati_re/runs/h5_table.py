@@ -55,7 +55,7 @@ class H5Table(Rows):
     def reopen(
         cls, path: AnyPath, columns: Sequence[str], position: int, dtype: str = "float64", digest: str | None = None
     ) -> "H5Table":
-        """Opens an existing file to continue at row `position`, what `position()` said when the checkpoint was written,
+        """Opens an existing file to continue at row `position`, what `on_disk` said when the checkpoint was written,
         dropping later rows; refuses one of another `digest` up to there, where a checkpoint knows it, that is missing,
         has other columns, or fewer rows. A file with later rows, or whose writer was killed inside a flush, is copied
         aside up to `position` and renamed, so that another kill loses nothing.

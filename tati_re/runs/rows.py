@@ -51,13 +51,9 @@ class Rows:
         """Writes the waiting rows and returns when they are on disk.
 
         Raises:
-            StorageError: They could not be written; rows up to `position()` stay readable, the others keep waiting.
+            StorageError: They could not be written; rows up to `on_disk` stay readable, the others keep waiting.
         """
         raise NotImplementedError
-
-    def close(self) -> None:
-        """Flushes; the file is closed between flushes anyway."""
-        self.flush()
 
     def _check_left(self) -> None:
         """Refuses to write where the file is not as long, in bytes, as the last write left it."""
@@ -70,6 +66,3 @@ class Rows:
                 received=f"{size:,} bytes",
                 expected=f"{self._left:,} bytes, as the run left it",
             )
-
-    def position(self) -> int:
-        return self.on_disk
