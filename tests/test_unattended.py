@@ -1,5 +1,6 @@
 """Starts at fits, presets by their own option, and runs without a named sampler."""
 
+import keras
 import numpy as np
 import pytest
 
@@ -55,6 +56,33 @@ def test_walkers_start_at_fits_of_their_own():
     moved = np.array(sim.parameters)
     sim.sample(sampler="BAOAB", step_size=1e-6, num_steps=1)
     assert np.abs(sim.parameters - moved).max() < 1e-3, "only walkers that nobody has placed are fitted"
+
+
+def test_fits_at_the_start_go_by_the_optimizer_that_was_given(tmp_path):
+    """An object's own rate counts, one with a schedule or steps of its own has no stages; callbacks are those of the
+    run; rows of the run may have energies on all data at steps at which the fit has none."""
+    small = {**REGRESSION, "num_walkers": 2, "walker_start": "fit", "fit_steps": 40}
+    still = {"sampler": "BAOAB", "step_size": 1e-9, "temperature": 1e-9, "num_steps": 2}
+    rates = keras.optimizers.schedules.ExponentialDecay(1e-12, 10, 0.9)
+    starts = {}
+    for name, given in (("small", keras.optimizers.SGD(1e-12)), ("large", keras.optimizers.SGD(0.5)), ("fire", "fire")):
+        sim = tati_re.Simulation(**small)
+        sim.sample(**still, optimizer=given)
+        starts[name] = np.array(sim.parameters)
+    sim, called = tati_re.Simulation(**small), []
+    sim.sample(**still, optimizer=keras.optimizers.SGD(rates), callbacks=[lambda folder, step: called.append(step)])
+    np.testing.assert_allclose(starts["small"], sim.parameters, atol=1e-6)
+    assert called == [2]
+    assert all(np.abs(starts[name] - starts["small"]).max() > 0.05 for name in ("large", "fire"))
+    tati_re.Simulation(**small).sample(sampler="HMC", step_size=0.01, num_steps=5, full_every=5)
+    with pytest.raises(tati_re.InputError, match="an optimizer object keeps its own"):
+        sim.fit(optimizer=keras.optimizers.SGD(0.1), learning_rate=0.5, num_steps=2)
+    decays = keras.optimizers.AdamW(0.1)
+    decays.exclude_from_weight_decay(var_names=["bias"])
+    with pytest.raises(tati_re.InputError, match="all weights decay alike"):
+        sim.fit(optimizer=decays, num_steps=2)
+    with pytest.raises(tati_re.InputError, match="run_file and a file of the run are one file"):
+        sim.sample(**still, output=str(tmp_path), run_file=str(tmp_path / "averages.csv"))
 
 
 def test_placed_walkers_are_not_fitted():

@@ -91,7 +91,9 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
     from tati_re.plotting.exploration import plot_disconnectivity, plot_exploration
     from tati_re.simulation.run import load
 
-    source = {"dtype": "float64", **options.values_of(options.explicit)} | (MARK if options.tati else {})
+    of_run = "run" in typed and "data" not in typed  # whose own seed says which examples are for testing
+    source = {"dtype": "float64", **options.values_of(options.explicit - ({"seed"} if of_run else set()))}
+    source |= MARK if options.tati else {}
     source |= {"run": os.path.abspath(typed["run"])} if "run" in typed else {"verbose": 0}
     source |= {"trust": True} if "trust" in typed else {}
     system = system_of(source)
@@ -115,7 +117,7 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
         print(f"{about}; {words}")
     parallel = choices.get("num_processes", 0) > 1
     found = explore(
-        source if parallel else system, start, path=path, seed=int(typed.get("seed", 0)), output=folder,
+        source if parallel else system, start, path=path, seed=options.seed, output=folder,
         say=None if quiet else lambda text: print(text, flush=True), **choices,
     )  # fmt: skip
     write_exploration(found, typed, sim.parameter_names())

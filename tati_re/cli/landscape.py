@@ -145,7 +145,7 @@ def _say_hessian(typed: dict[str, Any], surface: Any, centre: Any, free: Any, fo
     from tati_re.runs.storage import replacing, write_whole
 
     words = typed["hessian"].split(",")
-    seed, rows, files, extremes = int(typed.get("seed", 0)), [], [], None
+    seed, rows, files, extremes = typed["seed"], [], [], None
     if "full" in words:
         matrix = hessian_matrix(surface, centre, free)
         with replacing(folder / "hessian.npy") as file:
@@ -208,7 +208,7 @@ def _body(argv: list[str]) -> None:
     typed = parser_of_command().parse(argv)
     _check(typed)
     flags = {name: value for name, value in typed.items() if name in OPTIONS and name not in OWN}
-    options_from_flags(flags)  # refused before anything is loaded
+    typed["seed"] = options_from_flags(flags).seed  # refused before anything is loaded
     loading(not typed.get("quiet"))
     place = output_folder(typed.get("output"), "landscape")
     with flags_named(OWN), place as folder, stopping(requeue_signal_of(typed)):
@@ -269,7 +269,7 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
             others = [read_parameters(each, names=sim.parameter_names()).positions[0] for each in files]
             directions, said = directions_of(
                 typed.get("directions", "random"), surface, centre, run=run, positions=positions, others=others,
-                free=free, normalization=typed.get("normalization", "filter"), seed=int(typed.get("seed", 0)),
+                free=free, normalization=typed.get("normalization", "filter"), seed=typed["seed"],
                 walker=walker,
             )  # fmt: skip
         what = "--page draws a plane."

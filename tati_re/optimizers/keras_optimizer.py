@@ -42,6 +42,9 @@ class KerasOptimizer(Optimizer):
             optimizer = keras_optimizers()[optimizer.lower()](learning_rate=learning_rate, **extra)
             own, self.scheduled = None, False
         else:
+            excludes = "_exclude_from_weight_decay" in vars(optimizer)
+            what = "optimizer: all weights decay alike."
+            refuse_if(excludes, what, "exclude_from_weight_decay", "weight_decay for all, or a prior of each layer")
             optimizer = type(optimizer).from_config(optimizer.get_config())
             self.scheduled = not isinstance(optimizer.get_config()["learning_rate"], float)
             own = math.nan if self.scheduled else float(optimizer.learning_rate)

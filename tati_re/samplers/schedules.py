@@ -30,7 +30,7 @@ def cyclical(length: int) -> Factor:
 
 def exploring(length: int, fraction: float) -> Factor:
     """Temperature 0 in the first part of each cycle, where a cyclical method descends, and 1 in the rest."""
-    return lambda steps: np.where(((steps - 1) % length) < fraction * length, 0.0, 1.0)
+    return lambda steps: np.where(((steps - 1) % length) < round(fraction * length, 9), 0.0, 1.0)
 
 
 def annealing(ratio: float, num_steps: int) -> Factor:

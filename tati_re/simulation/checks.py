@@ -14,6 +14,7 @@ from tati_re.core.method import Optimizer
 from tati_re.engine.observables import Observables
 from tati_re.options.presets import PRESETS
 from tati_re.options.stages import ALL, planned
+from tati_re.runs.files import FILES
 from tati_re.runs.single_files import OPTIONS, kind_of
 from tati_re.samplers.microcanonical import check_dimension
 from tati_re.simulation.batch_norm import asks_for_variance, check_model
@@ -188,7 +189,8 @@ def check_validation(request: Request) -> None:
 
 def check_single_files(request: Request) -> None:
     """Names of files that cannot be written, one name twice, or no trajectory to copy."""
-    options, taken = request.options, dict[str, str]()
+    options, output = request.options, request.options.output
+    taken = {os.path.abspath(os.path.join(output, file.name)): "a file of the run" for file in FILES} if output else {}
     for option in (*OPTIONS, "save_model"):
         path = getattr(options, option)
         if path is None:
@@ -284,11 +286,6 @@ def check_until(request: Request) -> None:
             raise InputError(f"until: {one} is about stored positions.", "trajectory_every 0", "trajectory_every auto")
 
 
-def check_directions(request: Request) -> None:
-    """Directions that are no row vectors of the parameters."""
-    _ = request.directions
-
-
 def check_observables(request: Request) -> None:
     """Observables with the name of a column, or that do not give one number a walker."""
     potential = request.potential
@@ -297,8 +294,9 @@ def check_observables(request: Request) -> None:
 
 
 CHECKS = [
+    lambda request: request.directions,
     *(check_callbacks, check_system, check_walls, check_control_variate, check_stages, check_full_batch),
     *(check_isokinetic, check_batch_sampling, check_burnin, check_stream_predictions, check_starts),
     *(check_batch_norm, check_validation, check_single_files, check_tensorboard, check_exchange_batch_size),
-    *(check_full_every, check_until, check_directions, check_observables, check_workers),
+    *(check_full_every, check_until, check_observables, check_workers),
 ]

@@ -97,7 +97,8 @@ class Run(RunFiles):
         refuse_if(path.suffix != ".keras", "The path of a saved model must end in .keras.", path)
         vector = self.parameters(which, None if which == "mean" else walker)
         from tati_re.prediction.network import flat_model_of
-        from tati_re.simulation.saved_model import in_units, values_kept
+        from tati_re.simulation.saved_model import save_model
+        from tati_re.simulation.starts import Walkers
 
         flat = flat_model_of(self)
         # Moving statistics are each walker's own; those of a mean over walkers are walker 0's.
@@ -105,16 +106,12 @@ class Run(RunFiles):
         row = 0 if which == "mean" else walker
         said = self.manifest.get("dataset", {}).get("preparation")
         preparation = None if said is None else Preparation.from_config(said)
-        with storing(path), values_kept(flat.model):
-            flat.set(vector)
-            flat.set_auxiliary([statistics[f"auxiliary/{k}"][row] for k in range(len(flat.auxiliary))])
-            whole = in_units(flat.model, preparation, self.manifest.get("loss", {}).get("loss") == HETEROSCEDASTIC)
-            try:
-                whole.save(path)
-            except (NotImplementedError, TypeError, ValueError) as error:
-                path.unlink(missing_ok=True)
-                kind, cure = type(flat.model).__name__, f"a model with get_config, or run.parameters({which!r})"
-                raise InputError("The model cannot be written to a file.", kind, cure) from error
+        own = tuple(statistics[f"auxiliary/{k}"][row][None] for k in range(len(flat.auxiliary)))
+        predicts_noise = self.manifest.get("loss", {}).get("loss") == HETEROSCEDASTIC
+        with storing(path):
+            written = save_model(flat, Walkers(vector[None], own), path, preparation, predicts_noise)
+        kind, cure = type(flat.model).__name__, f"a model with get_config, or run.parameters({which!r})"
+        refuse_if(not written, "The model cannot be written to a file.", kind, cure)
 
     def predict(self, inputs: Any = None, labels: Any = None, **options: Any) -> Any:
         """Predicts with the average over the posterior draws that the run stored.

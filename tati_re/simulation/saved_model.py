@@ -59,7 +59,6 @@ def save_model(
             with replacing(path, ".keras") as file:
                 in_units(flat.model, preparation, predicts_noise).save(file.name)
     except (NotImplementedError, TypeError, ValueError):
-        path.unlink(missing_ok=True)
         return False
     return True
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from tati_re.engine.progress import make_progress
 from tati_re.models.chain import chain_of
+from tati_re.optimizers import make_optimizer
 from tati_re.options.make import OPTIMIZE, Options, make_options, options_of
 from tati_re.options.stages import check_num_steps
 from tati_re.runs import run_folder
@@ -234,16 +235,20 @@ class _Choice:
         """Takes each walker to a minimum of U, in a quarter of `max_time` at most; the last quarter of the steps at
         a tenth of the learning rate."""
         sim, options = self.sim, self.options
-        left_out = {*_OF_THE_RUN, "num_steps", "num_burnin_steps", "stages", "call"}
+        left_out = {*_OF_THE_RUN, "num_steps", "num_burnin_steps", "stages", "call", "full_every"}
+        objects = {name: value for name, value in self.objects.items() if name not in ("callbacks", "starts")}
         given = options.values_of((options.explicit & {*options_of(OPTIMIZE)}) - left_out)
         first = max(1, 3 * options.fit_steps // 4)
-        rates = [(first, options.learning_rate), (options.fit_steps - first, options.learning_rate / 10)]
-        given["stages"] = [{"num_steps": steps, "learning_rate": rate} for steps, rate in rates if steps]
-        if sim.system.has_data and options.batch_size is None:
+        method = make_optimizer(objects.get("optimizer", options.optimizer), options, sim.system.flat.shapes)
+        rate = options.learning_rate if method.learning_rate is None else method.learning_rate
+        rates = [(first, rate), (options.fit_steps - first, rate / 10)]
+        stages = [{"num_steps": steps, "learning_rate": rate} for steps, rate in rates if steps]
+        given |= {"num_steps": options.fit_steps} if method.scheduled or method.full_batch else {"stages": stages}
+        if sim.system.has_data and options.batch_size is None and not method.full_batch:
             given["batch_size"] = min(FIT_BATCH_SIZE, sim.system.dataset.num_examples)
         if options.max_time is not None:
             given["max_time"] = options.max_time / 4
         chosen = sim.calls.numbered("fit", make_options(given))
         chosen = make_options(chosen, num_steps=check_num_steps(chosen))
-        request = make_request("fit", chosen, self.objects, sim.system, sim.limits)
+        request = make_request("fit", chosen, objects, sim.system, sim.limits)
         launch(request, sim.walkers, sim.calls, brief=True).passing_on()
