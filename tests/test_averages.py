@@ -281,7 +281,7 @@ def test_analyse_is_the_command_in_python(run, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="Unknown module"):
         tati_re.analyse(run, ["average"])
     (tmp_path / "file").write_text("")
-    with monkeypatch.context() as patch, pytest.raises(InputError, match="cannot be made"):
+    with monkeypatch.context() as patch, pytest.raises(InputError, match=r"Cannot write .*file: "):
         patch.setattr("tati_re.report.modules.result_of", lambda *given: pytest.fail("work before the output is known"))
         tati_re.analyse(run, output=tmp_path / "file")
 
@@ -307,6 +307,19 @@ def test_a_run_that_has_stored_no_positions_yet_has_its_averages(tmp_path):
         (["{run}", "--to", "excel"], "--to is not known"),
         (["{run}", "--by", "day"], "--by is not known"),
         (["{run}x"], "There is no run folder"),
+        (
+            ["{run}", "--what", "averages", "--num-bins", "7"],
+            "--num-bins belongs to another module. Received: averages",
+        ),
+        (["{run}", "--what", "averages", "--along", "loss"], "--along belongs to another module."),
+        (
+            ["{run}", "--what", "covariance", "--target-measure"],
+            "another module. Received: covariance. Expected: --what diff",
+        ),
+        (["{run}", "--what", "free_energy", "--alpha", "1", "--along", "loss"], "--alpha belongs to another module."),
+        (["{run}", "--what", "covariance", "--observables", "loss"], "Expected: --what averages or reweighting."),
+        (["{run}", "--method", "kernel"], "--method belongs to another module. Received: averages, covariance, temp"),
+        (["{run}", "--to", "arviz", "--by", "walker"], "--by belongs to another module. Received: arviz."),
         (["{run}", "{run}", "--output", "o"], "two of the runs have the same name"),
     ],
 )
