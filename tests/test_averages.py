@@ -185,6 +185,27 @@ def test_positions_of_one_rung(tmp_path, h5):
     weighted = np.cov(block.values[:, 0], aweights=block.weight, ddof=0) * 5 / 4
     assert variance[0] == pytest.approx(weighted)
     assert Positions(run, rung=1).read().values[:, 0].tolist() == [101, 102, 103, 104, 105]
+    with pytest.raises(InputError, match=r"thin keeps every k-th row\. Received: 1\.5\. Expected: a whole number"):
+        Positions(run, thin=1.5)
+
+
+@pytest.mark.parametrize(
+    ("said", "others", "known"),
+    [
+        ({"method": {"num_replicas": 3}, "options": {"trajectory_rungs": "all"}}, (3, 7, -1), "0, 1, 2"),
+        ({"method": {"num_replicas": 3}, "options": {"trajectory_rungs": "target"}}, (1, 7), "0"),
+        ({"method": {"simulated_tempering": [1.0, 2.0]}, "options": {}}, (2,), "0, 1"),
+        ({"method": {"sampler": "BAOAB"}, "options": {}}, (1,), "0"),
+    ],
+)
+def test_a_rung_that_is_not_stored_is_refused_before_reading(tmp_path, said, others, known):
+    """Its reason was a burn-in that leaves nothing, or there was none: the positions of the target came."""
+    draws = np.random.default_rng(2).random((1, 9, 2))
+    run = made_run(tmp_path / "run", {"loss": draws[..., 0]}, draws, extra=said)
+    assert len(Positions(run).read().values) == 9
+    for rung in others:
+        with pytest.raises(InputError, match=rf"rung are not stored.* Received: rung {rung}\. Expected: {known}\.$"):
+            Positions(run, rung=rung)
 
 
 def test_a_fit_has_no_temperature(tmp_path, capsys):
@@ -260,7 +281,7 @@ def test_analyse_is_the_command_in_python(run, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="Unknown module"):
         tati_re.analyse(run, ["average"])
     (tmp_path / "file").write_text("")
-    with monkeypatch.context() as patch, pytest.raises(InputError, match="cannot be made"):
+    with monkeypatch.context() as patch, pytest.raises(InputError, match=r"Cannot write .*file: "):
         patch.setattr("tati_re.report.modules.result_of", lambda *given: pytest.fail("work before the output is known"))
         tati_re.analyse(run, output=tmp_path / "file")
 
@@ -286,6 +307,19 @@ def test_a_run_that_has_stored_no_positions_yet_has_its_averages(tmp_path):
         (["{run}", "--to", "excel"], "--to is not known"),
         (["{run}", "--by", "day"], "--by is not known"),
         (["{run}x"], "There is no run folder"),
+        (
+            ["{run}", "--what", "averages", "--num-bins", "7"],
+            "--num-bins belongs to another module. Received: averages",
+        ),
+        (["{run}", "--what", "averages", "--along", "loss"], "--along belongs to another module."),
+        (
+            ["{run}", "--what", "covariance", "--target-measure"],
+            "another module. Received: covariance. Expected: --what diff",
+        ),
+        (["{run}", "--what", "free_energy", "--alpha", "1", "--along", "loss"], "--alpha belongs to another module."),
+        (["{run}", "--what", "covariance", "--observables", "loss"], "Expected: --what averages or reweighting."),
+        (["{run}", "--method", "kernel"], "--method belongs to another module. Received: averages, covariance, temp"),
+        (["{run}", "--to", "arviz", "--by", "walker"], "--by belongs to another module. Received: arviz."),
         (["{run}", "{run}", "--output", "o"], "two of the runs have the same name"),
     ],
 )

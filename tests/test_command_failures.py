@@ -313,7 +313,11 @@ REFUSED = {
         "--evidence-nodes is out of",
     ),
     "no part": ("predict", ["run", "--interval", "nan"], "--interval is out of range. Received: nan."),
-    "a cold temperature": ("analyse", ["run", "--temperatures", "1e-300"], "--temperatures is out of range."),
+    "a cold temperature": (
+        "analyse",
+        ["run", "--what", "reweighting", "--temperatures", "1e-300"],
+        "--temperatures is",
+    ),
     "a far row": ("analyse", ["run", "--burnin", "9" * 25], "--burnin is out of range."),
     "a seed below 0": ("predict", ["run", "--seed", "-1"], "--seed is out of range. Received: -1."),
     "a step of nothing": ("inputspace", ["run", "--parameters-step", "3"], "--parameters-step belongs to a file."),

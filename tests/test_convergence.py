@@ -102,6 +102,19 @@ def test_chains_that_say_nothing():
     assert np.isnan(effective_sample_size(broken))
 
 
+@pytest.mark.parametrize("power", [-1000, -500, -100, 500, 1000])
+def test_the_unit_of_the_draws_does_not_matter(power):
+    """Squares of such numbers are 0 or infinite, and draws within 1e-15 are taken for constant by the library."""
+    draws, unit = np.random.default_rng(8).standard_normal((2, 500)), 2.0**power
+    assert monte_carlo_error(unit * draws) / unit == pytest.approx(monte_carlo_error(draws), rel=1e-12)
+    for measure in (
+        autocorrelation_time,
+        r_hat,
+        *(lambda x, k=k: effective_sample_size(x, k) for k in ("mean", "tail")),
+    ):
+        assert measure(unit * draws) == pytest.approx(measure(draws), rel=1e-12)
+
+
 def test_too_few_draws_are_refused():
     for measure in (effective_sample_size, monte_carlo_error, r_hat):
         with pytest.raises(InputError, match="Too few draws"):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import tati_re
 from tati_re.analysis.covariance import covariance_eigenpairs, covariance_table, leading_eigenpairs
 from tati_re.cli import analyse
 from tati_re.core.errors import InputError
@@ -134,6 +135,15 @@ def test_a_slow_direction_is_told_from_a_wide_one(tmp_path):
     run = made_run(tmp_path / "run", {"loss": positions[..., 0]}, positions)
     times = covariance_table(run, covariance_eigenpairs(run))["autocorrelation_steps"]
     assert times[0] == pytest.approx(10, rel=0.15) and times[1] == pytest.approx(190, rel=0.25)
+
+
+def test_walkers_are_those_after_the_burnin_that_is_asked_for(tmp_path):
+    """They were looked for after the run's own one, which here leaves nothing."""
+    positions = np.random.default_rng(9).standard_normal((2, 50, 3))
+    own = {"options": {"num_steps": 500, "num_burnin_steps": 500, "num_walkers": 2, "sampler": "BAOAB"}}
+    run = made_run(tmp_path / "run", {"loss": positions[..., 0]}, positions, extra=own)
+    table = tati_re.analyse(run, ["covariance"], burnin=10, by="walker")["covariance"].table
+    assert table["of"].unique().tolist() == ["walker 0", "walker 1"]
 
 
 def test_spectra_of_several_runs(tmp_path):

@@ -14,7 +14,7 @@ from tati_re.core.errors import InputError
 from tati_re.report.summary import summary_lines
 from tati_re.runs import checkpoint, files, manifest
 from tati_re.runs.checked import ShorterTable
-from tati_re.runs.csv_table import CsvTable, csv_text
+from tati_re.runs.csv_table import CsvTable, frame_text
 from tati_re.runs.digests import BLOCK_BYTES, LENGTH, Digest, lasting, of_whole
 from tati_re.runs.h5_table import H5Table
 from tati_re.runs.positions import Positions
@@ -59,7 +59,9 @@ def write_run(folder: Path, h5: bool) -> None:
     for first, last in ((1, 200), (200, ROWS)):
         append(first, last)
         ladder["acceptance"] = noise.random(3)
-        whole = {files.LADDER: csv_text(ladder), files.BIAS: csv_text({"rung": np.arange(3), "bias": noise.random(3)})}
+        bias = {"rung": np.arange(3), "bias": noise.random(3)}
+        of_rungs = {files.LADDER: ladder, files.BIAS: bias}
+        whole = {name: frame_text(table) for name, table in of_rungs.items()}
         known = {name: of_whole(text) for name, text in whole.items()}
         known[files.DIRECTIONS] = of_whole((folder / files.DIRECTIONS).read_bytes())
         meta = {"step": last - 1, "files": {name: table.on_disk for name, table in tables.items()}}

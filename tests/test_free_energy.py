@@ -90,6 +90,26 @@ def test_empty_bins_and_bad_input():
         free_energy(np.arange(20.0), method="guess")
 
 
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        *(({"limits": ends}, "limits are no interval") for ends in [(1, -1), (1, 1), (np.nan, 1), (0, np.inf), (3, 4)]),
+        *(({"bandwidth": width, "method": "kernel"}, "bandwidth is out of") for width in (0, -0.1, np.nan, np.inf)),
+        ({"bandwidth": 0.1}, "bandwidth is of kernels. Received: histogram"),
+        *(({"temperature": value}, "temperature is out of range") for value in (0, -1, np.nan)),
+        *(
+            ({"weights": w}, "weights do not fit")
+            for w in (np.zeros(20), np.arange(-1.0, 19), np.ones(19), [np.nan] * 20)
+        ),
+        *(({"num_bins": number}, "num_bins is out of range") for number in (2.5, 1, np.nan)),
+    ],
+)
+def test_numbers_out_of_range_are_refused(options, sentence):
+    with pytest.raises(InputError) as raised:
+        free_energy(np.linspace(-1, 1, 20), **options)
+    assert sentence in str(raised.value) and "Expected: " in str(raised.value)
+
+
 def test_diffusion_map_of_a_target_measure_is_the_ornstein_uhlenbeck_process():
     """Points spread evenly, with the target N(0, 1): eigenvalues 0, -1, -2, ..., eigenfunctions Hermite's."""
     x = np.linspace(-4, 4, 700)

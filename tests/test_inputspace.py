@@ -1,5 +1,7 @@
 """`tati-inputspace`: predictions over a grid of inputs are averages over the parameters, and the figure is there."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +12,7 @@ from tati_re.core.errors import InputError
 from tati_re.landscape import input_space
 from tati_re.landscape.inputspace import read_inputs
 from tati_re.plotting.inputs import plot_input_space
+from tati_re.runs import files
 
 
 @pytest.fixture(scope="module")
@@ -70,12 +73,24 @@ def test_given_inputs_and_parameters(runs):
         input_space(runs / "fit", "-1:1:3", inputs=points)
 
 
+@pytest.mark.parametrize(("loss", "curves"), [("gaussian", ["with noise", "mean"]), ("huber", ["mean"])])
+def test_noise_is_drawn_where_the_loss_tells_it(tmp_path, loss, curves):
+    x = np.linspace(-1, 1, 30)
+    options = {"dtype": "float64", "execution": "graph", "seed": 1, "verbose": 0}
+    sim = tati_re.Simulation(data=(x[:, None], x**2), loss=loss, **options)
+    run = sim.sample(num_steps=20, step_size=0.01, trajectory_every=5, output=str(tmp_path / "run"))
+    figure = plot_input_space(input_space(run, "-1:1:5"))
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == curves
+
+
 def test_command(runs, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert command.main([str(runs / "sampled"), "--range=-4:4:9,-3:3:5", "--output", "a"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("45 inputs, 40 vectors of parameters\nclasses predicted: -1 on ")
     assert len(pd.read_csv("a/inputspace.csv")) == 45
+    known = {file.name for file in files.FILES}
+    assert {f"{files.INPUTSPACE}/{path.name}" for path in Path("a").iterdir()} <= known
     np.savetxt("points.csv", np.eye(2), delimiter=",", header="a,b", comments="")
     flags = [str(runs / "sampled"), "--inputs", "points.csv", "--which", "10", "20", "--walker", "0", "--quiet"]
     assert command.main([*flags, "--output", "b"]) == 0

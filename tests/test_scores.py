@@ -67,6 +67,16 @@ def test_intervals_of_a_mixture_hold_their_probability(mixture):
     assert one[1][0] == pytest.approx(2.0 + 0.5 * norm.ppf(0.975), rel=1e-9)
 
 
+@pytest.mark.parametrize("wide", [1e9, 1e12, 1e100])
+def test_one_wide_draw_leaves_the_interval_of_the_others(wide):
+    """It adds half of its weight on either side; means and weights of any size do not hide the others."""
+    stds = np.append(np.ones(99), wide)[:, None] * [1.0, 1e-3]
+    lower, upper = mixture_interval(np.full((100, 2), [0.0, 5.0]), stds, np.full(100, 7.0), 0.9)
+    reach = norm.ppf((0.95 - 0.005) / 0.99)
+    assert upper == pytest.approx([reach, 5 + 1e-3 * reach], rel=1e-9 if wide > 1e9 else 1e-8)
+    assert lower == pytest.approx([-reach, 5 - 1e-3 * reach], rel=1e-9 if wide > 1e9 else 1e-8)
+
+
 def test_crps_of_a_mixture_is_the_integral_that_defines_it(mixture):
     means, stds, weights = mixture
     y = np.array([-0.3, 4.0, 9.0])

@@ -1,6 +1,7 @@
 """Convergence diagnostics: effective sample size, R-hat, Monte Carlo error, autocorrelation time."""
 
 import hashlib
+import math
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,8 +43,7 @@ def chains_of(run_info: pd.DataFrame, column: str, num_burnin_steps: int = 0) ->
     Raises:
         InputError: No such column, or no rows past the burn-in.
     """
-    if column not in run_info.columns:
-        raise InputError(f"The run has no column '{column}'.", column, ", ".join(map(str, run_info.columns)))
+    refuse_if(column not in run_info, f"The run has no column '{column}'.", column, ", ".join(map(str, run_info)))
     rows = run_info[run_info["step"] > num_burnin_steps]
     if rows.empty:
         last = int(run_info["step"].max()) if len(run_info) else 0
@@ -162,11 +162,11 @@ def monte_carlo_error(chains: np.ndarray) -> float:
     Raises:
         InputError: Fewer than 4 draws a chain.
     """
-    chains = _checked(chains)
-    return float(array_stats().mcse(chains, method="mean")) if _moves(chains) else float("nan")
+    checked, scale = _checked(chains), _scale(chains)
+    return scale * float(array_stats().mcse(checked, method="mean")) if _moves(checked) else float("nan")
 
 
-def autocorrelation_time(chains: np.ndarray, num_times: float = ENOUGH_TIMES) -> float:
+def autocorrelation_time(chains: np.ndarray) -> float:
     """Integrated autocorrelation time, 1 + 2 sum of the autocorrelations ρ, averaged over the chains, in rows.
 
     Below 1 for draws that alternate: (1 + φ)/(1 - φ) = 1/3 for x' = -x/2 + noise. Summed up to the first lag above five
@@ -177,25 +177,20 @@ def autocorrelation_time(chains: np.ndarray, num_times: float = ENOUGH_TIMES) ->
     mechanics (1997), section 3.
 
     Args:
-        chains: Draws, shape (chains, draws) or (draws,).
-        num_times: A chain must be at least this many times longer than the estimate, and than its memory. Default: 50.
+        chains: Draws, shape (chains, draws) or (draws,), longer than 50 times the estimate, and than their memory.
 
     Raises:
         InputError: The chain is too short to tell, with the length that would do; or it never changes.
     """
-    tau, needed = autocorrelation_estimate(chains, num_times)
-    if needed:
-        raise InputError(
-            "The chain is too short to tell its autocorrelation time (the estimate so far is "
-            f"{tau:.3g} rows and still changes with the chain); take more steps.",
-            f"{np.atleast_2d(chains).shape[1]:,} rows",
-            f"at least {needed:,} rows, {num_times:g} times its memory",
-        )
+    tau, needed = autocorrelation_estimate(chains)
+    what = f"The chain is too short to tell its autocorrelation time, so far {tau:.3g} rows; take more steps."
+    expected = f"at least {needed:,} rows, {ENOUGH_TIMES:g} times its memory"
+    refuse_if(needed, what, f"{np.atleast_2d(chains).shape[1]:,} rows", expected)
     return tau
 
 
 @_remembered
-def autocorrelation_estimate(chains: np.ndarray, num_times: float = ENOUGH_TIMES) -> tuple[float, int]:
+def autocorrelation_estimate(chains: np.ndarray) -> tuple[float, int]:
     """As `autocorrelation_time`, in rows, though too small for short chains; and the rows that are needed, or 0."""
     chains = _checked(chains)
     if not np.isfinite(chains).all() or (np.ptp(chains, axis=1) == 0).any():
@@ -206,7 +201,7 @@ def autocorrelation_estimate(chains: np.ndarray, num_times: float = ENOUGH_TIMES
     squares = (2 * np.cumsum(function**2) - 1) / (1 + 2 * lags / chains.size)
     memory = np.maximum(times - function, 2 * squares - 1)
     at = _first(lags >= 5 * memory)
-    tau, needed = times[at] - function[at], int(np.ceil(num_times * memory[at]))
+    tau, needed = times[at] - function[at], int(np.ceil(ENOUGH_TIMES * memory[at]))
     if needed <= chains.shape[1]:
         return max(0.0, float(tau)), 0
     return max(0.0, float(tau), float(times[_first(lags >= 5 * times)])), needed
@@ -215,9 +210,8 @@ def autocorrelation_estimate(chains: np.ndarray, num_times: float = ENOUGH_TIMES
 def is_short(chains: np.ndarray) -> bool:
     """Whether chains `(chains, draws)` have below 50 autocorrelation times, or never change: errors are rough then."""
     chains = np.atleast_2d(np.asarray(chains, dtype=np.float64))
-    if chains.shape[1] < MINIMUM_DRAWS or not np.isfinite(chains).all() or (np.ptp(chains, axis=1) == 0).any():
-        return True
-    return autocorrelation_estimate(chains)[1] > 0
+    unknown = chains.shape[1] < MINIMUM_DRAWS or not np.isfinite(chains).all() or (np.ptp(chains, axis=1) == 0).any()
+    return bool(unknown) or autocorrelation_estimate(chains)[1] > 0
 
 
 def autocorrelation_function(chains: np.ndarray) -> np.ndarray:
@@ -234,7 +228,13 @@ def _checked(chains: np.ndarray) -> np.ndarray:
     chains = np.atleast_2d(np.asarray(chains, dtype=np.float64))
     if chains.ndim != 2 or chains.shape[1] < MINIMUM_DRAWS:
         raise InputError("Too few draws.", f"shape {chains.shape}", f"(chains, draws) with draws >= {MINIMUM_DRAWS}")
-    return chains
+    return chains if (scale := _scale(chains)) == 1 else chains / scale
+
+
+def _scale(chains: np.ndarray) -> float:
+    """A power of two near the spread where estimators take that for 0, or its squares overflow; else 1."""
+    spread = float(chains.max() / 2 - chains.min() / 2)
+    return 2.0 ** math.floor(math.log2(spread)) if 0 < spread < 1e-14 or 1e100 < spread < np.inf else 1.0
 
 
 def halves_of(chains: np.ndarray) -> np.ndarray:

@@ -52,7 +52,6 @@ def leading_eigenpairs(
     num_eigenpairs: int = 16,
     tolerance: float = 1e-3,
     max_passes: int = 12,
-    seed: int = 0,
     dense_limit: int = DENSE_LIMIT,
 ) -> Eigenpairs:
     """Leading eigenpairs of the covariance C = Σ w (x - mean)(x - mean)' / ((1 - 1/n) Σ w), by a block Krylov method.
@@ -70,7 +69,6 @@ def leading_eigenpairs(
         num_eigenpairs: k, at least 1; fewer come back where positions or parameters are fewer.
         tolerance: Of the residuals, relative to each eigenvalue. Default: 1e-3.
         max_passes: At least 2. Default: 12.
-        seed: Of the random block. Default: 0.
         dense_limit: Parameters up to which the matrix itself is formed in one pass: exact pairs. Default: 1,024.
 
     Returns:
@@ -91,7 +89,7 @@ def leading_eigenpairs(
         residuals = np.linalg.norm(matrix @ vectors.T - vectors.T * values, axis=0)
         return _result(pass_over, np.maximum(values, 0.0), vectors, residuals)
     width = min(num_eigenpairs + OVERSAMPLING, num_parameters)
-    start = pass_over.first(np.random.default_rng(seed).standard_normal((num_parameters, width)))
+    start = pass_over.first(np.random.default_rng(0).standard_normal((num_parameters, width)))
     wanted = min(num_eigenpairs, pass_over.num_rows - 1)
     scale = np.linalg.norm(start, axis=0).max()
     refuse_if(scale == 0, "The positions never change: their covariance is zero.")

@@ -134,10 +134,10 @@ def free_energy(
         values: The coordinate, `(chains, draws)` or `(draws,)`.
         temperature: T. Default: 1.
         method: `"histogram"` or `"kernel"`. Default: `"histogram"`.
-        num_bins: Bins, or points where the kernel estimate is taken, 2 to 100,000. Default: 40.
-        weights: What each draw counts, same shape. Default: None, all the same.
+        num_bins: Bins, or points where the kernel estimate is taken, whole, 2 to 100,000. Default: 40.
+        weights: What each draw counts, 0 or more, same shape. Default: None, all the same.
         bandwidth: Standard deviation of the kernel. Default: None, Silverman's rule for the effective sample size.
-        limits: Ends of the coordinate. Default: None, those of the draws.
+        limits: Ends of the coordinate, with draws between them. Default: None, those of the draws.
 
     Returns:
         A row for each bin or point: `coordinate, density, density_error, free_energy, error, short` (chains of the
@@ -145,18 +145,27 @@ def free_energy(
         is 0. Where no draw lies free energy and error are nan.
 
     Raises:
-        InputError: Too few draws, not finite, or all the same; a method that is not known.
+        InputError: Too few draws, not finite, or all the same; a method that is not known; numbers out of range.
     """
     values = np.atleast_2d(np.asarray(values, np.float64))
     refuse_if(method not in ("histogram", "kernel"), "method is not known.", method, "histogram or kernel")
-    refuse_if(not 2 <= num_bins <= MOST_BINS, "num_bins is out of range.", num_bins, f"2 to {MOST_BINS:,}")
-    if values.shape[1] < convergence.MINIMUM_DRAWS or not np.isfinite(values).all() or np.ptp(values) == 0:
-        what = "A free energy needs draws that differ and are finite."
-        raise InputError(what, f"shape {values.shape}", "(chains, draws)")
+    wrong = values.shape[1] < convergence.MINIMUM_DRAWS or not np.isfinite(values).all() or np.ptp(values) == 0
+    refuse_if(
+        wrong, "A free energy needs draws that differ and are finite.", f"shape {values.shape}", "(chains, draws)"
+    )
     weights = np.ones_like(values) if weights is None else np.atleast_2d(np.asarray(weights, np.float64))
-    weights = weights / weights.mean()
-    counted = values[weights > 0]
+    given = weights.shape == values.shape and np.isfinite(weights).all() and (weights >= 0).all() and weights.any()
+    counted = values[weights > 0] if given else values
     low, high = limits if limits is not None else (float(counted.min()), float(counted.max()))
+    inside = np.isfinite(high - low) and low < high and ((low <= counted) & (counted <= high)).any()
+    whole = isinstance(num_bins, int | np.integer)
+    refuse_if(not given, "weights do not fit.", f"{weights.shape}, {weights}", f"{values.shape}, 0 or more, not all 0")
+    refuse_if(not whole or not 2 <= num_bins <= MOST_BINS, "num_bins is out of range.", num_bins, f"2 to {MOST_BINS:,}")
+    refuse_if(not 0 < temperature < np.inf, "temperature is out of range.", temperature, "a number above 0")
+    refuse_if(not inside, "limits are no interval with draws in it.", (low, high), "the lower end, then the upper one")
+    refuse_if(bandwidth is not None and method != "kernel", "bandwidth is of kernels.", method, "method kernel")
+    refuse_if(bandwidth is not None and not 0 < bandwidth < np.inf, "bandwidth is out of range.", bandwidth, "above 0")
+    weights = weights / weights.mean()
     if method == "histogram":
         edges = np.linspace(low, high, num_bins + 1)
         places = 0.5 * (edges[1:] + edges[:-1])

@@ -49,15 +49,14 @@ OWN: dict[str, tuple[Any, str]] = {
     "bandwidth": ("X", "diffusion_map: bgh, median, or a number; default bgh"),
     "alpha": ("X", "diffusion_map: its normalization, 0 to 1; default 0.5"),
     "target_measure": (None, "diffusion_map: points count for exp(-U/T) whatever their own density"),
-    "temperatures": (
-        ("T",),
-        "reweighting: temperatures T of exp(-U/T); default those of the ladder, and two between each",
-    ),
+    "temperatures": (("T",), "reweighting: temperatures T of exp(-U/T); default the ladder's, and two between each"),
     "lowest_loss": ("X", "learning_coefficient: mean loss at the minimum; default that at the center of the tether"),
     "to": ("FORMAT", "csv, parquet, or arviz (a NetCDF file); default csv"),
     "output": ("DIR", "folder for tables and figures; default RUN/analysis"),
     "no_figures": (None, "tables only"),
 }
+_OF_SEVERAL = {"by": ("averages", "parameters", "covariance"), "observables": ("averages", "reweighting")}
+_OF_MAP = ("num_points", "bandwidth", "alpha", "target_measure")
 _MOST_ROWS = 24
 
 
@@ -74,6 +73,17 @@ def parser_of_command() -> Parser:
     return parser
 
 
+def _refuse_idle(typed: dict[str, Any]) -> None:
+    """Refuses flags of modules that are not asked for; the help of a flag of one module begins with its name."""
+    asked = typed.get("what", ("arviz",) if typed.get("to") == "arviz" else ("averages", "covariance", "temperatures"))
+    for name in typed:
+        modules = _OF_SEVERAL.get(name) or [str(OWN.get(name, ("", ""))[1]).partition(":")[0]]
+        if name in _OF_MAP and typed.get("along", "").startswith("diffusion:"):
+            modules = ["diffusion_map", "free_energy"]
+        idle = modules[0] in WHAT and not set(modules) & set(asked)
+        refuse_if(idle, f"{flag(name)} belongs to another module.", ", ".join(asked), f"--what {' or '.join(modules)}")
+
+
 def _one_of(name: str, value: str, known: Sequence[str]) -> str:
     refuse_if(value not in known, f"{flag(name)} is not known.{nearest(value, known)}", value, ", ".join(known))
     return value
@@ -82,19 +92,17 @@ def _one_of(name: str, value: str, known: Sequence[str]) -> str:
 def _choices(typed: dict[str, Any]) -> Choices:
     from tati_re.report.modules import Choices
 
-    numbers: dict[str, Any] = {
-        name: number_typed(name, typed[name], least=least) for name, (least, _) in NUMBERS.items() if name in typed
-    }
-    observables = tuple(typed.get("observables", ()))
-    numbers |= {name: typed[name] for name in ("along", "target_measure") if name in typed}
-    numbers |= {name: number_typed(name, typed[name], float) for name in ("alpha", "lowest_loss") if name in typed}
+    found: dict[str, Any] = {"observables": tuple(typed.get("observables", ()))}
+    found |= {name: number_typed(name, typed[name], least=low) for name, (low, _) in NUMBERS.items() if name in typed}
+    found |= {name: typed[name] for name in ("along", "target_measure") if name in typed}
+    found |= {name: number_typed(name, typed[name], float) for name in ("alpha", "lowest_loss") if name in typed}
     if "bandwidth" in typed:
         rule = typed["bandwidth"]
-        numbers["bandwidth"] = rule if rule in ("bgh", "median") else number_typed("bandwidth", rule, float)
+        found["bandwidth"] = rule if rule in ("bgh", "median") else number_typed("bandwidth", rule, float)
     if "temperatures" in typed:
-        numbers["temperatures"] = tuple(number_typed("temperatures", text, float) for text in typed["temperatures"])
-    words: dict[str, Any] = {name: _one_of(name, typed[name], known) for name, known in WORDS.items() if name in typed}
-    return Choices(observables=observables, **words, **numbers)
+        found["temperatures"] = tuple(number_typed("temperatures", text, float) for text in typed["temperatures"])
+    found |= {name: _one_of(name, typed[name], known) for name, known in WORDS.items() if name in typed}
+    return Choices(**found)
 
 
 def _show(name: str, result: Result) -> None:
@@ -113,18 +121,15 @@ def _show(name: str, result: Result) -> None:
 
 def _analyse(run: Run, typed: dict[str, Any], choices: Choices, folder: Path) -> dict[str, Result]:
     from tati_re.prediction.arviz import write_arviz
-    from tati_re.report.modules import made_folder, modules_of, result_of, write_result
+    from tati_re.report.modules import modules_of, result_of, write_result
+    from tati_re.runs.storage import made
 
     quiet, to = typed.get("quiet", False), typed.get("to", "csv")
     if not quiet:
         print(run.summary())
-    names = typed.get("what") or modules_of(run, choices.burnin)
-    made_folder(folder)
-    if to == "arviz":
-        written = [write_arviz(run, folder / "arviz.nc", choices.burnin, choices.thin).name]
-        names = typed.get("what", [])
-    else:
-        written = []
+    names = typed.get("what") or ([] if to == "arviz" else modules_of(run, choices.burnin))
+    made(folder)
+    written = [write_arviz(run, folder / "arviz.nc", choices.burnin, choices.thin).name] if to == "arviz" else []
     results = {}
     for name in names:
         results[name] = result = result_of(run, name, choices)
@@ -154,10 +159,9 @@ def _body(argv: list[str]) -> None:
     typed = parser_of_command().parse(argv)
     refuse_if(not typed.get("runs"), "tati-analyse needs a run folder.", expected="tati-analyse RUN [RUN ...]")
     if "what" in typed:
-        typed["what"] = [name.replace("-", "_") for name in typed["what"]]
-    for name in typed.get("what", []):
-        _one_of("what", name, list(WHAT))
+        typed["what"] = [_one_of("what", name.replace("-", "_"), list(WHAT)) for name in typed["what"]]
     _one_of("to", typed.get("to", "csv"), TO)
+    _refuse_idle(typed)
     loading(not typed.get("quiet"), f"Reading {', '.join(typed['runs'])}")
     from tati_re.runs import files
     from tati_re.runs.lock import writing

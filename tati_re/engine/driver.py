@@ -22,7 +22,7 @@ from tati_re.engine.prediction_averages import PredictionAverages
 from tati_re.engine.recording import RunningMoments
 from tati_re.engine.run_tables import RunningAverages, RunTables
 from tati_re.runs import checkpoint, files, manifest
-from tati_re.runs.csv_table import csv_text
+from tati_re.runs.csv_table import frame_text
 from tati_re.runs.digests import lasting, of_whole
 from tati_re.runs.storage import write_whole
 
@@ -300,7 +300,7 @@ class Driver:
         # Tables of a few rows that tell how things stand are written anew each time, after the checkpoint: what a kill
         # between the two leaves is known by the checkpoint before.
         tables = self.loop.method.tables(carry.state)
-        texts = {files.of_method(name): csv_text(table) for name, table in tables.items()}
+        texts = {files.of_method(name): frame_text(table) for name, table in tables.items()}
         meta = {"step": self.step, "move": self._move, "seconds": self.seconds, "files": self._tables.positions()}
         meta |= {"digests": self._tables.digests()} | self._known(texts)
         checkpoint.save(self.folder, self._arrays(carry), meta)

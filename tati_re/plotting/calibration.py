@@ -20,7 +20,6 @@ def plot_classes(
     predictions: Mapping[str, ClassPrediction],
     outside: Mapping[str, ClassPrediction] | None = None,
     path: AnyPath | None = None,
-    num_bins: int = 15,
 ) -> Figure:
     """Draws the calibration of several predictions of the same labeled inputs. Left: their reliability, with the
     examples per bin. Right: the predictive entropy of each, of right and wrong predictions; with predictions of other
@@ -30,7 +29,6 @@ def plot_classes(
         predictions: By name, with labels.
         outside: Of inputs unlike those of the training, by the same names. Default: none.
         path: PNG file to write. Default: none.
-        num_bins: Bins of the confidence. Default: 15.
 
     Raises:
         InputError: No labels, or a path that cannot be written.
@@ -38,7 +36,7 @@ def plot_classes(
     sets, labels = zip(*((one.probabilities, known_labels(one.labels)) for one in predictions.values()), strict=True)
     figure = new_figure(9.0, max(4.8, 1.7 * len(sets)))
     grid = figure.add_gridspec(1, 2, width_ratios=[1.0, 1.1])
-    reliability = draw_reliability(figure, grid[0], sets, labels, list(predictions), num_bins)
+    reliability = draw_reliability(figure, grid[0], sets, labels, list(predictions))
     panels = grid[1].subgridspec(len(sets), 1).subplots(sharex=True, sharey=True, squeeze=False)[:, 0]
     panels[-1].set_xlabel("predictive entropy (nats)")
     plain(*reliability, *panels)
@@ -69,9 +67,8 @@ def draw_stairs(
 
 
 def draw_reliability(
-    figure: Figure, place: Any, sets: Sequence[np.ndarray], labels: Sequence[np.ndarray], names: Sequence[str],
-    num_bins: int = 15,
-) -> tuple[Axes, Axes]:  # fmt: skip
+    figure: Figure, place: Any, sets: Sequence[np.ndarray], labels: Sequence[np.ndarray], names: Sequence[str]
+) -> tuple[Axes, Axes]:
     """Draws calibration curves in their bands, and counts below, in a place of a grid; returns both panels."""
     part = place.subgridspec(2, 1, height_ratios=[3, 1])
     axes = figure.add_subplot(part[0])
@@ -79,7 +76,7 @@ def draw_reliability(
     axes.plot([0, 1], [0, 1], color=GRAY, linewidth=0.8, linestyle="--")
     first = 1.0
     for number, (values, right, name) in enumerate(zip(sets, labels, names, strict=True)):
-        result, color = calibration(values, right, num_bins), COLORS[number % len(COLORS)]
+        result, color = calibration(values, right), COLORS[number % len(COLORS)]
         p = class_probabilities(values)
         sure, happened = p.max(axis=1), p.argmax(axis=1) == class_labels(right, p.shape[1])
         first = min(first, sure.min())

@@ -180,8 +180,9 @@ def _curves(panel: Axes, space: "InputSpace", classes: bool) -> None:
     else:
         names, chosen = ["mean"], [0]
         values, low, high = found.mean, found.mean_lower, found.mean_upper
-        band = found.lower[:, 0], found.upper[:, 0]
-        panel.fill_between(x, *band, color=COLORS[0], alpha=0.12, linewidth=0, label="with noise")
+        if found.noise_std is not None:
+            band = found.lower[:, 0], found.upper[:, 0]
+            panel.fill_between(x, *band, color=COLORS[0], alpha=0.12, linewidth=0, label="with noise")
     for number, k in enumerate(chosen):
         color = COLORS[number % len(COLORS)]
         panel.fill_between(x, low[:, k], high[:, k], color=color, alpha=0.35, linewidth=0)

@@ -71,7 +71,7 @@ def mixture_interval(
     means: np.ndarray, stds: np.ndarray, weights: np.ndarray, level: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Lower and upper end, `(n,)` each, of the central interval with probability `level` of a mixture of normals, by
-    bisection and Newton steps to 1e-9 of its width; `means` `(draws, n)`, `stds` that fit, `weights` `(draws,)`."""
+    bisection and Newton steps to 1e-9 of spread and tail; `means` `(draws, n)`, `stds` that fit, `weights`."""
     stds = np.broadcast_to(stds, means.shape)
     share = weights / weights.sum()
     reach = -ndtri((1 - level) / 2)
@@ -84,7 +84,7 @@ def mixture_interval(
         spread = np.sqrt(np.tensordot(share, stds**2 + (means - middle) ** 2, 1))
         guess = np.clip(middle + sign * reach * spread, low, high)
         todo = np.arange(means.shape[1])
-        for _ in range(60):
+        for _ in range(1100):  # halvings from the largest number to the smallest; a few steps do for most mixtures
             here, m, s = guess[todo], means[:, todo], stds[:, todo]
             z = (here - m) / s
             error = share @ ndtr(z) - goal
@@ -92,9 +92,13 @@ def mixture_interval(
             slope = share @ (np.exp(-0.5 * z**2) / (s * np.sqrt(2 * np.pi)))
             with np.errstate(divide="ignore", invalid="ignore"):
                 new = here - error / slope
-            new = np.where((new > low[todo]) & (new < high[todo]), new, 0.5 * (low[todo] + high[todo]))
-            guess[todo] = new
-            todo = todo[np.abs(new - here) > 1e-9 * spread[todo]]
+            inside = (new >= low[todo]) & (new <= high[todo])
+            new = np.where(inside, new, 0.5 * (low[todo] + high[todo]))
+            # One wide normal makes the spread as large as it likes: the probability has to be right as well.
+            wrong = (np.abs(new - here) > 1e-9 * spread[todo]) | (np.abs(error) > 1e-9 * (1 - level) / 2)
+            further = wrong & (new != here)
+            guess[todo] = np.where(further | inside, new, here)
+            todo = todo[further]
             if not len(todo):
                 break
         ends.append(guess)

@@ -20,7 +20,7 @@ from tati_re.analysis.free_energy import coordinate_of, diffusion_map_of, free_e
 from tati_re.analysis.learning_coefficient import learning_coefficient, learning_curve
 from tati_re.analysis.reweighting import reweight
 from tati_re.analysis.temperature import group_sentences, group_temperatures
-from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
+from tati_re.core.errors import AnyPath, nearest, refuse_if
 from tati_re.core.rhat import split_rhat
 from tati_re.core.views import html_table
 from tati_re.prediction.network import model_of
@@ -30,7 +30,7 @@ from tati_re.runs.manifest import sees_batches
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import is_optimization, select_rows, spacing
-from tati_re.runs.storage import replacing
+from tati_re.runs.storage import made, replacing
 from tati_re.simulation.run import load
 
 _OF_SAMPLES = ("temperatures", "free_energy", "reweighting", "learning_coefficient")
@@ -90,11 +90,10 @@ def _averages(run: RunFiles, choices: Choices) -> Result:
     rows = select_rows(run, choices.burnin, choices.thin)
     drawn = [name for name in (names or _SHOWN) if name in rows.columns]
     chains = {name: chains_of(rows, name, -1) for name in drawn}
-    chains = {name: values for name, values in chains.items() if np.isfinite(values).all() and values.shape[1] >= 4}
     shown = [name for name in names or () if name in rows.columns] or None
     traces = lambda path: plotting.plot_run(run, shown, choices.burnin, choices.thin, path)  # noqa: E731
     result = Result(table, figures={"traces": traces})
-    if any((np.ptp(values, axis=1) > 0).all() for values in chains.values()):
+    if any(v.shape[1] >= 4 and np.isfinite(v).all() and (np.ptp(v, axis=1) > 0).all() for v in chains.values()):
         result.figures["autocorrelation"] = lambda path: plotting.plot_autocorrelation(chains, spacing(rows), path)
     return result
 
@@ -111,16 +110,16 @@ def _parameters(run: RunFiles, choices: Choices) -> Result:
 def _covariance(run: RunFiles, choices: Choices) -> Result:
     walkers: list[Any] = [None]
     if choices.by == "walker":
-        walkers = sorted({int(walker) for block in Positions(run).blocks() for walker in np.unique(block.walker)})
+        walkers = sorted(
+            {int(walker) for block in Positions(run, choices.burnin).blocks() for walker in np.unique(block.walker)}
+        )
     tables, arrays = dict[Any, Any](), dict[str, Any]()
     for walker in walkers:
         found = covariance_eigenpairs(run, choices.num_eigenpairs, walker, choices.burnin, choices.thin)
-        name = "all walkers" if walker is None else f"walker {walker}"
-        ending = "" if walker is None else f"_walker_{walker}"
+        name, ending = ("all walkers", "") if walker is None else (f"walker {walker}", f"_walker_{walker}")
         tables[name] = covariance_table(run, found, walker, choices.burnin, choices.thin)
         arrays |= {f"vectors{ending}": found.vectors, f"values{ending}": found.values, f"mean{ending}": found.mean}
-    whole = pd.concat([table.assign(of=name) for name, table in tables.items()], ignore_index=True)
-    whole = whole[["of", *(column for column in whole.columns if column != "of")]]
+    whole = pd.concat(tables, names=["of"]).reset_index("of").reset_index(drop=True)
     sentences = [
         f"{found.num_rows:,} positions of {len(found.mean):,} parameters, read {found.num_passes} times. A large "
         "eigenvalue is a flat and slow direction, a small one a stiff and fast one; in a quadratic potential the "
@@ -281,22 +280,12 @@ def analyse(
     run = run if isinstance(run, RunFiles) else load(run)
     chosen = Choices(**choices)
     with writing(output):
-        folder = None if output is None else made_folder(output)
+        folder = None if output is None else made(output)
         results = {name: result_of(run, name, chosen) for name in what or modules_of(run, chosen.burnin)}
         if folder is not None:
             for name, result in results.items():
                 write_result(name, result, folder)
     return results
-
-
-def made_folder(folder: AnyPath) -> Path:
-    folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        what = f"{folder} cannot be made: {error.strerror}."
-        raise InputError(what, expected="--output with another folder") from None
-    return folder
 
 
 def write_result(name: str, result: Result, folder: Path, to: str = "csv", figures: bool = True) -> list[str]:

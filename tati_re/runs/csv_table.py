@@ -123,15 +123,9 @@ class CsvTable(Rows):
         return text.replace(b"nan", b"")
 
 
-def csv_text(columns: Mapping[str, np.ndarray]) -> bytes:
-    rows = zip(*(np.asarray(values).tolist() for values in columns.values()), strict=True)
-    lines = [",".join("" if value != value else str(value) for value in row) for row in rows]
-    return _header(list(columns)) + "".join(f"{line}\n" for line in lines).encode()
-
-
-def frame_text(frame: "pandas.DataFrame") -> bytes:
-    """A data frame as CSV text without its index, with names and texts that no spreadsheet takes for formulas."""
-    frame = frame.set_axis([as_cell(name) for name in frame.columns], axis=1)
+def frame_text(columns: "pandas.DataFrame | Mapping[str, np.ndarray]") -> bytes:
+    """Columns as CSV text without an index, with names and texts that no spreadsheet takes for formulas."""
+    frame = pandas.DataFrame(columns).set_axis([as_cell(name) for name in columns], axis=1)
     for place, kind in enumerate(frame.dtypes):
         if kind.kind not in "biufcmM":
             frame.isetitem(place, frame.iloc[:, place].map(as_cell).to_numpy())

@@ -78,7 +78,7 @@ _OF_COMMANDS = {
         *("landscape.vtk", "trajectory.vtk"),
         *("plane.npz", "hessian.csv", "hessian.npy", "density.csv", "density.png"),
     ),
-    INPUTSPACE: ("inputspace.csv", "inputspace.png"),
+    INPUTSPACE: ("inputspace.toml", "inputspace.csv", "inputspace.png"),
 }
 
 _EACH_FLUSH, _AFTER = "anew at each checkpoint", "after a run, by a command"

@@ -10,7 +10,7 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs import checked, checkpoint, files, reading
 from tati_re.runs.digests import Known
 from tati_re.runs.run import AnyRun, RunFiles
-from tati_re.runs.selection import as_run, burnin_of, check_thin
+from tati_re.runs.selection import as_run, burnin_of
 
 BLOCK_BYTES = 1 << 27
 """Bytes of the float64 values of a block."""
@@ -76,10 +76,15 @@ class Positions:
         keep_type: bool = False,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        check_thin(thin)
+        refuse_if(thin < 1 or thin % 1, "thin keeps every k-th row.", thin, "a whole number, 1 or more")
         self.run = as_run(run)
         self.burnin = burnin_of(self.run, burnin)
-        self._every = self.run.manifest.get("options", {}).get("trajectory_every", 0)
+        options, method = (self.run.manifest.get(name, {}) for name in ("options", "method"))
+        self._every = options.get("trajectory_every", 0)
+        whole = options.get("trajectory_rungs") == "all"
+        rungs = range(method.get("num_replicas", 1) if whole else len(method.get("simulated_tempering", "0")))
+        what = "The positions of this rung are not stored; trajectory_rungs says of which they are."
+        refuse_if(method and rung not in (None, *rungs), what, f"rung {rung}", ", ".join(map(str, rungs)))
         self.thin, self.walker, self.rung, self.keep_type = thin, walker, rung, keep_type
         self._path = files.trajectory_of(self.run.folder)
         if self._path.suffix == ".h5":
@@ -139,12 +144,11 @@ class Positions:
             if chosen.any():
                 empty = False
                 yield block.at(chosen)
-        if empty and self.walker is not None and self.walker not in walkers:
-            raise InputError("The walker is not in the trajectory.", self.walker, f"0 to {len(walkers) - 1}")
-        if empty:
-            what = f"No positions are left after the burn-in of {self.burnin:,} steps."
-            expected = "a smaller trajectory_every, more steps (num_steps), or a smaller burnin"
-            raise InputError(what, f"last stored step {last:,}, trajectory_every {self._every:,}", expected)
+        missing = empty and self.walker not in (None, *walkers)
+        refuse_if(missing, "The walker is not in the trajectory.", self.walker, f"0 to {len(walkers) - 1}")
+        what = f"No positions are left after the burn-in of {self.burnin:,} steps."
+        expected = "a smaller trajectory_every, more steps (num_steps), or a smaller burnin"
+        refuse_if(empty, what, f"last stored step {last:,}, trajectory_every {self._every:,}", expected)
 
     def read(self) -> Block:
         """Returns all selected rows at once, by step and walker."""

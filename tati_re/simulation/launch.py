@@ -27,7 +27,7 @@ from tati_re.posterior.outputs import Outputs
 from tati_re.posterior.predictive import Predictive
 from tati_re.posterior.priors import Tether
 from tati_re.runs import files, manifest, run_folder
-from tati_re.runs.csv_table import csv_text
+from tati_re.runs.csv_table import frame_text
 from tati_re.runs.lock import writing
 from tati_re.runs.single_files import single_files, trajectory_format
 from tati_re.runs.storage import replacing, storing, write_whole
@@ -318,7 +318,7 @@ class Launch:
         seen = loop.potential, self.request.method, carry.state, carry.auxiliary, loop.rung
         table = noise_table(*seen, options.run_seed, options.num_steps + 1)
         if table is not None:
-            write_whole(self.folder / files.NOISE, csv_text(table))
+            write_whole(self.folder / files.NOISE, frame_text(table))
 
     def guarded(self, action):
         """Runs an action under op determinism; explains why a run diverged, also in its manifest."""
