@@ -89,8 +89,10 @@ def _of_step_size(
     error: SamplingError, request: Request, potential: ModelPotential, position: np.ndarray, auxiliary: tuple
 ) -> str:
     walker, engine = error.walker, Evaluator(potential, False)
-    # A group of walkers may have moved while the others are still at step 0.
-    if error.step == 0 and not np.isfinite(engine.energy(position, engine.batch(0), auxiliary).potential[walker]):
+    moved = False
+    if request.method.groups > 1:  # one of them moves while the others are at step 0
+        moved = np.isfinite(engine.energy(position, engine.batch(0), auxiliary).potential[walker])
+    if error.step == 0 and not moved:
         inside = np.isfinite(potential.prior.log_prob(tf.constant(position)))[walker]
         outside = f"The parameters start outside the prior, {potential.prior}: set them, or widen it."
         return _LOOK if inside else outside
