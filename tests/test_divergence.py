@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import chi2
 
 from tati_re import SamplingError, Simulation, load
+from tati_re.core.backend import tf
 from tati_re.engine.divergence import highest_energy
 from tati_re.report.summary import summary_lines
 from tati_re.samplers import Info
@@ -109,3 +110,28 @@ def test_no_correct_run_comes_to_the_bound():
     assert highest_energy(np.array([1e12, 5.0]), np.array([1e12, 5.0]), 1.0, 3, 10.0) > 1e12
     assert highest_energy(np.array([-1e9]), np.array([-1e9]), 1.0, 3, 10.0) > 0
     assert highest_energy(np.array([1.0]), np.array([1.0]), 0.0, 3, 10.0) == 1.0 + 1e6 * 11
+
+
+STIFF = {"potential": lambda x: 5e3 * tf.reduce_sum(x * x, -1), "dimension": 3, **EXECUTION}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"mass": np.full(3, 0.01)}, "is too large for the parameters that mass or preconditioner make fast"),
+        ({"mass": "fisher", "num_burnin_steps": 200, "step_size": 0.1}, "step_size 0.1 is too large: the limit"),
+    ],
+    ids=["given", "measured"],
+)
+def test_with_a_mass_the_limit_is_another(options, said):
+    """The limit in θ is 0.02; a mass of 0.01 has a tenth of it."""
+    with pytest.raises(SamplingError, match=said):
+        Simulation(**STIFF, parameters=np.ones(3)).sample(**{"step_size": 0.01, "num_steps": 300} | options)
+
+
+def test_a_divergence_in_the_first_turn_is_not_one_of_the_start():
+    """A half of the walkers moves 100 steps while the others are at step 0."""
+    sim = Simulation(**STIFF, num_walkers=8, walker_start="jitter", walker_jitter=0.1)
+    with pytest.raises(SamplingError, match=r"after step 0, .*step_size 0\.2 is too large") as caught:
+        sim.sample(step_size=0.2, num_steps=200, covariance_blending=10.0)
+    assert caught.value.step == 0 and "Look for infinities" not in str(caught.value)

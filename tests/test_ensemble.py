@@ -226,6 +226,23 @@ def test_the_cap_keeps_stiff_directions_stable():
     assert len(free.values) < len(capped.values) == 500
 
 
+def test_the_cap_around_sgld_is_that_of_its_steps():
+    """h multiplies the gradient: h (k + η λ) <= 1 at the cap, where a variance is up to twice the exact one. The cap of
+    h² let η λ grow to 1/h² and every run end."""
+    k = np.array([100.0, 1.0, 1.0, 1.0])
+    sim = Simulation(
+        potential=lambda x: 0.5 * tf.reduce_sum(tf.constant(k) * x * x, -1), dimension=4, num_walkers=16, seed=1,
+        walker_start="jitter", walker_jitter=0.3, verbose=0, execution="graph",
+    )  # fmt: skip
+    run = sim.sample(
+        sampler="SGLD", step_size=0.005, num_steps=1_600, num_burnin_steps=400, covariance_blending=1_000.0,
+        covariance_after_steps=50, trajectory_every=5,
+    )  # fmt: skip
+    variances = k * run.trajectory[sim.parameter_names()].var().to_numpy()
+    assert (variances > 0.9).all() and (variances < 2.1).all()
+    assert (run.run_info["blending"].iloc[-16:] < 200.0).all()
+
+
 @pytest.mark.slow
 def test_flat_directions_stay_bounded():
     """A direction without any force: walkers drift apart in it, B grows with them, and the stiff one stays stable."""

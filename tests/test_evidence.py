@@ -139,7 +139,7 @@ def test_a_prior_that_is_not_drawn_exactly_is_caught(monkeypatch):
     from tati_re.posterior.priors import Gaussian
 
     monkeypatch.setattr(Gaussian, "standard_from_normal", lambda self, normal: 0.5 * normal)
-    coarse = {"evidence_grid": "trapezoid", "evidence_power": 3.0, "evidence_nodes": 8, "num_walkers": 40}
+    coarse = {"evidence_grid": "trapezoid", "evidence_power": 3.0, "evidence_nodes": 8, "num_walkers": 80}
     found = log_evidence(regression(), "stepping_stone", num_steps=60, evidence_sampling="sequential", **coarse, **FAST)
     print(found)
     assert abs(found.log_z - known.LOG_Z[3]) > Z * found.error

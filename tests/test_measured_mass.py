@@ -15,7 +15,7 @@ from tati_re.engine.limits import Limits
 from tati_re.exchange import make_ladder
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.runs import checkpoint
-from tati_re.samplers import SGLD, EnsembleQuasiNewton, Massive, Splitting
+from tati_re.samplers import SGHMC, SGLD, EnsembleQuasiNewton, Massive, Splitting
 from tati_re.samplers.wrappers.fisher import ENDS, Stretched, low_rank_mass
 from tests.scenarios import TOLERANCE, NumpyEvaluate, NumpyNoise, mean_and_error, rung_of
 from tests.systems import tables
@@ -223,6 +223,8 @@ def test_masses_that_cannot_be_are_refused():
             Massive(EnsembleQuasiNewton(Splitting()), mass)
         with pytest.raises(InputError, match="no momenta"):
             Massive(SGLD(), mass)
+    with pytest.raises(InputError, match=r"^gradient_noise: a number is that of the gradient in θ"):
+        Massive(SGHMC(1.0, 2.0), [1.0, 4.0])
     with pytest.raises(InputError, match="measured at one temperature"):
         ReplicaExchange(Massive(Splitting(), "fisher:3"), make_ladder(temperatures=[1.0, 2.0]))
     with pytest.raises(InputError, match="mix the entries of the gradient"):

@@ -232,6 +232,13 @@ def test_a_prior_object_is_that_of_the_weights():
             "noise_std: sampled is one more parameter and shapes the system. Received: sampled.",
         ),
         (lambda: Simulation(**OPTIONS | {"data": (X, 0 * Y)}), "noise_std: the targets do not vary."),
+        *(
+            (
+                lambda labels=labels: Simulation(**OPTIONS | {"data": (X, labels)}, loss="gaussian").potential(),
+                "noise_std: sampled is the noise of values, and the labels are classes. Received: sampled.",
+            )
+            for labels in (np.arange(len(Y)) % 3, 2 * (np.arange(len(Y)) % 2) - 1)
+        ),
         (lambda: Simulation(**OPTIONS | {"noise_std": -1.0}), "noise_std is out of range. Received: -1.0."),
         (lambda: Simulation(**OPTIONS | {"noise_std": "sample"}), "Did you mean 'sampled'?"),
     ],

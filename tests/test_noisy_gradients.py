@@ -19,7 +19,7 @@ import pytest
 from tati_re import InputError, Simulation
 from tati_re.core.backend import tf
 from tati_re.core.protocol import Clock
-from tati_re.samplers import SGHMC, SGLD, SGNHT, CCAdL, LeimkuhlerMatthews, Splitting, thermostat
+from tati_re.samplers import SGHMC, SGLD, SGNHT, CCAdL, LeimkuhlerMatthews, Massive, Splitting, thermostat
 from tests.scenarios import (
     TOLERANCE,
     NoisyPotential,
@@ -161,6 +161,41 @@ def test_the_estimate_is_the_mean_over_the_burn_in_and_frozen_afterwards():
         state, _ = sampler.step(state, evaluate, NumpyNoise(step))
         seen.append(evaluate.gradient_variance(state.position))
         np.testing.assert_allclose(state.noise_estimate, np.mean(seen[:10], axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("mass", [None, "fisher"])
+def test_the_estimate_forgets_the_way_from_the_start_and_another_mass(mass):
+    """A variance that was 1,000 times as large in the first 40 steps, and one in coordinates of which a window of the
+    burn-in made some faster: within 1 % of that of the last gradients."""
+    k = np.array([1.0, 100.0])
+    rung = rung_of(np.full(2, 0.1), numpy=True)
+    evaluate = Louder(rung, lambda x: 0.5 * (k * x**2).sum(-1), lambda x: k * x)
+    sampler = SGHMC(1.0, "estimate") if mass is None else Massive(SGHMC(1.0, "estimate"), mass)
+    state = sampler.init(np.random.default_rng(0).normal(size=(2, 2)), evaluate, NumpyNoise(0))
+    for step in range(1, 1_200):
+        evaluate.clock = Clock(np.int64(step), np.bool_(True), np.int32(0))
+        state, _ = sampler.step(state, evaluate, NumpyNoise(step))
+    scale = 1.0 if mass is None else sampler.rule.coordinates([None] * 5 + [state.mass, state.mass_unit]).scale
+    np.testing.assert_allclose(state.noise_estimate, 0.5 * scale**2 + 0 * state.position, rtol=0.01)
+
+
+class Louder(NumpyEvaluate):
+    """A variance of the gradient that falls from 500 to 0.5 after 40 steps."""
+
+    def gradient_variance(self, position):
+        return 0.0 * position + (500.0 if self.clock.step <= 40 else 0.5)
+
+
+def test_an_estimate_from_a_far_start_leaves_the_law():
+    """V = 4 + θ²/100 where θ² is above 100, from θ = 300: V̂ has forgotten it."""
+    step_size, friction = 0.1, 1.0
+    potential = NoisyPotential(well, PARAMETERS, lambda q: 4.0 + tf.nn.relu(q * q - 100.0) / 100.0, seed=7)
+    start = np.full((500, PARAMETERS), 300.0)
+    values = averages(
+        SGHMC(friction, "estimate"), potential, rung_of(np.full(500, step_size)), start, 2_500, moments, seed=4,
+        num_burnin_steps=600,
+    )  # fmt: skip
+    assert agrees(values[0], sghmc_variance(step_size, friction, 4.0, 4.0), 0.015)
 
 
 def test_more_noise_than_the_friction_takes_out_is_refused_or_clipped():

@@ -225,6 +225,16 @@ def test_other_data_leave_what_inputs_and_outputs_mean():
     assert sim.dataset.num_examples == part.sum()
 
 
+def test_weights_of_other_examples_do_not_stay():
+    """They stayed among the objects of a run, which could then not be resumed."""
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    sim = Simulation(data=(x, x[:, 0]), sample_weights=np.linspace(0.5, 1.5, 20), hidden=[], **QUIET)
+    sim.dataset = x[:10], x[:10, 0]
+    run = sim.sample(sampler="HMC", step_size=0.01, num_steps=4, record_every=1)
+    assert run.manifest["objects"] == ["data"]
+    assert Simulation.resume(run, num_steps=8).run_info["step"].max() == 8
+
+
 def test_a_run_on_other_data_is_the_same_function_where_it_is_taken_up(tmp_path):
     random = np.random.default_rng(0)
     for name, scale, count in (("first", 50, 120), ("second", 80, 60)):

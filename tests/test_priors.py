@@ -13,6 +13,7 @@ from tati_re import InputError, Simulation, priors
 from tati_re.core.backend import keras, tf
 from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
+from tati_re.models.flat import FlatModel
 from tati_re.models.names import fan_in_plus_one
 from tati_re.options.make import make_options
 from tati_re.posterior.function import FunctionPotential
@@ -38,6 +39,15 @@ def test_fan_in_counts_inputs_and_the_bias():
     np.testing.assert_array_equal(fan_in_plus_one(names, shapes), [3.0] * 9 + [4.0] * 4)
     of_filters = fan_in_plus_one(["conv2d/kernel", "conv2d/bias", "scale/gamma"], [(3, 3, 2, 5), (5,), (5,)])
     np.testing.assert_array_equal(of_filters, [19.0] * 95 + [1.0] * 5)
+
+
+def test_layers_that_act_entry_by_entry_sum_over_nothing():
+    """They had the product of their lengths but the last."""
+    layers = keras.layers
+    last = [layers.PReLU(), layers.LayerNormalization(axis=[1, 2]), layers.Flatten(), layers.Dense(1)]
+    flat = FlatModel(keras.Sequential([keras.Input((4, 3, 2)), layers.Conv2D(2, (2, 1)), *last]))
+    k = np.split(fan_in_plus_one(flat.tensor_names, flat.shapes), np.cumsum([np.prod(s) for s in flat.shapes])[:-1])
+    assert [set(values.tolist()) for values in k] == [{5.0}, {5.0}, {1.0}, {1.0}, {1.0}, {19.0}, {19.0}]
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,26 @@ def test_exploration_descends_and_is_left_out():
 
 
 @pytest.mark.parametrize(
+    ("options", "who"),
+    [
+        ({"sampler": "TACT-HMC", "num_burnin_steps": 20}, "TACT-HMC"),
+        ({"sampler": "CCAdL"}, "CCAdL"),
+        ({"sampler": "mCCAdL", "batch_size": 10}, "mCCAdL"),
+        ({"sampler": "BADODAB", "thermostat_bath": "noise"}, "BADODAB"),
+        ({"sampler": "MCLMC"}, "MCLMC"),
+        ({"num_replicas": 2, "max_temperature": 4.0}, "a ladder"),
+        ({"exchange": "tempering", "num_replicas": 2, "max_temperature": 4.0, "num_burnin_steps": 20}, "a ladder"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_divides_by_the_temperature_does_not_explore(options, who):
+    """The potential was nan after the first step."""
+    cycles = {"step_schedule": "cyclical", "cycle_steps": 20, "exploration_fraction": 0.5}
+    with pytest.raises(InputError, match=rf"^exploration_fraction: {who} does not move at temperature 0\."):
+        simulation().sample(num_steps=40, step_size=1e-3, **cycles | options)
+
+
+@pytest.mark.parametrize(
     "options",
     [
         pytest.param({"step_schedule": "polynomial", "schedule_delay": 7.0}, marks=pytest.mark.slow),

@@ -466,3 +466,5 @@ def test_the_noise_of_the_bath_is_refused_where_there_is_no_such_choice(name):
     with pytest.raises(InputError, match=rf"^thermostat_bath: {name} has no such choice\. Received: noise\."):
         make_sampler(name, make_options(thermostat_bath="noise"))
     assert make_sampler("BADODAB", make_options(thermostat_bath="noise", friction=2.0)).bath_noise == 2.0
+    with pytest.raises(InputError, match=r"^friction: a Langevin sampler needs a heat bath\. Received: auto\."):
+        make_sampler("BADODAB", make_options(thermostat_bath="noise", friction="auto"))

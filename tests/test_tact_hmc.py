@@ -343,6 +343,7 @@ def test_a_run_shows_temperature_and_weight():
     ("wrong", "what"),
     [
         ({"friction": 0.0}, "friction"),
+        ({"friction": "auto"}, "friction"),
         ({"thermal_mass": 0.0}, "thermal_mass"),
         ({"max_temperature": 0.5}, "max_temperature"),
         ({"max_temperature": float("inf")}, "max_temperature"),

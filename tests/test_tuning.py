@@ -22,10 +22,11 @@ from tati_re.core.rhat import split_rhat
 from tati_re.engine.limits import Limits
 from tati_re.runs import checkpoint
 from tati_re.runs.selection import select_rows
-from tati_re.samplers import MCLMC, SGLD, HamiltonianMonteCarlo, Massive, Splitting, StepSizeTuning
+from tati_re.samplers import MCLMC, SGHMC, SGLD, HamiltonianMonteCarlo, Massive, Splitting, StepSizeTuning
 from tati_re.samplers.wrappers.metered import Metered, error_of_bias
 from tati_re.samplers.wrappers.tuner import Tuner, slowest
 from tati_re.simulation import heating
+from tati_re.simulation.request import make_request
 from tests.scenarios import NumpyEvaluate, NumpyNoise, mean_and_error, rung_of
 from tests.systems import tables
 
@@ -395,6 +396,7 @@ def test_a_burnin_that_is_given_is_kept(tmp_path):
             "step_schedule: needs a step size that is given. Received: step_size = auto.",
         ),
         ({"sampler": "SGHMC"}, "friction: SGHMC needs a heat bath. Received: auto."),
+        ({"sampler": SGHMC(1.0, 0.1)}, "gradient_noise: needs a step size that is given. Received: step_size = auto."),
         ({"sampler": "BADODAB"}, "friction: a Langevin sampler needs a heat bath. Received: auto."),
         ({"sampler": "GHMC", "friction": 1.0, "num_leapfrog_steps": "auto"}, "num_leapfrog_steps: the sampler cannot"),
         ({"target_bias": 0.0}, "target_bias is out of range. Received: 0.0."),
@@ -404,3 +406,21 @@ def test_what_cannot_be_found_is_refused(tmp_path, given, sentence):
     with pytest.raises(InputError) as error:
         run_of(tmp_path / "c", **given)
     assert str(error.value).startswith(sentence)
+
+
+@pytest.mark.parametrize("given", [{}, {"temperature_schedule": [(1, 2.0), (300, 1.0)]}], ids=["constant", "schedule"])
+def test_a_burnin_in_which_the_temperature_changes_does_not_end_by_itself(given):
+    sim = Simulation(potential=lambda x: 0.5 * tf.reduce_sum(x * x, -1), dimension=3, verbose=0, num_steps=1_000)
+    request = make_request("sample", *sim._for_call(given), sim.system)
+    assert request.method.finds_end == (not given)
+
+
+def test_the_first_step_is_that_of_the_mass_that_was_given():
+    """A quarter of the limit 2/ω of x = sqrt(m) θ, m = 1e-8 and k = 1: a quarter of 2e-4."""
+    position = np.ones((2, 4))
+    evaluate = NumpyEvaluate(rung_of(np.full(2, 0.1), numpy=True), lambda x: 0.5 * (x**2).sum(-1), lambda x: x)
+    for inner in (Metered(Splitting()), StepSizeTuning(HamiltonianMonteCarlo(), from_curvature=True)):
+        state = Massive(inner, np.full(4, 1e-8)).init(position, evaluate, NumpyNoise(0))
+        np.testing.assert_allclose(0.1 * state.step_factor, 0.25 * 2e-4, rtol=1e-3)
+        np.testing.assert_array_equal(state.position, position)
+        np.testing.assert_allclose(state.gradient, position, rtol=1e-12)

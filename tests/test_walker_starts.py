@@ -252,6 +252,14 @@ def test_step_sizes_follow_from_the_largest_eigenvalue():
     assert f"{largest:.4g}" in str(found) and "BAOAB and other methods with momenta are stable below" in str(found)
     sim.set_options(sampler="SGLD")
     assert sim.suggest_step_size() == pytest.approx(0.2 / largest)
+    sim.set_options(sampler="RWMH")
+    assert sim.suggest_step_size() == pytest.approx(0.5 / np.sqrt(largest))
+    sim.set_options(sampler="BAOAB", mass="fisher")
+    assert sim.suggest_step_size() == pytest.approx(0.5 / np.sqrt(largest))
+    for given in ({"mass": "fan_in"}, {"mass": np.ones(3)}, {"mass": "unit", "sampler": "pSGLD"}):
+        sim.set_options(**given)
+        with pytest.raises(InputError, match="sets no limit where each parameter has a speed of its own"):
+            sim.suggest_step_size()
     flat = Simulation(data=(0 * X, Y), prior="none", use_bias=False, verbose=0, noise_std=1.0, execution="graph")
     with pytest.raises(InputError, match=r"^suggest_step_size: U has no positive curvature here\."):
         flat.suggest_step_size()

@@ -48,7 +48,7 @@ class Prior(Protocol):
 
     def sample(self, shape: tuple[int, int], seed: int) -> np.ndarray:
         """Independent draws from the prior, numpy, `(walkers, parameters)`."""
-        return self.from_normal(tf.constant(prior_generator(seed).standard_normal(shape))).numpy()
+        return self.from_normal(tf.constant(np.random.default_rng([seed, 0x5052]).standard_normal(shape))).numpy()
 
     def from_normal(self, normal) -> tf.Tensor:
         """Draws from the prior, from standard normal numbers of the same shape."""
@@ -60,10 +60,6 @@ class Prior(Protocol):
 
     def __str__(self) -> str:
         return type(self).__name__
-
-
-def prior_generator(seed: int) -> np.random.Generator:
-    return np.random.default_rng([seed, 0x5052])
 
 
 class Batching(Protocol):

@@ -98,7 +98,7 @@ def fan_in_plus_one(names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> 
     """k = fan-in + 1 of the layer of each parameter; weights and biases of a layer alike (Baldock and Marzari 2019).
     Returns `(parameters,)`, float64, for the tensors of a model in the order of the flat vector. The fan-in of a tensor
     of weights is the product of all its lengths but the last; a unit of a recurrent layer has its inputs and the states
-    of all units, a separable convolution two layers. A layer without such a tensor has k = 1."""
+    of all units, a separable convolution two layers. A layer without such a tensor (of a normalization) has k = 1."""
     layers, fans, own = [name.rsplit("/", 1)[0] for name in names], dict[str, int](), dict[str, float]()
     for name, layer, shape in zip(names, layers, shapes, strict=True):
         if name.endswith("/depthwise_kernel"):
@@ -127,6 +127,8 @@ def fans_by_layer(model: Any) -> dict[int, int]:
             fan = math.prod(layer.kernel.shape[:-2])
         elif re.fullmatch("Conv[123]DTranspose", type(layer).__name__):
             fan = math.prod(layer.kernel.shape[:-2]) * layer.kernel.shape[-1]
+        elif re.fullmatch("PReLU|(Layer|RMS)Normalization", type(layer).__name__):
+            fan = 0  # entry by entry
         else:
             continue
         found |= dict.fromkeys(map(id, layer.weights), fan)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.potential import Prior, prior_generator
+from tati_re.core.potential import Prior
 from tati_re.data.preparation import mean_and_deviation
 from tati_re.posterior.priors.product import Product
 from tati_re.posterior.priors.quantiles import NormalMap
@@ -97,16 +97,6 @@ class NoisePrior(Prior):
             return tf.exp(2 * u) - 1
         return 2 * a * (1 - tf.exp(-2 * u)) if self.name == "inverse_gamma" else u / a**2
 
-    def sample(self, shape: tuple[int, int], seed: int) -> np.ndarray:
-        draw, a = prior_generator(seed), self.shape
-        if self.name == "half_normal":
-            u = np.log(np.abs(draw.standard_normal(shape)))
-        elif self.name == "inverse_gamma":
-            u = -0.5 * np.log(draw.gamma(a, 1 / a, shape))
-        else:
-            u = a * draw.standard_normal(shape)
-        return u + math.log(self.scale)
-
     def from_normal(self, normal) -> tf.Tensor:
         if self.name == "log_normal":
             u = self.shape * tf.cast(normal, tf.float64)
@@ -189,7 +179,7 @@ def with_noise_prior(prior: Prior, options, flat, examples) -> Prior:
     return Product([*parts, noise], [*sizes, 1], [*names, [NAME]])
 
 
-def check_noise(noise_std: float | str, loss, flat, given: bool) -> None:
+def check_noise(noise_std: float | str, loss, dataset, flat, given: bool) -> None:
     """Refuses noise that is to be sampled where nothing has it, or that was not when the parameters were counted."""
     sampled, has = noise_std == SAMPLED, flat.samples_noise
     if given and loss.predicts_noise:
@@ -199,3 +189,5 @@ def check_noise(noise_std: float | str, loss, flat, given: bool) -> None:
     if sampled and loss.name != "gaussian":
         expected = "loss gaussian, or no noise_std; and the loss where the Simulation is made"
         raise InputError("noise_std: sampled is a parameter of the Gaussian likelihood.", f"loss {loss.name}", expected)
+    what = "noise_std: sampled is the noise of values, and the labels are classes."
+    refuse_if(sampled and dataset.num_classes is not None, what, noise_std, "a number, or no loss for one of classes")

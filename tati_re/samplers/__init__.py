@@ -94,7 +94,8 @@ def _of_name(name: str, options) -> Method:
     if options.thermostat_bath == "noise":
         if not thermostatted:
             raise _no_bath(name)
-        noise = options.friction * options.kT
+        # "auto" is refused where the word is made.
+        noise = None if isinstance(options.friction, str) else options.friction * options.kT
     return Splitting(name, options.friction, options.thermal_mass if thermostatted else None, noise)
 
 

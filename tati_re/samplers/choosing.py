@@ -15,7 +15,7 @@ from tati_re.options.table import options_of
 from tati_re.options.user_code import called
 from tati_re.samplers.wrappers.control_variate import ControlVariate
 from tati_re.samplers.wrappers.eqn import EnsembleQuasiNewton
-from tati_re.samplers.wrappers.mass import Massive
+from tati_re.samplers.wrappers.mass import Massive, knows_noise
 from tati_re.samplers.wrappers.metered import SETTLED, Metered
 from tati_re.samplers.wrappers.step_size_tuning import StepSizeTuning
 from tati_re.samplers.wrappers.tuner import Tuner
@@ -34,6 +34,7 @@ def with_steps(sampler, options, given_schedule: bool = False):
     for name, asked in (
         ("covariance_blending", options.covariance_blending > 0),
         ("step_schedule", given_schedule or options.step_schedule != "constant"),
+        ("gradient_noise", knows_noise(sampler)),
     ):
         refuse_if(asked, f"{name}: needs a step size that is given.", "step_size = auto", "a number as step_size")
     if isinstance(sampler, StepSizeTuning):

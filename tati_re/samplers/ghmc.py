@@ -2,7 +2,7 @@
 
 from tati_re.core.errors import InputError
 from tati_re.core.method import Method
-from tati_re.core.ops import column, constant
+from tati_re.core.ops import column
 from tati_re.core.protocol import Info
 from tati_re.samplers.hmc import HamiltonianMonteCarlo, energy_change, leapfrog, trajectory_lengths
 from tati_re.samplers.metropolis import accept_or_keep
@@ -56,7 +56,6 @@ class GeneralizedHMC(Method):
         count = self.num_leapfrog_steps
         refresh = 0.5 * self.friction * count * column(state.rung.step_size, state.position)
         start = ornstein_uhlenbeck(state, noise, refresh)
-        # A number is unrolled, a tensor makes a loop.
-        end = leapfrog(start, evaluate, count if count == 1 else constant(count, state.potential))
+        end = leapfrog(start, evaluate, count)
         new, info = accept_or_keep(end, start._replace(momentum=-start.momentum), energy_change(start, end), noise)
         return ornstein_uhlenbeck(new, noise, refresh), info

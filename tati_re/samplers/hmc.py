@@ -6,7 +6,7 @@ from typing import Any
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Method
 from tati_re.core.ops import as_float64, column, floor, maximum, minimum, repeat, sqrt, sum_of_products, sum_over
-from tati_re.core.protocol import Info
+from tati_re.core.protocol import Info, with_energy
 from tati_re.samplers.metropolis import accept_or_keep
 from tati_re.samplers.splitting import LangevinState, with_momenta
 from tati_re.samplers.wrappers.coordinates import extend
@@ -112,16 +112,12 @@ def leapfrog(state: LangevinState, evaluate, length, before=0.5, reflect: bool =
     preserving, reversed with 1 - u. u, `before`: a number or `(walkers, 1)`; `reflect` turns drifts at walls."""
     t = column(state.rung.step_size, state.position)
 
-    def body(position, momentum, gradient, potential, loss, log_prior):
-        position = position + t * momentum
+    def body(state):
+        position, momentum = state.position + t * state.momentum, state.momentum
         if reflect:
             position, momentum = evaluate.confine(position, momentum)
-        energy = evaluate.full(position)
-        known = energy.gradient, energy.potential, energy.loss, energy.log_prior
-        return (position, momentum - t * energy.gradient, *known)
+        state = with_energy(state._replace(position=position), evaluate.full(position))
+        return (state._replace(momentum=momentum - t * state.gradient),)
 
-    known = state.gradient, state.potential, state.loss, state.log_prior
-    start = (state.position, state.momentum - before * t * state.gradient, *known)
-    position, momentum, gradient, potential, loss, log_prior = repeat(length, body, start)
-    there = {"potential": potential, "loss": loss, "log_prior": log_prior}
-    return state._replace(position=position, momentum=momentum + before * t * gradient, gradient=gradient, **there)
+    (end,) = repeat(length, body, (state._replace(momentum=state.momentum - before * t * state.gradient),))
+    return end._replace(momentum=end.momentum + before * t * end.gradient)

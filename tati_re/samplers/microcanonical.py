@@ -17,7 +17,7 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Method
 from tati_re.core.ops import column, exp, log, maximum, minimum, sqrt, sum_of_products
 from tati_re.core.protocol import Info, with_energy
-from tati_re.samplers.splitting import FIRST_RATE, LangevinState, ornstein_uhlenbeck
+from tati_re.samplers.splitting import FIRST_RATE, ornstein_uhlenbeck, with_momenta
 from tati_re.samplers.wrappers.coordinates import extend
 
 _LEAST_ERROR, _ISOTROPIC = 0.1931833275037836, (3.0 - 3.0**0.5) / 6.0
@@ -126,9 +126,7 @@ class MCLMC(Method):
     def init(self, position, evaluate, noise):
         """Uniform directions."""
         check_dimension(position.shape[1])
-        energy, momentum = evaluate.full(position), noise.normal(position.shape)
-        known = energy.gradient, energy.potential, energy.loss, energy.log_prior
-        state = on_sphere(LangevinState(position, momentum, *known, evaluate.rung))
+        state = on_sphere(with_momenta(position, evaluate.full, evaluate.rung, noise))
         return extend(state, friction=FIRST_RATE / evaluate.rung.step_size) if self.adapts else state
 
     def step(self, state, evaluate, noise):

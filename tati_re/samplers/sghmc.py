@@ -4,10 +4,14 @@ from typing import Any
 
 from tati_re.core.errors import InputError
 from tati_re.core.method import Method
-from tati_re.core.ops import as_float64, as_type, column, maximum, replaced_if, sqrt, zeros_like
+from tati_re.core.ops import as_float64, as_type, column, maximum, minimum, replaced_if, sqrt, zeros_like
 from tati_re.core.protocol import Info
 from tati_re.samplers.splitting import drift, evaluated, with_momenta
 from tati_re.samplers.wrappers.coordinates import extend
+from tati_re.samplers.wrappers.fisher import steps_of_window
+
+_KEPT = 10.0
+"""Steps as which the mean of the windows before counts in that of a new one, which may be cut short."""
 
 
 class SGHMC(Method):
@@ -23,9 +27,11 @@ class SGHMC(Method):
         p <- (1 - α) p - h ∇U(θ) + N(0, 2 α T - h² V̂),   α = γ h
         θ <- θ + h p
 
-    With "estimate" V̂ is, for each parameter and walker, the mean of the gradient's variance over the steps of the
-    burn-in, kept as `noise_estimate` in the state and frozen afterwards. Where h² V̂ would take more than the 2αT there
-    are, no noise is added, and the rest of V heats: take a smaller step or a larger friction.
+    With "estimate" V̂ is, for each parameter and walker, the mean of the gradient's variance over the burn-in, kept as
+    `noise_estimate` in the state and frozen afterwards. It begins anew after 40, 80, 160, ... steps, as measured masses
+    do: on the way from a far start, and in the coordinates of another mass, the variance is another. Where h² V̂ would
+    take more than the 2αT there are, no noise is added, and the rest of V heats: take a smaller step or a larger
+    friction.
 
     One gradient per step, and during the burn-in with "estimate" one and a half more where all parameters belong to
     dense layers in a row, for other networks the gradients of the single examples of a mini-batch. Stable while h²ω² <
@@ -34,7 +40,8 @@ class SGHMC(Method):
 
     Args:
         friction: γ above 0. Default: 1.
-        gradient_noise: V̂, a number for all parameters (0: no estimate), or "estimate". Default: 0.
+        gradient_noise: V̂, a number for all parameters (0: no estimate) beside a given step size and no mass, or
+            "estimate". Default: 0.
 
     Raises:
         InputError: The friction is not above 0, or the noise negative.
@@ -89,7 +96,9 @@ class SGHMC(Method):
     @staticmethod
     def _learned(state, evaluate):
         def learned(old):
-            gain = as_type(1.0 / maximum(as_float64(evaluate.clock.step), as_float64(1.0)), old)
+            step = as_float64(evaluate.clock.step)
+            counted = maximum(minimum(step, steps_of_window(step) + _KEPT), as_float64(1.0))
+            gain = as_type(1.0 / counted, old)
             return (old + gain * (evaluate.gradient_variance(state.position) - old),)
 
         (estimate,) = replaced_if(evaluate.clock.adapting, learned, (state.noise_estimate,))

@@ -87,7 +87,8 @@ class TactHMC(Method):
         tempering_steps: float = 100.0,
         tempering_nodes: int = 25,
     ) -> None:
-        refuse_if(not friction > 0, "friction: TACT-HMC needs a heat bath.", friction, "a number above 0")
+        cold = isinstance(friction, str) or not friction > 0
+        refuse_if(cold, "friction: TACT-HMC needs a heat bath.", friction, "a number above 0")
         if not (max_temperature >= 1 and np.isfinite(max_temperature)):
             raise InputError("max_temperature: it is in units of the temperature.", max_temperature, "1 or more")
         if not 0 < tempering_plateau < 1:

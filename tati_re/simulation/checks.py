@@ -17,6 +17,7 @@ from tati_re.options.stages import ALL, planned
 from tati_re.runs.files import FILES
 from tati_re.runs.single_files import OPTIONS, kind_of
 from tati_re.samplers.microcanonical import check_dimension
+from tati_re.samplers.thermostat import DAMPS
 from tati_re.simulation.batch_norm import asks_for_variance, check_model
 from tati_re.simulation.request import Request
 from tati_re.simulation.workers import check_workers
@@ -54,12 +55,19 @@ def check_full_batch(request: Request) -> None:
 
 
 def check_isokinetic(request: Request) -> None:
-    """One parameter, or steps at temperature 0, for momenta of fixed length."""
+    """One parameter, for momenta of fixed length."""
     if request.method.isokinetic:
         check_dimension(request.system.flat.num_parameters)
-        if request.options.exploration_fraction:
-            what = f"exploration_fraction: {request.method.name} does not move at temperature 0."
-            raise InputError(what, request.options.exploration_fraction, "0, or a sampler such as BAOAB or SGLD")
+
+
+def check_exploration(request: Request) -> None:
+    """Steps at temperature 0, for methods that do not move there, or divide by it."""
+    options, method = request.options, request.method
+    laddered = method.copies > 1 or options.exchange == "tempering"
+    heated = {"bath_noise", "tempering_steps"} & method.get_config().keys() or method.against_noise == DAMPS
+    if request.samples and options.exploration_fraction and (laddered or method.isokinetic or heated):
+        what = f"exploration_fraction: {'a ladder' if laddered else method.name} does not move at temperature 0."
+        raise InputError(what, options.exploration_fraction, "0, or a sampler such as BAOAB or SGLD by itself")
 
 
 def check_batch_sampling(request: Request) -> None:
@@ -296,7 +304,7 @@ def check_observables(request: Request) -> None:
 CHECKS = [
     lambda request: request.directions,
     *(check_callbacks, check_system, check_walls, check_control_variate, check_stages, check_full_batch),
-    *(check_isokinetic, check_batch_sampling, check_burnin, check_stream_predictions, check_starts),
+    *(check_isokinetic, check_exploration, check_batch_sampling, check_burnin, check_stream_predictions, check_starts),
     *(check_batch_norm, check_validation, check_single_files, check_tensorboard, check_exchange_batch_size),
     *(check_full_every, check_until, check_observables, check_workers),
 ]

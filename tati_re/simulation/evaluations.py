@@ -8,6 +8,8 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.protocol import Energy
 from tati_re.options.make import Options, make_options
 from tati_re.posterior.evaluator import Evaluator
+from tati_re.samplers.wrappers.mass import keeps_steps
+from tati_re.samplers.wrappers.metered import is_timed
 from tati_re.simulation.batch_norm import check_model
 from tati_re.simulation.current_batch import CurrentBatch
 from tati_re.simulation.request import own_sampler
@@ -83,9 +85,15 @@ class Evaluations:
 
     def suggest_step_size(self, walker_index: int = 0) -> float:
         """A step size for the sampler of the options at the place of a walker, mostly where a fit has ended: a quarter
-        of the limit of stability of methods with momenta, a tenth of that of others."""
+        of the limit of stability of methods with momenta, a tenth of that of others. An `InputError` for a sampler or a
+        mass that gives each parameter a speed of its own."""
+        sampler = own_sampler(self.options, self.objects)
+        config = {"mass": self.objects.get("mass", self.options.mass)} | sampler.get_config()
+        what = "suggest_step_size: the curvature of U sets no limit where each parameter has a speed of its own."
+        received = f"mass, {sampler.name}" if sampler.has_momentum else sampler.name
+        refuse_if(not keeps_steps(config), what, received, "step_size = auto, with which a run finds its own")
         found = self.step_size_advice(walker_index)
-        size = found.suggested(own_sampler(self.options, self.objects).has_momentum)
+        size = found.suggested(is_timed(sampler))
         received = f"a largest eigenvalue of {found.curvature:.4g}"
         expected = "a place near a minimum, as fit finds it"
         refuse_if(not np.isfinite(size), "suggest_step_size: U has no positive curvature here.", received, expected)

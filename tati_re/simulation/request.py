@@ -130,7 +130,7 @@ def _sampled(options: Options, objects: Mapping[str, Any], system: System) -> tu
     if options.until is not None and "num_steps" not in options.explicit:
         options = options.settled(num_steps=MOST_STEPS)
     check_memory(options, system.flat.num_parameters, options.num_walkers * options.num_rungs)
-    finds_end = "num_burnin_steps" not in options.explicit
+    finds_end = "num_burnin_steps" not in options.explicit and "temperature_schedule" not in objects
     fresh = options.num_burnin_steps is None
     if fresh:
         options = options.settled(num_burnin_steps=latest_end(options.num_steps))

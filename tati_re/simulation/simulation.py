@@ -160,7 +160,8 @@ class Simulation(Evaluations):
 
     @property
     def momenta(self) -> np.ndarray:
-        """Momenta, shaped as `parameters`; drawn from N(0, T) when first asked for.
+        """Momenta, shaped as `parameters`; drawn from N(0, T) when first asked for. They are for loops of your own:
+        `sample` draws its own ones.
 
         Raises:
             InputError: The sampler of the options has no momenta.
@@ -235,7 +236,8 @@ class Simulation(Evaluations):
     @dataset.setter
     def dataset(self, value) -> None:
         data = {"data": value}
-        objects = {name: given for name, given in self.objects.items() if name not in ("data", "test_data")}
+        replaced = ("data", "test_data", "sample_weights")
+        objects = {name: given for name, given in self.objects.items() if name not in replaced}
         found = _pop_objects(data)
         options = make_options(self.options, data=data.get("data"), test_data=None)
         self._take(self.system.with_data(options, found.get("data")))

@@ -10,34 +10,35 @@ from tati_re.core.errors import SamplingError
 from tati_re.data.on_disk import blocks
 from tati_re.posterior.evaluator import Evaluator
 from tati_re.posterior.potential import ModelPotential
+from tati_re.samplers.wrappers.mass import keeps_steps
+from tati_re.samplers.wrappers.metered import PART_OF_LIMIT, is_timed
 from tati_re.simulation.request import Request
 
 _LOOK = "Look for infinities in data, loss or model at its start."
 _LARGEST_INPUT = 20.0
-_PART_OF_LIMIT = {True: 0.25, False: 0.1}
 
 
 class StepSizeAdvice(NamedTuple):
     """Stable step sizes from the curvature at one position.
 
     A method with momenta (all words with A and B, HMC) is stable for h < 2/ω_max, ω_max² the largest eigenvalue k_max
-    of ∇²U, one without (SGLD, LM, MALA) for h < 2/k_max. A quarter of the first makes the kinetic energy along the
-    steepest direction wrong by 1.6 % at most under BAOAB (its positions are right to this order); a tenth of the
-    second, the variance there by 11 % under SGLD. Source: Leimkuhler and Matthews (2015), Molecular Dynamics, chapters
-    2 and 7, for a harmonic potential.
+    of ∇²U, one without (SGLD, LM, MALA) for h < 2/k_max; the h of RWMH is a time, as with momenta. A quarter of the
+    first makes the kinetic energy along the steepest direction wrong by 1.6 % at most under BAOAB (its positions are
+    right to this order); a tenth of the second, the variance there by 11 % under SGLD. Source: Leimkuhler and Matthews
+    (2015), Molecular Dynamics, chapters 2 and 7, for a harmonic potential.
     `curvature` is k_max, the limits are 2/ω_max and 2/k_max."""
 
     curvature: float
     with_momentum: float
     without_momentum: float
 
-    def limit(self, has_momentum: bool) -> float:
-        """The limit of stability of a method with, or without, momenta."""
-        return self.with_momentum if has_momentum else self.without_momentum
+    def limit(self, timed: bool) -> float:
+        """The limit of stability of a method whose step size is a time, as with momenta, or multiplies the gradient."""
+        return self.with_momentum if timed else self.without_momentum
 
-    def suggested(self, has_momentum: bool) -> float:
-        """A step size for a method with, or without, momenta: a quarter, or a tenth, of the limit."""
-        return _PART_OF_LIMIT[has_momentum] * self.limit(has_momentum)
+    def suggested(self, timed: bool) -> float:
+        """A step size for a method of this kind: a quarter, or a tenth, of the limit."""
+        return PART_OF_LIMIT[timed] * self.limit(timed)
 
     def __str__(self) -> str:
         if not math.isfinite(self.with_momentum):
@@ -87,8 +88,11 @@ def _of_inputs(request: Request) -> str:
 def _of_step_size(
     error: SamplingError, request: Request, potential: ModelPotential, position: np.ndarray, auxiliary: tuple
 ) -> str:
-    walker = error.walker
-    if error.step == 0:
+    walker, engine = error.walker, Evaluator(potential, False)
+    moved = False
+    if request.method.groups > 1:  # one of them moves while the others are at step 0
+        moved = np.isfinite(engine.energy(position, engine.batch(0), auxiliary).potential[walker])
+    if error.step == 0 and not moved:
         inside = np.isfinite(potential.prior.log_prob(tf.constant(position)))[walker]
         outside = f"The parameters start outside the prior, {potential.prior}: set them, or widen it."
         return _LOOK if inside else outside
@@ -100,21 +104,23 @@ def _of_step_size(
             "the burn-in is over, nothing is undone, and the step size that it found is too large here: a smaller "
             "target_bias, a longer burn-in, or a sampler with a Metropolis test such as HMC."
         )
-    engine = Evaluator(potential, False)
+    step_size, config = request.options.first_step_size, request.method.get_config()
+    if not keeps_steps(config):
+        return f"step_size {step_size:g} is too large for the parameters that mass or preconditioner make fast."
     try:
         curvature = engine.largest_curvature(position, walker, engine.batch(0), auxiliary)
     except tf.errors.OpError:
         curvature = float("nan")
     if not (np.isfinite(curvature) and curvature > 0):
         return _LOOK
-    has_momentum, step_size = request.method.has_momentum, request.options.first_step_size
-    limit, formula = advice(curvature).limit(has_momentum), "2/ω_max" if has_momentum else "2/k_max"
+    timed = is_timed(request.method)
+    limit, formula = advice(curvature).limit(timed), "2/ω_max" if timed else "2/k_max"
     found = f"the limit of stability at the start, {formula} = {limit:.3g} from a few Lanczos steps"
     if step_size >= limit:
-        product = "h ω_max" if has_momentum else "h k_max"
+        product = "h ω_max" if timed else "h k_max"
         value = f"{2 * step_size / limit:.3g}"
         return f"step_size {step_size:g} is too large: {found}, so that {product} is {value}, not < 2."
-    if request.method.get_config().get("covariance_blending"):
+    if config.get("covariance_blending"):
         return (
             f"step_size {step_size:g} is below {found}, but covariance_blending stretches by the walkers that rest, "
             "and the others went where that is too much: take the sampler HMC inside, which rejects such steps, or a "

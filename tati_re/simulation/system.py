@@ -209,7 +209,7 @@ class System:
         check_fit(loss, outputs, targets, dataset.num_classes)
         if dataset.multi_label and loss.name == "binary_crossentropy":
             loss.words += f", a Bernoulli likelihood for each of {targets[0]} labels, their logarithms added"
-        check_noise(self.noise_std(options), loss, self.flat, "noise_std" in options.explicit)
+        check_noise(self.noise_std(options), loss, dataset, self.flat, "noise_std" in options.explicit)
         batches = self.batches(options, options.batch_size, copies=copies)
         label, dtype = device_targets(dataset.targets[:1], loss, tf.as_dtype(self.flat.dtype)), self.flat.dtype
         rows = batches.batch_size

@@ -7,15 +7,15 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.potential import Prior, prior_generator
+from tati_re.core.potential import Prior
 
 
 class ScaleFamily(Prior):
     """Independent distributions of one shape, θ_i = s_i x with x of a standard distribution. `scale` is s, a float, or
     `(parameters,)`, float64. Families name `option`, `what`, `constant`, and give, entry by entry, `standard_potential`
     of x, -log of the standard density without its constant, float64; `standard_gradient`, its slope, in the type of x;
-    `standard_draws(generator, shape)`; `standard_from_normal`, x with the same part of the standard distribution below
-    it as the normal number has; and on numpy arrays `quantile`, the same, and `score`, which undoes it."""
+    `standard_from_normal`, x with the same part of the standard distribution below it as the normal number has; and on
+    numpy arrays `quantile`, the same, and `score`, which undoes it."""
 
     proper = True
     name: str
@@ -24,7 +24,6 @@ class ScaleFamily(Prior):
     constant: float
     standard_potential: Any
     standard_gradient: Any
-    standard_draws: Any
     standard_from_normal: Any
     quantile: Any
     score: Any
@@ -40,9 +39,6 @@ class ScaleFamily(Prior):
     def gradient(self, position) -> tf.Tensor | None:
         inverse = tf.constant(1 / self.scale, position.dtype)
         return inverse * self.standard_gradient(position * inverse)
-
-    def sample(self, shape: tuple[int, int], seed: int):
-        return self.scale * self.standard_draws(prior_generator(seed), shape)
 
     def from_normal(self, normal) -> tf.Tensor:
         return tf.constant(self.scale, normal.dtype) * self.standard_from_normal(normal)

@@ -40,9 +40,6 @@ class Gaussian(ScaleFamily):
     def gradient(self, position) -> tf.Tensor:
         return position * tf.constant(1 / self.scale**2, position.dtype)
 
-    def standard_draws(self, generator, shape):
-        return generator.standard_normal(shape)
-
     def standard_from_normal(self, normal):
         return normal
 
@@ -82,9 +79,6 @@ class Laplace(ScaleFamily):
 
     def standard_gradient(self, x):
         return tf.sign(x)
-
-    def standard_draws(self, generator, shape):
-        return generator.laplace(size=shape)
 
     def standard_from_normal(self, normal):
         tail = tf.math.erfc(tf.abs(normal) * tf.constant(math.sqrt(0.5), normal.dtype))
@@ -141,9 +135,6 @@ class StudentT(ScaleFamily):
     def standard_gradient(self, x):
         return (self.degrees + 1) * x / (self.degrees + tf.square(x))
 
-    def standard_draws(self, generator, shape):
-        return generator.standard_t(self.degrees, shape)
-
     def standard_from_normal(self, normal):
         if self._map is None:
             # Interpolated in asinh x, which grows no faster than the logarithm of the tails.
@@ -185,11 +176,8 @@ class Flat(Prior):
     def gradient(self, position) -> None:
         return None
 
-    def sample(self, shape: tuple[int, int], seed: int):
-        raise InputError("prior: one that is flat cannot be sampled.", received="none", expected="such as gaussian")
-
     def from_normal(self, normal) -> tf.Tensor:
-        return self.sample(normal.shape, 0)
+        raise InputError("prior: one that is flat cannot be sampled.", received="none", expected="such as gaussian")
 
     def get_config(self) -> dict:
         return {"prior": "none"}

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from tati_re.core.backend import tf
 from tati_re.core.potential import Prior
 
@@ -54,11 +52,6 @@ class Product(Prior):
         moved = [part.confine(piece, p) for (part, piece), p in zip(self._pieces(position), momenta, strict=True)]
         turned = None if momentum is None else tf.concat([p for _, p in moved], axis=1)
         return tf.concat([piece for piece, _ in moved], axis=1), turned
-
-    def sample(self, shape: tuple[int, int], seed: int):
-        seeds = np.random.SeedSequence([seed, 0x5052]).generate_state(len(self.parts))
-        parts = zip(self.parts, self.sizes, seeds, strict=True)
-        return np.concatenate([part.sample((shape[0], size), int(s)) for part, size, s in parts], axis=1)
 
     def from_normal(self, normal) -> tf.Tensor:
         return tf.concat([part.from_normal(piece) for part, piece in self._pieces(normal)], axis=1)

@@ -58,7 +58,7 @@ class SoftWalls(Prior):
             received = f"{self.lower.max():g} and {self.upper.min():g}"
             expected = "a lower boundary below the upper one, or both at one place for a tether"
             raise InputError("prior_lower_boundary is above prior_upper_boundary.", received, expected)
-        self.inner, self.walled, self.hottest = inside, inside.walled, inside.hottest
+        self.inner, self.walled = inside, inside.walled
         scale = np.asarray(inside.scale if isinstance(inside, ScaleFamily) else 1.0)
         self._rows = np.broadcast_arrays(scale, *given)
         lower, upper = self._rows[3:]
@@ -66,6 +66,7 @@ class SoftWalls(Prior):
         self._layer = layers(lower, upper)
         held = (self._rows[1] > 0) & np.isfinite(lower) & np.isfinite(upper)
         self.proper = bool(inside.proper or held.all())
+        self.hottest = math.inf if held.all() else inside.hottest
         shape = self._rows[0].shape
         self.num_parameters = shape[0] if shape else None
         self._solved: tuple | None = None

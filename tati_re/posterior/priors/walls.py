@@ -84,9 +84,6 @@ class Box(ScaleFamily):
     def confine(self, position, momentum):
         return self._interval.confine(position, momentum)
 
-    def standard_draws(self, generator, shape):
-        return generator.uniform(-1.0, 1.0, shape)
-
     def standard_from_normal(self, normal):
         return tf.math.erf(normal * tf.constant(math.sqrt(0.5), normal.dtype))
 
@@ -129,7 +126,7 @@ class HardWalls(Prior):
     walled = True
 
     def __init__(self, inside, lower=-math.inf, upper=math.inf) -> None:
-        self.inner, self._interval, self.hottest = inside, Interval(lower, upper), inside.hottest
+        self.inner, self._interval = inside, Interval(lower, upper)
         lower, upper = self._interval.lower, self._interval.upper
         if inside.walled or not (inside.name == "none" or isinstance(inside, ScaleFamily)):
             raise InputError("lower_wall, upper_wall: the prior has its own walls.", str(inside), "another prior")
@@ -139,6 +136,7 @@ class HardWalls(Prior):
             raise InputError("lower_wall is not below upper_wall.", received, "a lower wall below the upper one")
         bounded = np.isfinite(upper - lower)
         self.proper = bool(inside.proper or bounded.all())
+        self.hottest = math.inf if bounded.all() else inside.hottest
         if inside.proper:
             self._low, self._high = inside.score(lower / inside.scale), inside.score(upper / inside.scale)
             self._log_mass = _log_mass(self._low, self._high)

@@ -15,6 +15,7 @@ from tati_re.samplers.microcanonical import MCLMC
 from tati_re.samplers.sgld import SGLD
 from tati_re.samplers.splitting import Splitting
 from tati_re.samplers.wrappers.coordinates import curved, extend, inner_of, step_in_coordinates
+from tati_re.samplers.wrappers.metered import is_timed
 
 SCHEMES = ("halves", "simultaneous")
 FEW_STEPS = 20
@@ -97,7 +98,8 @@ class EnsembleQuasiNewton(Wrapper):
     step, the variance of the slowest direction falls to 0.65 (h = 0.125). For comparison only.
 
     A drift with B multiplies the stiffness by up to 1 + η λ, so that B is capped: η is lowered at each refresh until h²
-    (k_max + η λ_max) <= 1, k_max the largest curvature at the reference walkers (power iteration, carried from refresh
+    (k_max + η λ_max) <= 1 (around SGLD h in place of h², for its h multiplies the gradient: variances are up to twice
+    the exact ones there), k_max the largest curvature at the reference walkers (power iteration, carried from refresh
     to refresh), λ_max the largest eigenvalue of X H X'/L, both by differences of gradients at the reference walkers.
     Flat directions, along which walkers would drift apart, are bounded likewise. The η in use is `blending` in run.csv.
 
@@ -225,8 +227,9 @@ class EnsembleQuasiNewton(Wrapper):
         return evaluate if self.groups == 1 else evaluate.part(evaluate.clock.group * count, count)
 
     def _grouped(self, values):
+        """`(references, ...)` of all ensembles as `(ensembles, references of each, ...)`."""
         ensembles = self.num_ensembles
-        return ops.reshape(values, (ensembles, values.shape[0] // ensembles, values.shape[1]))
+        return ops.reshape(values, (ensembles, values.shape[0] // ensembles, *values.shape[1:]))
 
     def _deviations(self, ensemble):
         grouped = self._grouped(ensemble)
@@ -273,7 +276,7 @@ class EnsembleQuasiNewton(Wrapper):
 
     def _blending(self, evaluate, ensemble, deviations, stiffest):
         """η of each ensemble, lowered until a step is stable, and the stiffest direction of each reference walker."""
-        step_size = ops.largest(self._per_ensemble(evaluate.rung.step_size), 1)
+        step_size = ops.largest(self._grouped(evaluate.rung.step_size), 1)
         wanted = 0.0 * step_size + self.covariance_blending
         if not self.capped:
             return wanted, stiffest
@@ -288,13 +291,10 @@ class EnsembleQuasiNewton(Wrapper):
         pairs = ops.as_type(deviations, wanted) @ ops.transpose(ops.as_type(self._grouped(image), wanted))
         pairs = 0.5 * (pairs + ops.transpose(pairs)) / float(deviations.shape[1])
         top = _largest_eigenvalue(pairs)
-        stiff = ops.largest(self._per_ensemble(curvature), 1)
-        room = ops.maximum(1.0 / step_size**2 - stiff, 0.0 * stiff) / ops.maximum(top, 1e-30 + 0.0 * top)
+        stiff = ops.largest(self._grouped(curvature), 1)
+        most = 1.0 / (step_size**2 if is_timed(self) else step_size)
+        room = ops.maximum(most - stiff, 0.0 * stiff) / ops.maximum(top, 1e-30 + 0.0 * top)
         return ops.minimum(wanted, room), stiffest
-
-    def _per_ensemble(self, values):
-        """`(references,)` of all ensembles as `(ensembles, references of each)`."""
-        return ops.reshape(values, (self.num_ensembles, values.shape[0] // self.num_ensembles))
 
     def get_config(self) -> dict:
         known = attributes_of(self, "covariance_blending", "covariance_after_steps")

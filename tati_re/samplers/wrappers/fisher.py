@@ -8,25 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tati_re.core import ops
 from tati_re.core.errors import InputError
-from tati_re.core.ops import (
-    as_float64,
-    as_int32,
-    as_type,
-    column,
-    constant,
-    is_finite,
-    largest,
-    maximum,
-    replaced_if,
-    rows,
-    sqrt,
-    sum_of_products,
-    sum_over,
-    transpose,
-    where,
-    with_rows,
-)
 from tati_re.core.protocol import fields_of, same_rung
 from tati_re.samplers.wrappers.coordinates import Coordinates, Diagonal, stiffest
 
@@ -58,38 +41,39 @@ class DiagonalWindows:
         self.by_gradients = by_gradients
 
     def start(self, state) -> dict[str, Any]:
-        zeros, numbers = as_float64(0.0 * state.position), 0.0 * state.potential
+        zeros, numbers = ops.as_float64(0.0 * state.position), 0.0 * state.potential
         made = dict.fromkeys(self.fields, zeros) | dict.fromkeys(("drawn", "mass_skipped"), numbers)
         return made | dict.fromkeys(("mass_unit", "mass_spread"), numbers + 1.0) | {"mass": 0.0 * state.position + 1.0}
 
     def adapted(self, memory: tuple, state, clock, ask) -> tuple:
-        memory = replaced_if(clock.adapting, lambda *memory: self._counted(memory, state), memory)
+        memory = ops.replaced_if(clock.adapting, lambda *memory: self._counted(memory, state), memory)
         due = clock.adapting & is_among(clock.step, ENDS)
-        return replaced_if(due, lambda *memory: self._measured(memory, state, ask), memory)
+        return ops.replaced_if(due, lambda *memory: self._measured(memory, state, ask), memory)
 
     def _counted(self, memory: tuple, state) -> tuple:
         sums, drawn, *mass, skipped = [*memory[:4]], *memory[4:]
         good = _finite(state)
-        drawn = drawn + as_float64(good)
-        number = maximum(drawn, 1.0 + 0.0 * drawn)[:, None]
+        drawn = drawn + ops.as_float64(good)
+        number = ops.maximum(drawn, 1.0 + 0.0 * drawn)[:, None]
         for k, values in ((0, state.position), (2, state.gradient)):
             # The first draw of a window is its mean: nothing is lost where deviations are small beside it.
-            change = where(good[:, None], as_float64(values) - sums[k], 0.0 * sums[k])
+            change = ops.where(good[:, None], ops.as_float64(values) - sums[k], 0.0 * sums[k])
             sums[k], sums[k + 1] = sums[k] + change / number, sums[k + 1] + change * change * (1.0 - 1.0 / number)
-        return (*sums, drawn, *mass, skipped + as_float64(~good))
+        return (*sums, drawn, *mass, skipped + ops.as_float64(~good))
 
     def _measured(self, memory: tuple, state, ask) -> tuple:
         _, position, _, gradient, drawn, mass, unit, _, skipped = memory
         same, zeros = same_rung(state.rung), 0.0 * position
         tiny = 1e-300 + zeros
-        freedom = (same @ maximum(drawn - 1.0, 0.0 * drawn)[:, None]) + zeros
-        position, gradient = ((same @ square) / maximum(freedom, tiny) for square in (position, gradient))
-        least = state.rung.temperature[:, None] / maximum(position, tiny)
-        found = maximum(sqrt(gradient / maximum(position, tiny)), _LEAST * least) if self.by_gradients else least
-        known = (freedom > 0.0) & (position > 0.0) & is_finite(as_type(found, mass))
-        mass = as_type(where(known, found, as_float64(mass)), mass)
-        unit = _unit(ask, state, Diagonal(1.0 / sqrt(mass)), unit)
-        spread = as_float64(largest(_scale(mass, unit), 1))
+        freedom = (same @ ops.maximum(drawn - 1.0, 0.0 * drawn)[:, None]) + zeros
+        position, gradient = ((same @ square) / ops.maximum(freedom, tiny) for square in (position, gradient))
+        least = state.rung.temperature[:, None] / ops.maximum(position, tiny)
+        found = ops.sqrt(gradient / ops.maximum(position, tiny)) if self.by_gradients else least
+        found = ops.maximum(found, _LEAST * least)
+        known = (freedom > 0.0) & (position > 0.0) & ops.is_finite(ops.as_type(found, mass))
+        mass = ops.as_type(ops.where(known, found, ops.as_float64(mass)), mass)
+        unit = _unit(ask, state, Diagonal(1.0 / ops.sqrt(mass)), unit)
+        spread = ops.as_float64(ops.largest(_scale(mass, unit), 1))
         return (zeros, zeros, zeros, zeros, 0.0 * drawn, mass, unit, spread, skipped)
 
     def renewed(self, state):
@@ -118,10 +102,10 @@ class LowRankWindows:
     def start(self, state) -> dict[str, Any]:
         walkers, parameters = state.position.shape
         rank, numbers = min(self.rank, parameters), 0.0 * state.potential
-        kept = constant(np.zeros((-(-(4 * rank + 8) // walkers), walkers, parameters)), state.position)
-        ones = [constant(np.ones(count), kept) for count in (parameters, rank)]
-        window = constant(self._window(0, kept.shape[0]), numbers)
-        directions = constant(np.zeros((rank, parameters)), kept)
+        kept = ops.constant(np.zeros((-(-(4 * rank + 8) // walkers), walkers, parameters)), state.position)
+        ones = [ops.constant(np.ones(count), kept) for count in (parameters, rank)]
+        window = ops.constant(self._window(0, kept.shape[0]), numbers)
+        directions = ops.constant(np.zeros((rank, parameters)), kept)
         values = (kept, kept, window, ones[0], directions, ones[1], numbers + 1.0, numbers + 1.0, numbers)
         return dict(zip(self.fields, values, strict=True))
 
@@ -132,26 +116,26 @@ class LowRankWindows:
     def adapted(self, memory: tuple, state, clock, ask) -> tuple:
         positions, gradients, window, *matrices, unit, spread, skipped = memory
         place, every = window[0], window[1]
-        unit, spread = replaced_if(
+        unit, spread = ops.replaced_if(
             clock.adapting & (place == 0.0) & (window[2] > 0.0),
             lambda *before: self._in_use(before, state, ask, matrices),
             (unit, spread),
         )
-        kept = replaced_if(
+        kept = ops.replaced_if(
             clock.adapting & (place % every == 0.0),
             lambda *kept: tuple(
-                with_rows(values, as_int32(place / every), new[None])
+                ops.with_rows(values, ops.as_int32(place / every), new[None])
                 for values, new in zip(kept, (state.position, state.gradient), strict=True)
             ),
             (positions, gradients),
         )
-        passed = as_float64(clock.adapting) * constant(np.array([1.0, 0.0, 0.0]), window)
+        passed = ops.as_float64(clock.adapting) * ops.constant(np.array([1.0, 0.0, 0.0]), window)
         return (*kept, window + passed, *matrices, unit, spread, skipped)
 
     @staticmethod
     def _in_use(before: tuple, state, ask, matrices) -> tuple:
         unit = _unit(ask, state, Stretched(*matrices), before[0])
-        return unit, sqrt(unit) * before[1]
+        return unit, ops.sqrt(unit) * before[1]
 
     def renewed(self, state):
         """The state at the end of a window of the burn-in, with the mass of its draws."""
@@ -168,11 +152,11 @@ class LowRankWindows:
             changed |= dict(zip(self.matrices, (found.scale, directions, roots), strict=True))
             # Multiplied with the root of the unit by the step that comes next.
             changed["mass_spread"] = found.longest() + 0.0 * skipped
-        return state._replace(**{k: constant(changed[k], old) for k, old in fields_of(state, changed).items()})
+        return state._replace(**{k: ops.constant(changed[k], old) for k, old in fields_of(state, changed).items()})
 
     def coordinates(self, memory: tuple) -> Coordinates:
         scale, directions, roots, unit = memory[3:7]
-        return Stretched(sqrt(column(unit, scale)) * scale, directions, roots)
+        return Stretched(ops.sqrt(ops.column(unit, scale)) * scale, directions, roots)
 
 
 class Stretched:
@@ -195,14 +179,14 @@ class Stretched:
         return self._stretched(vectors, 1.0 / self.roots) / self.scale
 
     def _stretched(self, vectors, by):
-        return vectors + ((vectors @ transpose(self.directions)) * (by - 1.0)) @ self.directions
+        return vectors + ((vectors @ ops.transpose(self.directions)) * (by - 1.0)) @ self.directions
 
     def spread(self, variances):
         what = "mass: directions mix the entries of the gradient, whose variances do not tell those of the mixture."
         raise InputError(what, expected="fisher, or a sampler that does not ask for them, such as BAOAB or HMC")
 
     def part(self, first, count: int) -> Stretched:
-        scale = rows(self.scale, first, count) if len(self.scale.shape) == 2 else self.scale
+        scale = ops.rows(self.scale, first, count) if len(self.scale.shape) == 2 else self.scale
         return Stretched(scale, self.directions, self.roots)
 
 
@@ -288,24 +272,31 @@ def _unit(ask, state, coordinates: Coordinates, before):
     """The unit of mass in which the stiffest direction is as stiff as at equal masses, `(walkers,)`, one for a rung."""
     gradient, same = ask(state.position).gradient, same_rung(state.rung)
     equal, new = (
-        largest(same * stiffest(ask, state.position, gradient, each)[None, :], 1)
+        ops.largest(same * stiffest(ask, state.position, gradient, each)[None, :], 1)
         for each in (Diagonal(0.0 * state.position + 1.0), coordinates)
     )
-    unit = equal / maximum(new, 1e-300 + 0.0 * new)
-    return where(is_finite(unit) & (unit > 0.0), unit, before)
+    unit = equal / ops.maximum(new, 1e-300 + 0.0 * new)
+    return ops.where(ops.is_finite(unit) & (unit > 0.0), unit, before)
 
 
 def _scale(mass, unit):
     """1 / sqrt(m) in the unit of mass."""
-    unit = column(unit, mass)
-    return sqrt(unit / maximum(mass, unit / LONGEST**2))
+    unit = ops.column(unit, mass)
+    return ops.sqrt(unit / ops.maximum(mass, unit / LONGEST**2))
 
 
 def _finite(state):
     """Walkers whose position and gradient are finite, `(walkers,)`."""
     ones = 0.0 * state.position + 1.0
-    return is_finite(sum_of_products(state.position, ones) + sum_of_products(state.gradient, ones))
+    return ops.is_finite(ops.sum_of_products(state.position, ones) + ops.sum_of_products(state.gradient, ones))
 
 
 def is_among(step, ends: np.ndarray):
-    return sum_over(as_float64(constant(ends, step) == step), 0)[0] > 0.0
+    return ops.sum_over(ops.as_float64(ops.constant(ends, step) == step), 0)[0] > 0.0
+
+
+def steps_of_window(step):
+    """How many steps up to this one, a number in float64, belong to its window of `ENDS`, the last of a window included
+    in the next."""
+    ends = ops.constant(ENDS - 1, step)
+    return step - ops.largest(ops.as_float64(ends < step) * ends, 0)

@@ -1,16 +1,16 @@
 """A mass for each parameter, for every method with momenta."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.method import Wrapper
+from tati_re.core.method import Method, Wrapper
 from tati_re.core.ops import cond, constant, mean, replaced_if, sqrt
 from tati_re.core.protocol import fields_of
 from tati_re.samplers.splitting import Splitting
-from tati_re.samplers.wrappers.coordinates import Diagonal, extend, inner_of, step_in_coordinates
+from tati_re.samplers.wrappers.coordinates import Diagonal, InCoordinates, extend, inner_of, step_in_coordinates
 from tati_re.samplers.wrappers.fisher import DiagonalWindows, LowRankWindows
 
 DECAY = 0.99
@@ -63,6 +63,8 @@ class Massive(Wrapper):
     def __init__(self, inner=None, mass: Sequence[float] | np.ndarray | str = "gradient_rms") -> None:
         super().__init__(inner or Splitting())
         refuse_if(not self.inner.has_momentum, "mass: the sampler has no momenta.", self.inner.name, "such as BAOAB")
+        what = "gradient_noise: a number is that of the gradient in θ, and a mass moves other coordinates."
+        refuse_if(knows_noise(self.inner), what, f"mass and {self.inner.name}", "'estimate', or no mass")
         self.measured = isinstance(mass, str)
         self.rule = rule_of(mass) if isinstance(mass, str) else None
         values = np.ones(1) if isinstance(mass, str) else np.asarray(mass, np.float64)
@@ -79,14 +81,20 @@ class Massive(Wrapper):
         self.mixes_parameters = self.rule.mixes_parameters
 
     def init(self, position, evaluate, noise):
-        """As the sampler inside; a measured mass starts at 1."""
-        state = self.inner.init(position, evaluate, noise)
-        return state if self.rule is None else extend(state, **self.rule.start(state))
+        """As the sampler inside, in x; a measured mass starts at 1."""
+        if self.rule is not None:
+            state = self.inner.init(position, evaluate, noise)
+            return extend(state, **self.rule.start(state))
+        coordinates = self._given(position)
+        state = self.inner.init(0.0 * position, InCoordinates(evaluate, position, coordinates), noise)
+        return state._replace(position=position, gradient=coordinates.untransposed(state.gradient))
+
+    def _given(self, position) -> Diagonal:
+        return Diagonal(constant(1.0 / np.sqrt(self.mass), position))
 
     def step(self, state, evaluate, noise):
         if self.rule is None:
-            scale = constant(1.0 / np.sqrt(self.mass), state.position)
-            return step_in_coordinates(self.inner, state, evaluate, noise, Diagonal(scale))[:2]
+            return step_in_coordinates(self.inner, state, evaluate, noise, self._given(state.position))[:2]
         memory = tuple(fields_of(state, self.rule.fields).values())
         ask = evaluate.full if self.full_batch else evaluate
         memory = self.rule.adapted(memory, state, evaluate.clock, ask)
@@ -100,6 +108,17 @@ class Massive(Wrapper):
     def get_config(self) -> dict:
         mass = self.mass if self.measured else f"{len(self.mass)} numbers" if self.mass.ndim else float(self.mass)
         return {**self.inner.get_config(), "mass": mass}
+
+
+def knows_noise(method: Method) -> bool:
+    """Whether it takes out noise of the gradient whose variance was given as a number."""
+    given = method.get_config().get("gradient_noise")
+    return isinstance(given, float) and given > 0
+
+
+def keeps_steps(config: Mapping[str, Any]) -> bool:
+    """Whether the stiffest direction is as stiff as that of U under the mass or preconditioner of a `get_config`."""
+    return "preconditioner" not in config and str(config.get("mass", "unit")).startswith(("unit", "fisher", "variance"))
 
 
 class RunningRms:

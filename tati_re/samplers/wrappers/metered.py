@@ -4,22 +4,9 @@ import copy
 
 import numpy as np
 
+from tati_re.core import ops
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Method, Wrapper
-from tati_re.core.ops import (
-    absolute,
-    as_float64,
-    column,
-    cond,
-    is_finite,
-    largest,
-    maximum,
-    minimum,
-    reshape,
-    sqrt,
-    sum_of_products,
-    where,
-)
 from tati_re.core.protocol import fields_of, same_rung
 from tati_re.samplers.splitting import FIRST_RATE, Splitting
 from tati_re.samplers.wrappers.coordinates import Diagonal, extend, inner_of, stiffest
@@ -42,7 +29,7 @@ _TOO_MUCH, _RARE, _RARE_OF_TWO, _CLEAR = 100.0, 25.0, 1000.0, 0.01
 _IN_A_ROW = 20
 _LEAST_CAUTION = 0.2
 _HOT = 10.0
-_PART_OF_LIMIT = {True: 0.25, False: 0.1}
+PART_OF_LIMIT = {True: 0.25, False: 0.1}
 
 
 def error_of_bias(bias: float) -> float:
@@ -61,11 +48,12 @@ def first_factor(method: Method, state, evaluate, noise):
     ask = evaluate.full if method.full_batch else evaluate
     units = Diagonal(0.0 * state.position + method.speeds(state))
     curvature = stiffest(ask, state.position, state.gradient, units, noise.normal(state.position.shape))
-    found = largest(same_rung(state.rung) * where(is_finite(curvature), curvature, 0.0 * curvature)[None, :], 1)
+    curvature = ops.where(ops.is_finite(curvature), curvature, 0.0 * curvature)
+    found = ops.largest(same_rung(state.rung) * curvature[None, :], 1)
     known = found > 0.0
-    found = where(known, found, 0.0 * found + 1.0)
-    limit = 2.0 / (sqrt(found) if is_timed(method) else found)
-    return where(known, _PART_OF_LIMIT[is_timed(method)] * limit / state.rung.step_size, 0.0 * found + 1.0)
+    found = ops.where(known, found, 0.0 * found + 1.0)
+    limit = 2.0 / (ops.sqrt(found) if is_timed(method) else found)
+    return ops.where(known, PART_OF_LIMIT[is_timed(method)] * limit / state.rung.step_size, 0.0 * found + 1.0)
 
 
 def timed_at(state, factor) -> dict:
@@ -137,51 +125,51 @@ class Metered(Wrapper):
         zeros = 0.0 * factor
         # Where caution is 0 the sums are those of the steps after the burn-in.
         begins = (caution > 0.0) & ~adapting
-        square, count = (where(begins, zeros, values) for values in (square, count))
+        square, count = (ops.where(begins, zeros, values) for values in (square, count))
         inside = inner_of(state)
-        used = state.rung.step_size * factor * where(adapting, caution, zeros + 1.0)
+        used = state.rung.step_size * factor * ops.where(adapting, caution, zeros + 1.0)
         inside = inside._replace(rung=state.rung._replace(step_size=used))
         new, info = self.inner.step(inside, evaluate, noise)
         error = self._error(inside, info, evaluate, noise)
         bad = adapting & self._is_bad(inside, new, error, evaluate)
-        new, failures = self._undone(inside, new, bad, where(bad, state.failures + 1.0, zeros))
+        new, failures = self._undone(inside, new, bad, ops.where(bad, state.failures + 1.0, zeros))
         # What was measured at a part of the step, as it is at the whole one; at a small part it may be round-off.
-        careful = where(adapting & (caution > 0.0), caution, zeros + 1.0)
-        values = where(is_finite(error) & ~bad, error, zeros) ** 2
+        careful = ops.where(adapting & (caution > 0.0), caution, zeros + 1.0)
+        values = ops.where(ops.is_finite(error) & ~bad, error, zeros) ** 2
         values = values / (self.stages * float(state.position.shape[1]) * self._hotness(inside) ** 2)
         clear = (careful >= _LEAST_CAUTION) | (values > _CLEAR * self.wanted)
-        measured = is_finite(error) & ~bad & clear
+        measured = ops.is_finite(error) & ~bad & clear
         # One step in a thousand with an error of its own kind, as at the kinks of ReLU, would settle a mean.
-        most = where(adapting & (evaluate.clock.step > ENDS[0]), zeros + self.rare * self.wanted, zeros + _TOO_MUCH)
-        values = minimum(values / careful ** (1.0 / self.power), most)
-        square, count = square + where(measured, values, zeros), count + as_float64(measured)
-        eased = where(bad, 0.5 * caution, minimum(2.0**0.5 * caution, zeros + 1.0))
-        eevpd = where(count > 0.0, square / maximum(count, zeros + 1.0), eevpd)
+        most = ops.where(adapting & (evaluate.clock.step > ENDS[0]), zeros + self.rare * self.wanted, zeros + _TOO_MUCH)
+        values = ops.minimum(values / careful ** (1.0 / self.power), most)
+        square, count = square + ops.where(measured, values, zeros), count + ops.as_float64(measured)
+        eased = ops.where(bad, 0.5 * caution, ops.minimum(2.0**0.5 * caution, zeros + 1.0))
+        eevpd = ops.where(count > 0.0, square / ops.maximum(count, zeros + 1.0), eevpd)
         step = evaluate.clock.step
         confirmed = adapting & is_among(step, _CONFIRMED)
         due = confirmed | (adapting & is_among(step, _CHANGED))
         pooled, total = rung_mean(state.rung, square, count)
-        changed = minimum(maximum(factor * self._change(pooled, confirmed), zeros + 1.0 / UNLIMITED), limit)
+        changed = ops.minimum(ops.maximum(factor * self._change(pooled, confirmed), zeros + 1.0 / UNLIMITED), limit)
         tuned = due & (total > 0.0)
-        own = {"step_factor": where(tuned, changed, factor), "step_limit": limit, "failures": failures}
-        own |= {"caution": where(adapting, eased, zeros), "divergences": state.divergences + as_float64(bad)}
-        own |= {"eevpd": where(tuned, pooled, eevpd), "error_square": where(due, zeros, square)}
-        own["error_count"] = where(due, zeros, count)
+        own = {"step_factor": ops.where(tuned, changed, factor), "step_limit": limit, "failures": failures}
+        own |= {"caution": ops.where(adapting, eased, zeros), "divergences": state.divergences + ops.as_float64(bad)}
+        own |= {"eevpd": ops.where(tuned, pooled, eevpd), "error_square": ops.where(due, zeros, square)}
+        own["error_count"] = ops.where(due, zeros, count)
         return type(state)(**{**new._asdict(), "rung": state.rung}, **own), info
 
     def shortened(self, state, step: int):
         pooled, _ = rung_mean(state.rung, state.error_square, state.error_count)
-        shorter = minimum(self._change(pooled, pooled < 0.0), 0.0 * pooled + 1.0)
+        shorter = ops.minimum(self._change(pooled, pooled < 0.0), 0.0 * pooled + 1.0)
         # Caution is 0 after a burn-in; where it is not, the next step begins new sums.
         changed = {"step_factor": state.step_factor * shorter, "caution": state.caution + 1.0}
         return self.inner.shortened(state._replace(**changed), step)
 
     def _change(self, pooled, confirmed):
         """The factor of the step size from the EEVPD of a window."""
-        ratio = _AIM * self.wanted / maximum(pooled, 1e-30 * self.wanted + 0.0 * pooled)
+        ratio = _AIM * self.wanted / ops.maximum(pooled, 1e-30 * self.wanted + 0.0 * pooled)
         most = _MOST_CHANGE ** (6.0 * self.power)
-        change = maximum(minimum(ratio**self.power, most + 0.0 * ratio), 1.0 / most + 0.0 * ratio)
-        return where(confirmed & (ratio < _AIM * BAND) & (ratio > _AIM), 0.0 * ratio + 1.0, change)
+        change = ops.maximum(ops.minimum(ratio**self.power, most + 0.0 * ratio), 1.0 / most + 0.0 * ratio)
+        return ops.where(confirmed & (ratio < _AIM * BAND) & (ratio > _AIM), 0.0 * ratio + 1.0, change)
 
     def _due(self, clock):
         """Whether the energy error of a step is measured."""
@@ -190,27 +178,27 @@ class Metered(Wrapper):
 
     def _time(self, state):
         h = state.rung.step_size
-        return h if is_timed(self.inner) else sqrt(2.0 * h)
+        return h if is_timed(self.inner) else ops.sqrt(2.0 * h)
 
     def _hotness(self, state):
         """T, or far from equilibrium what momenta and gradients are worth, to which an energy error belongs there."""
-        squares = sum_of_products(state.gradient, state.gradient) * self._time(state) ** 2
+        squares = ops.sum_of_products(state.gradient, state.gradient) * self._time(state) ** 2
         if self.has_momentum:
-            squares = maximum(squares, sum_of_products(state.momentum, state.momentum))
+            squares = ops.maximum(squares, ops.sum_of_products(state.momentum, state.momentum))
         squares = squares / float(state.position.shape[1])
-        return where(squares > _HOT * state.rung.temperature, squares, state.rung.temperature)
+        return ops.where(squares > _HOT * state.rung.temperature, squares, state.rung.temperature)
 
     def _error(self, state, info, evaluate, noise):
         """ΔE of this step, nan where it is not measured."""
         if self.meters:
             return info.energy_change
-        temperature = column(state.rung.temperature, state.position)
-        momentum = state.momentum if self.has_momentum else sqrt(temperature) * noise.normal(state.position.shape)
+        temperature = ops.column(state.rung.temperature, state.position)
+        momentum = state.momentum if self.has_momentum else ops.sqrt(temperature) * noise.normal(state.position.shape)
         unknown = 0.0 * state.potential + np.nan
-        return cond(self._due(evaluate.clock), lambda: self._virtual(state, momentum, evaluate), lambda: unknown)
+        return ops.cond(self._due(evaluate.clock), lambda: self._virtual(state, momentum, evaluate), lambda: unknown)
 
     def _virtual(self, state, momentum, evaluate):
-        t = column(self._time(state), state.position) * self.inner.speeds(state)
+        t = ops.column(self._time(state), state.position) * self.inner.speeds(state)
         # What it was asked last belongs to the step itself.
         evaluate = copy.copy(evaluate)
         start = evaluate(state.position)
@@ -218,38 +206,38 @@ class Metered(Wrapper):
         position, half = evaluate.confine(state.position + t * half, half)
         end = evaluate(position)
         last, rise = half - 0.5 * t * end.gradient, end.potential - start.potential
-        error = rise + 0.5 * (sum_of_products(last, last) - sum_of_products(momentum, momentum))
-        return where(is_finite(error) & ~_is_absurd(error, rise, state), error, 0.0 * state.potential + np.inf)
+        error = rise + 0.5 * (ops.sum_of_products(last, last) - ops.sum_of_products(momentum, momentum))
+        return ops.where(ops.is_finite(error) & ~_is_absurd(error, rise, state), error, 0.0 * state.potential + np.inf)
 
     def _is_bad(self, state, new, error, evaluate):
         """Walkers whose step is to be undone, `(walkers,)`, bool."""
         ones, rise = 0.0 * state.position + 1.0, new.potential - state.potential
-        values = sum_of_products(new.position, ones) + sum_of_products(new.gradient, ones) + new.potential
-        bad = ~is_finite(values) | (absolute(error) == np.inf)
+        values = ops.sum_of_products(new.position, ones) + ops.sum_of_products(new.gradient, ones) + new.potential
+        bad = ~ops.is_finite(values) | (ops.absolute(error) == np.inf)
         if self.meters:
             bad = bad | _is_absurd(error, rise, state)
         total, most = rise, _ABSURD * _thermal(state)
         if self.has_momentum:
-            squares = (sum_of_products(one.momentum, one.momentum) for one in (new, state))
+            squares = (ops.sum_of_products(one.momentum, one.momentum) for one in (new, state))
             total = rise + 0.5 * (next(squares) - next(squares))
         if not evaluate.exact:
             # Two mini-batches differ without a step.
-            most = most + _OF_BATCHES * absolute(state.potential)
-        return bad | ((total > most) & (total > 0.5 * absolute(rise)))
+            most = most + _OF_BATCHES * ops.absolute(state.potential)
+        return bad | ((total > most) & (total > 0.5 * ops.absolute(rise)))
 
     def _undone(self, state, new, bad, failures):
         """The walkers where they were, turned around; without a potential after too many failures in a row."""
         fields = new._asdict()
         for name, before in state._asdict().items():
             if name != "rung" and fields[name].shape[:1] == bad.shape:
-                mask = reshape(bad, (*bad.shape, *[1] * (len(before.shape) - 1)))
-                fields[name] = where(mask, before, fields[name])
+                mask = ops.reshape(bad, (*bad.shape, *[1] * (len(before.shape) - 1)))
+                fields[name] = ops.where(mask, before, fields[name])
         if self.has_momentum:
-            squares = sum_of_products(state.momentum, state.momentum)
-            share = sqrt(_thermal(state) / maximum(squares, 1e-300 + 0.0 * squares))
-            turned = -column(share, state.momentum) * state.momentum
-            fields["momentum"] = where(bad[:, None], turned, fields["momentum"])
-        fields["potential"] = where(failures >= _IN_A_ROW, 0.0 * failures + np.nan, fields["potential"])
+            squares = ops.sum_of_products(state.momentum, state.momentum)
+            share = ops.sqrt(_thermal(state) / ops.maximum(squares, 1e-300 + 0.0 * squares))
+            turned = -ops.column(share, state.momentum) * state.momentum
+            fields["momentum"] = ops.where(bad[:, None], turned, fields["momentum"])
+        fields["potential"] = ops.where(failures >= _IN_A_ROW, 0.0 * failures + np.nan, fields["potential"])
         return type(new)(**fields), failures
 
     def get_config(self) -> dict:
@@ -259,8 +247,8 @@ class Metered(Wrapper):
 def rung_mean(rung, square, count):
     """The mean over the walkers of each one's rung, and how many numbers it is of, `(walkers,)` each."""
     same = same_rung(rung)
-    total = sum_of_products(same, count[None, :])
-    return sum_of_products(same, square[None, :]) / maximum(total, 0.0 * total + 1.0), total
+    total = ops.sum_of_products(same, count[None, :])
+    return ops.sum_of_products(same, square[None, :]) / ops.maximum(total, 0.0 * total + 1.0), total
 
 
 def _thermal(state):
@@ -270,4 +258,4 @@ def _thermal(state):
 
 def _is_absurd(error, rise, state):
     """An energy error that no stable step has, beside what the potential falls on the way from a far start."""
-    return (error > _ABSURD * _thermal(state)) & (error > 0.5 * absolute(rise))
+    return (error > _ABSURD * _thermal(state)) & (error > 0.5 * ops.absolute(rise))

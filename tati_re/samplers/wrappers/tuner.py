@@ -5,19 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from tati_re.core import ops
 from tati_re.core.errors import InputError
 from tati_re.core.method import Wrapper
-from tati_re.core.ops import (
-    as_float64,
-    as_int32,
-    constant,
-    replaced_if,
-    reshape,
-    stack,
-    sum_of_products,
-    sum_over,
-    with_rows,
-)
 from tati_re.core.protocol import fields_of, step_size_of
 from tati_re.core.rhat import split_rhat
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
@@ -78,22 +68,23 @@ class Tuner(Wrapper):
         walkers, parameters = position.shape
         rows = np.zeros((_ROWS, len(_OWN), walkers)), np.zeros((_ROWS, walkers, _buckets(parameters)[1]))
         values = *rows, np.append(_window(0), 0.0), np.zeros(_MASSES), np.full(len(_FOUND), np.nan), np.ones(walkers)
-        return extend(state, **{name: constant(v, state.potential) for name, v in zip(_FIELDS, values, strict=True)})
+        own = {name: ops.constant(value, state.potential) for name, value in zip(_FIELDS, values, strict=True)}
+        return extend(state, **own)
 
     def step(self, state, evaluate, noise):
         own, sums, window, *others = fields_of(state, _FIELDS).values()
         new, info = self.inner.step(inner_of(state), evaluate, noise)
         clock = evaluate.clock
-        step = as_float64(clock.step)
+        step = ops.as_float64(clock.step)
         place = step - window[0]
         due = clock.adapting & (place > 0.0) & (place % window[1] == 0.0) & (place <= _ROWS * window[1])
 
         def kept(own, sums):
-            index = as_int32(place / window[1]) - 1
-            return with_rows(own, index, _own(new, info)[None]), with_rows(sums, index, _sums(new.position)[None])
+            index, row = ops.as_int32(place / window[1]) - 1, _own(new, info)[None]
+            return ops.with_rows(own, index, row), ops.with_rows(sums, index, _sums(new.position)[None])
 
-        own, sums = replaced_if(due, kept, (own, sums))
-        last = constant(np.array([0.0, 0.0, 1.0]), window)
+        own, sums = ops.replaced_if(due, kept, (own, sums))
+        last = ops.constant(np.array([0.0, 0.0, 1.0]), window)
         window = window * (1.0 - last) + step * last
         return type(state)(**new._asdict(), **dict(zip(_FIELDS, (own, sums, window, *others), strict=True))), info
 
@@ -132,7 +123,7 @@ class Tuner(Wrapper):
             "tuner_found": np.array([step if over else np.nan, *map(float, settled[:3]), rhat, heat]),
             **changed,
         }
-        return state._replace(**{name: constant(new[name], old) for name, old in fields_of(state, new).items()})
+        return state._replace(**{name: ops.constant(new[name], old) for name, old in fields_of(state, new).items()})
 
     def _step_settled(self, state, own, weights) -> bool:
         if self.target_bias is not None:
@@ -180,7 +171,7 @@ class Tuner(Wrapper):
     def shortened(self, state, step: int):
         state, found = self.inner.shortened(state, step), np.array(state.tuner_found)
         found[..., 0] = step
-        return state._replace(tuner_found=constant(found, state.tuner_found))
+        return state._replace(tuner_found=ops.constant(found, state.tuner_found))
 
     def tuned(self, state) -> str:
         """A line on what was tuned, and on what had not settled when the burn-in was over."""
@@ -235,8 +226,8 @@ def _sums(position):
     """Sums of parameters with random signs, `(walkers, projections)`, float64."""
     size, count = _buckets(position.shape[1])
     signs = np.random.default_rng(0).choice([-1.0, 1.0], size * count)
-    parts = reshape(position[:, : size * count] * constant(signs, position), (-1, size, count))
-    return as_float64(reshape(sum_over(parts, 1), (-1, count)))
+    parts = ops.reshape(position[:, : size * count] * ops.constant(signs, position), (-1, size, count))
+    return ops.as_float64(ops.reshape(ops.sum_over(parts, 1), (-1, count)))
 
 
 def _own(state, info):
@@ -246,9 +237,9 @@ def _own(state, info):
     of_rung = rung.inverse_temperature, rung.likelihood_weight, step_size_of(state, rung)
     heat = zeros
     if "momentum" in state._fields:
-        squares = sum_of_products(state.momentum, state.momentum)
+        squares = ops.sum_of_products(state.momentum, state.momentum)
         heat = squares * rung.inverse_temperature / float(state.position.shape[1])
-    return stack([state.potential, acceptance, *(values + zeros for values in of_rung), heat])
+    return ops.stack([state.potential, acceptance, *(values + zeros for values in of_rung), heat])
 
 
 def _by_rung(own: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
