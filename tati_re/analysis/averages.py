@@ -8,15 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from tati_re.analysis.convergence import (
-    MINIMUM_DRAWS,
-    autocorrelation_estimate,
-    chains_of,
-    effective_sample_size,
-    monte_carlo_error,
-    r_hat,
-    rows_on_grid,
-)
+from tati_re.analysis import convergence
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.models.names import described_names
 from tati_re.runs.positions import Positions
@@ -129,20 +121,20 @@ def average(
         bearing = float(total**2 / (weights**2).sum())
         if bearing < _FEW:
             result["note"] = f"the weights rest on about {bearing:.0f} rows"
-    if chains.shape[1] < MINIMUM_DRAWS:
-        return result | {"note": f"fewer than {MINIMUM_DRAWS} rows"}
+    if chains.shape[1] < convergence.MINIMUM_DRAWS:
+        return result | {"note": f"fewer than {convergence.MINIMUM_DRAWS} rows"}
     if not np.isfinite(chains).all():
         return result | {"note": "not all finite"}
     if np.ptp(chains) == 0:
         return result | {"note": "never changes"}
-    result["error"] = monte_carlo_error(chains)
+    result["error"] = convergence.monte_carlo_error(chains)
     if variance is not None:
         result["ess_bulk"] = variance / result["error"] ** 2
     elif sizes:
-        result["ess_bulk"] = effective_sample_size(chains, "bulk")
-        result["ess_tail"] = effective_sample_size(chains, "tail")
-    if sizes and (len(chains) > 1 or chains.shape[1] >= 2 * MINIMUM_DRAWS):
-        result["r_hat"] = r_hat(drawn)
+        result["ess_bulk"] = convergence.effective_sample_size(chains, "bulk")
+        result["ess_tail"] = convergence.effective_sample_size(chains, "tail")
+    if sizes and (len(chains) > 1 or chains.shape[1] >= 2 * convergence.MINIMUM_DRAWS):
+        result["r_hat"] = convergence.r_hat(drawn)
     time, note = time_or_note(chains)
     notes = "; ".join(filter(None, (result["note"], note)))
     return result | {"autocorrelation_steps": time * steps_between_rows, "short": bool(np.isnan(time)), "note": notes}
@@ -152,7 +144,7 @@ def time_or_note(chains: np.ndarray) -> tuple[float, str]:
     """The autocorrelation time in rows and no note; nan and the number of rows needed if the chain is too short."""
     if (np.ptp(chains, axis=1) == 0).any():
         return float("nan"), "a chain never changes"
-    time, needed = autocorrelation_estimate(chains)
+    time, needed = convergence.autocorrelation_estimate(chains)
     return (float("nan"), f"too short: needs {needed:,} rows a chain") if needed else (time, "")
 
 
@@ -205,7 +197,7 @@ def trajectory_averages(
         columns |= {name: np.asarray(function(block.values)) for name, function in functions.items()}
         parts.append(pd.DataFrame(columns | ({} if block.weight is None else {"weight": block.weight})))
     rows = pd.concat(parts, ignore_index=True)
-    where, there = rows_on_grid(rows["step"].to_numpy(), rows["walker"].to_numpy())
+    where, there = convergence.rows_on_grid(rows["step"].to_numpy(), rows["walker"].to_numpy())
     if not there.all():  # walkers that come and leave, as in `rows_at_target`
         steps = np.tile(np.unique(rows["step"]), len(where))
         rows = rows.assign(weight=rows.get("weight", 1.0)).iloc[where.ravel()].assign(step=steps)
@@ -219,5 +211,5 @@ def _varying(rows: pd.DataFrame) -> list[str]:
 
 
 def _average(rows: pd.DataFrame, name: str) -> dict[str, Any]:
-    chains = chains_of(rows, name, -1)
-    return average(chains, chains_of(rows, "weight", -1) if "weight" in rows.columns else None, spacing(rows))
+    chains, *weights = (convergence.chains_of(rows, each, -1) for each in (name, "weight") if each in rows.columns)
+    return average(chains, *(weights or [None]), spacing(rows))

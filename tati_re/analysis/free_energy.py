@@ -150,9 +150,7 @@ def free_energy(
     values = np.atleast_2d(np.asarray(values, np.float64))
     refuse_if(method not in ("histogram", "kernel"), "method is not known.", method, "histogram or kernel")
     wrong = values.shape[1] < convergence.MINIMUM_DRAWS or not np.isfinite(values).all() or np.ptp(values) == 0
-    refuse_if(
-        wrong, "A free energy needs draws that differ and are finite.", f"shape {values.shape}", "(chains, draws)"
-    )
+    refuse_if(wrong, "A free energy needs finite draws that differ.", f"shape {values.shape}", "(chains, draws)")
     weights = np.ones_like(values) if weights is None else np.atleast_2d(np.asarray(weights, np.float64))
     given = weights.shape == values.shape and np.isfinite(weights).all() and (weights >= 0).all() and weights.any()
     counted = values[weights > 0] if given else values

@@ -5,16 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tati_re.cli.arguments import (
-    Parser,
-    entry_point,
-    flags_named,
-    integer_of,
-    loading,
-    number_typed,
-    output_folder,
-    requeue_signal_of,
-)
+from tati_re.cli import arguments
 from tati_re.cli.of_tati import explorer, write_exploration
 from tati_re.core.errors import InputError
 from tati_re.core.exit_status import FINISHED, OUT_OF_TIME
@@ -48,9 +39,9 @@ OWN: dict[str, tuple[Any, str]] = {
 }
 
 
-def parser_of_command() -> Parser:
+def parser_of_command() -> arguments.Parser:
     description = "Find minima of U around a run, whose trajectory is the first leg, or around a model on --data."
-    parser = Parser("tati-explore", "tati-explore [RUN] [options]", description)
+    parser = arguments.Parser("tati-explore", "tati-explore [RUN] [options]", description)
     parser.add_argument("run", nargs="?", metavar="RUN", help="run folder")
     parser.add_table(OWN)
     for group in GROUPS:
@@ -67,13 +58,13 @@ def parser_of_command() -> Parser:
 
 
 def _choices(typed: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {name: number_typed(name, typed[name]) for name in INTEGERS if name in typed}
+    found: dict[str, Any] = {name: arguments.number_typed(name, typed[name]) for name in INTEGERS if name in typed}
     if "leg_steps" in found:
         found["num_steps"] = found.pop("leg_steps")
     if "heats" in typed:
-        found["heats"] = tuple(number_typed("heats", part, float, 0) for part in typed["heats"].split(","))
+        found["heats"] = tuple(arguments.number_typed("heats", part, float, 0) for part in typed["heats"].split(","))
     if "max_time" in typed:
-        found["max_time"] = number_typed("max_time", typed["max_time"], float)
+        found["max_time"] = arguments.number_typed("max_time", typed["max_time"], float)
     return found | {name: typed[name] for name in ("directions",) if name in typed}
 
 
@@ -101,7 +92,7 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
     if "parameters" in typed:
         from tati_re.runs.parameters import read_parameters
 
-        step = integer_of(typed, "parameters_step")
+        step = arguments.integer_of(typed, "parameters_step")
         start = read_parameters(typed["parameters"], step, names=sim.parameter_names()).positions[0]
     elif "run" in typed:
         start, _ = centre_of(typed["run"], typed.get("centre", "auto"))
@@ -143,15 +134,15 @@ def _body(argv: list[str]) -> int:
     typed = explorer(parser_of_command().parse(argv))
     if not {"run", "data", "batch_data_files", "potential"} & {*typed}:
         raise InputError("tati-explore needs a run folder or --data.", expected="tati-explore RUN [options]")
-    loading(not typed.get("quiet"))
+    arguments.loading(not typed.get("quiet"))
     said = "Interrupted: {} legs are kept in {}, where the same command goes on."
     with (
-        flags_named({*OWN, "num_steps"}, {"num_steps": "leg_steps"}),
-        output_folder(typed.get("output"), "explore") as folder,
-        stopping(requeue_signal_of(typed)),
+        arguments.flags_named({*OWN, "num_steps"}, {"num_steps": "leg_steps"}),
+        arguments.output_folder(typed.get("output"), "explore") as folder,
+        stopping(arguments.requeue_signal_of(typed)),
         saying(lambda: said.format(len([*folder.glob("jobs/*.npz")]), folder)),
     ):
         return _explore(typed, folder)
 
 
-main = entry_point("tati-explore", _body, __name__)
+main = arguments.entry_point("tati-explore", _body, __name__)

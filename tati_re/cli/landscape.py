@@ -5,15 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tati_re.cli.arguments import (
-    Parser,
-    entry_point,
-    flags_named,
-    integer_of,
-    loading,
-    output_folder,
-    requeue_signal_of,
-)
+from tati_re.cli import arguments
 from tati_re.cli.of_tati import sample_as_tati, scans
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.interruption import stopping
@@ -54,12 +46,12 @@ OWN: dict[str, tuple[Any, str]] = {
 DENSITY_STEPS = 60
 
 
-def parser_of_command() -> Parser:
+def parser_of_command() -> arguments.Parser:
     description = (
         "Look at the loss around a point of a run, whose data, model and prior are known, or of --data and --model "
         "with --parameters."
     )
-    parser = Parser("tati-landscape", "tati-landscape [RUN] [options]", description)
+    parser = arguments.Parser("tati-landscape", "tati-landscape [RUN] [options]", description)
     parser.add_argument("run", nargs="?", metavar="RUN", help="run folder")
     parser.add_table(OWN)
     for group in GROUPS:
@@ -121,7 +113,7 @@ def _centre(typed: dict[str, Any], sim: Any, walker: int | None) -> tuple[Any, s
     from tati_re.runs.parameters import read_parameters
 
     if "parameters" in typed:
-        step = integer_of(typed, "parameters_step")
+        step = arguments.integer_of(typed, "parameters_step")
         found = read_parameters(typed["parameters"], step, names=sim.parameter_names())
         row = 0 if walker is None else walker
         if row >= len(found.positions):
@@ -160,10 +152,11 @@ def _say_hessian(typed: dict[str, Any], surface: Any, centre: Any, free: Any, fo
         numbers = [number + 1 if number < 5 else number - len(extremes) for number in range(len(extremes))]
         rows += [("eigenvalue", *row) for row in zip(numbers, pairs.values, pairs.residuals, strict=True)]
     if "trace" in words and "full" not in words:
-        trace = hessian_trace(surface, centre, integer_of(typed, "probes", 64, 2), free, seed)
+        trace = hessian_trace(surface, centre, arguments.integer_of(typed, "probes", 64, 2), free, seed)
         rows.append(("trace", 0, trace.value, trace.standard_error))
     if "density" in words:
-        density = hessian_density(surface, centre, integer_of(typed, "probes", 8, 1), DENSITY_STEPS, free, seed)
+        probes = arguments.integer_of(typed, "probes", 8, 1)
+        density = hessian_density(surface, centre, probes, DENSITY_STEPS, free, seed)
         width = max(float(np.ptp(density.nodes)) / 150, 1e-12)
         grid = np.linspace(density.nodes.min() - 4 * width, density.nodes.max() + 4 * width, 1001)
         values = {"eigenvalue": grid, "density": density.on(grid, width)}
@@ -209,9 +202,9 @@ def _body(argv: list[str]) -> None:
     _check(typed)
     flags = {name: value for name, value in typed.items() if name in OPTIONS and name not in OWN}
     typed["seed"] = options_from_flags(flags).seed  # refused before anything is loaded
-    loading(not typed.get("quiet"))
-    place = output_folder(typed.get("output"), "landscape")
-    with flags_named(OWN), place as folder, stopping(requeue_signal_of(typed)):
+    arguments.loading(not typed.get("quiet"))
+    place = arguments.output_folder(typed.get("output"), "landscape")
+    with arguments.flags_named(OWN), place as folder, stopping(arguments.requeue_signal_of(typed)):
         _look(typed, flags, folder)
 
 
@@ -226,7 +219,7 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
     from tati_re.simulation.run import load
 
     sim, quiet = _system(typed, flags), "quiet" in typed
-    walker = integer_of(typed, "walker")
+    walker = arguments.integer_of(typed, "walker")
     centre, source = _centre(typed, sim, walker)
     batch_size = options_from_flags({"batch_size": flags["batch_size"]}).batch_size if "batch_size" in flags else None
     test = "no_test" not in typed and sim.dataset.test_inputs is not None and not typed.get("hessian")
@@ -307,7 +300,8 @@ def _trajectory(typed: dict[str, Any], sim: Any, walker: int | None) -> list[Any
     from tati_re.runs.positions import stored_positions
     from tati_re.simulation.run import load
 
-    named, most = typed.get("trajectory", typed.get("run", "none")), integer_of(typed, "trajectory_points", 500, 1)
+    named = typed.get("trajectory", typed.get("run", "none"))
+    most = arguments.integer_of(typed, "trajectory_points", 500, 1)
     if named == "none" or (typed.get("grid") and "trajectory" not in typed) or typed.get("hessian"):
         return []
     run = load(named)
@@ -320,4 +314,4 @@ def _trajectory(typed: dict[str, Any], sim: Any, walker: int | None) -> list[Any
     return path_of(run, most, walker) if stored else []
 
 
-main = entry_point("tati-landscape", _body, __name__)
+main = arguments.entry_point("tati-landscape", _body, __name__)

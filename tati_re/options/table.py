@@ -393,9 +393,7 @@ class Options(BaseModel):
     trajectory_rungs: Literal["target", "all"] = _replicas("target", "rungs whose positions are stored and averaged")
 
     optimizer: str = _training("adam", "Keras' optimizers by name, gradient_descent, barzilai_borwein, fire, annealing")
-    learning_rate: float = _training(
-        0.01, "learning rate; for barzilai_borwein the first one, for fire the first time step", gt=0
-    )
+    learning_rate: float = _training(0.01, "learning rate; of barzilai_borwein and fire the first one", gt=0)
     momentum: float = _training(
         0.0, "momentum of sgd, rmsprop or annealing, the fraction of a step that is kept; 0: Keras' default", ge=0, lt=1
     )
@@ -410,9 +408,7 @@ class Options(BaseModel):
     annealing_start_temperature: float = _training(1.0, "temperature of the first stage of annealing", gt=0)
     annealing_cooling: float = _training(0.8, "ratio of the temperatures of successive stages of annealing", gt=0, lt=1)
     annealing_stage_steps: int = _training(100, "steps per stage of annealing", ge=1)
-    annealing_validations: int = _training(
-        10, "evaluations of the test loss in a stage of annealing; more where they do not divide it", ge=1
-    )
+    annealing_validations: int = _training(10, "evaluations of the test loss a stage of annealing, or some more", ge=1)
 
     method: list[EvidenceMethod] = _evidence(
         ["thermodynamic_integration"],
@@ -524,9 +520,7 @@ class Options(BaseModel):
     tensorboard: str | None = _run(
         None, "folder for TensorBoard event files: the columns of run.csv for each walker, at each checkpoint"
     )
-    max_time: float | None = _run(
-        None, "seconds from the call after which the run stops with a checkpoint; exit status 75", gt=0
-    )
+    max_time: float | None = _run(None, "seconds from the call to a stop with a checkpoint; exit status 75", gt=0)
     requeue_signal: Literal["SIGUSR1", "SIGUSR2", "SIGXCPU", "SIGURG"] | None = _run(
         None, "signal of a batch queue at which the run stops with a checkpoint; exit status 128 and its number"
     )

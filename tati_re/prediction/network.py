@@ -59,10 +59,6 @@ def flat_model_of(run: RunFiles, model: Any = None) -> FlatModel:
     return with_noise(FlatModel(model, options.get("fix_parameters")), options.get("noise_std", 1.0))
 
 
-def names_its_data(run: RunFiles) -> bool:
-    return not {"data", "test_data"} & set(run.manifest.get("objects", []))
-
-
 def has_its_data(run: RunFiles) -> bool:
     """Whether `dataset_of` finds the data: it was made here, names them, or was opened with them."""
     return run.data is not None or not _missing_data(run)

@@ -13,17 +13,10 @@ from tati_re.data.frames import check_order, in_order, is_frame
 from tati_re.data.labels import are_names, numbers_of_names
 from tati_re.engine.prediction_averages import PREFIX
 from tati_re.posterior.predictive import CLASSES, LABELS, VALUES, entropy_of, log_mean_exp
+from tati_re.prediction import results
 from tati_re.prediction.draws import Draws, Members, independent_draws
 from tati_re.prediction.metrics import class_labels
-from tati_re.prediction.network import Network, dataset_of, names_its_data
-from tati_re.prediction.results import (
-    ClassPrediction,
-    LabelPrediction,
-    Prediction,
-    RegressionPrediction,
-    class_values,
-    labels_of_rows,
-)
+from tati_re.prediction.network import Network, dataset_of
 from tati_re.prediction.scores import crps, mixture_cdf, mixture_interval, normal_crps, weighted_quantiles
 from tati_re.runs import checkpoint, files
 from tati_re.runs.run import RunFiles
@@ -52,7 +45,7 @@ def predict(
     thin: int | None = None,
     model: Any = None,
     parameters: np.ndarray | None = None,
-) -> ClassPrediction | LabelPrediction | RegressionPrediction:
+) -> results.ClassPrediction | results.LabelPrediction | results.RegressionPrediction:
     """Posterior predictions: averages over the stored draws of runs, with intervals and scores.
 
     Targets p(y|x) = E[p(y|x, θ)] under the distribution that the run sampled: of a run with weights the weighted
@@ -89,7 +82,8 @@ def predict(
         refuse_if(labels is not None, "labels without inputs.", expected="predict(inputs, labels)")
         kept = len(runs) == 1 and parameters is None and runs[0].manifest["options"].get("stream_predictions")
         kept = kept and (rung, burnin, thin) == (0, None, None)
-        if kept and not (files.trajectory_in(runs[0].folder) and names_its_data(runs[0])):
+        in_python = {"data", "test_data"} & {*runs[0].manifest.get("objects", [])}
+        if kept and (in_python or not files.trajectory_in(runs[0].folder)):
             return streamed_prediction(runs[0], interval)
         inputs, labels = test_part(runs[0])
         inputs = with_names(runs[0], inputs) if len(runs) > 1 else inputs
@@ -120,7 +114,7 @@ def labels_by_name(runs: Sequence[RunFiles], inputs: Any, labels: Any) -> Any:
     return in_order(labels, names, "labels")
 
 
-def warn_of_few_draws(found: Prediction, stacklevel: int) -> None:
+def warn_of_few_draws(found: results.Prediction, stacklevel: int) -> None:
     if found.independent_draws < FEW_DRAWS:
         warnings.warn(
             f"Predictions average {found.num_draws:,} draws, worth about {found.independent_draws:,.0f} "
@@ -170,7 +164,7 @@ def average(
     interval: float = 0.9,
     memory_values: int = MEMORY_VALUES,
     block_draws: int = BLOCK_DRAWS,
-) -> ClassPrediction | LabelPrediction | RegressionPrediction:
+) -> results.ClassPrediction | results.LabelPrediction | results.RegressionPrediction:
     """The average over all draws of several networks; see `predict`."""
     first = sources[0][0].predictive
     for network, _ in sources[1:]:
@@ -193,7 +187,7 @@ def average(
             numbers = class_labels(labels, first.num_columns)
             labels = {"one_hot": np.eye(first.num_columns)[numbers], "signs": 2 * numbers - 1}.get(first.task, numbers)
         elif first.kind == LABELS:
-            labels = labels_of_rows(labels, (len(inputs), first.num_columns))
+            labels = results.labels_of_rows(labels, (len(inputs), first.num_columns))
         elif labels.size != len(inputs) * first.num_columns:
             raise InputError("The targets do not fit the network.", labels.shape, f"(n, {first.num_columns})")
         elif labels.dtype.kind not in "buif" or not np.isfinite(labels).all():
@@ -227,19 +221,19 @@ def average(
         "weight": weight,
         "draw_losses": _over_examples(parts, "losses", len(inputs)),
     }
+    hits = None if first.kind == VALUES else _over_examples(parts, "right", len(inputs))
     if first.kind == CLASSES:
-        values = class_values(first.task, first.num_columns, sources[0][0].class_names)
+        values = results.class_values(first.task, first.num_columns, sources[0][0].class_names)
         shared |= {name: _joined(parts, name) for name in _AVERAGED}
         right = None if labels is None else numbers
-        hits = _over_examples(parts, "right", len(inputs))
-        return ClassPrediction(**shared, labels=right, class_values=values, draw_accuracy=hits)
+        return results.ClassPrediction(**shared, labels=right, class_values=values, draw_accuracy=hits)
     if first.kind == LABELS:
         shared |= {name: _joined(parts, name) for name in (*_AVERAGED, "log_density")}
-        return LabelPrediction(**shared, labels=labels, draw_accuracy=_over_examples(parts, "right", len(inputs)))
+        return results.LabelPrediction(**shared, labels=labels, draw_accuracy=hits)
     fields = ("mean", "parameter_std", "mean_lower", "mean_upper", "lower", "upper")
     fields += ("noise_std", "log_density", "crps", "pit")
     targets = None if labels is None else np.asarray(labels, np.float64).reshape(len(inputs), -1)
-    return RegressionPrediction(**shared, **{name: _joined(parts, name) for name in fields}, targets=targets)
+    return results.RegressionPrediction(**shared, **{name: _joined(parts, name) for name in fields}, targets=targets)
 
 
 class _Part:
@@ -330,7 +324,7 @@ def _over_examples(parts: list[_Part], name: str, count: int) -> np.ndarray | No
 
 def streamed_prediction(
     run: RunFiles, interval: float = 0.9
-) -> ClassPrediction | LabelPrediction | RegressionPrediction:
+) -> results.ClassPrediction | results.LabelPrediction | results.RegressionPrediction:
     """Predictions of a run with `stream_predictions` on the test part of its data, up to its last checkpoint. Of the
     draws only averages are left: classes have no intervals, values the normal ones, and no draw has a loss."""
     arrays, _, _ = checkpoint.load(run.folder)
@@ -350,11 +344,11 @@ def streamed_prediction(
         shared |= dict.fromkeys(("lower", "upper", "draw_accuracy"))
         shared |= {"probabilities": mean, "std": std, "expected_entropy": kept["expected_entropy"]}
         if density is not None:
-            return LabelPrediction(**shared, labels=targets.astype(np.int64), log_density=density)
+            return results.LabelPrediction(**shared, labels=targets.astype(np.int64), log_density=density)
         labels = class_labels(targets, mean.shape[1])
         data = run.manifest["dataset"]
-        classes = class_values(data["task"], mean.shape[1], data.get("class_names", ()))
-        return ClassPrediction(**shared, labels=labels, class_values=classes)
+        classes = results.class_values(data["task"], mean.shape[1], data.get("class_names", ()))
+        return results.ClassPrediction(**shared, labels=labels, class_values=classes)
     y, reach = np.asarray(targets, np.float64).reshape(mean.shape), -ndtri((1 - interval) / 2)
     noise = np.broadcast_to(np.sqrt(kept["noise_variance"]), mean.shape) if "noise_variance" in kept else None
     total = std if noise is None else np.hypot(std, noise)
@@ -364,7 +358,7 @@ def streamed_prediction(
     ends = mean - reach * std, mean + reach * std, mean - reach * total, mean + reach * total
     names = ("mean_lower", "mean_upper", "lower", "upper", "log_density", "crps", "pit")
     shared |= dict(zip(names, (*ends, *scores), strict=True))
-    return RegressionPrediction(**shared, mean=mean, parameter_std=std, noise_std=noise, targets=y)
+    return results.RegressionPrediction(**shared, mean=mean, parameter_std=std, noise_std=noise, targets=y)
 
 
 def streamed_lines(run: RunFiles) -> list[tuple[str, str]]:

@@ -44,9 +44,8 @@ def parameters_section(run: RunFiles, burnin: int, thin: int) -> html.Section:
     rows = [{"parameter": name} | average(x, weights) for name, x in chains.items()]
     table = pd.DataFrame(rows)[["parameter", "mean", "std", "ess_bulk", "r_hat"]]
     apart = int((table["r_hat"] > LARGEST_R_HAT).sum())
-    said = (
-        f"{len(chains)} of {len(stored.names):,} parameters, evenly among all; {np.count_nonzero(weights):,} positions."
-    )
+    count = np.count_nonzero(weights)
+    said = f"{len(chains)} of {len(stored.names):,} parameters, evenly among all; {count:,} positions."
     if apart:
         said += f" R-hat is above {LARGEST_R_HAT} for {apart}: walkers disagree, as those in equivalent minima do."
     drawn = html.figure(_marginals(chains, weights), "Distribution of each parameter, a line a walker.")

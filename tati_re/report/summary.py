@@ -150,10 +150,8 @@ def _length_lines(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int, thi
     counts = rows.groupby("walker").size()
     least, most = (0, 0) if rows.empty else (counts.min(), counts.max())
     number = f"{least:,}" if least == most else f"{least:,} to {most:,}"
-    return [
-        ("steps", text),
-        ("walkers", f"{len(counts) or manifest['options'].get('num_walkers', 0)}, {number} rows each"),
-    ]
+    walkers = len(counts) or manifest["options"].get("num_walkers", 0)
+    return [("steps", text), ("walkers", f"{walkers}, {number} rows each")]
 
 
 def _fit_lines(rows: pd.DataFrame) -> list[tuple[str, str]]:

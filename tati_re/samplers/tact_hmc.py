@@ -74,8 +74,12 @@ class TactHMC(Method):
     against_noise = THERMOSTATS
     label_names = ("weight",)
     settings = (
-        *("friction", "thermal_mass"),
-        *("max_temperature", "tempering_plateau", "tempering_steps", "tempering_nodes"),
+        "friction",
+        "thermal_mass",
+        "max_temperature",
+        "tempering_plateau",
+        "tempering_steps",
+        "tempering_nodes",
     )
 
     def __init__(

@@ -170,9 +170,8 @@ class System:
     def with_data(self, options: Options, data: Any = None) -> "System":
         """The same model, and what its inputs and outputs mean to it, with other data: arrays, a Dataset, or a name."""
         read = dataset_from_options(self.settled(options).settled(standardize="none"), data, None)
-        return self.of(
-            read if self.dataset.preparation is None else replace(read, preparation=self.dataset.preparation)
-        )
+        preparation = self.dataset.preparation
+        return self.of(read if preparation is None else replace(read, preparation=preparation))
 
     def of(self, read: Dataset) -> "System":
         """The same model with another data set."""
