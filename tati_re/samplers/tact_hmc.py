@@ -73,14 +73,8 @@ class TactHMC(Method):
     shown = ("thermostat", "tempering")
     against_noise = THERMOSTATS
     label_names = ("weight",)
-    settings = (
-        "friction",
-        "thermal_mass",
-        "max_temperature",
-        "tempering_plateau",
-        "tempering_steps",
-        "tempering_nodes",
-    )
+    settings = ("friction", "thermal_mass", "max_temperature")
+    settings += ("tempering_plateau", "tempering_steps", "tempering_nodes")
 
     def __init__(
         self,
