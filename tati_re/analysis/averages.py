@@ -211,5 +211,5 @@ def _varying(rows: pd.DataFrame) -> list[str]:
 
 
 def _average(rows: pd.DataFrame, name: str) -> dict[str, Any]:
-    chains, *weights = (convergence.chains_of(rows, each, -1) for each in (name, "weight") if each in rows.columns)
-    return average(chains, *(weights or [None]), spacing(rows))
+    weights = convergence.chains_of(rows, "weight", -1) if "weight" in rows.columns else None
+    return average(convergence.chains_of(rows, name, -1), weights, spacing(rows))

@@ -73,8 +73,8 @@ class TactHMC(Method):
     shown = ("thermostat", "tempering")
     against_noise = THERMOSTATS
     label_names = ("weight",)
-    settings = ("friction", "thermal_mass", "max_temperature")
-    settings += ("tempering_plateau", "tempering_steps", "tempering_nodes")
+    _tempering = ("tempering_plateau", "tempering_steps", "tempering_nodes")
+    settings = ("friction", "thermal_mass", "max_temperature", *_tempering)
 
     def __init__(
         self,

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.errors import refuse_if
 from tati_re.core.method import Method
 from tati_re.engine.limits import LIMITS, Limits
 from tati_re.exchange.choosing import with_replicas
@@ -114,8 +113,6 @@ def make_request(
     if kind == "sample":
         options, method = _sampled(options, objects, system)
     else:
-        own = "optimizer" in objects and "learning_rate" in options.explicit
-        refuse_if(own, "learning_rate: an optimizer object keeps its own.", options.learning_rate, "one of the two")
         first = planned(options)[0].learning_rate
         given = options if first is None else make_options(options, learning_rate=first)
         method = make_optimizer(objects.get("optimizer", options.optimizer), given, system.flat.shapes)

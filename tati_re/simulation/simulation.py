@@ -285,11 +285,10 @@ class Simulation(Evaluations):
     # Runs
 
     def fit(self, **overrides: Any) -> Run:
-        """Descends to a minimum of U with every walker; the walkers stay where they arrive. The run's `run_info`,
-        `averages` and `trajectory` are pandas DataFrames.
+        """Descends to a minimum of U with every walker; the walkers stay where they arrive.
 
         Args:
-            **overrides: Options for this call, such as `optimizer` (a name or a Keras object),
+            **overrides: Options for this call, such as `optimizer` (a name, or a Keras object, whose own rate counts),
                 `learning_rate`, `num_steps`, `batch_size`, `output`; `stages`, in each of which rate and batch size are
                 others; and `observables`, `callbacks` as in `sample`.
         """
@@ -297,7 +296,8 @@ class Simulation(Evaluations):
         limits = replace(self.limits, began=time.monotonic())
         options, objects = self._for_call(overrides, "fit")
         options = make_options(options, num_steps=check_num_steps(options))
-        if unused := sorted(set(overrides) & set(OPTIONS) - set(options_of(OPTIMIZE))):
+        own = {"learning_rate"} & set(overrides) if "optimizer" in objects else set()
+        if unused := sorted(own | set(overrides) & set(OPTIONS) - set(options_of(OPTIMIZE))):
             make_progress(options.verbose).message(f"Not used by a fit: {', '.join(unused)}.")
         return self._launched(make_request("fit", options, objects, self.system, limits))
 
