@@ -52,13 +52,13 @@ def log_increments(step: float, energies) -> np.ndarray:
     return logsumexp(-step * energies, axis=-1) - np.log(energies.shape[-1])
 
 
-def systematic(log_weights, uniform: float, count: int | None = None) -> np.ndarray:
-    """Systematic resampling: `count` (None: as many) indices, rising, int64, from log weights `(members,)`."""
+def systematic(log_weights, uniform: float, count: int) -> np.ndarray:
+    """Systematic resampling: `count` indices, rising, int64, from log weights `(members,)`."""
     log_weights = np.asarray(log_weights, np.float64)
-    members = len(log_weights)
-    count = members if count is None else count
     summed = np.cumsum(np.exp(log_weights - logsumexp(log_weights)))
-    return np.searchsorted(summed / summed[-1], (np.arange(count) + uniform) / count, side="right").clip(0, members - 1)
+    return np.searchsorted(summed / summed[-1], (np.arange(count) + uniform) / count, side="right").clip(
+        0, len(summed) - 1
+    )
 
 
 def combined(log_z) -> tuple[float, float]:
