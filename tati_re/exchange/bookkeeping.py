@@ -68,7 +68,7 @@ def counted(counts: Counts, pairs: Pairs, accepted, expected, energy, rung, coun
     return Counts(attempts, swaps, chances, *of_rungs, tf.where(counting, end, last), *trips)
 
 
-def events_of(step, pairs: Pairs, difference: LogRatioEstimate, accepted, replica_at, num_examples: int):
+def events_of(step, pairs: Pairs, difference: LogRatioEstimate, accepted, replica_at):
     """A row of exchange.csv for each pair, `(ladders * pairs, columns)`; those that are no pair have a step of -1."""
     shape = tf.shape(difference.log_ratio)
 
@@ -76,10 +76,9 @@ def events_of(step, pairs: Pairs, difference: LogRatioEstimate, accepted, replic
         return tf.cast(tf.broadcast_to(values, shape), tf.float64)
 
     ladder = tf.range(shape[0])[:, None]
-    used = num_examples if difference.used is None else difference.used
     rungs = pairs.low, pairs.high
     replicas = [tf.gather(replica_at, rung, batch_dims=1) for rung in rungs]
-    swap = difference.log_ratio, difference.variance, *map(whole, (used, accepted, ladder))
+    swap = difference.log_ratio, difference.variance, *map(whole, (difference.used, accepted, ladder))
     columns = [tf.where(pairs.valid, whole(step), -1.0), *map(whole, (*rungs, *replicas)), *swap]
     return tf.reshape(tf.stack(columns, axis=-1), (-1, len(EVENT_COLUMNS)))
 

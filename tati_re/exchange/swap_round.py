@@ -92,7 +92,7 @@ class SwapRound:
         rejected = rungs.rejected + by_neighbors(pairs, 1.0 - expected, self.num_rungs)
         tried = rungs.tried + by_neighbors(pairs, tf.ones_like(expected), self.num_rungs)
         counts = counted(rungs.counts, pairs, accepted, expected, energy, index, tf.logical_not(clock.adapting))
-        events = events_of(clock.step, pairs, difference, accepted, replica_at, evaluate.num_examples)
+        events = events_of(clock.step, pairs, difference, accepted, replica_at)
         told = {"rejected": rejected, "tried": tried, "counts": counts, "events": events}
         return rungs._replace(index=index, rounds=rungs.rounds + 1, **told, correction=correction)
 
