@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from tati_re import InputError, Simulation
@@ -261,8 +264,19 @@ def test_runs_whose_energies_have_no_normalization_are_refused(options, said):
         data=(x, x), model=model, loss="gaussian", noise_std=1.0, sampler="HMC", tempering="likelihood",
         num_replicas=2, num_steps=4, num_burnin_steps=2, step_size=0.1, exchange="none", verbose=0, **options,
     )  # fmt: skip
+    run = sim.sample(execution="graph")
     with pytest.raises(InputError, match=said):
-        energies_of_run(sim.sample(execution="graph"))
+        energies_of_run(run)
+
+
+def test_runs_with_statistics_of_batches_are_refused():
+    options = {"num_burnin_steps": 0, "batch_norm": "batch"}
+    said = {"options": options, "method": {"likelihood_weights": [1.0, 0.0]}, "loss": {"loss": "gaussian"}}
+    rows = pd.DataFrame({"step": [1], "rung": [0], "walker": [0], "loss": [0.0], "temperature": [1.0]})
+    run = SimpleNamespace(manifest=said | {"prior_proper": True, "dataset": {}}, folder="run", ladder=None)
+    run.run_info = rows
+    with pytest.raises(InputError, match="statistics that changed"):
+        energies_of_run(run)
 
 
 def test_evidence_says_what_it_is(energies):

@@ -83,17 +83,19 @@ def events_of(step, pairs: Pairs, difference: LogRatioEstimate, accepted, replic
     return tf.reshape(tf.stack(columns, axis=-1), (-1, len(EVENT_COLUMNS)))
 
 
-def ladder_table(table: RungTargets, step_size, counts: Counts) -> dict:
+def ladder_table(table: RungTargets, step_size, counts: Counts, bias_factor: float = 1.0) -> dict:
     """The columns of ladder.csv, one row a rung, from what was counted, as NumPy arrays; nan where nothing was.
     Acceptance and expected acceptance stand at the lower rung of a pair. The predicted one is erfc(x/2) with x² the
-    product of the differences of β (or λ) and of mean energies, exact where energies are normal. `barrier` is the sum
-    of the rejection rates up to each rung."""
+    product of the differences of β (or λ) and of mean energies, exact where energies are normal, over the factor γ of a
+    bias, by which the log ratio of the swaps is smaller. `barrier` is the sum of the rejection rates up to each rung.
+    """
     beta, weight = (np.asarray(values) for values in table)
     attempts, accepted, expected, samples, energy = (np.asarray(values) for values in counts[:5])
     last = np.full(1, np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean, strength = energy / samples, beta * weight
-        predicted = erfc(0.5 * np.sqrt(np.maximum((strength[:-1] - strength[1:]) * (mean[1:] - mean[:-1]), 0.0)))
+        squared = np.diff(strength) * -np.diff(mean) / bias_factor
+        predicted = erfc(0.5 * np.sqrt(np.maximum(squared, 0.0)))
         rejection = 1.0 - expected / attempts
         rates = np.concatenate([accepted / attempts, last])
         expectation = np.concatenate([expected / attempts, last])

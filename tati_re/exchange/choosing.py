@@ -14,6 +14,7 @@ from tati_re.options.representable import LARGEST
 from tati_re.samplers.wrappers.simulated_tempering import SimulatedTempering
 
 _EVERY = 20
+_OF_LADDER = ("num_replicas", "temperature_ratio", "max_temperature", "temperatures", "step_sizes")
 _OF_CORRECTED = ("correction_factor", "correction_decay", "correction_growth", "variance_gain", "variance_every")
 
 
@@ -22,8 +23,7 @@ def ladder_of(options) -> Ladder | None:
     if rise > math.log10(LARGEST[options.dtype]):
         what = "temperature_ratio: no number holds the highest temperature."
         raise InputError(what, f"10^{rise:.4g} times the lowest", "a smaller one, or fewer replicas")
-    asked = ("num_replicas", "temperature_ratio", "max_temperature", "temperatures", "step_sizes")
-    given = {name: value or None for name, value in options.values_of(asked).items()}
+    given = {name: value or None for name, value in options.values_of(_OF_LADDER).items()}
     if not any(given.values()) and options.tempering == "posterior":
         return None
     step_size = None if options.step_sizes else options.first_step_size
@@ -32,14 +32,17 @@ def ladder_of(options) -> Ladder | None:
     return ladder
 
 
-def with_replicas(sampler, options, exact: bool, prior):
-    """The sampler on the ladder of the options, if they have one; `exact`: it sees all data at every step."""
+def with_replicas(sampler, options, exact: bool, prior, regularized: bool = False):
+    """The sampler on the ladder of the options, if they have one; `exact`: it sees all data at every step; where
+    `regularized`, V has more than the prior."""
+    biased = options.bias != "none"
     if sampler.label_names:
-        if options.num_replicas or options.temperatures or options.tempering != "posterior":
-            what = "num_replicas: the sampler has its own temperatures."
-            raise InputError(what, sampler.name, "another sampler, or no ladder")
+        asked = [name for name, value in options.values_of(_OF_LADDER).items() if value]
+        asked += ["tempering"] * (options.tempering != "posterior") + ["bias"] * biased
+        what = f"{', '.join(asked)}: the sampler has its own temperatures."
+        refuse_if(asked, what, sampler.name, "another sampler, or no ladder and no bias")
         return sampler
-    ladder, biased = ladder_of(options), options.bias != "none"
+    ladder = ladder_of(options)
     if ladder is None:
         if not biased:
             return sampler
@@ -68,7 +71,7 @@ def with_replicas(sampler, options, exact: bool, prior):
         bias = WellTempered(options.bias_factor, options.bias_rate, 0.5, 5000.0, kernel_width=options.bias_width)
     schedule = None if rule is None or infinite else make_swap_schedule(options.swap_schedule, ladder.num_rungs)
     rounds = every, options.num_walkers, batch_size, options.adapt_ladder, infinite
-    return ReplicaExchange(sampler, ladder, rule, schedule, *rounds, bias, exact_energies)
+    return ReplicaExchange(sampler, ladder, rule, schedule, *rounds, bias, exact_energies, not regularized)
 
 
 def _simulated_tempering(sampler, options, ladder: Ladder) -> SimulatedTempering:
@@ -137,8 +140,10 @@ def unused_replica_options(options, sampler) -> list[str]:
     if "num_replicas" not in config:
         names = ("adapt_ladder", "exchange", "swap_rule", "swap_schedule", "exchange_every", "exchange_batch_size")
         more = ("swap_variance", *_OF_CORRECTED, "trajectory_rungs", "replica_start", "descent_steps")
-        return [name for name in (*names, *more) if name in options.explicit]
+        used = ("exchange", "exchange_every") if "simulated_tempering" in config else ()
+        return [name for name in (*names, *more) if name in options.explicit and name not in used]
     used = {
+        "adapt_ladder": config.get("exchange") != "none",
         "swap_variance": config.get("swap_rule") in ("penalty", "barker_compensated", "corrected", "naive"),
         **dict.fromkeys(_OF_CORRECTED, config.get("swap_rule") == "corrected"),
         "exchange_batch_size": config.get("exchange_batch_size") is not None,

@@ -136,7 +136,8 @@ def _sampled(options: Options, objects: Mapping[str, Any], system: System) -> tu
     if fresh and not sampler.adapts:
         options = options.settled(num_burnin_steps=0)
     tuner = with_tuner(sampler, options, finds_end)
-    return options, with_replicas(tuner, options, sees_all(options, system), prior)
+    regularized = system.flat.regularizer is not None
+    return options, with_replicas(tuner, options, sees_all(options, system), prior, regularized)
 
 
 def own_sampler(options: Options, objects: Mapping[str, Any]):
