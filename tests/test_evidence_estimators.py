@@ -228,7 +228,6 @@ def test_weights_and_resampling_of_populations():
     point = smc.next_point(0.0, energies, 0.6)
     assert smc.effective_fraction(-point * energies).min() == pytest.approx(0.6, abs=1e-6)
     assert smc.next_point(0.999999, energies * 0, 0.6) == 1.0
-    assert smc.log_increments(2.0, np.full((3, 7), 1.5)) == pytest.approx([-3.0] * 3)
     weights = np.log([0.1, 0.2, 0.3, 0.4])
     counts = np.bincount(smc.systematic(np.repeat(weights, 250), 0.5, 1000) // 250, minlength=4)
     assert counts == pytest.approx([100, 200, 300, 400], abs=1)

@@ -114,9 +114,8 @@ def energies_of_run(run: Run) -> Energies:
         expected = "gaussian with noise_std"
         raise InputError("The run's loss is not a likelihood with its constant.", loss["loss"], expected)
     words, ladder, rows = str(manifest.get("meaning", "")), run.ladder, run.run_info
-    if "its weight" in words or "regularis" in words:
-        what = "The run's potential has weights of examples or weight regularizers, which have no normalization."
-        raise InputError(what, run.folder, "a run without them")
+    what = "The run's potential has weights of examples or weight regularizers, which have no normalization."
+    refuse_if("its weight" in words or "regularis" in words, what, run.folder, "a run without them")
     rows = rows[rows["step"] > max(options.get("num_burnin_steps", 0), 0)].sort_values(["rung", "walker", "step"])
     count = manifest["dataset"].get("num_examples", 1)
     if options.get("batch_size") not in (None, count) or (np.abs(rows["temperature"] - 1.0) > 1e-9).any():

@@ -94,8 +94,7 @@ def ladder_table(table: RungTargets, step_size, counts: Counts, bias_factor: flo
     last = np.full(1, np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean, strength = energy / samples, beta * weight
-        squared = np.diff(strength) * -np.diff(mean) / bias_factor
-        predicted = erfc(0.5 * np.sqrt(np.maximum(squared, 0.0)))
+        predicted = erfc(0.5 * np.sqrt(np.maximum(np.diff(strength) * -np.diff(mean) / bias_factor, 0.0)))
         rejection = 1.0 - expected / attempts
         rates = np.concatenate([accepted / attempts, last])
         expectation = np.concatenate([expected / attempts, last])

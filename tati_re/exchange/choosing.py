@@ -55,7 +55,10 @@ def with_replicas(sampler, options, exact: bool, prior, regularized: bool = Fals
         _check_burnin(options, "bias: it grows during the burn-in only.")
     exact_energies = biased and not exact and options.bias_energies == "full"
     if options.tempering == "likelihood":
-        _check_likelihood(options, ladder, prior)
+        what = "tempering: the hottest rung is the prior, which has to be proper."
+        refuse_if(not prior.proper and ladder.draws_prior, what, f"prior {prior}", "one that is, such as gaussian")
+        what = "control_variate: its center belongs to one likelihood weight."
+        refuse_if(options.control_variate, what, "tempering likelihood", "tempering posterior")
     if options.adapt_ladder:
         _check_burnin(options, "adapt_ladder: the ladder moves during the burn-in only.")
     if options.exchange == "tempering":
@@ -104,13 +107,6 @@ def _rule(options, exact: bool):
 
 def _check_burnin(options, what: str) -> None:
     refuse_if(not options.num_burnin_steps, what, "num_burnin_steps = 0", "some thousand, and fewer than num_steps")
-
-
-def _check_likelihood(options, ladder: Ladder, prior) -> None:
-    what = "tempering: the hottest rung is the prior, which has to be proper."
-    refuse_if(not prior.proper and ladder.draws_prior, what, f"prior {prior}", "one that is, such as gaussian")
-    what = "control_variate: its center belongs to one likelihood weight."
-    refuse_if(options.control_variate, what, "tempering likelihood", "tempering posterior")
 
 
 def ladder_sentences(method, potential) -> list[str]:

@@ -84,8 +84,7 @@ class ReplicaExchange(Wrapper):
         self.ladder, self.swap_rule, self.swap_schedule = ladder, swap_rule, swap_schedule
         self.exchange_every, self.num_ladders, self.batch_size = int(exchange_every), int(num_ladders), batch_size
         self.event_columns, self.event_every = EVENT_COLUMNS, 0 if swap_rule is None else self.exchange_every
-        self.adapt, self.infinite, self.bias = adapt, infinite, bias
-        self.exact_energies = exact_energies
+        self.adapt, self.infinite, self.bias, self.exact_energies = adapt, infinite, bias, exact_energies
         self.label_names = ("rung", "replica") if bias is None else ("rung", "replica", "weight")
         if infinite:
             all_assignments(ladder.num_rungs)
@@ -263,7 +262,10 @@ class ReplicaExchange(Wrapper):
         factor = evaluate.rung.inverse_temperature[0] / self.target.inverse_temperature[0]
         table = rungs.table._replace(inverse_temperature=rungs.table.inverse_temperature * factor)
         if self.bias is not None:
-            rungs = self._deposited(rungs, loss + penalty, table.inverse_temperature, evaluate.clock)
+            # It grows in the burn-in alone.
+            counted = rungs.bias, loss + penalty, rungs.index, table.inverse_temperature, 1.0 / self.num_ladders
+            before, grown = rungs.bias, lambda: self.bias.deposit(*counted)
+            rungs = rungs._replace(bias=tf.cond(evaluate.clock.adapting, grown, lambda: before))
         new = rungs._replace(rounds=rungs.rounds + 1)
         if self.swaps is not None:
             new = self.swaps.after(rungs, table, inner, loss, penalty, evaluate, random)
@@ -289,11 +291,6 @@ class ReplicaExchange(Wrapper):
             loss = of_all() if exact else of_batch()
         return evaluate.scale * loss, -evaluate.log_prior(position)
 
-    def _deposited(self, rungs: Rungs, energy, beta, clock) -> Rungs:
-        """The bias grown by the energies of all walkers, β of all rungs as it is now; only in the burn-in."""
-        counted = rungs.bias, energy, rungs.index, beta, 1.0 / self.num_ladders
-        return rungs._replace(bias=tf.cond(clock.adapting, lambda: self.bias.deposit(*counted), lambda: rungs.bias))
-
     def exchanged(self, inner, changed: dict, rungs, new, evaluate) -> dict:
         """The fields that walkers have on their new rungs; `changed` are those that belong to the rung."""
         before, after = self.rung_of(rungs, evaluate.rung), self.rung_of(new, evaluate.rung)
@@ -303,8 +300,7 @@ class ReplicaExchange(Wrapper):
             changed["momentum"] = inner.momentum * tf.cast(scale, inner.momentum.dtype)[:, None]
         if self.reevaluates:
             bound = self._seen(evaluate.at(after), new)
-            energy = bound.full(inner.position) if self.full_batch else bound(inner.position)
-            changed |= energy._asdict()
+            changed |= (bound.full if self.full_batch else bound)(inner.position)._asdict()
             if "gradient_variance" in inner._fields and "gradient_variance" not in self.of_rung:
                 variance = bound.gradient_variance(inner.position)
                 changed |= {"gradient_variance": variance, "variance_before": variance}

@@ -87,9 +87,7 @@ def adapted_rungs(rungs: Rungs, clock, coordinate: str) -> Rungs:
     due = tf.logical_and(tf.logical_and(due, clock.adapting), tf.reduce_min(rungs.tried) > 0)
     rejection = rungs.rejected / tf.maximum(rungs.tried, 1.0)
     scale = "power" if coordinate == "likelihood_weight" else "logarithm"
-    moved = adapted(rungs.table._asdict()[coordinate], rejection, scale)
-    table = rungs.table._replace(**{coordinate: moved})
-    zeros = tf.zeros_like(rungs.tried)
+    table = rungs.table._replace(**{coordinate: adapted(rungs.table._asdict()[coordinate], rejection, scale)})
     table = RungTargets(*(tf.where(due, new, old) for new, old in zip(table, rungs.table, strict=True)))
-    rejected, tried = (tf.where(due, zeros, sums) for sums in (rungs.rejected, rungs.tried))
+    rejected, tried = (tf.where(due, tf.zeros_like(sums), sums) for sums in (rungs.rejected, rungs.tried))
     return rungs._replace(table=table, rejected=rejected, tried=tried)

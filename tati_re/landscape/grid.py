@@ -46,8 +46,7 @@ def parse_axis(text: str, name: str = "range") -> Axis:
 
 def _checked(axis: Axis, received: str, name: str = "range") -> Axis:
     right = axis.low < axis.high and axis.num_points > 1 and max(map(abs, axis[:2])) <= LARGEST["float32"]
-    expected = f"{FORM}, such as -1:1:41, rising, at least 2 points"
-    refuse_if(not right, f"{name} has the wrong form.", received, expected)
+    refuse_if(not right, f"{name} has the wrong form.", received, f"{FORM}, such as -1:1:41, rising, at least 2 points")
     return axis
 
 

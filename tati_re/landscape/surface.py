@@ -168,8 +168,7 @@ class _OfModel:
         return {name: found[name] for name in self.columns}
 
     def _mean(self, positions: np.ndarray, data: tuple) -> tuple[np.ndarray, np.ndarray]:
-        parts = self._over_pieces(self._sums_of_piece, data, positions)
-        sums = sum(part.numpy() for part in parts)
+        sums = sum(part.numpy() for part in self._over_pieces(self._sums_of_piece, data, positions))
         return sums[:, 0] / data[0].shape[0], sums[:, 1] / data[0].shape[0]
 
     def _over_pieces(self, function: Callable, data: tuple, *positions: np.ndarray) -> list:
