@@ -374,6 +374,27 @@ def test_a_ladder_of_a_model_with_a_weight_regularizer():
         assert error < 0.05 / precision and abs(variance.mean() - 1 / precision) < 5.5 * error
 
 
+def wall(x):
+    """A Gaussian of deviation 0.1 at 0.5; no number, with its gradient, below 0: for half of the prior's draws."""
+    return 50.0 * (x[:, 0] - 0.5) ** 2 + 0.0 * tf.sqrt(x[:, 0])
+
+
+@pytest.mark.parametrize("exchange", ["pairs", pytest.param("infinite", marks=pytest.mark.slow)])
+def test_draws_of_the_prior_may_be_where_the_likelihood_is_none(exchange):
+    """λ L was no number at λ = 0 either, and the run ended."""
+    given = {"dimension": 1, "prior": "gaussian", "num_walkers": 20, "parameters": np.full((20, 1), 0.5)}
+    sim = tati_re.Simulation(potential=wall, seed=3, verbose=0, **given)
+    ladder = {"tempering": "likelihood", "num_replicas": 3, "exchange_every": 1, "exchange": exchange}
+    moves = {"sampler": "HMC", "num_leapfrog_steps": 4, "step_size": 0.05, "num_steps": 250, "num_burnin_steps": 50}
+    rows = {"trajectory_every": 5, "trajectory_rungs": "all", "record_every": 5, "full_every": 5}
+    run = sim.sample(**moves, **ladder, **rows, execution="graph")
+    assert np.isnan(run.at_rung(2)["loss"]).mean() > 0.2 and np.isfinite(run.run_info["potential"]).all()
+    cold, hot = (run.trajectory.query(f"rung == {rung} and step > 50")["x[0]"] for rung in (0, 2))
+    assert abs(cold.mean() - 50 / 101) < 0.03 and cold.std() == pytest.approx(101**-0.5, rel=0.2)
+    assert abs(hot.mean()) < 5.5 / 800**0.5 and hot.std() == pytest.approx(1, rel=5.5 / 1600**0.5)
+    assert np.isfinite(run.ladder["expected_acceptance"][:-1]).all()
+
+
 @pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_draws_of_the_prior_leave_no_gradient_of_elsewhere(every):
     """BAOAB is exact here, and momenta at the prior have 1 - h²/4; foreign gradients make .87 and .59."""

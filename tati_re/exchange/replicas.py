@@ -264,8 +264,8 @@ class ReplicaExchange(Wrapper):
         if self.bias is not None:
             # It grows in the burn-in alone.
             counted = rungs.bias, loss + penalty, rungs.index, table.inverse_temperature, 1.0 / self.num_ladders
-            before, grown = rungs.bias, lambda: self.bias.deposit(*counted)
-            rungs = rungs._replace(bias=tf.cond(evaluate.clock.adapting, grown, lambda: before))
+            grown = tf.cond(evaluate.clock.adapting, lambda: self.bias.deposit(*counted), lambda: counted[0])
+            rungs = rungs._replace(bias=grown)
         new = rungs._replace(rounds=rungs.rounds + 1)
         if self.swaps is not None:
             new = self.swaps.after(rungs, table, inner, loss, penalty, evaluate, random)

@@ -89,7 +89,9 @@ class Request:
         """The potential; layers act as in training in a fit, and in sampling with `batch_norm` batch."""
         fits = not self.samples
         training = fits or self.options.batch_norm == "batch"
-        return self.system.potential(self.options, self.objects, training, self.copies, fits)
+        potential = self.system.potential(self.options, self.objects, training, self.copies, fits)
+        potential.vanishing = self.options.tempering == "likelihood"
+        return potential
 
     @cached_property
     def directions(self) -> np.ndarray | None:
