@@ -2,7 +2,7 @@
 
 import math
 
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import refuse_if
 from tati_re.exchange.advice import ladder_advice
 from tati_re.exchange.correction import Correction
 from tati_re.exchange.ladder import Ladder, make_ladder
@@ -20,9 +20,8 @@ _OF_CORRECTED = ("correction_factor", "correction_decay", "correction_growth", "
 
 def ladder_of(options) -> Ladder | None:
     rise = ((options.num_replicas or 2) - 1) * math.log10(options.temperature_ratio or 1.0)
-    if rise > math.log10(LARGEST[options.dtype]):
-        what = "temperature_ratio: no number holds the highest temperature."
-        raise InputError(what, f"10^{rise:.4g} times the lowest", "a smaller one, or fewer replicas")
+    what, received = "temperature_ratio: no number holds the highest temperature.", f"10^{rise:.4g} times the lowest"
+    refuse_if(rise > math.log10(LARGEST[options.dtype]), what, received, "a smaller one, or fewer replicas")
     given = {name: value or None for name, value in options.values_of(_OF_LADDER).items()}
     if not any(given.values()) and options.tempering == "posterior":
         return None
@@ -43,10 +42,9 @@ def with_replicas(sampler, options, exact: bool, prior, regularized: bool = Fals
         refuse_if(asked, what, sampler.name, "another sampler, or no ladder and no bias")
         return sampler
     ladder = ladder_of(options)
-    if ladder is None:
-        if not biased:
-            return sampler
-        ladder = make_ladder(temperature=options.kT, step_size=options.first_step_size)
+    if ladder is None and not biased:
+        return sampler
+    ladder = ladder or make_ladder(temperature=options.kT, step_size=options.first_step_size)
     if biased:
         fixed = "tempering likelihood" if options.tempering == "likelihood" else ""
         moves = fixed or ("exchange tempering" if options.exchange == "tempering" else "")
@@ -80,8 +78,8 @@ def with_replicas(sampler, options, exact: bool, prior, regularized: bool = Fals
 def _simulated_tempering(sampler, options, ladder: Ladder) -> SimulatedTempering:
     _check_burnin(options, "exchange: tempering learns the weights of the rungs during the burn-in.")
     beta, weight, step_size = ladder
-    if (step_size != step_size[0]).any():
-        raise InputError("step_sizes: a walker that moves by itself has one.", options.step_sizes, "step_size")
+    what = "step_sizes: a walker that moves by itself has one."
+    refuse_if((step_size != step_size[0]).any(), what, options.step_sizes, "step_size")
     weights = list(weight / weight[0]) if ladder.tempering == "likelihood" else None
     return SimulatedTempering(sampler, list(beta / beta[0]), weights, options.exchange_every or 10)
 
@@ -136,8 +134,8 @@ def unused_replica_options(options, sampler) -> list[str]:
     if "num_replicas" not in config:
         names = ("adapt_ladder", "exchange", "swap_rule", "swap_schedule", "exchange_every", "exchange_batch_size")
         more = ("swap_variance", *_OF_CORRECTED, "trajectory_rungs", "replica_start", "descent_steps")
-        used = ("exchange", "exchange_every") if "simulated_tempering" in config else ()
-        return [name for name in (*names, *more) if name in options.explicit and name not in used]
+        own = ("exchange", "exchange_every") if "simulated_tempering" in config else ()
+        return [name for name in (*names, *more) if name in options.explicit and name not in own]
     used = {
         "adapt_ladder": config.get("exchange") != "none",
         "swap_variance": config.get("swap_rule") in ("penalty", "barker_compensated", "corrected", "naive"),

@@ -31,6 +31,7 @@ class ModelPasses:
     """Examples times walkers that are evaluated at once where all data are."""
     examples_at_once = 32
     """Examples whose single gradients are in memory at a time."""
+    vanishing = False
 
     def __init__(
         self,
