@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from tati_re import InputError, Simulation
@@ -238,6 +241,42 @@ def test_a_run_on_a_ladder_of_likelihood_weights():
             assert abs(found.log_z - known.LOG_Z[2]) < Z * found.error < 1
     with pytest.raises(InputError, match="ladder"):
         energies_of_run(sim.sample(step_size=0.001, num_steps=2, execution="graph"))
+    for wrong in ("mbarr", "smc", "stepping-stone"):
+        with pytest.raises(InputError, match="method: unknown name"):
+            estimated(energies, wrong)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"sample_weights": np.full(20, 3.0)}, "weights of examples"),
+        ({"regularizer": 0.1}, "weight regularizers"),
+        ({"temperature_schedule": [(1, 5.0)]}, "at T = 1"),
+    ],
+)
+def test_runs_whose_energies_have_no_normalization_are_refused(options, said):
+    """Three times the data, a penalty, or T = 5 gave the numbers of another integral."""
+    options = dict(options)
+    penalty = keras.regularizers.L2(options.pop("regularizer")) if "regularizer" in options else None
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, kernel_regularizer=penalty)])
+    x = np.linspace(-1, 1, 20)[:, None]
+    sim = Simulation(
+        data=(x, x), model=model, loss="gaussian", noise_std=1.0, sampler="HMC", tempering="likelihood",
+        num_replicas=2, num_steps=4, num_burnin_steps=2, step_size=0.1, exchange="none", verbose=0, **options,
+    )  # fmt: skip
+    run = sim.sample(execution="graph")
+    with pytest.raises(InputError, match=said):
+        energies_of_run(run)
+
+
+def test_runs_with_statistics_of_batches_are_refused():
+    options = {"num_burnin_steps": 0, "batch_norm": "batch"}
+    said = {"options": options, "method": {"likelihood_weights": [1.0, 0.0]}, "loss": {"loss": "gaussian"}}
+    rows = pd.DataFrame({"step": [1], "rung": [0], "walker": [0], "loss": [0.0], "temperature": [1.0]})
+    run = SimpleNamespace(manifest=said | {"prior_proper": True, "dataset": {}}, folder="run", ladder=None)
+    run.run_info = rows
+    with pytest.raises(InputError, match="statistics that changed"):
+        energies_of_run(run)
 
 
 def test_evidence_says_what_it_is(energies):

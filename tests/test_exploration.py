@@ -15,10 +15,11 @@ from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.exploration import ExploredSystem, characterize, connect, descend, disconnectivity, explore, lowest_below
 from tati_re.exploration import jobs as jobs_module
-from tati_re.exploration.trajectories import FunctionTrajectories, candidates, num_positions
-from tati_re.landscape import Surface
+from tati_re.exploration.trajectories import FunctionTrajectories, ModelTrajectories, candidates, num_positions
+from tati_re.landscape import Surface, scan
 from tati_re.plotting.exploration import plot_disconnectivity, plot_exploration
 from tati_re.posterior.function import FunctionPotential
+from tati_re.posterior.priors import Gaussian
 from tests.test_workers import alive
 
 CENTRES = np.array([[0.0, 0.0], [3.0, 3.0], [3.0, -3.0], [-3.0, 3.0], [-3.0, -3.0]])
@@ -178,6 +179,44 @@ def test_barriers():
     assert bent.linear_barrier > 0.1 and bent.relaxed_barrier < 0.01
     short = connect(perceptron(), np.array([2.0, 0.5]), np.array([0.5, 2.0]), curvature=9.0, enough=0.1)
     assert short.relaxed_barrier < 0.11
+
+
+def test_a_place_where_u_is_no_number_is_a_barrier():
+    """NaN between two wells was a barrier of 0."""
+
+    def function(x):
+        return np.where(np.abs(x[:, 0]) < 0.3, np.nan, (x[:, 0] ** 2 - 1) ** 2)
+
+    surface = Numpy(function, lambda x: 4 * x * (x**2 - 1), 1)
+    way = connect(surface, np.array([-1.0]), np.array([1.0]), curvature=8.0)
+    assert way.linear_barrier == way.relaxed_barrier == np.inf and np.isinf(way.linear).any()
+
+
+def test_a_folder_of_another_function_or_sampler_is_refused(tmp_path):
+    """Each gave the numbers of the first."""
+    functions = [lambda x: tf.reduce_sum(x**2, -1), lambda x: 100 + tf.reduce_sum((x - 1) ** 4, -1)]
+    first, second = (FunctionPotential(function, 2) for function in functions)
+    walled = FunctionPotential(functions[0], 2, prior=Gaussian(1.0))
+    options = {"num_steps": 5, "max_rounds": 1, "num_candidates": 1, "output": tmp_path / "a"}
+    found = explore(first, np.array([0.5, 0.5]), **options)
+    for other in (second, walled):
+        with pytest.raises(InputError, match="another"):
+            explore(other, np.array([0.5, 0.5]), **options)
+    again = explore(FunctionPotential(functions[0], 2), np.array([0.5, 0.5]), **options)
+    np.testing.assert_array_equal(again.positions, found.positions)
+    ranges = "-1:1:3", (0,)
+    table = scan(Surface(first), np.zeros(2), np.eye(2)[:1], *ranges, output=tmp_path / "b").table
+    with pytest.raises(InputError, match="another"):
+        scan(Surface(second), np.zeros(2), np.eye(2)[:1], *ranges, output=tmp_path / "b")
+    assert table.equals(scan(Surface(first), np.zeros(2), np.eye(2)[:1], *ranges, output=tmp_path / "b").table)
+
+    def identity(**given):
+        sim = tati_re.Simulation(data="two_clusters", hidden=[2], verbose=0, seed=1, sampler="HMC", **given)
+        return ModelTrajectories(sim).identity
+
+    plain = identity(num_leapfrog_steps=3)
+    assert plain == identity(num_leapfrog_steps=3) != identity(num_leapfrog_steps=50)
+    assert plain != identity(num_leapfrog_steps=3, mass="fan_in")
 
 
 def ring(x):

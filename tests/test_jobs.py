@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import tati_re
+from tati_re.cluster import jobs
+from tati_re.cluster.processes import Failed
 
 
 class Score(NamedTuple):
@@ -31,6 +33,51 @@ def test_what_a_call_raises_comes_back():
         with pytest.raises(tati_re.InputError, match=f"{next(iter(bad))}: too few"):
             tati_re.side_by_side(scored, [0], **bad)
     assert tati_re.side_by_side(scored, []) == []
+
+
+class Slow:
+    """A process that says one thing some seconds after the other has done all jobs."""
+
+    def __init__(self, slot: int) -> None:
+        self.slot, self.pipe, self.said = slot, Half(self), [None] if slot == 0 else []
+
+    def send(self, message) -> None:
+        self.said.append(message[0])
+
+    def receive(self):
+        said = self.said.pop(0)
+        if said == "fails":
+            raise Failed("ValueError", "no")
+        return said
+
+    def close(self) -> None:
+        self.said = []
+
+
+class Half(NamedTuple):
+    process: Slow
+
+
+def test_what_a_process_says_late_is_no_answer_to_a_later_job(monkeypatch):
+    """A process that came up after the jobs of a call were done had its first word taken for the answer to a job of the
+    next call, and that for the one after; so had an answer that was outstanding when a call raised."""
+    monkeypatch.setattr(jobs, "wait", lambda pipes: [pipe for pipe in pipes if pipe.process.said][:1])
+    monkeypatch.setattr(jobs.SideBySide, "_started", lambda _, slot: Slow(slot))
+    team = jobs.SideBySide(lambda: None, 2, 1)
+
+    def run(*given) -> dict[int, object]:
+        found = {}
+        team.run(given, found.__setitem__)
+        return found
+
+    assert run(1, 2) == {0: 1, 1: 2}
+    team._processes[1].said = [None]
+    assert run(3, 4) == {0: 3, 1: 4} == run(3, 4)
+    team.close()
+    assert run(5) == {0: 5}
+    with pytest.raises(tati_re.SamplingError, match="could not do a job"):
+        run("fails", "late")
+    assert run(7, 8) == {0: 7, 1: 8}
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from tati_re import landscape
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.landscape import tables
+from tati_re.landscape.grid import axes_of
 from tati_re.posterior.function import FunctionPotential
 
 
@@ -142,6 +143,10 @@ def test_principal_directions_of_a_path_and_of_samples(shape):
     np.testing.assert_allclose(np.abs(np.sum(rows * vectors.T[[-1, -3]], axis=1)), 1, rtol=1e-9)
     with pytest.raises(InputError, match="no eigenvector of that number"):
         landscape.covariance_directions(points, [min(shape) + 1])
+    line = np.outer(np.linspace(0, 1, shape[0]), points[0])
+    assert landscape.trajectory_directions(line, line[-1], 1)[1] == pytest.approx(1)
+    with pytest.raises(InputError, match="fewer directions than asked for"):
+        landscape.trajectory_directions(line, line[-1], 2)
 
 
 def test_a_plane_through_given_points():
@@ -183,6 +188,9 @@ def test_coordinates_and_scales():
 def test_bad_ranges(text):
     with pytest.raises(InputError, match="range has the wrong form"):
         landscape.parse_axis(text)
+    for axis in (landscape.Axis(1.0, 1.0, 1), landscape.Axis(1.0, 0.0, 3), landscape.Axis(0.0, float("nan"), 3)):
+        with pytest.raises(InputError, match="range has the wrong form"):
+            axes_of(axis, "direction", 1)
 
 
 def test_projections_on_skew_directions():

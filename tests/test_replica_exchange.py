@@ -10,6 +10,7 @@ from time import perf_counter
 
 import numpy as np
 import pytest
+from scipy.special import erfc
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
@@ -190,6 +191,10 @@ def test_round_trips_of_a_path_by_hand():
     assert all((values.numpy() == 0).all() for values in quiet)
     energies = ladder_table(RungTargets(np.array([1.0, 0.5, 0.25]), np.ones(3)), np.ones(3), counts)["mean_potential"]
     np.testing.assert_allclose(energies, [1.0, 2.0, 3.0])
+    table = RungTargets(np.array([1.0, 0.5, 0.25]), np.ones(3)), np.ones(3), counts
+    for factor in (1.0, 4.0):
+        expected = erfc(0.5 * np.sqrt(np.array([0.5, 0.25]) / factor))
+        np.testing.assert_allclose(ladder_table(*table, factor)["predicted_acceptance"][:-1], expected)
 
 
 def test_ladders_are_independent():

@@ -18,7 +18,7 @@ from scipy.stats import gamma, kstest
 
 import tati_re
 from tati_re.analysis.convergence import effective_sample_size
-from tati_re.core.backend import tf
+from tati_re.core.backend import keras, tf
 from tati_re.exchange.ladder import make_ladder
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.exchange.swap_rules import Barker, BarkerCompensated, Metropolis, Naive, Penalty
@@ -354,6 +354,45 @@ def test_a_ladder_to_the_prior_keeps_its_law_at_other_temperatures(temperature):
     for values, exact in ((x.mean(), 0.5), (x.apply(lambda x: ((x - 0.5) ** 2).mean()), temperature / 2)):
         assert abs(values.mean() - exact) < 5.5 * values.std() / 50**0.5
     assert x.mean().std() / 50**0.5 < 0.02 * (1 + temperature)
+
+
+def test_a_ladder_of_a_model_with_a_weight_regularizer():
+    """Gaussians of precision 1 + 40 + Σx² and, at λ = 0, 41; draws of the prior alone made 1 of the latter."""
+    x = np.random.default_rng(0).normal(size=(10, 1))
+    penalty = keras.regularizers.L2(2.0)
+    layers = [keras.Input((1,)), keras.layers.Dense(1, use_bias=False, kernel_regularizer=penalty)]
+    given = {"prior": "gaussian", "prior_std": 1.0, "noise_std": 1.0, "num_walkers": 10, "dtype": "float64"}
+    sim = tati_re.Simulation(model=keras.Sequential(layers), data=(x, 0 * x), loss="gaussian", verbose=0, **given)
+    ladder = {"tempering": "likelihood", "num_replicas": 2, "exchange_every": 1, "swap_schedule": "all_pairs"}
+    hmc = {"sampler": "HMC", "num_leapfrog_steps": 5, "step_size": 0.1}
+    run = sim.sample(**hmc, **ladder, num_steps=700, num_burnin_steps=100, execution="graph", seed=1)
+    squares, late = float((x**2).sum()), run.run_info.query("step > 100")
+    for rung, precision in ((0, 41 + squares), (1, 41)):
+        loss = late[late["rung"] == rung].groupby("walker")["loss"].mean()
+        variance = (loss - 0.5 * np.log(2 * np.pi)) / (0.05 * squares)
+        error = variance.std() / 10**0.5
+        assert error < 0.05 / precision and abs(variance.mean() - 1 / precision) < 5.5 * error
+
+
+def wall(x):
+    """A Gaussian of deviation 0.1 at 0.5; no number, with its gradient, below 0: for half of the prior's draws."""
+    return 50.0 * (x[:, 0] - 0.5) ** 2 + 0.0 * tf.sqrt(x[:, 0])
+
+
+@pytest.mark.parametrize("exchange", ["pairs", pytest.param("infinite", marks=pytest.mark.slow)])
+def test_draws_of_the_prior_may_be_where_the_likelihood_is_none(exchange):
+    """λ L was no number at λ = 0 either, and the run ended."""
+    given = {"dimension": 1, "prior": "gaussian", "num_walkers": 20, "parameters": np.full((20, 1), 0.5)}
+    sim = tati_re.Simulation(potential=wall, seed=3, verbose=0, **given)
+    ladder = {"tempering": "likelihood", "num_replicas": 3, "exchange_every": 1, "exchange": exchange}
+    moves = {"sampler": "HMC", "num_leapfrog_steps": 4, "step_size": 0.05, "num_steps": 250, "num_burnin_steps": 50}
+    rows = {"trajectory_every": 5, "trajectory_rungs": "all", "record_every": 5, "full_every": 5}
+    run = sim.sample(**moves, **ladder, **rows, execution="graph")
+    assert np.isnan(run.at_rung(2)["loss"]).mean() > 0.2 and np.isfinite(run.run_info["potential"]).all()
+    cold, hot = (run.trajectory.query(f"rung == {rung} and step > 50")["x[0]"] for rung in (0, 2))
+    assert abs(cold.mean() - 50 / 101) < 0.03 and cold.std() == pytest.approx(101**-0.5, rel=0.2)
+    assert abs(hot.mean()) < 5.5 / 800**0.5 and hot.std() == pytest.approx(1, rel=5.5 / 1600**0.5)
+    assert np.isfinite(run.ladder["expected_acceptance"][:-1]).all()
 
 
 @pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 3])

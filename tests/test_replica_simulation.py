@@ -273,6 +273,20 @@ def test_unused_options_are_said(monkeypatch):
     Simulation(data=(X, Y), execution="eager", **SYSTEM).sample(num_steps=2, swap_rule="metropolis", adapt_ladder=True)
     [line] = [text for text in said if text.startswith("Not used by")]
     assert "swap_rule" in line and "adapt_ladder" in line
+    said.clear()
+    sample(**few | {"num_burnin_steps": 1}, exchange="none", adapt_ladder=True)
+    [line] = [text for text in said if text.startswith("Not used by")]
+    assert "adapt_ladder" in line
+    said.clear()
+    tempered = {"exchange": "tempering", "exchange_every": 5, "temperature_ratio": 1.5, "num_replicas": 3}
+    sim = Simulation(data=(X, Y), execution="eager", **SYSTEM)
+    sim.sample(num_steps=2, num_burnin_steps=1, swap_variance=2.0, **tempered)
+    [line] = [text for text in said if text.startswith("Not used by")]
+    assert line.endswith(": swap_variance.")
+    wrong = {"bias": "well_tempered", "max_temperature": 4.0, "temperature_ratio": 2.0, "step_sizes": [0.1, 0.2]}
+    for name, value in wrong.items():
+        with pytest.raises(InputError, match=f"{name}: the sampler has its own temperatures"):
+            sim.sample(sampler="TACT-HMC", num_steps=4, num_burnin_steps=2, step_size=0.02, **{name: value})
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_converged_bias_on_a_hundred_dimensions():
         mean = law @ energy
         assert mean == pytest.approx(53 * temperature, rel=1e-4)
         assert law @ (energy - mean) ** 2 == pytest.approx(212 * temperature**2, rel=1e-3)
-        weight = law * np.exp(wte.log_weight(bias, 1 / TEMPERATURE, energy, index))
+        weight = law * np.exp(wte.bias_value(bias, energy, index) / temperature)
         weight /= weight.sum()
         mean = weight @ energy
         assert mean == pytest.approx(50 * temperature, rel=1e-4)
@@ -87,7 +87,7 @@ def two_replicas(with_bias: bool) -> tuple[float, float]:
     values, vectors = np.linalg.eig((matrix @ swap).T)
     law = np.real(vectors[:, np.argmin(np.abs(values - 1))])
     cold = (law / law.sum()).reshape(8, 8).sum(1)
-    log_weight = wte.log_weight(bias, 1 / temperature, level, np.zeros(8, np.int32))
+    log_weight = wte.bias_value(bias, level, np.zeros(8, np.int32)) / temperature[0]
     exact = np.exp(log_law[0]) / np.exp(log_law[0]).sum()
     errors = []
     for sign in (1, -1):
@@ -190,7 +190,7 @@ def test_an_adaptive_run_finds_the_slope():
         sampled = records[:, rung * 100 : (rung + 1) * 100]
         assert sampled.mean() == pytest.approx(7 * temperature, rel=0.06)
         assert sampled.var() == pytest.approx(21 * temperature**2, rel=0.15)
-        weight = np.exp(wte.log_weight(bias, np.array([1.0, 0.5]), sampled, np.full(sampled.shape, rung, np.int32)))
+        weight = np.exp(wte.bias_value(bias, sampled, np.full(sampled.shape, rung, np.int32)) / temperature)
         assert (weight * sampled).sum() / weight.sum() == pytest.approx(5 * temperature, rel=0.06)
     assert bias.refused.sum() == 0
 

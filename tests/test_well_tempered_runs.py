@@ -289,6 +289,11 @@ def test_weights_stand_last_and_count_in_averages(small):
     assert bias.dtype.names == ("rung", "energy", "bias", "log_weight") and set(bias["rung"]) == {0, 1, 2}
 
 
+def highest(run, rung: int) -> float:
+    bias = np.genfromtxt(run.folder / "bias.csv", delimiter=",", names=True)
+    return bias["log_weight"][bias["rung"] == rung].max()
+
+
 def test_weights_are_those_of_the_bias_that_was_written(small):
     """e^{βA(U)} up to a factor of the rung: its logarithm at rows near a cell against bias.csv."""
     late = small.run_info.query(f"step > {BURNIN}")
@@ -299,6 +304,21 @@ def test_weights_are_those_of_the_bias_that_was_written(small):
         offset = np.log(mine["weight"]) - exponent
         # Between cells the bias is cubic, not linear.
         assert offset.std() < 0.03 * np.log(mine["weight"]).std()
+
+
+def test_weights_and_heights_are_those_of_the_temperature_of_a_schedule(small):
+    """At T = 3 weights are e^{A(U)/3}, and the bias is as high, in units of T, as at T = 1."""
+    run = sample(temperature_schedule=[(1, 3.0)])
+    late = run.run_info.query(f"step > {BURNIN}")
+    bias = np.genfromtxt(run.folder / "bias.csv", delimiter=",", names=True)
+    for rung, mine in late.groupby("rung"):
+        table = bias[bias["rung"] == rung]
+        temperature = mine["temperature"].iloc[0]
+        assert temperature == pytest.approx(3 * 1.4**rung)
+        np.testing.assert_allclose(table["log_weight"], table["bias"] / temperature)
+        offset = np.log(mine["weight"]) - np.interp(mine["potential"], table["energy"], table["log_weight"])
+        assert offset.std() < 0.03 * np.log(mine["weight"]).std()
+        assert 0.5 < table["log_weight"].max() / highest(small, rung) < 2
 
 
 def test_the_mean_of_the_parameters_is_weighted(small):

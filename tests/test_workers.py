@@ -99,6 +99,7 @@ MORE = {
     "penalty": (2, LADDER | {"batch_size": 20, "swap_rule": "penalty", "swap_variance": 0.5}),
     "wte": (2, LADDER | {"bias": "well_tempered"}),
     "psgld": (2, LADDER | {"sampler": "pSGLD", "step_size": 1e-3, "batch_size": 20}),
+    "no swaps": (2, LADDER | {"exchange": "none"}),
     "infinite": (2, LADDER | {"exchange": "infinite", "execution": "xla"}),
     "batch_norm": (4, FEW | {"block_size": 1, "batch_norm": "batch"}),
     "h5": (4, FEW | {"block_size": 1, "trajectory_format": "h5", "batch_sampling": "symmetric"}),
@@ -115,6 +116,12 @@ def test_bytes_do_not_depend_on_the_number_of_workers(tmp_path, name):
     blocks = 4 // options.get("block_size", 1)
     for workers in (2,) if name in CASES else {2, blocks}:
         assert differences(run(tmp_path / str(workers), walkers, system, workers=workers, **options), oracle) == []
+
+
+def test_a_ladder_without_swaps_is_made_in_blocks(tmp_path):
+    options = LADDER | {"exchange": "none", "num_steps": 50}
+    frames = [simulation(2).sample(**options, **workers).run_info for workers in ({}, {"workers": 1})]
+    np.testing.assert_allclose(*(frame[["step", "rung", "loss"]] for frame in frames), rtol=1e-9)
 
 
 @pytest.mark.slow

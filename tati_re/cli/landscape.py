@@ -212,7 +212,7 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
     import numpy as np
 
     from tati_re import landscape as module
-    from tati_re.landscape.request import applied, directions_of, fixed, named_axes
+    from tati_re.landscape.request import directions_of, fixed, named_axes
     from tati_re.landscape.tables import EXCESS, digest, prepare
     from tati_re.runs.lock import writing
     from tati_re.runs.parameters import read_parameters
@@ -225,7 +225,8 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
     test = "no_test" not in typed and sim.dataset.test_inputs is not None and not typed.get("hessian")
     surface = module.Surface(sim, batch_size=batch_size, test=test)
     mask, values = fixed(surface.parameter_names, typed.get("fix", ()), typed.get("exclude", ()))
-    centre, free = applied(centre, values), ~mask if mask.any() else None
+    centre, free = np.array(centre, np.float64), ~mask if mask.any() else None
+    centre[list(values)] = list(values.values())
     words = {
         "run": os.path.relpath(typed["run"], folder) if "run" in typed else None,
         "centre": source,

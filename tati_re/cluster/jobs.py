@@ -23,13 +23,23 @@ class SideBySide:
         self._pickled, self._number = cloudpickle.dumps(lambda: (made(), None)), number
         self._threads, self._gpus = threads, gpus
         self._processes: list[Process] = []
+        # Those whose answer is outstanding, and the place of its job; None: what they say when they are there.
+        self._doing: dict[int, int | None] = {}
 
     def _started(self, slot: int) -> Process:
         return Process(self._pickled, self._threads, self._gpus, slot)
 
     def run(self, jobs: Sequence[Any], found: Callable[[int, Any], None]) -> None:
-        """Does the jobs; `found` is called with the place and the result of each as it is ready."""
-        left, doing, deaths = [*enumerate(jobs)][::-1], dict[int, int | None](), Counter[int | None]()
+        """Does the jobs; `found` is called with the place and the result of each as it is ready. An exception ends the
+        processes: what they still had to say would be taken for answers to later jobs."""
+        try:
+            self._run(jobs, found)
+        except BaseException:
+            self.close()
+            raise
+
+    def _run(self, jobs: Sequence[Any], found: Callable[[int, Any], None]) -> None:
+        left, doing, deaths = [*enumerate(jobs)][::-1], self._doing, Counter[int | None]()
         for slot in range(len(self._processes), min(self._number, len(left))):
             self._processes.append(self._started(slot))
             doing[slot] = None
@@ -65,6 +75,7 @@ class SideBySide:
 
     def close(self) -> None:
         """Ends the processes."""
+        self._doing.clear()
         while self._processes:
             self._processes.pop().close()
 

@@ -116,6 +116,7 @@ class Potential(Protocol):
         auxiliary: Start values of Keras' non-trainable variables, `(walkers, *shape)` each. Default: none.
         metric_name: "accuracy" for classifiers. Default: `None`.
         walker_evaluation: How all walkers are computed. Default: vectorized.
+        vanishing: λ may be 0, where L does not count even if it is infinite. Default: False.
         columns: Columns of run.csv that belong to it: functions of positions `(walkers, parameters)`. Default: none.
     """
 
@@ -129,6 +130,7 @@ class Potential(Protocol):
     auxiliary: tuple = ()
     metric_name: str | None = None
     walker_evaluation: str = "vectorized"
+    vanishing: bool = False
 
     @property
     def confined(self) -> bool:

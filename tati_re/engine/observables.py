@@ -92,7 +92,8 @@ class Observables:
         def computed():
             loss = evaluate.mean_loss(position)
             weight = tf.cast(evaluate.rung.likelihood_weight, tf.float64)
-            return [loss, weight * evaluate.scale * loss - evaluate.log_prior(position)]
+            counted = tf.where(weight > 0, loss, tf.zeros_like(loss))  # 0 times infinity is no number
+            return [loss, weight * evaluate.scale * counted - evaluate.log_prior(position)]
 
         return tf.cond(tf.equal(evaluate.clock.step % self.full_every, 0), computed, lambda: [undefined, undefined])
 

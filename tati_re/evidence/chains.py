@@ -53,8 +53,7 @@ class Chains:
         self._draws: list = []
 
     def run(self, position, weight, step_size, num_steps: int) -> Segment:
-        ones = np.ones(self.walkers)
-        rung = Rung(*(tf.constant(ones * values, tf.float64) for values in (1.0, weight, step_size)))
+        rung = Rung(*(tf.constant(np.ones(self.walkers) * each, tf.float64) for each in (1.0, weight, step_size)))
         position = tf.constant(np.asarray(position), self.potential.dtype)
         with deterministic():
             if not self._draws:

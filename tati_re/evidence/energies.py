@@ -153,8 +153,7 @@ def tuned(
         moved = chains.run(position, weight, step_size, round_steps)
         position, found = moved.position, float(moved.acceptance.mean())
         settled = settled + 1 if abs(found - plan.target_acceptance) < _WINDOW else 0
-        at_limit = found > plan.target_acceptance and step_size >= plan.largest_step_size
-        if settled == times or at_limit:
+        if settled == times or (found > plan.target_acceptance and step_size >= plan.largest_step_size):
             break
         step_size *= float(np.exp(np.clip(2.5 * (found - plan.target_acceptance), -1.2, 0.5)))
         step_size = min(step_size, plan.largest_step_size)

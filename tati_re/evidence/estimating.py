@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.evidence import estimators
 from tati_re.evidence.energies import Energies
 from tati_re.evidence.grids import Quadrature, trapezoid_weights
@@ -30,7 +30,12 @@ def estimated(energies: Energies, method: str, grid: Quadrature | None = None) -
         energies: `path` from 0 to 1 and `values`, `(points, walkers, draws)`.
         method: "thermodynamic_integration", "stepping_stone" or "mbar".
         grid: For thermodynamic integration, with the energies' path. Default: the corrected trapezoid over it.
+
+    Raises:
+        InputError: Another method.
     """
+    names = [name for name in NAMES if name != "smc"]
+    refuse_if(method not in names, f"method: unknown name.{nearest(method, names)}", repr(method), ", ".join(names))
     if grid is None:
         grid = Quadrature(energies.path, trapezoid_weights(energies.path), "corrected_trapezoid")
     if method == "stepping_stone":
@@ -48,8 +53,7 @@ def estimated(energies: Energies, method: str, grid: Quadrature | None = None) -
         if reliable and abs(away) > 3 * np.hypot(found.error, other.error):
             said = f"Stepping stones of the same draws are {away:+.2g} away: more points, stepping_stone, or mbar."
             notes += (said,)
-    name = method if method in NAMES else "thermodynamic_integration"
-    return Evidence(found.log_z, found.error, name, curve, found.repeats, notes, settings, found.short)
+    return Evidence(found.log_z, found.error, method, curve, found.repeats, notes, settings, found.short)
 
 
 def _notes(found: estimators.Estimate, energies: Energies) -> tuple[str, ...]:
@@ -109,11 +113,15 @@ def energies_of_run(run: Run) -> Energies:
     if loss["loss"] not in (*CLASSIFICATION, "gaussian", HETEROSCEDASTIC, "potential"):
         expected = "gaussian with noise_std"
         raise InputError("The run's loss is not a likelihood with its constant.", loss["loss"], expected)
-    count = manifest["dataset"].get("num_examples", 1)
-    if options.get("batch_size") not in (None, count) or manifest["temperature"] != 1.0:
-        raise InputError("The run's energies are not those of all data at T = 1.", run.folder, "no batch_size, T = 1")
-    ladder, rows = run.ladder, run.run_info
+    words, ladder, rows = str(manifest.get("meaning", "")), run.ladder, run.run_info
+    what = "The run's potential has weights of examples or weight regularizers, which have no normalization."
+    refuse_if("its weight" in words or "regularis" in words, what, run.folder, "a run without them")
     rows = rows[rows["step"] > max(options.get("num_burnin_steps", 0), 0)].sort_values(["rung", "walker", "step"])
+    count = manifest["dataset"].get("num_examples", 1)
+    if options.get("batch_size") not in (None, count) or (np.abs(rows["temperature"] - 1.0) > 1e-9).any():
+        raise InputError("The run's energies are not those of all data at T = 1.", run.folder, "no batch_size, T = 1")
+    what = "The run's energies have statistics that changed from step to step."
+    refuse_if(options.get("batch_norm") == "batch", what, "batch_norm batch", "batch_norm frozen")
     energies = count * rows["loss"].to_numpy(np.float64).reshape(len(ladder), rows["walker"].nunique(), -1)
     path = ladder["likelihood_weight"].to_numpy(np.float64)[::-1]
     acceptance = np.ones(len(path))

@@ -8,11 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.exchange.ladder import LIKELIHOOD_POWER as POWER
 
 __all__ = ["Quadrature", "gauss_legendre", "make_grid", "simpson", "trapezoid"]
-
-POWER = 5.0
-"""λ = t⁵ with t even or at Gauss-Legendre nodes, the spacing of Friel and Pettitt (2008)."""
 
 
 class Quadrature(NamedTuple):

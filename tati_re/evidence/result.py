@@ -152,8 +152,7 @@ def bayes_factors(estimates: Mapping[str, Evidence]):
 
 def value_and_error(value: float, error: float, short: bool = False) -> str:
     """Value and error with two digits of the error: `-18.075 ± 0.012`, `± 0.012†` of short chains."""
-    known = math.isfinite(error) and error > 0
-    return with_error(value, error, short) + " (error not known)" * (not known)
+    return with_error(value, error, short) + " (error not known)" * (not (math.isfinite(error) and error > 0))
 
 
 def _short(value: Any) -> str:

@@ -46,19 +46,13 @@ def next_point(now: float, energies, fraction: float = 0.5) -> float:
     return now + low
 
 
-def log_increments(step: float, energies) -> np.ndarray:
-    """log of the mean weight of each population, `(populations,)`: its share of log Z."""
-    energies = np.asarray(energies, np.float64)
-    return logsumexp(-step * energies, axis=-1) - np.log(energies.shape[-1])
-
-
-def systematic(log_weights, uniform: float, count: int | None = None) -> np.ndarray:
-    """Systematic resampling: `count` (None: as many) indices, rising, int64, from log weights `(members,)`."""
+def systematic(log_weights, uniform: float, count: int) -> np.ndarray:
+    """Systematic resampling: `count` indices, rising, int64, from log weights `(members,)`."""
     log_weights = np.asarray(log_weights, np.float64)
-    members = len(log_weights)
-    count = members if count is None else count
     summed = np.cumsum(np.exp(log_weights - logsumexp(log_weights)))
-    return np.searchsorted(summed / summed[-1], (np.arange(count) + uniform) / count, side="right").clip(0, members - 1)
+    return np.searchsorted(summed / summed[-1], (np.arange(count) + uniform) / count, side="right").clip(
+        0, len(summed) - 1
+    )
 
 
 def combined(log_z) -> tuple[float, float]:
@@ -127,7 +121,8 @@ def cooled(
         energies = state["energies"][:, -counted:].reshape(num_populations, num_particles * counted)
         following = next_point(weight, energies, fraction)
         logs = -(following - weight) * energies
-        shares = log_increments(following - weight, energies)
+        # The log of the mean weight of each population.
+        shares = logsumexp(logs, axis=-1) - np.log(logs.shape[-1])
         effective = effective_fraction(logs).mean()
         row = (weight, following, shares.mean(), effective, state["acceptance"], state["step_size"])
         rows, log_z, weight = np.vstack([state["rows"], row]), state["log_z"] + shares, following

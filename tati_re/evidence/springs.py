@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr, ndtri
+from scipy.special import log_ndtr, ndtr
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
@@ -52,11 +52,6 @@ class Springs:
                 whole[crowded] = np.log(self.std[crowded] * np.sqrt(2 * np.pi)) + a + np.log1p(-np.exp(b - a))
         return float(whole.sum())
 
-    def log_prob(self, position) -> np.ndarray:
-        """log q at positions `(n, parameters)` inside the box, `(n,)`."""
-        squares = ((np.asarray(position, np.float64) - self.centre) / self.std) ** 2
-        return -0.5 * squares.sum(axis=-1) - self.log_normalization
-
     def cut_edges(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Probabilities below the lower and the upper wall; `None` where walls cut off less than rounding."""
         if self.bound is None:
@@ -64,14 +59,17 @@ class Springs:
         low, high = map(ndtr, self._edges())
         return (low, high) if (low + ndtr(-self._edges()[1]) > 1e-15).any() else None
 
-    def from_normal(self, normal) -> np.ndarray:
-        """Draws from q, from standard normal numbers `(n, parameters)`."""
-        normal = np.asarray(normal, np.float64)
+    def from_normal(self, normal):
+        """Draws from q, from standard normal numbers `(n, parameters)`, in their precision."""
+        drawn = tf.cast(normal, tf.float64)
         if (edges := self.cut_edges()) is not None:
             low, high = edges
-            normal = ndtri(np.clip(low + (high - low) * ndtr(normal), 1e-300, 1 - 1e-16))
-        drawn = self.centre + self.std * normal
-        return drawn if self.bound is None else np.clip(drawn, -self.bound, self.bound)
+            inside = low + (high - low) * 0.5 * tf.math.erfc(-drawn * math.sqrt(0.5))
+            drawn = tf.math.ndtri(tf.clip_by_value(inside, 1e-300, 1 - 1e-16))
+        drawn = self.centre + self.std * drawn
+        if self.bound is not None:
+            drawn = tf.clip_by_value(drawn, -self.bound, self.bound)
+        return tf.cast(drawn, normal.dtype)
 
     def _edges(self) -> tuple[np.ndarray, np.ndarray]:
         return (-self.bound - self.centre) / self.std, (self.bound - self.centre) / self.std
@@ -130,15 +128,7 @@ class SpringsEvaluate(Delegating):
         return tf.zeros_like(position)
 
     def drawn_from_prior(self, normal):
-        springs, drawn = self.path.springs, tf.cast(normal, tf.float64)
-        if (edges := springs.cut_edges()) is not None:
-            low, high = edges
-            inside = low + (high - low) * 0.5 * tf.math.erfc(-drawn * math.sqrt(0.5))
-            drawn = tf.math.ndtri(tf.clip_by_value(inside, 1e-300, 1 - 1e-16))
-        drawn = springs.centre + springs.std * drawn
-        if springs.bound is not None:
-            drawn = tf.clip_by_value(drawn, -springs.bound, springs.bound)
-        return tf.cast(drawn, normal.dtype)
+        return self.path.springs.from_normal(normal)
 
     def examples(self, position, indices):
         raise InputError("The path from springs to the posterior is no sum over examples.")
@@ -153,5 +143,5 @@ class SpringsEvaluate(Delegating):
 def drawn_from_reference(potential, num: int, seed: int) -> np.ndarray:
     if isinstance(potential, SpringsPotential):
         normal = np.random.default_rng([seed, 0x4556]).standard_normal((num, potential.num_parameters))
-        return potential.springs.from_normal(normal)
+        return potential.springs.from_normal(normal).numpy()
     return np.asarray(potential.prior.sample((num, potential.num_parameters), seed), np.float64)

@@ -185,8 +185,7 @@ def _sentences(ladder: Ladder, advice: Advice, apart, sd, acceptance: float) -> 
             ways.append(f"a well-tempered ensemble with bias_factor {rounded_up}")
         step = np.log(shown[worst + 1] / shown[worst])
         fewer = 2 * (spacing(acceptance) / step) ** 2
-        stiff = 2 * (apart[worst] / step) ** 2
-        ways.append(f"{fewer:,.0f} stiff directions in place of some {stiff:,.0f}")
+        ways.append(f"{fewer:,.0f} stiff directions in place of some {2 * (apart[worst] / step) ** 2:,.0f}")
     return first, f"For {acceptance:.2g} it takes one of: {'; '.join(ways)}."
 
 

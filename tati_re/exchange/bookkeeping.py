@@ -68,7 +68,7 @@ def counted(counts: Counts, pairs: Pairs, accepted, expected, energy, rung, coun
     return Counts(attempts, swaps, chances, *of_rungs, tf.where(counting, end, last), *trips)
 
 
-def events_of(step, pairs: Pairs, difference: LogRatioEstimate, accepted, replica_at, num_examples: int):
+def events_of(step, pairs: Pairs, difference: LogRatioEstimate, accepted, replica_at):
     """A row of exchange.csv for each pair, `(ladders * pairs, columns)`; those that are no pair have a step of -1."""
     shape = tf.shape(difference.log_ratio)
 
@@ -76,25 +76,25 @@ def events_of(step, pairs: Pairs, difference: LogRatioEstimate, accepted, replic
         return tf.cast(tf.broadcast_to(values, shape), tf.float64)
 
     ladder = tf.range(shape[0])[:, None]
-    used = num_examples if difference.used is None else difference.used
     rungs = pairs.low, pairs.high
     replicas = [tf.gather(replica_at, rung, batch_dims=1) for rung in rungs]
-    swap = difference.log_ratio, difference.variance, *map(whole, (used, accepted, ladder))
+    swap = difference.log_ratio, difference.variance, *map(whole, (difference.used, accepted, ladder))
     columns = [tf.where(pairs.valid, whole(step), -1.0), *map(whole, (*rungs, *replicas)), *swap]
     return tf.reshape(tf.stack(columns, axis=-1), (-1, len(EVENT_COLUMNS)))
 
 
-def ladder_table(table: RungTargets, step_size, counts: Counts) -> dict:
+def ladder_table(table: RungTargets, step_size, counts: Counts, bias_factor: float = 1.0) -> dict:
     """The columns of ladder.csv, one row a rung, from what was counted, as NumPy arrays; nan where nothing was.
     Acceptance and expected acceptance stand at the lower rung of a pair. The predicted one is erfc(x/2) with x² the
-    product of the differences of β (or λ) and of mean energies, exact where energies are normal. `barrier` is the sum
-    of the rejection rates up to each rung."""
+    product of the differences of β (or λ) and of mean energies, exact where energies are normal, over the factor γ of a
+    bias, by which the log ratio of the swaps is smaller. `barrier` is the sum of the rejection rates up to each rung.
+    """
     beta, weight = (np.asarray(values) for values in table)
     attempts, accepted, expected, samples, energy = (np.asarray(values) for values in counts[:5])
     last = np.full(1, np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean, strength = energy / samples, beta * weight
-        predicted = erfc(0.5 * np.sqrt(np.maximum((strength[:-1] - strength[1:]) * (mean[1:] - mean[:-1]), 0.0)))
+        predicted = erfc(0.5 * np.sqrt(np.maximum(np.diff(strength) * -np.diff(mean) / bias_factor, 0.0)))
         rejection = 1.0 - expected / attempts
         rates = np.concatenate([accepted / attempts, last])
         expectation = np.concatenate([expected / attempts, last])

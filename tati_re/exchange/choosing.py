@@ -2,7 +2,7 @@
 
 import math
 
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import refuse_if
 from tati_re.exchange.advice import ladder_advice
 from tati_re.exchange.correction import Correction
 from tati_re.exchange.ladder import Ladder, make_ladder
@@ -14,16 +14,15 @@ from tati_re.options.representable import LARGEST
 from tati_re.samplers.wrappers.simulated_tempering import SimulatedTempering
 
 _EVERY = 20
+_OF_LADDER = ("num_replicas", "temperature_ratio", "max_temperature", "temperatures", "step_sizes")
 _OF_CORRECTED = ("correction_factor", "correction_decay", "correction_growth", "variance_gain", "variance_every")
 
 
 def ladder_of(options) -> Ladder | None:
     rise = ((options.num_replicas or 2) - 1) * math.log10(options.temperature_ratio or 1.0)
-    if rise > math.log10(LARGEST[options.dtype]):
-        what = "temperature_ratio: no number holds the highest temperature."
-        raise InputError(what, f"10^{rise:.4g} times the lowest", "a smaller one, or fewer replicas")
-    asked = ("num_replicas", "temperature_ratio", "max_temperature", "temperatures", "step_sizes")
-    given = {name: value or None for name, value in options.values_of(asked).items()}
+    what, received = "temperature_ratio: no number holds the highest temperature.", f"10^{rise:.4g} times the lowest"
+    refuse_if(rise > math.log10(LARGEST[options.dtype]), what, received, "a smaller one, or fewer replicas")
+    given = {name: value or None for name, value in options.values_of(_OF_LADDER).items()}
     if not any(given.values()) and options.tempering == "posterior":
         return None
     step_size = None if options.step_sizes else options.first_step_size
@@ -32,18 +31,20 @@ def ladder_of(options) -> Ladder | None:
     return ladder
 
 
-def with_replicas(sampler, options, exact: bool, prior):
-    """The sampler on the ladder of the options, if they have one; `exact`: it sees all data at every step."""
+def with_replicas(sampler, options, exact: bool, prior, regularized: bool = False):
+    """The sampler on the ladder of the options, if they have one; `exact`: it sees all data at every step; where
+    `regularized`, V has more than the prior."""
+    biased = options.bias != "none"
     if sampler.label_names:
-        if options.num_replicas or options.temperatures or options.tempering != "posterior":
-            what = "num_replicas: the sampler has its own temperatures."
-            raise InputError(what, sampler.name, "another sampler, or no ladder")
+        asked = [name for name, value in options.values_of(_OF_LADDER).items() if value]
+        asked += ["tempering"] * (options.tempering != "posterior") + ["bias"] * biased
+        what = f"{', '.join(asked)}: the sampler has its own temperatures."
+        refuse_if(asked, what, sampler.name, "another sampler, or no ladder and no bias")
         return sampler
-    ladder, biased = ladder_of(options), options.bias != "none"
-    if ladder is None:
-        if not biased:
-            return sampler
-        ladder = make_ladder(temperature=options.kT, step_size=options.first_step_size)
+    ladder = ladder_of(options)
+    if ladder is None and not biased:
+        return sampler
+    ladder = ladder or make_ladder(temperature=options.kT, step_size=options.first_step_size)
     if biased:
         fixed = "tempering likelihood" if options.tempering == "likelihood" else ""
         moves = fixed or ("exchange tempering" if options.exchange == "tempering" else "")
@@ -52,7 +53,10 @@ def with_replicas(sampler, options, exact: bool, prior):
         _check_burnin(options, "bias: it grows during the burn-in only.")
     exact_energies = biased and not exact and options.bias_energies == "full"
     if options.tempering == "likelihood":
-        _check_likelihood(options, ladder, prior)
+        what = "tempering: the hottest rung is the prior, which has to be proper."
+        refuse_if(not prior.proper and ladder.draws_prior, what, f"prior {prior}", "one that is, such as gaussian")
+        what = "control_variate: its center belongs to one likelihood weight."
+        refuse_if(options.control_variate, what, "tempering likelihood", "tempering posterior")
     if options.adapt_ladder:
         _check_burnin(options, "adapt_ladder: the ladder moves during the burn-in only.")
     if options.exchange == "tempering":
@@ -68,14 +72,14 @@ def with_replicas(sampler, options, exact: bool, prior):
         bias = WellTempered(options.bias_factor, options.bias_rate, 0.5, 5000.0, kernel_width=options.bias_width)
     schedule = None if rule is None or infinite else make_swap_schedule(options.swap_schedule, ladder.num_rungs)
     rounds = every, options.num_walkers, batch_size, options.adapt_ladder, infinite
-    return ReplicaExchange(sampler, ladder, rule, schedule, *rounds, bias, exact_energies)
+    return ReplicaExchange(sampler, ladder, rule, schedule, *rounds, bias, exact_energies, not regularized)
 
 
 def _simulated_tempering(sampler, options, ladder: Ladder) -> SimulatedTempering:
     _check_burnin(options, "exchange: tempering learns the weights of the rungs during the burn-in.")
     beta, weight, step_size = ladder
-    if (step_size != step_size[0]).any():
-        raise InputError("step_sizes: a walker that moves by itself has one.", options.step_sizes, "step_size")
+    what = "step_sizes: a walker that moves by itself has one."
+    refuse_if((step_size != step_size[0]).any(), what, options.step_sizes, "step_size")
     weights = list(weight / weight[0]) if ladder.tempering == "likelihood" else None
     return SimulatedTempering(sampler, list(beta / beta[0]), weights, options.exchange_every or 10)
 
@@ -101,13 +105,6 @@ def _rule(options, exact: bool):
 
 def _check_burnin(options, what: str) -> None:
     refuse_if(not options.num_burnin_steps, what, "num_burnin_steps = 0", "some thousand, and fewer than num_steps")
-
-
-def _check_likelihood(options, ladder: Ladder, prior) -> None:
-    what = "tempering: the hottest rung is the prior, which has to be proper."
-    refuse_if(not prior.proper and ladder.draws_prior, what, f"prior {prior}", "one that is, such as gaussian")
-    what = "control_variate: its center belongs to one likelihood weight."
-    refuse_if(options.control_variate, what, "tempering likelihood", "tempering posterior")
 
 
 def ladder_sentences(method, potential) -> list[str]:
@@ -137,8 +134,10 @@ def unused_replica_options(options, sampler) -> list[str]:
     if "num_replicas" not in config:
         names = ("adapt_ladder", "exchange", "swap_rule", "swap_schedule", "exchange_every", "exchange_batch_size")
         more = ("swap_variance", *_OF_CORRECTED, "trajectory_rungs", "replica_start", "descent_steps")
-        return [name for name in (*names, *more) if name in options.explicit]
+        own = ("exchange", "exchange_every") if "simulated_tempering" in config else ()
+        return [name for name in (*names, *more) if name in options.explicit and name not in own]
     used = {
+        "adapt_ladder": config.get("exchange") != "none",
         "swap_variance": config.get("swap_rule") in ("penalty", "barker_compensated", "corrected", "naive"),
         **dict.fromkeys(_OF_CORRECTED, config.get("swap_rule") == "corrected"),
         "exchange_batch_size": config.get("exchange_batch_size") is not None,

@@ -55,7 +55,6 @@ class CompensationTable(NamedTuple):
         density: q there.
         log_odds: ln P(below z) / P(above z) there.
         quantiles: z at log odds from 0 to `RANGE`, `(NUM_POINTS,)`.
-        clipped: Negative mass that was cut off.
     """
 
     noise_variance: float
@@ -63,7 +62,6 @@ class CompensationTable(NamedTuple):
     density: np.ndarray
     log_odds: np.ndarray
     quantiles: np.ndarray
-    clipped: float
 
 
 def series_weights(noise_variance: float, terms: int, series_filter: float | None = 10.0) -> list[float]:
@@ -231,7 +229,7 @@ def compensation_table(
     density = np.maximum(np.concatenate([spline(inside), far]) / (2 * half), 0.0)
     beyond = np.arange(1.0, 9.0)
     inverse = PchipInterpolator(np.r_[log_odds, log_odds[-1] + beyond], np.r_[whole, RANGE + beyond])
-    return CompensationTable(float(noise_variance), whole, density, log_odds, inverse(whole), clipped)
+    return CompensationTable(float(noise_variance), whole, density, log_odds, inverse(whole))
 
 
 def _odd(x, values: np.ndarray):

@@ -54,8 +54,7 @@ def estimate_variance(found: DifferenceMoments, factor, num_examples):
     """V = f² s² / n (1 - n/N), the variance of f mean(a), with the sample variance s² = squares / (n - 1). It is 0
     where n = N, and takes at least 2 differences, or all; f is a number or, as V, `(pairs,)`."""
     sample = found.squares / maximum(found.count - 1.0, as_float64(1.0))
-    left = maximum(1.0 - found.count / num_examples, as_float64(0.0))
-    return as_float64(factor) ** 2 * sample / found.count * left
+    return as_float64(factor) ** 2 * sample / found.count * maximum(1.0 - found.count / num_examples, as_float64(0.0))
 
 
 def sample_size(target_variance, factor, num_examples, example_variance):
@@ -158,8 +157,7 @@ def estimated_difference(
 
     def drawn(number):
         places = number * batch_size + tf.range(batch_size)
-        chosen = permuted(tf.minimum(places, count - 1), keys, count)
-        indices = tf.gather(tf.reshape(chosen, (-1, batch_size)), own)
+        indices = tf.gather(tf.reshape(permuted(tf.minimum(places, count - 1), keys, count), (-1, batch_size)), own)
         losses = evaluate.examples(position, indices)
         if centre is not None:
             losses = losses - evaluate.examples(centre, indices)

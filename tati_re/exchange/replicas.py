@@ -12,7 +12,7 @@ from tati_re.exchange.ladder import Ladder
 from tati_re.exchange.rungs import Occupancy, Rungs, adapted_rungs
 from tati_re.exchange.schedule import all_assignments
 from tati_re.exchange.swap_round import SwapRound
-from tati_re.exchange.well_tempered import Biased, ExactEnergies, WellTempered, bias_table, log_weight
+from tati_re.exchange.well_tempered import Biased, ExactEnergies, WellTempered, bias_table, bias_value
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
 
 
@@ -48,6 +48,8 @@ class ReplicaExchange(Wrapper):
         num_ladders: Independent ladders, walkers of each rung. Default: 1.
         batch_size: Examples of an energy estimate; `None`: all, that is, exact energies.
         bias: A `WellTempered` that grows at each round of the burn-in. Default: none.
+        draws_prior: At λ = 0 replicas are drawn from the prior, which has to be their law: not that of a model with
+            weight regularizers. Default: yes; else the sampler moves them.
         exact_energies: Each step takes energies of all data beside a batch's gradient, for a bias on U. Default: no.
         infinite: In place of pairs, all replicas are assigned to the rungs anew, by the exact probabilities of all
             assignments (Plattner et al. 2011; Chodera and Shirts 2011); needs exact energies, and 6 rungs at most.
@@ -70,6 +72,7 @@ class ReplicaExchange(Wrapper):
         infinite: bool = False,
         bias: WellTempered | None = None,
         exact_energies: bool = False,
+        draws_prior: bool = True,
     ) -> None:
         super().__init__(inner)
         what = "num_replicas: an ensemble whose halves take turns has one temperature."
@@ -81,8 +84,7 @@ class ReplicaExchange(Wrapper):
         self.ladder, self.swap_rule, self.swap_schedule = ladder, swap_rule, swap_schedule
         self.exchange_every, self.num_ladders, self.batch_size = int(exchange_every), int(num_ladders), batch_size
         self.event_columns, self.event_every = EVENT_COLUMNS, 0 if swap_rule is None else self.exchange_every
-        self.adapt, self.infinite, self.bias = adapt, infinite, bias
-        self.exact_energies = exact_energies
+        self.adapt, self.infinite, self.bias, self.exact_energies = adapt, infinite, bias, exact_energies
         self.label_names = ("rung", "replica") if bias is None else ("rung", "replica", "weight")
         if infinite:
             all_assignments(ladder.num_rungs)
@@ -92,7 +94,7 @@ class ReplicaExchange(Wrapper):
         self.num_replicas = self.num_rungs * self.num_ladders
         self.name = inner.name + (f", {self.num_rungs} replicas" if self.num_rungs > 1 else "")
         self.tempers_likelihood = ladder.tempering == "likelihood"
-        self.draws_prior = ladder.draws_prior and swap_rule is not None
+        self.draws_prior = draws_prior and ladder.draws_prior and swap_rule is not None
         # What is drawn from the prior at the end of a step was never evaluated.
         self.knows_energies = inner.current and not self.draws_prior
         # Rows show U without the bias.
@@ -130,21 +132,23 @@ class ReplicaExchange(Wrapper):
         return labels if self.bias is None else {**labels, "weight": self._weight(state)}
 
     def _weight(self, state):
-        rungs, index = state.rungs, state.rungs.index
-        beta = rungs.table.inverse_temperature
-        usual = log_weight(rungs.bias, beta, tf.gather(rungs.bias.mean, index), index)
-        return tf.exp(log_weight(rungs.bias, beta, state.potential, index) - usual)
+        """exp(A(U)/T), the weight of a sample in averages of its rung without bias, over that at the mean of U. Frozen
+        bias only: weights of samples taken while A still grew belong to different ensembles."""
+        bias, index = state.rungs.bias, state.rungs.index
+        usual = bias_value(bias, tf.gather(bias.mean, index), index)
+        return tf.exp((bias_value(bias, state.potential, index) - usual) / state.temperature)
 
     def events(self, state):
         return state.rungs.events
 
     def tables(self, state) -> dict:
         rungs = state.rungs
-        step_size = tf.gather(state.step_size, self.order(state)[:: self.num_ladders])
-        tables = {"ladder": ladder_table(rungs.table, step_size, rungs.counts)}
-        if self.bias is not None:
-            tables["bias"] = bias_table(rungs.bias, rungs.table.inverse_temperature)
-        return tables
+        walkers = self.order(state)[:: self.num_ladders]
+        ladder = rungs.table, tf.gather(state.step_size, walkers), rungs.counts
+        if self.bias is None:
+            return {"ladder": ladder_table(*ladder)}
+        bias = bias_table(rungs.bias, tf.gather(state.temperature, walkers))
+        return {"ladder": ladder_table(*ladder, self.bias.bias_factor), "bias": bias}
 
     def bound(self, state, evaluate):
         return self.energetic(evaluate).at(self.rung_of(state.rungs, evaluate.rung))
@@ -255,12 +259,15 @@ class ReplicaExchange(Wrapper):
     def decided(self, rungs: Rungs, inner, loss, penalty, evaluate, random: dict) -> tuple[Rungs, Rungs]:
         """The rungs of all walkers before the swaps of a round, with the bias grown, and after them; of the state
         `inner` only those fields are used from which a rule estimates energies."""
+        factor = evaluate.rung.inverse_temperature[0] / self.target.inverse_temperature[0]
+        table = rungs.table._replace(inverse_temperature=rungs.table.inverse_temperature * factor)
         if self.bias is not None:
-            rungs = self._deposited(rungs, loss + penalty, evaluate.clock)
+            # It grows in the burn-in alone.
+            counted = rungs.bias, loss + penalty, rungs.index, table.inverse_temperature, 1.0 / self.num_ladders
+            grown = tf.cond(evaluate.clock.adapting, lambda: self.bias.deposit(*counted), lambda: counted[0])
+            rungs = rungs._replace(bias=grown)
         new = rungs._replace(rounds=rungs.rounds + 1)
         if self.swaps is not None:
-            factor = evaluate.rung.inverse_temperature[0] / self.target.inverse_temperature[0]
-            table = rungs.table._replace(inverse_temperature=rungs.table.inverse_temperature * factor)
             new = self.swaps.after(rungs, table, inner, loss, penalty, evaluate, random)
             if self.adapt:
                 coordinate = "likelihood_weight" if self.tempers_likelihood else "inverse_temperature"
@@ -269,7 +276,7 @@ class ReplicaExchange(Wrapper):
 
     def energies(self, inner, evaluate):
         """L and V of all walkers, float64: exact where the rule asks for it, else of this step's mini-batch."""
-        wanted = self.bias is not None or self.swap_rule.exact
+        wanted = self.bias is not None or self.swap_rule is None or self.swap_rule.exact
         exact = wanted or evaluate.exact or self.full_batch
         known = evaluate.exact or self.full_batch or not wanted
         if self.knows_energies and known:
@@ -284,12 +291,6 @@ class ReplicaExchange(Wrapper):
             loss = of_all() if exact else of_batch()
         return evaluate.scale * loss, -evaluate.log_prior(position)
 
-    def _deposited(self, rungs: Rungs, energy, clock) -> Rungs:
-        """The bias grown by the energies of all walkers; only in the burn-in."""
-        beta = rungs.table.inverse_temperature
-        counted = rungs.bias, energy, rungs.index, beta, 1.0 / self.num_ladders
-        return rungs._replace(bias=tf.cond(clock.adapting, lambda: self.bias.deposit(*counted), lambda: rungs.bias))
-
     def exchanged(self, inner, changed: dict, rungs, new, evaluate) -> dict:
         """The fields that walkers have on their new rungs; `changed` are those that belong to the rung."""
         before, after = self.rung_of(rungs, evaluate.rung), self.rung_of(new, evaluate.rung)
@@ -299,8 +300,7 @@ class ReplicaExchange(Wrapper):
             changed["momentum"] = inner.momentum * tf.cast(scale, inner.momentum.dtype)[:, None]
         if self.reevaluates:
             bound = self._seen(evaluate.at(after), new)
-            energy = bound.full(inner.position) if self.full_batch else bound(inner.position)
-            changed |= energy._asdict()
+            changed |= (bound.full if self.full_batch else bound)(inner.position)._asdict()
             if "gradient_variance" in inner._fields and "gradient_variance" not in self.of_rung:
                 variance = bound.gradient_variance(inner.position)
                 changed |= {"gradient_variance": variance, "variance_before": variance}

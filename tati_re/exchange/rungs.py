@@ -86,11 +86,8 @@ def adapted_rungs(rungs: Rungs, clock, coordinate: str) -> Rungs:
     # A pair that a schedule never chose says nothing of its rejection; the others go on counting.
     due = tf.logical_and(tf.logical_and(due, clock.adapting), tf.reduce_min(rungs.tried) > 0)
     rejection = rungs.rejected / tf.maximum(rungs.tried, 1.0)
-    if coordinate == "likelihood_weight":
-        table = rungs.table._replace(likelihood_weight=adapted(rungs.table.likelihood_weight, rejection, "power"))
-    else:
-        table = rungs.table._replace(inverse_temperature=adapted(rungs.table.inverse_temperature, rejection))
-    zeros = tf.zeros_like(rungs.tried)
+    scale = "power" if coordinate == "likelihood_weight" else "logarithm"
+    table = rungs.table._replace(**{coordinate: adapted(rungs.table._asdict()[coordinate], rejection, scale)})
     table = RungTargets(*(tf.where(due, new, old) for new, old in zip(table, rungs.table, strict=True)))
-    rejected, tried = (tf.where(due, zeros, sums) for sums in (rungs.rejected, rungs.tried))
+    rejected, tried = (tf.where(due, tf.zeros_like(sums), sums) for sums in (rungs.rejected, rungs.tried))
     return rungs._replace(table=table, rejected=rejected, tried=tried)

@@ -64,6 +64,8 @@ class SwapRound:
         """The rungs after a round, with the `random_numbers` of this step. `table` has the factors on β and λ that
         schedules put on them at this step, `inner` is the state of all replicas, `loss` and `penalty` are L and V of
         all walkers, `(walkers,)`, float64."""
+        if self.tempers_likelihood:  # draws of the prior may be where L is no number, and stay at λ = 0
+            loss = tf.where(tf.math.is_nan(loss), tf.constant(float("inf"), loss.dtype), loss)
         at_rung = self.occupancy.at_rung(rungs.index)
         pairs = self._pairs(rungs, random)
         loss_at, penalty_at = tf.gather(loss, at_rung), tf.gather(penalty, at_rung)
@@ -92,7 +94,7 @@ class SwapRound:
         rejected = rungs.rejected + by_neighbors(pairs, 1.0 - expected, self.num_rungs)
         tried = rungs.tried + by_neighbors(pairs, tf.ones_like(expected), self.num_rungs)
         counts = counted(rungs.counts, pairs, accepted, expected, energy, index, tf.logical_not(clock.adapting))
-        events = events_of(clock.step, pairs, difference, accepted, replica_at, evaluate.num_examples)
+        events = events_of(clock.step, pairs, difference, accepted, replica_at)
         told = {"rejected": rejected, "tried": tried, "counts": counts, "events": events}
         return rungs._replace(index=index, rounds=rungs.rounds + 1, **told, correction=correction)
 
@@ -127,7 +129,8 @@ class SwapRound:
 
     def _reduced(self, table: RungTargets, loss, penalty, rungs: Rungs):
         beta, weight = (column[None, :, None] for column in table)
-        energy = weight * loss[:, None, :] + penalty[:, None, :]
+        counted = tf.where(weight > 0, loss[:, None, :], tf.zeros_like(loss)[:, None, :])
+        energy = weight * counted + penalty[:, None, :]
         if self.biased:
             rung = tf.broadcast_to(tf.range(self.num_rungs)[None, :, None], energy.shape)
             energy = energy + bias_value(rungs.bias, energy, rung)

@@ -84,12 +84,6 @@ def noise_factors(bias: Bias, inverse_temperature, energy_low, energy_high, low,
     return factor(energy_low), factor(energy_high)
 
 
-def log_weight(bias: Bias, inverse_temperature, energy, rung):
-    """β A(U), the logarithm of the weight of a sample in averages of its rung without bias. Frozen bias only: weights
-    of samples taken while A still grew belong to different ensembles."""
-    return ops.take(inverse_temperature, rung) * bias_value(bias, energy, rung)
-
-
 class WellTempered:
     """How the bias grows.
 
@@ -308,10 +302,9 @@ class Biased(Delegating):
         raise InputError("bias: this sampler moves a part of the walkers.", expected="such as BAOAB or HMC")
 
 
-def bias_table(bias: Bias, inverse_temperature) -> dict:
-    """The columns of bias.csv: A and the weight's exponent β A at the cells of each rung that hold a bias, NumPy."""
+def bias_table(bias: Bias, temperature) -> dict:
+    """The columns of bias.csv: A and the weight's exponent A/T at the cells of each rung that hold a bias, NumPy."""
     heights, origin, width = (np.asarray(values) for values in bias[:3])
-    beta = np.asarray(inverse_temperature)
     rung, cell = np.nonzero(heights > 0)
     height, energy = heights[rung, cell], origin[rung] + cell * width[rung]
-    return {"rung": rung, "energy": energy, "bias": height, "log_weight": beta[rung] * height}
+    return {"rung": rung, "energy": energy, "bias": height, "log_weight": height / np.asarray(temperature)[rung]}

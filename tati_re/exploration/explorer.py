@@ -150,8 +150,7 @@ def explore(
             ),
         }  # fmt: skip
         open_folder(folder, SPECIFICATION, said, "exploration")
-    travels = isinstance(source, (dict, FunctionPotential))
-    made = partial(system_of, source, step_size, friction) if travels else None
+    made = partial(system_of, source, step_size, friction) if isinstance(source, (dict, FunctionPotential)) else None
     pool = Pool(system, folder, seed, num_processes, made)
     minima = _StationaryPoints(surface, system.temperature)
     most = 1 + num_legs * (max_rounds - 1)

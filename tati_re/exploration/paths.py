@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from tati_re.exploration.explorer import Exploration
 
 
-_FINE = 5
+_IMAGES, _FINE, _STEPS = 17, 5, 300
+"""Points of the path, ends included, odd as the middle is one; places for each of them; steps at most."""
 
 
 @shown
@@ -38,15 +39,7 @@ class Path(NamedTuple):
     residual: float
 
 
-def connect(
-    surface,
-    first: np.ndarray,
-    second: np.ndarray,
-    num_images: int = 17,
-    num_steps: int = 300,
-    curvature: float = 1.0,
-    enough: float = 0.0,
-) -> Path:
+def connect(surface, first: np.ndarray, second: np.ndarray, curvature: float = 1.0, enough: float = 0.0) -> Path:
     """The straight line between two points, and the path it relaxes to.
 
     The simplified string method: images move downhill, and are then spread again evenly along the path, so that only
@@ -57,15 +50,13 @@ def connect(
         surface: `tati_re.landscape.Surface`.
         first: `(parameters,)`.
         second: `(parameters,)`.
-        num_images: Points of the path, ends included, odd: the middle is one. Default: 17.
-        num_steps: At most. Default: 300.
         curvature: Largest eigenvalue of the Hessian at the ends. Default: 1.
         enough: A barrier below this one ends the relaxation. Default: 0.
 
     Returns:
         Both ways, at five times as many places: the highest point lies between images.
     """
-    place = np.linspace(0, 1, num_images)
+    place = np.linspace(0, 1, _IMAGES)
     line = first + place[:, None] * (second - first)
     # A line from a point to its mirror image meets the saddle between them head on, where no force leads around it.
     span = np.linalg.norm(second - first)
@@ -75,7 +66,7 @@ def connect(
     images = line + np.sin(np.pi * place)[:, None] * bend
     values, gradients = surface.gradients(images)
     step, still = 0.5 / max(curvature, 1e-300), 0
-    for _ in range(num_steps):
+    for _ in range(_STEPS):
         if values.max() - max(values[0], values[-1]) < enough:
             break
         moved = _spread(images - step * np.concatenate([0 * gradients[:1], gradients[1:-1], 0 * gradients[-1:]]))
@@ -96,10 +87,12 @@ def connect(
     along /= np.maximum(np.linalg.norm(along, axis=1, keepdims=True), 1e-300)
     across = inner - np.sum(inner * along, axis=1, keepdims=True) * along
     scale = max(float(np.linalg.norm(forces, axis=1).max()), 1e-300)
-    fine = np.linspace(0, 1, _FINE * (num_images - 1) + 1)
-    straight = surface.gradients(first + fine[:, None] * (second - first))[0]
+    fine = np.linspace(0, 1, _FINE * (_IMAGES - 1) + 1)
     between = _between(images, fine)
-    relaxed, ends = surface.gradients(between)[0], max(straight[0], straight[-1])
+    straight, relaxed = (surface.gradients(way)[0] for way in (first + fine[:, None] * (second - first), between))
+    # Where U is no number no walker is: such a place is as high as can be.
+    straight, relaxed = (np.where(np.isnan(values), np.inf, values) for values in (straight, relaxed))
+    ends = max(straight[0], straight[-1])
     return Path(
         fine, straight, relaxed, between, max(0.0, float(straight.max() - ends)), max(0.0, float(relaxed.max() - ends)),
         float(np.sqrt(np.mean(np.sum(across**2, axis=1)))) / scale,

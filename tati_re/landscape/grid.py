@@ -36,21 +36,24 @@ def parse_axis(text: str, name: str = "range") -> Axis:
     Raises:
         InputError: Another form, an empty interval, or fewer than 2 points.
     """
-    parts = text.split(":")
     try:
-        low, high, count = float(parts[0]), float(parts[1]), int(parts[2])
-        right = len(parts) == 3 and max(abs(low), abs(high)) <= LARGEST["float32"]
-    except (ValueError, IndexError):
-        right = False
-    if not right or not low < high or count < 2:
-        raise InputError(f"{name} has the wrong form.", text, f"{FORM}, such as -1:1:41, rising, at least 2 points")
-    return Axis(low, high, count)
+        low, high, count = text.split(":")
+        axis = Axis(float(low), float(high), int(count))
+    except ValueError:
+        axis = Axis(0.0, 0.0, 0)
+    return _checked(axis, text, name)
+
+
+def _checked(axis: Axis, received: str, name: str = "range") -> Axis:
+    right = axis.low < axis.high and axis.num_points > 1 and max(map(abs, axis[:2])) <= LARGEST["float32"]
+    refuse_if(not right, f"{name} has the wrong form.", received, f"{FORM}, such as -1:1:41, rising, at least 2 points")
+    return axis
 
 
 def axes_of(ranges: Sequence[Axis | str] | Axis | str, what: str, count: int | None) -> list[Axis]:
     """An axis for each of `count` directions or inputs: those that are given, None: as many; or one for all."""
     listed = [ranges] if isinstance(ranges, str | Axis) else ranges
-    axes = [parse_axis(each) if isinstance(each, str) else Axis(*each) for each in listed]
+    axes = [parse_axis(each) if isinstance(each, str) else _checked(Axis(*each), Axis(*each).text) for each in listed]
     axes = axes * (count or 1) if len(axes) == 1 else axes
     if count is not None and len(axes) != count:
         raise InputError(f"range: not one for each {what}.", f"{len(axes)}", "1" if count == 1 else f"1, or {count}")

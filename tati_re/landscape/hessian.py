@@ -224,8 +224,7 @@ def hessian_density(
         raise InputError("num_probes and num_steps must be positive.", f"{num_probes} and {num_steps}")
     results, random = [], np.random.default_rng((seed, 1))
     for signs in _probes(surface, num_probes, free, seed):
-        start = signs * random.standard_normal(signs.shape)
-        results.append(_quadrature(surface, position, start, num_steps, free))
+        results.append(_quadrature(surface, position, signs * random.standard_normal(signs.shape), num_steps, free))
     return Density(np.concatenate([nodes for nodes, _ in results]), np.concatenate([w for _, w in results]), count)
 
 

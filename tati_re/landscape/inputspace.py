@@ -118,8 +118,7 @@ def _chosen(run: Any, which: str | Sequence[int], walker: int | None, thin: int)
     if not isinstance(which, str):
         return np.stack([run.parameters(int(step), walker) for step in which])
     refuse_if(which not in ("all", "mean", "last"), "which is not known.", which, WHICH)
-    if run.manifest.get("kind") == "fit":
-        return centre_of(run.folder, "last", walker)[0][None]
+    which = "last" if run.manifest.get("kind") == "fit" else which
     if which == "all":
         return np.concatenate([block.values for block in Positions(run, None, thin, walker).blocks()])
     return centre_of(run.folder, which, walker)[0][None]

@@ -1,7 +1,7 @@
 """Potential, center and directions of a landscape from their descriptions."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -162,10 +162,3 @@ def _count(words: str, rest: str) -> int:
     if not rest.isdigit() or not 1 <= int(rest) <= 6:
         raise InputError("directions: no number of directions.", words, f"{words.split(':')[0]}:COUNT, 1 to 6")
     return int(rest)
-
-
-def applied(centre: np.ndarray, values: Mapping[int, float]) -> np.ndarray:
-    centre = np.array(centre, np.float64)
-    for place, value in values.items():
-        centre[place] = value
-    return centre

@@ -168,8 +168,7 @@ class _OfModel:
         return {name: found[name] for name in self.columns}
 
     def _mean(self, positions: np.ndarray, data: tuple) -> tuple[np.ndarray, np.ndarray]:
-        parts = self._over_pieces(self._sums_of_piece, data, positions)
-        sums = sum(part.numpy() for part in parts)
+        sums = sum(part.numpy() for part in self._over_pieces(self._sums_of_piece, data, positions))
         return sums[:, 0] / data[0].shape[0], sums[:, 1] / data[0].shape[0]
 
     def _over_pieces(self, function: Callable, data: tuple, *positions: np.ndarray) -> list:
@@ -226,12 +225,18 @@ class _OfModel:
 
 class _OfFunction:
     columns = ("loss", "potential")
-    identity = "a function"
 
     def __init__(self, potential: FunctionPotential) -> None:
         self.potential = potential
         self._gradients = Compiled(self._loss_and_gradient)
         self._products = Compiled(self._product)
+
+    @property
+    def identity(self) -> str:
+        """The prior, and the function by its values at four places, which are always the same."""
+        places = np.random.default_rng(0).standard_normal((4, self.potential.num_parameters))
+        losses = self.values(places.astype(tf.as_dtype(self.potential.dtype).name))["loss"]
+        return f"a function, {self.potential.prior.get_config()}, {' '.join(f'{loss:.5g}' for loss in losses)}"
 
     def _loss_and_gradient(self, position):
         loss, gradient = value_and_gradient(self.potential.function, position)

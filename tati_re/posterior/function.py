@@ -64,7 +64,7 @@ class FunctionEvaluate(Evaluate):
 
     def __call__(self, position) -> Energy:
         loss, slope = value_and_gradient(self.potential.function, position)
-        return combine(loss, slope, self.potential.prior, position, self.rung, 1.0)
+        return combine(loss, slope, self.potential.prior, position, self.rung, 1.0, self.potential.vanishing)
 
     full = __call__
 
@@ -97,12 +97,15 @@ def no_clock() -> Clock:
     return Clock(tf.constant(0, tf.int64), tf.constant(False), tf.constant(0))
 
 
-def combine(loss, slope, prior: Prior, position, rung: Rung, scale: float) -> Energy:
+def combine(loss, slope, prior: Prior, position, rung: Rung, scale: float, vanishing: bool = False) -> Energy:
     """U = λ scale loss + V and its gradient, from the mean loss `(walkers,)` and the gradient of scale times it."""
     loss, log_prior = tf.cast(loss, tf.float64), prior.log_prob(position)
-    weight = tf.cast(rung.likelihood_weight, tf.float64)
+    weight, counted = tf.cast(rung.likelihood_weight, tf.float64), loss
+    if vanishing:  # 0 times infinity is no number
+        counted = tf.where(weight > 0, loss, tf.zeros_like(loss))
+        slope = tf.where((weight > 0)[:, None], slope, tf.zeros_like(slope))
     gradient = tf.cast(weight, position.dtype)[:, None] * slope
     prior_gradient = prior.gradient(position)
     if prior_gradient is not None:
         gradient = gradient + prior_gradient
-    return Energy(weight * scale * loss - log_prior, gradient, loss, log_prior)
+    return Energy(weight * scale * counted - log_prior, gradient, loss, log_prior)

@@ -31,6 +31,7 @@ class ModelPasses:
     """Examples times walkers that are evaluated at once where all data are."""
     examples_at_once = 32
     """Examples whose single gradients are in memory at a time."""
+    vanishing = False
 
     def __init__(
         self,
@@ -155,7 +156,7 @@ class ModelPasses:
         return self._with_prior(position, rung, mean_loss, gradient), auxiliary, accuracy
 
     def _with_prior(self, position, rung: Rung, mean_loss, gradient) -> Energy:
-        energy = combine(mean_loss, gradient, self.prior, position, rung, self.scale)
+        energy = combine(mean_loss, gradient, self.prior, position, rung, self.scale, self.vanishing)
         if self.flat.regularizer is None:
             return energy
         value, gradient = self.regularizer(position)

@@ -89,7 +89,9 @@ class Request:
         """The potential; layers act as in training in a fit, and in sampling with `batch_norm` batch."""
         fits = not self.samples
         training = fits or self.options.batch_norm == "batch"
-        return self.system.potential(self.options, self.objects, training, self.copies, fits)
+        potential = self.system.potential(self.options, self.objects, training, self.copies, fits)
+        potential.vanishing = self.options.tempering == "likelihood"
+        return potential
 
     @cached_property
     def directions(self) -> np.ndarray | None:
@@ -136,7 +138,8 @@ def _sampled(options: Options, objects: Mapping[str, Any], system: System) -> tu
     if fresh and not sampler.adapts:
         options = options.settled(num_burnin_steps=0)
     tuner = with_tuner(sampler, options, finds_end)
-    return options, with_replicas(tuner, options, sees_all(options, system), prior)
+    regularized = system.flat.regularizer is not None
+    return options, with_replicas(tuner, options, sees_all(options, system), prior, regularized)
 
 
 def own_sampler(options: Options, objects: Mapping[str, Any]):
