@@ -196,7 +196,7 @@ def test_draws_of_a_rung_with_their_weights(tmp_path, table, name):
     rows[1, 7] = 0.0
     file = table(tmp_path / name, columns)
     file.append(rows)
-    file.close()
+    file.flush()
     (tmp_path / "run.csv").write_text("step,walker,loss,rung,weight\n")
     run = tati_re.runs.run.RunFiles(tmp_path)
     run._read = {"manifest.toml": ((-1, -1), {"kind": "sample", "options": {}, "parameters": {"num": 2}})}

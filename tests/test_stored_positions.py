@@ -32,7 +32,7 @@ def written(folder, table, name, columns=COLUMNS):
     file = table(folder / name, columns)
     file.append(rows)
     file.flush()
-    file.close()
+    file.flush()
     return rows, Stored(folder, {"options": {}})
 
 

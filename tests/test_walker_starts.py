@@ -141,7 +141,10 @@ PAIRS = (("run.csv", "r.csv"), ("averages.csv", "a.csv"), ("trajectory.csv", "t.
         ({"save_model": "."}, r"^save_model cannot be written"),
         ({"trajectory_file": "t.csv", "trajectory_every": 0}, r"^trajectory_file: no trajectory is stored"),
         ({"trajectory_file": "t.csv", "trajectory_format": "h5"}, r"^trajectory_file: its ending says another format"),
-        ({"full_every": 15}, r"^full_every: rows are recorded at other steps\. Received: 15, and record_every 10"),
+        (
+            {"full_every": 15, "sampler": "BAOAB"},
+            r"^full_every: rows are recorded at other steps\. Received: 15, and record_every 10",
+        ),
     ],
 )
 def test_names_that_cannot_be_written_are_refused(options, sentence):

@@ -15,7 +15,7 @@ from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.given import as_array
 from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.data.preparation import Preparation, Standard
-from tati_re.runs.storage import replacing
+from tati_re.runs.storage import StorageError, replacing
 
 if TYPE_CHECKING:
     from tati_re.models.flat import FlatModel
@@ -58,6 +58,8 @@ def save_model(
             # A kill while the model is written must not cost the one that was there before.
             with replacing(path, ".keras") as file:
                 in_units(flat.model, preparation, predicts_noise).save(file.name)
+    except StorageError:
+        raise
     except (NotImplementedError, TypeError, ValueError):
         return False
     return True
