@@ -487,6 +487,16 @@ class Residual(layers.Layer):
         return x + self.norm(self.inner(x), training=training)
 
 
+class DropsInside(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.seeds = layers.Dense(1), keras.random.SeedGenerator(1)
+
+    def call(self, x, training=False):
+        x = self.inner(x)
+        return keras.random.dropout(x, 0.5, seed=self.seeds) if training else x
+
+
 class Passes(layers.Layer):
     def call(self, x, training=False):
         return 2 * x
@@ -497,15 +507,18 @@ def test_layers_of_ones_own_that_act_in_training_are_trained_so():
     inputs = np.random.default_rng(0).normal(size=(30, 3))
     inputs += 3.0
     made = ((Drops, ["Drops"]), (Centers, ["Centers"]), (Residual, ["BatchNormalization"]), (Passes, []))
-    for layer, names in made:
+    for layer, names in [*made, (DropsInside, ["DropsInside"])]:
         model = keras.Sequential([keras.Input((3,)), layer(), layers.Dense(1)])
+        if layer is DropsInside:
+            model = layer()
+            model(inputs)
         sim = Simulation(model, (inputs, inputs[:, :1]), standardize="none", seed=1, verbose=0, num_walkers=2)
         assert sim.system.flat.training_layers == names
         losses = sim.fit(optimizer="sgd", learning_rate=1e-9, num_steps=3, record_every=1).run_info.loss
         walkers = losses.to_numpy().reshape(3, 2)
         # With steps of nothing only the layer changes the loss, and dropped units are each walker's own.
-        assert (np.ptp(walkers, axis=0) > 1e-3).all() == (layer in (Drops, Centers))
-        assert (np.ptp(walkers, axis=1) > 1e-3).any() == (layer is Drops)
+        assert (np.ptp(walkers, axis=0) > 1e-3).all() == (layer in (Drops, Centers, DropsInside))
+        assert (np.ptp(walkers, axis=1) > 1e-3).any() == (layer in (Drops, DropsInside))
 
 
 def test_a_regularizer_that_knows_one_precision_is_told_of():

@@ -151,7 +151,7 @@ def training_layers(model: Any) -> list[str]:
     """The kinds of layers that act otherwise while training; refuses a model that then sets its parameters or adds to
     the loss."""
     names, own = set(), set[str]()
-    for layer in layers_of(model):
+    for layer in [model, *layers_of(model)]:
         kind, foreign = type(layer).__name__, not type(layer).__module__.startswith("keras.")
         statistics = isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
         rates = [getattr(layer, name, 0) for name in ("rate", "stddev", "dropout", "recurrent_dropout")]
