@@ -107,6 +107,7 @@ def test_the_unit_of_the_draws_does_not_matter(power):
     """Squares of such numbers are 0 or infinite, and draws within 1e-15 are taken for constant by the library."""
     draws, unit = np.random.default_rng(8).standard_normal((2, 500)), 2.0**power
     assert monte_carlo_error(unit * draws) / unit == pytest.approx(monte_carlo_error(draws), rel=1e-12)
+    assert monte_carlo_error((unit * draws).tolist()) == monte_carlo_error(unit * draws)
     for measure in (
         autocorrelation_time,
         r_hat,

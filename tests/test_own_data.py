@@ -350,7 +350,9 @@ def test_names_of_classes_are_those_of_predictions_also_from_the_disk(tmp_path, 
     with pytest.raises(InputError, match=r"labels: no class is called so\. Did you mean 'up'\? Received: ups\. Expec"):
         again.predict(X[:1], ["ups"])
     numbered = Simulation(net(2), (X, (Y > 0).astype(int)), **SHORT).sample()
-    with pytest.raises(InputError, match="The runs predict different things"):
+    with pytest.raises(
+        InputError, match=r"The runs predict different things\. Received: classification of 2 down, up and"
+    ):
         tati_re.predict([run, numbered], X)
     with pytest.raises(InputError, match=r"Received: down\. Expected: numbers, as in the data of the run"):
         numbered.predict(X, frame["kind"])

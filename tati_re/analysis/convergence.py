@@ -233,7 +233,7 @@ def _checked(chains: np.ndarray) -> np.ndarray:
 
 def _scale(chains: np.ndarray) -> float:
     """A power of two near the spread where estimators take that for 0, or its squares overflow; else 1."""
-    spread = float(chains.max() / 2 - chains.min() / 2)
+    spread = float(np.max(chains) / 2 - np.min(chains) / 2)
     return 2.0 ** math.floor(math.log2(spread)) if 0 < spread < 1e-14 or 1e100 < spread < np.inf else 1.0
 
 

@@ -171,9 +171,8 @@ def average(
         other = network.predictive
         called = network.class_names, sources[0][0].class_names
         if (other.kind, other.num_columns, called[0]) != (first.kind, first.num_columns, called[1]):
-            kinds = [
-                f"{one.kind} of {one.num_columns} {', '.join(c)}" for one, c in zip((first, other), called, strict=True)
-            ]
+            pairs = (first, called[1]), (other, called[0])
+            kinds = [f"{one.kind} of {one.num_columns} {', '.join(names)}" for one, names in pairs]
             raise InputError("The runs predict different things.", " and ".join(kinds))
     prepared = [network.prepared(inputs) for network, _ in sources]
     inputs = sources[0][0].packed(inputs)
