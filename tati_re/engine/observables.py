@@ -92,8 +92,8 @@ class Observables:
         def computed():
             loss = evaluate.mean_loss(position)
             weight = tf.cast(evaluate.rung.likelihood_weight, tf.float64)
-            counted = tf.where(weight > 0, loss, tf.zeros_like(loss))  # 0 times infinity is no number
-            return [loss, weight * evaluate.scale * counted - evaluate.log_prior(position)]
+            energy = tf.math.multiply_no_nan(loss, weight * evaluate.scale)
+            return [loss, energy - evaluate.log_prior(position)]
 
         return tf.cond(tf.equal(evaluate.clock.step % self.full_every, 0), computed, lambda: [undefined, undefined])
 

@@ -50,9 +50,8 @@ def systematic(log_weights, uniform: float, count: int) -> np.ndarray:
     """Systematic resampling: `count` indices, rising, int64, from log weights `(members,)`."""
     log_weights = np.asarray(log_weights, np.float64)
     summed = np.cumsum(np.exp(log_weights - logsumexp(log_weights)))
-    return np.searchsorted(summed / summed[-1], (np.arange(count) + uniform) / count, side="right").clip(
-        0, len(summed) - 1
-    )
+    found = np.searchsorted(summed / summed[-1], (np.arange(count) + uniform) / count, side="right")
+    return found.clip(0, len(summed) - 1)
 
 
 def combined(log_z) -> tuple[float, float]:

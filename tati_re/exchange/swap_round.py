@@ -129,8 +129,7 @@ class SwapRound:
 
     def _reduced(self, table: RungTargets, loss, penalty, rungs: Rungs):
         beta, weight = (column[None, :, None] for column in table)
-        counted = tf.where(weight > 0, loss[:, None, :], tf.zeros_like(loss)[:, None, :])
-        energy = weight * counted + penalty[:, None, :]
+        energy = tf.math.multiply_no_nan(loss[:, None, :], weight) + penalty[:, None, :]
         if self.biased:
             rung = tf.broadcast_to(tf.range(self.num_rungs)[None, :, None], energy.shape)
             energy = energy + bias_value(rungs.bias, energy, rung)

@@ -79,9 +79,8 @@ def trajectory_directions(positions: np.ndarray, centre: np.ndarray, count: int 
         values, rows = values[::-1], vectors[:, ::-1][:, :count].T
         lengths = np.linalg.norm(away @ rows.T, axis=0)
     most = int(np.sum(lengths > 1e-12 * max(lengths[0], 1e-300)))
-    refuse_if(
-        most < count, "The path has fewer directions than asked for.", count, f"1 to {most}" if most else "a path"
-    )
+    expected = f"1 to {most}" if most else "a path"
+    refuse_if(most < count, "The path has fewer directions than asked for.", count, expected)
     largest = rows[np.arange(count), np.abs(rows).argmax(axis=1)]
     explained = np.clip(values[:count], 0, None) / max(values.clip(0).sum(), 1e-300)
     return rows * np.where(largest < 0, -1.0, 1.0)[:, None], explained

@@ -108,8 +108,7 @@ def vectorizes(model: Any) -> bool:
 
 def _computes(model: Any, mapped: Callable, tried: Callable, **compiled: bool) -> bool:
     """Whether the gradient of the sum of `mapped(sum of the outputs, weights)` can be used as `tried` does."""
-    shape = [2, *(length or 8 for length in input_shape_of(model)[1:])]
-    x = tf.zeros(shape, input_dtype_of(model) or model.trainable_variables[0].dtype)
+    x = _ones(model)
 
     def total(weights: list[Any]) -> Any:
         with keras.StatelessScope(list(zip(model.trainable_variables, weights, strict=True))):

@@ -131,11 +131,11 @@ def temperature_curve(
         inputs, labels = test_part(runs[0])
     labels = labels_by_name(runs, inputs, labels)
     refuse_if(labels is None, "The losses need labels.", expected="inputs and their labels")
-    inputs = with_names(runs[0], Network(runs[0]).packed(inputs))
+    networks = [Network(run) for run in runs]
+    inputs = with_names(runs[0], networks[0].packed(inputs))
     parts = _parts(inputs, np.asarray(labels), validation_fraction)
     rows = []
-    for run in runs:
-        network = Network(run)
+    for run, network in zip(runs, networks, strict=True):
         ladder = run.ladder if len(runs) == 1 and run.has(files.LADDER) else None
         if ladder is None:
             draws = Draws(run, 0, burnin, thin)

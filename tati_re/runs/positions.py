@@ -10,7 +10,7 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs import checked, checkpoint, files, reading
 from tati_re.runs.digests import Known
 from tati_re.runs.run import AnyRun, RunFiles
-from tati_re.runs.selection import as_run, burnin_of
+from tati_re.runs.selection import as_run, burnin_of, check_thin
 
 BLOCK_BYTES = 1 << 27
 """Bytes of the float64 values of a block."""
@@ -76,7 +76,7 @@ class Positions:
         keep_type: bool = False,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        refuse_if(thin < 1 or thin % 1, "thin keeps every k-th row.", thin, "a whole number, 1 or more")
+        check_thin(thin)
         self.run = as_run(run)
         self.burnin = burnin_of(self.run, burnin)
         options, method = (self.run.manifest.get(name, {}) for name in ("options", "method"))

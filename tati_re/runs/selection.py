@@ -55,7 +55,7 @@ def drawn(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def check_thin(thin: int) -> None:
-    refuse_if(thin < 1 or thin != int(thin), "thin keeps every k-th row.", thin, "a whole number, 1 or more")
+    refuse_if(thin < 1 or thin % 1, "thin keeps every k-th row.", thin, "a whole number, 1 or more")
 
 
 def _on_ladder(rows: pd.DataFrame) -> bool:

@@ -294,6 +294,11 @@ def check_until(request: Request) -> None:
             raise InputError(f"until: {one} is about stored positions.", "trajectory_every 0", "trajectory_every auto")
 
 
+def check_directions(request: Request) -> None:
+    """Directions that are no row vectors of the parameters."""
+    _ = request.directions
+
+
 def check_observables(request: Request) -> None:
     """Observables with the name of a column, or that do not give one number a walker."""
     potential = request.potential
@@ -302,9 +307,8 @@ def check_observables(request: Request) -> None:
 
 
 CHECKS = [
-    lambda request: request.directions,
     *(check_callbacks, check_system, check_walls, check_control_variate, check_stages, check_full_batch),
     *(check_isokinetic, check_exploration, check_batch_sampling, check_burnin, check_stream_predictions, check_starts),
     *(check_batch_norm, check_validation, check_single_files, check_tensorboard, check_exchange_batch_size),
-    *(check_full_every, check_until, check_observables, check_workers),
+    *(check_full_every, check_until, check_directions, check_observables, check_workers),
 ]
