@@ -201,7 +201,9 @@ def average(
         found = [outputs_of_draws(*source, x, block_draws) for source, x in zip(sources, these, strict=True)]
         if not parts:
             each = [
-                len(draws) if isinstance(draws, Members) else independent_draws(outputs, draws.walker, draws.weight)
+                len(draws)
+                if isinstance(draws, Members)
+                else independent_draws(outputs, draws.step, draws.walker, draws.weight)
                 for (_, draws), (outputs, _) in zip(sources, found, strict=True)
             ]
             # Of so many runs' mean the variance is that of each, times the square of its share.
