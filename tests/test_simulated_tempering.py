@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tati_re import Simulation
+from tati_re.analysis import averages as averages_of_run
 from tati_re.analysis import coordinate_of, stored_positions, trajectory_averages
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
@@ -515,7 +516,7 @@ def test_averages_over_positions_have_all_rows_of_walkers_that_come_and_go(every
     assert np.average(along.values, weights=along.weights) == pytest.approx(found["mean"], rel=1e-6)
 
 
-def test_predictions_and_left_out_examples_use_all_draws_of_walkers_that_come_and_go():
+def test_predictions_left_out_examples_and_ends_use_all_draws_of_walkers_that_come_and_go():
     """Cut to the walker with fewest at the target half of the draws were lost; one with less than four made all count
     as independent."""
     random = np.random.default_rng(0)
@@ -524,8 +525,10 @@ def test_predictions_and_left_out_examples_use_all_draws_of_walkers_that_come_an
     sim = Simulation(data=(x, y), noise_std=0.3, standardize="none", num_walkers=4, test_fraction=0.2, verbose=0)
     sim.parameters = np.tile([1.0, -0.5, 0.0], (4, 1))
     options = {"exchange": "tempering", "num_replicas": 4, "max_temperature": 20.0, "execution": "graph"}
-    options |= {"num_steps": 500, "num_burnin_steps": 200, "trajectory_every": 1}
+    options |= {"num_steps": 500, "num_burnin_steps": 200, "trajectory_every": 1, "until": "mcse(potential)<1e-6"}
     run = sim.sample(sampler="HMC", step_size=0.02, num_leapfrog_steps=3, **options)
+    [known] = averages_of_run(run, ["potential"]).to_dict("records")
+    assert run.manifest["convergence"]["mcse"]["potential"] == pytest.approx(known["error"], rel=1e-9)
     rows = run.trajectory.query("rung == 0")
     each = rows.groupby("walker").size()
     assert 4 * each.min() < 0.7 * len(rows)
