@@ -74,9 +74,9 @@ def rows_that_count(
     steps: np.ndarray, walkers: np.ndarray, weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """The numbers of rows, `(walkers, draws)`, and what each counts, None where all count alike: as `rows_by_walker`,
-    or as `rows_on_grid`, 0 where no row is, where a tenth of all would be cut off with those of the shortest walker."""
+    or, for walkers that come and leave, of which that would cut some off, as `rows_on_grid`, 0 where no row is."""
     rows = rows_by_walker(steps, walkers)
-    if rows.size >= 0.9 * len(steps):
+    if rows.size == len(steps):
         return rows, None if weights is None else weights[rows]
     rows, there = rows_on_grid(steps, walkers)
     return rows, there * (1.0 if weights is None else weights[rows])
