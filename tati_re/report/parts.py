@@ -37,7 +37,8 @@ def parameters_section(run: RunFiles, burnin: int, thin: int) -> html.Section:
     section = html.Section("Parameters", "parameters")
     parts: Any = [np.concatenate(part) for part in zip(*kept, strict=True)] if kept else np.zeros((4, 0))
     steps, walkers, weights, values = parts
-    order, weights = rows_that_count(steps, walkers, weights) if len(steps) else (np.zeros((1, 0), int), weights)
+    parts = rows_that_count(steps, walkers, weights) if len(steps) else np.zeros((2, 1, 0), int)
+    order, weights = parts
     if order.shape[1] < 2 * MINIMUM_DRAWS:
         section.parts.append(html.paragraph("Too few positions are stored to say anything of the parameters."))
         return section
