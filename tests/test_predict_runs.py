@@ -97,12 +97,12 @@ def test_independent_draws_follow_from_autocorrelation_and_weights(memory):
     random = np.random.default_rng(3)
     noise = random.standard_normal((4, 2000, 80)) * np.sqrt(1 - memory**2)
     values = lfilter([1], [1, -memory], noise, axis=1).reshape(8000, 80)
-    walker, same = np.repeat(np.arange(4), 2000), np.ones(8000)
+    step, walker, same = np.tile(np.arange(2000), 4), np.repeat(np.arange(4), 2000), np.ones(8000)
     wanted = 8000 * (1 - memory) / (1 + memory)
-    assert independent_draws(values, walker, same) == pytest.approx(wanted, rel=0.17)
+    assert independent_draws(values, step, walker, same) == pytest.approx(wanted, rel=0.17)
     halved = np.tile([1.0, 1e-9], 4000)
-    assert independent_draws(values, walker, halved) <= 4000.1
-    assert independent_draws(values[:2], walker[:2], same[:2]) == 2
+    assert independent_draws(values, step, walker, halved) <= 4000.1
+    assert independent_draws(values[:2], step[:2], walker[:2], same[:2]) == 2
 
 
 def test_averages_kept_on_the_way_are_those_of_the_positions(signs, line):

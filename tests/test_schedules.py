@@ -170,3 +170,15 @@ def test_a_file_that_is_no_table(tmp_path):
     table.write_text("step,rate\n1,0.01\n")
     with pytest.raises(InputError, match="is not a table"):
         simulation().sample(step_size=0.001, num_steps=20, step_schedule=str(table))
+
+
+def test_on_a_ladder_with_step_sizes_a_table_is_that_of_the_target():
+    """Its values were divided by a step size that nobody gave: 20 in place of 0.1 here."""
+    sim = Simulation(potential=lambda x: 0.5 * x[:, 0] ** 2, dimension=1, seed=1, verbose=0)
+    ladder = {"temperatures": [0.5, 2.0], "step_sizes": [0.2, 0.4], "execution": "graph", "record_every": 1}
+    table = [(1, 0.1), (3, 0.2)]
+    run = sim.sample(sampler="BAOAB", step_schedule=table, num_steps=4, num_burnin_steps=0, **ladder)
+    used = run.run_info[run.run_info["step"] > 0].pivot(index="step", columns="rung", values="step_size")
+    np.testing.assert_allclose(used.to_numpy(), [[0.1, 0.2], [0.1, 0.2], [0.2, 0.4], [0.2, 0.4]])
+    with pytest.raises(InputError, match=r"at friction 1 and step_size 0\.2\. Expected: at most 2 friction T"):
+        sim.sample(sampler="SGHMC", gradient_noise=20.0, num_steps=4, **ladder)

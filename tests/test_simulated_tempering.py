@@ -15,12 +15,15 @@ import numpy as np
 import pytest
 
 from tati_re import Simulation
+from tati_re.analysis import averages as averages_of_run
 from tati_re.analysis import coordinate_of, stored_positions, trajectory_averages
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.core.protocol import Clock
 from tati_re.posterior.function import FunctionPotential
 from tati_re.posterior.priors import Gaussian
+from tati_re.prediction.draws import independent_draws
+from tati_re.prediction.quantities import quantities
 from tati_re.samplers import HamiltonianMonteCarlo, Splitting
 from tati_re.samplers.tact_hmc import TactHMC
 from tati_re.samplers.wrappers.control_variate import ControlVariate
@@ -511,3 +514,37 @@ def test_averages_over_positions_have_all_rows_of_walkers_that_come_and_go(every
     along = coordinate_of(run, "x[0]")
     np.testing.assert_array_equal(along.weights.sum(1), each)
     assert np.average(along.values, weights=along.weights) == pytest.approx(found["mean"], rel=1e-6)
+
+
+def test_predictions_left_out_examples_and_ends_use_all_draws_of_walkers_that_come_and_go():
+    """Cut to the walker with fewest at the target half of the draws were lost; one with less than four made all count
+    as independent."""
+    random = np.random.default_rng(0)
+    x = random.standard_normal((30, 2))
+    y = x @ [1.0, -0.5] + 0.3 * random.standard_normal(30)
+    sim = Simulation(data=(x, y), noise_std=0.3, standardize="none", num_walkers=4, test_fraction=0.2, verbose=0)
+    sim.parameters = np.tile([1.0, -0.5, 0.0], (4, 1))
+    options = {"exchange": "tempering", "num_replicas": 4, "max_temperature": 20.0, "execution": "graph"}
+    options |= {"num_steps": 500, "num_burnin_steps": 200, "trajectory_every": 1, "until": "mcse(potential)<1e-6"}
+    run = sim.sample(sampler="HMC", step_size=0.02, num_leapfrog_steps=3, **options)
+    [known] = averages_of_run(run, ["potential"]).to_dict("records")
+    assert run.manifest["convergence"]["mcse"]["potential"] == pytest.approx(known["error"], rel=1e-9)
+    rows = run.trajectory.query("rung == 0")
+    each = rows.groupby("walker").size()
+    assert 4 * each.min() < 0.7 * len(rows)
+    weights = rows[["dense/kernel[0,0]", "dense/kernel[1,0]", "dense/bias[0]"]].to_numpy()
+    inputs, targets = sim.dataset.inputs, np.ravel(sim.dataset.targets)
+    away = (targets - weights[:, :2] @ inputs.T - weights[:, 2:]) / 0.3
+    logs = -(away**2) / 2 - np.log(0.3 * np.sqrt(2 * np.pi))
+    raw = -np.log(np.mean(np.exp(-logs), axis=0))
+    even = logs.var(axis=0) < 0.02
+    assert even.sum() > 4 and (run.loo().elpd - raw)[even] == pytest.approx(0, abs=1e-3)
+    first = quantities(run)[1]
+    assert first.weights.sum() == len(rows) == (first.weights > 0).sum()
+    values, step, walker = weights[:, :1], rows["step"].to_numpy(), rows["walker"].to_numpy()
+    ones = np.ones(len(rows))
+    alone = [independent_draws(values[k], step[k], walker[k], ones[k]) for k in (walker == w for w in each.index)]
+    assert independent_draws(values, step, walker, ones) == pytest.approx(sum(alone), rel=0.5)
+    late = (walker != walker[-1]) | (step > step.max() - 2)
+    found = independent_draws(values[late], step[late], walker[late], ones[late])
+    assert found < 0.5 * late.sum()

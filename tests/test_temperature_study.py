@@ -38,13 +38,32 @@ def test_errors_of_weighted_means():
     found = []
     for _ in range(400):
         values, weights = generator.normal(size=600), generator.gamma(0.5, size=600)
-        found.append(mean_and_error(values + 2.0, weights, np.repeat([0, 1, 2], 200)))
+        found.append(mean_and_error(values + 2.0, weights, np.tile(np.arange(200), 3), np.repeat([0, 1, 2], 200)))
     means, errors = np.array(found).T
     assert abs(means.mean() - 2.0) < TOLERANCE * means.std() / 20
     z = (means - 2.0) / errors
     assert 0.8 < z.std() < 1.2
     assert means.std() > 1.3 / np.sqrt(600), "weights that are forgotten make the error too small"
-    assert np.isnan(mean_and_error(np.ones(3), np.ones(3), np.zeros(3))[1])
+    assert np.isnan(mean_and_error(np.ones(3), np.ones(3), np.arange(3), np.zeros(3))[1])
+
+
+def test_errors_of_walkers_that_come_and_leave():
+    """Against the spread over 200 repetitions; rows were cut to the walker with fewest, and with less than four of them
+    no error was told."""
+    generator = np.random.default_rng(2)
+    for shortest in (2, 60):
+        there = np.zeros((3, 400), bool)
+        there[0], there[1, 100:300], there[2, 200 : 200 + shortest] = True, True, True
+        walker, step = np.nonzero(there)
+        found = []
+        for _ in range(200):
+            chains = np.zeros((3, 400))
+            chains[:, 0] = generator.normal(size=3)
+            for i in range(1, 400):
+                chains[:, i] = 0.5 * chains[:, i - 1] + np.sqrt(0.75) * generator.normal(size=3)
+            found.append(mean_and_error(chains[there], np.ones(len(step)), step, walker))
+        means, errors = np.array(found).T
+        assert 0.8 < (means / errors).std() < 1.25
 
 
 @pytest.fixture(scope="module")

@@ -80,7 +80,9 @@ def averages_of_rows(
     if isinstance(observables, Mapping):
         named = {name: np.asarray(function(rows), dtype=np.float64) for name, function in observables.items()}
         rows = rows.assign(**named)
-    names = list(observables) if observables is not None else _varying(rows)
+    numbers = [name for name in rows.columns if name not in LABELS and rows[name].dtype.kind in "if"]
+    varying = (name for name in numbers if rows[name].min() < rows[name].max())
+    names = list(varying if observables is None else observables)
     for name in names:
         refuse_if(name not in rows.columns, f"The run has no column '{name}'.{nearest(name, rows.columns)}")
     if by == "rung" and "rung" not in rows.columns:
@@ -92,7 +94,7 @@ def averages_of_rows(
     # Sorts and Fourier transforms of long columns run side by side. The filters of warnings belong to the process:
     # what threads do to them ends here.
     with warnings.catch_warnings(), ThreadPoolExecutor() as pool:
-        found = list(pool.map(lambda job: job[0] | _average(*job[1:]), jobs))
+        found = list(pool.map(lambda job: _average(*job), jobs))
     return pd.DataFrame(found, columns=None if found else ["observable", *average(np.zeros((1, 1)))])
 
 
@@ -205,11 +207,6 @@ def trajectory_averages(
     return averages_of_rows(rows, list(functions))
 
 
-def _varying(rows: pd.DataFrame) -> list[str]:
-    numbers = [name for name in rows.columns if name not in LABELS and rows[name].dtype.kind in "if"]
-    return [name for name in numbers if rows[name].min() < rows[name].max()]
-
-
-def _average(rows: pd.DataFrame, name: str) -> dict[str, Any]:
+def _average(label: dict[str, Any], rows: pd.DataFrame, name: str) -> dict[str, Any]:
     weights = convergence.chains_of(rows, "weight", -1) if "weight" in rows.columns else None
-    return average(convergence.chains_of(rows, name, -1), weights, spacing(rows))
+    return label | average(convergence.chains_of(rows, name, -1), weights, spacing(rows))

@@ -70,6 +70,18 @@ def rows_on_grid(steps: np.ndarray, walkers: np.ndarray) -> tuple[np.ndarray, np
     return np.take_along_axis(rows, last, 1), there
 
 
+def rows_that_count(
+    steps: np.ndarray, walkers: np.ndarray, weights: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """The numbers of rows, `(walkers, draws)`, and what each counts, None where all count alike: as `rows_by_walker`,
+    or, for walkers that come and leave, of which that would cut some off, as `rows_on_grid`, 0 where no row is."""
+    rows = rows_by_walker(steps, walkers)
+    if rows.size == len(steps):
+        return rows, None if weights is None else weights[rows]
+    rows, there = rows_on_grid(steps, walkers)
+    return rows, there * (1.0 if weights is None else weights[rows])
+
+
 def _remembered(function: Callable[P, T]) -> Callable[P, T]:
     """The function with its last results: a page and a table ask for the same number of the same million draws."""
     known: OrderedDict[Any, T] = OrderedDict()

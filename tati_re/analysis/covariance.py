@@ -253,11 +253,8 @@ def _result(pass_over: _Passes, values: np.ndarray, vectors: np.ndarray, residua
 
 def _bordered(before: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """The projected matrix with the columns of one more block; it is symmetric but for rounding."""
-    size, whole = len(before), len(columns)
-    matrix = np.zeros((whole, whole))
-    matrix[:size, :size] = before
-    matrix[:, size:] = columns
-    matrix[size:, :size] = columns[:size].T
+    above, corner = np.split(columns, [len(before)])
+    matrix = np.block([[before, above], [above.T, corner]])
     return 0.5 * (matrix + matrix.T)
 
 

@@ -105,10 +105,9 @@ def _along(
 
 def _by_walker(blocks, take) -> Coordinate:
     steps, walkers, values, weights = zip(*((b.step, b.walker, take(b), b.weight) for b in blocks), strict=True)
-    rows, there = convergence.rows_on_grid(np.concatenate(steps), np.concatenate(walkers))
-    counted = there if weights[0] is None else there * np.concatenate(weights)[rows]
-    bare = weights[0] is None and there.all()
-    return Coordinate(np.concatenate(values)[rows], None if bare else counted.astype(np.float64))
+    weight = None if weights[0] is None else np.concatenate(weights)
+    rows, counted = convergence.rows_that_count(np.concatenate(steps), np.concatenate(walkers), weight)
+    return Coordinate(np.concatenate(values)[rows], counted)
 
 
 MOST_BINS = 100_000

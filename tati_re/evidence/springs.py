@@ -52,18 +52,11 @@ class Springs:
                 whole[crowded] = np.log(self.std[crowded] * np.sqrt(2 * np.pi)) + a + np.log1p(-np.exp(b - a))
         return float(whole.sum())
 
-    def cut_edges(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Probabilities below the lower and the upper wall; `None` where walls cut off less than rounding."""
-        if self.bound is None:
-            return None
-        low, high = map(ndtr, self._edges())
-        return (low, high) if (low + ndtr(-self._edges()[1]) > 1e-15).any() else None
-
     def from_normal(self, normal):
         """Draws from q, from standard normal numbers `(n, parameters)`, in their precision."""
         drawn = tf.cast(normal, tf.float64)
-        if (edges := self.cut_edges()) is not None:
-            low, high = edges
+        low, high = map(ndtr, self._edges()) if self.bound is not None else (0.0, 1.0)
+        if np.any(low + (1 - high) > 1e-15):  # else walls cut off less than rounding
             inside = low + (high - low) * 0.5 * tf.math.erfc(-drawn * math.sqrt(0.5))
             drawn = tf.math.ndtri(tf.clip_by_value(inside, 1e-300, 1 - 1e-16))
         drawn = self.centre + self.std * drawn

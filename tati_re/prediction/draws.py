@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tati_re.analysis.convergence import MINIMUM_DRAWS, rows_by_walker
+from tati_re.analysis.convergence import MINIMUM_DRAWS, rows_that_count
 from tati_re.analysis.until import weighted
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs import files
@@ -49,17 +49,17 @@ class Draws:
             done += len(values)
 
 
-def independent_draws(values: np.ndarray, walker: np.ndarray, weight: np.ndarray) -> float:
+def independent_draws(values: np.ndarray, step: np.ndarray, walker: np.ndarray, weight: np.ndarray) -> float:
     """How many independent draws have the error of so many of one run, by their autocorrelation along each walker and
     by their weights: the median over up to 64 of the numbers `(draws, ...)` that they predict."""
     most = float(weight.sum() ** 2 / (weight**2).sum())
     flat = values.reshape(len(values), -1)
-    chosen = rows_by_walker(np.arange(len(walker)), walker)
+    chosen, counted = rows_that_count(step, walker, weight)
     columns = flat[:, np.unique(np.linspace(0, flat.shape[1] - 1, _COLUMNS).astype(int))]
     moving = [column[chosen] for column in columns.T if np.isfinite(column).all() and np.ptp(column[chosen]) > 0]
     if chosen.shape[1] < MINIMUM_DRAWS or not moving:
         return most
-    return min(most, float(np.median([weighted(one, weight[chosen])[1] for one in moving])))
+    return min(most, float(np.median([weighted(one, counted)[1] for one in moving])))
 
 
 class Members:

@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 from scipy.special import logsumexp
 
-from tati_re.analysis.convergence import array_stats, effective_sample_size, rows_by_walker
+from tati_re.analysis.convergence import array_stats
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.views import shown
+from tati_re.prediction.draws import independent_draws
 from tati_re.prediction.network import likelihood_blocks, likelihood_of
 from tati_re.runs import files
 from tati_re.runs.checked import read_table
@@ -99,24 +100,24 @@ def leave_one_out(
     stored = Positions(run, burnin, 1).read()
     if stored.weight is not None and np.ptp(stored.weight) > 0:
         raise InputError("elpd: the draws have weights.", expected="draws that count alike")
-    chains = rows_by_walker(stored.step, stored.walker)
+    draws = np.lexsort((stored.step, stored.walker))
     what = "elpd: too few draws to smooth the largest of their weights."
-    refuse_if(chains.size < _LEAST_DRAWS, what, f"{chains.size} after the burn-in", f"at least {_LEAST_DRAWS}")
-    chains = chains[:, :: math.ceil(chains.size / _MOST_DRAWS)]
+    refuse_if(len(draws) < _LEAST_DRAWS, what, f"{len(draws)} after the burn-in", f"at least {_LEAST_DRAWS}")
+    draws = draws[:: math.ceil(len(draws) / _MOST_DRAWS)]
     count = data.num_examples
     taken = np.arange(count)
     if count > most_examples:
         taken = np.sort(np.random.default_rng(count).choice(count, most_examples, replace=False))
-    blocks = likelihood_blocks(network, data, stored, chains.reshape(-1), taken)
-    logs = np.concatenate([part for part, _, _ in blocks]).reshape(*chains.shape, len(taken))
-    efficiency = min(1.0, effective_sample_size(logs.sum(axis=-1)) / chains.size)
+    logs = np.concatenate([part for part, _, _ in likelihood_blocks(network, data, stored, draws, taken)])
+    places = stored.step[draws], stored.walker[draws]
+    efficiency = independent_draws(logs.sum(axis=-1), *places, np.ones(len(draws))) / len(draws)
     # Draws that a Metropolis test repeats may be all of a tail: no Pareto law fits it, and weights stay as they are.
     elpd, k = np.full((2, len(taken)), np.nan)
     for i in range(len(taken)):
         with np.errstate(divide="ignore", invalid="ignore"), suppress(ValueError):
-            elpd[i], k[i], _ = array_stats().loo(logs[..., i], r_eff=efficiency)
+            elpd[i], k[i], _ = array_stats().loo(logs[None, :, i], r_eff=efficiency)
     tied = ~np.isfinite(elpd) | ~np.isfinite(k)
-    raw = math.log(chains.size) - logsumexp(-logs, axis=(0, 1))
+    raw = math.log(len(draws)) - logsumexp(-logs, axis=0)
     found = LeaveOneOut(taken, np.where(tied, raw, elpd), np.where(tied, np.inf, k), count)
     write_whole(run.folder / files.LOO, frame_text(found.frame()))
     return found

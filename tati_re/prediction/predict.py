@@ -201,8 +201,8 @@ def average(
         found = [outputs_of_draws(*source, x, block_draws) for source, x in zip(sources, these, strict=True)]
         if not parts:
             each = [
-                len(draws) if isinstance(draws, Members) else independent_draws(outputs, draws.walker, draws.weight)
-                for (_, draws), (outputs, _) in zip(sources, found, strict=True)
+                len(one) if isinstance(one, Members) else independent_draws(f, one.step, one.walker, one.weight)
+                for (_, one), (f, _) in zip(sources, found, strict=True)
             ]
             # Of so many runs' mean the variance is that of each, times the square of its share.
             totals = np.array([draws.weight.sum() for _, draws in sources])

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tati_re.analysis.averages import rows_at_target
-from tati_re.analysis.convergence import chains_of, rows_by_walker
+from tati_re.analysis.convergence import chains_of, rows_that_count
 from tati_re.analysis.until import Quantity
 from tati_re.core.errors import InputError
 from tati_re.runs import files
@@ -46,10 +46,10 @@ def quantities(run: RunFiles, predict: Predict | None = None, burnin: int | None
         steps, walkers, columns, weight, names = _columns(positions, predict)
     except InputError:  # no position is stored yet
         return [*found, Quantity("stored positions", np.zeros((1, 0)))]
-    chosen = rows_by_walker(steps, walkers)
+    chosen, weight = rows_that_count(steps, walkers, weight)
     of_weights = run.manifest.get("dataset", {}).get("potential") is None
     return found + [
-        Quantity(name, column[chosen], None if weight is None else weight[chosen], not (of_weights and own))
+        Quantity(name, column[chosen], weight, not (of_weights and own))
         for (name, own), column in zip(names, columns.T, strict=True)
     ]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from tati_re.analysis.convergence import MINIMUM_DRAWS, is_short, monte_carlo_error, rows_by_walker
+from tati_re.analysis.convergence import MINIMUM_DRAWS, is_short, monte_carlo_error, rows_that_count
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.views import drawn, shown
 from tati_re.posterior.predictive import VALUES
@@ -179,7 +179,8 @@ def _row(temperature: float, draws: Draws, network: Network, rows: pd.DataFrame,
     rows = rows[rows["step"] > draws.burnin]
     weight = rows["weight"].to_numpy(np.float64) if "weight" in rows else np.ones(len(rows))
     kept = weight > 0
-    values = (rows["loss"].to_numpy(np.float64)[kept], weight[kept], rows["walker"].to_numpy()[kept])
+    loss, step, walker = (rows[name].to_numpy()[kept] for name in ("loss", "step", "walker"))
+    values = (loss.astype(np.float64), weight[kept], step, walker)
     row: dict[str, float] = {"temperature": temperature, "draws": len(draws)}
     row["train_loss"], row["train_loss_error"] = mean_and_error(*values)
     series = [values]
@@ -187,11 +188,10 @@ def _row(temperature: float, draws: Draws, network: Network, rows: pd.DataFrame,
         row[f"{name}_loss"] = row[f"{name}_loss_error"] = float("nan")
     for name, part in parts.items():
         found = average([(network, draws)], *part)
-        series.append((found.draw_losses, draws.weight, draws.walker))
+        series.append((found.draw_losses, draws.weight, draws.step, draws.walker))
         row[f"{name}_loss"], row[f"{name}_loss_error"] = mean_and_error(*series[-1])
     if network.predictive.kind != VALUES:
-        right = mean_and_error(found.draw_accuracy, draws.weight, draws.walker)
-        row["test_accuracy"], row["test_accuracy_error"] = right
+        row["test_accuracy"], row["test_accuracy_error"] = mean_and_error(found.draw_accuracy, *series[-1][1:])
     scores = found.scores()
     predictive, columns = network.predictive, network.predictive.num_columns
     row["average_loss"] = scores.get("negative_log_likelihood", float("nan")) if predictive.likelihood else float("nan")
@@ -205,18 +205,19 @@ def _row(temperature: float, draws: Draws, network: Network, rows: pd.DataFrame,
     return row
 
 
-def mean_and_error(values: np.ndarray, weight: np.ndarray, walker: np.ndarray) -> tuple[float, float]:
+def mean_and_error(values: np.ndarray, weight: np.ndarray, step: np.ndarray, walker: np.ndarray) -> tuple[float, float]:
     """Weighted mean over draws and its Monte Carlo error, from their autocorrelation along each walker; the error is
-    nan where a walker has fewer than four draws. All are `(draws,)`, a walker's values in the order of its steps."""
+    nan of fewer than four steps. All are `(draws,)`; a walker may have come and left."""
     mean = float(np.average(values, weights=weight))
-    chains = _influence(values, weight, walker)
+    chains = _influence(values, weight, step, walker)
     return mean, float("nan") if chains.shape[1] < MINIMUM_DRAWS else monte_carlo_error(chains)
 
 
-def _influence(values: np.ndarray, weight: np.ndarray, walker: np.ndarray) -> np.ndarray:
+def _influence(values: np.ndarray, weight: np.ndarray, step: np.ndarray, walker: np.ndarray) -> np.ndarray:
     """What each draw adds to the error of the weighted mean, a ratio of two means, to first order, `(walkers, n)`."""
     deviations = weight * (values - np.average(values, weights=weight)) / weight.mean()
-    return deviations[rows_by_walker(np.arange(len(walker)), walker)]
+    rows, found = rows_that_count(step, walker, deviations)
+    return np.asarray(found) * (rows.size / len(step))
 
 
 def _frame(rows: Sequence[Mapping[str, float]]) -> pd.DataFrame:

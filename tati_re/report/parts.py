@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from tati_re.analysis.averages import average, averages_of_rows
-from tati_re.analysis.convergence import LARGEST_R_HAT, MINIMUM_DRAWS, rows_by_walker
+from tati_re.analysis.convergence import LARGEST_R_HAT, MINIMUM_DRAWS, rows_that_count
 from tati_re.analysis.format import with_error
 from tati_re.core.errors import InputError
 from tati_re.plotting.figure import COLORS, GRAY, labeled, legend_above, new_figure
@@ -37,10 +37,12 @@ def parameters_section(run: RunFiles, burnin: int, thin: int) -> html.Section:
     section = html.Section("Parameters", "parameters")
     parts: Any = [np.concatenate(part) for part in zip(*kept, strict=True)] if kept else np.zeros((4, 0))
     steps, walkers, weights, values = parts
-    if not len(steps) or (order := rows_by_walker(steps, walkers)).shape[1] < 2 * MINIMUM_DRAWS:
+    parts = rows_that_count(steps, walkers, weights) if len(steps) else np.zeros((2, 1, 0), int)
+    order, weights = parts
+    if order.shape[1] < 2 * MINIMUM_DRAWS:
         section.parts.append(html.paragraph("Too few positions are stored to say anything of the parameters."))
         return section
-    chains, weights = {stored.names[k]: values[:, number][order] for number, k in enumerate(chosen)}, weights[order]
+    chains = {stored.names[k]: values[:, number][order] for number, k in enumerate(chosen)}
     rows = [{"parameter": name} | average(x, weights) for name, x in chains.items()]
     table = pd.DataFrame(rows)[["parameter", "mean", "std", "ess_bulk", "r_hat"]]
     apart = int((table["r_hat"] > LARGEST_R_HAT).sum())

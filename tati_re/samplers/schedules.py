@@ -28,11 +28,6 @@ def cyclical(length: int) -> Factor:
     return lambda steps: 0.5 * (np.cos(np.pi * ((steps - 1) % length) / length) + 1.0)
 
 
-def exploring(length: int, fraction: float) -> Factor:
-    """Temperature 0 in the first part of each cycle, where a cyclical method descends, and 1 in the rest."""
-    return lambda steps: np.where(((steps - 1) % length) < round(fraction * length, 9), 0.0, 1.0)
-
-
 def annealing(ratio: float, num_steps: int) -> Factor:
     """ratio^(1 - t/n): geometrically from `ratio` at the first step to 1 after `num_steps`, and 1 from there on."""
     return lambda steps: ratio ** np.clip(1.0 - (steps - 1) / max(num_steps, 1), 0.0, 1.0)
@@ -100,7 +95,8 @@ def temperature_factor(options, given=None) -> Factor | None:
         what = "exploration_fraction and temperature_schedule exclude each other."
         raise InputError(what, f"temperature_schedule = {options.temperature_schedule}", "one of the two")
     if explores:
-        return exploring(options.cycle_steps, options.exploration_fraction)
+        length, part = options.cycle_steps, round(options.exploration_fraction * options.cycle_steps, 9)
+        return lambda steps: np.where(((steps - 1) % length) < part, 0.0, 1.0)  # the first part of each cycle descends
     if given is None and options.temperature_schedule == "annealing":
         if not options.num_burnin_steps or options.temperature_start is None:
             received = f"num_burnin_steps = {options.num_burnin_steps}, temperature_start = {options.temperature_start}"

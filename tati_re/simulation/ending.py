@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.analysis.averages import average, energy_error
+from tati_re.analysis.averages import average, energy_error, rows_at_target
 from tati_re.analysis.convergence import chains_of
 from tati_re.analysis.until import DEFAULTS, conditions_of, diagnosis, look_after, steps_left, what_is_missing
 from tati_re.core.errors import InputError
@@ -17,7 +17,7 @@ from tati_re.posterior.outputs import Outputs
 from tati_re.prediction.quantities import INPUTS, Predict, quantities
 from tati_re.runs import files, manifest
 from tati_re.runs.run import RunFiles
-from tati_re.runs.selection import burnin_of, select_rows
+from tati_re.runs.selection import burnin_of
 from tati_re.samplers.wrappers.metered import BAND, RARELY, error_of_bias
 from tati_re.simulation.request import Request
 from tati_re.simulation.starts import Walkers
@@ -103,7 +103,7 @@ class Ending:
         run, mcse = RunFiles(self._folder), dict[str, float]()
         try:
             found = diagnosis(quantities(run, self._predict, most=int(4 * self._size)), self._hat)
-            rows = select_rows(run)
+            rows = rows_at_target(run)
             if "eevpd" in rows:
                 found["eevpd"] = energy_error(rows)
         except InputError:  # no row is at the target yet
