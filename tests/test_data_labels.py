@@ -46,7 +46,8 @@ def test_labels_that_were_counted(targets, num_classes, task, values):
             [[1, 0], [1, 1], [0, 1]],
             None,
             "One-hot labels do not sum to one. Received: targets[1] = [1, 1], sum 2. Expected: a single 1 in each row, "
-            "or num_classes = 0 for the values of a regression.",
+            "loss = 'binary_crossentropy' for several labels at once, or num_classes = 0 for the values of a "
+            "regression.",
         ),
     ],
 )

@@ -1,5 +1,6 @@
 """A system from options and objects: data set, model, loss, prior, and their potentials."""
 
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -17,7 +18,7 @@ from tati_re.data.generators import GENERATORS
 from tati_re.data.preparation import automatic, standardized, standardized_as
 from tati_re.models.build import build_network, imported_model, load_model
 from tati_re.models.flat import FlatModel
-from tati_re.models.inspect import output_activation_of, output_shape_of
+from tati_re.models.inspect import one_output, output_activation_of, output_shape_of
 from tati_re.models.precision import in_precision
 from tati_re.options.make import OPTIONS, Options, options_of, unknown
 from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
@@ -207,7 +208,7 @@ class System:
             targets = (1,)
         check_fit(loss, outputs, targets, dataset.num_classes)
         if dataset.multi_label and loss.name == "binary_crossentropy":
-            loss.words += f", a Bernoulli likelihood for each of {targets[0]} labels, their logarithms added"
+            loss.words += f", a Bernoulli likelihood for each of {math.prod(targets)} labels, their logarithms added"
         check_noise(self.noise_std(options), loss, dataset, self.flat, "noise_std" in options.explicit)
         batches = self.batches(options, options.batch_size, copies=copies)
         label, dtype = device_targets(dataset.targets[:1], loss, tf.as_dtype(self.flat.dtype)), self.flat.dtype
@@ -270,6 +271,7 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     if name in OF_VALUES and options.num_classes is None:
         return replace(assemble(options.settled(num_classes=0), objects), num_classes=0)
     model, *given = (objects.get(name) for name in ("model", "data", "test_data", "sample_weights", "loss"))
+    one_output(model)  # before labels that are several are taken for an array
     read = dataset_from_options(options, *given)
     noise_std = settled_noise(options, objects.get("loss"), read)
     read, notes = as_trained(read, options, noise_std, model is not None or options.model is not None)
