@@ -36,7 +36,9 @@ from tati_re.runs.parameters import read_parameters
 from tati_re.simulation.current_batch import CurrentDataset
 
 
-def as_trained(read: Dataset, options: Options, noise_std: float | str, given: bool) -> tuple[Dataset, tuple[str, ...]]:
+def as_trained(
+    read: Dataset, options: Options, noise_std: float | str, given: bool, loss: object
+) -> tuple[Dataset, tuple[str, ...]]:
     """The data set as `standardize` "auto" has it, or the run where walkers start; and what is said of it."""
     if options.standardize != "auto" or options.potential != "posterior" or options.tati or read.name in GENERATORS:
         return read, ()
@@ -48,6 +50,8 @@ def as_trained(read: Dataset, options: Options, noise_std: float | str, given: b
         return read, () if mode == "none" else (f"standardize {mode}, as in the run {before}.",)
     units = [name for name in sorted(options.explicit) if name in ("noise_std", "noise_prior_scale")]
     free = options.loss == HETEROSCEDASTIC or (noise_std == SAMPLED and isinstance(options.noise_prior_scale, str))
+    # Of targets that do not vary the mean alone is taken off.
+    free |= not units and loss is None and options.loss in (None, "gaussian") and not np.ptp(read.targets, axis=0).any()
     mode, said = automatic(read, given, "" if free else [*units, "the loss"][0], 1e6 * options.memory_limit)
     return standardized(read, mode), (said,) if said else ()
 
@@ -274,7 +278,7 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     one_output(model)  # before labels that are several are taken for an array
     read = dataset_from_options(options, *given)
     noise_std = settled_noise(options, objects.get("loss"), read)
-    read, notes = as_trained(read, options, noise_std, model is not None or options.model is not None)
+    read, notes = as_trained(read, options, noise_std, model is not None or options.model is not None, given[-1])
     notes += without_test_part(read, options)
     dataset = read.prepared()
     builder = model if callable(model) and not isinstance(model, keras.Model) else None
