@@ -46,7 +46,8 @@ def test_labels_that_were_counted(targets, num_classes, task, values):
             [[1, 0], [1, 1], [0, 1]],
             None,
             "One-hot labels do not sum to one. Received: targets[1] = [1, 1], sum 2. Expected: a single 1 in each row, "
-            "or num_classes = 0 for the values of a regression.",
+            "loss = 'binary_crossentropy' for several labels at once, or num_classes = 0 for the values of a "
+            "regression.",
         ),
     ],
 )
@@ -70,3 +71,14 @@ def test_a_data_set_that_was_counted_already():
     assert load_data(data, num_classes=3).num_classes == 3
     with pytest.raises(InputError, match=r"num_classes differs from the data set's\. Received: 4\. Expected: 3\."):
         load_data(data, num_classes=4)
+
+
+@pytest.mark.parametrize("text", ["{:.3f}", "{:.2e}"])
+def test_values_written_as_text_are_no_names_of_classes(text):
+    """Ten rows of a regression, each a class of its own."""
+    values = [text.format(value) for value in np.linspace(0.1, 20.3, 10)]
+    for labels in (values, [value.replace(".", ",") for value in values]):
+        with pytest.raises(InputError, match=r"the labels are numbers written as text\. Received: '"):
+            load_data((np.zeros((10, 2)), labels))
+    assert load_data((np.zeros((4, 2)), ["1.0", "2.0", "1.0", "2.0"])).class_names == ("1.0", "2.0")
+    assert load_data((np.zeros((4, 2)), ["v1.5", "v2", "v2", "v1.5"])).class_names == ("v1.5", "v2")

@@ -148,6 +148,9 @@ def test_regressions_are_described_and_drawn(folder):
     assert plot_points(data).axes[0].get_ylabel() == "label"
     several = load_data((np.stack([x, x], axis=1), np.stack([x, 2 * x], axis=1)))
     assert "\n  label1 " in describe_dataset(several) and "\n  label2 " in describe_dataset(several)
+    (folder / "own.csv").write_text("a,price,b\n0.5,1,1.5\n1.5,2,2.5\n2.5,3,3.25\n")
+    assert "labels b: values of a regression\n  b " in describe_dataset(load_data("own.csv"))
+    assert "labels price: 4 classes\n" in describe_dataset(load_data("own.csv", label_columns=["price"]))
     assert len(plot_points(several).axes) == 2  # the points and their color scale
     with pytest.raises(InputError, match="not points of a plane"):
         plot_points(load_data((x, np.stack([x, x], axis=1))))

@@ -393,3 +393,49 @@ def test_a_pipeline_of_scikit_learn_makes_numbers_of_any_columns():
     parts = [("city", preprocessing.OneHotEncoder(sparse_output=False), ["city"])]
     data = load_data((compose.ColumnTransformer(parts, remainder="passthrough").fit_transform(FRAME), [1.5, 2, 3]))
     assert data.inputs.tolist() == [[1, 0, 1.5], [0, 1, 2.5], [1, 0, 3.5]]
+
+
+def said_at_the_start(capsys, model, data, **options):
+    sim = Simulation(model, data, **{**SHORT, "num_steps": 2, "num_burnin_steps": 0, "verbose": 1, **options})
+    sim.sample(step_size=1e-6)
+    return " ".join(capsys.readouterr().out.split())
+
+
+def sequential(*layers, shape=(8, 8, 1)) -> keras.Model:
+    return keras.Sequential([keras.Input(shape), *layers])
+
+
+def test_pixels_as_bytes_under_a_model_that_does_not_scale_them_are_told(capsys):
+    pixels, classes = RANDOM.integers(0, 256, (12, 8, 8, 1)).astype("uint8"), np.arange(12) % 2
+    for images in (pixels, pixels.astype("float32")):
+        model = sequential(keras.layers.Flatten(), keras.layers.Dense(2))
+        said = said_at_the_start(capsys, model, (images, classes), batch_size=4)
+        assert "the inputs are far from order 1; for one that does neither" in said
+    words = sequential(keras.layers.Embedding(256, 1), keras.layers.Flatten(), keras.layers.Dense(2), shape=(4,))
+    assert "far from order 1" not in said_at_the_start(capsys, words, (pixels.reshape(12, -1)[:, :4], classes))
+
+
+def test_labels_of_0_and_1_at_several_places_are_told(capsys):
+    images = RANDOM.normal(size=(12, 8, 8, 1))
+    masks, sentence = (images > 0).astype(int), "The labels, 0 and 1 at several places, are the values of a regression"
+    model = sequential(keras.layers.Conv2D(1, 3, padding="same"))
+    assert sentence in said_at_the_start(capsys, model, (images, masks))
+    assert sentence not in said_at_the_start(capsys, model, (images, masks), loss="gaussian")
+    assert sentence not in said_at_the_start(capsys, model, (images, images))
+    said = said_at_the_start(capsys, model, (images, masks), loss="binary_crossentropy")
+    assert "a Bernoulli likelihood for each of 64 labels" in said and sentence not in said
+
+
+def test_labels_of_several_outputs_are_refused_as_those():
+    x = keras.Input((2,))
+    first, second = keras.layers.Dense(1)(x), keras.layers.Dense(2)(x)
+    for outputs, labels in (([first, second], [Y, X]), ({"u": first, "v": second}, {"u": Y, "v": X})):
+        with pytest.raises(InputError, match="The model has several outputs"):
+            Simulation(keras.Model(x, outputs), (X, labels), verbose=0)
+
+
+def test_a_run_on_a_file_says_which_column_are_the_labels(tmp_path, capsys):
+    pd.DataFrame({"a": X[:, 0], "price": Y, "b": X[:, 1]}).to_csv(tmp_path / "own.csv", index=False)
+    data = str(tmp_path / "own.csv")
+    assert "The labels are in the column b (label_columns)." in said_at_the_start(capsys, None, data)
+    assert "The labels are in" not in said_at_the_start(capsys, None, data, label_columns=["price"])

@@ -255,3 +255,17 @@ def test_runs_from_before_keep_what_they_had():
     assert manifest.given_options(sampled) == {"noise_prior_scale": "deviation"}
     sampled["options"]["noise_prior_scale"] = "auto"
     assert manifest.given_options(sampled) == {}
+
+
+def test_targets_that_do_not_vary_are_found_at_any_size():
+    """A constant of 1e5 was predicted as 3, with a deviation of 1.4: no weights of deviation 1 reach it."""
+    x = np.random.default_rng(1).normal(size=(40, 2))
+    options = {"hidden": [3], "num_walkers": 2, "seed": 1, "verbose": 0}
+    sim = Simulation(data=(x, np.full(40, 1e5)), **options)
+    sim.fit(num_steps=100)
+    run = sim.sample(sampler="BAOAB", step_size=0.05, friction=5.0, num_steps=400, execution="graph")
+    predicted = run.predict(x[:5])
+    np.testing.assert_allclose(predicted.mean, 1e5, atol=1.0)
+    np.testing.assert_allclose(predicted.noise_std, 1.0, rtol=1e-6)
+    kept = Simulation(data=(x, np.full(40, 1e5)), noise_std=2.0, **options)
+    assert kept.dataset.preparation is None

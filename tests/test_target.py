@@ -356,3 +356,22 @@ def test_a_density_travels_to_another_process():
     position = np.ones((2, 3))
     again = cloudpickle.loads(cloudpickle.dumps(target))
     np.testing.assert_array_equal(again.value_and_gradient(position)[1], target.value_and_gradient(position)[1])
+
+
+def test_a_function_in_units_of_the_si_is_no_number_of_float32():
+    """kT of 4e-21 J, and a trap of 1e-6 N/m: the precision of a function is float64 where nothing is said."""
+    sim = tati_re.Simulation(
+        potential=lambda x: 5e-7 * tf.reduce_sum(x**2, -1), dimension=3, temperature=4.1e-21, seed=1, **GRAPH
+    )
+    run = sim.sample(sampler="HMC", step_size=500.0, num_leapfrog_steps=3, num_steps=400, trajectory_every=1)
+    widths = run.trajectory[["x[0]", "x[1]", "x[2]"]].to_numpy().std() / math.sqrt(4.1e-21 / 1e-6)
+    assert widths == pytest.approx(1.0, abs=0.15)
+    with pytest.raises(InputError, match=r"temperature is out of range.*float32"):
+        tati_re.Simulation(potential=gaussian, dimension=2, temperature=4.1e-21, dtype="float32", **GRAPH)
+
+
+def test_its_temperature_on_the_command_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trap.py").write_text("def trap(x):\n    return 5e-7 * (x[:, 0] ** 2 + x[:, 1] ** 2)\n")
+    flags = "--dimension 2 --temperature 4.1e-21 --step-size 500 --num-steps 5 --execution eager --quiet --output run"
+    assert main(["--potential", "trap.py:trap", *flags.split()]) == 0

@@ -25,11 +25,12 @@ def describe_dataset(dataset: Dataset) -> str:
     scale = "" if dataset.input_scale == 1.0 else f", taken times 1/{1 / dataset.input_scale:g}"
     lines.append(f"inputs: {shape}, {dataset.inputs.dtype}{scale}")
     lines += _ranges(dataset.inputs, dataset.feature_names)
-    lines.append(f"labels: {_WORDS[dataset.task].format(dataset.num_classes)}")
+    column = f" {', '.join(dataset.label_names)}" if dataset.label_names not in ((), ("label",)) else ""
+    lines.append(f"labels{column}: {_WORDS[dataset.task].format(dataset.num_classes)}")
     if dataset.task in ("regression", "multi_label"):
         targets = dataset.targets.reshape(dataset.num_examples, -1)
         names = ("label",) if targets.shape[1] == 1 else tuple(f"label{i + 1}" for i in range(targets.shape[1]))
-        lines += _ranges(targets, names)
+        lines += _ranges(targets, dataset.label_names or names)
     else:
         lines += _counts(dataset)
     return "\n".join(lines)

@@ -1,5 +1,6 @@
 """Arrays of numbers from data frames and other tables in Python, and what to do with columns that hold none."""
 
+import re
 import sys
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
@@ -51,6 +52,9 @@ def labels_of(values: Any) -> np.ndarray:
     texts = as_array(values, "data").reshape(-1)
     texts = np.char.decode(texts, "utf-8", "backslashreplace") if texts.dtype.kind == "S" else texts
     named = np.shape(values) in {(len(texts) or -1,), (len(texts), 1)} and all(isinstance(t, str) for t in texts)
+    if named and all(re.fullmatch(r"\s*[-+]?\d*[.,]\d+(e[-+]?\d+)?\s*", text, re.I) for text in texts):
+        what, expected = "data: the labels are numbers written as text.", "y.astype(float), or names of classes"
+        refuse_if(any(re.search(r"[.,]\d*[1-9]", text) for text in texts), what, repr(str(texts[0])), expected)
     return texts.astype(str) if named else numbers_of(values, "data")
 
 

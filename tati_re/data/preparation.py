@@ -212,8 +212,8 @@ def automatic(dataset: Dataset, given: bool, kept: str, memory_limit: float | No
     scaled = scaled and bool(2 * np.median(np.abs(seen).max(0)) >= largest)
     if inputs.ndim < 3 and inputs.dtype.kind == "f" and not (why or pixels or scaled):
         near = of_order_one(seen), near[1]
-    elif inputs.dtype.kind == "f" or not given:
-        # Other numbers of words and classes are for a model that is made for them.
+    elif inputs.dtype.kind == "f" or (pixels and inputs.dtype == np.uint8) or not given:
+        # Other whole numbers, of words and classes, are for a model that is made for them.
         near = largest <= _LARGE, near[1]
     if all(near):
         return "none", None

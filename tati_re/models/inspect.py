@@ -35,7 +35,7 @@ def refuse_unsupported(model: Any) -> None:
     what = "The model has no trainable parameters."
     refuse_if(not variables, what, model.name, "a model with weights that are trainable")
     layout_of(model)
-    refuse_if(len(outputs := tensors_of(model, "outputs")) > 1, "The model has several outputs.", len(outputs), "one")
+    outputs = one_output(model)
     masked = len(output_shape_of(model)) > 2 and outputs and getattr(outputs[0], "_keras_mask", None) is not None
     what = "The model masks places of its outputs, which the loss would count."
     refuse_if(masked, what, "Masking or mask_zero", "sequences of one length, or outputs of one place")
@@ -54,6 +54,13 @@ def refuse_unsupported(model: Any) -> None:
     types = sorted({v.dtype for v in variables})
     if types not in (["float32"], ["float64"]):
         raise InputError("The parameters of the model are not of one type.", ", ".join(types), "float32 or float64")
+
+
+def one_output(model: Any) -> list[Any]:
+    """The output of a model as a symbolic tensor, in a list; none of one that was not called yet."""
+    outputs = tensors_of(model, "outputs")
+    refuse_if(len(outputs) > 1, "The model has several outputs.", len(outputs), "one, as Concatenate makes of them")
+    return outputs
 
 
 def _refuse_calls(model: Any) -> None:

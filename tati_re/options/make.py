@@ -96,7 +96,8 @@ def _checked(
         options = Options.model_validate(plain, strict=strict)
     except ValidationError as error:
         raise _sentence(error, spell, plain, text) from None
-    _check_representable(options.values_of(options.explicit), spell, options.dtype)
+    dtype = "float64" if options.is_target and "dtype" not in options.explicit else options.dtype
+    _check_representable(options.values_of(options.explicit), spell, dtype)
     return options
 
 

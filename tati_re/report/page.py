@@ -279,16 +279,13 @@ def _others(run: RunFiles) -> html.Section | None:
     folders = [run.folder, *(run.folder / name for name in _FOUND)]
     folders += [folder for folder in made_of(run) if folder not in folders]
     paths = [path for folder in folders for path in sorted(folder.glob("*.png"))]
-    paths = [path for path in paths if path.name not in own and _is_here(path)]
+    # No link to elsewhere, whose content is not for the readers of a page.
+    paths = [path for path in paths if path.name not in own and path.is_file() and not path.is_symlink()]
+    paths = [path for path in paths if not path.parent.is_symlink() or path.parent.name not in _FOUND]
     if not paths:
         return None
     drawn = [_found(path, os.path.relpath(path, run.folder)) for path in paths[:_MOST_FOUND]]
     return html.Section("Predictions, landscape and further analysis", "more", [html.figures(drawn)])
-
-
-def _is_here(path: Path) -> bool:
-    """Whether a file of a run folder is no link to elsewhere, whose content is not for the readers of a page."""
-    return path.is_file() and not path.is_symlink() and (not path.parent.is_symlink() or path.parent.name not in _FOUND)
 
 
 def _found(path: Path, place: str) -> str:

@@ -57,8 +57,9 @@ def summary_lines(run: RunFiles, burnin: int | None = None, thin: int = 1) -> tu
     if rows.empty:
         notes = ["The run has no rows yet."]
     elif is_optimization(manifest, rows):
-        notes = []
-        lines += _fit_lines(rows)
+        notes, last = [], rows[rows["step"] == rows["step"].max()]
+        names = [name for name in ("loss", "potential", "accuracy", "gradient_norm") if name in last]
+        lines += [(f"last {name.replace('_', ' ')}", _range(last[name])) for name in names]
     else:
         notes, found = _sampling_lines(run, at_target(rows), burnin, thin)
         notes += filter(None, [refresh_note(manifest.get("method", {}))])
@@ -152,12 +153,6 @@ def _length_lines(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int, thi
     number = f"{least:,}" if least == most else f"{least:,} to {most:,}"
     walkers = len(counts) or manifest["options"].get("num_walkers", 0)
     return [("steps", text), ("walkers", f"{walkers}, {number} rows each")]
-
-
-def _fit_lines(rows: pd.DataFrame) -> list[tuple[str, str]]:
-    last = rows[rows["step"] == rows["step"].max()]
-    lines = [(name, _range(last[name])) for name in ("loss", "potential", "accuracy", "gradient_norm") if name in last]
-    return [(f"last {name.replace('_', ' ')}", value) for name, value in lines]
 
 
 def _range(values: pd.Series) -> str:

@@ -20,17 +20,11 @@ class StorageError(InputError):
     """A file that cannot be written: full disk, read-only folder, path below a file."""
 
     def __init__(self, path: AnyPath, error: BaseException) -> None:
-        super().__init__(
-            f"Cannot write {os.fspath(path)}: {_reason(error)}.",
-            expected="a folder that can be written, on a disk with free space; what was written before is kept",
-        )
-
-
-def _reason(error: BaseException) -> str:
-    """Returns the operating system's words; HDF5 hides them inside a longer sentence."""
-    words = getattr(error, "strerror", None)
-    inside = re.search(r"error message = '([^']*)'", str(error))
-    return str(words or (inside.group(1) if inside else error)).rstrip(".")
+        # The operating system's words, which HDF5 hides inside a longer sentence.
+        inside = re.search(r"error message = '([^']*)'", str(error))
+        reason = str(getattr(error, "strerror", None) or (inside.group(1) if inside else error)).rstrip(".")
+        expected = "a folder that can be written, on a disk with free space; what was written before is kept"
+        super().__init__(f"Cannot write {os.fspath(path)}: {reason}.", expected=expected)
 
 
 @contextmanager

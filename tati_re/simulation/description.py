@@ -49,11 +49,19 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
             yield f"noise_std {options.noise_std:g} is above the standard deviation of the targets, {spread:.3g}."
     yield from potential.notices()
     dataset = request.system.dataset
+    if options.data is not None and dataset.label_names and not options.label_columns:
+        yield f"The labels are in the column {', '.join(dataset.label_names)} (label_columns)."
     if names := dataset.class_names:
         listed = shown(", ".join(names), 77, str)
         yield f"The labels are names: {listed} are the classes 0 to {len(names) - 1}, in this order."
     elif request.system.has_data and options.num_classes is None:
         yield from doubts(dataset.targets, dataset.test_targets, dataset.num_classes)
+        places = dataset.targets.ndim > 2 and used == "gaussian" and "loss" not in {*request.objects, *options.explicit}
+        if places and ((dataset.targets == 0) | (dataset.targets == 1)).all():
+            yield (
+                "The labels, 0 and 1 at several places, are the values of a regression: loss='binary_crossentropy' "
+                "takes them as labels, 'categorical_crossentropy' one-hot rows as classes."
+            )
     if options.tensorboard is not None and importlib.util.find_spec("tensorboard") is None:
         yield "tensorboard: its files are written; to look at them, pip install 'tati_re[tensorboard]'."
     yield from tati_sentences(options, "prior" in request.objects)

@@ -79,7 +79,7 @@ class Simulation(Evaluations):
         given = _own_names({name: value for name, value in given.items() if value is not None})
         objects = _pop_objects(given)
         start = given.pop("parameters") if not is_named(given.get("parameters")) else None
-        self._start(make_options(given), objects, start)
+        self._start(make_options(({"dtype": "float64"} if "potential" in objects else {}) | given), objects, start)
 
     @classmethod
     def from_options(cls, options: Options, objects: dict[str, Any] | None = None) -> "Simulation":

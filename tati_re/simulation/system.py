@@ -1,5 +1,6 @@
 """A system from options and objects: data set, model, loss, prior, and their potentials."""
 
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -17,7 +18,7 @@ from tati_re.data.generators import GENERATORS
 from tati_re.data.preparation import automatic, standardized, standardized_as
 from tati_re.models.build import build_network, imported_model, load_model
 from tati_re.models.flat import FlatModel
-from tati_re.models.inspect import output_activation_of, output_shape_of
+from tati_re.models.inspect import one_output, output_activation_of, output_shape_of
 from tati_re.models.precision import in_precision
 from tati_re.options.make import OPTIONS, Options, options_of, unknown
 from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
@@ -35,7 +36,9 @@ from tati_re.runs.parameters import read_parameters
 from tati_re.simulation.current_batch import CurrentDataset
 
 
-def as_trained(read: Dataset, options: Options, noise_std: float | str, given: bool) -> tuple[Dataset, tuple[str, ...]]:
+def as_trained(
+    read: Dataset, options: Options, noise_std: float | str, given: bool, loss: object
+) -> tuple[Dataset, tuple[str, ...]]:
     """The data set as `standardize` "auto" has it, or the run where walkers start; and what is said of it."""
     if options.standardize != "auto" or options.potential != "posterior" or options.tati or read.name in GENERATORS:
         return read, ()
@@ -47,6 +50,8 @@ def as_trained(read: Dataset, options: Options, noise_std: float | str, given: b
         return read, () if mode == "none" else (f"standardize {mode}, as in the run {before}.",)
     units = [name for name in sorted(options.explicit) if name in ("noise_std", "noise_prior_scale")]
     free = options.loss == HETEROSCEDASTIC or (noise_std == SAMPLED and isinstance(options.noise_prior_scale, str))
+    # Of targets that do not vary the mean alone is taken off.
+    free |= not units and loss is None and options.loss in (None, "gaussian") and not np.ptp(read.targets, axis=0).any()
     mode, said = automatic(read, given, "" if free else [*units, "the loss"][0], 1e6 * options.memory_limit)
     return standardized(read, mode), (said,) if said else ()
 
@@ -207,7 +212,7 @@ class System:
             targets = (1,)
         check_fit(loss, outputs, targets, dataset.num_classes)
         if dataset.multi_label and loss.name == "binary_crossentropy":
-            loss.words += f", a Bernoulli likelihood for each of {targets[0]} labels, their logarithms added"
+            loss.words += f", a Bernoulli likelihood for each of {math.prod(targets)} labels, their logarithms added"
         check_noise(self.noise_std(options), loss, dataset, self.flat, "noise_std" in options.explicit)
         batches = self.batches(options, options.batch_size, copies=copies)
         label, dtype = device_targets(dataset.targets[:1], loss, tf.as_dtype(self.flat.dtype)), self.flat.dtype
@@ -270,9 +275,10 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     if name in OF_VALUES and options.num_classes is None:
         return replace(assemble(options.settled(num_classes=0), objects), num_classes=0)
     model, *given = (objects.get(name) for name in ("model", "data", "test_data", "sample_weights", "loss"))
+    one_output(model)  # before labels that are several are taken for an array
     read = dataset_from_options(options, *given)
     noise_std = settled_noise(options, objects.get("loss"), read)
-    read, notes = as_trained(read, options, noise_std, model is not None or options.model is not None)
+    read, notes = as_trained(read, options, noise_std, model is not None or options.model is not None, given[-1])
     notes += without_test_part(read, options)
     dataset = read.prepared()
     builder = model if callable(model) and not isinstance(model, keras.Model) else None

@@ -52,7 +52,9 @@ class DiagonalWindows:
 
     def _counted(self, memory: tuple, state) -> tuple:
         sums, drawn, *mass, skipped = [*memory[:4]], *memory[4:]
-        good = _finite(state)
+        ones = 0.0 * state.position + 1.0
+        sizes = ops.sum_of_products(state.position, ones) + ops.sum_of_products(state.gradient, ones)
+        good = ops.is_finite(sizes)
         drawn = drawn + ops.as_float64(good)
         number = ops.maximum(drawn, 1.0 + 0.0 * drawn)[:, None]
         for k, values in ((0, state.position), (2, state.gradient)):
@@ -283,12 +285,6 @@ def _scale(mass, unit):
     """1 / sqrt(m) in the unit of mass."""
     unit = ops.column(unit, mass)
     return ops.sqrt(unit / ops.maximum(mass, unit / LONGEST**2))
-
-
-def _finite(state):
-    """Walkers whose position and gradient are finite, `(walkers,)`."""
-    ones = 0.0 * state.position + 1.0
-    return ops.is_finite(ops.sum_of_products(state.position, ones) + ops.sum_of_products(state.gradient, ones))
 
 
 def is_among(step, ends: np.ndarray):
