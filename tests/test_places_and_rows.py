@@ -177,6 +177,10 @@ def test_class_numbers_at_places_that_do_not_fit():
     ):
         with pytest.raises(InputError, match=sentence):
             Simulation(network, (x, labels), **sparse).sample(num_steps=1, step_size=0.1)
+    not_built = keras.Sequential([layers.Dense(3)])
+    assert Simulation(not_built, (x[:, 0], y[:, 0]), **sparse).dataset.num_classes == 3
+    with pytest.raises(InputError, match="of several places with num_classes"):
+        Simulation(keras.Sequential([layers.Dense(3)]), (x, y), **sparse).sample(num_steps=1, step_size=0.1)
     with pytest.raises(InputError, match="class_weights: an example has several classes"):
         Simulation(network, (x, y), class_weights=[1, 1, 2], **sparse)
 

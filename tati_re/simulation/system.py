@@ -272,9 +272,10 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     model, *given = (objects.get(name) for name in ("model", "data", "test_data", "sample_weights", "loss"))
     if model is None and options.model is not None and not is_code(options.model):
         model = load_model(options.model)
-    several = name == "sparse_categorical_crossentropy" and isinstance(model, keras.Model)
-    if several and options.num_classes is None and len(shape := output_shape_of(model)) > 2 and shape[-1] > 1:
-        return replace(assemble(options.settled(num_classes=shape[-1]), objects), num_classes=shape[-1])
+    several = name == "sparse_categorical_crossentropy" and isinstance(model, keras.Model) and model.built
+    shape = output_shape_of(model) if several and options.num_classes is None else ()
+    if len(shape) > 2 and (count := shape[-1] or 0) > 1:
+        return replace(assemble(options.settled(num_classes=count), objects), num_classes=count)
     read = dataset_from_options(options, *given)
     noise_std = settled_noise(options, objects.get("loss"), read)
     read, notes = as_trained(read, options, noise_std, model is not None or options.model is not None)
