@@ -11,6 +11,7 @@ from keras import layers
 from scipy.stats import norm
 from scipy.stats import t as student
 
+import tati_re.sklearn
 from tati_re import InputError, Simulation, predict
 from tati_re.analysis import averages
 from tati_re.analysis.averages import averages_of_rows
@@ -25,6 +26,7 @@ from tati_re.plotting.figure import new_figure
 from tati_re.plotting.run import draw_traces
 from tati_re.prediction.arviz import to_arviz
 from tati_re.prediction.inputs import read_inputs
+from tati_re.prediction.predict import streamed_prediction
 from tati_re.prediction.temperature_study import temperature_curve
 from tati_re.report.parts import differences, parameters_section
 from tati_re.runs.run import Moments
@@ -109,6 +111,93 @@ def test_classes_at_several_places_are_shares_of_each_place():
     assert found.draw_losses[-1] == pytest.approx(float(sim.loss()), rel=1e-9)
     with pytest.raises(InputError, match="Classes at several places are no draws"):
         run.loo()
+
+
+@pytest.mark.parametrize(("places", "classes", "named"), [(5, 3, True), (3, 3, False), (4, 2, True)])
+def test_class_numbers_at_several_places(tmp_path, places, classes, named):
+    """Of softmax regressions at each place, against the network by hand; also where there are as many places as
+    classes, and of labels of 0 and 1."""
+    random = np.random.default_rng(places)
+    x = random.normal(size=(40, places, 2))
+    y = (x[..., 0] > 0).astype(int) + (classes > 2) * (x[..., 1] > 1)
+    network = keras.Sequential([keras.Input((places, 2)), layers.Dense(classes)])
+    loss = {"loss": "sparse_categorical_crossentropy"} if named else {}
+    test = {"test_data": (x[:9], y[:9])}
+    sim = Simulation(network, (x, y), **loss, **test, **QUIET)
+    assert (sim.dataset.task, sim.dataset.num_classes) == ("classification", classes)
+    how = {"num_steps": 60, "num_burnin_steps": 20, "trajectory_every": 1, "stream_predictions": 1}
+    run = sim.sample(sampler="HMC", step_size=0.1, output=str(tmp_path / "run"), **how)
+
+    outputs = sim.predict(x)
+    logs = outputs - np.log(np.exp(outputs).sum(-1, keepdims=True))
+    lost = -np.take_along_axis(logs, y[..., None], -1)[..., 0].sum(1)
+    assert lost.mean() == pytest.approx(float(sim.loss()), rel=1e-12)
+    found = run.predict(x, y, thin=1)
+    assert found.draw_losses[-1] == pytest.approx(lost.mean(), rel=1e-9)
+    assert found.draw_accuracy[-1] == pytest.approx((outputs.argmax(-1) == y).mean(), abs=1e-12)
+    own = np.take_along_axis(found.probabilities.reshape(40, places, classes), y[..., None], -1)
+    assert found.scores()["negative_log_likelihood"] == pytest.approx(-np.log(own).mean(), rel=1e-9)
+    assert found.frame()[["input", "place"]].to_numpy()[[0, 1, places]].tolist() == [[0, 0], [0, 1], [1, 0]]
+    assert found.frame()["label"].tolist() == y.ravel().tolist()
+    one_hot = run.predict(x, np.eye(classes)[y], thin=1)
+    assert one_hot.scores() == found.scores()
+
+    kept, again = streamed_prediction(run), run.predict(thin=1)
+    assert kept.scores() == pytest.approx(again.scores(), rel=1e-9)
+    loo = run.loo()
+    draws = -np.log(np.mean(np.exp(_losses_of(run, network, x, y)), axis=0))
+    np.testing.assert_allclose(loo.elpd, draws, atol=0.15)
+    tree = to_arviz(run)
+    assert tree["posterior_predictive"]["y"].shape[2:] == tree["observed_data"]["y"].shape == (40, places)
+    assert tati_re.load(run.folder, data=(x, y), **test).predict(thin=1).scores() == again.scores()
+    for wrong in (y[:, :-1], np.full_like(y, classes)):
+        with pytest.raises(InputError, match=r"abels do not fit"):
+            run.predict(x, wrong)
+
+
+def _losses_of(run, network, x, y):
+    """The loss of each example for each draw after the burn-in, `(draws, n)`, by Keras."""
+    found = []
+    for vector in run.trajectory[run.trajectory["step"] > 20].iloc[:, -network.count_params() :].to_numpy():
+        parts = np.split(vector, [network.weights[0].numpy().size])
+        outputs = x @ parts[0].reshape(network.weights[0].shape) + parts[1]
+        logs = outputs - np.log(np.exp(outputs).sum(-1, keepdims=True))
+        found.append(-np.take_along_axis(logs, y[..., None], -1)[..., 0].sum(1))
+    return np.array(found)
+
+
+def test_class_numbers_at_places_that_do_not_fit():
+    x, y = np.zeros((6, 4, 2)), np.arange(24).reshape(6, 4) % 3
+    network = keras.Sequential([keras.Input((4, 2)), layers.Dense(3)])
+    sparse = {"loss": "sparse_categorical_crossentropy", **QUIET}
+    for labels, sentence in (
+        (y + 1, r"outside the classes\. Received: targets\[0, 2\] = 3\. Expected: integers from 0 to 2\."),
+        (y / 2, r"not integers\. Received: targets\[0, 1\] = 0\.5\."),
+        (y[:, :3], r"outputs of shape \(4, 3\) for labels of shape \(3, 3\)"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            Simulation(network, (x, labels), **sparse).sample(num_steps=1, step_size=0.1)
+    not_built = keras.Sequential([layers.Dense(3)])
+    assert Simulation(not_built, (x[:, 0], y[:, 0]), **sparse).dataset.num_classes == 3
+    with pytest.raises(InputError, match="of several places with num_classes"):
+        Simulation(keras.Sequential([layers.Dense(3)]), (x, y), **sparse).sample(num_steps=1, step_size=0.1)
+    with pytest.raises(InputError, match="class_weights: an example has several classes"):
+        Simulation(network, (x, y), class_weights=[1, 1, 2], **sparse)
+
+
+def test_a_class_that_does_not_occur_is_predicted():
+    """Of a network with five outputs and labels of three classes the fourth is the most probable one far outside."""
+    x = np.array([[0.0], [0.1], [0.2]])
+    network = keras.Sequential([keras.Input((1,)), layers.Dense(5)])
+    sim = Simulation(network, (x, [0, 1, 2]), **QUIET)
+    run = sim.sample(sampler="HMC", step_size=0.01, num_steps=4, num_burnin_steps=0, trajectory_every=1)
+    weights = np.zeros(10)
+    weights[3] = 1.0
+    found = run.predict([[50.0], [60.0]], [3, 4], parameters=weights)
+    assert found.predicted.tolist() == [3, 3] and found.frame()["label"].tolist() == [3, 4]
+    assert found.scores()["accuracy"] == 0.5
+    with pytest.raises(InputError, match=r"does not fit 3 classes\. Received: 5 outputs"):
+        tati_re.sklearn.BayesianClassifier(network, num_steps=4).fit(x, [0, 1, 2])
 
 
 def test_other_losses_say_that_they_are_means_and_a_scaled_loss_is_refused(capsys):

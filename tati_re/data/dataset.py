@@ -121,7 +121,8 @@ class Dataset:
           `multi_label` rows of any labels, also one-hot ones if `num_classes` is 0;
         * anything else: values of a regression.
 
-        Where `num_classes` is given the targets must be that many classes, in any form. `(N, 1)` becomes `(N,)`.
+        Where `num_classes` is given the targets must be that many classes, in any form, one or, as class numbers
+        `(N, places, ...)`, several an example. `(N, 1)` becomes `(N,)`.
 
         Args:
             inputs: `(N, ...)` numbers; one-dimensional ones become `(N, 1)`. Those of the test part likewise.
@@ -190,13 +191,13 @@ class Dataset:
 
     @property
     def task(self) -> str:
-        """The kind of targets: "classification" (class numbers), "signs" (-1 and +1), "one_hot", "multi_label" (several
-        labels of 0 and 1) or "regression"."""
+        """The kind of targets: "classification" (class numbers, int32), "signs" (-1 and +1), "one_hot", "multi_label"
+        (several labels of 0 and 1) or "regression"."""
         if self.multi_label:
             return "multi_label"
         if self.num_classes is None:
             return "regression"
-        if self.targets.ndim == 2:
+        if self.targets.ndim == 2 and self.targets.dtype != np.int32:
             return "one_hot"
         return "signs" if self.targets.min() < 0 else "classification"
 
@@ -306,7 +307,8 @@ def of_classes(class_weights: Sequence[float] | Mapping[int, float], dataset: An
     if len(class_weights) != count:
         raise InputError("class_weights are not one a class.", f"{len(class_weights)} of them", f"{count} numbers")
     weights = checked_weights(class_weights, count, "class_weights")
-    if targets.ndim == 2:
+    if targets.ndim > 1:
+        refuse_if(dataset.task != "one_hot", "class_weights: an example has several classes.", targets.shape, "one")
         return weights[targets.argmax(axis=1)]
     return weights[np.where(targets < 0, 0, targets).astype(int)]
 

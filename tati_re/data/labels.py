@@ -120,29 +120,26 @@ def _named(targets: np.ndarray, test_targets: np.ndarray | None) -> list[tuple[s
 
 
 def _declared(targets: np.ndarray, test_targets: np.ndarray | None, num_classes: int) -> str:
-    """Checks labels against the number of classes that the user gave and returns their kind."""
-    classes = f"integers from 0 to {num_classes - 1}"
-    if targets.ndim != 1:
-        for name, part in _named(targets, test_targets):
-            if part.shape[1:] != (num_classes,):
-                received = f"{name} of shape {part.shape}"
-                expected = f"{classes}, or {num_classes} columns"
-                if part.dtype.kind in "iu" and part.shape[1] > 1:
-                    expected = "one class an example; of several places one-hot rows, (n, places, classes)"
-                raise InputError("The labels do not fit num_classes.", received, expected)
+    """Checks labels against the number of classes that the user gave and returns their kind. Several columns are
+    one-hot, as many as classes, or class numbers of several places, where a row has not a single 1."""
+    classes, parts = f"integers from 0 to {num_classes - 1}", _named(targets, test_targets)
+    columns = targets.shape[1:]
+    if columns and targets.max() <= 1 and (columns == (num_classes,) or (targets.sum(-1) == 1).all()):
+        for name, part in parts:
+            what, received = "The labels do not fit num_classes.", f"{name} of shape {part.shape}"
+            refuse_if(columns != (num_classes,), what, received, f"{classes}, or {num_classes} columns")
             _check_one_hot(name, part)
         return "one_hot"
-    parts = _named(targets, test_targets)
     for name, part in parts:
-        bad = np.flatnonzero(part != np.floor(part)) if part.dtype.kind == "f" else np.zeros(0, int)
-        if len(bad):
-            raise InputError("The labels are not integers.", f"{name}[{bad[0]}] = {part[bad[0]]}", classes)
-    signs = num_classes == 2 and (targets == -1).any() and np.isin(targets, (-1, 1)).all()
+        bad = np.argwhere(part != np.floor(part)).tolist() if part.dtype.kind == "f" else []
+        if bad:
+            raise InputError("The labels are not integers.", f"{name}{bad[0]} = {part[tuple(bad[0])]}", classes)
+    signs = num_classes == 2 and not columns and (targets == -1).any() and np.isin(targets, (-1, 1)).all()
     for name, part in parts:
-        bad = np.flatnonzero(abs(part) != 1 if signs else (part < 0) | (part >= num_classes))
-        if len(bad):
+        bad = np.argwhere(abs(part) != 1 if signs else (part < 0) | (part >= num_classes)).tolist()
+        if bad:
             expected = "-1 or 1, as in the training part" if signs else classes
-            raise InputError("A label is outside the classes.", f"{name}[{bad[0]}] = {part[bad[0]]}", expected)
+            raise InputError("A label is outside the classes.", f"{name}{bad[0]} = {part[tuple(bad[0])]}", expected)
     return "signs" if signs else "classification"
 
 

@@ -28,13 +28,13 @@ class PredictionAverages:
         self, outputs: Any, predictive: Predictive, inputs: np.ndarray, targets: np.ndarray, every: int
     ) -> None:
         self._outputs, self._predictive, self._inputs = outputs, predictive, inputs
-        self._targets, self.every = np.asarray(targets), every
+        self._targets, self.every, self._rows = np.asarray(targets), every, len(inputs) * predictive.rows
         self.begin()
 
     def begin(self) -> None:
         """Counts no draw yet."""
         predictive = self._predictive
-        shape, classes = (len(self._inputs), predictive.num_columns), predictive.kind != VALUES
+        shape, classes = (self._rows, predictive.num_columns), predictive.kind != VALUES
         self._averages: dict[str, Any] = dict.fromkeys(("count", "weight", "weight_squares"), np.zeros(()))
         self._averages |= {"mean": np.zeros(shape), "m2": np.zeros(shape)}
         if classes:
@@ -74,7 +74,7 @@ class PredictionAverages:
             here = slice(walker, walker + 1)
             outputs = self._outputs(positions[here], [values[here] for values in auxiliary], self._inputs)
             own = np.exp(positions[here, -1].astype(np.float64)) if self._predictive.samples_noise else None
-            self._count(outputs.reshape(len(self._inputs), -1), float(weights[walker]), own)
+            self._count(outputs.reshape(self._rows, -1), float(weights[walker]), own)
 
     def _count(self, outputs: np.ndarray, weight: float, own: np.ndarray | None) -> None:
         averages, predictive = self._averages, self._predictive

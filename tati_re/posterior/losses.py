@@ -204,7 +204,7 @@ def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes:
     last = output_shape[-1] if output_shape else 1
     if loss.name == "sparse_categorical_crossentropy":
         if num_classes is None:
-            places = "one class an example; of several places one-hot rows, with categorical_crossentropy"
+            places = "class numbers, of several places with num_classes"
             expected = places if target_shape not in ((), (1,)) else "gaussian or another regression loss"
             raise InputError("loss: the labels are no classes.", loss.name, expected)
         what = f"loss: {loss.name} needs one output a class."

@@ -26,9 +26,10 @@ class Predictive:
     several labels at once, is a Bernoulli likelihood for each. `loss` is as `Loss.get_config` gives it; `task`
     ("classification", "signs", "one_hot", "multi_label" or "regression") and `num_classes` (None for a regression) are
     those of the data set. `mean` was subtracted from the targets, which were then divided by `deviation`; both are `()`
-    or `(outputs,)`, of outputs at several `places` of one of them. Others need `per_example`, the loss `(n,)` of
-    labels `(n, ...)` and outputs `(n, outputs)`. `kind` is `CLASSES`, `VALUES` or `LABELS`, `num_columns` the
-    number of classes, or of outputs.
+    or `(outputs,)`, of outputs at several `places` of one of them. Class numbers at several places are predicted place
+    by place, outputs and results being `(..., n * places, ...)`, and their losses add up. Others need `per_example`,
+    the loss `(n,)` of labels `(n, ...)` and outputs `(n, outputs)`. `kind` is `CLASSES`, `VALUES` or `LABELS`,
+    `num_columns` the number of classes, or of outputs.
     `likelihood`: exp(-loss) is one, but for a constant; `has_noise`: the loss tells the noise of predicted values;
     `samples_noise`: it is a parameter, each draw brings its own."""
 
@@ -45,7 +46,7 @@ class Predictive:
     ) -> None:
         self.loss, self.task, self.num_outputs = dict(loss), task, int(num_outputs)
         self.name, self.from_logits = str(loss["loss"]), bool(loss.get("from_logits", True))
-        self._per_example, self._places, standard = per_example, places, map(np.asarray, (mean, deviation))
+        self._per_example, standard = per_example, map(np.asarray, (mean, deviation))
         self.mean, self.deviation = (np.tile(v, places) if v.ndim else v for v in standard)
         values_of_classes = task == "classification" and self.name != "sparse_categorical_crossentropy"
         by_value = values_of_classes and (num_classes or 0) > 2
@@ -55,7 +56,10 @@ class Predictive:
         if self.kind == CLASSES and per_example is None and self.name not in (*known, *_ERRORS):
             what = "The run's loss was an object: what its outputs predict is not known."
             raise InputError(what, self.name, "tati_re.load(folder, loss=loss), or another loss by its name")
-        self.num_columns = int(num_classes or 2) if self.kind == CLASSES else self.num_outputs
+        self.rows, self._places = (places, 1) if self.kind == CLASSES else (1, places)
+        self.num_outputs //= self.rows
+        sparse = self.name == "sparse_categorical_crossentropy"
+        self.num_columns = int(num_classes or 2) if self.kind == CLASSES and not sparse else self.num_outputs
         self.predicts_noise = self.kind == VALUES and self.name == HETEROSCEDASTIC
         self.num_columns = self.num_outputs // 2 if self.predicts_noise else self.num_columns
         self.has_noise = self.kind == VALUES and self.name in ("gaussian", "mean_squared_error", HETEROSCEDASTIC)
@@ -125,7 +129,8 @@ class Predictive:
             chosen = np.asarray(targets).reshape(-1).astype(np.int64)
             chosen = (chosen + 1) // 2 if self.task == "signs" else chosen
             values = self.log_probabilities(outputs)
-            return -np.take_along_axis(values, np.broadcast_to(chosen[:, None], (*values.shape[:-1], 1)), -1)[..., 0]
+            each = np.take_along_axis(values, np.broadcast_to(chosen[:, None], (*values.shape[:-1], 1)), -1)
+            return -each.reshape(*values.shape[:-2], len(targets), -1).sum(axis=-1)
         targets = np.asarray(targets, np.float64).reshape(len(targets), -1)
         if self.name == "binary_crossentropy":
             targets = (targets + 1) / 2 if self.task == "signs" else targets

@@ -150,7 +150,7 @@ def _of_examples(xarray: Any, run: RunFiles, stored: Block, chains: np.ndarray, 
     dims = ("example", "output")[: observed.ndim]
 
     def of_draws(values: np.ndarray, dims: tuple) -> Any:
-        shape = (*chains.shape, *values.shape[1 : 1 + len(dims)])
+        shape = (*chains.shape, *observed.shape[: len(dims)])
         return xarray.Dataset({"y": (("chain", "draw", *dims), values.reshape(shape))}, coordinates)
 
     return {

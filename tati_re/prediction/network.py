@@ -79,8 +79,8 @@ def dataset_of(run: RunFiles) -> Dataset:
         raise InputError(f"The run's {' and '.join(missing)} were given in Python.", expected=expected)
     labels = "binary_crossentropy" if run.manifest["dataset"].get("task") == "multi_label" else None
     options = {**manifest.given_options(run.manifest), "verbose": 0} | ({"loss": labels} if labels else {})
-    if run.manifest["dataset"].get("task") == "regression":
-        options["num_classes"] = 0  # a model may have said so
+    if run.manifest["dataset"].get("task") in ("regression", "classification"):
+        options["num_classes"] = run.manifest["dataset"].get("num_classes") or 0  # a model may have said so
     dataset = dataset_from_options(make_options(options), *given)
     if dataset.preparation is None and dataset.fingerprint() != run.manifest["dataset"]["fingerprint"]:
         dataset = fitted_shape(dataset, model_of(run))
@@ -179,16 +179,15 @@ class Network:
         return targets if self.preparation is None else self.preparation.targets(np.asarray(targets))
 
     def outputs(self, parameters: np.ndarray, walkers: np.ndarray, inputs: np.ndarray) -> np.ndarray:
-        """Outputs `(draws, n, outputs)`, in the model's number type, for parameters `(draws, P)` and inputs `(n, ...)`
-        as `prepared` gives them; `walkers`, `(draws,)`, says whose moving statistics a draw without its own has."""
+        """Outputs `(draws, n, outputs)`, of classes at several places `(draws, n * places, outputs)`, in the model's
+        number type, for parameters `(draws, P)` and inputs `(n, ...)` as `prepared` gives them; `walkers`, `(draws,)`,
+        says whose moving statistics a draw without its own has."""
         extra = [values[np.asarray(walkers) % len(values)] for values in self.auxiliary]
         if (own := self._own_statistics) is not None:
             each = [own(vector, [values[i] for values in extra]) for i, vector in enumerate(parameters)]
             extra = [np.stack(values) for values in zip(*each, strict=True)]
         found = self._outputs(parameters, extra, inputs)
-        if found.ndim > 3 and self.predictive.kind == "classification":
-            raise InputError("Classes of sequences cannot be averaged.", f"outputs of shape {found.shape[2:]}")
-        return found.reshape(*found.shape[:2], -1)
+        return found.reshape(len(found), len(inputs) * self.predictive.rows, -1)
 
     def noise_std(self, parameters: np.ndarray) -> np.ndarray | None:
         """The noise of each parameter vector, `(draws,)`, if it is a parameter, else None."""

@@ -176,6 +176,7 @@ def average(
             raise InputError("The runs predict different things.", " and ".join(kinds))
     prepared = [network.prepared(inputs) for network, _ in sources]
     inputs = sources[0][0].packed(inputs)
+    count = len(inputs) * first.rows
     if labels is not None:
         labels = np.asarray(labels)
         if are_names(labels, sources[0][0].class_names):
@@ -183,8 +184,11 @@ def average(
         if len(labels) != len(inputs):
             raise InputError("Inputs and labels differ in length.", f"{len(inputs)} and {len(labels)}", "equal")
         if first.kind == CLASSES:
-            numbers = class_labels(labels, first.num_columns)
-            labels = {"one_hot": np.eye(first.num_columns)[numbers], "signs": 2 * numbers - 1}.get(first.task, numbers)
+            fit = labels.size in (count, count * first.num_columns)
+            refuse_if(not fit, "The labels do not fit the network.", labels.shape, f"one class for each of {count:,}")
+            numbers = class_labels(labels.reshape(count, -1), first.num_columns)
+            labels = {"one_hot": np.eye(first.num_columns)[numbers], "signs": 2 * numbers - 1}.get(first.task)
+            labels = numbers.reshape(len(inputs), -1) if labels is None else labels
         elif first.kind == LABELS:
             labels = results.labels_of_rows(labels, (len(inputs), first.num_columns))
         elif labels.size != len(inputs) * first.num_columns:
@@ -192,7 +196,7 @@ def average(
         elif labels.dtype.kind not in "buif" or not np.isfinite(labels).all():
             raise InputError("The labels are not finite numbers.", f"type {labels.dtype}", "finite numbers")
     num_draws = sum(len(draws) for _, draws in sources)
-    rows = max(1, memory_values // (num_draws * max(first.num_columns, first.num_outputs)))
+    rows = max(1, memory_values // (num_draws * first.rows * max(first.num_columns, first.num_outputs)))
     parts: list[_Part] = []
     independent = float("nan")
     for start in range(0, len(inputs), rows):
@@ -220,7 +224,7 @@ def average(
         "weight": weight,
         "draw_losses": _over_examples(parts, "losses", len(inputs)),
     }
-    hits = None if first.kind == VALUES else _over_examples(parts, "right", len(inputs))
+    hits = None if first.kind == VALUES else _over_examples(parts, "right", count)
     if first.kind == CLASSES:
         values = results.class_values(first.task, first.num_columns, sources[0][0].class_names)
         shared |= {name: _joined(parts, name) for name in _AVERAGED}
@@ -267,7 +271,7 @@ class _Part:
         if labels is not None and several:
             self.right = ((p > 0.5) == labels).all(axis=-1).sum(axis=1)
         elif labels is not None:
-            self.right = (p.argmax(axis=-1) == class_labels(labels, p.shape[-1])).sum(axis=1)
+            self.right = (p.argmax(axis=-1) == class_labels(labels.reshape(len(p[0]), -1), p.shape[-1])).sum(axis=1)
 
     def _values(self, predictive, found, labels, level: float) -> None:
         pairs = [(one, *pair) for one, pair in zip(predictive, found, strict=True)]
@@ -300,9 +304,9 @@ class _Part:
 def outputs_of_draws(
     network: Network, draws: Draws | Members, inputs: np.ndarray, block_draws: int = BLOCK_DRAWS
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Outputs of all draws, `(draws, n, outputs)`, float64, and their noise `(draws,)` if it is a parameter."""
+    """Outputs of all draws, as of `Network.outputs`, float64, and their noise `(draws,)` if it is a parameter."""
     noise: list[Any] = []
-    found = np.empty((len(draws), len(inputs), network.predictive.num_outputs))
+    found = np.empty((len(draws), len(inputs) * network.predictive.rows, network.predictive.num_outputs))
     for first, vectors in draws.blocks(block_draws):
         here = slice(first, first + len(vectors))
         found[here] = network.outputs(vectors, draws.walker[here], inputs)
@@ -344,7 +348,7 @@ def streamed_prediction(
         shared |= {"probabilities": mean, "std": std, "expected_entropy": kept["expected_entropy"]}
         if density is not None:
             return results.LabelPrediction(**shared, labels=targets.astype(np.int64), log_density=density)
-        labels = class_labels(targets, mean.shape[1])
+        labels = class_labels(targets.reshape(len(mean), -1), mean.shape[1])
         data = run.manifest["dataset"]
         classes = results.class_values(data["task"], mean.shape[1], data.get("class_names", ()))
         return results.ClassPrediction(**shared, labels=labels, class_values=classes)

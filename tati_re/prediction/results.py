@@ -61,7 +61,7 @@ class Prediction:
         independent = self.independent_draws
         worth = f", worth about {independent:,.0f} independent ones" if independent == independent else ""
         scores = [(name.replace("_", " "), f"{value:.4g}") for name, value in self.scores().items()]
-        lines = [("prediction", self.kind.replace("_", " ")), ("inputs", f"{len(self.frame()):,}")]
+        lines = [("prediction", self.kind.replace("_", " ")), ("inputs", f"{self.frame()['input'].nunique():,}")]
         return [*lines, ("draws", f"{self.num_draws:,}{worth}"), *scores]
 
     def plot(self, along: int | None = None, path: AnyPath | None = None) -> "Figure":
@@ -117,7 +117,8 @@ class ClassPrediction(_Probabilities):
     parameters, what they do not agree about (epistemic).
 
     Attributes:
-        probabilities: Posterior average, `(n, classes)`.
+        probabilities: Posterior average, `(n, classes)`. Of classes at several places each place counts, one after the
+            other, as an input of its own, here and below.
         std: Standard deviation of the probabilities over the draws, likewise.
         lower, upper: Ends of their central interval over the draws, likewise; None for averages kept while sampling.
         expected_entropy: E H(p), in nats, `(n,)`.
@@ -159,8 +160,8 @@ class ClassPrediction(_Probabilities):
 
     def frame(self) -> pd.DataFrame:
         best = self.probabilities.argmax(axis=1)
-        rows = np.arange(len(best))
-        columns: dict[str, Any] = {"input": rows}
+        rows, places = np.arange(len(best)), 1 if self.inputs is None else len(best) // len(self.inputs)
+        columns: dict[str, Any] = {"input": rows // places} | ({"place": rows % places} if places > 1 else {})
         if self.labels is not None:
             columns["label"] = self.class_values[self.labels]
         columns |= {"predicted": self.predicted, "probability": self.probabilities[rows, best]}

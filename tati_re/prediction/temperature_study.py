@@ -192,9 +192,9 @@ def _row(temperature: float, draws: Draws, network: Network, rows: pd.DataFrame,
         row[f"{name}_loss"], row[f"{name}_loss_error"] = mean_and_error(*series[-1])
     if network.predictive.kind != VALUES:
         row["test_accuracy"], row["test_accuracy_error"] = mean_and_error(found.draw_accuracy, *series[-1][1:])
-    scores = found.scores()
-    predictive, columns = network.predictive, network.predictive.num_columns
-    row["average_loss"] = scores.get("negative_log_likelihood", float("nan")) if predictive.likelihood else float("nan")
+    scores, predictive, columns = found.scores(), network.predictive, network.predictive.num_columns
+    loss = scores.get("negative_log_likelihood") if predictive.likelihood else None
+    row["average_loss"] = float("nan") if loss is None else loss * predictive.rows
     if predictive.kind == VALUES:
         # From the units of the data to those of the network, and to its loss, as the other losses.
         constant = columns / 2 * np.log(np.pi * columns) if predictive.name == "mean_squared_error" else 0.0

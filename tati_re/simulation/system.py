@@ -199,7 +199,7 @@ class System:
         copies = copies or options.num_walkers
         check_memory(options, self.flat.num_parameters, copies)
         dataset, signs = self.examples, is_signs(self.examples)
-        one_hot = dataset.num_classes is not None and dataset.targets.ndim > 1 and dataset.targets.shape[1] > 1
+        one_hot = dataset.task == "one_hot" and dataset.targets.shape[1] > 1
         given, outputs = objects.get("loss", options.loss), output_shape_of(self.model)[1:]
         of_signs = not options.tati and output_activation_of(self.model) == "sigmoid"
         one_of_two = dataset.num_classes == 2 and dataset.targets.ndim == 1 and outputs == (1,)
@@ -275,7 +275,13 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     if name in OF_VALUES and options.num_classes is None:
         return replace(assemble(options.settled(num_classes=0), objects), num_classes=0)
     model, *given = (objects.get(name) for name in ("model", "data", "test_data", "sample_weights", "loss"))
+    if model is None and options.model is not None and not is_code(options.model):
+        model = load_model(options.model)
     one_output(model)  # before labels that are several are taken for an array
+    several = name == "sparse_categorical_crossentropy" and isinstance(model, keras.Model) and model.built
+    shape = output_shape_of(model) if several and options.num_classes is None else ()
+    if len(shape) > 2 and (count := shape[-1] or 0) > 1:
+        return replace(assemble(options.settled(num_classes=count), objects), num_classes=count)
     read = dataset_from_options(options, *given)
     noise_std = settled_noise(options, objects.get("loss"), read)
     read, notes = as_trained(read, options, noise_std, model is not None or options.model is not None, given[-1])
@@ -291,8 +297,6 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     outputs = num_outputs(dataset, objects.get("loss", options.loss), sigmoid)
     if code:
         model = imported_model(builder or options.model, options, dataset.inputs.shape[1:], outputs)
-    elif model is None and options.model is not None:
-        model = load_model(options.model)
     if model is None:
         units = [int(np.prod(dataset.inputs.shape[1:])), *options.hidden, outputs]
         check_memory(options, sum((a + options.use_bias) * b for a, b in pairwise(units)), 1)
@@ -330,13 +334,13 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
 
 def _classes_by_outputs(read: Dataset, model: Any) -> tuple[int | None, str]:
     """The number of classes, 0 for a regression, where the outputs of the model say other than the values of labels in
-    one column do, and a sentence on it; else None."""
+    one column, or one at each place, do, and a sentence on it; else None."""
     parts = [read.targets, *([] if read.test_targets is None else [read.test_targets])]
     labels, shape = np.concatenate(parts), output_shape_of(model)[1:]
-    if read.class_names or labels.ndim != 1 or len(shape) != 1 or is_signs(read) or (labels != np.floor(labels)).any():
+    if read.class_names or labels.shape[1:] != shape[:-1] or is_signs(read) or (labels != np.floor(labels)).any():
         return None, ""
-    low, high, count = labels.min(), labels.max(), shape[0] or 0
-    if count == 1 and read.num_classes is not None:
+    low, high, count = labels.min(), labels.max(), shape[-1] or 0
+    if count == 1 and labels.ndim == 1 and read.num_classes is not None:
         two = read.num_classes == 2
         if two and output_activation_of(model) == "sigmoid":
             return None, ""

@@ -142,7 +142,10 @@ class Posterior(BaseEstimator):
             data = replace(data, class_names=names)
         if folder is not None:
             given["output"] = str(free_folder("fit", folder))
-        self.run_ = Simulation(model, data, **given).sample()
+        sim = Simulation(model, data, **given)
+        last, count = output_shape_of(sim.system.model)[-1], len(classes)
+        refuse_if(count and last not in (1, count), f"The model does not fit {count} classes.", f"{last} outputs")
+        self.run_ = sim.sample()
         self.source_ = source_of(self.run_)
 
     def _inputs(self, x: Any) -> np.ndarray:
