@@ -91,9 +91,9 @@ def _body(argv: list[str]) -> int:
     typed = parser_of_command().parse(argv)
     paths = typed.get("paths", [])
     if typed.get("verify"):
-        if not paths or typed.keys() - {"paths", "verify", "quiet"}:
-            received = " ".join(argv)
-            raise InputError("--verify takes run folders alone.", received, "tati-compare --verify RUN [RUN ...]")
+        beside = not paths or typed.keys() - {"paths", "verify", "quiet"}
+        what, expected = "--verify takes run folders alone.", "tati-compare --verify RUN [RUN ...]"
+        refuse_if(beside, what, " ".join(argv), expected)
         return _verify(paths, typed.get("quiet", False))
     refuse_if(len(paths) != 2, "tati-compare takes two runs.", f"{len(paths)} paths", "tati-compare A B")
     loading(not typed.get("quiet"), f"Reading {' and '.join(paths)}")
