@@ -323,6 +323,7 @@ def test_a_run_that_has_stored_no_positions_yet_has_its_averages(tmp_path):
         (["{run}", "--what", "free_energy", "--alpha", "1", "--along", "loss"], "--alpha belongs to another module."),
         (["{run}", "--what", "covariance", "--observables", "loss"], "Expected: --what averages or reweighting."),
         (["{run}", "--method", "kernel"], "another module. Received: averages, covariance. Expected: --what free"),
+        (["{run}", "--what", "diffusion_map", "--alpha", "2"], "error: --alpha is out of range. Received: 2"),
         (["{run}", "--groups", "layer"], "--groups belongs to another module. Received: averages, covariance."),
         (["{run}", "--what", "covariance", "--by", "rung"], "--by belongs to another module. Received: covariance."),
         (["{run}", "--to", "arviz", "--by", "walker"], "--by belongs to another module. Received: arviz."),

@@ -165,7 +165,7 @@ def _body(argv: list[str]) -> None:
         folder = run.folder / files.ANALYSIS
         if "output" in typed:
             folder = Path(typed["output"]) / name if len(runs) > 1 else Path(typed["output"])
-        with writing(folder), flags_named(NUMBERS):
+        with writing(folder), flags_named((*NUMBERS, "alpha", "bandwidth")):
             results[name] = _analyse(run, modules, typed, choices, folder)
     _compare(results, typed)
 

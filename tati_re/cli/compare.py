@@ -92,8 +92,7 @@ def _body(argv: list[str]) -> int:
     paths = typed.get("paths", [])
     if typed.get("verify"):
         beside = not paths or typed.keys() - {"paths", "verify", "quiet"}
-        what, expected = "--verify takes run folders alone.", "tati-compare --verify RUN [RUN ...]"
-        refuse_if(beside, what, " ".join(argv), expected)
+        refuse_if(beside, "--verify takes run folders alone.", " ".join(argv), "tati-compare --verify RUN [RUN ...]")
         return _verify(paths, typed.get("quiet", False))
     refuse_if(len(paths) != 2, "tati-compare takes two runs.", f"{len(paths)} paths", "tati-compare A B")
     loading(not typed.get("quiet"), f"Reading {' and '.join(paths)}")
