@@ -249,6 +249,8 @@ def to_toml_and_back(options) -> dict:
         ({"max_steps": 1.5}, "max_steps has the wrong type. Received: 1.5. Expected: an integer at least 1."),
         ({"parse_steps": [1, 2]}, "parse_steps: walkers start at one step. Received: [1, 2]."),
         ({"input_dimension": "two"}, "input_dimension has the wrong type. Received: two."),
+        ({"output_dimension": float("inf")}, "output_dimension has the wrong type. Received: inf."),
+        ({"hamiltonian_dynamics_time": 10**400}, "hamiltonian_dynamics_time is out of range."),
         ({"do_hessians": 2}, "do_hessians has the wrong type. Received: 2. Expected: true or false."),
         ({"do_accumulates": 0}, "do_accumulates: norms and energies are computed for recorded rows only."),
         ({"inter_ops_threads": 4}, "inter_ops_threads: sums are the same in every run here."),

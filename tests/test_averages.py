@@ -278,6 +278,10 @@ def test_analyse_is_the_command_in_python(run, tmp_path, monkeypatch):
     assert list(tati_re.analyse(run)) == ["averages", "covariance"], "a first look is at what the run has data for"
     with pytest.raises(InputError, match=r"no choice burn_in\. Did you mean 'burnin'"):
         tati_re.analyse(run, burn_in=1)
+    wrong = {"method": ["averages"], "by": ["free_energy"], "groups": None, "observables": ["covariance"]}
+    for name, what in wrong.items():
+        with pytest.raises(InputError, match=rf"^{name} belongs to another module\. Received: .* Expected: what "):
+            tati_re.analyse(run, what, **{name: "kernel"})
     with pytest.raises(InputError, match="Unknown module"):
         tati_re.analyse(run, ["average"])
     (tmp_path / "file").write_text("")
@@ -318,7 +322,10 @@ def test_a_run_that_has_stored_no_positions_yet_has_its_averages(tmp_path):
         ),
         (["{run}", "--what", "free_energy", "--alpha", "1", "--along", "loss"], "--alpha belongs to another module."),
         (["{run}", "--what", "covariance", "--observables", "loss"], "Expected: --what averages or reweighting."),
-        (["{run}", "--method", "kernel"], "--method belongs to another module. Received: averages, covariance, temp"),
+        (["{run}", "--method", "kernel"], "another module. Received: averages, covariance. Expected: --what free"),
+        (["{run}", "--what", "diffusion_map", "--alpha", "2"], "error: --alpha is out of range. Received: 2"),
+        (["{run}", "--groups", "layer"], "--groups belongs to another module. Received: averages, covariance."),
+        (["{run}", "--what", "covariance", "--by", "rung"], "--by belongs to another module. Received: covariance."),
         (["{run}", "--to", "arviz", "--by", "walker"], "--by belongs to another module. Received: arviz."),
         (["{run}", "{run}", "--output", "o"], "two of the runs have the same name"),
     ],

@@ -22,6 +22,27 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+def test_what_data_or_loss_do_not_use_is_said(capsys):
+    plain = {**QUICK, "verbose": 1, "data": "one.csv", "num_classes": 0}
+    signs = {"data": "two_clusters", "num_classes": None, "test_fraction": 0.3, "loss": "binary_crossentropy"}
+    for more, sentence in (
+        (
+            {"test_data": "two.csv", "test_fraction": 0.2},
+            "these data, which have 15 examples to test with: test_fraction.",
+        ),
+        ({"loss": "mean_absolute_error"}, "the loss mean_absolute_error: noise_std."),
+        ({"from_logits": True}, "the loss gaussian: from_logits."),
+        ({"test_fraction": 0.3, "from_logits": "auto"}, None),
+        (signs, "the loss binary_crossentropy: noise_std."),
+    ):
+        Simulation(**plain | more).sample(sampler="SGLD", step_size=1e-6, num_steps=2)
+        said = capsys.readouterr().out
+        assert (
+            said.count("Not used") == (sentence is not None)
+            and f"Not used by {sentence}" * (sentence is not None) in said
+        )
+
+
 def test_columns_and_standardisation_reach_the_model_and_predict():
     sim = Simulation(data=(X, Y), input_columns=["x1", "x1^2", "cos(x2)"], standardize="all", **QUICK)
     assert sim.num_parameters() == 4

@@ -10,7 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import tati_re
 from tati_re.cli import evidence
+from tati_re.evidence.methods import prepared
 from tests import regression as known
 
 SHORT = ["--execution", "graph", "--num-steps", "40", "--evidence-nodes", "6", "--num-leapfrog-steps", "3"]
@@ -71,6 +73,24 @@ def test_workers_make_the_same_estimates(models):
     assert evidence.main(["--resume", "out", "--workers", "3", "--quiet"]) == 0
 
 
+def test_options_that_the_methods_do_not_use_are_told(models, capsys):
+    sim = tati_re.Simulation(**tomllib.loads((models / "line.toml").read_text()), loss="gaussian")
+    given = {
+        "num_particles": 9,
+        "evidence_grid": "simpson",
+        "evidence_power": 2.0,
+        "save_model": "m",
+        "target_bias": 0.1,
+    }
+    prepared(sim, ["thermodynamic_integration"], **given, num_steps=50)
+    said = "Not used for the evidence: target_bias, save_model, num_particles, evidence_power."
+    assert said in capsys.readouterr().out
+    prepared(sim, ["smc", "mbar"], num_particles=9, evidence_nodes=4, num_steps=50)
+    assert "Not used" not in capsys.readouterr().out
+    prepared(sim, ["smc"], num_particles=9, evidence_nodes=4, num_moves=2)
+    assert "Not used for the evidence: evidence_nodes." in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -83,6 +103,7 @@ def test_workers_make_the_same_estimates(models):
         (["--config", "line.toml", "--loss", "mean_squared_error"], "not a likelihood"),
         (["--config", "line.toml", "--prior", "none"], "proper"),
         (["--config", "line.toml", "--record-every", "5"], "not a known option"),
+        (["--config", "line.toml", "--stream-predictions", "5"], "--stream-predictions is not a known option"),
         (["--config", "line.toml", "--output", "points.csv"], "--output is not empty"),
         (["--config", "line.toml", "--workers", "2"], "more of them than estimates"),
         (["--config", "line.toml", "--worker-gpus", "0.5"], "--worker-gpus: needs workers"),

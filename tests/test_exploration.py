@@ -403,6 +403,8 @@ def test_command(two_weights, tmp_path, monkeypatch, capsys):
         ([], "tati-explore needs a run folder or --data."),
         (["--data", "two_clusters", "--leg-steps", "x"], "--leg-steps has the wrong type. Received: x."),
         (["--data", "two_clusters", "--leg-steps", "0"], "--leg-steps is out of range. Received: 0."),
+        (["--data", "two_clusters", "--centre", "best"], "--centre is a place in RUN. Received: best."),
+        (["--data", "two_clusters", "--num-processes", "-2"], "--num-processes is out of range. Received: -2."),
         (["--data", "two_clusters", "--heats", "a"], "--heats has the wrong type. Received: a."),
         (
             ["--data", "two_clusters", "--directions", "covarianc"],

@@ -249,6 +249,21 @@ def test_options_that_a_fit_does_not_use_are_told(capsys):
     assert "Not used by a fit: friction, step_size." in capsys.readouterr().out
     sim.fit(num_steps=3, learning_rate=0.01)
     assert "Not used" not in capsys.readouterr().out
+    run = sim.fit(num_steps=3, annealing_cooling=0.5, barzilai_borwein_step="long", until="ess>9", num_burnin_steps=1)
+    unused = ["annealing_cooling", "barzilai_borwein_step", "num_burnin_steps", "until"]
+    assert f"Not used by a fit: {', '.join(unused)}." in capsys.readouterr().out
+    assert set(unused) <= set(run.manifest["unused"])
+    sim.fit(num_steps=3, optimizer="barzilai_borwein", barzilai_borwein_step="long")
+    assert "Not used" not in capsys.readouterr().out
+
+
+def test_options_of_fits_and_evidences_that_a_run_does_not_use_are_told(capsys):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    sim = Simulation(model, (X, Y), **LINEAR | {"verbose": 1, "step_size": 1e-3, "walker_start": "fit", "fit_steps": 2})
+    sim.sample(num_steps=3, sampler="BAOAB", learning_rate=0.1, evidence_nodes=5)
+    assert "Not used by this run: evidence_nodes." in capsys.readouterr().out, "it begins with a fit"
+    sim.sample(num_steps=3, sampler="BAOAB", learning_rate=0.1, evidence_nodes=5)
+    assert "Not used by this run: evidence_nodes, learning_rate." in capsys.readouterr().out
 
 
 def test_averages_of_weights_are_refused():

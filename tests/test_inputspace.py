@@ -106,6 +106,7 @@ def test_command(runs, tmp_path, capsys, monkeypatch):
         (["RUN", "--range=1:0:3"], "--range has the wrong form."),
         (["RUN", "--range=0:1:3,0:1:3,0:1:3"], "--range: not one for each input. Received: 3."),
         (["RUN", "--inputs", "no.csv"], "--inputs: the file does not exist."),
+        (["RUN", "--parameters", "no.csv", "--which", "mean"], "--which chooses among the run's parameters."),
         (["RUN", "--thin", "0"], "--thin is out of range."),
         (["RUN", "--parameters", "no.csv"], "--parameters: there is no no.csv"),
     ],

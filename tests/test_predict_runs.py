@@ -257,7 +257,7 @@ def test_the_command_reads_inputs_with_and_without_labels(folder, line, capsys):
     [
         ([], "No run folder is given"),
         (["nowhere"], "There is no run folder nowhere"),
-        (["signs", "--interval", "2"], "interval is out of range"),
+        (["signs", "--interval", "2"], "error: --interval is out of range"),
         (["signs", "--thin", "some"], "--thin has the wrong type"),
         (["signs", "--rung", "3"], "has no ladder"),
         (["signs", "--optimum", "line"], "not a run of an optimizer"),

@@ -13,7 +13,7 @@ from tati_re import InputError, Simulation, priors
 from tati_re.core.backend import tf
 from tati_re.options.make import make_options, options_from_flags, read_toml, to_toml
 from tati_re.options.patterns import by_tensor, in_words
-from tati_re.posterior.priors.choosing import too_hot, unconfined
+from tati_re.posterior.priors.choosing import too_hot, unconfined, unused_prior_options
 
 SCALES = np.array([0.4, 1.0, 2.5])
 NORMAL = tf.constant(np.random.default_rng(5).standard_normal((20_000, 3)))
@@ -247,6 +247,9 @@ def test_what_is_not_used_is_said(capsys):
     assert "Not used by the prior as it is set up: prior_std, prior_factor." in " ".join(
         capsys.readouterr().out.split()
     )
+    half_normal = make_options(noise_prior="half_normal", noise_prior_scale=2.0, noise_prior_shape=3.0)
+    assert unused_prior_options(half_normal) == ["noise_prior_shape"]
+    assert unused_prior_options(make_options(half_normal, noise_prior="log_normal")) == []
 
 
 @pytest.mark.parametrize(

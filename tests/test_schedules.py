@@ -54,6 +54,13 @@ def test_a_table_holds_each_value_from_its_step_on():
     np.testing.assert_allclose(0.2 * factor(np.array([1, 9, 10, 11])), [0.1, 0.1, 0.05, 0.05], rtol=1e-12)
 
 
+def test_a_table_on_a_ladder_is_of_the_target(tmp_path):
+    """The factors of the other rungs' own steps; `step_size`, its default included, has no part in them."""
+    (tmp_path / "s.csv").write_text("step,value\n1,0.004\n5,0.002\n")
+    options = make_options(temperatures=[1.0, 2.0], step_sizes=[0.004, 0.008], step_schedule=str(tmp_path / "s.csv"))
+    np.testing.assert_allclose(schedules.step_factor(options)(np.array([1, 5])), [1.0, 0.5], rtol=1e-12)
+
+
 def test_keras_schedules_count_from_zero():
     decay = keras.optimizers.schedules.ExponentialDecay(0.1, decay_steps=10, decay_rate=0.5)
     factor = schedules.keras_schedule(decay, 0.1)

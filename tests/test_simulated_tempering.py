@@ -450,6 +450,9 @@ def test_a_run_shows_rung_and_weight():
     sim = Simulation(data="two_clusters", seed=1, verbose=0, num_walkers=4, dtype="float64")
     with pytest.raises(InputError, match="num_burnin_steps"):
         sim.sample(step_size=0.001, sampler=SimulatedTempering(), num_steps=10, num_burnin_steps=0)
+    tempering = {"temperatures": [1.0, 2.0], "exchange": "tempering", "num_steps": 10, "num_burnin_steps": 4}
+    with pytest.raises(InputError, match="step_sizes: a walker that moves by itself has one"):
+        sim.sample(step_sizes=[0.02, 0.02], **tempering)
     run = sim.sample(
         sampler=SimulatedTempering(ControlVariate(Splitting("BAOAB")), [1.0, 0.5, 0.25], move_every=2),
         step_size=0.01,

@@ -86,9 +86,16 @@ def test_importing_the_package_leaves_the_words_of_tensorflow_to_who_set_them(gi
 
 
 def test_negative_numbers_and_ranges_are_values_of_the_flag_before_them():
-    words = ["--range", "-1:1:41,-.5:2:3", "--step", "-1e-3", "--quiet", "-v", "run"]
-    joined = ["--range=-1:1:41,-.5:2:3", "--step=-1e-3", "--quiet", "-v", "run"]
-    assert arguments._negatives_joined(words) == joined
+    parser = arguments.Parser("tati-test")
+    parser.add_argument("run")
+    parser.add_argument("-v", action="store_true", dest="loud")
+    parser.add_table({"range": ("R", ""), "step": ("X", ""), "several": (("X",), ""), "limit": ("X", "")})
+    words = ["--range", "-1:1:41,-.5:2:3", "--step", "-1e-3", "--quiet", "-v", "run", "--several", "-1e-3", "-2e5"]
+    typed = parser.parse([*words, "--limit", "-inf"])
+    assert typed == {
+        **{"range": "-1:1:41,-.5:2:3", "step": "-1e-3", "quiet": True, "loud": True, "run": "run"},
+        **{"several": ["-1e-3", "-2e5"], "limit": "-inf"},
+    }
 
 
 def test_words_of_other_libraries_are_told_what_they_are_here(capsys):

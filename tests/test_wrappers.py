@@ -15,11 +15,14 @@ import pytest
 from tati_re import Simulation
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
+from tati_re.options.make import make_options
 from tati_re.posterior.function import FunctionPotential
 from tati_re.posterior.potential import Batch
 from tati_re.samplers import SGLD, HamiltonianMonteCarlo, Splitting
 from tati_re.samplers.wrappers.control_variate import ControlVariate, ControlVariateEvaluate
 from tati_re.samplers.wrappers.mass import Diagonal, Massive
+from tati_re.simulation.description import unused
+from tati_re.simulation.request import make_request
 from tests.scenarios import TOLERANCE, NumpyEvaluate, NumpyNoise, averages, mean_and_error, rung_of
 from tests.systems import harmonic_well, tables
 
@@ -289,6 +292,27 @@ def test_options_that_are_not_used_are_named(capsys):
     sim.sample(step_size=0.001, num_steps=10, friction=2.0)
     said = capsys.readouterr()
     assert "Not used" not in said.out + said.err
+
+
+UNUSED = [
+    (["batch_sampling", "walker_batches"], {"batch_sampling": "symmetric", "walker_batches": "shared"}),
+    ([], {"batch_sampling": "symmetric", "walker_batches": "shared", "batch_size": 20}),
+    (["trajectory_format"], {"trajectory_format": "h5", "trajectory_every": 0}),
+    (["step_size"], {"temperatures": [1.0, 2.0], "step_sizes": [0.001, 0.002]}),
+    (["preconditioner_correction"], {"sampler": "pSGLD", "preconditioner_correction": False, "num_burnin_steps": 5}),
+    (["target_bias"], {"sampler": "HMC", "step_size": "auto", "target_bias": 0.1}),
+    (["step_size_tuning"], {"sampler": "BAOAB", "step_size": "auto", "step_size_tuning": "baldock"}),
+    ([], {"friction": "auto", "target_bias": 0.1, "batch_size": 20}),
+    (["bias_energies"], {"bias": "well_tempered", "bias_energies": "batch", "num_burnin_steps": 5}),
+    (["exchange", "trajectory_rungs"], {"bias": "well_tempered", "exchange": "infinite", "trajectory_rungs": "all"}),
+]
+
+
+@pytest.mark.parametrize(("expected", "options"), UNUSED)
+def test_options_that_another_one_makes_void_are_named(expected, options):
+    sim = Simulation(data="two_clusters", execution="graph", verbose=0)
+    given = make_options(sim.options, **{"step_size": 0.001, "num_steps": 400, "num_burnin_steps": 200, **options})
+    assert unused(make_request("sample", given, {}, sim.system)) == expected
 
 
 def test_every_option_of_a_family_is_in_a_configuration():

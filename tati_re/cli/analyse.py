@@ -55,8 +55,6 @@ OWN: dict[str, tuple[Any, str]] = {
     "output": ("DIR", "folder for tables and figures; default RUN/analysis"),
     "no_figures": (None, "tables only"),
 }
-_OF_SEVERAL = {"by": ("averages", "parameters", "covariance"), "observables": ("averages", "reweighting")}
-_OF_MAP = ("num_points", "bandwidth", "alpha", "target_measure")
 _MOST_ROWS = 24
 
 
@@ -71,17 +69,6 @@ def parser_of_command() -> Parser:
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders, also of runs that go on")
     parser.add_table(OWN)
     return parser
-
-
-def _refuse_idle(typed: dict[str, Any]) -> None:
-    """Refuses flags of modules that are not asked for; the help of a flag of one module begins with its name."""
-    asked = typed.get("what", ("arviz",) if typed.get("to") == "arviz" else ("averages", "covariance", "temperatures"))
-    for name in typed:
-        modules = _OF_SEVERAL.get(name) or [str(OWN.get(name, ("", ""))[1]).partition(":")[0]]
-        if name in _OF_MAP and typed.get("along", "").startswith("diffusion:"):
-            modules = ["diffusion_map", "free_energy"]
-        idle = modules[0] in WHAT and not set(modules) & set(asked)
-        refuse_if(idle, f"{flag(name)} belongs to another module.", ", ".join(asked), f"--what {' or '.join(modules)}")
 
 
 def _one_of(name: str, value: str, known: Sequence[str]) -> str:
@@ -119,15 +106,14 @@ def _show(name: str, result: Result) -> None:
     print(*footnotes, sep="\n", end="\n" if footnotes else "")
 
 
-def _analyse(run: Run, typed: dict[str, Any], choices: Choices, folder: Path) -> dict[str, Result]:
+def _analyse(run: Run, names: list[str], typed: dict[str, Any], choices: Choices, folder: Path) -> dict[str, Result]:
     from tati_re.prediction.arviz import write_arviz
-    from tati_re.report.modules import modules_of, result_of, write_result
+    from tati_re.report.modules import result_of, write_result
     from tati_re.runs.storage import made
 
     quiet, to = typed.get("quiet", False), typed.get("to", "csv")
     if not quiet:
         print(run.summary())
-    names = typed.get("what") or ([] if to == "arviz" else modules_of(run, choices.burnin))
     made(folder)
     written = [write_arviz(run, folder / "arviz.nc", choices.burnin, choices.thin).name] if to == "arviz" else []
     results = {}
@@ -161,23 +147,26 @@ def _body(argv: list[str]) -> None:
     if "what" in typed:
         typed["what"] = [_one_of("what", name.replace("-", "_"), list(WHAT)) for name in typed["what"]]
     _one_of("to", typed.get("to", "csv"), TO)
-    _refuse_idle(typed)
     loading(not typed.get("quiet"), f"Reading {', '.join(typed['runs'])}")
+    from tati_re.report.modules import modules_of, refuse_idle
     from tati_re.runs import files
     from tati_re.runs.lock import writing
     from tati_re.simulation.run import load
 
     choices, runs = _choices(typed), [load(folder) for folder in typed["runs"]]
+    arviz = ["arviz"] * (typed.get("to") == "arviz")
+    asked = [typed.get("what") or ([] if arviz else modules_of(run, choices.burnin)) for run in runs]
+    refuse_idle(typed, list(dict.fromkeys(sum(asked, arviz))), flag)
     names = [run.folder.resolve().name for run in runs]
     if "output" in typed and len(set(names)) < len(names):
         raise InputError("--output: two of the runs have the same name.", ", ".join(names), "runs of different names")
     results = {}
-    for run, name in zip(runs, names, strict=True):
+    for run, name, modules in zip(runs, names, asked, strict=True):
         folder = run.folder / files.ANALYSIS
         if "output" in typed:
             folder = Path(typed["output"]) / name if len(runs) > 1 else Path(typed["output"])
-        with writing(folder), flags_named(NUMBERS):
-            results[name] = _analyse(run, typed, choices, folder)
+        with writing(folder), flags_named((*NUMBERS, "alpha", "bandwidth")):
+            results[name] = _analyse(run, modules, typed, choices, folder)
     _compare(results, typed)
 
 

@@ -44,6 +44,8 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, quiet: str | None = "print nothing but errors", **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, "argument_default": argparse.SUPPRESS, **kwargs})
+        # argparse takes a negative number with an exponent, or one of a range, for a flag.
+        self._negative_number_matcher = re.compile(r"-(inf|nan|\.?\d)", re.IGNORECASE)
         self._of_tati: set[str] = set()
         self.of_file = False
         self.add_argument("--help-all", action=_HelpAll, nargs=0, help="explain all options and exit")
@@ -86,7 +88,7 @@ class Parser(argparse.ArgumentParser):
 
     def parse(self, argv: Sequence[str]) -> dict[str, Any]:
         """What was typed, without the command's name, by destination; flags that were not typed are absent."""
-        known, left = self.parse_known_args(_negatives_joined(argv))
+        known, left = self.parse_known_args(argv)
         vars(known).pop("debug", None)  # for `tati_re.cli.failures`
         if (count := vars(known).pop("v", None)) is not None:
             vars(known).setdefault("verbose", str(min(count, 2)))
@@ -138,26 +140,6 @@ class Parser(argparse.ArgumentParser):
             if flags:
                 self._of_tati |= set(flags)
                 self.add_argument(*flags, dest=name, default=argparse.SUPPRESS, help=argparse.SUPPRESS, **many)
-
-
-def _is_number(text: str) -> bool:
-    """Whether a text is a number, or a range or ranges of several such as -1:1:41,-2:2:41."""
-    try:
-        return bool([float(part) for part in re.split("[:,]", text)])
-    except ValueError:
-        return False
-
-
-def _negatives_joined(argv: Sequence[str]) -> list[str]:
-    """Writes `--flag -1e-3` as `--flag=-1e-3`: argparse takes a negative number with an exponent for a flag."""
-    joined: list[str] = []
-    for text in argv:
-        follows_flag = bool(joined) and joined[-1].startswith("--") and len(joined[-1]) > 2 and "=" not in joined[-1]
-        if text.startswith("-") and follows_flag and _is_number(text) and not joined[-1].startswith("--interval_"):
-            joined[-1] += f"={text}"
-        else:
-            joined.append(text)
-    return joined
 
 
 def make_parser(prog: str, description: str, groups: Iterable[str], leave_out: Collection[str] = ()) -> Parser:

@@ -91,9 +91,8 @@ def _body(argv: list[str]) -> int:
     typed = parser_of_command().parse(argv)
     paths = typed.get("paths", [])
     if typed.get("verify"):
-        if not paths or typed.keys() - {"paths", "verify", "quiet"}:
-            received = " ".join(argv)
-            raise InputError("--verify takes run folders alone.", received, "tati-compare --verify RUN [RUN ...]")
+        beside = not paths or typed.keys() - {"paths", "verify", "quiet"}
+        refuse_if(beside, "--verify takes run folders alone.", " ".join(argv), "tati-compare --verify RUN [RUN ...]")
         return _verify(paths, typed.get("quiet", False))
     refuse_if(len(paths) != 2, "tati-compare takes two runs.", f"{len(paths)} paths", "tati-compare A B")
     loading(not typed.get("quiet"), f"Reading {' and '.join(paths)}")

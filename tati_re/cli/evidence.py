@@ -14,16 +14,9 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.interruption import saying, stopping
 from tati_re.options.flags import flag
 from tati_re.options.make import EVIDENCE, OPTIONS, Options, to_toml
+from tati_re.options.table import NOT_OF_EVIDENCE
 from tati_re.options.trust import options_of_folder
 
-LEFT_OUT = (
-    *("resume", "until", "record_every", "trajectory_every", "trajectory_format", "directions", "max_time"),
-    *("checkpoint_seconds", "temperature", "inverse_temperature", "step_schedule", "schedule_delay", "schedule_power"),
-    *("cycle_steps", "exploration_fraction", "temperature_schedule", "temperature_start", "control_variate"),
-    *("control_variate_every", "covariance_blending", "covariance_after_steps", "ensemble_scheme", "batch_size"),
-    *("batch_sampling", "walker_batches", "step_size_tuning", "block_size", "cluster"),
-)
-"""Options of these groups that do not belong to an evidence."""
 KEPT = "kept"
 MODELS = "models.json"
 BESIDE_RESUME = ("resume", "trust", "workers", "verbose", "quiet")
@@ -175,7 +168,7 @@ def _stopped(folder: Path) -> str:
 
 def parser_of_command() -> Parser:
     description = "Estimate log Z of a model, or compare models (--compare a.toml b.toml)."
-    parser = make_parser("tati-evidence", description, EVIDENCE, LEFT_OUT)
+    parser = make_parser("tati-evidence", description, EVIDENCE, NOT_OF_EVIDENCE)
     text = "TOML files of options, a model each on the same data; flags go before all of them"
     parser.add_argument("--compare", nargs="+", metavar="FILE", help=text)
     text = "folder of an earlier call to resume; only --workers, --verbose or --quiet may be added"

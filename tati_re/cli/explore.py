@@ -7,7 +7,7 @@ from typing import Any
 
 from tati_re.cli import arguments
 from tati_re.cli.of_tati import explorer, write_exploration
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.exit_status import FINISHED, OUT_OF_TIME
 from tati_re.core.interruption import saying, stopping
 from tati_re.options.make import OPTIONS, options_from_flags, options_of
@@ -80,6 +80,7 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
     from tati_re.landscape.request import centre_of
     from tati_re.landscape.scan import path_of
     from tati_re.plotting.exploration import plot_disconnectivity, plot_exploration
+    from tati_re.simulation.description import unused
     from tati_re.simulation.run import load
 
     of_run = "run" in typed and "data" not in typed  # whose own seed says which examples are for testing
@@ -106,6 +107,8 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
         words = "the run's trajectory is the first leg" if path is not None else "no trajectory yet"
         about = f"{sim.num_parameters()} parameters on {sim.dataset.name}, temperature {system.temperature:g}"
         print(f"{about}; {words}")
+        if idle := [name for name in unused(system.trajectories.request) if name in options.explicit]:
+            print(f"Not used by the legs: {', '.join(idle)}.")
     parallel = choices.get("num_processes", 0) > 1
     found = explore(
         source if parallel else system, start, path=path, seed=options.seed, output=folder,
@@ -134,6 +137,8 @@ def _body(argv: list[str]) -> int:
     typed = explorer(parser_of_command().parse(argv))
     if not {"run", "data", "batch_data_files", "potential"} & {*typed}:
         raise InputError("tati-explore needs a run folder or --data.", expected="tati-explore RUN [options]")
+    away = "run" not in typed or "parameters" in typed
+    refuse_if("centre" in typed and away, "--centre is a place in RUN.", typed.get("centre"), "RUN, no --parameters")
     arguments.loading(not typed.get("quiet"))
     said = "Interrupted: {} legs are kept in {}, where the same command goes on."
     with (

@@ -90,6 +90,8 @@ def _body(argv: list[str]) -> None:
         return sample_inputs_as_tati(argv)
     typed = parser_of_command().parse(argv)
     refuse_if("run" not in typed, "tati-inputspace needs a run folder.", expected="tati-inputspace RUN [options]")
+    for name in ("which", "walker", "thin") if "parameters" in typed else ():
+        refuse_if(name in typed, f"--{name} chooses among the run's parameters.", typed.get(name), "no --parameters")
     loading(not typed.get("quiet"))
     from tati_re.runs.lock import writing
 

@@ -6,6 +6,7 @@ from tati_re.cli.arguments import Parser, entry_point, make_parser
 from tati_re.cli.run import start
 from tati_re.core.exit_status import INTERRUPTED
 from tati_re.options.make import OPTIMIZE, Options
+from tati_re.options.table import NOT_OF_FITS
 
 
 def _fit(options: Options) -> Any:
@@ -24,7 +25,7 @@ def _fit(options: Options) -> Any:
 
 def parser_of_command() -> Parser:
     description = "Train a network with a Keras optimizer or plain gradient descent."
-    return make_parser("tati-optimize", description, OPTIMIZE, leave_out=("resume",))
+    return make_parser("tati-optimize", description, OPTIMIZE, leave_out=NOT_OF_FITS)
 
 
 def _body(argv: list[str]) -> int:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from tati_re.cli.arguments import Parser, entry_point, loading, number_typed
+from tati_re.cli.arguments import Parser, entry_point, flags_named, loading, number_typed
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.options.trust import TRUST
 
@@ -54,7 +54,7 @@ def _body(argv: list[str]) -> None:
         load(run, model=Simulation.from_folder(run, trust=True, verbose=0).system.model)
     folder = Path(typed.get("output") or runs[0].folder / files.PREDICTIONS)
     report = report_temperatures if typed.get("by_temperature") else report_predictions
-    with writing(folder):
+    with writing(folder), flags_named(NUMBERS):
         if folder.is_dir() and entries(folder) and not typed.get("overwrite"):
             what = f"The folder {folder} is not empty."
             raise InputError(what, expected="--overwrite, or --output with another folder")

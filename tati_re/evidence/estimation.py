@@ -20,10 +20,11 @@ from tati_re.evidence.energies import Energies, SamplingPlan, energies_along, tu
 from tati_re.evidence.estimating import estimated
 from tati_re.evidence.grids import Quadrature, make_grid, spike_at_reference
 from tati_re.evidence.parts import PartFiles, opened
-from tati_re.evidence.result import Evidence, Evidences
+from tati_re.evidence.result import NAMES, Evidence, Evidences
 from tati_re.evidence.smc import cooled
 from tati_re.evidence.springs import Springs, SpringsPotential
 from tati_re.options.make import Options, make_options
+from tati_re.options.table import NOT_OF_EVIDENCE, options_of
 from tati_re.posterior.priors import Box
 from tati_re.samplers.choosing import unused_options
 from tati_re.samplers.wrappers.mass import Massive
@@ -59,12 +60,17 @@ def check(sim, options: Options, potential) -> None:
         raise InputError(what, expected="evidence_nodes, evidence_sampling")
 
 
-_UNUSED = (
-    *("until", "record_every", "trajectory_every", "trajectory_format", "directions", "max_time", "checkpoint_seconds"),
-    *("step_schedule", "temperature_schedule", "control_variate", "exchange", "swap_rule", "swap_schedule"),
-    *("exchange_every", "adapt_ladder", "replica_start", "batch_sampling", "walker_batches"),
+_USED = {"batch_size", "temperature", "inverse_temperature", "covariance_blending", "descent_steps", *_LADDER}
+_UNUSED = tuple(name for name in (*NOT_OF_EVIDENCE, *options_of(["replicas"])) if name not in _USED)
+"""Options of runs that mean nothing here, not even a refusal."""
+_OF: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ("num_particles", "num_populations", "num_moves", "particle_fraction"), ("smc",)
 )
-"""Options of runs that mean nothing here."""
+_OF |= {"descent_steps": ("frenkel_ladd",)} | dict.fromkeys(
+    ("evidence_grid", "evidence_nodes", "evidence_power", "evidence_sampling", "num_steps", "num_burnin_steps"),
+    tuple(name for name in NAMES if name != "smc"),
+)
+"""The methods that an option is about."""
 _WALKERS = 4
 _EVERY = 4
 """Steps between the positions whose spread says how wide the springs are."""
@@ -93,7 +99,10 @@ class Estimation:
         if "mbar" in options.method:
             load_pymbar()
         self.sampler = self._sampler()
-        if unused := [*(name for name in _UNUSED if name in options.explicit), *unused_options(options, self.sampler)]:
+        idle = [name for name, methods in _OF.items() if not {*methods} & {*options.method}]
+        idle += ["evidence_power"] * (options.evidence_grid == "simpson")
+        given = [name for name in (*_UNUSED, *idle) if name in options.explicit]
+        if unused := [*given, *unused_options(options, self.sampler)]:
             self.progress.message(f"Not used for the evidence: {', '.join(dict.fromkeys(unused))}.")
         self._from_prior: tuple[Energies, float] | None = None
         self.folder: Path | None = None

@@ -77,9 +77,9 @@ def with_replicas(sampler, options, exact: bool, prior, regularized: bool = Fals
 
 def _simulated_tempering(sampler, options, ladder: Ladder) -> SimulatedTempering:
     _check_burnin(options, "exchange: tempering learns the weights of the rungs during the burn-in.")
-    beta, weight, step_size = ladder
     what = "step_sizes: a walker that moves by itself has one."
-    refuse_if((step_size != step_size[0]).any(), what, options.step_sizes, "step_size")
+    refuse_if(options.step_sizes, what, options.step_sizes, "step_size")
+    beta, weight, _ = ladder
     weights = list(weight / weight[0]) if ladder.tempering == "likelihood" else None
     return SimulatedTempering(sampler, list(beta / beta[0]), weights, options.exchange_every or 10)
 
@@ -145,5 +145,6 @@ def unused_replica_options(options, sampler) -> list[str]:
         "swap_schedule": "swap_rule" in config,
         "exchange_every": config.get("exchange") != "none" or "bias" in config,
         "swap_rule": "swap_rule" in config,
+        **dict.fromkeys(("exchange", "trajectory_rungs"), config["num_replicas"] > 1),
     }
     return [name for name, is_used in used.items() if name in options.explicit and not is_used]

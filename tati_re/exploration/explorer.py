@@ -125,6 +125,7 @@ def explore(
         InputError: A number out of its range, or a folder of another exploration.
     """
     _check(num_steps, num_legs, heats, num_candidates, max_rounds, patience, directions)
+    refuse_if(num_processes < 0, "num_processes is out of range.", num_processes, "0 or more")
     refuse_if(max_time is not None and not max_time > 0, "max_time is out of range.", max_time, "seconds above 0")
     began, limit = time.monotonic(), float("inf") if max_time is None else max_time
     say = say or (lambda _: None)

@@ -8,7 +8,7 @@ from tati_re.core.errors import InputError, SamplingError, refuse_if
 from tati_re.landscape.surface import Surface
 from tati_re.options.make import make_options
 from tati_re.runs.positions import stored_positions
-from tati_re.simulation.request import make_request
+from tati_re.simulation.request import Request, make_request
 
 MOST_POSITIONS = 200
 """Positions of a leg that are kept, at most."""
@@ -65,13 +65,17 @@ class ModelTrajectories:
         return self.sim.parameters.copy()
 
     @property
-    def identity(self) -> str:
-        """The sampler with all that it was given, step size and mini-batches."""
+    def request(self) -> Request:
+        """Of a leg."""
         sim = self.sim
         options = make_options(sim.options, num_burnin_steps=0, step_size=sim.options.first_step_size)
-        sampler = make_request("sample", options, sim.objects, sim.system).method
-        rest = options.values_of(("step_size", "batch_size", "batch_sampling", "step_schedule", "temperature_schedule"))
-        return f"{sampler.get_config()} {rest}"
+        return make_request("sample", options, sim.objects, sim.system)
+
+    @property
+    def identity(self) -> str:
+        """The sampler with all that it was given, step size and mini-batches."""
+        names = ("step_size", "batch_size", "batch_sampling", "step_schedule", "temperature_schedule")
+        return f"{self.request.method.get_config()} {self.request.options.values_of(names)}"
 
     def __call__(self, start: np.ndarray, temperature: float, num_steps: int, seed: int) -> np.ndarray:
         sim = self.sim

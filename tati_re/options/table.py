@@ -25,7 +25,18 @@ GROUPS = {
 }
 SAMPLE = ("data", "model", "posterior", "sampler", "walkers", "replicas", "workers", "run")
 OPTIMIZE = ("data", "model", "posterior", "training", "walkers", "run")
+NOT_OF_FITS = ("resume", "until", "stream_predictions", "num_burnin_steps")
+"""Options of these groups that a fit has no use for."""
 EVIDENCE = ("data", "model", "posterior", "sampler", "walkers", "workers", "evidence", "run")
+NOT_OF_EVIDENCE = (
+    *("resume", "until", "record_every", "trajectory_every", "trajectory_format", "directions", "max_time"),
+    *("checkpoint_seconds", "temperature", "inverse_temperature", "step_schedule", "schedule_delay", "schedule_power"),
+    *("cycle_steps", "exploration_fraction", "temperature_schedule", "temperature_start", "control_variate"),
+    *("control_variate_every", "covariance_blending", "covariance_after_steps", "ensemble_scheme", "batch_size"),
+    *("batch_sampling", "walker_batches", "step_size_tuning", "block_size", "cluster"),
+    *("target_bias", "full_every", "group_temperatures", "stream_predictions", "run_file", "averages_file"),
+    *("trajectory_file", "save_model", "tensorboard"),
+)
 
 CodeName = Annotated[str, Field(pattern=r".:\w+$", description="my_file.py:my_function")]
 Units = Annotated[int, Field(ge=1)]
@@ -548,8 +559,9 @@ class Options(BaseModel):
 
     @property
     def first_step_size(self) -> float:
-        """`step_size` as a number: where it is "auto", the unit of the factor that the run finds."""
-        return FIRST_STEP_SIZE if isinstance(self.step_size, str) else self.step_size
+        """The target's step size as a number: where it is "auto", the unit of the factor that the run finds."""
+        step_size = self.step_sizes[0] if self.step_sizes else self.step_size
+        return FIRST_STEP_SIZE if isinstance(step_size, str) else step_size
 
     @property
     def burnin(self) -> int:

@@ -110,7 +110,7 @@ def _dimension(name: str, value: Any) -> dict[str, Any]:
     """Kept for `check_dimensions`: the data say how many columns there are."""
     try:
         number = int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = 0
     if number < 1 or isinstance(value, bool | float):
         raise InputError(f"{name} has the wrong type.", value, "an integer at least 1")
@@ -152,6 +152,9 @@ def _analysis(instead: str) -> Translation:
 
 
 _MAP = "tati-analyse RUN --what diffusion_map"
+_DROPOUT = "a Keras model with keras.layers.Dropout(rate), as model; it acts in fit and is off while sampling"
+_ROWS = "norms and energies are computed for recorded rows only"
+_AT_ONE = "walkers at one place have no covariance"
 
 _SAME = {
     "prior": ("prior_factor", "prior_power", "prior_lower_boundary", "prior_upper_boundary"),
@@ -167,6 +170,7 @@ def _table() -> dict[str, Alias]:
     def renamed(group: str, *new: str, many: bool = False) -> Alias:
         return Alias(group, " and ".join(new), lambda _, value: dict.fromkeys(new, value), new, many)
 
+    timings = "timing.csv and manifest.toml"
     return {
         **{name: renamed(group, name) for group, names in _SAME.items() for name in names},
         "batch_data_files": renamed("data", "data", many=True),
@@ -175,14 +179,7 @@ def _table() -> dict[str, Alias]:
         "output_dimension": Alias("data", "the data say it; checked", _dimension),
         "directions_file": renamed("model", "directions"),
         "do_hessians": Alias("model", "always there: hessians(), suggest_step_size()", _switch),
-        "dropout": Alias(
-            "model",
-            "a Keras model with Dropout",
-            _refused(
-                "dropout is a layer here",
-                "a Keras model with keras.layers.Dropout(rate), as model; it acts in fit and is off while sampling",
-            ),
-        ),
+        "dropout": Alias("model", "a Keras model with Dropout", _refused("dropout is a layer here", _DROPOUT)),
         "hidden_activation": renamed("model", "activation"),
         "hidden_dimension": Alias("model", "hidden", _hidden, ("hidden",), many=True),
         "in_memory_pipeline": Alias("model", "memory_limit", _in_memory, ("memory_limit",)),
@@ -191,11 +188,7 @@ def _table() -> dict[str, Alias]:
         "parse_steps": Alias("model", "parameters_step", _one_step, ("parameters_step",), many=True),
         "summaries_path": renamed("model", "tensorboard"),
         "burn_in_steps": renamed("common", "num_burnin_steps"),
-        "do_accumulates": Alias(
-            "common",
-            "record_every",
-            _refused_if(False, "norms and energies are computed for recorded rows only", "a larger record_every"),
-        ),
+        "do_accumulates": Alias("common", "record_every", _refused_if(False, _ROWS, "a larger record_every")),
         "every_nth": renamed("common", "record_every", "trajectory_every"),
         "thinning": renamed("common", "record_every", "trajectory_every"),
         "inter_ops_threads": Alias("common", "threads", _threads),
@@ -205,17 +198,13 @@ def _table() -> dict[str, Alias]:
         "progress": Alias("common", "verbose", _switch),
         "restore_model": Alias("common", "parameters, a .keras file", _checkpoint, ("parameters",)),
         "sql_db": Alias(
-            "common",
-            "timing.csv and manifest.toml",
-            _refused("timings are not written to a data base", "timing.csv and manifest.toml of the run folder"),
+            "common", timings, _refused("timings are not written to a data base", f"{timings} of the run folder")
         ),
         "step_width": renamed("sampler", "step_size"),
         "friction_constant": renamed("sampler", "friction"),
         "hamiltonian_dynamics_time": Alias("sampler", "num_leapfrog_steps times step_size", _time),
         "collapse_walkers": Alias(
-            "sampler",
-            "walker_start",
-            _refused_if(True, "walkers at one place have no covariance", "walker_start same, to start them at one"),
+            "sampler", "walker_start", _refused_if(True, _AT_ONE, "walker_start same, to start them at one")
         ),
         "sigma": Alias("sampler", "covariance_window of CCAdL", _refused_noise),
         "sigmaA": Alias("sampler", "covariance_window of CCAdL", _refused_noise),
@@ -229,7 +218,7 @@ def _time(name: str, value: Any) -> dict[str, Any]:
     """Kept for `completed`, which knows the step size."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = -1.0
     refuse_if(not 0 < number < float("inf"), f"{name} is out of range.", value, "a number greater than 0")
     return {}

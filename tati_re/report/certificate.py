@@ -59,8 +59,8 @@ def why_hot(manifest: dict[str, Any], kind: str, excess: float) -> str:
     if kind == "configurational" and found["mean"] * _FACTOR < expected:
         said += (
             f", and that of the positions by {percent(found['mean'])}: within a sweep a gradient is correlated with "
-            "where the batches before it led, which the virial shows"
         )
+        said += "where the batches before it led, which the virial shows"
     return f"{said}; reduce it by smaller steps, larger batches or more friction"
 
 

@@ -1,6 +1,6 @@
 """The modules of `tati-analyse`, each from a run to tables and figures, and the analysis of a run in one call."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -37,6 +37,11 @@ _OF_SAMPLES = ("temperatures", "free_energy", "reweighting", "learning_coefficie
 _SHOWN = ("potential", "loss", "kinetic_energy", "virial")
 
 
+def _of(*modules: str, default: Any) -> Any:
+    """A choice that these modules have."""
+    return field(default=default, metadata={"modules": modules})
+
+
 @dataclass(frozen=True)
 class Choices:
     """The options of the modules. `burnin` None is the run's own; empty `observables` are the columns of run.csv that
@@ -47,21 +52,21 @@ class Choices:
 
     burnin: int | None = None
     thin: int = 1
-    by: Literal["all", "walker", "rung"] = "all"
-    observables: tuple[str, ...] = ()
-    num_eigenpairs: int = 16
-    groups: Literal["tensor", "layer", "kind"] = "tensor"
-    num_eigenvectors: int = 4
-    num_points: int = 2000
-    num_landmarks: int = 5
-    bandwidth: float | str = "bgh"
-    alpha: float = 0.5
-    target_measure: bool = False
-    along: str = "potential"
-    method: Literal["histogram", "kernel"] = "histogram"
-    num_bins: int = 40
-    temperatures: tuple[float, ...] = ()
-    lowest_loss: float | None = None
+    by: Literal["all", "walker", "rung"] = _of("averages", "parameters", "covariance", default="all")
+    observables: tuple[str, ...] = _of("averages", "reweighting", default=())
+    num_eigenpairs: int = _of("covariance", default=16)
+    groups: Literal["tensor", "layer", "kind"] = _of("temperatures", default="tensor")
+    num_eigenvectors: int = _of("diffusion_map", default=4)
+    num_points: int = _of("diffusion_map", default=2000)
+    num_landmarks: int = _of("diffusion_map", default=5)
+    bandwidth: float | str = _of("diffusion_map", default="bgh")
+    alpha: float = _of("diffusion_map", default=0.5)
+    target_measure: bool = _of("diffusion_map", default=False)
+    along: str = _of("free_energy", default="potential")
+    method: Literal["histogram", "kernel"] = _of("free_energy", default="histogram")
+    num_bins: int = _of("free_energy", default=40)
+    temperatures: tuple[float, ...] = _of("reweighting", default=())
+    lowest_loss: float | None = _of("learning_coefficient", default=None)
 
     @property
     def diffusion(self) -> dict[str, Any]:
@@ -239,6 +244,18 @@ def modules_of(run: RunFiles, burnin: int | None = None) -> list[str]:
     return names
 
 
+def refuse_idle(choices: Mapping[str, Any], asked: Sequence[str], spell: Callable[[str], str] = str) -> None:
+    """Refuses choices that are of none of the modules that are asked for; `spell` writes a name as it was given."""
+    known = {one.name: one.metadata.get("modules", ()) for one in fields(Choices)}
+    rung, along = choices.get("by") == "rung", str(choices.get("along", "")).startswith("diffusion:")
+    for name in choices:
+        modules = list(known.get(name, ()))
+        modules = ["averages"] if name == "by" and rung else modules
+        modules += ["free_energy"] * (along and name in Choices().diffusion)
+        what, expected = f"{spell(name)} belongs to another module.", f"{spell('what')} {' or '.join(modules)}"
+        refuse_if(modules and not {*modules} & {*asked}, what, ", ".join(asked), expected)
+
+
 def result_of(run: RunFiles, name: str, choices: Choices | None = None) -> Result:
     refuse_if(name not in MODULES, "Unknown module.", name, ", ".join(MODULES))
     descends = is_optimization(run.manifest, run.run_info)
@@ -279,9 +296,10 @@ def analyse(
         refuse_if(name not in names, f"analyse has no choice {name}.{nearest(name, names)}", expected=", ".join(names))
     run = run if isinstance(run, RunFiles) else load(run)
     chosen = Choices(**choices)
+    refuse_idle(choices, asked := what or modules_of(run, chosen.burnin))
     with writing(output):
         folder = None if output is None else made(output)
-        results = {name: result_of(run, name, chosen) for name in what or modules_of(run, chosen.burnin)}
+        results = {name: result_of(run, name, chosen) for name in asked}
         if folder is not None:
             for name, result in results.items():
                 write_result(name, result, folder)

@@ -145,11 +145,9 @@ def _about(run: RunFiles, name: str, number: int, several: bool, part: "Part") -
     head = f'<h2 id="run-{number}">{html.escape(name)}</h2>' if several else f'<div id="run-{number}"></div>'
     links = "".join(f'<a href="#{one.anchor}">{html.escape(one.title)}</a>' for one in sections)
     shown = {section.title: section.anchor for section in sections}
-    told = (
-        html.bullets(notes, "warnings", {note: seen for note in notes if (seen := _seen(note, shown))})
-        if notes
-        else html.paragraph("Nothing to warn of.", "well")
-    )
+    told = html.paragraph("Nothing to warn of.", "well")
+    if notes:
+        told = html.bullets(notes, "warnings", {note: seen for note in notes if (seen := _seen(note, shown))})
     return "\n".join([head, told, f"<nav>{links}</nav>", *(section.html() for section in sections)])
 
 
@@ -194,10 +192,8 @@ def _traces(run: RunFiles, rows: pd.DataFrame, part: Part) -> html.Section:
     narrow(drawn)
     said = "Potential of each walker; gray: burn-in, left out of averages."
     if len(drawn.axes) > 1:
-        said += (
-            " Temperatures: running means over walkers and rows (orange), the target (dashed), and the band that "
-            "such a mean leaves once in 10,000 times."
-        )
+        said += " Temperatures: running means over walkers and rows (orange), the target (dashed), and the band that "
+        said += "such a mean leaves once in 10,000 times."
     parts = [html.figure(drawn, said, _WIDTH, 2.6 + 1.7 * (len(drawn.axes) - 1)), *_autocorrelation(kept)]
     return html.Section("Traces, temperatures, autocorrelation", "traces", [html.figures(parts)])
 

@@ -82,19 +82,21 @@ def wrapped(sampler, options, names: Sequence[str], shapes: Sequence[tuple[int, 
 
 _BELONG = {
     "thermostat_bath": lambda options: family(options.sampler) is None and "D" in options.sampler.upper(),
-    "schedule_delay": lambda options: options.step_schedule == "polynomial",
-    "schedule_power": lambda options: options.step_schedule == "polynomial",
+    "preconditioner_correction": lambda options: options.preconditioner == "adaptive",
+    "step_size": lambda options: not options.step_sizes,
+    **dict.fromkeys(("schedule_delay", "schedule_power"), lambda options: options.step_schedule == "polynomial"),
     "cycle_steps": lambda options: options.step_schedule == "cyclical",
     "temperature_start": lambda options: options.temperature_schedule == "annealing",
     "control_variate_every": lambda options: options.control_variate,
-    "covariance_after_steps": lambda options: options.covariance_blending > 0,
-    "ensemble_scheme": lambda options: options.covariance_blending > 0,
+    **dict.fromkeys(("covariance_after_steps", "ensemble_scheme"), lambda options: options.covariance_blending > 0),
     "step_size_tuning": lambda options: options.target_acceptance is not None or options.step_size == "auto",
     "fit_steps": lambda options: options.walker_start == "fit",
-    "target_bias": lambda options: options.step_size == "auto",
-} | dict.fromkeys(
-    ("bias_factor", "bias_rate", "bias_width", "bias_energies"), lambda options: options.bias == "well_tempered"
-)
+    "target_bias": lambda options: "auto" in (options.step_size, options.friction),
+    "bias_energies": lambda options: options.bias == "well_tempered" and options.batch_size is not None,
+    **dict.fromkeys(("bias_factor", "bias_rate", "bias_width"), lambda options: options.bias == "well_tempered"),
+    **dict.fromkeys(("batch_sampling", "walker_batches"), lambda options: options.batch_size is not None),
+    **dict.fromkeys(("trajectory_format", "directions"), lambda options: options.trajectory_every != 0),
+}
 """Options that only mean something beside another one."""
 
 
@@ -102,9 +104,11 @@ def unused_options(options, sampler) -> list[str]:
     """Options that were given and that a run with this sampler does not use."""
     config = sampler.get_config()
     taken = {name for where in FAMILIES.values() for name in options_of_family(where)}
-    beside = [name for name, used in _BELONG.items() if name in options.explicit and not used(options)]
+    other = "target_bias" if sampler.metropolis else "step_size_tuning"
+    idle = {name for name, used in _BELONG.items() if name == other or not used(options)}
+    beside = [name for name in _BELONG if name in options.explicit & idle]
     given = [name for name in options_of(["sampler"]) if name in taken & options.explicit]
-    return [*(name for name in given if name not in config), *beside]
+    return [*dict.fromkeys([*(name for name in given if name not in config), *beside])]
 
 
 def _checked(mass, shapes) -> np.ndarray:

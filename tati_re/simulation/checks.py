@@ -75,10 +75,8 @@ def check_batch_sampling(request: Request) -> None:
     method, options = request.method, request.options
     if not method.subtracts_noise or request.full_batch:
         return
-    why = (
-        f"{method.name} takes out the heat of mini-batch noise that is new in every step; that of epochs and of "
-        "symmetric sweeps sums to zero and brings less heat, so that the run would be too cold."
-    )
+    why = f"{method.name} takes out the heat of mini-batch noise that is new in every step; that of epochs and of "
+    why += "symmetric sweeps sums to zero and brings less heat, so that the run would be too cold."
     expected = "replacement or auto, or a sampler such as BAOAB"
     refuse_if(options.batch_sampling != "replacement", f"batch_sampling: {why}", options.batch_sampling, expected)
     expected = "shuffle = true, for examples drawn with replacement, or BAOAB"
@@ -156,15 +154,11 @@ def check_batch_norm(request: Request) -> None:
     check_model(flat)
     what = f"batch_norm: {method.name} weighs energies of all data, for which the statistics must be fixed."
     refuse_if(method.full_batch, what, "batch", "batch_norm = frozen, or a method for mini-batches such as BAOAB")
-    what = (
-        "batch_norm: control_variate takes the gradient of all data for the mean of those of mini-batches, which it is "
-        "not where each batch has its own statistics."
-    )
+    what = "batch_norm: control_variate takes the gradient of all data for the mean of those of mini-batches, which it "
+    what += "is not where each batch has its own statistics."
     refuse_if(request.options.control_variate, what, "batch", "batch_norm = frozen, or no control_variate")
-    what = (
-        f"batch_norm: {method.name} needs gradients of single examples, which do not exist where a batch is "
-        "normalized by its own statistics."
-    )
+    what = f"batch_norm: {method.name} needs gradients of single examples, which do not exist where a batch is "
+    what += "normalized by its own statistics."
     refuse_if(asks_for_variance(method, request.copies, flat), what, "batch", "batch_norm = frozen, or another sampler")
 
 
@@ -262,15 +256,11 @@ def check_callbacks(request: Request) -> None:
             continue  # Of some built-in functions there is no signature.
 
 
-def check_exchange_batch_size(request: Request) -> None:
-    """Energies of swaps on more examples than there are."""
+def check_energies(request: Request) -> None:
+    """Energies of swaps on more examples than there are, and of all data at steps without a row."""
     size, examples = request.options.exchange_batch_size, request.system.dataset.num_examples
     if request.samples and size is not None and size > examples:
         raise InputError("exchange_batch_size is larger than the data set.", size, f"2 to {examples}")
-
-
-def check_full_every(request: Request) -> None:
-    """Energies of all data at steps without a row."""
     full_every, record_every = request.options.full_every, request.record_every
     if full_every % record_every:
         what = "full_every: rows are recorded at other steps."
@@ -309,6 +299,6 @@ def check_observables(request: Request) -> None:
 CHECKS = [
     *(check_callbacks, check_system, check_walls, check_control_variate, check_stages, check_full_batch),
     *(check_isokinetic, check_exploration, check_batch_sampling, check_burnin, check_stream_predictions, check_starts),
-    *(check_batch_norm, check_validation, check_single_files, check_tensorboard, check_exchange_batch_size),
-    *(check_full_every, check_until, check_directions, check_observables, check_workers),
+    *(check_batch_norm, check_validation, check_single_files, check_tensorboard, check_energies),
+    *(check_until, check_directions, check_observables, check_workers),
 ]

@@ -1,7 +1,7 @@
 """A run in words at its start, and in the entries of its manifest."""
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,11 @@ from tati_re.core.backend import tf, threads
 from tati_re.core.errors import shown
 from tati_re.data.labels import doubts
 from tati_re.engine.environment import versions
+from tati_re.engine.progress import make_progress
 from tati_re.exchange.choosing import ladder_sentences, unused_replica_options
-from tati_re.options.table import OPTIMIZE, options_of
+from tati_re.options.table import NOT_OF_FITS, OPTIMIZE, OPTIONS, SAMPLE, options_of
 from tati_re.options.tati_names import sentences as tati_sentences
+from tati_re.posterior.losses import CLASSIFICATION
 from tati_re.posterior.priors.choosing import too_hot, unused_prior_options
 from tati_re.runs import files, manifest
 from tati_re.samplers.choosing import checked, unused_options
@@ -47,6 +49,10 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
         spread = float(np.std(request.system.examples.targets, axis=0).min())
         if 0 < spread < options.noise_std:
             yield f"noise_std {options.noise_std:g} is above the standard deviation of the targets, {spread:.3g}."
+    loss, logits = potential.loss.name, options.from_logits
+    idle = ["noise_std"] * (loss != "gaussian") + ["from_logits"] * (loss not in CLASSIFICATION and logits != "auto")
+    if request.system.has_data and not options.tati and (idle := [name for name in idle if name in options.explicit]):
+        yield f"Not used by the loss {loss}: {', '.join(idle)}."
     yield from potential.notices()
     dataset = request.system.dataset
     if options.data is not None and dataset.label_names and not options.label_columns:
@@ -111,8 +117,8 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
     yield from _of_temperatures(run)
     if sentence := refresh_note(method.get_config()):
         yield sentence
-    if unused := _unused(request):
-        yield f"Not used by {method.name} as it is set up: {', '.join(unused)}."
+    if unused_names := unused(request):
+        yield f"Not used by {method.name} as it is set up: {', '.join(unused_names)}."
     if sentence := batch_norm.sentence(options, flat):
         yield sentence
 
@@ -134,11 +140,27 @@ def _of_temperatures(run: RunLoops) -> Iterator[str]:
         )
 
 
-def _unused(request: Request) -> list[str]:
+def say_unused(request: Request, given: Collection[str], fitted: bool = False) -> None:
+    """Says which of the options that a call was given are of other calls; a run may begin with a fit of its own."""
+    if names := sorted(_idle(request, given, fitted)):
+        kind = "this run" if request.samples else "a fit"
+        make_progress(request.options.verbose).message(f"Not used by {kind}: {', '.join(names)}.")
+
+
+def _idle(request: Request, given: Collection[str], fitted: bool = False) -> set[str]:
+    if request.samples:
+        return {*given} & {*OPTIONS} - {*options_of((*SAMPLE, *["training"] * fitted))}
+    idle = {*OPTIONS} - {*options_of(OPTIMIZE)} | {*NOT_OF_FITS}
+    idle |= {"learning_rate"} if "optimizer" in request.objects else set()
+    others = {"annealing", "barzilai"} - {request.method.name.partition("_")[0]}
+    return {*given} & idle | {name for name in request.options.explicit if name.partition("_")[0] in others}
+
+
+def unused(request: Request) -> list[str]:
     """Given options that the method of a run does not use."""
     options, method = request.options, request.method
     if not request.samples:
-        return sorted(options.explicit - set(options_of(OPTIMIZE)))
+        return sorted(_idle(request, options.explicit))
     own = request.objects.get("sampler")
     numbers = {} if own is None or isinstance(own, type) else checked(own).get_config()  # of an object, its own
     beside = sorted(options.explicit & {*numbers} - {"sampler"})
@@ -158,7 +180,7 @@ def manifest_of(run: RunLoops) -> dict[str, Any]:
         "versions": versions(),
         "options": options.model_dump(exclude_none=True, exclude={"resume", "overwrite"}) | every,
         "given": sorted(options.explicit - {"resume", "overwrite"}),
-        "unused": _unused(request),
+        "unused": unused(request),
         "objects": sorted(set(OBJECTS) & set(request.objects)),
         "observables": sorted(run.observables.extra),
         "seed": options.seed,

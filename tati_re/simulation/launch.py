@@ -161,10 +161,8 @@ class Launch:
             stored["heating"] = stored.get("heating", {}) | {"start": found}
             said = heating_sentence(found, self.request.options.batch_sampling)
             if found.get("mean", 0.0) > self.request.options.target_bias:
-                said += (
-                    f" That is more than target_bias = {self.request.options.target_bias:g}, and what the run may "
-                    "tune does not bring it there: larger batches heat less."
-                )
+                said += f" That is more than target_bias = {self.request.options.target_bias:g}, and what the run may "
+                said += "tune does not bring it there: larger batches heat less."
             self.progress.message(said)
         manifest.write(self.folder, stored)
 

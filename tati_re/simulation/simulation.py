@@ -13,18 +13,17 @@ from tati_re.core.given import as_array
 from tati_re.data.packing import as_packed
 from tati_re.engine.limits import LIMITS
 from tati_re.engine.noise import Draw, draw_bits, philox_keys, standard_normal
-from tati_re.engine.progress import make_progress
 from tati_re.models.build import activation_names
 from tati_re.models.inputs import fit_inputs
 from tati_re.models.inspect import input_shape_of
 from tati_re.options import tati_names as aliases
-from tati_re.options.make import OPTIMIZE, OPTIONS, Options, describe, make_options
+from tati_re.options.make import OPTIONS, Options, describe, make_options
 from tati_re.options.stages import check_num_steps
-from tati_re.options.table import options_of
 from tati_re.posterior.losses import CLASSIFICATION, REGRESSION
 from tati_re.posterior.outputs import Outputs
 from tati_re.simulation.calls import Calls
 from tati_re.simulation.current_batch import CurrentDataset
+from tati_re.simulation.description import say_unused
 from tati_re.simulation.evaluations import Evaluations
 from tati_re.simulation.from_folder import from_folder
 from tati_re.simulation.launch import launch
@@ -296,10 +295,8 @@ class Simulation(Evaluations):
         limits = replace(self.limits, began=time.monotonic())
         options, objects = self._for_call(overrides, "fit")
         options = make_options(options, num_steps=check_num_steps(options))
-        own = {"learning_rate"} & set(overrides) if "optimizer" in objects else set()
-        if unused := sorted(own | set(overrides) & set(OPTIONS) - set(options_of(OPTIMIZE))):
-            make_progress(options.verbose).message(f"Not used by a fit: {', '.join(unused)}.")
-        return self._launched(make_request("fit", options, objects, self.system, limits))
+        say_unused(request := make_request("fit", options, objects, self.system, limits), overrides)
+        return self._launched(request)
 
     def sample(self, **overrides: Any) -> Run:
         """Samples exp(-U/T); the walkers stay where they arrive. The run's tables are pandas DataFrames, as of `fit`.
@@ -317,8 +314,11 @@ class Simulation(Evaluations):
         """
         limits = replace(self.limits, began=time.monotonic())
         options, objects = self._for_call(overrides)
+        placed = self.walkers.placed
         options = prepared(self, options, objects)
-        return self._launched(make_request("sample", options, objects, self.system, limits))
+        request = make_request("sample", options, objects, self.system, limits)
+        say_unused(request, overrides, fitted=options.walker_start == "fit" and not placed)
+        return self._launched(request)
 
     def _launched(self, request: Request) -> Run:
         run = launch(request, self.walkers, self.calls)

@@ -57,7 +57,10 @@ def as_trained(
 
 
 def without_test_part(read: Dataset, options: Options) -> tuple[str, ...]:
-    """A sentence where predictions will have nothing to be compared with and nobody asked for that."""
+    """A sentence where there is no test part and nobody asked for that, or where it is not the one asked for."""
+    asked, tests = options.test_fraction or 0.0, 0 if read.test_inputs is None else len(read.test_inputs)
+    if asked and abs(tests - asked * (read.num_examples + tests)) > 1:
+        return (f"Not used by these data, which have {tests or 'no'} examples to test with: test_fraction.",)
     if read.test_inputs is not None or "test_fraction" in options.explicit or read.name in GENERATORS:
         return ()
     return (

@@ -173,13 +173,8 @@ class _Choice:
             values["target_bias"] = TARGET_BIAS
             # Hidden units make copies of each minimum, each with a covariance of its own: no mass has them all.
             kernels = sum(len(shape) > 1 for shape in sim.system.flat.shapes)
-            if (
-                dimension <= MOST_DIRECTIONS
-                and kernels < 2
-                and not walled
-                and "mass" in values
-                and "mass" not in given.explicit
-            ):
+            small = dimension <= MOST_DIRECTIONS and kernels < 2 and not walled
+            if small and "mass" in values and "mass" not in given.explicit:
                 values["mass"] = f"fisher:{dimension}"
                 values["integrator"] = "isotropic" if sim.system.is_round(sim.walkers.position[0]) else "leapfrog"
         if sampler == "HMC":

@@ -50,12 +50,9 @@ def block_size(request: Request) -> int:
         return unit if unit > 1 or method.by_rung else few[-1]
     if given % unit or copies % given:
         whole = "an ensemble" if method.groups > 1 else f"{unit} replica(s) of one number"
-        raise InputError(
-            "block_size: the blocks of a run are equally large"
-            + (f", and each holds {whole} whole." if unit > 1 else "."),
-            received=f"{given} of {copies} walkers at all temperatures",
-            expected=", ".join(str(size) for size in range(unit, copies + 1, unit) if copies % size == 0),
-        )
+        what = f"block_size: the blocks of a run are equally large{f', and each holds {whole} whole' * (unit > 1)}."
+        expected = ", ".join(str(size) for size in range(unit, copies + 1, unit) if copies % size == 0)
+        raise InputError(what, f"{given} of {copies} walkers at all temperatures", expected)
     return int(given)
 
 
@@ -82,12 +79,8 @@ def check_workers(request: Request) -> None:
         why = "data larger than memory_limit are read by one process"
     refuse_if(why is not None, f"workers: {why}.", options.workers, "no workers")
     blocks = request.copies // block_size(request)
-    if options.workers > blocks:
-        raise InputError(
-            f"workers: there are more of them than blocks, of {block_size(request)} walker(s) each.",
-            received=options.workers,
-            expected=f"1 to {blocks}, or more or smaller blocks",
-        )
+    what = f"workers: there are more of them than blocks, of {block_size(request)} walker(s) each."
+    refuse_if(options.workers > blocks, what, options.workers, f"1 to {blocks}, or more or smaller blocks")
 
 
 def check_gpus(options: Options) -> None:
@@ -166,11 +159,9 @@ def _pickled(made: Callable) -> bytes:
     try:
         return cloudpickle.dumps(made)
     except Exception as error:
-        raise InputError(
-            "workers: the model, the sampler or a function of this run cannot travel to another process.",
-            received=" ".join(str(error).split())[:200] or type(error).__name__,
-            expected="objects that cloudpickle takes, or no workers",
-        ) from None
+        what = "workers: the model, the sampler or a function of this run cannot travel to another process."
+        received = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InputError(what, received, "objects that cloudpickle takes, or no workers") from None
 
 
 def _made(

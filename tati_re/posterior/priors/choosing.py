@@ -24,6 +24,7 @@ FAMILIES: dict[str, type[ScaleFamily]] = {"gaussian": Gaussian, "laplace": Lapla
 _USED = {"prior_std": {"gaussian"}, "prior_scale": {"laplace", "student_t"}}
 _USED |= {"prior_degrees": {"student_t"}, "prior_bound": {"box"}}
 """The families that an option of the prior is about."""
+_OF_NOISE = {"noise_prior", "noise_prior_scale", "noise_prior_shape"}
 _TABLES = ("prior", *_USED)
 _WALLS = ("lower_wall", "upper_wall", "prior_lower_boundary", "prior_upper_boundary", "prior_factor", "prior_power")
 
@@ -111,8 +112,9 @@ def unused_prior_options(options) -> list[str]:
     if options.tether is not None:
         unused = [name for name in (*_TABLES, "prior_scaling", *_WALLS) if name in options.explicit]
         return [name for name in unused if name != "prior_factor"]
-    of_noise = ("noise_prior", "noise_prior_scale", "noise_prior_shape")
-    unused += [name for name in of_noise if name in options.explicit and options.noise_std != "sampled"]
+    of_noise = {"noise_prior_shape"} if options.noise_prior == "half_normal" else set()
+    of_noise |= _OF_NOISE if options.noise_std != "sampled" else set()
+    unused += sorted(of_noise & options.explicit)
     return unused + [n for n in ("prior_factor", "prior_power") if n in options.explicit and not soft]
 
 
