@@ -29,7 +29,7 @@ def latest_end(num_steps: int) -> int:
 
 def with_steps(sampler, options, given_schedule: bool = False):
     """The sampler that finds its step size in the burn-in, where the options leave it to the run."""
-    if not isinstance(options.step_size, str):
+    if not isinstance(options.step_size, str) or options.step_sizes:
         return sampler
     for name, asked in (
         ("covariance_blending", options.covariance_blending > 0),

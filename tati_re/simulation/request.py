@@ -126,8 +126,6 @@ def make_request(
 
 def _sampled(options: Options, objects: Mapping[str, Any], system: System) -> tuple[Options, Method]:
     """The options with none left open, and the sampler of a run on its ladder."""
-    if options.step_sizes:  # that of the target, which schedules and checks are about
-        options = options.settled(step_size=options.step_sizes[0])
     if options.until is not None and "num_steps" not in options.explicit:
         options = options.settled(num_steps=MOST_STEPS)
     check_memory(options, system.flat.num_parameters, options.num_walkers * options.num_rungs)
