@@ -10,6 +10,7 @@ import numpy as np
 from tati_re._version import __version__
 from tati_re.core.backend import tf, threads
 from tati_re.core.errors import shown
+from tati_re.data.generators import GENERATORS
 from tati_re.data.labels import doubts
 from tati_re.engine.environment import versions
 from tati_re.exchange.choosing import ladder_sentences, unused_replica_options
@@ -40,6 +41,13 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
     if run.workers is not None:
         yield f"{run.workers}."
     yield from request.system.notes
+    dataset = request.system.dataset
+    untested = request.system.has_data and dataset.test_inputs is None and dataset.name not in GENERATORS
+    if untested and "test_fraction" not in options.explicit:
+        yield (
+            f"No test part: all {dataset.num_examples} examples are trained on. test_fraction=0.2 keeps a fifth of "
+            "them apart for scores of predictions."
+        )
     compiled, used = request.system.compiled, potential.loss.name
     if compiled and request.objects.get("loss", options.loss) is None and compiled != used:
         yield f"The model's compiled loss, {compiled}, is not used, but {used}: loss=model.loss takes it."
@@ -48,7 +56,6 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
         if 0 < spread < options.noise_std:
             yield f"noise_std {options.noise_std:g} is above the standard deviation of the targets, {spread:.3g}."
     yield from potential.notices()
-    dataset = request.system.dataset
     if names := dataset.class_names:
         listed = shown(", ".join(names), 77, str)
         yield f"The labels are names: {listed} are the classes 0 to {len(names) - 1}, in this order."
@@ -57,7 +64,7 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
     if options.tensorboard is not None and importlib.util.find_spec("tensorboard") is None:
         yield "tensorboard: its files are written; to look at them, pip install 'tati_re[tensorboard]'."
     yield from tati_sentences(options, "prior" in request.objects)
-    if start is not None:
+    if start is not None and "starts" not in request.objects:
         yield start
     if request.record_every > options.num_steps:
         yield f"record_every {request.record_every} is above num_steps {options.num_steps}: no row will be recorded."
