@@ -135,3 +135,16 @@ def test_a_divergence_in_the_first_turn_is_not_one_of_the_start():
     with pytest.raises(SamplingError, match=r"after step 0, .*step_size 0\.2 is too large") as caught:
         sim.sample(step_size=0.2, num_steps=200, covariance_blending=10.0)
     assert caught.value.step == 0 and "Look for infinities" not in str(caught.value)
+
+
+def test_on_a_ladder_the_longest_step_is_told():
+    """U = 50 x²: the limit is 0.2. The step of the target is below it, that of the hot rung is not."""
+    sim = Simulation(
+        potential=lambda x: 50 * tf.reduce_sum(x * x, -1),
+        dimension=2,
+        parameters=[0.1, 0.1],
+        execution="graph",
+        verbose=0,
+    )
+    with pytest.raises(SamplingError, match=r"step_size 0\.5 is too large: the limit of stability at the start"):
+        sim.sample(sampler="BAOAB", temperatures=[1.0, 2.0], step_sizes=[0.1, 0.5], num_steps=100)

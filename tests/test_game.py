@@ -79,6 +79,35 @@ def test_players_of_one_seed_have_noise_of_their_own_in_each_game():
     assert [run.manifest["call"] for run in again.values()] == [7, 8]
 
 
+def test_a_partner_that_goes_far_is_no_divergence():
+    """U = (x - y)²/2 + (y - 1000)²/2 for each of three coordinates: x and y have mean 1000 and variances 2 and 1. What
+    the one does to U of the other is a hundred times what a run of one can come to."""
+    x, y = map(tati_re.Player, (np.zeros((1, 3)), np.zeros((1, 3))))
+
+    def apart(other):
+        return lambda here: tf.reduce_sum((here - other.positions) ** 2, -1) / 2
+
+    def pulled(here):
+        return apart(x)(here) + tf.reduce_sum((here - 1000) ** 2, -1) / 2
+
+    own = {"dimension": 3, "sampler": "BAOAB", "step_size": 0.7, "verbose": 0, "execution": "graph"}
+    first, second = tati_re.Simulation(potential=apart(y), **own), tati_re.Simulation(potential=pulled, **own)
+    tati_re.Game(x=(x, first), y=(y, second)).sample(num_rounds=60, steps=10)
+    assert abs(first.parameters - 1000).max() < 8 and abs(second.parameters - 1000).max() < 6
+
+
+def test_a_game_without_a_sampler_is_refused_and_moves_no_walker():
+    x, y = tati_re.Player(np.zeros((1, 1))), tati_re.Player(np.zeros((1, 1)))
+    own = {"potential": lambda here: tf.reduce_sum((here - y.positions) ** 2, -1), "dimension": 1, "verbose": 0}
+    sims = [tati_re.Simulation(**own) for _ in range(2)]
+    both = tati_re.Game(x=(x, sims[0]), y=(y, sims[1]))
+    with pytest.raises(tati_re.InputError, match=r"until: x has rounds\. Expected: a sampler"):
+        both.sample(num_rounds=2)
+    for sim in sims:
+        sim.set_options(sampler="HMC", step_size=0.5)
+    assert both.sample(num_rounds=2)["x"].manifest["options"]["num_walkers"] == 1
+
+
 def test_bad_games_are_refused():
     own = {"potential": lambda x: tf.reduce_sum(x**2, -1), "dimension": 2, "sampler": "HMC", "verbose": 0}
     sim, player = tati_re.Simulation(**own), tati_re.Player(np.zeros((1, 2)))

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from tati_re import Simulation
+from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.engine.limits import Limits
 from tati_re.exchange import make_ladder
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.runs import checkpoint
-from tati_re.samplers import SGHMC, SGLD, EnsembleQuasiNewton, Massive, Splitting
+from tati_re.samplers import SGHMC, SGLD, EnsembleQuasiNewton, HamiltonianMonteCarlo, Massive, Splitting
 from tati_re.samplers.wrappers.fisher import ENDS, Stretched, low_rank_mass
 from tests.scenarios import TOLERANCE, NumpyEvaluate, NumpyNoise, mean_and_error, rung_of
 from tests.systems import tables
@@ -313,3 +314,19 @@ def test_a_run_stopped_in_the_burnin_goes_on_as_if_it_had_not(tmp_path, mass, st
     assert checkpoint.load(tmp_path / "halves")[1]["step"] == stop
     Simulation.resume(str(tmp_path / "halves"), data=data)
     assert tables(tmp_path / "halves") == tables(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("sampler", [Splitting("BAOAB"), HamiltonianMonteCarlo()])
+def test_a_sampler_object_with_a_mass_finds_the_steps_of_the_option(sampler):
+    """Masses equal to the stiffness, 1 and 10,000: the stable step is a hundred times that at equal masses, which the
+    energy errors of an object had."""
+    mass = np.repeat([1.0, 1e4], 4)
+    sizes = []
+    for given in ({"sampler": Massive(sampler, mass)}, {"sampler": sampler, "mass": mass}):
+        sim = Simulation(
+            potential=lambda x: 0.5 * tf.reduce_sum(mass * x * x, -1), dimension=8, num_walkers=2, verbose=0, seed=1
+        )
+        run = sim.sample(step_size="auto", num_steps=120, num_burnin_steps=100, **given)
+        sizes.append(run.run_info["step_size"].to_numpy())
+    np.testing.assert_array_equal(*sizes)
+    assert 0.05 < sizes[0][-1] < 2

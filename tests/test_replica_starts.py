@@ -52,6 +52,18 @@ def test_starts_without_a_ladder_move_the_walkers_for_this_run():
     np.testing.assert_allclose(sim.parameters, starts[0], atol=1e-7)
 
 
+@pytest.mark.parametrize("given", [{}, {"sampler": "auto", "step_size": "auto", "num_steps": 40}])
+def test_walkers_with_starts_are_not_said_to_begin_elsewhere_nor_fitted(given, capsys):
+    options = {**SMALL, **STEPS, "verbose": 1} | given
+    sim = Simulation(**options, num_walkers=WALKERS, walker_start="fit", fit_steps=20)
+    starts = np.random.default_rng(0).standard_normal((1, WALKERS, sim.num_parameters()))
+    sim.sample(starts=starts)
+    said = capsys.readouterr().out
+    assert "adam" not in said and [line[:41] for line in said.splitlines() if line.startswith("Start")] == (
+        ["Start: 2 walkers, where starts says (num_"] if given else []
+    )
+
+
 def test_fresh_starts_are_uniform_by_fan_in_and_differ():
     """The bounds are 1/sqrt(3) for 12 parameters and 1/sqrt(5) for the others; 3 % would show in 60,000 numbers."""
     names, shapes = ["dense/kernel", "dense/bias", "dense_1/kernel"], [(2, 4), (4,), (4, 2)]

@@ -89,6 +89,19 @@ def test_writing_into_the_parameters_moves_a_walker(sim):
     np.testing.assert_array_equal(START, np.where(np.arange(3)[:, None] == 1, sim.parameters - 0.1, sim.parameters))
 
 
+def test_what_was_asked_stays_as_it_was(sim):
+    """A step of one's own that is rejected goes back, and what it does with a gradient is not that of the next."""
+    before, gradients, potential = sim.parameters, sim.gradients(), sim.potential()
+    gradients *= -(2.0**-20)
+    potential *= 2.0
+    np.testing.assert_array_equal(sim.gradients(), -(2.0**20) * gradients)
+    np.testing.assert_array_equal(sim.potential(), potential / 2.0)
+    sim.parameters = sim.parameters + gradients
+    np.testing.assert_array_equal(before, START)
+    sim.parameters = before
+    np.testing.assert_array_equal(sim.parameters, START)
+
+
 @pytest.mark.parametrize("name", ["parameters", "momenta"])
 @pytest.mark.parametrize("value", [1.0, np.ones(2), np.ones((2, 3)), np.ones((WALKERS, 3, 1))])
 def test_values_of_another_shape_are_refused(sim, name, value):

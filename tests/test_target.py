@@ -79,6 +79,37 @@ def test_a_function_is_called_as_it_is_meant(function, numpy, batched):
     np.testing.assert_allclose(products, np.broadcast_to([2.0, 0.75], x.shape), rtol=1e-8)
 
 
+@pytest.mark.parametrize("batched", [True, False])
+def test_a_function_may_write_into_its_arrays(batched):
+    """It centers the position that it is given in place, and gives the same array of slopes each time. The mean of x
+    is 3, and was 0 where what it wrote moved the walkers."""
+    slopes = np.zeros((4, 2) if batched else 2)
+
+    def shifted(x):
+        if batched and len(x) != 4:
+            return in_numpy(x - 3.0)
+        x -= 3.0
+        slopes[:] = x / WIDTHS**2
+        return in_numpy(x)[0], slopes
+
+    start = np.arange(8.0).reshape(4, 2)
+    sim = tati_re.Simulation(potential=shifted, dimension=2, num_walkers=4, parameters=start, seed=2, **GRAPH)
+    np.testing.assert_allclose(sim.gradients(), (start - 3.0) / WIDTHS**2)
+    run = sim.sample(sampler="HMC", step_size=0.8, num_steps=400, num_burnin_steps=50, trajectory_every=1)
+    assert (z_scores(run, ["x[0]", "x[1]"], [3.0, 3.0], [1, 1]) < 12).all()  # of four walkers
+    assert abs(run.parameters("mean") - 3.0).max() < 0.6
+
+
+def test_answers_follow_what_a_function_reads():
+    width = tf.Variable(1.0, dtype=tf.float64)
+    sim = tati_re.Simulation(
+        potential=lambda x: tf.reduce_sum(x * x, -1) / width, dimension=2, parameters=[1.0, 2.0], **GRAPH
+    )
+    assert sim.potential() == 5.0
+    width.assign(2.0)
+    assert (sim.potential(), *sim.gradients()) == (2.5, 1.0, 2.0)
+
+
 def wrong_sign(x):
     return in_numpy(x)[0], -in_numpy(x)[1]
 
@@ -95,6 +126,13 @@ def host(x):
     return tf.reduce_sum(x * x, -1) * float(tf.reduce_max(tf.abs(x)) > -1)
 
 
+def branching(x):
+    value = gaussian(x)
+    if tf.reduce_max(value) > 1e9:  # as TensorFlow takes it in eager code alone
+        value = 2 * value
+    return value
+
+
 BAD = {
     "ragged": (lambda x: [0.0, x], "does not give U. Received: "),
     "column": (lambda x: tf.reduce_sum(x * x, -1, keepdims=True), "does not give U. Received: (3, 1) for (3, 2)"),
@@ -105,6 +143,7 @@ BAD = {
     "others": (lambda x: tf.reduce_sum(x * x, -1) / tf.reduce_sum(x * x), "depends on where others are"),
     "chance": (lambda x: tf.reduce_sum(x * x, -1) + tf.random.normal([3], dtype=x.dtype), "two calls give different"),
     "not compiled": (host, "TensorFlow cannot compile it"),
+    "branching": (branching, "TensorFlow cannot compile it. Received: OperatorNotAllowedInGraphError: Using a"),
     "its shape": (lambda x: (np.sum(x * x, -1), x[:, :1]), "does not give U. Received: U (3,) and gradient (3, 1)"),
 }  # fmt: skip
 

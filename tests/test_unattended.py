@@ -10,6 +10,7 @@ from tati_re.core.backend import tf
 from tati_re.options.flags import choices
 from tati_re.options.make import OPTIONS, make_options
 from tati_re.options.presets import NAMES
+from tati_re.runs.files import LOCK
 from tati_re.simulation import unattended
 
 REGRESSION = {"data": "two_clusters", "hidden": [3], "loss": "binary_crossentropy", "seed": 3, "verbose": 0}
@@ -83,6 +84,16 @@ def test_fits_at_the_start_go_by_the_optimizer_that_was_given(tmp_path, capsys):
         sim.fit(optimizer=decays, num_steps=2)
     with pytest.raises(tati_re.InputError, match="run_file and a file of the run are one file"):
         sim.sample(**still, output=str(tmp_path), run_file=str(tmp_path / "averages.csv"))
+
+
+def test_a_folder_that_a_killed_run_left_is_refused_before_the_fits(tmp_path, monkeypatch):
+    monkeypatch.setattr(unattended._Choice, "_fit", lambda choice: pytest.fail("fitted"))
+    sim = tati_re.Simulation(**REGRESSION, walker_start="fit")
+    (tmp_path / "run.csv").write_text("rows")
+    (tmp_path / LOCK).write_text('{"host": "here", "process": 1, "starting": false}')
+    with pytest.raises(tati_re.InputError, match="not empty"):
+        sim.sample(sampler="BAOAB", step_size=1e-4, num_steps=2, output=str(tmp_path))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.csv"]
 
 
 def test_placed_walkers_are_not_fitted():

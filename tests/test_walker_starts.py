@@ -232,6 +232,16 @@ def test_the_data_may_be_changed(folder):
     assert run.manifest["dataset"]["num_examples"] == 19
 
 
+def test_what_is_said_of_the_data_is_true_of_those_that_are_there(capsys):
+    sim = linear(label_columns=[])
+    sim.dataset = (X[:6], Y[:6])
+    sim.sample(num_steps=1, step_size=0.01, verbose=1)
+    assert "No test part: all 6 examples are trained on." in capsys.readouterr().out
+    sim.dataset = ((X[:6], Y[:6]), (X[6:], Y[6:]))
+    sim.sample(num_steps=1, step_size=0.01, verbose=1)
+    assert "No test part" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("ask", ["momenta", "init_momenta"])
 def test_a_method_without_momenta_says_so(ask):
     sim = linear(sampler="StochasticGradientLangevinDynamics")

@@ -202,7 +202,9 @@ class Driver:
     def turn(self, carry: Carry, num_steps: int) -> Carry:
         """Takes so many steps of a run whose potential has changed since its last one."""
         began, end = time.monotonic(), self._move + self.loop.timeline.moves(num_steps)
-        carry = self.loop.evaluated(carry, self.step)
+        before, carry = carry.state.potential, self.loop.evaluated(carry, self.step)
+        # By what others have done U may rise without an end.
+        carry = carry._replace(highest=carry.highest + tf.maximum(tf.reduce_max(carry.state.potential - before), 0.0))
         while self._move < end:
             carry, _ = self._chunk(carry, min(self.loop.chunk_steps, end - self._move))
         self.seconds += time.monotonic() - began

@@ -42,7 +42,7 @@ class Target:
 
     @cached_property
     def _compiled(self) -> Callable:
-        return self.__call__ if self.numpy else tf.function(self.__call__)
+        return self.__call__ if self.numpy else tf.function(self.__call__, autograph=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is compiled, which does not travel to workers."""
@@ -124,8 +124,10 @@ class Target:
 
     def _of_numpy(self, position: Any) -> Any:
         def call(x):
+            # It may write into what it is given, and give the same arrays each time.
+            given = [x.copy()] if self.batched else x.copy()
             try:
-                rows = [self.function(x)] if self.batched else [self.function(row) for row in x]
+                rows = [tuple(map(np.array, self.function(each))) for each in given]
                 values, slopes = (np.concatenate([np.reshape(row[k], (-1, *n)) for row in rows]) for k, n in shapes)
             except Exception as error:
                 self.failure = said(error, 160)

@@ -38,12 +38,12 @@ def free_folder(name: str, parent: AnyPath = "runs") -> Path:
 
 
 def check_free(path: AnyPath, overwrite: bool = False) -> None:
-    """Refuses a folder that cannot be written, or has files other than the lock of a start that was stopped."""
+    """Refuses a folder that cannot be written, or has files."""
     folder = _folder(path)
     nearest = next(place for place in (folder, *folder.parents) if place.exists())
     with storing(folder), TemporaryFile(dir=nearest):
         pass
-    if not overwrite and folder.is_dir() and not (folder / LOCK).exists():
+    if not overwrite and folder.is_dir():
         _refuse(folder, entries(folder))
 
 

@@ -39,6 +39,8 @@ def with_steps(sampler, options, given_schedule: bool = False):
         refuse_if(asked, f"{name}: needs a step size that is given.", "step_size = auto", "a number as step_size")
     if isinstance(sampler, StepSizeTuning):
         sampler = sampler.inner
+    if isinstance(sampler, Massive):  # steps are those of its coordinates
+        return Massive(with_steps(sampler.inner, options), sampler.mass)
     if sampler.metropolis:
         target = options.target_acceptance or sampler.acceptance
         return StepSizeTuning(sampler, target, options.step_size_tuning, from_curvature=True)

@@ -10,6 +10,7 @@ import numpy as np
 from tati_re._version import __version__
 from tati_re.core.backend import tf, threads
 from tati_re.core.errors import shown
+from tati_re.data.generators import GENERATORS
 from tati_re.data.labels import doubts
 from tati_re.engine.environment import versions
 from tati_re.engine.progress import make_progress
@@ -42,6 +43,16 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
     if run.workers is not None:
         yield f"{run.workers}."
     yield from request.system.notes
+    dataset = request.system.dataset
+    tests = 0 if dataset.test_inputs is None else len(dataset.test_inputs)
+    asked = (options.test_fraction or 0.0) * (dataset.num_examples + tests)
+    if request.system.has_data and asked and abs(tests - asked) > 1:
+        yield f"Not used by these data, which have {tests or 'no'} examples to test with: test_fraction."
+    elif request.system.has_data and not (tests or "test_fraction" in options.explicit or dataset.name in GENERATORS):
+        yield (
+            f"No test part: all {dataset.num_examples} examples are trained on. test_fraction=0.2 keeps a fifth of "
+            "them apart for scores of predictions."
+        )
     compiled, used = request.system.compiled, potential.loss.name
     if compiled and request.objects.get("loss", options.loss) is None and compiled != used:
         yield f"The model's compiled loss, {compiled}, is not used, but {used}: loss=model.loss takes it."
@@ -54,7 +65,6 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
     if request.system.has_data and not options.tati and (idle := [name for name in idle if name in options.explicit]):
         yield f"Not used by the loss {loss}: {', '.join(idle)}."
     yield from potential.notices()
-    dataset = request.system.dataset
     if options.data is not None and dataset.label_names and not options.label_columns:
         yield f"The labels are in the column {', '.join(dataset.label_names)} (label_columns)."
     if names := dataset.class_names:
@@ -71,7 +81,7 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
     if options.tensorboard is not None and importlib.util.find_spec("tensorboard") is None:
         yield "tensorboard: its files are written; to look at them, pip install 'tati_re[tensorboard]'."
     yield from tati_sentences(options, "prior" in request.objects)
-    if start is not None:
+    if start is not None and "starts" not in request.objects:
         yield start
     if request.record_every > options.num_steps:
         yield f"record_every {request.record_every} is above num_steps {options.num_steps}: no row will be recorded."

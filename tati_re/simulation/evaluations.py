@@ -29,15 +29,11 @@ class Evaluations:
     options: Options
     objects: dict[str, Any]
     walkers: Walkers
-    _system: System
+    system: System
+    """The model and its data, which make the potential."""
     _evaluator: Evaluator | None = None
     _first_batch = 0
     _evaluated: tuple[int, np.ndarray, Energy] | None = None
-
-    @property
-    def system(self) -> System:
-        """The model and its data, which make the potential."""
-        return self._system
 
     def loss(self, walker_index: int | None = None):
         """Mean loss on the current batch: a number, or `(walkers,)`."""
@@ -136,15 +132,14 @@ class Evaluations:
         known = self._evaluated
         if known is None or known[0] != self.batch.number or not np.array_equal(known[1], position):
             energy = self._engine().energy(position, batch, self.walkers.auxiliary)
-            self._evaluated = known = self.batch.number, position.copy(), energy
+            known = self.batch.number, position.copy(), energy
+            self._evaluated = known if self.system.has_data else None  # a function may read what changes
         return known[2]
 
     def _of_walker(self, values: np.ndarray, walker_index: int | None):
-        if walker_index is None:
-            if self.options.num_walkers > 1:
-                return values
-            walker_index = 0
-        value = values[self._checked_walker(walker_index)]
+        if walker_index is None and self.options.num_walkers > 1:
+            return values.copy()
+        value = values[self._checked_walker(0 if walker_index is None else walker_index)].copy()
         return float(value) if np.ndim(value) == 0 else value
 
     def _checked_walker(self, walker_index: int) -> int:

@@ -25,7 +25,7 @@ from tati_re.simulation.request import make_request
 from tati_re.simulation.resume import reopened
 from tati_re.simulation.run import Run
 from tati_re.simulation.simulation import Simulation
-from tati_re.simulation.unattended import prepared
+from tati_re.simulation.unattended import is_open, prepared
 
 _OF_ONE = ("num_steps", "output", "workers", "control_variate", "bias", "tensorboard")
 """Options that a player of a game cannot have."""
@@ -122,9 +122,10 @@ class Game:
             sim.calls = calls
             folder = None if output is None else os.fspath(Path(output) / name)
             options, objects = sim._for_call({"num_steps": num_rounds * turns[name], "output": folder})
+            unnamed = options.until is not None or is_open(options, objects)
+            refuse_if(unnamed, f"until: {name} has rounds.", options.until, "a sampler by name")
             options = calls.next("sample", options)
             options, limits = prepared(sim, options, objects), replace(sim.limits, most_steps=turns[name])
-            refuse_if(options.until is not None, f"until: {name} has rounds.", options.until, "a sampler by name")
             requests.append(make_request("sample", options, objects, sim.system, limits))
             check_request(requests[-1])
         with ExitStack() as stack:
@@ -189,8 +190,9 @@ class Game:
                 flush()
                 lead.driver.signal = interrupted()
             finally:
-                for driver in drivers:
+                for driver, (_, sim) in zip(drivers, self.players.values(), strict=True):
                     driver.close()
+                    sim._forget()
         ended = {}
         for name, (launch, _, folder), carry in reversed([*zip(self.players, launched, carries, strict=True)]):
             ended[name] = launch.finish(carry, folder, outcome)  # the first one last: it may stop the process

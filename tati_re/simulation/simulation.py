@@ -131,7 +131,7 @@ class Simulation(Evaluations):
         set_threads(options.threads)
         self.options = options = with_defaults(options, objects)
         self.objects, self.calls = objects, Calls()
-        self._system = system_of(options, objects)
+        self.system = system_of(options, objects)
         self.options = aliases.capped(options, self.system.dataset.num_examples)
         self.walkers = starting_walkers(options, self.system.flat, start)
         self._outputs: Outputs | None = None
@@ -154,7 +154,7 @@ class Simulation(Evaluations):
 
     @parameters.setter
     def parameters(self, value) -> None:
-        self.walkers.position[...] = self.walkers.fitting(value, "parameters")
+        self.walkers.position = self.walkers.fitting(value, "parameters")
         self.walkers.sentence, self.walkers.drawn = None, None
 
     @property
@@ -174,8 +174,7 @@ class Simulation(Evaluations):
     @momenta.setter
     def momenta(self, value) -> None:
         self._check_momentum()
-        position, value = self.walkers.position, self.walkers.fitting(value, "momenta")
-        self.walkers.momentum = np.array(np.broadcast_to(value, position.shape), position.dtype)
+        self.walkers.momentum = self.walkers.fitting(value, "momenta")
 
     def _check_momentum(self) -> None:
         sampler = own_sampler(self.options, self.objects)
@@ -243,7 +242,7 @@ class Simulation(Evaluations):
         self.options, self.objects = aliases.capped(options, self.system.dataset.num_examples), objects | found
 
     def _take(self, system: Any) -> None:
-        self._system = system
+        self.system = system
         self._outputs = None
         self._forget()
         self._first_batch = 0
@@ -327,7 +326,7 @@ class Simulation(Evaluations):
 
     def _for_call(self, overrides: dict[str, Any], kind: str = "sample") -> tuple[Options, dict[str, Any]]:
         overrides = _own_names(overrides)
-        extra = {name: overrides.pop(name) for name in ("observables", "callbacks", "starts") if name in overrides}
+        extra = {n: v for n in ("observables", "callbacks", "starts") if (v := overrides.pop(n, None)) is not None}
         objects = _pop_objects(overrides)
         refuse_fixed((*overrides, *objects))
         kept = {name: value for name, value in self.objects.items() if name not in overrides}

@@ -40,14 +40,14 @@ class Walkers:
         return self.drawn != _check_sum(self.position)
 
     def fitting(self, value: Any, name: str) -> np.ndarray:
-        """An array in the shape of the positions, or of one of them."""
+        """A new array in shape and type of the positions, of what is given for each walker or for all."""
         value = as_array(value, name)
         if value.shape not in (self.position.shape, self.position.shape[1:]):
             what = f"{name}: wrong shape."
             raise InputError(what, value.shape, f"{self.position.shape[1:]} for all walkers, or {self.position.shape}")
         if value.dtype.kind not in "fiu" or not np.isfinite(value).all():
             raise InputError(f"{name}: not all are finite numbers.", expected="finite numbers")
-        return value
+        return np.array(np.broadcast_to(value, self.position.shape), self.position.dtype)
 
 
 def starting_walkers(options: Options, flat: Any, given: Any = None) -> Walkers:
@@ -66,8 +66,7 @@ def starting_walkers(options: Options, flat: Any, given: Any = None) -> Walkers:
     if given is not None:
         what = f"parameters and walker_start {start} both say where walkers start."
         refuse_if(start in ("fresh", "fit"), what, expected="one of them")
-        fitting = Walkers(position, auxiliary).fitting(given, "parameters")
-        position = np.array(np.broadcast_to(fitting, position.shape), flat.dtype)
+        position = Walkers(position, auxiliary).fitting(given, "parameters")
         said = "Start: given parameters" if position.ndim == 2 and np.ndim(given) == 2 else said
     if start in ("fresh", "fit"):
         position = fresh_starts(flat.tensor_names, flat.shapes, walkers, options.seed).astype(flat.dtype)

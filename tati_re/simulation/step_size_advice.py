@@ -88,23 +88,24 @@ def _of_inputs(request: Request) -> str:
 def _of_step_size(
     error: SamplingError, request: Request, potential: ModelPotential, position: np.ndarray, auxiliary: tuple
 ) -> str:
-    walker, engine = error.walker, Evaluator(potential, False)
-    moved = False
-    if request.method.groups > 1:  # one of them moves while the others are at step 0
-        moved = np.isfinite(engine.energy(position, engine.batch(0), auxiliary).potential[walker])
+    walker, engine, groups = error.walker, Evaluator(potential, False), request.method.groups
+    # One of several groups moves while the others are at step 0.
+    moved = groups > 1 and np.isfinite(engine.energy(position, engine.batch(0), auxiliary).potential[walker])
     if error.step == 0 and not moved:
         inside = np.isfinite(potential.prior.log_prob(tf.constant(position)))[walker]
         outside = f"The parameters start outside the prior, {potential.prior}: set them, or widen it."
         return _LOOK if inside else outside
     if not request.samples:
         return "Try a smaller learning_rate."
-    if isinstance(request.options.step_size, str):
+    if isinstance(request.options.step_size, str) and not request.options.step_sizes:
         return (
             "The burn-in has undone and halved the last 20 steps in a row, and none led to a finite potential; where "
             "the burn-in is over, nothing is undone, and the step size that it found is too large here: a smaller "
             "target_bias, a longer burn-in, or a sampler with a Metropolis test such as HMC."
         )
     step_size, config = request.options.first_step_size, request.method.get_config()
+    if (ladder := request.method.ladder) is not None:  # a walker may be at any rung
+        step_size = float(np.max(np.ravel(ladder[2])[np.ravel(ladder[1]) == 1]))
     if not keeps_steps(config):
         return f"step_size {step_size:g} is too large for the parameters that mass or preconditioner make fast."
     try:
@@ -114,12 +115,11 @@ def _of_step_size(
     if not (np.isfinite(curvature) and curvature > 0):
         return _LOOK
     timed = is_timed(request.method)
-    limit, formula = advice(curvature).limit(timed), "2/ω_max" if timed else "2/k_max"
-    found = f"the limit of stability at the start, {formula} = {limit:.3g} from a few Lanczos steps"
+    limit, rate = advice(curvature).limit(timed), "ω_max" if timed else "k_max"
+    found = f"the limit of stability at the start, 2/{rate} = {limit:.3g} from a few Lanczos steps"
     if step_size >= limit:
-        product = "h ω_max" if timed else "h k_max"
         value = f"{2 * step_size / limit:.3g}"
-        return f"step_size {step_size:g} is too large: {found}, so that {product} is {value}, not < 2."
+        return f"step_size {step_size:g} is too large: {found}, so that h {rate} is {value}, not < 2."
     if config.get("covariance_blending"):
         return (
             f"step_size {step_size:g} is below {found}, but covariance_blending stretches by the walkers that rest, "

@@ -56,19 +56,6 @@ def as_trained(
     return standardized(read, mode), (said,) if said else ()
 
 
-def without_test_part(read: Dataset, options: Options) -> tuple[str, ...]:
-    """A sentence where there is no test part and nobody asked for that, or where it is not the one asked for."""
-    asked, tests = options.test_fraction or 0.0, 0 if read.test_inputs is None else len(read.test_inputs)
-    if asked and abs(tests - asked * (read.num_examples + tests)) > 1:
-        return (f"Not used by these data, which have {tests or 'no'} examples to test with: test_fraction.",)
-    if read.test_inputs is not None or "test_fraction" in options.explicit or read.name in GENERATORS:
-        return ()
-    return (
-        f"No test part: all {read.num_examples} examples are trained on. test_fraction=0.2 keeps a fifth of them apart "
-        "for scores of predictions.",
-    )
-
-
 _FEW_STEPS = 4_000
 """Steps times walkers up to which a compilation by XLA costs more than it saves. Seconds in a graph and under XLA on 2
 cores: 8-50-1, 2,000 steps of one walker 1.2 and 1.5, of four 2.9 and 2.2; 784-100-10, batch 100, 500 steps of four
@@ -288,7 +275,6 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     read = dataset_from_options(options, *given)
     noise_std = settled_noise(options, objects.get("loss"), read)
     read, notes = as_trained(read, options, noise_std, model is not None or options.model is not None, given[-1])
-    notes += without_test_part(read, options)
     dataset = read.prepared()
     builder = model if callable(model) and not isinstance(model, keras.Model) else None
     if model is not None and builder is None and not isinstance(model, keras.Model):

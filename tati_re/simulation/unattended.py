@@ -14,6 +14,7 @@ from tati_re.optimizers import make_optimizer
 from tati_re.options.make import OPTIMIZE, Options, make_options, options_of
 from tati_re.options.stages import check_num_steps
 from tati_re.runs import run_folder
+from tati_re.runs.lock import writing
 from tati_re.samplers.choosing import FEWEST_BURNIN_STEPS, latest_end
 from tati_re.simulation.checks import check_request
 from tati_re.simulation.heating import expected_heating
@@ -58,6 +59,14 @@ def prepared(sim: Simulation, options: Options, objects: Mapping[str, Any]) -> O
     return _Choice(sim, options, objects).made()
 
 
+def is_open(options: Options, objects: Mapping[str, Any]) -> bool:
+    """Whether sampler, step size and ladder are all left to the run."""
+    named = {name for name in ("sampler", "step_size") if getattr(options, name) != AUTO}
+    schedules = {"step_schedule", "temperature_schedule"}
+    given = {"sampler", *schedules} & {*objects}
+    return not (named or options.explicit & {*options_of(["replicas"]), *schedules} or given)
+
+
 @dataclass
 class _Choice:
     """What a run chooses by itself: its options change from choice to choice, the walkers of the Simulation as well."""
@@ -76,7 +85,7 @@ class _Choice:
                 self._change(**there)
             else:
                 self._place(**asked)
-        if self._is_open:
+        if is_open(self.options, self.objects):
             said = self._choose_walkers()
             placing = {"num_walkers", "walker_start", "walker_jitter"} & sim.options.explicit
             self._change(**sim.options.values_of(placing))
@@ -85,7 +94,7 @@ class _Choice:
                 progress.message(sentence)
             for sentence in self._choose_method():
                 progress.message(sentence)
-        if self.options.walker_start == "fit" and not sim.walkers.placed:
+        if self.options.walker_start == "fit" and not (sim.walkers.placed or "starts" in self.objects):
             self._checked()
             self._fit()
         return self.options
@@ -94,7 +103,8 @@ class _Choice:
         """The request of the run; what is wrong with it is said before the work that prepares it."""
         check_request(request := self._request())
         if self.options.output is not None:
-            run_folder.check_free(self.options.output, self.options.overwrite)
+            with writing(self.options.output) as writer:
+                run_folder.check_free(self.options.output, self.options.overwrite or writer.abandoned)
         return request
 
     def _change(self, **values: Any) -> None:
@@ -103,14 +113,6 @@ class _Choice:
     def _request(self, **values: Any) -> Request:
         options = make_options(self.options, **values) if values else self.options
         return make_request("sample", options, self.objects, self.sim.system, self.sim.limits)
-
-    @property
-    def _is_open(self) -> bool:
-        """Whether sampler, step size and ladder are all left to the run."""
-        named = {name for name in ("sampler", "step_size") if getattr(self.options, name) != AUTO}
-        schedules = {"step_schedule", "temperature_schedule"}
-        given = {"sampler", *schedules} & {*self.objects}
-        return not (named or self.options.explicit & {*options_of(["replicas"]), *schedules} or given)
 
     def _place(self, **values: Any) -> None:
         """Starts the walkers of the Simulation by these options."""
@@ -129,7 +131,7 @@ class _Choice:
                     start += f"; num_walkers={NUM_WALKERS}, walker_start='fit' in the Simulation fits that many"
             return [first, f"Start: {start} (num_walkers, walker_start)."]
         values: dict[str, Any] = {} if "num_walkers" in explicit else {"num_walkers": NUM_WALKERS}
-        if "walker_start" not in explicit:
+        if "walker_start" not in explicit and "starts" not in self.objects:
             jitter = {"walker_start": "jitter", "walker_jitter": 1.0}
             values |= {"walker_start": "fit"} if sim.system.has_data else jitter
         self._place(**values)
@@ -138,11 +140,12 @@ class _Choice:
             steps = min(MOST_FIT_STEPS, FIT_EPOCHS * sim.system.dataset.num_examples // size)
             self._change(fit_steps=max(self.options.fit_steps, steps))
         how = {
+            "starts": "where starts says",
             "fit": f"each from a fit of its own ({self.options.fit_steps:,} steps of {self.options.optimizer})",
             "jitter": f"displaced by Gaussian numbers of deviation {sim.options.walker_jitter:g}",
         }
-        start = how.get(sim.options.walker_start, sim.options.walker_start)
-        return [first, f"Start: {sim.num_walkers()} walkers, {start} (num_walkers, walker_start, fit_steps)."]
+        at = "starts" if "starts" in self.objects else sim.options.walker_start
+        return [first, f"Start: {sim.num_walkers()} walkers, {how.get(at, at)} (num_walkers, walker_start, fit_steps)."]
 
     def _choose_method(self) -> list[str]:
         """Chooses sampler, batches, tuning and end, with a sentence on each."""
@@ -214,7 +217,7 @@ class _Choice:
     def _descend(self, steps: int) -> list[str]:
         """Takes walkers that begin far above a density of one's own down, and says so."""
         sim, options = self.sim, self.options
-        if sim.system.has_data or sim.walkers.momentum is not None or not steps:
+        if sim.system.has_data or sim.walkers.momentum is not None or "starts" in self.objects or not steps:
             return []
         position, potential = sim.walkers.position, self._checked().potential
         least = FAR * options.kT * position.shape[1]
