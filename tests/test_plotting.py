@@ -140,3 +140,21 @@ def test_a_moving_mean_takes_no_time_of_its_window():
     began = time.process_time()
     _moving_mean(np.arange(10**6), np.ones(10**6), 10**6 // 60)
     assert time.process_time() - began < 5.0
+
+
+def test_traces_break_where_a_walker_is_elsewhere():
+    """Lines once joined the rows before and after the time at other temperatures; a walker of few rows had its way with
+    the moving means of all."""
+    rows = table(walkers=3, kinetic=False)
+    away = (rows["step"] > 500) & (rows["step"] <= 1500) & (rows["walker"] == 0)
+    few = (rows["walker"] == 2) & ~rows["step"].isin((100, 110, 900))
+    panel = plot_traces(rows[~away & ~few], PARAMETERS).axes[0]
+    for line in panel.get_lines():
+        steps, values = (np.asarray(part, float) for part in line.get_data())
+        known = np.flatnonzero(np.isfinite(steps + values))
+        joined = np.diff(known) == 1
+        longest = np.diff(steps[known])[joined].max()
+        assert longest <= 20, "no line leads over steps at which the walker was not there"
+    means = [line for line in thick(panel) if line.get_label() == "walker 1"]
+    assert len(means[0].get_xdata()) == ROWS - 2, "a moving mean of three rows"
+    assert [line.get_marker() for line in thick(panel)][2] == ".", "a row by itself is a point"

@@ -80,7 +80,8 @@ def averages_of_rows(
     if isinstance(observables, Mapping):
         named = {name: np.asarray(function(rows), dtype=np.float64) for name, function in observables.items()}
         rows = rows.assign(**named)
-    names = list(observables) if observables is not None else _varying(rows)
+    numbers = [name for name in rows.columns if name not in LABELS and rows[name].dtype.kind in "if"]
+    names = [name for name in numbers if rows[name].min() < rows[name].max()] if observables is None else [*observables]
     for name in names:
         refuse_if(name not in rows.columns, f"The run has no column '{name}'.{nearest(name, rows.columns)}")
     if by == "rung" and "rung" not in rows.columns:
@@ -203,11 +204,6 @@ def trajectory_averages(
         rows = rows.assign(weight=rows.get("weight", 1.0)).iloc[where.ravel()].assign(step=steps)
         rows["weight"] *= there.ravel()
     return averages_of_rows(rows, list(functions))
-
-
-def _varying(rows: pd.DataFrame) -> list[str]:
-    numbers = [name for name in rows.columns if name not in LABELS and rows[name].dtype.kind in "if"]
-    return [name for name in numbers if rows[name].min() < rows[name].max()]
 
 
 def _average(rows: pd.DataFrame, name: str) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from tati_re.runs.lock import writing
 from tati_re.runs.manifest import sees_batches
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import AnyRun, RunFiles
-from tati_re.runs.selection import is_optimization, select_rows, spacing
+from tati_re.runs.selection import is_optimization, leaves, select_rows, spacing
 from tati_re.runs.storage import made, replacing
 from tati_re.simulation.run import load
 
@@ -89,7 +89,7 @@ def _averages(run: RunFiles, choices: Choices) -> Result:
     table = averages(run, names, choices.by, choices.burnin, choices.thin)
     rows = select_rows(run, choices.burnin, choices.thin)
     drawn = [name for name in (names or _SHOWN) if name in rows.columns]
-    chains = {name: chains_of(rows, name, -1) for name in drawn}
+    chains = {} if leaves(run.run_info) else {name: chains_of(rows, name, -1) for name in drawn}
     shown = [name for name in names or () if name in rows.columns] or None
     traces = lambda path: plotting.plot_run(run, shown, choices.burnin, choices.thin, path)  # noqa: E731
     result = Result(table, figures={"traces": traces})
