@@ -112,6 +112,11 @@ def test_a_walker_that_is_hardly_at_the_target_hides_no_numbers(tmp_path):
     for label, wanted in (("potential (mean)", energies[0]), ("kinetic temperature", 2 * energies[1] / 5)):
         number = float(said.split(f"\n{label} ")[1].split()[0])
         assert number == pytest.approx(wanted[there].mean(), abs=0.01)
+    # Of independent draws, none of them from the last walker, which made the error one of short chains.
+    run, there, energies = tempered_by_hand(tmp_path / "b", (300, 300, 250, 0))
+    found = averages(run, ["potential"]).iloc[0]
+    assert not found["short"] and found["note"] == "" and found["autocorrelation_steps"] < 20
+    assert found["error"] == pytest.approx(energies[0][there].std() / np.sqrt(there.sum()), rel=0.2)
     assert "Fewer than 4 rows" in str(tempered_by_hand(tmp_path / "few", (2, 1, 0, 0))[0].summary())
 
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 def plot_points(dataset: Dataset, path: AnyPath | None = None) -> Figure:
     """Draws the examples of a data set: two columns of inputs against each other, or one column against its target.
-    Classes have colors and shapes of their own, values of a regression in the plane a scale; test points are hollow.
+    Classes have colors and shapes of their own, values of a regression in the plane, or the first of several labels, a
+    scale; test points are hollow, or have an edge.
 
     Args:
         dataset: With inputs `(N, 2)`, or `(N, 1)` and one target.
@@ -82,7 +83,7 @@ def _values(
     x, y = inputs.T
     drawn = axes.scatter(x, y, c=values, s=14, cmap="viridis", vmin=low, vmax=high, edgecolors=edge, linewidths=0.7)
     if not hollow:
-        color_bar(figure, axes, drawn, "label")
+        color_bar(figure, axes, drawn, "label" if targets.size == len(targets) else "label 0")
 
 
 _MOST_POINTS = 2000

@@ -131,7 +131,10 @@ def draw_traces(axes: Axes, run_info: pd.DataFrame, column: str, num_burnin_step
         label = f"walker {walker}" if own_colors else (f"{len(walkers)} walkers" if number == 0 else None)
         smooth_steps, smooth = _moving_mean(steps, chain, window) if window > 1 else raw
         # A visit of one row is a point.
-        point: dict[str, Any] = {"marker": "." if len(raw[0]) > len(steps[shown]) else None, "markersize": 2}
+        point: dict[str, Any] = {
+            "marker": "." if len(raw[0]) > len(steps[shown]) or len(chain) == 1 else None,
+            "markersize": 2,
+        }
         if window > 1:
             axes.plot(*raw, color=color, linewidth=0.4, alpha=0.25, **point)
             point, smooth_steps, smooth = {}, smooth_steps[shown], smooth[shown]
@@ -157,14 +160,17 @@ def _in_pieces(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def _moving_mean(steps: np.ndarray, values: np.ndarray, window: int) -> tuple[np.ndarray, np.ndarray]:
-    """Means of so many rows at their middle step; nan across a gap, where they take twice the usual time or more."""
+    """Means of so many rows at their middle step; nan across a gap, where they take over twice the usual time."""
     # Sums about the mean, so that the sum of a window is not lost in that of all rows before it.
-    middle = values.mean()
-    sums = np.cumsum(np.concatenate([[0.0], values - middle]))
+    known = np.isfinite(values)
+    middle = values[known].mean() if known.any() else 0.0
+    columns = np.stack([np.where(known, values - middle, 0.0), known])
+    sums = np.cumsum(np.pad(columns, ((0, 0), (1, 0))), axis=1)
+    sums, counts = sums[:, window:] - sums[:, :-window]
     first, last = steps[: 1 - window], steps[window - 1 :]
     usual = (steps[-1] - steps[0]) * (window - 1) / (len(steps) - 1)
-    means = middle + (sums[window:] - sums[:-window]) / window
-    return 0.5 * (first + last), np.where(last - first > 2 * usual, np.nan, means)
+    whole = (counts == window) & (last - first <= 2 * usual)
+    return 0.5 * (first + last), np.where(whole, middle + sums / window, np.nan)
 
 
 def _draw_temperature(

@@ -1,5 +1,7 @@
 """A temperature ladder, and loss and accuracy against temperature: the cold-posterior curve."""
 
+from textwrap import fill
+
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -50,11 +52,11 @@ def plot_temperatures(frame: pd.DataFrame, path: AnyPath | None = None) -> Figur
         axes.axvline(best, color=GRAY, linewidth=1.2, linestyle=":", label=f"stop cooling: T = {best:.3g}")
         axes.set_xscale("log")
         plain(axes)
-        axes.legend(frameon=False, fontsize=8)
+        legend_above(axes, 72)
     losses = frame[[name for name, *_ in _LOSSES if name in frame]].to_numpy()
     if np.nanmin(losses) > 0 and np.nanmax(losses) > 20 * np.nanmin(losses):
         panels[0].set_yscale("log")
-    short = f"\nerrors {SHORT_NOTE}" if "short" in frame and frame["short"].any() else ""
+    short = "\n" + fill(f"errors {SHORT_NOTE}", 64) if "short" in frame and frame["short"].any() else ""
     panels[-1].set_xlabel(f"temperature T{short}")
     return save(figure, path)
 

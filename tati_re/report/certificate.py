@@ -188,9 +188,8 @@ def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, own: bool) -> l
     said, every, note = run.manifest, int(run.manifest.get("options", {}).get("record_every", 1)), ""
     conditions = conditions_of(said.get("options", {}).get("until"))
     limits, given = DEFAULTS | {one.quantity: one.limit for one in conditions}, {one.quantity for one in conditions}
-    last = 0 if run.run_info.empty else int(run.run_info["step"].max())
     numbers = said.get("convergence")
-    if numbers is None or not own or not 0 <= numbers["step"] - last < every:
+    if numbers is None or not own or not 0 <= numbers["step"] - int(run.run_info["step"].max()) < every:
         try:
             numbers = diagnosis(quantities(run, burnin=burnin), limits["rhat"])
         except InputError:  # no rows after the burn-in

@@ -267,10 +267,9 @@ def _ladder(run: RunFiles, rows: pd.DataFrame) -> html.Section:
 
 
 def _bias(run: RunFiles) -> html.Section:
-    bias = run.bias
-    if bias.empty:
+    if run.bias.empty:
         return html.Section("Bias", "bias", [html.paragraph("No bias has grown yet.")])
-    drawn = html.figure(plot_bias(bias), "The bias of each rung; averages undo it by the column weight.")
+    drawn = html.figure(plot_bias(run.bias), "The bias of each rung; averages undo it by the column weight.")
     return html.Section("Bias", "bias", [html.figures([drawn])])
 
 

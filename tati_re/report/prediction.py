@@ -119,8 +119,7 @@ def _text(folder: Path, files: list[str], predictions: dict, scores, apart) -> s
     names = list(predictions)
     width = max(14, *(len(name) + 2 for name in names))
     posterior = predictions[AVERAGE]
-    count = len(posterior.frame())
-    lines = [(f"{count:,} inputs", "".join(name.ljust(width) for name in names).rstrip())]
+    lines = [(f"{len(posterior.frame()):,} inputs", "".join(name.ljust(width) for name in names).rstrip())]
     lines.append(("draws", "".join(f"{predictions[name].num_draws:,}".ljust(width) for name in names).rstrip()))
     if round(posterior.effective_draws) != posterior.num_draws:
         lines.append(("draws by weight", f"{posterior.effective_draws:,.0f}"))

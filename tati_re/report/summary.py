@@ -85,8 +85,7 @@ def temperature_text(temperature: Temperature) -> str:
         return f"{temperature.mean:.3g}  target {temperature.target:g}  no verdict: the run is too short ({size})"
     places = max(2, 2 - math.floor(math.log10(half))) if half > 0 else 3
     verdict = "outside" if temperature.verdict in ("above", "below") else temperature.verdict
-    known = f"  band {temperature.lower:.{places}f} to {temperature.upper:.{places}f}"
-    band = known if math.isfinite(half) else ""
+    band = f"  band {temperature.lower:.{places}f} to {temperature.upper:.{places}f}" if math.isfinite(half) else ""
     return f"{temperature.mean:.{places}f}  target {temperature.target:g}{band}  {verdict}"
 
 
