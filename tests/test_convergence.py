@@ -6,7 +6,7 @@ import pytest
 from scipy.signal import lfilter
 
 from tati_re.analysis import autocorrelation_time, chains_of, effective_sample_size, monte_carlo_error, r_hat
-from tati_re.analysis.convergence import autocorrelation_estimate, is_short
+from tati_re.analysis.convergence import autocorrelation_estimate, autocorrelation_function, is_short
 from tati_re.core.errors import InputError
 
 
@@ -158,3 +158,9 @@ def test_what_was_measured_is_remembered_by_its_draws(monkeypatch):
     draws[1, 7] += 1.0
     with pytest.raises(TypeError):
         r_hat(draws)
+
+
+def test_autocorrelations_of_large_numbers():
+    """Squares of 1e200 overflow: the function was nan, and its figure empty."""
+    chains = autoregression(0.5, 2, 500, seed=3)
+    np.testing.assert_allclose(autocorrelation_function(1e200 * chains), autocorrelation_function(chains), atol=1e-12)

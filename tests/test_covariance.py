@@ -1,7 +1,9 @@
 """Leading eigenpairs of a trajectory's covariance: against numpy, against a closed form, and from both file formats."""
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.signal import lfilter
 
 import tati_re
 from tati_re.analysis.covariance import covariance_eigenpairs, covariance_table, leading_eigenpairs
@@ -163,3 +165,15 @@ def test_bad_input(tmp_path):
         leading_eigenpairs(in_blocks(np.ones((2, 3))), 0)
     with pytest.raises(InputError, match="no trajectory"):
         covariance_eigenpairs(made_run(tmp_path / "run", {"loss": np.ones((1, 5))}))
+
+
+def test_times_of_walkers_that_come_and_leave(tmp_path):
+    """Of an autoregression with φ = 0.6 the time is 4 rows. Cut to the walker with fewest, 100 rows, none was told."""
+    x = lfilter([1.0], [1.0, -0.6], np.random.default_rng(2).standard_normal((3, 4000, 1)), axis=1)
+    run = made_run(tmp_path / "a", {"potential": x[..., 0] ** 2}, x, every=5, shapes={"x": (1,)})
+    file = run.folder / "trajectory.csv"
+    rows = pd.read_csv(file)
+    rows[(rows["walker"] < 2) | (rows["step"] <= 500)].to_csv(file, index=False)
+    run = tati_re.load(run.folder)
+    table = covariance_table(run, covariance_eigenpairs(run, 1))
+    assert table["autocorrelation_steps"][0] == pytest.approx(5 * 4, rel=0.25)

@@ -80,3 +80,20 @@ def test_a_run_records_them():
     table = group_temperatures(run, by="layer")
     assert table["group"].tolist() == ["dense", "dense_1", "all"] * 2
     assert table["parameters"].tolist() == [6, 3, 9] * 2
+
+
+def test_positions_that_nothing_confines_have_no_target(tmp_path):
+    """A temperature of the positions was judged, and told as heat, where a flat direction or a wall gives it none."""
+    free = made_run(
+        tmp_path / "free",
+        energies(1, (1.0, 1.0, 2.0, 1.0)),
+        temperature=T,
+        shapes=SHAPES,
+        extra={"prior_proper": False},
+    )
+    table = group_temperatures(free)
+    positions = table[table["temperature"] == "configurational"]
+    assert set(positions["verdict"]) == {"no target"} and positions["upper"].isna().all()
+    assert [sentence for sentence in group_sentences(table, True) if "configurational" in sentence] == []
+    assert table[table["temperature"] == "kinetic"]["verdict"].tolist()[2] == "above"
+    assert len(plot_group_temperatures(table).axes) == 2

@@ -290,3 +290,19 @@ def test_the_page_that_turns(tmp_path):
     assert '"type":"surface"' in text and "10^-1" in text and 'src="http' not in text
     with pytest.raises(InputError, match=r"must end in \.html"):
         write_landscape_page(plane, tmp_path / "a.png")
+
+
+def test_what_is_no_number_is_no_lowest_point_of_a_figure():
+    """A region where U is nan was drawn as the lowest one, and one infinite value left all of a figure white."""
+    from tati_re.plotting.landscape import matrix, plot_landscape
+
+    for hole in (np.nan, np.inf):
+        found = landscape.scan(Bowl([1.0, 4.0]), np.zeros(2), np.eye(2), "-1:1:7")
+        corner = (found.table["c0"] > 0.5) & (found.table["c1"] > 0.5)
+        losses = found.table.assign(**{name: found.table[name].mask(corner, hole) for name in ("loss", "potential")})
+        found = found._replace(table=landscape.tables.with_excess(losses, found.lowest))
+        _, _, values = matrix(found, found.table, "ln_excess_loss")
+        assert np.isnan(values).sum() == corner.sum() == 4 and np.isfinite(values[3, 3])
+        for quantity in ("ln_excess_loss", "potential"):
+            bar = plot_landscape(found, quantity=quantity).axes[1]
+            assert bar.get_ylim()[1] == pytest.approx(np.nanmax(matrix(found, found.table, quantity)[2]), abs=1.1)

@@ -203,3 +203,18 @@ def test_a_deep_linear_network_of_800_weights_has_its_closed_form(tmp_path):
     assert deep_linear_networks.main(["--networks", "10-20-20-10:2", "--output", str(tmp_path)]) == 0
     table = pd.read_csv(tmp_path / "results.csv")
     assert (abs(table["ratio"] - 1) < 0.05 + Z * table["error"] / 50).all() and (table["error"] < 2.0).all(), table
+
+
+def test_energies_are_those_of_all_examples_in_either_convention():
+    """Under `potential="mean_loss"` the energy, E[n L], was E[L]."""
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(40, 2))
+    data = (x, x @ [[1.0], [2.0]] + 0.3 * generator.normal(size=(40, 1)))
+    length = {"sampler": "HMC", "num_steps": 30, "execution": "graph", "prior": "none"}
+    energies = []
+    for words, step in (({}, 0.02), ({"potential": "mean_loss", "temperature": 1 / 40}, 0.02 * 40**0.5)):
+        sim = tati_re.Simulation(data=data, noise_std=0.3, dtype="float64", num_walkers=2, seed=1, verbose=0)
+        table = learning_coefficient(sim.sample(step_size=step, **words, **length), lowest_loss=0.0, burnin=0)
+        energies.append(table["energy"][0])
+        assert table["effective_examples"][0] == pytest.approx(40)
+    assert energies[1] == pytest.approx(energies[0])

@@ -295,3 +295,34 @@ def test_a_landscape_for_paraview(tmp_path):
     assert "<table" in found._repr_html_()
     with pytest.raises(InputError, match="two or three coordinates"):
         write_vtk(found._replace(names=("c0",)), tmp_path)
+
+
+def test_all_outputs_of_many_examples_are_drawn():
+    """Of 800 predictions of two outputs every fourth number was drawn: those of the first output alone."""
+    mean = np.stack([np.linspace(0, 1, 800), np.linspace(100, 200, 800)], axis=1)
+    parts = dict(mean=mean, parameter_std=mean, noise_std=None, mean_lower=mean, mean_upper=mean, lower=mean - 1)
+    parts |= dict(upper=mean + 1, log_density=None, crps=None, pit=None, inputs=np.zeros((800, 3)))
+    for targets in (mean, None):
+        panel = RegressionPrediction(**ROOMY, **parts, targets=targets).plot().axes[0]
+        x, y = panel.containers[0].lines[0].get_data()
+        assert (y > 50).sum() == (y < 50).sum() == 200
+        assert x.max() == (mean[::4].max() if targets is not None else 796), (
+            "the number of the input, not of the output"
+        )
+
+
+def test_legends_of_a_data_set_are_inside_the_figure(tmp_path):
+    import pandas as pd
+
+    import tati_re
+    from tati_re.plotting import plot_points
+
+    generator = np.random.default_rng(1)
+    frame = pd.DataFrame(generator.normal(size=(60, 2)), columns=["a", "b"])
+    frame["fruit"] = generator.choice(["apples and pears", "oranges", "water melons"], 60)
+    data = tati_re.Simulation(data=frame, test_fraction=0.3, verbose=0).dataset
+    figure = plot_points(data)
+    figure.draw_without_rendering()
+    panel = figure.axes[0]
+    assert panel.get_legend().get_window_extent().x0 >= 0
+    assert panel.get_window_extent().width > 0.6 * figure.bbox.width

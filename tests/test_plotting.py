@@ -140,3 +140,50 @@ def test_a_moving_mean_takes_no_time_of_its_window():
     began = time.process_time()
     _moving_mean(np.arange(10**6), np.ones(10**6), 10**6 // 60)
     assert time.process_time() - began < 5.0
+
+
+def test_traces_break_where_a_walker_is_elsewhere():
+    """Lines once joined the rows before and after the time at other temperatures; a walker of few rows had its way with
+    the moving means of all."""
+    rows = table(walkers=3, kinetic=False)
+    away = (rows["step"] > 500) & (rows["step"] <= 1500) & (rows["walker"] == 0)
+    few = (rows["walker"] == 2) & ~rows["step"].isin((100, 110, 900))
+    panel = plot_traces(rows[~away & ~few], PARAMETERS).axes[0]
+    for line in panel.get_lines():
+        steps, values = (np.asarray(part, float) for part in line.get_data())
+        known = np.flatnonzero(np.isfinite(steps + values))
+        joined = np.diff(known) == 1
+        longest = np.diff(steps[known])[joined].max()
+        assert longest <= 20, "no line leads over steps at which the walker was not there"
+    means = [line for line in thick(panel) if line.get_label() == "walker 1"]
+    assert len(means[0].get_xdata()) == ROWS - 2, "a moving mean of three rows"
+    assert [line.get_marker() for line in thick(panel)][2] == ".", "a row by itself is a point"
+
+
+def test_one_value_that_is_no_number_leaves_the_others():
+    """A moving mean ended at the first of them; a single row was a line of one point, which is not seen."""
+    for hole in (np.nan, np.inf):
+        values = np.random.default_rng(3).normal(5.0, 1.0, 600)
+        values[100] = hole
+        steps, means = _moving_mean(np.arange(600), values, 10)
+        assert np.isnan(means).sum() == 10 and np.isnan(means[91:101]).all()
+        np.testing.assert_allclose(means[101], values[101:111].mean())
+        assert steps[101] == 105.5
+    single = plot_traces(table(walkers=1).head(1), PARAMETERS).axes[0].get_lines()[0]
+    assert single.get_marker() == "."
+
+
+def test_a_temperature_study_has_its_words_beside_its_lines():
+    """The note on rough errors was cut off at both ends, and the legend lay on the lines."""
+    from tati_re.plotting import plot_temperatures
+
+    names = ("train_loss", "validation_loss", "test_loss", "test_accuracy")
+    frame = pd.DataFrame({"temperature": [0.1, 1.0, 3.0], "average_loss": 0.5, "average_accuracy": 0.7, "short": True})
+    frame = frame.assign(**{name: 0.4 for name in names}, **{f"{name}_error": 0.1 for name in names})
+    figure = plot_temperatures(frame)
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        assert axes.get_legend().get_window_extent().y0 >= axes.get_window_extent().y1 - 3
+        assert axes.get_legend().get_window_extent().x0 >= 0
+    note = figure.axes[-1].xaxis.label.get_window_extent()
+    assert note.x0 >= 0 and note.x1 <= figure.bbox.width

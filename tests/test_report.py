@@ -408,3 +408,22 @@ def test_figures_that_were_made_of_a_run_beside_it(folder, tmp_path):
 def test_warnings_lead_to_what_they_are_about(folder):
     page = checked(write_report(folder / "ill"))
     assert {"#run-0-traces", "#run-0-averages", "#run-0-groups", "#top"} <= set(page.links)
+
+
+def test_a_bias_alone_is_no_ladder(tmp_path):
+    """A page spoke of a ladder of 1 rungs at temperatures 1 to 1, a summary of its mean potential nan."""
+    length = {"num_steps": 60, "num_burnin_steps": 20, "record_every": 2}
+    run = small().sample(bias="well_tempered", step_size=1e-3, output=str(tmp_path / "a"), **length)
+    page, summary = text_of(run)
+    assert "ladder of" not in page and "Ladder and" not in page and "A well-tempered bias" in page
+    assert "rung 0" not in summary
+
+
+def test_a_line_for_each_of_many_walkers():
+    from tati_re.report.parts import _marginals
+
+    draws = np.random.default_rng(1).normal(size=(9, 50))
+    panel = _marginals({"x": draws}, np.ones_like(draws)).axes[0]
+    assert len(panel.patches) == 9 and {patch.get_edgecolor()[:3] for patch in panel.patches} == {
+        (0, 114 / 255, 178 / 255)
+    }

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tati_re import InputError, Simulation
+from tati_re import InputError, Simulation, analyse
 from tati_re.analysis import averages, parameter_averages, reweight
 from tati_re.core.backend import tf
 from tati_re.samplers import HamiltonianMonteCarlo, SimulatedTempering
+from tests.made_runs import made_run
 
 QUICK = {"execution": "graph", "record_every": 1}
 
@@ -91,3 +92,36 @@ def test_a_temperature_that_changes_after_the_burn_in_is_told(capsys):
     explores = {"step_schedule": "cyclical", "cycle_steps": 10_000, "exploration_fraction": 0.9}
     well().sample(num_burnin_steps=10, **explores, **asked)
     assert "explore, at temperature 0: nothing is drawn" in capsys.readouterr().out
+
+
+def tempered_by_hand(folder, left=(300, 300, 2, 0), rows=300):
+    """A run of four walkers under simulated tempering, at the target in so many of the last rows each."""
+    generator = np.random.default_rng(1)
+    there = np.arange(rows) >= rows - np.array(left)[:, None]
+    energies = 0.5 * generator.chisquare(5, (3, len(left), rows)) * np.where(there, 1.0, 4.0)
+    columns = {"potential": energies[0], "kinetic_energy": energies[1], "virial": energies[2]}
+    columns |= {"temperature": np.where(there, 1.0, 4.0), "rung": ~there, "weight": there}
+    return made_run(folder, columns, shapes={"x": (5,)}, extra={"prior_proper": True}), there, energies
+
+
+def test_a_walker_that_is_hardly_at_the_target_hides_no_numbers(tmp_path):
+    """One such walker left the summary of all without a number, and a walker never there was not counted."""
+    run, there, energies = tempered_by_hand(tmp_path / "a")
+    said = str(run.summary())
+    assert "Fewer than 4 rows" not in said and "walkers                      4, 0 to 300 rows each" in said
+    for label, wanted in (("potential (mean)", energies[0]), ("kinetic temperature", 2 * energies[1] / 5)):
+        number = float(said.split(f"\n{label} ")[1].split()[0])
+        assert number == pytest.approx(wanted[there].mean(), abs=0.01)
+    # Of independent draws, none of them from the last walker, which made the error one of short chains.
+    run, there, energies = tempered_by_hand(tmp_path / "b", (300, 300, 250, 0))
+    found = averages(run, ["potential"]).iloc[0]
+    assert not found["short"] and found["note"] == "" and found["autocorrelation_steps"] < 20
+    assert found["error"] == pytest.approx(energies[0][there].std() / np.sqrt(there.sum()), rel=0.2)
+    assert "Fewer than 4 rows" in str(tempered_by_hand(tmp_path / "few", (2, 1, 0, 0))[0].summary())
+
+
+def test_gaps_have_no_autocorrelation(tmp_path):
+    """Rows before and after a gap are no neighbors: figures of ranks and correlations were of rows as if they were."""
+    run, _, _ = tempered_by_hand(tmp_path / "a", (300, 200, 100, 20))
+    assert [axes.get_xlabel() for axes in run.plot("potential").axes] == ["step"]
+    assert "autocorrelation" not in analyse(run, ["averages"])["averages"].figures

@@ -133,3 +133,27 @@ def test_one_temperature_is_needed():
         target_temperature(rows.assign(temperature=np.nan))
     with pytest.raises(InputError, match="number of parameters"):
         temperatures(rows, 0)
+
+
+def test_a_bias_is_undone_in_the_temperature_of_positions_alone():
+    """U drawn at T' = 1.5 and weighted back to T = 1: the weighted virial has the target, the unweighted one 1.5. With
+    weights exp(-U/3), of relative variance 1.7, z = 5.5 is 5 % here."""
+    generator = np.random.default_rng(4)
+    rows = table().assign(temperature=1.0)
+    energies = 0.5 * generator.chisquare(8, (2, len(rows)))
+    rows = rows.assign(kinetic_energy=energies[0], virial=1.5 * energies[1], weight=np.exp(-0.5 * energies[1]))
+    kinetic, configurational = temperatures(rows, 8)
+    assert kinetic.mean == pytest.approx(2 * energies[0].mean() / 8) and kinetic.in_band
+    assert configurational.mean == pytest.approx(1.0, abs=0.05) and configurational.in_band
+    assert configurational.effective_sample_size < 0.8 * kinetic.effective_sample_size
+
+
+def test_rows_of_walkers_that_come_and_leave_all_count():
+    """Walker 0 has all of its rows, walker 1 thirty, the others one each: means were of one row of each walker."""
+    rows = table()
+    left = {0: ROWS, 1: 30, 2: 1, 3: 1}
+    rows = rows[rows.groupby("walker").cumcount() < rows["walker"].map(left)]
+    kinetic, configurational = temperatures(rows, PARAMETERS)
+    assert kinetic.mean == pytest.approx(2 * rows["kinetic_energy"].mean() / PARAMETERS)
+    assert kinetic.effective_sample_size == pytest.approx(len(rows), rel=0.3)
+    assert kinetic.in_band and configurational.in_band and configurational.upper < np.inf

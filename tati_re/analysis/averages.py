@@ -81,8 +81,7 @@ def averages_of_rows(
         named = {name: np.asarray(function(rows), dtype=np.float64) for name, function in observables.items()}
         rows = rows.assign(**named)
     numbers = [name for name in rows.columns if name not in LABELS and rows[name].dtype.kind in "if"]
-    varying = (name for name in numbers if rows[name].min() < rows[name].max())
-    names = list(varying if observables is None else observables)
+    names = [name for name in numbers if rows[name].min() < rows[name].max()] if observables is None else [*observables]
     for name in names:
         refuse_if(name not in rows.columns, f"The run has no column '{name}'.{nearest(name, rows.columns)}")
     if by == "rung" and "rung" not in rows.columns:
@@ -105,6 +104,9 @@ def average(
     same); `steps_between_rows` is the unit of the autocorrelation time. Without `sizes` those of the effective sample
     and R-hat, which take most of the time, are left out."""
     chains = np.atleast_2d(np.asarray(chains, dtype=np.float64))
+    weights = None if weights is None else np.atleast_2d(weights)
+    if weights is not None and weights.any():  # a walker that never was there is none
+        chains, weights = chains[there := weights.any(axis=1)], weights[there]
     spread = float(chains.std()) if np.isfinite(chains).all() else np.nan
     result: dict[str, Any] = {"mean": float(chains.mean()), "error": np.nan, "std": spread}
     result |= dict.fromkeys(("ess_bulk", "ess_tail", "r_hat", "autocorrelation_steps"), np.nan)

@@ -228,7 +228,8 @@ def is_short(chains: np.ndarray) -> bool:
 
 def autocorrelation_function(chains: np.ndarray) -> np.ndarray:
     """Returns the mean autocorrelation of the chains, each about its mean, at all lags from 0."""
-    return np.asarray(array_stats().autocorr(np.atleast_2d(chains)).mean(axis=0))
+    chains = np.atleast_2d(chains)
+    return np.asarray(array_stats().autocorr(chains / _scale(chains)).mean(axis=0))
 
 
 def _first(found: np.ndarray) -> int:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from tati_re.analysis.averages import time_or_note
-from tati_re.analysis.convergence import rows_by_walker
+from tati_re.analysis.convergence import rows_on_grid
 from tati_re.core.errors import refuse_if
 from tati_re.core.views import shown
 from tati_re.runs.positions import Positions
@@ -187,10 +187,11 @@ def _in_words(value: float, mean: float) -> str:
 def _times_along(positions: Positions, eigenpairs: Eigenpairs) -> tuple[list[float], list[str]]:
     parts = [(b.step, b.walker, (b.values - eigenpairs.mean) @ eigenpairs.vectors.T) for b in positions.blocks()]
     steps, walkers, along = map(np.concatenate, zip(*parts, strict=True))
-    rows = rows_by_walker(steps, walkers)
-    if rows.shape[1] < 8:
+    rows, there = rows_on_grid(steps, walkers)
+    if there.sum(axis=1).max() < 8:
         return [np.nan] * len(eigenpairs.values), ["fewer than 8 positions a walker"] * len(eigenpairs.values)
-    first, stacked = steps[rows[0]], along[rows]
+    # What each adds to the error of the mean: nothing where a walker is at another temperature.
+    first, stacked = np.unique(steps), along[rows] * there[:, :, None]
     between = (first[-1] - first[0]) / (len(first) - 1)
     found = [time_or_note(stacked[:, :, number]) for number in range(stacked.shape[2])]
     return [time * between for time, _ in found], [note for _, note in found]

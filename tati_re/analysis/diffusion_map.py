@@ -75,6 +75,7 @@ def diffusion_map(
         InputError: A bad rule; points fewer than eigenvectors, not finite, all the same, or in pieces at this ε.
     """
     from scipy.sparse.linalg import eigsh
+    from sklearn.neighbors import NearestNeighbors
 
     points = np.asarray(points, np.float64)
     if points.ndim == 1:
@@ -91,7 +92,10 @@ def diffusion_map(
     epsilon, dimension = _bandwidth(entries, count, bandwidth)
     if bandwidth == "bgh":
         # The loneliest point has neighbors in reach, or else it is the slowest motion all by itself, or with a few.
-        epsilon = max(epsilon, _loneliest(points) / _REACH)
+        # Points that coincide are one.
+        distinct = np.unique(points, axis=0)
+        near = NearestNeighbors(n_neighbors=min(_NEIGHBORS + 1, len(distinct))).fit(distinct).kneighbors(distinct)[0]
+        epsilon = max(epsilon, float(near[:, -1].max() ** 2) / _REACH)
     kernel = _kernel(squares, epsilon)
     density = np.asarray(kernel.sum(axis=1)).ravel()
     if log_target is None:
@@ -158,15 +162,6 @@ def _squared_distances(points: np.ndarray, num_neighbors: int | None):
     both = graph.maximum(graph.T).tocsr()
     both.data -= 1.0
     return both
-
-
-def _loneliest(points: np.ndarray) -> float:
-    """The largest squared distance of a point and the fourth of its neighbors; points that coincide are one."""
-    from sklearn.neighbors import NearestNeighbors
-
-    distinct = np.unique(points, axis=0)
-    found = NearestNeighbors(n_neighbors=min(_NEIGHBORS + 1, len(distinct))).fit(distinct)
-    return float(found.kneighbors(distinct)[0][:, -1].max() ** 2)
 
 
 def _kernel(squares, epsilon: float):

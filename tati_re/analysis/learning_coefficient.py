@@ -61,9 +61,9 @@ def learning_coefficient(
         raw, product = reduced.mean(), (reduced - reduced.mean()) * (held - held.mean())
         correction, correction_error = product.mean(), monte_carlo_error(product)
         added |= correction > _RESOLVED * correction_error
-        line = {"rung": rung, "effective_examples": strength * scale}
-        line |= {"energy": likelihood.mean(), "energy_error": monte_carlo_error(likelihood)}
-        line |= {"raw": raw, "raw_error": monte_carlo_error(reduced)}
+        energies = likelihood * (examples / scale)
+        line = {"rung": rung, "effective_examples": strength * scale, "energy": energies.mean()}
+        line |= {"energy_error": monte_carlo_error(energies), "raw": raw, "raw_error": monte_carlo_error(reduced)}
         line |= {"correction": correction, "correction_error": correction_error}
         line |= {"coefficient": raw + correction, "error": monte_carlo_error(reduced + product)}
         lines.append(line | {"short": is_short(likelihood)})

@@ -7,10 +7,11 @@ import numpy as np
 import pandas as pd
 from scipy.special import gammaincinv, ndtri, stdtrit
 
-from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size
+from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size, rows_on_grid
+from tati_re.analysis.until import weighted
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs.run import AnyRun, RunFiles
-from tati_re.runs.selection import as_run, select_rows
+from tati_re.runs.selection import as_run, at_target, select_rows
 
 LEVEL = 1e-4
 """How often the mean of a correct run lies outside its band: once in 10,000 times."""
@@ -59,25 +60,30 @@ class Temperature(NamedTuple):
 
 
 def measured_temperature(
-    energies: np.ndarray, kind: Kind, num_parameters: int, target: float, level: float = LEVEL
+    energies: np.ndarray, kind: Kind, num_parameters: int, target: float, level: float = LEVEL, weights: Any = None
 ) -> Temperature:
     """The temperature of kinetic energies or virials of P parameters, and the band of a correct run at `level`. The
     mean of n independent p'p/(P T) follows χ²(nP)/(nP). As n is only estimated, the distance of its quantiles from T is
     multiplied by that of Student's t over that of the normal distribution, with n/8 degrees of freedom. Virials, whose
     law depends on the potential, follow the same one where it is harmonic; their band is the wider of this one and t
     standard errors. Below 16 rows of a walker or n = 8, or where a mean would be inside at 0 too, there is no verdict.
-    `energies` are kinetic energies, or virials θ·∇U/2, `(walkers, rows)`, at least 4 rows."""
+    `energies` are kinetic energies, or virials θ·∇U/2, `(walkers, rows)`, at least 4 rows; `weights` what each counts,
+    same shape, None: all the same."""
     chains = 2.0 * np.atleast_2d(energies) / num_parameters
-    mean, size = float(chains.mean()), effective_sample_size(chains, kind="mean")
+    mean, size, spread = float(chains.mean()), effective_sample_size(chains, kind="mean"), float(chains.std(ddof=1))
+    rows = chains.shape[1]
+    if weights is not None and np.ptp(weights) > 0:
+        mean, size = float(np.average(chains, weights=weights)), weighted(chains, weights)[1]
+        spread, rows = float(np.average((chains - mean) ** 2, weights=weights)) ** 0.5, (weights > 0).sum(axis=1).max()
     if not np.isfinite(size):
         return Temperature(kind, mean, target, np.nan, np.nan, size)
-    if chains.shape[1] < _FEWEST_ROWS or size < _FEWEST_EFFECTIVE:
+    if rows < _FEWEST_ROWS or size < _FEWEST_EFFECTIVE:
         return Temperature(kind, mean, target, -np.inf, np.inf, size)
     quantile = -float(stdtrit(size / _ROWS_A_DEGREE, 0.5 * level))
     wider = quantile / -float(ndtri(0.5 * level))
     below, above = (wider * (end - target) for end in chi_square_band(num_parameters, size, target, level))
     if kind == "configurational":
-        half = quantile * float(chains.std(ddof=1)) / np.sqrt(size)
+        half = quantile * spread / np.sqrt(size)
         below, above = min(below, -half), max(above, half)
     if below <= -target and below <= mean - target <= above:  # a band that no temperature lies below
         below, above = -np.inf, np.inf
@@ -160,7 +166,7 @@ def target_temperature(run_info: pd.DataFrame, num_burnin_steps: int = 0) -> flo
 def measured_temperatures(kept: pd.DataFrame, num_parameters: int) -> list[Temperature]:
     """As `temperatures`, of rows of one temperature above 0; none of too few, or of a run without parameters."""
     one = "temperature" in kept and kept["temperature"].nunique() == 1 and kept["temperature"].iloc[0] > 0
-    enough = num_parameters and one and kept.groupby("walker").size().min() >= MINIMUM_DRAWS
+    enough = num_parameters and one and kept.groupby("walker").size().max() >= MINIMUM_DRAWS
     return temperatures(kept, num_parameters) if enough else []
 
 
@@ -169,8 +175,18 @@ def _measured(run_info: pd.DataFrame, kind: Kind, num_parameters: int, num_burni
     column = COLUMNS[kind]
     if column not in run_info.columns or run_info[column].isna().all():
         return None
-    chains = chains_of(run_info, column, num_burnin_steps)
-    return measured_temperature(chains, kind, num_parameters, target_temperature(run_info, num_burnin_steps))
+    return _of_rows(run_info, column, kind, num_parameters, num_burnin_steps)
+
+
+def _of_rows(run_info: pd.DataFrame, column: str, kind: Kind, num_parameters: int, burnin: int) -> Temperature:
+    """Of rows of which walkers may have unlike numbers, and weights under a bias, of which momenta know nothing."""
+    chains, counts = chains_of(run_info, column, burnin), None
+    rows, target = run_info[run_info["step"] > burnin], target_temperature(run_info, burnin)
+    if (weigh := kind == "configurational" and "weight" in rows) or chains.size < len(rows):
+        where, there = rows_on_grid(rows["step"].to_numpy(), rows["walker"].to_numpy())
+        chains = rows[column].to_numpy(np.float64)[where]
+        counts = there * (rows["weight"].to_numpy(np.float64)[where] if weigh else 1.0)
+    return measured_temperature(chains, kind, num_parameters, target, weights=counts)
 
 
 _COLUMN = re.compile(r"^(kinetic_energy|virial)\((.+)\)$")
@@ -198,20 +214,21 @@ def group_temperatures(run: AnyRun, by: By = "tensor", burnin: int | None = None
 
     Returns:
         Columns `group, parameters, temperature` (kinetic or configurational), `mean, target, lower, upper, rows`
-        (effective), `verdict` (inside, above, below, or too short), first the groups in the model's order, then `all`.
+        (effective), `verdict` (inside, above, below, too short, or no target: nothing confines the positions, or walls
+        do), first the groups in the model's order, then `all`.
 
     Raises:
         InputError: The run did not record groups, has rows of several temperatures, or too few.
     """
     refuse_if(by not in ("tensor", "layer", "kind"), "by is not known.", by, "tensor, layer or kind")
     run = as_run(run)
-    rows, sizes = select_rows(run, burnin, thin), _sizes(run)
+    rows, sizes = at_target(select_rows(run, burnin, thin)), _sizes(run)
     recorded = [match for match in map(_COLUMN.match, rows.columns) if match and match[2] in sizes]
     what = "The run recorded no temperatures of groups."
     refuse_if(not recorded, what, expected="a run with group_temperatures (--group-temperatures)")
-    if rows.groupby("walker").size().min() < MINIMUM_DRAWS:
-        raise InputError(f"Fewer than {MINIMUM_DRAWS} rows of each walker are left.", len(rows))
-    target, lines = target_temperature(rows, -1), []
+    few = rows.empty or rows.groupby("walker").size().max() < MINIMUM_DRAWS
+    refuse_if(few, f"Fewer than {MINIMUM_DRAWS} rows of each walker are left.", len(rows))
+    lines = []
     for kind, column in COLUMNS.items():
         tensors = [match[2] for match in recorded if match[1] == column]
         groups: dict[str, list[str]] = {}
@@ -225,11 +242,13 @@ def group_temperatures(run: AnyRun, by: By = "tensor", burnin: int | None = None
             if energies.isna().all():
                 continue
             number = sum(sizes[tensor] for tensor in members)
-            chains = chains_of(rows.assign(energies=energies), "energies", -1)
-            found = measured_temperature(chains, kind, number, target)
-            line = {"group": group, "parameters": number, "temperature": kind, "mean": found.mean, "target": target}
-            line |= {"lower": found.lower, "upper": found.upper, "rows": found.effective_sample_size}
-            lines.append(line | {"verdict": found.verdict})
+            found = _of_rows(rows.assign(energies=energies), "energies", kind, number, -1)
+            aimless = kind == "configurational" and has_no_target(run.manifest)
+            found = found._replace(lower=np.nan, upper=np.nan) if aimless else found
+            line = {"group": group, "parameters": number, "temperature": kind, "mean": found.mean}
+            line |= {"target": found.target, "lower": found.lower, "upper": found.upper}
+            line |= {"rows": found.effective_sample_size, "verdict": "no target" if aimless else found.verdict}
+            lines.append(line)
     return pd.DataFrame(lines)
 
 
@@ -257,3 +276,13 @@ def _sizes(run: RunFiles) -> dict[str, int]:
     described = run.manifest.get("parameters", {})
     tensors = zip(described.get("names", []), described.get("shapes", []), strict=True)
     return {name: int(np.prod(shape, dtype=np.int64)) for name, shape in tensors}
+
+
+def nothing_confines(said: dict[str, Any]) -> bool:
+    """Whether U has flat directions, in which there is no equilibrium."""
+    return not said.get("prior_proper", True) and "regularis" not in str(said.get("meaning", ""))
+
+
+def has_no_target(said: dict[str, Any]) -> bool:
+    """Whether the configurational temperature has no target: flat directions, or walls."""
+    return nothing_confines(said) or bool(said.get("prior_walled", said.get("prior", {}).get("prior") == "box"))

@@ -146,7 +146,9 @@ def _laplace(sim: Any, full: bool) -> GaussianApproximation:
         raise InputError(what, f"{len(positions)} walkers", "one walker, or kind swag")
     found, flat = [], 1e-9 if surface.dtype == "float64" else 1e-5
     for walker, position in enumerate(positions):
-        hessian, vectors = hessian_matrix(surface, position) if full else _hessian_diagonal(surface, position), None
+        rows, vectors = hessian_rows(surface, position, np.arange(0 if full else count)), None
+        diagonals = [block[np.arange(len(part)), part] for part, block in rows]
+        hessian = hessian_matrix(surface, position) if full else np.concatenate(diagonals)
         if full and np.isfinite(hessian).all():
             curvatures, vectors = np.linalg.eigh(widths[:, None] * hessian * widths)
         else:
@@ -198,11 +200,6 @@ def _prior_widths(sim: Any, count: int) -> np.ndarray | None:
     except InputError:
         return None
     return 0.5 * (high - low)
-
-
-def _hessian_diagonal(surface: Surface, position: np.ndarray) -> np.ndarray:
-    blocks = hessian_rows(surface, position, np.arange(len(position)))
-    return np.concatenate([rows[np.arange(len(part)), part] for part, rows in blocks])
 
 
 def _log_density(away: np.ndarray, diagonal: np.ndarray, factor: np.ndarray) -> np.ndarray:

@@ -14,12 +14,11 @@ from tati_re.core.views import drawn, shown
 from tati_re.data.columns import numbered
 from tati_re.landscape.grid import MOST_POINTS, Axis, axes_of
 from tati_re.landscape.request import centre_of
-from tati_re.prediction.draws import Members
+from tati_re.prediction.draws import Draws, Members
 from tati_re.prediction.inputs import read_inputs as to_predict
 from tati_re.prediction.network import Network, dataset_of, has_its_data
-from tati_re.prediction.predict import average, source_of
+from tati_re.prediction.predict import average
 from tati_re.prediction.results import ClassPrediction, LabelPrediction, Prediction
-from tati_re.runs.positions import Positions
 from tati_re.simulation.run import load
 from tati_re.simulation.saved_model import is_header, read_rows
 
@@ -107,20 +106,19 @@ def input_space(
         names = numbered(flat.shape[1])
     if parameters is not None:
         source: Any = (Network(run, model), Members(np.asarray(parameters)))
-    elif isinstance(which, str) and which == "all" and run.manifest.get("kind") != "fit" and walker is None:
-        source = source_of(run, thin=thin, model=model)
+    elif isinstance(which, str) and which == "all" and run.manifest.get("kind") != "fit":
+        source = (Network(run, model), Draws(run, thin=thin, walker=walker))
     else:
-        source = (Network(run, model), Members(_chosen(run, which, walker, thin)))
+        vectors = _chosen(run, which, walker)
+        source = (Network(run, model), Members(vectors, np.full(len(vectors), walker or 0)))
     return InputSpace(flat, average([source], inputs), names, axes, examples)
 
 
-def _chosen(run: Any, which: str | Sequence[int], walker: int | None, thin: int) -> np.ndarray:
+def _chosen(run: Any, which: str | Sequence[int], walker: int | None) -> np.ndarray:
     if not isinstance(which, str):
         return np.stack([run.parameters(int(step), walker) for step in which])
     refuse_if(which not in ("all", "mean", "last"), "which is not known.", which, WHICH)
     which = "last" if run.manifest.get("kind") == "fit" else which
-    if which == "all":
-        return np.concatenate([block.values for block in Positions(run, None, thin, walker).blocks()])
     return centre_of(run.folder, which, walker)[0][None]
 
 

@@ -169,7 +169,7 @@ def plot_group_temperatures(table: pd.DataFrame, path: AnyPath | None = None) ->
         plain(axes)
     panels[0].set_yticks(range(len(groups)), groups)
     panels[0].set_ylim(len(groups) - 0.4, -0.6)
-    said = "band: once in 10,000 outside; diamonds lie outside; no band: too short to tell"
+    said = "band: once in 10,000 outside; diamonds lie outside; no band: too short to tell, or no target"
     figure.suptitle(said, fontsize=8, color=DARK, x=0.99, ha="right")
     return save(figure, path)
 

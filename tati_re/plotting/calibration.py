@@ -55,7 +55,7 @@ def _draw_apart(axes: Axes, inside: ClassPrediction, outside: ClassPrediction, n
     area = auroc(inside.entropy, outside.entropy)
     axes.set_title(f"{name}, AUROC {area:.3f}", loc="left", color=DARK, fontsize=10)
     axes.set_ylabel("part of inputs")
-    axes.legend(frameon=False, fontsize=8, loc="upper center")
+    legend_above(axes)
 
 
 def draw_stairs(

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 def plot_points(dataset: Dataset, path: AnyPath | None = None) -> Figure:
     """Draws the examples of a data set: two columns of inputs against each other, or one column against its target.
-    Classes have colors and shapes of their own, values of a regression in the plane a scale; test points are hollow.
+    Classes have colors and shapes of their own, values of a regression in the plane, or the first of several labels, a
+    scale; test points are hollow, or have an edge.
 
     Args:
         dataset: With inputs `(N, 2)`, or `(N, 1)` and one target.
@@ -50,7 +51,7 @@ def plot_points(dataset: Dataset, path: AnyPath | None = None) -> Figure:
         axes.set_aspect("equal", adjustable="datalim")
     labeled(axes, names[0], names[1] if columns == 2 else "label")
     if len(axes.get_legend_handles_labels()[0]) > 1:
-        legend_above(axes)
+        legend_above(axes, 48)
     return save(figure, path)
 
 
@@ -77,12 +78,12 @@ def _values(
     figure: Figure, axes: Axes, inputs: np.ndarray, targets: np.ndarray, dataset: Dataset, hollow: bool
 ) -> None:
     values = targets.reshape(len(targets), -1)[:, 0]
-    low, high = dataset.targets.min(), dataset.targets.max()
+    low, high = (end(dataset.targets.reshape(len(dataset.targets), -1)[:, 0]) for end in (np.min, np.max))
     edge = GRAY if hollow else "none"
     x, y = inputs.T
     drawn = axes.scatter(x, y, c=values, s=14, cmap="viridis", vmin=low, vmax=high, edgecolors=edge, linewidths=0.7)
     if not hollow:
-        color_bar(figure, axes, drawn, "label")
+        color_bar(figure, axes, drawn, "label" if targets.size == len(targets) else "label 0")
 
 
 _MOST_POINTS = 2000
@@ -93,7 +94,8 @@ def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure
 
     Two inputs and two classes: the probability of the second class with the boundary at 1/2, and its spread over the
     parameters. More classes: the most probable one, paler where it is less sure, and the entropy of the prediction. A
-    regression: mean and spread. One input: curves with bands of the central interval.
+    regression: mean and spread, of several outputs the first one's. One input: curves with bands of the central
+    interval.
 
     Args:
         space: Of `tati_re.landscape.input_space`.
@@ -120,7 +122,7 @@ def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure
     if classes and len(found.class_values) == 2:
         p, shade = (_plane(space, values[:, 1]) for values in (found.probabilities, found.std))
         drawn = left.contourf(x, y, p, levels=np.linspace(0, 1, 21), cmap="RdBu_r", alpha=0.85)
-        _bar(figure, left, drawn, f"probability of class {found.class_values[1]}")
+        color_bar(figure, left, drawn, f"probability of class {found.class_values[1]}", ticks=MaxNLocator(6))
         for panel, color in ((left, DARK), (right, "white")):
             panel.contour(x, y, p, levels=[0.5], colors=color, linewidths=1.4)
     elif classes:
@@ -128,16 +130,23 @@ def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure
         sure = _plane(space, found.probabilities.max(axis=1))
         colors = np.array([to_rgb(COLORS[k % len(COLORS)]) for k in range(len(found.class_values))])
         image = 1 - (1 - colors[best.astype(int)]) * sure[..., None]
-        left.imshow(image, origin="lower", extent=(x[0], x[-1], y[0], y[-1]), aspect="auto", interpolation="nearest")
+        right_side, top = (
+            x[-1] + 0.5 * (x[1] - x[0]),
+            y[-1] + 0.5 * (y[1] - y[0]),
+        )  # a pixel has its point in the middle
+        extent = (x[0] + x[-1] - right_side, right_side, y[0] + y[-1] - top, top)
+        left.imshow(image, origin="lower", extent=extent, aspect="auto", interpolation="nearest")
         for k in np.unique(best).astype(int):
             left.plot([], [], "s", color=COLORS[k % len(COLORS)], label=f"{found.class_values[k]}")
         left.set_title("most probable class", loc="left", fontsize=9, color=DARK, pad=4 + 14 * legend_above(left, 48))
         shade, shown = _plane(space, found.entropy), "entropy (nats)"
     else:
         mean, shade = (_plane(space, values[:, 0]) for values in (found.mean, found.parameter_std))
-        _bar(figure, left, left.contourf(x, y, mean, levels=15, cmap="viridis"), "mean")
+        drawn = left.contourf(x, y, mean, levels=15, cmap="viridis")
+        color_bar(figure, left, drawn, f"mean{_of_which(found)}", ticks=MaxNLocator(6))
     levels = np.linspace(0, shade.max() if shade.max() > 0 else 1.0, 16)
-    _bar(figure, right, right.contourf(x, y, shade, levels=levels, cmap="viridis"), shown)
+    drawn = right.contourf(x, y, shade, levels=levels, cmap="viridis")
+    color_bar(figure, right, drawn, shown, ticks=MaxNLocator(6))
     for panel in (left, right):
         _points(panel, space, classes)
         panel.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]), xlabel=space.names[0])
@@ -146,26 +155,28 @@ def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure
     return save(figure, path)
 
 
+def _of_which(found: Any) -> str:
+    return " of output 0" if found.mean.shape[1] > 1 else ""
+
+
 def _plane(space: "InputSpace", values: np.ndarray) -> np.ndarray:
     """Values on the grid, rows along the second input."""
     assert space.axes is not None
     return values.reshape([axis.num_points for axis in space.axes]).T
 
 
-def _bar(figure: Figure, panel: Axes, drawn: Any, label: str) -> None:
-    color_bar(figure, panel, drawn, label, ticks=MaxNLocator(6))
-
-
 def _points(panel: Axes, space: "InputSpace", classes: bool) -> None:
     if space.examples is None:
         return
-    inputs, labels = (values[:_MOST_POINTS] for values in space.examples)
+    found: Any = space.prediction
+    inputs, labels = (values[:: -(-len(values) // _MOST_POINTS)] for values in space.examples)
     if not classes:
         panel.scatter(inputs[:, 0], inputs[:, 1], s=5, color="white", edgecolors=GRAY, linewidths=0.4)
         return
     labels = labels.argmax(axis=1) if labels.ndim > 1 and labels.shape[1] > 1 else labels.reshape(-1)
-    for number, value in enumerate(np.unique(labels)):
-        (x, y), two = inputs[labels == value].T, len(np.unique(labels)) == 2
+    for value in np.unique(labels):
+        (x, y), two = inputs[labels == value].T, found.class_values.size == 2
+        number = max(0, int(value))  # classes are 0, 1, ..., or -1 and 1
         color = ("#2166AC", "#B2182B")[number] if two else COLORS[number % len(COLORS)]
         panel.scatter(x, y, s=9, marker="os^Dvp"[number % 6], facecolors=color, edgecolors="white", linewidths=0.4)
 
@@ -178,7 +189,7 @@ def _curves(panel: Axes, space: "InputSpace", classes: bool) -> None:
         values, low, high = found.probabilities, found.lower, found.upper
         chosen = [1] if len(names) == 2 else range(len(names))
     else:
-        names, chosen = ["mean"], [0]
+        names, chosen = [f"mean{_of_which(found)}"], [0]
         values, low, high = found.mean, found.mean_lower, found.mean_upper
         if found.noise_std is not None:
             band = found.lower[:, 0], found.upper[:, 0]

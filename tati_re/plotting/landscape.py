@@ -77,11 +77,14 @@ def plot_landscape(
 
 
 def matrix(landscape: Landscape, table: Any, quantity: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Coordinates of two axes and the quantity on them; the lowest point, minus infinity, has its neighbor's value."""
+    """Coordinates of two axes and the quantity on them; the lowest point, minus infinity, has its neighbor's value,
+    and what is infinite or no number is nan."""
     first, second = (np.unique(table[name]) for name in landscape.names)
     values = table[quantity].to_numpy(np.float64).reshape(len(first), len(second))
-    if quantity == "ln_excess_loss" and np.isfinite(values).any():
-        values = np.where(np.isnan(values), np.nanmin(values), values)
+    values = np.where(np.isfinite(values), values, np.nan)
+    if quantity == "ln_excess_loss" and not np.isnan(values).all():
+        known = np.isfinite(table["loss"].to_numpy(np.float64)).reshape(values.shape)
+        values = np.where(np.isnan(values) & known, np.nanmin(values), values)
     return first, second, values
 
 
@@ -146,10 +149,9 @@ def _surface(panel: Any, landscape: Landscape, table: Any, trajectory: Any, quan
         rcount=60, ccount=60,
     )  # fmt: skip
     if see_through:
-        column = quantity if quantity in trajectory else "ln_excess_loss"
         for _, walker in trajectory.groupby("walker"):
             panel.plot(
-                walker[landscape.names[0]] / unit, walker[landscape.names[1]] / unit, walker[column],
+                walker[landscape.names[0]] / unit, walker[landscape.names[1]] / unit, walker[quantity],
                 color=COLORS[1], linewidth=0.7, marker=".", markersize=1.5, zorder=10,
             )  # fmt: skip
     over = "" if unit == 1 else f" / $10^{{{scale}}}$"

@@ -48,10 +48,9 @@ def write_landscape_page(landscape: Landscape, path: AnyPath, quantity: str = "l
         )  # fmt: skip
         groups.append([len(figure.data) - 1])
         if trajectory is not None and len(trajectory):
-            column = quantity if quantity in trajectory else "ln_excess_loss"
             for walker, rows in trajectory.groupby("walker"):
                 figure.add_scatter3d(
-                    x=rows[landscape.names[0]], y=rows[landscape.names[1]], z=rows[column], mode="lines+markers",
+                    x=rows[landscape.names[0]], y=rows[landscape.names[1]], z=rows[quantity], mode="lines+markers",
                     marker={"size": 2, "color": COLORS[1]}, line={"color": COLORS[1], "width": 2},
                     name=f"walker {walker}", visible=number == 0, text=[f"step {step}" for step in rows["step"]],
                     showlegend=False,

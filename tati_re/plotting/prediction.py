@@ -154,22 +154,20 @@ def _draw_line(axes: Axes, one: RegressionPrediction, x: np.ndarray, name: str) 
 
 def _draw_pairs(axes: Axes, one: RegressionPrediction, name: str, over: tuple[np.ndarray, str] | None) -> None:
     """Means with their intervals over what came true, or over the values `over`, with their name."""
-    mean = one.mean.reshape(-1)
-    true, label = np.arange(mean.size), "number of the input"
-    if over is not None:
-        true, label = np.repeat(over[0], one.mean.shape[1]), over[1]
-    elif one.targets is not None:
-        true, label = one.targets.reshape(-1), "observed"
-    errors = np.maximum([mean - one.lower.reshape(-1), one.upper.reshape(-1) - mean], 0)
-    shown = slice(None, None, max(1, mean.size // 400))
+    shown = slice(None, None, max(1, one.mean.size // 400))
+    mean, lower, upper = (values[shown].reshape(-1) for values in (one.mean, one.lower, one.upper))
+    y = None if one.targets is None else one.targets[shown].reshape(-1)
+    where, label = (np.arange(len(one.mean)), "number of the input") if over is None else over
+    true = np.repeat(where[shown], one.mean.shape[1])
+    if over is None and y is not None:
+        true, label = y, "observed"
     axes.errorbar(
-        true[shown], mean[shown], yerr=errors[:, shown], fmt="o", markersize=3, color=COLORS[0], ecolor=COLORS[4],
-        elinewidth=0.8, label=f"mean and {one.level:.0%} interval",
+        true, mean, yerr=np.maximum([mean - lower, upper - mean], 0), fmt="o", markersize=3, color=COLORS[0],
+        ecolor=COLORS[4], elinewidth=0.8, label=f"mean and {one.level:.0%} interval",
     )  # fmt: skip
-    if over is not None and one.targets is not None:
-        y = one.targets.reshape(-1)
-        axes.plot(true[shown], y[shown], "o", markersize=2.5, color=DARK, zorder=3, label="observed")
-    elif one.targets is not None:
+    if over is not None and y is not None:
+        axes.plot(true, y, "o", markersize=2.5, color=DARK, zorder=3, label="observed")
+    elif y is not None:
         ends = [min(true.min(), mean.min()), max(true.max(), mean.max())]
         axes.plot(ends, ends, color=GRAY, linewidth=0.8, linestyle="--")
     if label == "number of the input":

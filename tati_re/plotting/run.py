@@ -15,7 +15,7 @@ from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
 from tati_re.plotting.bands import draw_ranks
 from tati_re.plotting.figure import COLORS, DARK, GRAY, empty, labeled, legend_above, new_figure, plain, save
 from tati_re.runs.run import RunFiles
-from tati_re.runs.selection import at_target, burnin_of, is_optimization, keep, spacing
+from tati_re.runs.selection import at_target, burnin_of, is_optimization, keep, leaves, spacing
 
 _SHOWN = ("potential", "loss", "accuracy")
 
@@ -32,7 +32,8 @@ def plot_run(
     Trace: each walker over the steps, gray the burn-in. Ranks: the distribution function of each walker's ranks among
     all draws, less the uniform one; walkers that sample the same distribution stay in the gray band together, 95 times
     in 100 (a single walker's halves are compared). Draws are thinned by their autocorrelation time for that. Of a fit,
-    and of fewer than 4 rows of a walker after the burn-in, the traces alone.
+    of walkers that leave the target and come back, and of fewer than 4 rows of a walker after the burn-in, the traces
+    alone.
 
     Args:
         run: The run.
@@ -56,7 +57,7 @@ def plot_run(
     steps = burnin_of(run, burnin)
     late = rows["step"] > steps
     enough = late.any() and rows[late].groupby("walker").size().min() >= 2 * MINIMUM_DRAWS * thin
-    sampled = enough and not is_optimization(run.manifest, run.run_info)
+    sampled = enough and not leaves(run.run_info) and not is_optimization(run.manifest, run.run_info)
     shown = rows if thin == 1 else keep(rows, 0, thin)
     figure = new_figure(12.0 if sampled else 6.4, 2.4 * len(names) + 0.4)
     widths = [1.6, 1, 1] if sampled else [1]
@@ -120,19 +121,25 @@ def draw_traces(axes: Axes, run_info: pd.DataFrame, column: str, num_burnin_step
     # Walkers of a tempered run are at the target at steps of their own.
     walkers = [(walker, part.sort_values("step")) for walker, part in run_info.groupby("walker")]
     own_colors = len(walkers) <= len(COLORS)
-    window = max(1, min(len(part) for _, part in walkers) // 60)
     if num_burnin_steps:
         axes.axvspan(0, min(num_burnin_steps, run_info["step"].max()), color=GRAY, alpha=0.18, linewidth=0)
     for number, (walker, part) in enumerate(walkers):
         steps, chain = part["step"].to_numpy(), part[column].to_numpy(np.float64)
         color = COLORS[number] if own_colors else COLORS[0]
-        shown = slice(None, None, max(1, len(chain) // _POINTS))
-        if window > 1:
-            axes.plot(steps[shown], chain[shown], color=color, linewidth=0.4, alpha=0.25)
+        shown, window = slice(None, None, max(1, len(chain) // _POINTS)), max(1, len(chain) // 60)
+        raw = _in_pieces(steps[shown], chain[shown])
         label = f"walker {walker}" if own_colors else (f"{len(walkers)} walkers" if number == 0 else None)
-        smooth_steps, smooth = _moving_mean(steps, chain, window)
+        smooth_steps, smooth = _moving_mean(steps, chain, window) if window > 1 else raw
+        # A visit of one row is a point.
+        point: dict[str, Any] = {
+            "marker": "." if len(raw[0]) > len(steps[shown]) or len(chain) == 1 else None,
+            "markersize": 2,
+        }
+        if window > 1:
+            axes.plot(*raw, color=color, linewidth=0.4, alpha=0.25, **point)
+            point, smooth_steps, smooth = {}, smooth_steps[shown], smooth[shown]
         alpha = 1.0 if own_colors else 0.5
-        axes.plot(smooth_steps[shown], smooth[shown], color=color, linewidth=1.2, alpha=alpha, label=label)
+        axes.plot(smooth_steps, smooth, color=color, linewidth=1.2, alpha=alpha, label=label, **point)
     late = run_info.loc[run_info["step"] > num_burnin_steps, column].to_numpy(np.float64)
     if late.size and np.isfinite(late).all() and np.ptp(late) > 0:
         # A start far away would press all that is sampled into one line.
@@ -145,21 +152,36 @@ def draw_traces(axes: Axes, run_info: pd.DataFrame, column: str, num_burnin_step
         legend_above(axes)
 
 
+def _in_pieces(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A line that is broken where a walker is elsewhere, as at another temperature: where steps have no rows."""
+    apart = np.diff(steps)
+    away = np.flatnonzero(apart > 1.5 * np.median(apart)) + 1 if len(apart) else np.zeros(0, int)
+    return np.insert(steps.astype(np.float64), away, np.nan), np.insert(values, away, np.nan)
+
+
 def _moving_mean(steps: np.ndarray, values: np.ndarray, window: int) -> tuple[np.ndarray, np.ndarray]:
-    if window < 2:
-        return steps, values
+    """Means of so many rows at their middle step; nan across a gap, where they take over twice the usual time."""
     # Sums about the mean, so that the sum of a window is not lost in that of all rows before it.
-    middle = values.mean()
-    sums = np.cumsum(np.concatenate([[0.0], values - middle]))
-    return 0.5 * (steps[window - 1 :] + steps[: 1 - window]), middle + (sums[window:] - sums[:-window]) / window
+    known = np.isfinite(values)
+    middle = values[known].mean() if known.any() else 0.0
+    columns = np.stack([np.where(known, values - middle, 0.0), known])
+    sums = np.cumsum(np.pad(columns, ((0, 0), (1, 0))), axis=1)
+    sums, counts = sums[:, window:] - sums[:, :-window]
+    first, last = steps[: 1 - window], steps[window - 1 :]
+    usual = (steps[-1] - steps[0]) * (window - 1) / (len(steps) - 1)
+    whole = (counts == window) & (last - first <= 2 * usual)
+    return 0.5 * (first + last), np.where(whole, middle + sums / window, np.nan)
 
 
 def _draw_temperature(
     axes: Axes, run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int, temperature: Temperature
 ) -> None:
-    late = run_info[run_info["step"] > num_burnin_steps].groupby("step")[COLUMNS[temperature.kind]]
-    steps, rows = late.size().index.to_numpy(), late.size().cumsum().to_numpy()
-    running = 2.0 / num_parameters * late.sum().cumsum().to_numpy() / rows
+    late = run_info[run_info["step"] > num_burnin_steps]
+    counts = late["weight"] if temperature.kind == "configurational" and "weight" in late else late["step"] * 0.0 + 1.0
+    columns = pd.DataFrame({"rows": counts, "energies": counts * late[COLUMNS[temperature.kind]]})
+    sums = columns.groupby(late["step"]).sum().cumsum()
+    steps, rows = sums.index.to_numpy(), sums["rows"].to_numpy()
+    running = 2.0 / num_parameters * sums["energies"].to_numpy() / rows
     every = max(1, len(rows) // _POINTS)
     if np.isfinite(temperature.lower):
         narrowing = np.sqrt(rows[-1] / rows)[::every]

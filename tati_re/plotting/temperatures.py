@@ -1,7 +1,9 @@
 """A temperature ladder, and loss and accuracy against temperature: the cold-posterior curve."""
 
+from textwrap import fill
+
+import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tati_re.analysis.format import SHORT_NOTE
@@ -37,36 +39,26 @@ def plot_temperatures(frame: pd.DataFrame, path: AnyPath | None = None) -> Figur
     panels = figure.subplots(2 if classes else 1, 1, sharex=True, squeeze=False)[:, 0]
     best, _ = stopping(frame)
     for axes, lines, word in zip(panels, (_LOSSES, _ACCURACIES), ("loss", "accuracy"), strict=False):
-        _draw(axes, frame, lines)
+        for name, label, color, marker in lines:
+            if name in frame and frame[name].notna().any():
+                errors = 2 * frame[f"{name}_error"] if f"{name}_error" in frame else None
+                axes.errorbar(
+                    frame["temperature"], frame[name], yerr=errors, color=color, marker=marker, markersize=4,
+                    linewidth=1.2, elinewidth=1.0, label=label,
+                )  # fmt: skip
         axes.set_ylabel(word)
         if frame["temperature"].min() <= 1 <= frame["temperature"].max():
             axes.axvline(1.0, color=GRAY, linewidth=0.8, linestyle="--", label="posterior: T = 1")
         axes.axvline(best, color=GRAY, linewidth=1.2, linestyle=":", label=f"stop cooling: T = {best:.3g}")
         axes.set_xscale("log")
         plain(axes)
-        axes.legend(frameon=False, fontsize=8)
-    if _spread(frame):
+        legend_above(axes, 72)
+    losses = frame[[name for name, *_ in _LOSSES if name in frame]].to_numpy()
+    if np.nanmin(losses) > 0 and np.nanmax(losses) > 20 * np.nanmin(losses):
         panels[0].set_yscale("log")
-    short = f"\nerrors {SHORT_NOTE}" if "short" in frame and frame["short"].any() else ""
+    short = "\n" + fill(f"errors {SHORT_NOTE}", 64) if "short" in frame and frame["short"].any() else ""
     panels[-1].set_xlabel(f"temperature T{short}")
     return save(figure, path)
-
-
-def _draw(axes: Axes, frame: pd.DataFrame, lines: tuple) -> None:
-    for name, label, color, marker in lines:
-        if name in frame and frame[name].notna().any():
-            errors = 2 * frame[f"{name}_error"] if f"{name}_error" in frame else None
-            axes.errorbar(
-                frame["temperature"], frame[name], yerr=errors, color=color, marker=marker, markersize=4,
-                linewidth=1.2, elinewidth=1.0, label=label,
-            )  # fmt: skip
-
-
-def _spread(frame: pd.DataFrame) -> bool:
-    """Whether the losses are all above 0 and differ by more than a factor of 20."""
-    found = frame[[name for name, *_ in _LOSSES if name in frame]].to_numpy()
-    found = found[found == found]
-    return bool(found.min() > 0 and found.max() > 20 * found.min())
 
 
 def plot_ladder(ladder: pd.DataFrame, path: AnyPath | None = None) -> Figure:

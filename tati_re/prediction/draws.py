@@ -15,18 +15,20 @@ _COLUMNS = 64
 
 
 class Draws:
-    """The weighted draws of one rung in a run's trajectory, counted from the target, 0: of a walker's stored positions
-    each `thin`-th past `burnin` (None: the run's own). Of each draw, `(draws,)`: `step`, `walker`, `weight` above 0, 1
-    where the run has none, and `loss`, on the step's mini-batch."""
+    """The weighted draws of one rung in a run's trajectory, counted from the target, 0: of the stored positions of a
+    walker, or of each one, every `thin`-th past `burnin` (None: the run's own). Of each draw, `(draws,)`: `step`,
+    `walker`, `weight` above 0, 1 where the run has none, and `loss`, on the step's mini-batch."""
 
-    def __init__(self, run: RunFiles, rung: int = 0, burnin: int | None = None, thin: int = 1) -> None:
+    def __init__(
+        self, run: RunFiles, rung: int = 0, burnin: int | None = None, thin: int = 1, walker: int | None = None
+    ) -> None:
         if run.manifest.get("kind") == "fit":
             raise InputError(f"{run.folder} is the run of an optimizer.", expected="a run that sampled")
         with (run.folder / files.ROWS).open(encoding="utf-8") as file:
             has_rungs = "rung" in file.readline().rstrip().split(",")
         if rung and not has_rungs:
             raise InputError(f"The run {run.folder} has no ladder.", f"rung {rung}", "rung 0, the only one")
-        self._positions = Positions(run, burnin, thin, rung=rung)
+        self._positions = Positions(run, burnin, thin, walker, rung)
         self.burnin = self._positions.burnin
         refuse_if(self._positions.projected, f"The run {run.folder} stored projections, not parameters.")
         found = []

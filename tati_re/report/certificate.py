@@ -9,7 +9,7 @@ import pandas as pd
 from tati_re.analysis.averages import energy_error
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size
 from tati_re.analysis.format import percent, table
-from tati_re.analysis.temperature import COLUMNS, measured_temperatures
+from tati_re.analysis.temperature import COLUMNS, has_no_target, measured_temperatures
 from tati_re.analysis.until import DEFAULTS, WEIGHTS, conditions_of, diagnosis, walker_names
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.prediction.quantities import quantities
@@ -174,9 +174,7 @@ def _temperatures(said: dict[str, Any], kept: pd.DataFrame, asked: float, given:
     found = [_row("predicted heating", float(value), asked, value <= asked, note, given)]
     for one in measured_temperatures(kept, int(said.get("parameters", {}).get("num", 0))):
         what, energies = f"{one.kind} heating", kept[COLUMNS[one.kind]]
-        if "weight" in kept and kept["weight"].nunique() > 1:
-            found.append(_row(what, math.nan, asked, None, "rows have weights", given))
-        elif energies.std() > 1e-6 * abs(energies.mean()):  # momenta may have a fixed length
+        if energies.std() > 1e-6 * abs(energies.mean()):  # momenta may have a fixed length
             excess, half = one.mean / one.target - 1, max(one.upper - one.target, one.target - one.lower) / one.target
             told = half <= _WIDEST and not (one.kind == "configurational" and has_no_target(said))
             note = f"chance gives up to {percent(half)}" if math.isfinite(half) else one.verdict
@@ -190,9 +188,8 @@ def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, own: bool) -> l
     said, every, note = run.manifest, int(run.manifest.get("options", {}).get("record_every", 1)), ""
     conditions = conditions_of(said.get("options", {}).get("until"))
     limits, given = DEFAULTS | {one.quantity: one.limit for one in conditions}, {one.quantity for one in conditions}
-    last = 0 if run.run_info.empty else int(run.run_info["step"].max())
     numbers = said.get("convergence")
-    if numbers is None or not own or not 0 <= numbers["step"] - last < every:
+    if numbers is None or not own or not 0 <= numbers["step"] - int(run.run_info["step"].max()) < every:
         try:
             numbers = diagnosis(quantities(run, burnin=burnin), limits["rhat"])
         except InputError:  # no rows after the burn-in
@@ -265,13 +262,3 @@ def _burnin(said: dict, options: dict[str, Any], burnin: int, given: set[str], a
     off = f"; U of the first tenth of the rows is {moved:.0f} standard errors off: more burn-in"
     note += off if moved > _MOST_MOVED else ""
     return _row("burn-in", float(burnin), math.nan, good, note, not found)
-
-
-def nothing_confines(said: dict[str, Any]) -> bool:
-    """Whether U has flat directions, in which there is no equilibrium."""
-    return not said.get("prior_proper", True) and "regularis" not in str(said.get("meaning", ""))
-
-
-def has_no_target(said: dict[str, Any]) -> bool:
-    """Whether the configurational temperature has no target: flat directions, or walls."""
-    return nothing_confines(said) or bool(said.get("prior_walled", said.get("prior", {}).get("prior") == "box"))

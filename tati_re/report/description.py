@@ -126,7 +126,7 @@ def _method(manifest: dict[str, Any], options: dict[str, Any], rows: pd.DataFram
     if manifest.get("potential", options.get("potential")) != "mean_loss" and temperature == 1:
         text += ", the Bayesian posterior"
     method = manifest.get("method", {})
-    if "num_replicas" in method:
+    if method.get("num_replicas", 1) > 1:
         text += f". It stands at the foot of a ladder of {_ladder(method)}"
         if method.get("exchange") != "none":
             text += f", between which replicas are exchanged ({method.get('swap_rule', 'infinite swapping')})"

@@ -29,7 +29,7 @@ from tati_re.runs.lock import writing
 from tati_re.runs.manifest import sees_batches
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import AnyRun, RunFiles
-from tati_re.runs.selection import is_optimization, select_rows, spacing
+from tati_re.runs.selection import is_optimization, leaves, select_rows, spacing
 from tati_re.runs.storage import made, replacing
 from tati_re.simulation.run import load
 
@@ -94,7 +94,7 @@ def _averages(run: RunFiles, choices: Choices) -> Result:
     table = averages(run, names, choices.by, choices.burnin, choices.thin)
     rows = select_rows(run, choices.burnin, choices.thin)
     drawn = [name for name in (names or _SHOWN) if name in rows.columns]
-    chains = {name: chains_of(rows, name, -1) for name in drawn}
+    chains = {} if leaves(run.run_info) else {name: chains_of(rows, name, -1) for name in drawn}
     shown = [name for name in names or () if name in rows.columns] or None
     traces = lambda path: plotting.plot_run(run, shown, choices.burnin, choices.thin, path)  # noqa: E731
     result = Result(table, figures={"traces": traces})
@@ -167,8 +167,8 @@ def _free_energy(run: RunFiles, choices: Choices) -> Result:
     found = coordinate_of(run, choices.along, choices.burnin, choices.thin, **options)
     temperature = float(run.manifest.get("temperature", 1.0))
     table = free_energy(found.values, temperature, choices.method, choices.num_bins, found.weights)
-    how = f"by {choices.method}, at temperature {temperature:g}"
-    sentences = [f"Along {choices.along}, {how}; errors are one standard error."]
+    how = f"by {choices.method}, at temperature {temperature:g}; errors are one standard error."
+    sentences = [f"Along {choices.along}, {how}"]
     return Result(table, sentences, {"free_energy": lambda path: plotting.plot_free_energy(table, choices.along, path)})
 
 
@@ -188,8 +188,7 @@ def _alignment(run: RunFiles, choices: Choices) -> Result:
     values = block.values[rows_by_walker(block.step, block.walker)]
     found = align(model_of(run), values)
     table = pd.DataFrame({"walker": np.unique(block.walker), "distance": found.before, "aligned": found.after})
-    rows = values.shape[1]
-    refuse_if(rows < 4, "alignment: too few positions.", f"{rows} a walker", "at least 4")
+    refuse_if(values.shape[1] < 4, "alignment: too few positions.", f"{values.shape[1]} a walker", "at least 4")
     hats = [split_rhat(of) for of in (values, found.positions)]  # the classical one: ranks of thousands take minutes
     spreads = [of.reshape(-1, of.shape[-1]).var(0).sum() for of in (values, found.positions)]
     sentences = [

@@ -11,7 +11,7 @@ import pandas as pd
 from tati_re.analysis.averages import averages_of_rows, rows_at_target
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of
 from tati_re.analysis.format import marked
-from tati_re.analysis.temperature import group_sentences, group_temperatures
+from tati_re.analysis.temperature import group_sentences, group_temperatures, has_no_target
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.plotting import plot_autocorrelation, plot_group_temperatures, plot_ladder, plot_traces
 from tati_re.report import html
@@ -29,7 +29,7 @@ from tati_re.report.summary import summary_lines
 from tati_re.runs import files
 from tati_re.runs.manifest import sees_batches
 from tati_re.runs.run import AnyRun, RunFiles
-from tati_re.runs.selection import as_run, at_target, burnin_of, check_thin, is_optimization, keep, spacing
+from tati_re.runs.selection import as_run, at_target, burnin_of, check_thin, is_optimization, keep, leaves, spacing
 from tati_re.runs.storage import write_whole
 
 _WIDTH = 4.6
@@ -125,7 +125,7 @@ def _about(run: RunFiles, name: str, number: int, several: bool, part: "Part") -
             section, more = _groups(run, part)
             notes += more
             sections.append(section)
-    if run.has(files.LADDER):
+    if run.has(files.LADDER) and len(run.ladder) > 1:  # a bias alone has one rung
         sections.append(_ladder(run, rows))
     if run.has(files.BIAS):
         sections.append(_bias(run))
@@ -186,6 +186,7 @@ class Part(NamedTuple):
 
 def _traces(run: RunFiles, rows: pd.DataFrame, part: Part) -> html.Section:
     rows, kept = at_target(rows), part.rows
+    rows = rows.drop(columns="virial", errors="ignore") if has_no_target(run.manifest) else rows
     if part.thin > 1 and (rows["step"] > part.burnin).any():
         rows = pd.concat([rows[rows["step"] <= part.burnin], keep(rows, part.burnin, part.thin)], ignore_index=True)
     drawn = plot_traces(rows, max(1, int(run.manifest.get("parameters", {}).get("num", 0))), part.burnin)
@@ -199,7 +200,7 @@ def _traces(run: RunFiles, rows: pd.DataFrame, part: Part) -> html.Section:
 
 
 def _autocorrelation(kept: pd.DataFrame | None) -> list[str]:
-    if kept is None or ("weight" in kept and not kept["weight"].all()):
+    if kept is None or leaves(kept):
         return []
     chains = {name: chains_of(kept, name, -1) for name in _observables(kept)}
     moving = {name: values for name, values in chains.items() if (np.ptp(values, axis=1) > 0).all()}
@@ -262,10 +263,9 @@ def _ladder(run: RunFiles, rows: pd.DataFrame) -> html.Section:
 
 
 def _bias(run: RunFiles) -> html.Section:
-    bias = run.bias
-    if bias.empty:
+    if run.bias.empty:
         return html.Section("Bias", "bias", [html.paragraph("No bias has grown yet.")])
-    drawn = html.figure(plot_bias(bias), "The bias of each rung; averages undo it by the column weight.")
+    drawn = html.figure(plot_bias(run.bias), "The bias of each rung; averages undo it by the column weight.")
     return html.Section("Bias", "bias", [html.figures([drawn])])
 
 

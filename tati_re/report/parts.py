@@ -61,9 +61,10 @@ def _marginals(chains: dict[str, np.ndarray], weights: np.ndarray) -> Figure:
     for number, (name, values) in enumerate(chains.items()):
         axes = figure.add_subplot(-(-len(chains) // columns), columns, number + 1)
         edges = np.histogram_bin_edges(values[weights > 0], 30)
-        for walker, each in enumerate(values[:6]):
+        for walker, each in enumerate(values):
             heights = np.histogram(each, edges, weights=weights[walker])[0]
-            axes.stairs(heights, edges, color=COLORS[walker], linewidth=1.0)
+            color, alpha = (COLORS[walker], 1.0) if len(values) <= len(COLORS) else (COLORS[0], 0.5)
+            axes.stairs(heights, edges, color=color, alpha=alpha, linewidth=1.0)
         axes.set_yticks([])
         axes.locator_params(axis="x", nbins=3)
         labeled(axes, name, "")

@@ -66,16 +66,6 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
     return _written(folder, predictions, outside, np.asarray(inputs))
 
 
-def outside_table(inside: Mapping[str, Prediction], outside: Mapping[str, Prediction]) -> pd.DataFrame:
-    """AUROC of each predictor's uncertainties for other inputs: `predictor, score, auroc`."""
-    rows = []
-    for name, one in inside.items():
-        other = outside[name].uncertainty()
-        for score, values in one.uncertainty().items():
-            rows.append({"predictor": name, "score": score, "auroc": auroc(values, other[score])})
-    return pd.DataFrame(rows)
-
-
 def reliability_table(predictions: Mapping[str, ClassPrediction]) -> pd.DataFrame:
     frames = []
     for name, one in predictions.items():
@@ -97,7 +87,9 @@ def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray 
     rows = [{"predictor": name, "draws": one.num_draws, **one.scores()} for name, one in predictions.items()]
     files, scores = ["predictions.csv"], pd.DataFrame(rows)
     labeled = len(scores.columns) > 2
-    apart = outside_table(predictions, outside) if outside else None
+    told = {name: (predictions[name].uncertainty(), one.uncertainty()) for name, one in outside.items()}
+    areas = [(name, key, auroc(own[key], other[key])) for name, (own, other) in told.items() for key in own]
+    apart = pd.DataFrame(areas, columns=["predictor", "score", "auroc"]) if outside else None
     tables = {"scores.csv": scores if labeled else None, "outside.csv": apart}
     if labeled and posterior.kind != "regression":
         tables["reliability.csv"] = reliability_table(_of_classes(predictions))
@@ -127,9 +119,8 @@ def _text(folder: Path, files: list[str], predictions: dict, scores, apart) -> s
     names = list(predictions)
     width = max(14, *(len(name) + 2 for name in names))
     posterior = predictions[AVERAGE]
-    lines = [
-        (f"{posterior.frame()['input'].nunique():,} inputs", "".join(name.ljust(width) for name in names).rstrip())
-    ]
+    heads, count = "".join(name.ljust(width) for name in names).rstrip(), posterior.frame()["input"].nunique()
+    lines = [(f"{count:,} inputs", heads)]
     lines.append(("draws", "".join(f"{predictions[name].num_draws:,}".ljust(width) for name in names).rstrip()))
     if round(posterior.effective_draws) != posterior.num_draws:
         lines.append(("draws by weight", f"{posterior.effective_draws:,.0f}"))

@@ -10,21 +10,14 @@ import pandas as pd
 from tati_re.analysis.averages import average, rows_at_target
 from tati_re.analysis.convergence import LARGEST_R_HAT, MINIMUM_DRAWS, chains_of, r_hat
 from tati_re.analysis.format import SHORT, SHORT_NOTE, WIDTH, percent, table, with_error
-from tati_re.analysis.temperature import Temperature, measured_temperatures
+from tati_re.analysis.temperature import Temperature, has_no_target, measured_temperatures, nothing_confines
 from tati_re.analysis.until import weighted
 from tati_re.exchange.advice import ladder_advice
 from tati_re.exchange.gaussianity import gaussianity_report
 from tati_re.exchange.ladder import explicit
 from tati_re.prediction.leave_one_out import LARGEST_K, stored_leave_one_out
 from tati_re.prediction.predict import streamed_lines
-from tati_re.report.certificate import (
-    certificate,
-    certificate_lines,
-    has_no_target,
-    heating_lines,
-    nothing_confines,
-    why_hot,
-)
+from tati_re.report.certificate import certificate, certificate_lines, heating_lines, why_hot
 from tati_re.report.description import step_size_text
 from tati_re.runs import files
 from tati_re.runs.manifest import changes
@@ -51,7 +44,10 @@ def summary_lines(run: RunFiles, burnin: int | None = None, thin: int = 1) -> tu
     burnin = 0 if manifest.get("kind") == "fit" else burnin_of(run, burnin)
     stopped = [f"The run stopped: {manifest['stopped']}"] if "stopped" in manifest else []
     stopped += changes(run.folder, manifest)
-    lines = [("folder", str(run.folder)), *_system_lines(manifest), *_length_lines(manifest, rows, burnin, thin)]
+    number = int(manifest.get("parameters", {}).get("num", 0))
+    system = [("potential U", str(manifest.get("meaning") or "")), ("parameters", f"{number:,}" if number else "")]
+    lines = [("folder", str(run.folder)), *(line for line in system if line[1])]
+    lines += _length_lines(manifest, rows, burnin, thin)
     if moved := step_size_text(manifest, rows, burnin):
         lines.append(("learning rate" if manifest.get("kind") == "fit" else "step size", moved))
     if rows.empty:
@@ -64,7 +60,7 @@ def summary_lines(run: RunFiles, burnin: int | None = None, thin: int = 1) -> tu
         notes, found = _sampling_lines(run, at_target(rows), burnin, thin)
         notes += filter(None, [refresh_note(manifest.get("method", {}))])
         lines += [*found, *heating_lines(manifest)]
-        if run.has(files.LADDER):
+        if run.has(files.LADDER) and len(run.ladder) > 1:  # a bias alone has one rung
             more, found = ladder_lines(manifest, run.ladder, run.noise if run.has(files.NOISE) else None)
             notes, lines = notes + more, lines + found
         lines += certificate_lines(certificate(run, burnin))
@@ -89,25 +85,8 @@ def temperature_text(temperature: Temperature) -> str:
         return f"{temperature.mean:.3g}  target {temperature.target:g}  no verdict: the run is too short ({size})"
     places = max(2, 2 - math.floor(math.log10(half))) if half > 0 else 3
     verdict = "outside" if temperature.verdict in ("above", "below") else temperature.verdict
-    known = f"  band {temperature.lower:.{places}f} to {temperature.upper:.{places}f}"
-    band = known if math.isfinite(half) else ""
+    band = f"  band {temperature.lower:.{places}f} to {temperature.upper:.{places}f}" if math.isfinite(half) else ""
     return f"{temperature.mean:.{places}f}  target {temperature.target:g}{band}  {verdict}"
-
-
-def convergence_notes(hat: float, size: float) -> list[str]:
-    """Returns warnings about a large R-hat and a small effective sample size of the potential."""
-    notes = []
-    if hat > LARGEST_R_HAT:
-        notes.append(
-            f"R-hat of the potential is {hat:.3f}, above {LARGEST_R_HAT}: the walkers have not yet converged to the "
-            "same distribution; take more steps, or a longer burn-in."
-        )
-    if size < SMALLEST_EFFECTIVE_SAMPLE_SIZE:
-        notes.append(
-            f"The effective sample size of the potential is {size:.0f}, below "
-            f"{SMALLEST_EFFECTIVE_SAMPLE_SIZE:.0f}: averages and their errors are rough; take more steps."
-        )
-    return notes
 
 
 def temperature_note(temperature: Temperature, manifest: dict[str, Any]) -> str | None:
@@ -128,15 +107,6 @@ def temperature_note(temperature: Temperature, manifest: dict[str, Any]) -> str 
     )
 
 
-def _system_lines(manifest: dict[str, Any]) -> list[tuple[str, str]]:
-    lines = []
-    if meaning := manifest.get("meaning"):
-        lines.append(("potential U", str(meaning)))
-    if number := int(manifest.get("parameters", {}).get("num", 0)):
-        lines.append(("parameters", f"{number:,}"))
-    return lines
-
-
 def _length_lines(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int, thin: int) -> list[tuple[str, str]]:
     planned = manifest.get("options", {}).get("num_steps")
     last = 0 if rows.empty else int(rows["step"].max())
@@ -147,8 +117,7 @@ def _length_lines(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int, thi
         text += f", the first {burnin:,} left out as burn-in"
     if thin > 1:
         text += f", one row in {thin:,} taken"
-    rows = at_target(rows)
-    counts = rows.groupby("walker").size()
+    counts = at_target(rows).groupby("walker").size().reindex(rows["walker"].unique(), fill_value=0)
     least, most = (0, 0) if rows.empty else (counts.min(), counts.max())
     number = f"{least:,}" if least == most else f"{least:,} to {most:,}"
     walkers = len(counts) or manifest["options"].get("num_walkers", 0)
@@ -166,9 +135,9 @@ def _sampling_lines(
     manifest, notes, lines = run.manifest, list[str](), list[tuple[str, str]]()
     kept = rows[rows["step"] > burnin]
     kept = kept if kept.empty else keep(kept, burnin, thin)
-    if kept.empty or kept.groupby("walker").size().min() < MINIMUM_DRAWS:
+    counted = rows_at_target(run, burnin, thin) if "weight" in kept.columns and not kept.empty else kept
+    if len(kept) < MINIMUM_DRAWS or counted.groupby("walker").size().min() < MINIMUM_DRAWS:
         return [f"Fewer than {MINIMUM_DRAWS} rows of each walker after burn-in: too few for statistics."], lines
-    counted = rows_at_target(run, burnin, thin) if "weight" in kept.columns else kept
     weights = chains_of(counted, "weight") if "weight" in kept.columns else None
     for name in ("loss", "potential", "accuracy", "acceptance", "noise_std"):
         if name in kept.columns and kept[name].notna().any():
@@ -187,7 +156,16 @@ def _sampling_lines(
         potential, size = weighted(potential, weights)
         hat = r_hat(potential)
         lines += [("effective sample size", f"{size:,.0f} of the potential"), ("R-hat", f"{hat:.3f} of the potential")]
-        notes += convergence_notes(hat, size)
+        if hat > LARGEST_R_HAT:
+            notes.append(
+                f"R-hat of the potential is {hat:.3f}, above {LARGEST_R_HAT}: the walkers have not yet converged to "
+                "the same distribution; take more steps, or a longer burn-in."
+            )
+        if size < SMALLEST_EFFECTIVE_SAMPLE_SIZE:
+            notes.append(
+                f"The effective sample size of the potential is {size:.0f}, below "
+                f"{SMALLEST_EFFECTIVE_SAMPLE_SIZE:.0f}: averages and their errors are rough; take more steps."
+            )
     if nothing_confines(manifest):
         notes.insert(
             0,
@@ -198,8 +176,6 @@ def _sampling_lines(
         text = temperature_text(temperature)
         if temperature.kind == "configurational" and has_no_target(manifest):
             text = f"{temperature.mean:.4g}  without a target: the potential has flat directions or walls"
-        elif temperature.kind == "configurational" and "weight" in kept and np.ptp(kept["weight"]) > 0:
-            text = f"{temperature.mean:.4g}  without a target: rows have weights"
         elif note := temperature_note(temperature, manifest):
             notes.append(note)
         lines.append((f"{temperature.kind} temperature", text))

@@ -80,6 +80,11 @@ def at_target(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["weight"] > 0] if "weight" in rows else rows
 
 
+def leaves(rows: pd.DataFrame) -> bool:
+    """Whether walkers leave the target for other temperatures and come back, where rows have no weight."""
+    return "weight" in rows and not rows["weight"].all()
+
+
 def is_optimization(manifest: dict[str, Any], rows: pd.DataFrame) -> bool:
     """Returns whether a run is an optimization, by its manifest, or by rows without a temperature."""
     if manifest.get("kind") == "fit":
