@@ -5,8 +5,7 @@ import numpy as np
 from tati_re.data.columns import numbered
 from tati_re.data.dataset import Dataset
 
-MOST_COLUMNS = 20
-MOST_CLASSES = 20
+MOST_COLUMNS = MOST_CLASSES = 20
 _WORDS = {
     "classification": "{} classes",
     "signs": "{} classes by sign, for one output",

@@ -77,9 +77,6 @@ class Members:
     def __len__(self) -> int:
         return len(self.vectors)
 
-    def first(self) -> "Members":
-        return Members(self.vectors[:1], self.walker[:1])
-
     def blocks(self, most: int) -> Iterator[tuple[int, np.ndarray]]:
         for first in range(0, len(self), most):
             yield first, self.vectors[first : first + most]

@@ -15,6 +15,7 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.plotting.calibration import plot_classes
 from tati_re.plotting.prediction import plot_values
 from tati_re.plotting.temperatures import plot_temperatures
+from tati_re.prediction.draws import Members
 from tati_re.prediction.inputs import NOISE, noise_like, read_inputs
 from tati_re.prediction.predict import FEW_DRAWS, average, predict, source_of, test_part, with_names
 from tati_re.prediction.results import ClassPrediction, LabelPrediction, Prediction
@@ -55,7 +56,7 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
     sources |= {name: [source_of(run) for run in group] for name, group in groups.items()}
     if OPTIMUM in sources:
         network, members = sources[OPTIMUM][0]
-        sources[OPTIMUM] = [(network, members.first())]
+        sources[OPTIMUM] = [(network, Members(members.vectors[:1], members.walker[:1]))]
     predictions = {name: average(source, inputs, labels, level) for name, source in sources.items()}
     outside: dict[str, Prediction] = {}
     if "ood" in typed:
