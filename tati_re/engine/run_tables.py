@@ -10,6 +10,7 @@ from tati_re.engine.loop import Chunk, Loop
 from tati_re.runs import files
 from tati_re.runs.csv_table import CsvTable
 from tati_re.runs.h5_table import H5Table
+from tati_re.runs.rows import OF_SWAPS
 
 
 class RunningAverages:
@@ -149,6 +150,8 @@ class RunTables:
     def _options(self, name: str) -> dict:
         if name.endswith(".h5"):
             return {"dtype": self._numbers.name}
+        if name == files.EXCHANGES:
+            return {"integer_columns": OF_SWAPS}
         single = name == self._trajectory and self._numbers == tf.float32
         return {"float32_columns": self._parameters if single else []}
 

@@ -22,7 +22,7 @@ class Tolerance(NamedTuple):
         """Where the numbers differ by more; two NaN agree, and so do two equal infinities."""
         with np.errstate(invalid="ignore"):
             allowed = self.value * (np.maximum(np.abs(a), np.abs(b)) if self.kind == "relative" else 1.0)
-            near = np.abs(a - b) <= allowed
+            near = (np.abs(a - b) <= allowed) & np.isfinite(a - b)
         return ~(near | (a == b) | (np.isnan(a) & np.isnan(b)))
 
 

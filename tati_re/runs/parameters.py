@@ -48,7 +48,7 @@ def read_parameters(
         return readers[path.suffix](path, step, wanted)
     except InputError:
         raise
-    except (OSError, ValueError, EOFError, csv.Error, *DAMAGED) as error:
+    except (OSError, ValueError, OverflowError, EOFError, csv.Error, *DAMAGED) as error:
         reason = str(error).strip().split("\n")[0]
         raise InputError(f"parameters: {path} cannot be read: {reason}.", expected=KINDS) from None
 

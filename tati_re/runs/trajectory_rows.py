@@ -55,7 +55,7 @@ def read_rows(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple
 def _csv(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[np.ndarray, int]:
     index: list[list[int]] = []
     lines: list[str] = []
-    with path.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding="utf-8-sig", newline="") as file:
         texts = (line for line in file if line.strip() and not line.startswith("#"))
         columns = [from_cell(name.strip()) for name in next(csv.reader(texts), [])]
         chosen, step_column, walker_column = columns_of(path, columns, wanted)
@@ -91,6 +91,8 @@ def _h5(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[np.nd
     with reading.open_h5(path) as file:
         index_columns, columns = reading.h5_columns(file)
         chosen, _, _ = columns_of(path, [*index_columns, *columns], wanted)
+        where = index_columns[:2]
+        refuse_if(where != [*files.INDEX], f"parameters: {path} is no table of a run.", where, "step and walker first")
         index = file["index"][: reading.h5_length(file)]
         kept = np.arange(len(index))
         if "rung" in index_columns:
