@@ -89,7 +89,9 @@ def test_an_embedding_inside_of_a_model_is_looked_up_too(how):
     run = sim.sample(**FEW | {"trajectory_every": 5})
     for wrong in (7, -6):
         data[30, 1] = wrong
-        with pytest.raises(InputError, match=r"^data: .* has no such row\. Received: (\[7\]|7 is not|\[-6\]|-1 is not)"):
+        with pytest.raises(
+            InputError, match=r"^data: .* has no such row\. Received: (\[7\]|7 is not|\[-6\]|-1 is not)"
+        ):
             tati_re.Simulation(model, (data, INPUTS[:, 0]), batch_size=2, seed=1, verbose=0)
     with pytest.raises(InputError, match="has no such row"):
         run.predict(data)

@@ -345,7 +345,9 @@ def test_other_energies_of_the_next_worker_are_found():
 
 def test_another_number_of_workers_is_no_change_of_the_manifest(tmp_path, capsys):
     run(tmp_path / "a", 2, workers=1, block_size=1, num_steps=20)
-    with pytest.raises(InputError, match=r"^workers: there are more of them than blocks.* Received: 3\. Expected: 1 to 2"):
+    with pytest.raises(
+        InputError, match=r"^workers: there are more of them than blocks.* Received: 3\. Expected: 1 to 2"
+    ):
         Simulation.resume(tmp_path / "a", num_steps=30, workers=3, verbose=0, data=(X, Y))
     Simulation.resume(tmp_path / "a", num_steps=30, workers=2, verbose=0, data=(X, Y))
     assert [file.sentence for file in verify(tmp_path / "a") if not file.whole] == []

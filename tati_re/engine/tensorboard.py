@@ -40,10 +40,12 @@ class TensorBoard:
         metadata.plugin_data.plugin_name = "scalars"
         with storing(self.target):
             for place, part in rows.groupby(labels):
-                writer = self._writer(tf, dict(zip(labels, place, strict=True)))
-                with writer.as_default():
+                name = "-".join(f"{label}{int(number)}" for label, number in zip(labels, place, strict=True))
+                if name not in self._writers:
+                    self._writers[name] = tf.summary.create_file_writer(str(self.target / name))
+                with self._writers[name].as_default():
                     self._write(tf, part, tags, metadata)
-                writer.flush()
+                self._writers[name].flush()
 
     @staticmethod
     def _write(tf, part, tags: list[str], metadata) -> None:
@@ -55,12 +57,6 @@ class TensorBoard:
                     summary.value.add(tag=tag, metadata=metadata).tensor.CopyFrom(tf.make_tensor_proto(value))
             # One call a row: a call for each number would cost more than the steps of a small model.
             tf.summary.experimental.write_raw_pb(summary.SerializeToString(), step=int(step))
-
-    def _writer(self, tf, place: dict[str, int]):
-        name = "-".join(f"{label}{int(number)}" for label, number in place.items())
-        if name not in self._writers:
-            self._writers[name] = tf.summary.create_file_writer(str(self.target / name))
-        return self._writers[name]
 
     def _new_rows(self, path: Path):
         import pandas

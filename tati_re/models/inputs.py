@@ -9,9 +9,6 @@ import numpy as np
 from tati_re.core.backend import inputs_of, keras, layers_of, tf
 from tati_re.core.errors import InputError, refuse_if
 
-_ROWS = 1024
-"""Examples of one call that looks for rows of an `Embedding`."""
-
 
 def tensors_of(model: Any, which: str) -> list[Any]:
     """Returns the `inputs` or `outputs` of a model as symbolic tensors; none of a model that was not called yet."""
@@ -80,8 +77,8 @@ def _look_up(model: Any, inputs: np.ndarray, dtype: str) -> None:
     """Calls the model where a row that an `Embedding` inside of it does not have is an error: on a CPU, without XLA."""
     try:
         with tf.device("CPU"):
-            for start in range(0, len(inputs), _ROWS):
-                called(model, tf.constant(inputs[start : start + _ROWS].astype(dtype)))
+            for start in range(0, len(inputs), 1024):
+                called(model, tf.constant(inputs[start : start + 1024].astype(dtype)))
     except tf.errors.InvalidArgumentError as error:
         found = re.search(r"= (-?\d+ is not in \[.*?\))", str(error))
         if found is None:

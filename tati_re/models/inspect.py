@@ -56,7 +56,7 @@ def refuse_unsupported(model: Any) -> None:
     odd = [each.name for each in layers if not _SCOPE.fullmatch(each.name)]
     odd += [v.name for v in variables if not v.name.isprintable()]
     what = "model: a layer or weight has a name that TensorFlow or a table cannot hold."
-    refuse_if(odd, what, ", ".join(map(repr, odd)), "a name of letters, digits and _ . -")
+    refuse_if(odd, what, repr(odd[:1])[1:-1], "a name of letters, digits and _ . -")
     types = sorted({v.dtype for v in variables})
     if types not in (["float32"], ["float64"]):
         raise InputError("The parameters of the model are not of one type.", ", ".join(types), "float32 or float64")

@@ -38,7 +38,9 @@ def in_precision(model: Any, dtype: str) -> Any:
             warnings.simplefilter("ignore", UserWarning)
             # safe_mode guards against code in files; this config comes from an object of this process.
             rebuilt = keras.saving.deserialize_keras_object(config, custom_objects=custom, safe_mode=False)
-            _build_like(model, rebuilt, dtype)
+            if model.built and len(rebuilt.variables) != len(model.variables):
+                shape = [length or 1 for length in input_shape_of(model)[1:]]
+                rebuilt(tf.zeros((1, *shape), input_dtype_of(model) or dtype), training=False)
     except Exception as error:
         # Keras wraps the cause into its advice; the cause comes last.
         reason = re.split(r"encountered[\w ]*:", str(error))[-1].strip().strip("'").split("\n")[0][:200]
@@ -48,13 +50,6 @@ def in_precision(model: Any, dtype: str) -> Any:
     refuse_if(wrong, f"The model cannot be rebuilt in {dtype}.", f"layer {wrong} keeps its own type", hint)
     _copy_state(model, rebuilt, dtype, hint)
     return rebuilt
-
-
-def _build_like(model: Any, rebuilt: Any, dtype: str) -> None:
-    if not model.built or len(rebuilt.variables) == len(model.variables):
-        return
-    shape = [length or 1 for length in input_shape_of(model)[1:]]
-    rebuilt(tf.zeros((1, *shape), input_dtype_of(model) or dtype), training=False)
 
 
 def _other_precision(model: Any, dtype: str) -> str | None:

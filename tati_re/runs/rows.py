@@ -49,11 +49,8 @@ class Rows:
         return np.concatenate(blocks, axis=1, dtype=np.float64)
 
     def flush(self) -> None:
-        """Writes the waiting rows and returns when they are on disk.
-
-        Raises:
-            StorageError: They could not be written; rows up to `on_disk` stay readable, the others keep waiting.
-        """
+        """Writes the waiting rows and returns when they are on disk; a `StorageError` where they could not be written:
+        rows up to `on_disk` stay readable, the others keep waiting."""
         raise NotImplementedError
 
     def _check_left(self) -> None:

@@ -301,15 +301,10 @@ def check_directions(request: Request) -> None:
 
 
 def check_observables(request: Request) -> None:
-    """Observables with the name of a column, or that do not give one number a walker."""
-    potential = request.potential
+    """Observables, or single weights, with the name of a column, or that do not give one number a walker."""
+    potential, flat = request.potential, request.system.flat
     observables = Observables(request.method, potential.metric_name, request.objects.get("observables"))
     observables.check(tf.TensorSpec((request.copies, potential.num_parameters), potential.dtype))
-
-
-def check_names(request: Request) -> None:
-    """Weights that stand in the trajectory under the name of another column."""
-    flat = request.system.flat
     alone = {name for name, shape in zip(flat.tensor_names, flat.shapes, strict=True) if not shape}
     taken = sorted(alone & {*INDEX, *BEFORE_PARAMETERS, *LABELS}) if request.trajectory_every else []
     what = "model: a weight without dimensions has the name of a column of the trajectory."
@@ -318,14 +313,14 @@ def check_names(request: Request) -> None:
 
 def check_schedules(request: Request) -> None:
     """Schedules that give no numbers."""
-    for factor, name in ((step_factor, "step_schedule"), (temperature_factor, "temperature_schedule")):
-        if request.samples:
-            factor(request.options, request.objects.get(name))
+    if request.samples:
+        step_factor(request.options, request.objects.get("step_schedule"))
+        temperature_factor(request.options, request.objects.get("temperature_schedule"))
 
 
 CHECKS = [
     *(check_callbacks, check_system, check_walls, check_control_variate, check_stages, check_full_batch),
     *(check_isokinetic, check_exploration, check_batch_sampling, check_burnin, check_stream_predictions, check_starts),
     *(check_batch_norm, check_validation, check_single_files, check_tensorboard, check_exchange_batch_size),
-    *(check_full_every, check_until, check_directions, check_observables, check_workers, check_names, check_schedules),
+    *(check_full_every, check_until, check_directions, check_observables, check_workers, check_schedules),
 ]
