@@ -49,6 +49,31 @@ def files(folder):
     return sorted(os.listdir(folder / "checkpoint"))
 
 
+def test_a_flipped_bit_is_nowhere_more_than_a_damaged_checkpoint(tmp_path):
+    """Also where it says that a part is encrypted."""
+    for step in (1, 2):
+        checkpoint.save(tmp_path, {"a": np.zeros(1)}, {"step": step})
+    path = tmp_path / "checkpoint" / "current.npz"
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        for bit in (0, 3, 5):
+            flipped = bytearray(whole)
+            flipped[place] ^= 1 << bit
+            path.write_bytes(flipped)
+            assert [meta["step"] for meta in checkpoint.metas(tmp_path)] in ([1], [2, 1])
+    assert checkpoint.load(tmp_path)[1] == {"step": 1}
+
+
+@pytest.mark.parametrize("meta", [None, b"{", b"[1]"])
+def test_a_checkpoint_of_another_form_is_damaged(tmp_path, meta):
+    checkpoint.save(tmp_path, {"a": np.zeros(1)}, {"step": 1})
+    checkpoint.save(tmp_path, {"a": np.zeros(1)}, {"step": 2})
+    with open(tmp_path / "checkpoint" / "current.npz", "w+b") as file:
+        checkpoint._write(file, {} if meta is None else {checkpoint.META: np.frombuffer(meta, np.uint8)})
+    assert [found["step"] for found in checkpoint.metas(tmp_path)] == [1]
+    assert checkpoint.load(tmp_path)[1] == {"step": 1}
+
+
 def test_round_trip(tmp_path):
     save(tmp_path, 10)
     assert check(tmp_path, [10]) == (10, None)

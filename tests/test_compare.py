@@ -54,6 +54,12 @@ def test_what_is_no_number_is_no_number_in_both():
     assert found.sentence == "z and w at step 3"
 
 
+def test_an_infinity_is_near_no_number():
+    for tolerance in (Tolerance(1e-8), Tolerance(1e-8, "relative")):
+        a, b = np.array([np.inf, np.inf, np.inf, -np.inf, 1.0]), np.array([np.inf, 1.0, -np.inf, 1.0, np.inf])
+        assert tolerance.exceeded(a, b).tolist() == [False, True, True, True, True]
+
+
 def test_rows_and_columns_that_are_missing_differ():
     A.iloc[:2].to_csv("b.csv", index=False)
     assert [d.sentence for d in compare("a.csv", "b.csv")] == ["3 rows and 2 rows"]

@@ -216,12 +216,19 @@ def test_user_observables_get_a_column_each(awkward):
     np.testing.assert_allclose(run.run_info["mean"], positions.mean(axis=1), rtol=1e-13)
 
 
+def test_names_of_columns_of_swaps_hold_any_number_elsewhere():
+    quarter = {name: lambda parameters: parameters[:, 0] * 0 + 0.25 for name in ("accepted", "batch_size", "rung_low")}
+    run = simulation().sample(num_steps=4, record_every=2, observables=quarter)
+    assert (run.run_info[list(quarter)] == 0.25).all(axis=None)
+
+
 @pytest.mark.parametrize(
     ("observables", "sentence"),
     [
         ({"loss": lambda p: p[:, 0]}, r"a name is taken by a column of run\.csv\. Received: loss\."),
         ({"all": lambda p: p}, r"'all' must give one number a walker\. Received: shape \(2, 9\)\. Expected: \(2,\)\."),
         ({"norm": lambda p: np.linalg.norm(p, axis=1)}, r"'norm' cannot be computed inside the compiled steps"),
+        ({"a\nb": lambda p: p[:, 0]}, r"a name cannot head a column\. Received: \['a\\nb'\]\."),
     ],
 )
 def test_observables_that_cannot_be_recorded_are_refused(observables, sentence):

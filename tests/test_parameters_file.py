@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import h5py
 import numpy as np
 import pytest
 
@@ -84,6 +85,8 @@ REFUSED = {
     "a step of an array": ("whole.npz", 3, r"^parameters_step: whole\.npz has no steps\. Received: 3\."),
     "no rows": ("bare.csv", None, "has no rows"),
     "a folder that is no run": (".", None, "not the folder of a run"),
+    "an infinite step": ("far.csv", None, r"far\.csv cannot be read: cannot convert float infinity to integer\."),
+    "a step beyond all": ("beyond.csv", None, r"beyond\.csv cannot be read"),
     "an infinity": ("inf.npy", None, "values that are not finite"),
     "no model": ("broken.keras", None, r"^parameters: model is not a \.keras file"),
 }
@@ -105,6 +108,8 @@ def test_what_does_not_fit_is_refused(folder, case):
     write(folder / "ragged.csv", [*start, *NAMES], [row, row[:-1]])
     write(folder / "word.csv", [*start, *NAMES], [[*row[:-1], "high"]])
     write(folder / "bare.csv", [*start, *NAMES], [])
+    write(folder / "far.csv", [*start, *NAMES], [["inf", *row[1:]]])
+    write(folder / "beyond.csv", [*start, *NAMES], [["1e300", *row[1:]]])
     np.savez("short.npz", parameters=np.zeros(8))
     np.savez("none.npz", a=np.zeros(8), b=np.zeros(1))
     np.savez("pickled.npz", parameters=np.array([{}], dtype=object))
@@ -114,6 +119,41 @@ def test_what_does_not_fit_is_refused(folder, case):
     with pytest.raises(InputError, match=pattern) as caught:
         read_parameters(path, step, names=NAMES)
     assert "\n" not in str(caught.value)
+
+
+def test_a_mark_of_the_encoding_is_no_part_of_a_name(folder):
+    rows = [[9, w, *(100 * w + np.arange(9))] for w in (0, 1)]
+    write(folder / "plain.csv", ["step", "walker", *NAMES], rows)
+    (folder / "marked.csv").write_bytes("\ufeff".encode() + (folder / "plain.csv").read_bytes())
+    marked = read_parameters("marked.csv", names=NAMES)
+    assert marked.source == "step 9 of marked.csv"
+    np.testing.assert_array_equal(marked.positions, read_parameters("plain.csv", names=NAMES).positions)
+
+
+WORDS = h5py.string_dtype()
+NO_TABLES = {
+    "rows without columns": {"rows": np.zeros(1)},
+    "fewer columns than names": {"rows": np.zeros((1, 3))},
+    "one number": {"index": np.array(3)},
+    "steps that are no integers": {"index": np.array([[1.5, 0.0]])},
+    "texts": {"index": np.array([[b"1", b"0"]])},
+    "names that are numbers": {"columns": np.arange(4)},
+    "a table of names": {"index_columns": np.array([["step", "walker"]], WORDS)},
+    "no walker": {"index": np.array([[1]]), "index_columns": np.array(["step"], WORDS)},
+    "other integers": {"index_columns": np.array(["a", "b"], WORDS)},
+}
+
+
+@pytest.mark.parametrize("case", NO_TABLES)
+def test_an_hdf5_file_of_another_form_is_refused(folder, case):
+    parts = {"index": np.array([[1, 0]]), "rows": np.array([[0.0, 0.0, 1.0, 2.0]])}
+    parts |= {"index_columns": np.array(["step", "walker"], WORDS)}
+    parts |= {"columns": np.array(["potential", "loss", "k[0]", "k[1]"], WORDS)}
+    with h5py.File("a.h5", "w") as file:
+        for name, values in (parts | NO_TABLES[case]).items():
+            file[name] = values
+    with pytest.raises(InputError, match=r"a\.h5 is (not a|no) table of a run\."):
+        read_parameters("a.h5", names=["k[0]", "k[1]"])
 
 
 @pytest.fixture(scope="module")

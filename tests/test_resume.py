@@ -274,6 +274,11 @@ def test_a_command_goes_on_elsewhere_with_the_file_of_its_data(tmp_path, monkeyp
     assert sample.main(["--resume", "../run", "--num-steps", "9", "--data", "other.csv"]) == 2
 
 
+def test_a_file_that_cannot_be_written_is_told_before_a_step(copy):
+    with pytest.raises(InputError, match=r"^run_file cannot be written\. Received: nowhere/run\.csv"):
+        Simulation.resume(str(copy), data=DATA, num_steps=10_000, run_file="nowhere/run.csv")
+
+
 def test_arrays_must_be_given_again(copy):
     with pytest.raises(InputError, match=r"^resume: the run was started with data given in Python\. Expected: data="):
         Simulation.resume(str(copy))

@@ -172,6 +172,14 @@ def test_bad_schedules_get_one_sentence(options, words):
         simulation().sample(num_steps=20, **options)
 
 
+@pytest.mark.parametrize("name", ["step_schedule", "temperature_schedule"])
+def test_a_bad_schedule_costs_no_earlier_run(tmp_path, name):
+    run = simulation().sample(num_steps=20, output=str(tmp_path / "a"))
+    with pytest.raises(InputError, match="cannot be computed"):
+        simulation().sample(num_steps=20, output=str(tmp_path / "a"), overwrite=True, **{name: lambda step: step[9]})
+    assert len(run.run_info)
+
+
 def test_a_file_that_is_no_table(tmp_path):
     table = tmp_path / "steps.csv"
     table.write_text("step,rate\n1,0.01\n")

@@ -69,6 +69,66 @@ def test_an_embedding_without_such_a_row_is_told_before_a_step_and_before_a_pred
         run.predict([INPUTS, words + 5])
 
 
+def inside(words: keras.KerasTensor, how: str) -> keras.KerasTensor:
+    """An embedding of 5 rows that the inputs of the model do not enter directly, flat."""
+    rows = keras.layers.Embedding(5, 2)
+    if how == "nested":
+        return keras.Sequential([keras.Input((4,), dtype="int32"), rows, keras.layers.Flatten()])(words)
+    if how == "again":
+        rows(words)
+    return keras.layers.Flatten()(rows(keras.layers.Reshape((2, 2))(words)))
+
+
+@pytest.mark.parametrize("how", ["nested", "reshaped", "again"])
+def test_an_embedding_inside_of_a_model_is_looked_up_too(how):
+    """XLA takes another row, and mini-batches without the example would not tell."""
+    words = keras.Input((4,), dtype="int32")
+    model = keras.Model(words, keras.layers.Dense(1)(inside(words, how)))
+    data = RANDOM.integers(0, 5, (60, 4))
+    sim = tati_re.Simulation(model, (data, INPUTS[:, 0]), batch_size=2, seed=1, verbose=0)
+    run = sim.sample(**FEW | {"trajectory_every": 5})
+    for wrong in (7, -6):
+        data[30, 1] = wrong
+        with pytest.raises(
+            InputError, match=r"^data: .* has no such row\. Received: (\[7\]|7 is not|\[-6\]|-1 is not)"
+        ):
+            tati_re.Simulation(model, (data, INPUTS[:, 0]), batch_size=2, seed=1, verbose=0)
+    with pytest.raises(InputError, match="has no such row"):
+        run.predict(data)
+
+
+@pytest.mark.parametrize("name", ["weight", "rung", "step", "loss"])
+def test_a_weight_of_the_name_of_a_column_is_told_where_positions_are_stored(name):
+    class Line(keras.Model):
+        def build(self, shape):
+            self.slope = self.add_weight(name=name, shape=(), initializer="ones")
+
+        def call(self, x):
+            return x[:, :1] * self.slope
+
+    (model := Line())(INPUTS)
+    sim = tati_re.Simulation(model, (INPUTS, INPUTS[:, 0]), noise_std=1.0, seed=1, verbose=0)
+    with pytest.raises(InputError, match=rf"^model: a weight without dimensions .* Received: {name}\."):
+        sim.sample(**FEW | {"trajectory_every": 5})
+    assert sim.sample(**FEW | {"trajectory_every": 0}).moments.count[0] > 0
+
+
+@pytest.mark.parametrize(
+    "layer", [keras.layers.Dense(1, name="my layer"), keras.layers.Dense(1, name="größe"), "a weight"]
+)
+def test_a_layer_whose_name_nobody_can_compile_is_told(layer):
+    class Scaled(keras.layers.Layer):
+        def build(self, shape):
+            self.slope = self.add_weight(name="a\nb", shape=(3, 1))
+
+        def call(self, x):
+            return x @ self.slope
+
+    model = keras.Sequential([keras.Input((3,)), Scaled() if isinstance(layer, str) else layer])
+    with pytest.raises(InputError, match=r"^model: a layer or weight has a name .* Received: '(my layer|größe|a\\nb)'"):
+        tati_re.Simulation(model, (INPUTS, INPUTS[:, 0]), seed=1, verbose=0)
+
+
 def test_a_potential_through_python_keeps_its_shapes():
     def through(x):
         return tf.py_function(lambda y: 0.5 * tf.reduce_sum(y**2, -1), [x], tf.float64)

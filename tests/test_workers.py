@@ -26,7 +26,7 @@ import keras
 import numpy as np
 import pytest
 
-from tati_re import InputError, SamplingError, Simulation, temperature_study
+from tati_re import InputError, SamplingError, Simulation, temperature_study, verify
 from tati_re.cluster import processes
 from tati_re.cluster.fork_server import ForkServer
 from tati_re.cluster.processes import Here, Lost, Process
@@ -341,6 +341,19 @@ def test_other_energies_of_the_next_worker_are_found():
     team.ask("advance", (1,), {0: ()})
     with pytest.raises(SamplingError, match="other energies"):
         team.ask("advance", (1,), {0: ()})
+
+
+def test_another_number_of_workers_is_no_change_of_the_manifest(tmp_path, capsys):
+    run(tmp_path / "a", 2, workers=1, block_size=1, num_steps=20)
+    with pytest.raises(
+        InputError, match=r"^workers: there are more of them than blocks.* Received: 3\. Expected: 1 to 2"
+    ):
+        Simulation.resume(tmp_path / "a", num_steps=30, workers=3, verbose=0, data=(X, Y))
+    Simulation.resume(tmp_path / "a", num_steps=30, workers=2, verbose=0, data=(X, Y))
+    assert [file.sentence for file in verify(tmp_path / "a") if not file.whole] == []
+    capsys.readouterr()
+    Simulation.resume(tmp_path / "a", num_steps=40, verbose=2, data=(X, Y))
+    assert "was changed" not in capsys.readouterr().out
 
 
 @pytest.mark.slow

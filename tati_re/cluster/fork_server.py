@@ -126,20 +126,16 @@ def _serve_copies(descriptor: int) -> None:
         if not pid:
             control.close()
             environment, folder, path = request
-            _become(environment, folder, path, said)
+            os.environ.clear()
+            os.environ.update(environment)
+            os.chdir(folder)
+            sys.path[:] = path
+            for output in (1, 2):
+                os.dup2(said, output)
             serve(pipe)
         os.close(pipe)
         os.close(said)
         control.send(pid)
-
-
-def _become(environment: Mapping[str, str], folder: str, path: list[str], said: int) -> None:
-    os.environ.clear()
-    os.environ.update(environment)
-    os.chdir(folder)
-    sys.path[:] = path
-    for output in (1, 2):
-        os.dup2(said, output)
 
 
 if __name__ == "__main__":

@@ -201,6 +201,11 @@ def layers_of(layer, recursive: bool = True) -> list:
     return list(layer._flatten_layers(include_self=False, recursive=recursive))
 
 
+def inputs_of(layer) -> list:
+    """The symbolic tensors that a layer was called with, of all of its calls."""
+    return [tensor for node in layer._inbound_nodes for tensor in node.input_tensors]
+
+
 def origin_of(tensor) -> tuple:
     """The layer or operation that made a symbolic tensor, and its call, with `arguments` and `input_tensors`."""
     operation, number, _ = tensor._keras_history

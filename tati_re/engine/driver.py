@@ -303,8 +303,8 @@ class Driver:
         # between the two leaves is known by the checkpoint before.
         tables = self.loop.method.tables(carry.state)
         texts = {files.of_method(name): frame_text(table) for name, table in tables.items()}
-        meta = {"step": self.step, "move": self._move, "seconds": self.seconds, "files": self._tables.positions()}
-        meta |= {"digests": self._tables.digests()} | self._known(texts)
+        meta = {"step": self.step, "move": self._move, "seconds": self.seconds}
+        meta |= self._tables.known() | self._known(texts)
         checkpoint.save(self.folder, self._arrays(carry), meta)
         self._saved = self.step
         for name, text in texts.items():

@@ -49,8 +49,7 @@ class Loop:
         traces, chunk_steps: How often the chunk was traced so far; the most steps of one chunk.
         cools: Changes the carry at the start, between chunks of the burn-in, some end after moves `cools_after`,
             and at its end, from the carry and the number of the move; `None`: nothing.
-        by_rung, walkers_at_rung: Whether rows come temperature by temperature; walkers of each temperature.
-    """
+        by_rung, walkers_at_rung: Whether rows come temperature by temperature; walkers of each temperature."""
 
     recorder = RowBuffers
 

@@ -18,15 +18,10 @@ _READ = ("step", "walker", "rung", "replica", "weight")
 
 
 class Observables:
-    """Computes a row of run.csv for every walker.
-
-    Args:
-        method: The sampler or optimizer; tells whether there are momenta and a Metropolis test.
-        metric_name: "accuracy" for classifiers, else `None`.
-        extra: The user's own: functions of the parameters `(walkers, parameters)` that return `(walkers,)`.
-        full_every: Loss and potential on all data at each such step; 0: never.
-        groups: Sizes of the tensors, by name and in order, whose kinetic energies and virials are recorded too.
-    """
+    """Computes a row of run.csv for every walker. The `method` tells whether there are momenta and a Metropolis test;
+    `metric_name` is "accuracy" for classifiers, else None; `extra` are the user's own, functions of the parameters
+    `(walkers, parameters)` that return `(walkers,)`. Loss and potential on all data are at each step of `full_every`
+    (0: never). `groups` are the sizes of the tensors, by name and in order, that have energies and virials too."""
 
     def __init__(
         self,
@@ -42,6 +37,8 @@ class Observables:
         named = isinstance(extra, Mapping) and all(isinstance(n, str) and n and callable(extra[n]) for n in extra)
         if not named:
             raise InputError("observables is no table of functions.", shown(extra, 77, repr), '{"name": function}')
+        odd = [name for name in extra if not name.isprintable()]
+        refuse_if(odd, "observables: a name cannot head a column.", repr(odd[:1]), "a name without line ends and tabs")
         self.extra = dict(extra)
         self.groups = dict(groups or {})
         conditional = [metric_name] if metric_name else []

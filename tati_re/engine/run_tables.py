@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from tati_re.engine.loop import Chunk, Loop
 from tati_re.runs import files
 from tati_re.runs.csv_table import CsvTable
 from tati_re.runs.h5_table import H5Table
+from tati_re.runs.rows import OF_SWAPS
 
 
 class RunningAverages:
@@ -92,13 +94,10 @@ class RunTables:
             options = self._options(name) | {"digest": digests.get(name)}
             self._tables[name] = kind.reopen(self._folder / name, columns, int(positions[name]), **options)
 
-    def positions(self) -> dict[str, int]:
-        """How much of each table is on the disk, for a checkpoint."""
-        return {name: int(table.on_disk) for name, table in self._tables.items()}
-
-    def digests(self) -> dict[str, str]:
-        """The digest of so much of each table."""
-        return {name: table.digest.text() for name, table in self._tables.items()}
+    def known(self) -> dict[str, dict[str, Any]]:
+        """How much of each table is on the disk, and the digest of so much, for a checkpoint."""
+        tables = self._tables.items()
+        return {"files": {n: int(t.on_disk) for n, t in tables}, "digests": {n: t.digest.text() for n, t in tables}}
 
     def add_chunk(self, loop: Loop, chunk: Chunk, first_move: int) -> None:
         """Moves the rows of a chunk, whose first move this is, into the tables."""
@@ -149,6 +148,8 @@ class RunTables:
     def _options(self, name: str) -> dict:
         if name.endswith(".h5"):
             return {"dtype": self._numbers.name}
+        if name == files.EXCHANGES:
+            return {"integer_columns": OF_SWAPS}
         single = name == self._trajectory and self._numbers == tf.float32
         return {"float32_columns": self._parameters if single else []}
 

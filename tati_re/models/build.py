@@ -120,7 +120,7 @@ def _written_by(path: Path) -> str:
     """The Keras version recorded in a .keras file; empty if there is none."""
     try:
         return str(member(path, "metadata.json").get("keras_version", ""))
-    except (KeyError, ValueError, OSError):
+    except Exception:
         return ""
 
 

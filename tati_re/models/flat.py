@@ -202,11 +202,6 @@ class FlatModel:
         for variable, piece, part, shape in targets:
             variable.assign((piece if part is None else part.whole(piece)).reshape(shape).astype(self.dtype))
 
-    def set_auxiliary(self, values: Sequence[Any]) -> None:
-        """Writes moving statistics, frozen weights and states of seeds into the Keras model."""
-        for variable, value in zip(self.others, values, strict=True):
-            variable.assign(value)
-
     def split(self, position: Any) -> list[Any]:
         """Returns the weights of all walkers, a list of `(walkers, *shape)`, of positions `(walkers, P)`."""
         parts = zip(tf.split(position, self._sizes, axis=1), self._constants, self._full_shapes, strict=True)

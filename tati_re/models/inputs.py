@@ -1,11 +1,12 @@
 """Inputs in a model's shape; several inputs stand side by side in one array (`tati_re.data.packing`)."""
 
 import math
+import re
 from typing import Any
 
 import numpy as np
 
-from tati_re.core.backend import keras, tf
+from tati_re.core.backend import inputs_of, keras, layers_of, tf
 from tati_re.core.errors import InputError, refuse_if
 
 
@@ -57,13 +58,29 @@ def fit_inputs(inputs: np.ndarray, wanted: tuple) -> np.ndarray:
 def checked_indices(model: Any, inputs: np.ndarray) -> np.ndarray:
     """Inputs `(n, ...)` in the model's shape; refuses what has no row in an `Embedding`: steps would take another."""
     tensors, first = tensors_of(model, "inputs"), 0
-    layers = [layer for layer in getattr(model, "layers", ()) if isinstance(layer, keras.layers.Embedding)]
+    layers = {layer: inputs_of(layer) for layer in layers_of(model) if isinstance(layer, keras.layers.Embedding)}
     for tensor in tensors if layers else ():
         after = first + math.prod(tensor.shape[1:]) if len(tensors) > 1 else None
         part, first = inputs if after is None else inputs[:, first:after], after or 0
-        for layer in layers:
-            if layer.input is tensor:
+        for layer, taken in layers.items():
+            if any(each is tensor for each in taken):
                 wrong = part[(part < 0) | (part >= layer.input_dim) | (part != np.floor(part))]
                 what = f"data: layer {layer.name} has no such row."
                 refuse_if(wrong.size, what, f"{wrong[:1]}", f"whole numbers from 0 to {layer.input_dim - 1}")
+    known = {id(tensor) for tensor in tensors}
+    if not all(taken and known.issuperset(map(id, taken)) for taken in layers.values()):
+        _look_up(model, inputs, tensors[0].dtype if len(tensors) == 1 else model.trainable_variables[0].dtype)
     return inputs
+
+
+def _look_up(model: Any, inputs: np.ndarray, dtype: str) -> None:
+    """Calls the model where a row that an `Embedding` inside of it does not have is an error: on a CPU, without XLA."""
+    try:
+        with tf.device("CPU"):
+            for start in range(0, len(inputs), 1024):
+                called(model, tf.constant(inputs[start : start + 1024].astype(dtype)))
+    except tf.errors.InvalidArgumentError as error:
+        found = re.search(r"= (-?\d+ is not in \[.*?\))", str(error))
+        if found is None:
+            raise
+        raise InputError("data: an Embedding inside the model has no such row.", found[1]) from None

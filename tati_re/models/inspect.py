@@ -1,6 +1,7 @@
 """The layers of a Keras model, and their consequences for sampling."""
 
 import math
+import re
 from collections.abc import Callable
 from functools import partial
 from inspect import signature
@@ -22,6 +23,7 @@ _VECTORIZABLE = frozenset(
     Rescaling Reshape Softmax SpatialDropout1D SpatialDropout2D Subtract UnitNormalization ZeroPadding1D
     ZeroPadding2D""".split()  # noqa: SIM905
 )
+_SCOPE = re.compile(r"[A-Za-z0-9_.\\/>-]*")
 _DROPOUT = ("AlphaDropout", "Dropout", "GaussianDropout", "GaussianNoise", "SpatialDropout1D", "SpatialDropout2D")
 _KEEP_ACTIVATION = ("Flatten", "Reshape", "Permute", "Identity", *_DROPOUT)
 _ACTIVATION_LAYERS = {"Softmax": "softmax", "ReLU": "relu", "LeakyReLU": "leaky_relu", "ELU": "elu"}
@@ -51,6 +53,10 @@ def refuse_unsupported(model: Any) -> None:
     layers = [model, *layers_of(model)]
     if any(not type(each).__module__.startswith("keras.") or isinstance(each, keras.layers.Lambda) for each in layers):
         _refuse_calls(model)
+    odd = [each.name for each in layers if not _SCOPE.fullmatch(each.name)]
+    odd += [v.name for v in variables if not v.name.isprintable()]
+    what = "model: a layer or weight has a name that TensorFlow or a table cannot hold."
+    refuse_if(odd, what, repr(odd[:1])[1:-1], "a name of letters, digits and _ . -")
     types = sorted({v.dtype for v in variables})
     if types not in (["float32"], ["float64"]):
         raise InputError("The parameters of the model are not of one type.", ", ".join(types), "float32 or float64")

@@ -30,13 +30,10 @@ def tensor_names(model: Any) -> list[str]:
 
 def parameter_names(tensors: Iterable[str], shapes: Iterable[Sequence[int]]) -> list[str]:
     """One name for each entry of the tensors, the last index fastest: `dense/kernel[0,3]`; a scalar has no index."""
-    names = []
+    names: list[str] = []
     for tensor, shape in zip(tensors, shapes, strict=True):
-        if len(shape) == 0:
-            names.append(tensor)
-        else:
-            places = itertools.product(*(map(str, range(length)) for length in shape))
-            names.extend(f"{tensor}[{','.join(place)}]" for place in places)
+        places = itertools.product(*(map(str, range(length)) for length in shape))
+        names.extend(f"{tensor}[{','.join(place)}]" if place else tensor for place in places)
     return names
 
 

@@ -1,7 +1,6 @@
 """Checkpoints: the state of a run in one file, with a complete one on disk at all times."""
 
 import hashlib
-import io
 import json
 import os
 import zipfile
@@ -12,7 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tati_re.core.errors import AnyPath, InputError
-from tati_re.core.unpacking import load_arrays
+from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.runs.digests import Known
 from tati_re.runs.files import CHECKPOINTS, CURRENT, OF_METHODS, PARTIAL, PREVIOUS
 from tati_re.runs.storage import open_new, replace, storing, sync_file
@@ -100,8 +99,8 @@ def _meta(path: Path) -> dict[str, Any]:
     """The `meta` of a checkpoint file; empty where it is missing or damaged."""
     try:
         with open(path, "rb") as file, load_arrays(file) as archive:
-            return json.loads(archive[META].tobytes())
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, NotImplementedError):
+            return {**json.loads(archive[META].tobytes())}
+    except (OSError, ValueError, KeyError, EOFError, TypeError, *DAMAGED):
         return {}
 
 
@@ -109,7 +108,7 @@ def known(folder: AnyPath, table: str) -> Known | None:
     """What the newest checkpoint knows of a table that grows; None where nothing."""
     meta = next(metas(folder), {})
     size = meta.get("files", {}).get(table)
-    return None if size is None else Known(size, meta.get("digests", {}).get(table), meta["step"])
+    return None if size is None else Known(size, meta.get("digests", {}).get(table), meta.get("step", 0))
 
 
 def known_whole(folder: AnyPath, name: str) -> set[str]:
@@ -169,10 +168,10 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
             file.seek(0)
             with load_arrays(file) as archive:
                 arrays = {name: archive[name] for name in archive.files}
+            return arrays, {**json.loads(arrays.pop(META).tobytes())}
     except FileNotFoundError:
         raise DamagedCheckpoint("missing") from None
     except OSError as error:
         raise DamagedCheckpoint(f"not readable ({error.strerror})") from error
-    except (ValueError, zipfile.BadZipFile) as error:
+    except (KeyError, ValueError, TypeError, *DAMAGED) as error:
         raise DamagedCheckpoint(f"not a checkpoint ({error})") from error
-    return arrays, json.load(io.BytesIO(arrays.pop(META).tobytes()))

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ class Tolerance(NamedTuple):
         """Where the numbers differ by more; two NaN agree, and so do two equal infinities."""
         with np.errstate(invalid="ignore"):
             allowed = self.value * (np.maximum(np.abs(a), np.abs(b)) if self.kind == "relative" else 1.0)
-            near = np.abs(a - b) <= allowed
+            near = (np.abs(a - b) <= allowed) & np.isfinite(a - b)
         return ~(near | (a == b) | (np.isnan(a) & np.isnan(b)))
 
 
@@ -63,6 +63,7 @@ def compare(
     """
     pairs = _pairs(Path(first), Path(second))
     columns = dict(columns or {})
+    limits = {**columns, "*": tolerance}
     differences, seen = [], set()
     for name, a, b in pairs:
         if not (a.exists() and b.exists()):
@@ -70,7 +71,7 @@ def compare(
             continue
         tables = _read(a), _read(b)
         seen |= {column for table in tables for column in table.columns}
-        differences += _compare_tables(name, *tables, tolerance, columns, drop, ignore_sign)
+        differences += _compare_tables(name, *tables, limits, drop, ignore_sign)
     for name in (*columns, *drop, *ignore_sign):
         if not any(_stands_for(name, column) for column in seen):
             raise InputError(f"There is no column {name}.{nearest(name, seen)}", expected="a column of the tables")
@@ -109,14 +110,10 @@ def _stands_for(name: str, column: str) -> bool:
 
 
 def _compare_tables(
-    name: str,
-    a: pd.DataFrame,
-    b: pd.DataFrame,
-    tolerance: Tolerance,
-    own: Mapping[str, Tolerance],
-    drop: Collection[str],
-    ignore_sign: Collection[str],
+    name: str, a: pd.DataFrame, b: pd.DataFrame, limits: dict[str, Tolerance], drop: Any, ignore_sign: Any
 ) -> list[Difference]:
+    """What differs, each column by the first limit that stands for it."""
+
     def is_one_of(column: str, names: Collection[str]) -> bool:
         return any(_stands_for(name, column) for name in names)
 
@@ -131,7 +128,7 @@ def _compare_tables(
     for column in a.columns:
         if column not in b or is_one_of(column, drop):
             continue
-        limit = next((value for named, value in own.items() if _stands_for(named, column)), tolerance)
+        limit = next(value for named, value in limits.items() if _stands_for(named, column))
         sentence = _difference(a, b, column, limit, is_one_of(column, ignore_sign))
         if sentence:
             found.append(Difference(name, column, sentence))

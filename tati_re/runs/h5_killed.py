@@ -11,11 +11,8 @@ _WORD = 0xFFFFFFFF
 
 class KilledFile(io.FileIO):
     """A file for `h5py.File` that says of itself that it was closed. HDF5 opens one that was not only as a file that
-    changes, and reads its damaged parts again and again, without an end.
-
-    Raises:
-        OSError: The file begins in another way than those that HDF5 1.10 and later write for one writer.
-    """
+    changes, and reads its damaged parts again and again, without an end. An `OSError` for a file that begins in another
+    way than those that HDF5 1.10 and later write for one writer."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path, "rb")

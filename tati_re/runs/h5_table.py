@@ -34,8 +34,7 @@ class H5Table(Rows):
     string datasets `index_columns` and `columns`. The file is open during `flush` only, and then in HDF5's
     single-writer/multiple-reader mode, which orders its writes so that readers meet no half-written structure.
     `rows` grows before `index`, and a row of `index` that was not written yet holds -1. The folder of `path` exists; an
-    existing file is replaced, and `StorageError` raised where it cannot be written.
-    """
+    existing file is replaced, and `StorageError` raised where it cannot be written."""
 
     def __init__(
         self, path: AnyPath, columns: Sequence[str], dtype: str = "float64", *, _position: int | None = None
@@ -58,8 +57,7 @@ class H5Table(Rows):
         """Opens an existing file to continue at row `position`, what `on_disk` said when the checkpoint was written,
         dropping later rows; refuses one of another `digest` up to there, where a checkpoint knows it, that is missing,
         has other columns, or fewer rows. A file with later rows, or whose writer was killed inside a flush, is copied
-        aside up to `position` and renamed, so that another kill loses nothing.
-        """
+        aside up to `position` and renamed, so that another kill loses nothing."""
         table = cls(path, columns, dtype, _position=position)
         with reading.open_h5(table.path, alone=True) as source:
             index_columns, other_columns = reading.h5_columns(source)

@@ -41,12 +41,8 @@ class Writer:
 @contextmanager
 def writing(folder: AnyPath | None, new: bool = True) -> Iterator[Writer]:
     """Holds the lock of a folder, made where it is missing if it may be `new`; one that was made and stays empty is
-    removed at the end. There is nothing to lock where `folder` is None or no folder.
-
-    Raises:
-        InputError: Another process, or another call of this one, writes there.
-        StorageError: The folder or the file of the lock cannot be made.
-    """
+    removed at the end. There is nothing to lock where `folder` is None or no folder. An `InputError` where another
+    process, or another call of this one, writes there."""
     where = None if folder is None else Path(folder)
     if where is None or (where.exists() and not where.is_dir()) or not (new or where.exists()):
         yield Writer(None)

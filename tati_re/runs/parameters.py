@@ -12,7 +12,7 @@ from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
 from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.models.names import described_names, parameter_names
 from tati_re.runs import checkpoint, files, manifest, reading
-from tati_re.runs.trajectory_rows import KINDS, ExpectedParameters, columns_of, read_rows
+from tati_re.runs.trajectory_rows import KINDS, ExpectedParameters, columns_of, csv_rows, h5_rows
 
 
 class FileParameters(NamedTuple):
@@ -48,7 +48,7 @@ def read_parameters(
         return readers[path.suffix](path, step, wanted)
     except InputError:
         raise
-    except (OSError, ValueError, EOFError, csv.Error, *DAMAGED) as error:
+    except (OSError, ValueError, OverflowError, EOFError, csv.Error, *DAMAGED) as error:
         reason = str(error).strip().split("\n")[0]
         raise InputError(f"parameters: {path} cannot be read: {reason}.", expected=KINDS) from None
 
@@ -83,7 +83,7 @@ def _folder(folder: Path, step: int | None, wanted: ExpectedParameters) -> FileP
 
 
 def _rows(path: Path, step: int | None, wanted: ExpectedParameters) -> FileParameters:
-    values, found = read_rows(path, step, wanted)
+    values, found = (h5_rows if path.suffix == ".h5" else csv_rows)(path, step, wanted)
     return FileParameters(wanted.checked(path, values), f"step {found} of {path}")
 
 

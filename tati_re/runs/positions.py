@@ -124,11 +124,7 @@ class Positions:
         return (block.step > self.burnin) & (block.step % (self._every or 1) == 0)
 
     def blocks(self) -> Iterator[Block]:
-        """Yields the selected rows, in the order in which they were written.
-
-        Raises:
-            InputError: No rows are left, or no such walker.
-        """
+        """Yields the selected rows as they were written; an `InputError` where none are left, or no such walker."""
         seen: dict[int, int] = {}
         empty, walkers, last = True, set(), 0
         for block, rung in self._read():

@@ -78,6 +78,7 @@ def open_h5(path: AnyPath, alone: bool = False) -> Iterator[Any]:
                     file = h5py.File(opened.enter_context(KilledFile(path)), "r")
                 opened.enter_context(file)
             complete = all(_is_inside(file, name) for name in ("index", "rows", "index_columns", "columns"))
+            complete = complete and _fits(file, "index", "iu") and _fits(file, "rows", "f")
             if complete:
                 claimed, size = sum(file[name].nbytes for name in ("index", "rows")), os.path.getsize(path)
                 if claimed > size + _NOT_YET_WRITTEN:
@@ -102,6 +103,13 @@ def _is_inside(file: Any, name: str) -> bool:
         return False
     data = file[name]
     return isinstance(data, h5py.Dataset) and not data.is_virtual and data.external is None
+
+
+def _fits(file: Any, name: str, kinds: str) -> bool:
+    """Whether a dataset holds rows of such numbers, and its columns have names."""
+    data, names = file[name], file["index_columns" if name == "index" else "columns"]
+    named = h5py.check_string_dtype(names.dtype) is not None and names.ndim == 1
+    return named and data.ndim == 2 and data.shape[1] == len(names) and data.dtype.kind in kinds
 
 
 def h5_columns(file: Any) -> tuple[list[str], list[str]]:

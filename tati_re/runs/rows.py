@@ -10,9 +10,10 @@ from tati_re.core.errors import AnyPath, InputError
 from tati_re.runs.digests import Digest
 from tati_re.runs.storage import storing
 
-INTEGERS = ["step", "walker", "rung", "replica", "rung_low", "rung_high", "replica_low", "replica_high"]
-INTEGERS += ["batch_size", "accepted"]
+INTEGERS = ["step", "walker", "rung", "replica"]
 """Columns of the tables of a run that hold integers."""
+OF_SWAPS = [*INTEGERS, "rung_low", "rung_high", "replica_low", "replica_high", "batch_size", "accepted"]
+"""Those of exchange.csv; elsewhere other numbers may have these names."""
 
 
 class Rows:
@@ -48,11 +49,8 @@ class Rows:
         return np.concatenate(blocks, axis=1, dtype=np.float64)
 
     def flush(self) -> None:
-        """Writes the waiting rows and returns when they are on disk.
-
-        Raises:
-            StorageError: They could not be written; rows up to `on_disk` stay readable, the others keep waiting.
-        """
+        """Writes the waiting rows and returns when they are on disk; a `StorageError` where they could not be written:
+        rows up to `on_disk` stay readable, the others keep waiting."""
         raise NotImplementedError
 
     def _check_left(self) -> None:

@@ -47,15 +47,11 @@ class ExpectedParameters(NamedTuple):
         return values.astype(np.float64)
 
 
-def read_rows(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[np.ndarray, int]:
-    """Returns the parameters at a step, or the last one, of a CSV or HDF5 file, `(walkers, P)`, and the step."""
-    return (_h5 if path.suffix == ".h5" else _csv)(path, step, wanted)
-
-
-def _csv(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[np.ndarray, int]:
+def csv_rows(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[np.ndarray, int]:
+    """Returns the parameters at a step, or the last one, of a CSV file, `(walkers, P)`, and the step."""
     index: list[list[int]] = []
     lines: list[str] = []
-    with path.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding="utf-8-sig", newline="") as file:
         texts = (line for line in file if line.strip() and not line.startswith("#"))
         columns = [from_cell(name.strip()) for name in next(csv.reader(texts), [])]
         chosen, step_column, walker_column = columns_of(path, columns, wanted)
@@ -76,21 +72,19 @@ def _csv(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[np.n
             index.append([int(float(number)) for number in here])
             lines.append(line)
     rows, found = _rows_at(path, np.array(index, dtype=np.int64).reshape(-1, 2), step)
-    return np.array([_numbers(path, lines[row], chosen) for row in rows]), found
-
-
-def _numbers(path: Path, line: str, chosen: list[int]) -> list[float]:
-    cells = line.split(",")
+    wanted_rows = [lines[row].split(",") for row in rows]
     try:
-        return [float(cells[k]) for k in chosen]
+        return np.array([[float(cells[k]) for k in chosen] for cells in wanted_rows]), found
     except ValueError as error:
         raise InputError(f"parameters: {path} has a cell that is not a number.", str(error).split(": ")[-1]) from None
 
 
-def _h5(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[np.ndarray, int]:
+def h5_rows(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[np.ndarray, int]:
     with reading.open_h5(path) as file:
         index_columns, columns = reading.h5_columns(file)
         chosen, _, _ = columns_of(path, [*index_columns, *columns], wanted)
+        where = index_columns[:2]
+        refuse_if(where != [*files.INDEX], f"parameters: {path} is no table of a run.", where, "step and walker first")
         index = file["index"][: reading.h5_length(file)]
         kept = np.arange(len(index))
         if "rung" in index_columns:

@@ -14,9 +14,10 @@ from tati_re.core.method import Optimizer
 from tati_re.engine.observables import Observables
 from tati_re.options.presets import PRESETS
 from tati_re.options.stages import ALL, planned
-from tati_re.runs.files import FILES
+from tati_re.runs.files import BEFORE_PARAMETERS, FILES, INDEX, LABELS
 from tati_re.runs.single_files import OPTIONS, kind_of
 from tati_re.samplers.microcanonical import check_dimension
+from tati_re.samplers.schedules import step_factor, temperature_factor
 from tati_re.samplers.thermostat import DAMPS
 from tati_re.simulation.batch_norm import asks_for_variance, check_model
 from tati_re.simulation.request import Request
@@ -290,15 +291,26 @@ def check_directions(request: Request) -> None:
 
 
 def check_observables(request: Request) -> None:
-    """Observables with the name of a column, or that do not give one number a walker."""
-    potential = request.potential
+    """Observables, or single weights, with the name of a column, or that do not give one number a walker."""
+    potential, flat = request.potential, request.system.flat
     observables = Observables(request.method, potential.metric_name, request.objects.get("observables"))
     observables.check(tf.TensorSpec((request.copies, potential.num_parameters), potential.dtype))
+    alone = {name for name, shape in zip(flat.tensor_names, flat.shapes, strict=True) if not shape}
+    taken = sorted(alone & {*INDEX, *BEFORE_PARAMETERS, *LABELS}) if request.trajectory_every else []
+    what = "model: a weight without dimensions has the name of a column of the trajectory."
+    refuse_if(taken, what, ", ".join(taken), "another name, or trajectory_every 0")
+
+
+def check_schedules(request: Request) -> None:
+    """Schedules that give no numbers."""
+    if request.samples:
+        step_factor(request.options, request.objects.get("step_schedule"))
+        temperature_factor(request.options, request.objects.get("temperature_schedule"))
 
 
 CHECKS = [
     *(check_callbacks, check_system, check_walls, check_control_variate, check_stages, check_full_batch),
     *(check_isokinetic, check_exploration, check_batch_sampling, check_burnin, check_stream_predictions, check_starts),
     *(check_batch_norm, check_validation, check_single_files, check_tensorboard, check_energies),
-    *(check_until, check_directions, check_observables, check_workers),
+    *(check_until, check_directions, check_observables, check_workers, check_schedules),
 ]

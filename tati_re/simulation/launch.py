@@ -126,7 +126,8 @@ class Launch:
         self.loops = RunLoops(request, execution, self.progress.message)
         self._starts: tuple[np.ndarray, tuple] | None = None
         self._expected: dict[str, Any] = {}
-        self._names = _columns(request)
+        directions, names = request.directions, request.system.flat.parameter_names
+        self._names = names() if directions is None else [f"c{i}" for i in range(len(directions))]
         self._format = trajectory_format(request.options, len(self._names))
         self._copies = single_files(request.options, self._format)
         self._tensorboard = TensorBoard(request.options.tensorboard)
@@ -336,12 +337,6 @@ class Launch:
         except tf.errors.OpError:
             self.request.system.check_failure()
             raise
-
-
-def _columns(request: Request) -> list[str]:
-    """Columns of the trajectory: the parameters, or projections on directions."""
-    directions = request.directions
-    return request.system.flat.parameter_names() if directions is None else [f"c{i}" for i in range(len(directions))]
 
 
 def _expected(request: Request) -> tuple[float, float]:

@@ -18,12 +18,14 @@ from tati_re.options.trust import CODE, WRITTEN, options_of_folder
 from tati_re.runs import checkpoint, files, manifest
 from tati_re.runs.lock import writing
 from tati_re.runs.run import RunFiles
+from tati_re.simulation.checks import check_single_files
 from tati_re.simulation.from_folder import BUILT, check_model, objects_of
 from tati_re.simulation.launch import Launch
 from tati_re.simulation.request import make_request
 from tati_re.simulation.starts import starting_walkers
 from tati_re.simulation.system import OBJECTS, is_named
 from tati_re.simulation.target import system_of
+from tati_re.simulation.workers import check_workers
 
 _OF_CALL = ("observables", "callbacks")
 AS_IT_WAS = ("record_every", "trajectory_every", "step_size", "num_burnin_steps")
@@ -90,6 +92,8 @@ def reopened(
     if run_files.has(files.DIRECTIONS):
         objects = {**objects, "directions": run_files.directions}
     request = make_request(said["kind"], options, objects, system, limits)
+    check_single_files(request)
+    check_workers(request)
     if request.samples and (is_foreign(options.sampler) or "sampler" in objects):
         # Code that was imported or given may have changed since; what it says of itself must not.
         now = {name: value for name, value in request.method.get_config().items() if value is not None}

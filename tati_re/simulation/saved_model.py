@@ -54,7 +54,8 @@ def save_model(
     try:
         with values_kept(flat.model):
             flat.set(walkers.position[0])
-            flat.set_auxiliary([value[0] for value in walkers.auxiliary])
+            for variable, value in zip(flat.others, walkers.auxiliary, strict=True):
+                variable.assign(value[0])
             # A kill while the model is written must not cost the one that was there before.
             with replacing(path, ".keras") as file:
                 in_units(flat.model, preparation, predicts_noise).save(file.name)
