@@ -63,16 +63,8 @@ def two_circles(num_examples: int = 500, seed: int = 0, noise: float = 0.0, test
 
 
 def squares(num_examples: int = 500, seed: int = 0, noise: float = 0.0, test_fraction: float = 0.2) -> Dataset:
-    """Four squares: label +1 in the first and third quadrant, -1 in the others; the axes are 0.3 away.
-
-    Inputs are `(num_examples, 2)`, targets `(num_examples,)`, float64.
-
-    Args:
-        num_examples: Points of all squares together, at least 2. Default 500.
-        seed: Integer >= 0. Default 0.
-        noise: In [0, 1], 5 noise is the largest displacement of a coordinate. Default 0.
-        test_fraction: Test points as a part of all points, in [0, 1). Default 0.2.
-    """
+    """Four squares: label +1 in the first and third quadrant, -1 in the others; the axes are 0.3 away. Arguments and
+    shapes are those of `two_circles`."""
 
     def draw(generator: np.random.Generator, labels: np.ndarray) -> np.ndarray:
         first, second, side = generator.random((3, len(labels)))
@@ -85,14 +77,7 @@ def squares(num_examples: int = 500, seed: int = 0, noise: float = 0.0, test_fra
 
 def spirals(num_examples: int = 500, seed: int = 0, noise: float = 0.0, test_fraction: float = 0.2) -> Dataset:
     """Two spiral arms of 1.75 turns, each the other one turned by half a circle: radius 5 t and angle 3.5 pi t for t
-    uniform in [0, 1). Inputs are `(num_examples, 2)`, targets `(num_examples,)`, float64.
-
-    Args:
-        num_examples: Points of both arms together, at least 2. Default 500.
-        seed: Integer >= 0. Default 0.
-        noise: In [0, 1], 5 noise is the largest displacement of a coordinate; the arms are 1.4 apart. Default 0.
-        test_fraction: Test points as a part of all points, in [0, 1). Default 0.2.
-    """
+    uniform in [0, 1); the arms are 1.4 apart. Arguments and shapes are those of `two_circles`."""
 
     def draw(generator: np.random.Generator, labels: np.ndarray) -> np.ndarray:
         part = generator.random(len(labels))

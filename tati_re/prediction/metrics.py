@@ -66,16 +66,9 @@ def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
 def negative_log_likelihood(
     probabilities: np.ndarray, labels: np.ndarray, floor: float = SMALLEST_PROBABILITY
 ) -> float:
-    """Mean over examples of -log(probability of the right class), in nats.
-
-    Args:
-        probabilities: Shape (n, k), or (n,) or (n, 1) of the positive class.
-        labels: Integers (n,), -1 and +1, or one-hot rows.
-        floor: Smaller probabilities count as this one, 0 <= floor < 1. Default: 1.2e-38, where float32 underflows.
-
-    Raises:
-        InputError: Shapes or labels that do not fit.
-    """
+    """Mean over examples of -log(probability of the right class), in nats. Arguments and errors are those of
+    `brier_score`; probabilities below `floor`, in [0, 1), count as this one, by default 1.2e-38, where float32
+    underflows."""
     values, right = paired(probabilities, labels)
     chosen = np.clip(values[np.arange(len(right)), right], floor, 1.0)
     with np.errstate(divide="ignore"):
@@ -98,16 +91,8 @@ def predictive_entropy(probabilities: np.ndarray) -> np.ndarray:
 def calibration(probabilities: np.ndarray, labels: np.ndarray, num_bins: int = 15) -> Calibration:
     """Reliability bins and expected calibration error of the predicted class. Reference: C. Guo, G. Pleiss, Y. Sun, K.
     Weinberger, On calibration of modern neural networks, ICML 2017, equation 5 (equal bins of the confidence, 15 of
-    them there). The error of perfectly calibrated predictions is above 0 by chance, of order sqrt(bins/n).
-
-    Args:
-        probabilities: Shape (n, k), or (n,) or (n, 1) of the positive class.
-        labels: Integers (n,), -1 and +1, or one-hot rows.
-        num_bins: Number of equal bins of 0..1, at least 1. Default: 15.
-
-    Raises:
-        InputError: Shapes or labels that do not fit.
-    """
+    them there). The error of perfectly calibrated predictions is above 0 by chance, of order sqrt(bins/n). Arguments
+    and errors are those of `brier_score`, and `num_bins`, at least 1, by default 15."""
     refuse_if(num_bins < 1, "num_bins is too small.", num_bins, "at least 1")
     values, right = paired(probabilities, labels)
     sure, hit = values.max(axis=1), values.argmax(axis=1) == right
