@@ -67,5 +67,5 @@ def test_free_energies_evidence_and_losses():
     assert f"{SHORT} {SHORT_NOTE}" in Evidences([one, other]).summary()
     assert Evidences([one, other]).table["short"].tolist() == [True, False]
     assert bayes_factors({"a": other, "b": one})["short"].tolist() == [False, True]
-    walker = np.repeat([0, 1], 4000)
-    assert _influence(values.ravel(), np.ones(8000), walker).shape == (2, 4000)
+    step, walker = np.tile(np.arange(4000), 2), np.repeat([0, 1], 4000)
+    assert _influence(values.ravel(), np.ones(8000), step, walker).shape == (2, 4000)

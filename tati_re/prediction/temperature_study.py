@@ -193,8 +193,8 @@ def _row(temperature: float, draws: Draws, network: Network, rows: pd.DataFrame,
     if network.predictive.kind != VALUES:
         row["test_accuracy"], row["test_accuracy_error"] = mean_and_error(found.draw_accuracy, *series[-1][1:])
     scores, predictive, columns = found.scores(), network.predictive, network.predictive.num_columns
-    loss = scores.get("negative_log_likelihood") if predictive.likelihood else None
-    row["average_loss"] = float("nan") if loss is None else loss * predictive.rows
+    known = predictive.likelihood and "negative_log_likelihood" in scores
+    row["average_loss"] = predictive.rows * scores["negative_log_likelihood"] if known else float("nan")
     if predictive.kind == VALUES:
         # From the units of the data to those of the network, and to its loss, as the other losses.
         constant = columns / 2 * np.log(np.pi * columns) if predictive.name == "mean_squared_error" else 0.0
