@@ -197,7 +197,8 @@ class Dataset:
             return "multi_label"
         if self.num_classes is None:
             return "regression"
-        if self.targets.ndim == 2 and self.targets.dtype != np.int32:
+        rows = self.targets.shape[1:] == (self.num_classes,) and (self.targets.sum(axis=1) == 1).all()
+        if self.targets.ndim == 2 and (self.targets.dtype != np.int32 or rows):
             return "one_hot"
         return "signs" if self.targets.min() < 0 else "classification"
 

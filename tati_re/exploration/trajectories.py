@@ -75,7 +75,8 @@ class ModelTrajectories:
     def identity(self) -> str:
         """The sampler with all that it was given, step size and mini-batches."""
         names = ("step_size", "batch_size", "batch_sampling", "step_schedule", "temperature_schedule")
-        return f"{self.request.method.get_config()} {self.request.options.values_of(names)}"
+        options = make_options(self.sim.options, num_burnin_steps=0, step_size=self.sim.options.first_step_size)
+        return f"{self.request.method.get_config()} {options.values_of(names)}"
 
     def __call__(self, start: np.ndarray, temperature: float, num_steps: int, seed: int) -> np.ndarray:
         sim = self.sim

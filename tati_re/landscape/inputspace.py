@@ -111,6 +111,8 @@ def input_space(
     else:
         vectors = _chosen(run, which, walker)
         source = (Network(run, model), Members(vectors, np.full(len(vectors), walker or 0)))
+    what, rows = "Classes at several places have no picture over the inputs.", source[0].predictive.rows
+    refuse_if(rows > 1, what, f"{rows} places", "one class an input, or run.predict")
     return InputSpace(flat, average([source], inputs), names, axes, examples)
 
 

@@ -93,7 +93,8 @@ def write_vtk(landscape: Landscape, folder: AnyPath, quantity: str | None = None
     for scale, table, trajectory in _scales(landscape):
         end = "" if scale in (None, 0) else f"-{scale}"
         sizes = [table[name].nunique() for name in landscape.names]
-        unit = _unit(table, landscape.names[0], height)
+        spread = float(np.ptp(table[height].dropna())) if table[height].notna().any() else 0.0
+        unit = float(np.ptp(table[landscape.names[0]])) / spread if spread > 0 else 1.0
         # VTK takes the first coordinate as the fastest, the table the last.
         order = np.arange(len(table)).reshape(sizes).T.ravel()
         head = f"DATASET STRUCTURED_GRID\nDIMENSIONS {' '.join(map(str, [*sizes, 1][:3]))}\n"
@@ -113,11 +114,6 @@ def write_vtk(landscape: Landscape, folder: AnyPath, quantity: str | None = None
             write_whole(Path(folder) / name, f"# vtk DataFile Version 3.0\n{name}\nASCII\n{content}".encode())
             written.append(name)
     return written
-
-
-def _unit(table: pd.DataFrame, name: str, height: str) -> float:
-    spread = float(np.ptp(table[height].dropna())) if table[height].notna().any() else 0.0
-    return float(np.ptp(table[name])) / spread if spread > 0 else 1.0
 
 
 def _points(rows: pd.DataFrame, names: tuple[str, ...], height: str, unit: float) -> str:

@@ -35,8 +35,7 @@ def plot_prediction(one: Prediction, along: int | None = None, path: AnyPath | N
         return plot_values({"posterior average": one}, None, path, along)
     shown = one.pairs() if isinstance(one, LabelPrediction) else one
     assert isinstance(shown, ClassPrediction)
-    whole = one.inputs is not None and len(one.frame()) == len(one.inputs)
-    columns = _columns(one.inputs if whole else None, 0, along)
+    columns = _columns(one.inputs if one.places == 1 else None, 0, along)
     one_input = columns.shape[1] == 1
     over = isinstance(one, ClassPrediction) and (along is not None or one_input)
     count = 1 + over + (shown.labels is not None)

@@ -76,14 +76,8 @@ def negative_log_likelihood(
 
 
 def predictive_entropy(probabilities: np.ndarray) -> np.ndarray:
-    """Entropy -sum p log p of each example's classes, in nats, `(n,)`, from 0 (certain) to log k (nothing known).
-
-    Args:
-        probabilities: Shape (n, k), or (n,) or (n, 1) of the positive class.
-
-    Raises:
-        InputError: A wrong shape or values outside 0..1.
-    """
+    """Entropy -sum p log p of each example's classes, in nats, `(n,)`, from 0 (certain) to log k (nothing known), of
+    probabilities as `brier_score` takes them. A wrong shape and values outside 0..1 are refused."""
     values = class_probabilities(probabilities)
     return -np.sum(values * np.log(np.where(values > 0, values, 1.0)), axis=1)
 

@@ -170,7 +170,8 @@ def average(
     for network, _ in sources[1:]:
         other = network.predictive
         called = network.class_names, sources[0][0].class_names
-        if (other.kind, other.num_columns, called[0]) != (first.kind, first.num_columns, called[1]):
+        same = (other.kind, other.num_columns, other.rows) == (first.kind, first.num_columns, first.rows)
+        if not same or called[0] != called[1]:
             pairs = (first, called[1]), (other, called[0])
             kinds = [f"{one.kind} of {one.num_columns} {', '.join(names)}" for one, names in pairs]
             raise InputError("The runs predict different things.", " and ".join(kinds))
@@ -229,7 +230,8 @@ def average(
         values = results.class_values(first.task, first.num_columns, sources[0][0].class_names)
         shared |= {name: _joined(parts, name) for name in _AVERAGED}
         right = None if labels is None else numbers
-        return results.ClassPrediction(**shared, labels=right, class_values=values, draw_accuracy=hits)
+        shared |= {"draw_accuracy": hits, "places": first.rows}
+        return results.ClassPrediction(**shared, labels=right, class_values=values)
     if first.kind == LABELS:
         shared |= {name: _joined(parts, name) for name in (*_AVERAGED, "log_density")}
         return results.LabelPrediction(**shared, labels=labels, draw_accuracy=hits)
@@ -348,7 +350,7 @@ def streamed_prediction(
         labels = class_labels(targets.reshape(len(mean), -1), mean.shape[1])
         data = run.manifest["dataset"]
         classes = results.class_values(data["task"], mean.shape[1], data.get("class_names", ()))
-        return results.ClassPrediction(**shared, labels=labels, class_values=classes)
+        return results.ClassPrediction(**shared, labels=labels, class_values=classes, places=len(mean) // len(targets))
     y, reach = np.asarray(targets, np.float64).reshape(mean.shape), -ndtri((1 - interval) / 2)
     noise = np.broadcast_to(np.sqrt(kept["noise_variance"]), mean.shape) if "noise_variance" in kept else None
     total = std if noise is None else np.hypot(std, noise)

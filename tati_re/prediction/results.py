@@ -36,6 +36,7 @@ class Prediction:
             labels, and of averages that were kept while sampling.
         walker, weight: Of each draw, `(draws,)`, or None.
         inputs: What was predicted, `(n, ...)`; None of averages that were kept while sampling.
+        places: How many classes an input has, one after the other.
     """
 
     num_draws: int
@@ -46,6 +47,7 @@ class Prediction:
     weight: np.ndarray | None
     independent_draws: float = field(default=float("nan"), kw_only=True)
     inputs: np.ndarray | None = field(default=None, kw_only=True)
+    places: int = field(default=1, kw_only=True)
 
     kind: ClassVar[str] = ""
 
@@ -160,7 +162,7 @@ class ClassPrediction(_Probabilities):
 
     def frame(self) -> pd.DataFrame:
         best = self.probabilities.argmax(axis=1)
-        rows, places = np.arange(len(best)), 1 if self.inputs is None else len(best) // len(self.inputs)
+        rows, places = np.arange(len(best)), self.places
         columns: dict[str, Any] = {"input": rows // places} | ({"place": rows % places} if places > 1 else {})
         if self.labels is not None:
             columns["label"] = self.class_values[self.labels]

@@ -189,7 +189,8 @@ def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, own: bool) -> l
     conditions = conditions_of(said.get("options", {}).get("until"))
     limits, given = DEFAULTS | {one.quantity: one.limit for one in conditions}, {one.quantity for one in conditions}
     numbers = said.get("convergence")
-    if numbers is None or not own or not 0 <= numbers["step"] - int(run.run_info["step"].max()) < every:
+    last = 0 if run.run_info.empty else int(run.run_info["step"].max())
+    if numbers is None or not own or not 0 <= numbers["step"] - last < every:
         try:
             numbers = diagnosis(quantities(run, burnin=burnin), limits["rhat"])
         except InputError:  # no rows after the burn-in

@@ -187,8 +187,8 @@ class Part(NamedTuple):
 def _traces(run: RunFiles, rows: pd.DataFrame, part: Part) -> html.Section:
     rows, kept = at_target(rows), part.rows
     rows = rows.drop(columns="virial", errors="ignore") if has_no_target(run.manifest) else rows
-    if part.thin > 1 and (rows["step"] > part.burnin).any():
-        rows = pd.concat([rows[rows["step"] <= part.burnin], keep(rows, part.burnin, part.thin)], ignore_index=True)
+    if part.thin > 1 and (late := rows["step"] > part.burnin).any():  # the burn-in too: traces break at wide gaps
+        rows = pd.concat([keep(each, -1, part.thin) for each in (rows[~late], rows[late]) if len(each)])
     drawn = plot_traces(rows, max(1, int(run.manifest.get("parameters", {}).get("num", 0))), part.burnin)
     narrow(drawn)
     said = "Potential of each walker; gray: burn-in, left out of averages."

@@ -63,7 +63,7 @@ def compare(
     """
     pairs = _pairs(Path(first), Path(second))
     columns = dict(columns or {})
-    limits = {**columns, "*": tolerance}
+    limits = {**columns, "*": columns.get("*", tolerance)}
     differences, seen = [], set()
     for name, a, b in pairs:
         if not (a.exists() and b.exists()):

@@ -65,7 +65,7 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
     if request.system.has_data and not options.tati and (idle := [name for name in idle if name in options.explicit]):
         yield f"Not used by the loss {loss}: {', '.join(idle)}."
     yield from potential.notices()
-    if options.data is not None and dataset.label_names and not options.label_columns:
+    if options.data is not None and dataset.label_names not in ((), ("label",)) and not options.label_columns:
         yield f"The labels are in the column {', '.join(dataset.label_names)} (label_columns)."
     if names := dataset.class_names:
         listed = shown(", ".join(names), 77, str)

@@ -198,6 +198,9 @@ class System:
         how = self.noise_std(options), options.from_logits, output_activation_of(self.model)
         loss = make_loss(name, dataset.num_classes, one_hot, signs, *how)
         targets = tuple(dataset.targets.shape[1:])
+        other = dataset.task == "classification" and targets and loss.name != "sparse_categorical_crossentropy"
+        what, expected = "loss: class numbers at several places have one.", "sparse_categorical_crossentropy"
+        refuse_if(other, what, loss.name, f"{expected}, or num_classes = 0 for labels or values")
         if targets == () and loss.name != "sparse_categorical_crossentropy":
             targets = (1,)
         check_fit(loss, outputs, targets, dataset.num_classes)
@@ -326,7 +329,8 @@ def _classes_by_outputs(read: Dataset, model: Any) -> tuple[int | None, str]:
     one column, or one at each place, do, and a sentence on it; else None."""
     parts = [read.targets, *([] if read.test_targets is None else [read.test_targets])]
     labels, shape = np.concatenate(parts), output_shape_of(model)[1:]
-    if read.class_names or labels.shape[1:] != shape[:-1] or is_signs(read) or (labels != np.floor(labels)).any():
+    whole = bool(shape) and labels.shape[1:] == shape[:-1] and (labels == np.floor(labels)).all()
+    if read.class_names or not whole or is_signs(read):
         return None, ""
     low, high, count = labels.min(), labels.max(), shape[-1] or 0
     if count == 1 and labels.ndim == 1 and read.num_classes is not None:
