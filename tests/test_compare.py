@@ -38,6 +38,7 @@ def test_tables_agree_to_a_tolerance():
     assert compare("a.csv", other, Tolerance(0.0101, "relative")) == []
     assert compare("a.csv", other, Tolerance(0.0099, "relative")) != []
     assert compare("a.csv", other, columns={"loss": Tolerance(0.041)}) == []
+    assert compare("a.csv", other, Tolerance(0.0), columns={"*": Tolerance(0.041)}) == []
     assert compare("a.csv", other, columns={"loss": Tolerance(0.039)}) != []
     assert compare("a.csv", other, drop=["lo*"]) == []
     assert compare("a.csv", changed(loss=-A["loss"]), ignore_sign=["loss"]) == []

@@ -217,6 +217,7 @@ def test_a_folder_of_another_function_or_sampler_is_refused(tmp_path):
     plain = identity(num_leapfrog_steps=3)
     assert plain == identity(num_leapfrog_steps=3) != identity(num_leapfrog_steps=50)
     assert plain != identity(num_leapfrog_steps=3, mass="fan_in")
+    assert "'batch_sampling': 'auto'" in identity(batch_size=50), "as it was given, in explorations of before too"
 
 
 def ring(x):

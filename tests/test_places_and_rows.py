@@ -19,7 +19,9 @@ from tati_re.analysis.reweighting import exact_rows
 from tati_re.analysis.until import Quantity, diagnosis
 from tati_re.cli.compare import main as compare
 from tati_re.cli.predict import main as tati_predict
+from tati_re.data.dataset import Dataset
 from tati_re.data.loading import load_data
+from tati_re.landscape.inputspace import input_space
 from tati_re.models.flat import FlatModel
 from tati_re.models.names import fan_in_plus_one
 from tati_re.plotting.figure import new_figure
@@ -144,6 +146,7 @@ def test_class_numbers_at_several_places(tmp_path, places, classes, named):
 
     kept, again = streamed_prediction(run), run.predict(thin=1)
     assert kept.scores() == pytest.approx(again.scores(), rel=1e-9)
+    assert kept.frame()[["input", "place"]].equals(again.frame()[["input", "place"]])
     loo = run.loo()
     draws = -np.log(np.mean(np.exp(_losses_of(run, network, x, y)), axis=0))
     np.testing.assert_allclose(loo.elpd, draws, atol=0.15)
@@ -177,12 +180,32 @@ def test_class_numbers_at_places_that_do_not_fit():
     ):
         with pytest.raises(InputError, match=sentence):
             Simulation(network, (x, labels), **sparse).sample(num_steps=1, step_size=0.1)
+    labels = np.eye(4, dtype=int)[y[:, 0]] + np.eye(4, dtype=int)[3]
+    for loss in ("binary_crossentropy", "gaussian"):
+        with pytest.raises(InputError, match="loss: class numbers at several places have one"):
+            four = keras.Sequential([keras.Input((4, 2)), layers.Flatten(), layers.Dense(4)])
+            Simulation(four, (x, labels), num_classes=3, **{**sparse, "loss": loss}).sample(num_steps=1, step_size=0.1)
+    plane = keras.Sequential([keras.Input((2,)), layers.Dense(12), layers.Reshape((4, 3))])
+    run = Simulation(plane, (x[:, 0] + np.arange(12).reshape(6, 2), y), **sparse).sample(num_steps=9, step_size=0.01)
+    with pytest.raises(InputError, match=r"Classes at several places have no picture over the inputs\. Received: 4"):
+        input_space(run)
     not_built = keras.Sequential([layers.Dense(3)])
     assert Simulation(not_built, (x[:, 0], y[:, 0]), **sparse).dataset.num_classes == 3
     with pytest.raises(InputError, match="of several places with num_classes"):
         Simulation(keras.Sequential([layers.Dense(3)]), (x, y), **sparse).sample(num_steps=1, step_size=0.1)
     with pytest.raises(InputError, match="class_weights: an example has several classes"):
         Simulation(network, (x, y), class_weights=[1, 1, 2], **sparse)
+
+
+def test_what_a_data_set_and_a_model_say_of_their_labels():
+    """One-hot rows of any type are one-hot; a model whose output has no axis is refused in a sentence."""
+    rows = np.eye(3)[[0, 1, 2, 0]]
+    for kind in (np.int32, np.int64, np.float32):
+        assert Dataset(np.zeros((4, 1)), rows.astype(kind), num_classes=3).task == "one_hot"
+    inputs = keras.Input((3,))
+    flat = keras.Model(inputs, layers.Dense(1)(inputs)[:, 0])
+    with pytest.raises(InputError, match="needs one output a class"):
+        Simulation(flat, (np.ones((4, 3)), [0, 1, 0, 1]), **QUIET).sample(num_steps=1, step_size=0.1)
 
 
 def test_a_class_that_does_not_occur_is_predicted():

@@ -19,6 +19,8 @@ import tati_re
 from tati_re.analysis import averages
 from tati_re.cli import report
 from tati_re.core.errors import InputError
+from tati_re.plotting import plot_traces
+from tati_re.report import page as page_of_runs
 from tati_re.report import write_report
 from tati_re.report.description import step_size_text
 from tati_re.samplers.skeleton import Skeleton
@@ -192,7 +194,7 @@ def test_figures_of_other_folders(folder, tmp_path, capsys):
     assert "the folder has no figure" in capsys.readouterr().err
 
 
-def test_another_burnin_and_thinning(tmp_path, capsys):
+def test_another_burnin_and_thinning(tmp_path, capsys, monkeypatch):
     """A walk that comes to rest after 2,000 of 4,000 steps: averages, warnings and words are those of the rows kept."""
     values = chains(8)
     values["potential"][:, :200] += np.linspace(400, 0, 200)
@@ -207,6 +209,11 @@ def test_another_burnin_and_thinning(tmp_path, capsys):
     assert "4 walkers for 4,000 steps, the first 2,000 left out as burn-in; seed 7." in " ".join(rest.text)
     assert report.main([*flags, "--thin", "2"]) == 0
     thinned = checked(path)
+    drawn = []
+    monkeypatch.setattr(page_of_runs, "plot_traces", lambda rows, *rest: drawn.append(rows) or plot_traces(rows, *rest))
+    assert report.main([*flags, "--thin", "2"]) == 0
+    (apart,) = drawn[0].query("walker == 0")["step"].diff().dropna().unique()
+    assert apart == 20, "rows of the burn-in are as far apart as the others: at wider gaps a trace breaks"
     text = " ".join(thinned.text)
     assert "4,000, the first 2,000 left out as burn-in, one row in 2 taken" in text
     for page, thin in ((rest, 1), (thinned, 2)):

@@ -76,8 +76,8 @@ def negative_log_likelihood(
 
 
 def predictive_entropy(probabilities: np.ndarray) -> np.ndarray:
-    """Entropy -sum p log p of each example's classes, in nats, `(n,)`, from 0 (certain) to log k (nothing known), of
-    probabilities as `brier_score` takes them. A wrong shape and values outside 0..1 are refused."""
+    """Entropy -sum p log p of each example's classes, in nats, `(n,)`, from 0 (certain) to log k (nothing known).
+    Probabilities are as `brier_score` takes them; a wrong shape and values outside 0..1 are refused."""
     values = class_probabilities(probabilities)
     return -np.sum(values * np.log(np.where(values > 0, values, 1.0)), axis=1)
 
