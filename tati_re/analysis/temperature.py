@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import gammaincinv, ndtri, stdtrit
 
-from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size, rows_on_grid
+from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size, rows_that_count
 from tati_re.analysis.until import weighted
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs.run import AnyRun, RunFiles
@@ -180,12 +180,12 @@ def _measured(run_info: pd.DataFrame, kind: Kind, num_parameters: int, num_burni
 
 def _of_rows(run_info: pd.DataFrame, column: str, kind: Kind, num_parameters: int, burnin: int) -> Temperature:
     """Of rows of which walkers may have unlike numbers, and weights under a bias, of which momenta know nothing."""
-    chains, counts = chains_of(run_info, column, burnin), None
+    chains = chains_of(run_info, column, burnin)
     rows, target = run_info[run_info["step"] > burnin], target_temperature(run_info, burnin)
-    if (weigh := kind == "configurational" and "weight" in rows) or chains.size < len(rows):
-        where, there = rows_on_grid(rows["step"].to_numpy(), rows["walker"].to_numpy())
-        chains = rows[column].to_numpy(np.float64)[where]
-        counts = there * (rows["weight"].to_numpy(np.float64)[where] if weigh else 1.0)
+    weights = rows["weight"].to_numpy(np.float64) if kind == "configurational" and "weight" in rows else None
+    order, counts = rows_that_count(rows["step"].to_numpy(), rows["walker"].to_numpy(), weights)
+    if counts is not None:
+        chains = rows[column].to_numpy(np.float64)[order]
     return measured_temperature(chains, kind, num_parameters, target, weights=counts)
 
 

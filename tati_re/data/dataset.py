@@ -197,8 +197,10 @@ class Dataset:
             return "multi_label"
         if self.num_classes is None:
             return "regression"
-        rows = self.targets.shape[1:] == (self.num_classes,) and (self.targets.sum(axis=1) == 1).all()
-        if self.targets.ndim == 2 and (self.targets.dtype != np.int32 or rows):
+        numbers = self.targets.ndim == 2 and self.targets.dtype == np.int32  # of places, unless they are one-hot rows
+        if numbers and (self.targets.shape[1] != self.num_classes or (self.targets.sum(axis=1) != 1).any()):
+            return "classification"
+        if self.targets.ndim == 2:
             return "one_hot"
         return "signs" if self.targets.min() < 0 else "classification"
 

@@ -63,9 +63,9 @@ def kind_of(
     if values.dtype.kind == "b":
         values = values.astype(np.int32)
     if targets.ndim == 2 and set(values.tolist()) <= {0, 1}:
-        otherwise = ", loss = 'binary_crossentropy' for several labels at once, or num_classes = 0 for the values of a "
+        otherwise = "num_classes = 0 for the values of a regression"
         for name, part in _named(targets, test_targets):
-            _check_one_hot(name, part, f"{otherwise}regression")
+            _check_one_hot(name, part, f", loss = 'binary_crossentropy' for several labels at once, or {otherwise}")
         return "one_hot", targets.shape[1]
     whole = values.dtype.kind in "ui" or bool((values == np.floor(values)).all())
     if targets.ndim != 1 or not whole or len(values) < 2:

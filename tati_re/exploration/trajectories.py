@@ -6,7 +6,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, SamplingError, refuse_if
 from tati_re.landscape.surface import Surface
-from tati_re.options.make import make_options
+from tati_re.options.make import Options, make_options
 from tati_re.runs.positions import stored_positions
 from tati_re.simulation.request import Request, make_request
 
@@ -67,16 +67,18 @@ class ModelTrajectories:
     @property
     def request(self) -> Request:
         """Of a leg."""
-        sim = self.sim
-        options = make_options(sim.options, num_burnin_steps=0, step_size=sim.options.first_step_size)
-        return make_request("sample", options, sim.objects, sim.system)
+        return make_request("sample", self._options, self.sim.objects, self.sim.system)
+
+    @property
+    def _options(self) -> Options:
+        """Those of a leg, as they were given: a request settles what they leave open."""
+        return make_options(self.sim.options, num_burnin_steps=0, step_size=self.sim.options.first_step_size)
 
     @property
     def identity(self) -> str:
         """The sampler with all that it was given, step size and mini-batches."""
         names = ("step_size", "batch_size", "batch_sampling", "step_schedule", "temperature_schedule")
-        options = make_options(self.sim.options, num_burnin_steps=0, step_size=self.sim.options.first_step_size)
-        return f"{self.request.method.get_config()} {options.values_of(names)}"
+        return f"{self.request.method.get_config()} {self._options.values_of(names)}"
 
     def __call__(self, start: np.ndarray, temperature: float, num_steps: int, seed: int) -> np.ndarray:
         sim = self.sim

@@ -130,11 +130,8 @@ def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure
         sure = _plane(space, found.probabilities.max(axis=1))
         colors = np.array([to_rgb(COLORS[k % len(COLORS)]) for k in range(len(found.class_values))])
         image = 1 - (1 - colors[best.astype(int)]) * sure[..., None]
-        right_side, top = (
-            x[-1] + 0.5 * (x[1] - x[0]),
-            y[-1] + 0.5 * (y[1] - y[0]),
-        )  # a pixel has its point in the middle
-        extent = (x[0] + x[-1] - right_side, right_side, y[0] + y[-1] - top, top)
+        half, tall = 0.5 * (x[1] - x[0]), 0.5 * (y[1] - y[0])  # of a pixel, which has its point in the middle
+        extent = (x[0] - half, x[-1] + half, y[0] - tall, y[-1] + tall)
         left.imshow(image, origin="lower", extent=extent, aspect="auto", interpolation="nearest")
         for k in np.unique(best).astype(int):
             left.plot([], [], "s", color=COLORS[k % len(COLORS)], label=f"{found.class_values[k]}")

@@ -130,11 +130,8 @@ def draw_traces(axes: Axes, run_info: pd.DataFrame, column: str, num_burnin_step
         raw = _in_pieces(steps[shown], chain[shown])
         label = f"walker {walker}" if own_colors else (f"{len(walkers)} walkers" if number == 0 else None)
         smooth_steps, smooth = _moving_mean(steps, chain, window) if window > 1 else raw
-        # A visit of one row is a point.
-        point: dict[str, Any] = {
-            "marker": "." if len(raw[0]) > len(steps[shown]) or len(chain) == 1 else None,
-            "markersize": 2,
-        }
+        alone = len(raw[0]) > len(steps[shown]) or len(chain) == 1  # a visit of one row is a point
+        point: dict[str, Any] = {"marker": "." if alone else None, "markersize": 2}
         if window > 1:
             axes.plot(*raw, color=color, linewidth=0.4, alpha=0.25, **point)
             point, smooth_steps, smooth = {}, smooth_steps[shown], smooth[shown]

@@ -223,9 +223,9 @@ def average(
         "level": interval,
         "walker": np.concatenate([draws.walker + k for (_, draws), k in zip(sources, before[:-1], strict=True)]),
         "weight": weight,
-        "draw_losses": _joined(parts, "losses", len(inputs)),
+        "draw_losses": _over_examples(parts, "losses", len(inputs)),
     }
-    hits = None if first.kind == VALUES else _joined(parts, "right", count)
+    hits = None if first.kind == VALUES else _over_examples(parts, "right", count)
     if first.kind == CLASSES:
         values = results.class_values(first.task, first.num_columns, sources[0][0].class_names)
         shared |= {name: _joined(parts, name) for name in _AVERAGED}
@@ -317,11 +317,14 @@ def outputs_of_draws(
     return found, np.concatenate(noise) if noise else None
 
 
-def _joined(parts: list[_Part], name: str, count: int = 0) -> Any:
-    """What the parts have one after the other, or the mean of their sums over `count` examples; None if nothing."""
+def _joined(parts: list[_Part], name: str) -> Any:
     values = [vars(part)[name] for part in parts]
-    joined = np.concatenate if count == 0 else lambda sums: np.sum(sums, axis=0) / count
-    return None if values[0] is None else joined(values)
+    return None if values[0] is None else np.concatenate(values)
+
+
+def _over_examples(parts: list[_Part], name: str, count: int) -> np.ndarray | None:
+    values = [vars(part)[name] for part in parts]
+    return None if values[0] is None else np.sum(values, axis=0) / count
 
 
 def streamed_prediction(

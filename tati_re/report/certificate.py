@@ -59,8 +59,8 @@ def why_hot(manifest: dict[str, Any], kind: str, excess: float) -> str:
     if kind == "configurational" and found["mean"] * _FACTOR < expected:
         said += (
             f", and that of the positions by {percent(found['mean'])}: within a sweep a gradient is correlated with "
+            "where the batches before it led, which the virial shows"
         )
-        said += "where the batches before it led, which the virial shows"
     return f"{said}; reduce it by smaller steps, larger batches or more friction"
 
 
@@ -188,8 +188,8 @@ def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, own: bool) -> l
     said, every, note = run.manifest, int(run.manifest.get("options", {}).get("record_every", 1)), ""
     conditions = conditions_of(said.get("options", {}).get("until"))
     limits, given = DEFAULTS | {one.quantity: one.limit for one in conditions}, {one.quantity for one in conditions}
-    numbers = said.get("convergence")
     last = 0 if run.run_info.empty else int(run.run_info["step"].max())
+    numbers = said.get("convergence")
     if numbers is None or not own or not 0 <= numbers["step"] - last < every:
         try:
             numbers = diagnosis(quantities(run, burnin=burnin), limits["rhat"])
