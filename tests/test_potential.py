@@ -344,3 +344,38 @@ def test_weight_regularisers_become_part_of_the_prior(capsys):
     assert sim.potential() == pytest.approx(expected, rel=1e-6)
     sim.sample(step_size=0.001, num_steps=1)
     assert "12 times the model's weight regularisers" in capsys.readouterr().out
+
+
+class Gaussian(keras.losses.Loss):
+    def call(self, labels, outputs):
+        return 3 * keras.ops.sum((labels - outputs) ** 2, axis=-1)
+
+
+def mean_squared_error(labels, outputs):
+    return Gaussian().call(labels, outputs)
+
+
+@pytest.mark.parametrize("loss", [Gaussian(), mean_squared_error])
+def test_a_loss_of_users_that_is_called_like_another_is_theirs(loss):
+    values = GENERATOR.normal(size=(N, 2))
+    sim = Simulation(dense(2), (X, values), loss=loss, prior="none", **SMALL)
+    assert sim.loss() == pytest.approx(3 * np.mean(np.sum((values - sim.predict(X)) ** 2, axis=1)), rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["bce", "BCE", "BinaryCrossentropy", "binary_focal_crossentropy"])
+def test_a_cross_entropy_by_any_name_takes_outputs_of_a_linear_layer_as_logits(loss):
+    labels = (X[:, 0] > 0).astype(int)
+    sim = Simulation(dense(1), (X, labels), loss=loss, prior="none", **SMALL)
+    p = np.where(labels, 1, -1) * sim.predict(X)[:, 0]
+    p = 1 / (1 + np.exp(-p))
+    factor = (1 - p) ** 2 if "focal" in loss else 1.0
+    assert sim.loss() == pytest.approx(np.mean(-factor * np.log(p)), rel=1e-5)
+
+
+def test_losses_of_keras_refuse_other_shapes_and_logits_as_probabilities():
+    for loss in (keras.losses.Huber(), "categorical_hinge"):
+        with pytest.raises(InputError, match=r"outputs of shape \(1,\) for labels of shape \(3,\)"):
+            Simulation(dense(1), (X, GENERATOR.normal(size=(N, 3))), loss=loss, **SMALL).potential()
+    for loss in ("kl_divergence", keras.losses.BinaryFocalCrossentropy()):
+        with pytest.raises(InputError, match="outputs of a linear layer are no probabilities"):
+            Simulation(dense(3), (X, np.eye(3)[CLASSES]), loss=loss, **SMALL).potential()

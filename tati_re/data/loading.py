@@ -15,7 +15,7 @@ from tati_re.data.preparation import prepare
 from tati_re.data.sources import FILES, ReadOptions, by_name, derived, is_table, read_source, read_test_part, shown
 
 DEFAULT_TEST_FRACTION = 0.2
-BINARY = ("binary_crossentropy", "BinaryCrossentropy")
+BINARY = ("binary_crossentropy", "BinaryCrossentropy", "bce", "BCE")
 """The loss that takes several labels at once: as an option, and as an object of Keras."""
 
 

@@ -1,6 +1,7 @@
 """Losses with one value per example, and the meaning of predictions under them."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,27 @@ from scipy.special import softmax
 from tati_re.core.backend import keras, on_gpu, tf
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.given import users_code
+from tati_re.models.names import snake_case
 from tati_re.posterior.predictive import HETEROSCEDASTIC, LEAST_LOG_STD
 
 CLASSIFICATION = ("sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy")
 REGRESSION = ("gaussian", HETEROSCEDASTIC, "mean_squared_error", "mean_absolute_error")
 MARGIN = ("hinge", "squared_hinge")
 """Losses of one output that is compared with the labels' sign."""
-SHORT = {"mse": "mean_squared_error", "mae": "mean_absolute_error"}
-IN_UNITS = ("poisson", "mean_squared_logarithmic_error", "mean_absolute_percentage_error", "msle", "mape")
+OF_LOGITS = (*CLASSIFICATION, "categorical_focal_crossentropy", "binary_focal_crossentropy")
+"""Losses whose outputs are logits or probabilities."""
+_OF_PROBABILITIES = ("kl_divergence", "categorical_generalized_cross_entropy")
+_UNLIKE_LABELS = {"keras.losses.SparseCategoricalCrossentropy", *_OF_PROBABILITIES[1:], "circle", "ctc"}
+"""Losses of Keras whose outputs have another shape than the labels."""
+_SHORT = {
+    "mse": "mean_squared_error",
+    "mae": "mean_absolute_error",
+    "bce": "binary_crossentropy",
+    "msle": "mean_squared_logarithmic_error",
+    "mape": "mean_absolute_percentage_error",
+    "kld": "kl_divergence",
+}
+IN_UNITS = ("poisson", "mean_squared_logarithmic_error", "mean_absolute_percentage_error")
 OF_VALUES = (*IN_UNITS, "huber", "log_cosh", HETEROSCEDASTIC)
 """Losses under which whole numbers are values and not classes; of the first ones targets keep their units."""
 
@@ -42,7 +56,7 @@ class Loss:
             "mean_squared_error": "the mean squared error",
             "mean_absolute_error": "the mean absolute error",
         }
-        self.words = words.get(name, name + taken if name in CLASSIFICATION else name)
+        self.words = words.get(name, name + taken if name in OF_LOGITS else name)
 
     def per_example(self, targets: tf.Tensor, outputs: tf.Tensor, log_noise=None) -> tf.Tensor:
         """Loss of each example, `(n,)`, from targets and outputs `(n, ...)`; `log_noise`: log σ of sampled noise."""
@@ -139,16 +153,6 @@ class Loss:
             return outputs
         return 0.5 * (1 + np.tanh(0.5 * outputs)) if self.name == "binary_crossentropy" else softmax(outputs, axis=-1)
 
-    def implied_noise(self, num_outputs: int) -> str | None:
-        """For the mean squared error under the posterior: which noise it stands for, in a sentence."""
-        if self.name != "mean_squared_error":
-            return None
-        return (
-            f"The mean squared error as a log likelihood stands for Gaussian noise of standard "
-            f"deviation {math.sqrt(num_outputs / 2):.4g}; "
-            "loss='gaussian' with noise_std says it and counts its constant."
-        )
-
     def get_config(self) -> dict:
         return {"loss": self.name, "from_logits": self.from_logits, "noise_std": self.noise_std}
 
@@ -166,38 +170,48 @@ def make_loss(
     of indicators with `one_hot`), the mean squared error for `signs` (-1 and +1, one output), `gaussian` for a
     regression (`num_classes` is `None`). With `from_logits` "auto" outputs are probabilities where the model's last
     `activation` (`None`: unknown) is a softmax (binary: a sigmoid), else logits."""
-    function, name = None, loss
-    if isinstance(loss, keras.losses.Loss):
-        config, name = loss.get_config(), loss_name(loss)
+    function, name, is_object = None, loss_name(loss), isinstance(loss, keras.losses.Loss)
+    config, kind = loss.get_config() if is_object else {}, type(loss).__name__
+    no_logits = config.get("from_logits") is False
+    instead = f"from_logits=True, or loss={name!r}" if name in OF_LOGITS else "a softmax, or a sigmoid, at the end"
+    what = f"loss: outputs of a linear layer are no probabilities, as {f'{kind}()' if is_object else name} takes them."
+    no_softmax = activation == "linear" and (no_logits or name in _OF_PROBABILITIES)
+    refuse_if(no_softmax, what, "from_logits=False" if no_logits else "a linear layer", instead)
+    if is_object:
         if name in CLASSIFICATION and not config.get("label_smoothing") and config.get("ignore_class") is None:
             from_logits = bool(config.get("from_logits", False))
-            what = f"loss: outputs of a linear layer are no probabilities, as {type(loss).__name__}() takes them."
-            expected = f"from_logits=True, or loss={name!r}"
-            refuse_if(not from_logits and activation == "linear", what, "from_logits=False", expected)
         elif name not in REGRESSION:
-            function, name = loss.call, f"keras.losses.{type(loss).__name__}"
+            function, name = (
+                loss.call,
+                name if vars(keras.losses).get(kind) is not type(loss) else f"keras.losses.{kind}",
+            )
     elif callable(loss) and not isinstance(loss, type):
-        function, name = loss, loss_name(loss)
+        function = None if name in OF_LOGITS else loss
     elif loss is None:
         name = "gaussian" if num_classes is None else "mean_squared_error" if signs else "softmax_cross_entropy"
-    if not isinstance(name, str):
+    elif not isinstance(loss, str):
         what = "loss is a class, not an object of it." if isinstance(loss, type) else "loss: no loss can be made of it."
-        received = loss.__name__ if isinstance(loss, type) else type(loss).__name__
+        received = loss.__name__ if isinstance(loss, type) else kind
         raise InputError(what, received, "a name, a Keras loss, or a function of (labels, outputs)")
-    name = SHORT.get(name, name)
     if name == "softmax_cross_entropy":
         name = "categorical_crossentropy" if one_hot else "sparse_categorical_crossentropy"
+    if from_logits == "auto":
+        from_logits = activation != ("sigmoid" if name.startswith("binary") else "softmax")
     if function is None and name not in (*CLASSIFICATION, *REGRESSION):
         try:
-            function = keras.losses.get(name)
+            function = function_of_keras(name, bool(from_logits))
         except ValueError:
             what = f"loss: unknown name.{nearest(name, (*CLASSIFICATION, *REGRESSION))}"
             expected = f"{', '.join((*CLASSIFICATION, *REGRESSION))}, or a Keras loss"
             raise InputError(what, repr(loss), expected) from None
-        function = getattr(function, "call", function)
-    if from_logits == "auto":
-        from_logits = activation != ("sigmoid" if name == "binary_crossentropy" else "softmax")
     return Loss(name, bool(from_logits), noise_std, function)
+
+
+def function_of_keras(name: str, from_logits: bool) -> Any:
+    """The loss of Keras of this name as a function; `ValueError` where it has none."""
+    function = keras.losses.get(name)
+    function = getattr(function, "call", function)
+    return partial(function, from_logits=from_logits) if name in OF_LOGITS else function
 
 
 def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes: int | None) -> None:
@@ -220,8 +234,9 @@ def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes:
     what = "loss: categorical_crossentropy needs one output and one column of labels a class."
     expected = "sparse_categorical_crossentropy for class numbers, or binary_crossentropy for two classes"
     refuse_if(loss.name == "categorical_crossentropy" and last == 1, what, "one column", expected)
-    differ = tuple(output_shape) != tuple(target_shape)
-    if differ and loss.name in (*CLASSIFICATION, *REGRESSION, *MARGIN, *OF_VALUES, "cosine_similarity"):
+    name = loss_name(loss.name.removeprefix("keras.losses."))
+    alike = name in (*REGRESSION, *vars(keras.losses)) and _UNLIKE_LABELS.isdisjoint((name, loss.name))
+    if alike and tuple(output_shape) != tuple(target_shape):
         received = f"outputs of shape {tuple(output_shape)} for labels of shape {tuple(target_shape)}"
         what = f"loss: the model's outputs do not fit the labels under {loss.name}."
         one = ", for -1 and 1 one output" if num_classes == 2 else ""
@@ -229,10 +244,16 @@ def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes:
 
 
 def loss_name(loss: Any) -> str:
-    """The name of a loss: of a Keras object that of the function it stands for, of a function its own."""
-    if isinstance(loss, keras.losses.Loss):
-        return "".join("_" + c.lower() if c.isupper() and i else c.lower() for i, c in enumerate(type(loss).__name__))
-    return loss if isinstance(loss, str) else getattr(loss, "__name__", "loss")
+    """The name of a loss: of Keras' own that of its function, however spelled; of a function of users, or an object of
+    a class of theirs, its own, with "own_" where another loss is called so."""
+    if isinstance(loss, str):
+        name = _SHORT.get(snake_case(loss), snake_case(loss))
+        return name if name in vars(keras.losses) else loss
+    is_object = isinstance(loss, keras.losses.Loss)
+    kind = type(loss) if is_object else loss
+    name = getattr(kind, "__name__", "loss")
+    own, name = vars(keras.losses).get(name) is not kind, snake_case(name) if is_object else name
+    return f"own_{name}" if own and loss_name(name) in (*REGRESSION, *vars(keras.losses)) else name
 
 
 class WeightedLoss:

@@ -161,8 +161,10 @@ class ModelPotential(ModelPasses, Potential):
             count = int(np.prod(self.dataset.targets.shape[1:], dtype=int)) or 1
             mean = f" It is a mean over {count} numbers of each example, not their sum." if count > 1 else ""
             said.append(
-                self.loss.implied_noise(count)
-                or f"The loss {self.loss.name} is not a likelihood with its constant: "
+                f"The mean squared error as a log likelihood stands for Gaussian noise of standard deviation "
+                f"{np.sqrt(count / 2):.4g}; loss='gaussian' with noise_std says it and counts its constant."
+                if self.loss.name == "mean_squared_error"
+                else f"The loss {self.loss.name} is not a likelihood with its constant: "
                 f"exp(-N * mean loss) is sampled as it stands.{mean}"
             )
         return said

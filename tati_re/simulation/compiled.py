@@ -5,7 +5,7 @@ from typing import Any
 from tati_re.core.backend import keras
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.engine.progress import make_progress
-from tati_re.posterior.losses import SHORT, loss_name
+from tati_re.posterior.losses import loss_name
 from tati_re.simulation.run import Run
 from tati_re.simulation.simulation import Simulation
 
@@ -57,8 +57,7 @@ def sample(model: Any, x: Any, y: Any = None, sample_weight: Any = None, *, loss
         weights = (model.get_compile_config() or {}).get("loss_weights")
         what = "model: the compiled loss has loss_weights."
         refuse_if(weights not in (None, 1, [1]), what, weights, "a loss that is weighted itself")
-        name = loss_name(loss)
-        if SHORT.get(name, name) == "mean_squared_error":
+        if loss_name(loss) == "mean_squared_error":
             loss = "gaussian"
             make_progress(given.get("verbose", 1)).message(
                 "The compiled mean squared error is taken as Gaussian noise whose standard deviation is sampled, for "

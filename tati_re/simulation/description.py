@@ -17,7 +17,7 @@ from tati_re.engine.progress import make_progress
 from tati_re.exchange.choosing import ladder_sentences, unused_replica_options
 from tati_re.options.table import NOT_OF_FITS, OPTIMIZE, OPTIONS, SAMPLE, options_of
 from tati_re.options.tati_names import sentences as tati_sentences
-from tati_re.posterior.losses import CLASSIFICATION
+from tati_re.posterior.losses import OF_LOGITS
 from tati_re.posterior.priors.choosing import too_hot, unused_prior_options
 from tati_re.runs import files, manifest
 from tati_re.samplers.choosing import checked, unused_options
@@ -61,7 +61,7 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
         if 0 < spread < options.noise_std:
             yield f"noise_std {options.noise_std:g} is above the standard deviation of the targets, {spread:.3g}."
     loss, logits = potential.loss.name, options.from_logits
-    idle = ["noise_std"] * (loss != "gaussian") + ["from_logits"] * (loss not in CLASSIFICATION and logits != "auto")
+    idle = ["noise_std"] * (loss != "gaussian") + ["from_logits"] * (loss not in OF_LOGITS and logits != "auto")
     if request.system.has_data and not options.tati and (idle := [name for name in idle if name in options.explicit]):
         yield f"Not used by the loss {loss}: {', '.join(idle)}."
     yield from potential.notices()

@@ -3,7 +3,6 @@
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -24,7 +23,7 @@ from tati_re.options.make import OPTIONS, Options, options_of, unknown
 from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
 from tati_re.options.user_code import is_code
 from tati_re.posterior.device_data import device_bytes, device_targets, is_signs
-from tati_re.posterior.losses import IN_UNITS, MARGIN, OF_VALUES, REGRESSION, SHORT, check_fit, loss_name, make_loss
+from tati_re.posterior.losses import IN_UNITS, MARGIN, OF_VALUES, REGRESSION, check_fit, loss_name, make_loss
 from tati_re.posterior.noise_level import SAMPLED, check_noise, noise_start, settled_noise, with_noise, with_noise_prior
 from tati_re.posterior.potential import ModelPotential
 from tati_re.posterior.predictive import HETEROSCEDASTIC
@@ -316,9 +315,6 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     flat = FlatModel(model, options.fix_parameters)
     flat = with_noise(flat, noise_std, lambda: noise_start(options, ready))
     check_memory(options, flat.num_parameters, options.num_walkers)
-    if isinstance(compiled, str):
-        with suppress(ValueError):
-            compiled = keras.losses.get(compiled)  # "mae", by its whole name
     named = None if compiled is None or isinstance(compiled, (list, tuple, dict)) else loss_name(compiled)
     data, limit = ready if dataset is read else read, 1e6 * options.memory_limit
     return System(data, model, flat, ready, limit, notes, compiled=named)
@@ -362,10 +358,10 @@ def check_memory(options: Options, num_parameters: int, copies: int) -> None:
 
 def num_outputs(dataset: Dataset, loss: Any, sigmoid: bool) -> int:
     """Those of a network that is built for these data, one for two classes where its last activation is a `sigmoid`."""
-    loss = loss if loss is None or isinstance(loss, str) else loss_name(loss)
+    loss = loss if loss is None else loss_name(loss)
     if dataset.targets.ndim > 1 or loss == HETEROSCEDASTIC:
         return int(np.prod(dataset.targets.shape[1:])) * (2 if loss == HETEROSCEDASTIC else 1)
-    one, classes = ("binary_crossentropy", *MARGIN, *REGRESSION, *SHORT), dataset.num_classes
+    one, classes = ("binary_crossentropy", *MARGIN, *REGRESSION), dataset.num_classes
     if classes is None or is_signs(dataset) or loss in one:
         return 1
     what = "output_activation: numbers between 0 and 1 are no logits of classes."

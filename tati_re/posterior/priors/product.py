@@ -68,9 +68,5 @@ class Product(Prior):
         return groups
 
     def __str__(self) -> str:
-        return "; ".join(f"{said} ({_some(names)})" for said, names in self._grouped().items())
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+        groups = ((said, names[:_NAMED], len(names) - _NAMED) for said, names in self._grouped().items())
+        return "; ".join(f"{said} ({', '.join(some)}{f' and {more} more' * (more > 0)})" for said, some, more in groups)
