@@ -19,18 +19,11 @@ MARGIN = ("hinge", "squared_hinge")
 """Losses of one output that is compared with the labels' sign."""
 OF_LOGITS = (*CLASSIFICATION, "categorical_focal_crossentropy", "binary_focal_crossentropy")
 """Losses whose outputs are logits or probabilities."""
-_OF_PROBABILITIES = ("kl_divergence", "categorical_generalized_cross_entropy")
-_UNLIKE_LABELS = {"keras.losses.SparseCategoricalCrossentropy", *_OF_PROBABILITIES[1:], "circle", "ctc"}
+_OF_PROBABILITIES = ("kl_divergence", "kld", "categorical_generalized_cross_entropy")
+_UNLIKE_LABELS = {"keras.losses.SparseCategoricalCrossentropy", *_OF_PROBABILITIES[2:], "circle", "ctc"}
 """Losses of Keras whose outputs have another shape than the labels."""
-_SHORT = {
-    "mse": "mean_squared_error",
-    "mae": "mean_absolute_error",
-    "bce": "binary_crossentropy",
-    "msle": "mean_squared_logarithmic_error",
-    "mape": "mean_absolute_percentage_error",
-    "kld": "kl_divergence",
-}
-IN_UNITS = ("poisson", "mean_squared_logarithmic_error", "mean_absolute_percentage_error")
+_SHORT = {"mse": "mean_squared_error", "mae": "mean_absolute_error", "bce": "binary_crossentropy"}
+IN_UNITS = ("poisson", "mean_squared_logarithmic_error", "mean_absolute_percentage_error", "msle", "mape")
 OF_VALUES = (*IN_UNITS, "huber", "log_cosh", HETEROSCEDASTIC)
 """Losses under which whole numbers are values and not classes; of the first ones targets keep their units."""
 
@@ -235,7 +228,7 @@ def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes:
     expected = "sparse_categorical_crossentropy for class numbers, or binary_crossentropy for two classes"
     refuse_if(loss.name == "categorical_crossentropy" and last == 1, what, "one column", expected)
     name = loss_name(loss.name.removeprefix("keras.losses."))
-    alike = name in (*REGRESSION, *vars(keras.losses)) and _UNLIKE_LABELS.isdisjoint((name, loss.name))
+    alike = name in (*REGRESSION, *OF_VALUES, *vars(keras.losses)) and _UNLIKE_LABELS.isdisjoint((name, loss.name))
     if alike and tuple(output_shape) != tuple(target_shape):
         received = f"outputs of shape {tuple(output_shape)} for labels of shape {tuple(target_shape)}"
         what = f"loss: the model's outputs do not fit the labels under {loss.name}."

@@ -45,9 +45,13 @@ def loss_and_gradient(
     auxiliary. Weights and auxiliary (Keras' non-trainable variables) are `(walkers, *shape)` tensors, inputs and labels
     `(n, ...)` where all walkers share a mini-batch, else `(walkers, n, ...)`. A sum of another `shape` has beside the
     loss what has no gradient."""
-    if how == "vectorized":
-        return _vectorized(total, weights, auxiliary, x, y, shared)
     walkers = weights[0].shape[0]
+    if how == "vectorized":
+        with tf.GradientTape() as tape:
+            tape.watch(weights)
+            losses = map_walkers("vectorized", lambda *one: total(*one)[0], weights, auxiliary, x, y, shared)
+        slopes = tape.gradient(losses, weights, unconnected_gradients="zero")
+        return losses, tf.concat([tf.reshape(dense(slope), (walkers, -1)) for slope in slopes], 1), auxiliary
 
     def one(values, extra, inputs, labels):
         with tf.GradientTape() as tape:
@@ -72,15 +76,6 @@ def loss_and_gradient(
     extra = tuple(tf.TensorSpec(a.shape[1:], a.dtype) for a in auxiliary)
     signature = tf.TensorSpec(shape, tf.float64), tf.TensorSpec((parameters,), weights[0].dtype), extra
     return map_walkers("looped", looped, weights, auxiliary, x, y, shared, signature)
-
-
-def _vectorized(total: Callable, weights: list, auxiliary: tuple, x, y, shared: bool):
-    with tf.GradientTape() as tape:
-        tape.watch(weights)
-        losses = map_walkers("vectorized", lambda *one: total(*one)[0], weights, auxiliary, x, y, shared)
-    slopes = tape.gradient(losses, weights, unconnected_gradients="zero")
-    walkers = weights[0].shape[0]
-    return losses, tf.concat([tf.reshape(dense(slope), (walkers, -1)) for slope in slopes], 1), auxiliary
 
 
 def once(function: Callable, position, *others, shape: tuple[int, ...] | None = None):
