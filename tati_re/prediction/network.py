@@ -196,13 +196,12 @@ class Network:
 
 def _loss_by_example(loss: dict[str, Any], given: Any) -> Any:
     """A Keras loss known by name only, or the object `given`, as a function of arrays; None for the others."""
+    from tati_re.core.backend import tf
     from tati_re.posterior.losses import CLASSIFICATION, REGRESSION, Loss, function_of_keras
 
     name = loss["loss"]
     if name in (*CLASSIFICATION, *REGRESSION):
         return None
-    from tati_re.core.backend import tf
-
     try:
         function = function_of_keras(name, loss["from_logits"]) if given is None else given
     except ValueError:
