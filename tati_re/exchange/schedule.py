@@ -52,11 +52,7 @@ class EvenOdd(_Schedule):
 
 
 class RandomNeighbours(_Schedule):
-    """As `EvenOdd`, but even or odd with probability 1/2 each round: reversible, and replicas diffuse.
-
-    Args:
-        num_rungs: R, at least 2.
-    """
+    """As `EvenOdd`, but even or odd with probability 1/2 each round: reversible, and replicas diffuse."""
 
     name = "random_neighbours"
     num_uniforms = 1
@@ -67,13 +63,9 @@ class RandomNeighbours(_Schedule):
 
 
 class AllPairs(_Schedule):
-    """A perfect matching of all rungs, each with the same probability; of an odd number one rung sits out.
+    """A perfect matching of all R rungs, each with the same probability; of an odd number one rung sits out.
 
-    Distant rungs rarely accept: it pays where the ladder is short or its acceptance high.
-
-    Args:
-        num_rungs: R, at least 2.
-    """
+    Distant rungs rarely accept: it pays where the ladder is short or its acceptance high."""
 
     name = "all_pairs"
 
