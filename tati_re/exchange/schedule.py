@@ -27,6 +27,8 @@ class Pairs(NamedTuple):
 
 
 class _Schedule:
+    """The schedule of R rungs, `num_rungs`, at least 2."""
+
     def __init__(self, num_rungs: int) -> None:
         refuse_if(num_rungs < 2, "A schedule of swaps needs rungs.", num_rungs, "at least 2")
         self.num_rungs = int(num_rungs)
@@ -37,11 +39,7 @@ class EvenOdd(_Schedule):
 
     The alternation is deterministic and not reversible: replicas keep their direction as long as swaps are accepted,
     and a round trip takes 2R rounds at acceptance 1 (Okabe et al. 2001; Syed, Bouchard-Côté, Deligiannidis and Doucet
-    2021).
-
-    Args:
-        num_rungs: R, at least 2.
-    """
+    2021)."""
 
     name = "even_odd"
     num_uniforms = 0
