@@ -68,13 +68,15 @@ def test_what_subtracts_noise_draws_with_replacement(sim, given):
     assert taken(sim, **given) == "replacement"
     assert request(sim, **given).potential.batches.sampling == "replacement"
     assert taken(sim, **given, batch_sampling="replacement") == "replacement"
-    assert taken(sim, **given, batch_size=None) == taken(sim, **given, batch_size=12) == "epochs"
+    whole = given.get("gradient_noise") != 3.0  # a number is refused where all data are in every step, see below
+    if whole:
+        assert taken(sim, **given, batch_size=None) == taken(sim, **given, batch_size=12) == "epochs"
     for order in ("epochs", "symmetric"):
         with pytest.raises(
             InputError, match=r"^batch_sampling: .* takes out the heat .* too cold\. Received: " + order
         ):
             request(sim, **given, batch_sampling=order)
-        assert request(sim, **given, batch_sampling=order, batch_size=None).full_batch
+        assert not whole or request(sim, **given, batch_sampling=order, batch_size=None).full_batch
 
 
 @pytest.mark.parametrize("given", OTHERS, ids=str)
@@ -120,6 +122,20 @@ def test_files_and_flags_are_refused_alike(tmp_path):
         "data": "two_clusters", "batch_size": 100, "sampler": "CCAdL"})):  # fmt: skip
         with pytest.raises(InputError, match=r"^batch_sampling: m?CCAdL takes out .* Received: epochs"):
             request(Simulation.from_options(typed))
+
+
+def test_noise_that_all_data_do_not_have_is_not_subtracted(sim):
+    """With gradient_noise = 10 at h = 0.1 and γ = 1 a Gaussian had half of its temperature."""
+    what = r"^gradient_noise: all data are in every step, .* Received: 3\.0\. Expected: a batch_size, or gradient_noise"
+    for whole in (
+        {"batch_size": None},
+        {"batch_size": 12},
+        {"batch_size": None, "num_replicas": 2, "max_temperature": 2.0},
+    ):
+        with pytest.raises(InputError, match=what):
+            request(sim, sampler="SGHMC", gradient_noise=3.0, **whole)
+    request(sim, sampler="SGHMC", gradient_noise=3.0, batch_size=12, batch_sampling="replacement")
+    request(sim, sampler="SGHMC", gradient_noise="estimate", batch_size=None)
 
 
 def test_each_call_settles_its_own_order(sim, tmp_path):

@@ -283,7 +283,7 @@ def test_unused_options_are_said(monkeypatch):
     sim.sample(num_steps=2, num_burnin_steps=1, swap_variance=2.0, **tempered)
     [line] = [text for text in said if text.startswith("Not used by")]
     assert line.endswith(": swap_variance.")
-    wrong = {"bias": "well_tempered", "max_temperature": 4.0, "temperature_ratio": 2.0, "step_sizes": [0.1, 0.2]}
+    wrong = {"bias": "well_tempered", "num_replicas": 4, "temperature_ratio": 2.0, "step_sizes": [0.1, 0.2]}
     for name, value in wrong.items():
         with pytest.raises(InputError, match=f"{name}: the sampler has its own temperatures"):
             sim.sample(sampler="TACT-HMC", num_steps=4, num_burnin_steps=2, step_size=0.02, **{name: value})

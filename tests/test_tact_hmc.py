@@ -339,6 +339,17 @@ def test_a_run_shows_temperature_and_weight():
     assert rows["temperature"].max() > 1.5
 
 
+def test_the_option_max_temperature_is_that_of_the_ends():
+    sim = Simulation(potential=lambda x: 0.5 * tf.reduce_sum(x * x, -1), dimension=2, verbose=0, execution="eager")
+    own = {"sampler": "TACT-HMC", "step_size": 0.1, "num_steps": 2, "num_burnin_steps": 1, "temperature": 2.0}
+    assert sim.sample(**own, max_temperature=8.0).manifest["method"]["max_temperature"] == 4.0
+    assert sim.sample(**own).manifest["method"]["max_temperature"] == 6.0
+    with pytest.raises(
+        InputError, match=r"^max_temperature: below the target's\. Received: 1\.5\. Expected: 2 or more"
+    ):
+        sim.sample(**own, max_temperature=1.5)
+
+
 @pytest.mark.parametrize(
     ("wrong", "what"),
     [

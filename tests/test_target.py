@@ -198,6 +198,23 @@ def test_a_function_that_fails_on_the_way_is_told_in_a_sentence():
         sim.sample(num_steps=100)
 
 
+def test_set_options_does_not_take_another_function():
+    sim = tati_re.Simulation(potential=gaussian, dimension=2, parameters=[1.0, 2.0], **GRAPH)
+    sim.set_options(step_size=0.1)
+    for wrong in ({"potential": banana}, {"potential": "mean_loss"}, {"batch_size": 2}):
+        with pytest.raises(InputError, match=rf"^{next(iter(wrong))}"):
+            sim.set_options(**wrong)
+    assert (sim.potential(), sim.options.step_size, sim.options.batch_size) == (1.0, 0.1, None)
+
+
+def test_what_stands_for_its_data_shows_itself():
+    sim = tati_re.Simulation(potential=gaussian, dimension=2, **GRAPH)
+    assert repr(sim.dataset) == "the potential gaussian: no data"
+    expected = r"^The data have no test part\. Received: the potential gaussian\. Expected: a model with data\.$"
+    with pytest.raises(InputError, match=expected):
+        tati_re.temperature_study(sim, [1.0, 2.0])
+
+
 def test_descents_find_the_minimum():
     sim = tati_re.Simulation(potential=in_numpy, dimension=2, parameters=[1.0, 2.0], **GRAPH)
     run = sim.fit(optimizer="barzilai_borwein", num_steps=40)

@@ -36,7 +36,7 @@ def with_replicas(sampler, options, exact: bool, prior, regularized: bool = Fals
     `regularized`, V has more than the prior."""
     biased = options.bias != "none"
     if sampler.label_names:
-        asked = [name for name, value in options.values_of(_OF_LADDER).items() if value]
+        asked = [n for n, value in options.values_of(_OF_LADDER).items() if value and n not in sampler.settings]
         asked += ["tempering"] * (options.tempering != "posterior") + ["bias"] * biased
         what = f"{', '.join(asked)}: the sampler has its own temperatures."
         refuse_if(asked, what, sampler.name, "another sampler, or no ladder and no bias")

@@ -27,6 +27,8 @@ class Pairs(NamedTuple):
 
 
 class _Schedule:
+    """The schedule of R rungs, `num_rungs`, at least 2."""
+
     def __init__(self, num_rungs: int) -> None:
         refuse_if(num_rungs < 2, "A schedule of swaps needs rungs.", num_rungs, "at least 2")
         self.num_rungs = int(num_rungs)
@@ -37,11 +39,7 @@ class EvenOdd(_Schedule):
 
     The alternation is deterministic and not reversible: replicas keep their direction as long as swaps are accepted,
     and a round trip takes 2R rounds at acceptance 1 (Okabe et al. 2001; Syed, Bouchard-Côté, Deligiannidis and Doucet
-    2021).
-
-    Args:
-        num_rungs: R, at least 2.
-    """
+    2021)."""
 
     name = "even_odd"
     num_uniforms = 0
@@ -52,11 +50,7 @@ class EvenOdd(_Schedule):
 
 
 class RandomNeighbours(_Schedule):
-    """As `EvenOdd`, but even or odd with probability 1/2 each round: reversible, and replicas diffuse.
-
-    Args:
-        num_rungs: R, at least 2.
-    """
+    """As `EvenOdd`, but even or odd with probability 1/2 each round: reversible, and replicas diffuse."""
 
     name = "random_neighbours"
     num_uniforms = 1
@@ -67,13 +61,9 @@ class RandomNeighbours(_Schedule):
 
 
 class AllPairs(_Schedule):
-    """A perfect matching of all rungs, each with the same probability; of an odd number one rung sits out.
+    """A perfect matching of all R rungs, each with the same probability; of an odd number one rung sits out.
 
-    Distant rungs rarely accept: it pays where the ladder is short or its acceptance high.
-
-    Args:
-        num_rungs: R, at least 2.
-    """
+    Distant rungs rarely accept: it pays where the ladder is short or its acceptance high."""
 
     name = "all_pairs"
 

@@ -90,7 +90,8 @@ def temperature_study(
     full = [str(folder) for folder in folders if folder.is_dir() and any(folder.iterdir())]
     refuse_if(full, "temperature_study: a folder of a run is not empty.", ", ".join(full), "another one, or overwrite")
     data = sim.dataset
-    refuse_if(data.test_inputs is None, "The data have no test part.", data.name, "test_fraction above 0, or test data")
+    expected = "test_fraction above 0, or test data" if sim.system.has_data else "a model with data"
+    refuse_if(data.test_inputs is None, "The data have no test part.", data.name, expected)
     parts = _parts(data.test_inputs, data.test_targets, validation_fraction)
     runs, rows, ends, stopped = {}, [], {}, None
     first = options.pop("call", None) or (1 if "seed" in options else None)

@@ -204,8 +204,9 @@ def from_temperatures(
     max_temperature: float | None = None,
 ) -> TactHMC:
     """Continuously tempered Hamiltonian dynamics up to a maximal temperature, by default 6 times the target's."""
-    ratio = (max_temperature or 6.0 * kT) / kT
-    return TactHMC(friction, thermal_mass, ratio, tempering_plateau, tempering_steps, tempering_nodes)
+    hottest = max_temperature or 6.0 * kT
+    refuse_if(hottest < kT, "max_temperature: below the target's.", max_temperature, f"{kT:g} or more")
+    return TactHMC(friction, thermal_mass, hottest / kT, tempering_plateau, tempering_steps, tempering_nodes)
 
 
 def reflected(tempering):

@@ -19,6 +19,7 @@ from tati_re.runs.single_files import OPTIONS, kind_of
 from tati_re.samplers.microcanonical import check_dimension
 from tati_re.samplers.schedules import step_factor, temperature_factor
 from tati_re.samplers.thermostat import DAMPS
+from tati_re.samplers.wrappers.mass import knows_noise
 from tati_re.simulation.batch_norm import asks_for_variance, check_model
 from tati_re.simulation.request import Request
 from tati_re.simulation.workers import check_workers
@@ -72,8 +73,11 @@ def check_exploration(request: Request) -> None:
 
 
 def check_batch_sampling(request: Request) -> None:
-    """Mini-batches whose noise is not new in every step, for a method that takes its heat out as if it were."""
+    """Noise that is not new in every step, or not there, for a method that takes its heat out as if it were."""
     method, options = request.method, request.options
+    if request.full_batch and request.samples and knows_noise(method):
+        what = "gradient_noise: all data are in every step, without noise whose heat could be taken out."
+        raise InputError(what, method.get_config()["gradient_noise"], "a batch_size, or gradient_noise = 0")
     if not method.subtracts_noise or request.full_batch:
         return
     why = f"{method.name} takes out the heat of mini-batch noise that is new in every step; that of epochs and of "

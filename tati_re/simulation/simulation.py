@@ -342,11 +342,12 @@ class Simulation(Evaluations):
         """
         options = _own_names(options)
         refuse_fixed(options)
-        objects = _pop_objects(options)
-        self.options = aliases.capped(make_options(self.options, **options), self.system.dataset.num_examples)
+        objects = {name: value for name, value in self.objects.items() if name not in options} | _pop_objects(options)
+        changed = aliases.capped(make_options(self.options, **options), self.system.dataset.num_examples)
+        self.system.check(changed, objects)
+        self.options, self.objects = changed, objects
         if "call" in options:
             self.calls = Calls()
-        self.objects = {name: value for name, value in self.objects.items() if name not in options} | objects
         self._forget()
 
     def get_options(self, name: str | None = None) -> Any:

@@ -36,6 +36,9 @@ class NoData(Dataset):
             raise InputError(f"{name}: a potential given as a function has no data.", expected="a model with data")
         raise AttributeError(name)
 
+    def __repr__(self) -> str:
+        return f"{self.name}: no data"
+
     def __iter__(self) -> Iterator[Any]:
         yield from (self.inputs, self.targets)
 
