@@ -195,6 +195,10 @@ def make_loss(
             expected = f"{', '.join((*CLASSIFICATION, *REGRESSION))}, or a Keras loss"
             raise InputError(what, repr(loss), expected) from None
         function = getattr(function, "call", function)
+    what = "loss: poisson takes outputs for rates above 0, of which it takes logarithms."
+    expected = "output_activation exponential or softplus, or such a last layer of the model"
+    below = name in ("poisson", "keras.losses.Poisson") and activation in ("linear", "tanh")
+    refuse_if(below, what, f"a last layer that is {activation}", expected)
     if from_logits == "auto":
         from_logits = activation != ("sigmoid" if name == "binary_crossentropy" else "softmax")
     return Loss(name, bool(from_logits), noise_std, function)
