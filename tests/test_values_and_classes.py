@@ -33,6 +33,21 @@ def test_counts_have_two_outputs_where_noise_is_predicted_and_classes_where_they
     assert sizes == [18, 8 + 5 * 30, 8 + 5 * (COUNTS.max() + 1)]
 
 
+@pytest.mark.parametrize("loss", ["poisson", keras.losses.Poisson()])
+def test_rates_of_a_linear_layer_are_refused_before_a_step(loss):
+    """The logarithm of a rate below 0: the potential was nan after the first step, or a wall at 0 that nobody meant."""
+    message = (
+        r"loss: poisson takes outputs for rates above 0, of which it takes logarithms\. Received: a last layer that is "
+        r"linear\. Expected: output_activation exponential or softplus, or such a last layer of the model\."
+    )
+    sim = tati_re.Simulation(data=(X, COUNTS), hidden=[], loss=loss, seed=1, verbose=0)
+    with pytest.raises(InputError, match=message):
+        sim.sample()
+    with pytest.raises(InputError, match=message):
+        BayesianRegressor(hidden=(), loss=loss).fit(X, COUNTS)
+    tati_re.Simulation(data=(X, COUNTS), hidden=[], output_activation="exponential", loss=loss, verbose=0).loss()
+
+
 def test_a_run_on_counts_predicts_its_own_test_part(tmp_path):
     options = {"hidden": [4], "output_activation": "softplus", "loss": "poisson", "test_fraction": 0.2, "seed": 1}
     pd.DataFrame({"x": X[:, 0], "label": COUNTS}).to_csv(tmp_path / "counts.csv", index=False)

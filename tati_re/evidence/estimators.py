@@ -148,10 +148,6 @@ def mbar(path, energies) -> Estimate:
     more than 5,000,000 every k-th draw is taken.
     Source: Shirts and Chodera, J. Chem. Phys. 129, 124105 (2008).
 
-    Args:
-        path: λ from 0 to 1, `(points,)`.
-        energies: `(points, walkers, draws)`.
-
     Raises:
         InputError: pymbar is not installed.
     """

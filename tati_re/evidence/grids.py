@@ -51,9 +51,6 @@ def trapezoid(num_nodes: int = 16, power: float = POWER, corrected: bool = False
         num_nodes: Points, both ends among them, at least 2. Default: 16.
         power: p, at least 1; 1 is an even grid in λ. Default: 5.
         corrected: `estimators.thermodynamic_integration` corrects the rule by the variances at the points. Default: no.
-
-    Raises:
-        InputError: A value out of range.
     """
     _check(num_nodes, power)
     path = np.linspace(0.0, 1.0, num_nodes) ** power
@@ -96,13 +93,7 @@ def spike_at_reference(grid: Quadrature, means) -> float | None:
 
 
 def make_grid(rule: str, num_nodes: int, power: float = POWER) -> Quadrature:
-    """Makes a quadrature rule by name.
-
-    Args:
-        rule: "gauss_legendre", "trapezoid", "corrected_trapezoid" or "simpson".
-        num_nodes: Points that count.
-        power: p of λ = t^p; "simpson" has an even grid.
-    """
+    """Makes a quadrature rule by its name in the option `evidence_grid`; that of "simpson" is even, without a power."""
     if rule == "gauss_legendre":
         return gauss_legendre(num_nodes, power)
     if rule in ("trapezoid", "corrected_trapezoid"):

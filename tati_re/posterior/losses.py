@@ -197,6 +197,10 @@ def make_loss(
             what = f"loss: unknown name.{nearest(name, (*CLASSIFICATION, *REGRESSION))}"
             expected = f"{', '.join((*CLASSIFICATION, *REGRESSION))}, or a Keras loss"
             raise InputError(what, repr(loss), expected) from None
+    what = "loss: poisson takes outputs for rates above 0, of which it takes logarithms."
+    expected = "output_activation exponential or softplus, or such a last layer of the model"
+    below = name in ("poisson", "keras.losses.Poisson") and activation in ("linear", "tanh")
+    refuse_if(below, what, f"a last layer that is {activation}", expected)
     return Loss(name, bool(from_logits), noise_std, function)
 
 

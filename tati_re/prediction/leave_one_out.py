@@ -22,8 +22,6 @@ from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import as_run
 from tati_re.runs.storage import write_whole
 
-LARGEST_K = 0.7
-"""The Pareto shape above which the estimate of an example is not to be trusted (Vehtari et al., 2024)."""
 _LEAST_DRAWS, _MOST_DRAWS, _COLUMNS = 25, 4_000, ("example", "elpd", "pareto_k")
 
 
@@ -35,14 +33,21 @@ class LeaveOneOut:
     Attributes:
         example: Numbers of the examples that were taken, `(n,)`.
         elpd: log p(y_i | all other examples), in the units of the data, `(n,)`.
-        pareto_k: Shape of the tail of the importance weights, `(n,)`: above 0.7 the estimate is not to be trusted.
+        pareto_k: Shape of the tail of the importance weights, `(n,)`: above `largest_k` elpd is not to be trusted.
         num_examples: All examples of the training; where n are fewer, sums are scaled from them.
+        num_draws: S, draws of the posterior that were weighed.
     """
 
     example: np.ndarray
     elpd: np.ndarray
     pareto_k: np.ndarray
     num_examples: int
+    num_draws: int
+
+    @property
+    def largest_k(self) -> float:
+        """The shape that S draws can bear, 1 - 1/log10 S, 0.7 at most (Vehtari et al., 2024): 0.67 of 1,000."""
+        return min(0.7, 1 - 1 / math.log10(self.num_draws))
 
     @property
     def total(self) -> tuple[float, float]:
@@ -51,8 +56,8 @@ class LeaveOneOut:
 
     @property
     def unreliable(self) -> int:
-        """Examples whose Pareto k is above 0.7."""
-        return int((self.pareto_k > LARGEST_K).sum())
+        """Examples whose Pareto k is above `largest_k`."""
+        return int((self.pareto_k > self.largest_k).sum())
 
     def difference(self, other: "LeaveOneOut") -> tuple[float, float]:
         """elpd of `other` less this one, over all examples, and the standard error of that difference, in which what
@@ -62,15 +67,15 @@ class LeaveOneOut:
         return _total(other.elpd - self.elpd, self.num_examples)
 
     def frame(self) -> pd.DataFrame:
-        """One row an example: `example`, `elpd`, `pareto_k`."""
-        return pd.DataFrame({name: vars(self)[name] for name in _COLUMNS})
+        """One row an example: `example`, `elpd`, `pareto_k`, and `num_draws`, the same for all."""
+        return pd.DataFrame({name: vars(self)[name] for name in (*_COLUMNS, "num_draws")})
 
     def __str__(self) -> str:
         total, error = self.total
         taken = "" if len(self.elpd) == self.num_examples else f", from {len(self.elpd):,} of them"
         return (
             f"elpd {total:.1f} +- {error:.1f} of {self.num_examples:,} examples{taken}; "
-            f"Pareto k above {LARGEST_K}: {self.unreliable} of {len(self.elpd):,}"
+            f"Pareto k above {self.largest_k:.2g}: {self.unreliable} of {len(self.elpd):,}"
         )
 
 
@@ -118,7 +123,7 @@ def leave_one_out(
             elpd[i], k[i], _ = array_stats().loo(logs[None, :, i], r_eff=efficiency)
     tied = ~np.isfinite(elpd) | ~np.isfinite(k)
     raw = math.log(len(draws)) - logsumexp(-logs, axis=0)
-    found = LeaveOneOut(taken, np.where(tied, raw, elpd), np.where(tied, np.inf, k), count)
+    found = LeaveOneOut(taken, np.where(tied, raw, elpd), np.where(tied, np.inf, k), count, len(draws))
     write_whole(run.folder / files.LOO, frame_text(found.frame()))
     return found
 
@@ -131,8 +136,10 @@ def stored_leave_one_out(run: RunFiles) -> LeaveOneOut | None:
     table = read_table(path)
     if missing := set(_COLUMNS) - set(table):
         raise InputError(f"{path} is no table of run.loo().", f"no column {min(missing)}", ", ".join(_COLUMNS))
+    if "num_draws" not in table:  # of an earlier version
+        return None
     example, elpd, k = (table[name].to_numpy() for name in _COLUMNS)
-    return LeaveOneOut(example, elpd, k, int(run.manifest["dataset"]["num_examples"]))
+    return LeaveOneOut(example, elpd, k, run.manifest["dataset"]["num_examples"], int(table["num_draws"].max()))
 
 
 def _total(values: np.ndarray, num_examples: int) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from tati_re.analysis.until import weighted
 from tati_re.exchange.advice import ladder_advice
 from tati_re.exchange.gaussianity import gaussianity_report
 from tati_re.exchange.ladder import explicit
-from tati_re.prediction.leave_one_out import LARGEST_K, stored_leave_one_out
+from tati_re.prediction.leave_one_out import stored_leave_one_out
 from tati_re.prediction.predict import streamed_lines
 from tati_re.report.certificate import certificate, certificate_lines, heating_lines, why_hot
 from tati_re.report.description import step_size_text
@@ -68,8 +68,8 @@ def summary_lines(run: RunFiles, burnin: int | None = None, thin: int = 1) -> tu
             lines.append(("PSIS-LOO", str(loo)))
             if loo.unreliable:
                 notes.append(
-                    f"PSIS-LOO: {loo.unreliable} of {len(loo.elpd)} examples have a Pareto k above "
-                    f"{LARGEST_K}: without them the posterior is another one, and elpd is rough."
+                    f"PSIS-LOO: {loo.unreliable} of {len(loo.elpd)} examples have a Pareto k above {loo.largest_k:.2g}:"
+                    " without them the posterior is another one, and elpd is rough."
                 )
     if manifest.get("options", {}).get("stream_predictions"):
         lines += streamed_lines(run)
