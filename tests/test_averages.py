@@ -221,13 +221,6 @@ def test_the_command_names_every_module():
     assert set(analyse.WHAT) == set(MODULES)
 
 
-@pytest.mark.parametrize("no_run", [None, [1.0], 5.0])
-def test_what_is_no_run_gets_a_sentence(no_run):
-    for of in (averages, parameter_averages, tati_re.analysis.reweight, tati_re.analysis.covariance_eigenpairs):
-        with pytest.raises(InputError, match=r"^No run can be there .*Expected: a run folder\.$"):
-            of(no_run)
-
-
 def test_bad_input(run):
     with pytest.raises(InputError, match=r"no column 'potentil'\. Did you mean 'potential'"):
         averages(run, ["potentil"])

@@ -1,5 +1,6 @@
 """Selection of a run's rows: after the burn-in, drawn at a temperature, thinned, of one rung."""
 
+import os
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from tati_re.runs.run import AnyRun, RunFiles
 
 
 def as_run(run: AnyRun) -> RunFiles:
-    return run if isinstance(run, RunFiles) else RunFiles.open(run)
+    return RunFiles.open(run) if isinstance(run, str | os.PathLike) else run
 
 
 def burnin_of(run: RunFiles, burnin: int | None) -> int:
