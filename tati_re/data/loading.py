@@ -15,6 +15,8 @@ from tati_re.data.preparation import prepare
 from tati_re.data.sources import FILES, ReadOptions, by_name, derived, is_table, read_source, read_test_part, shown
 
 DEFAULT_TEST_FRACTION = 0.2
+BINARY = ("binary_crossentropy", "BinaryCrossentropy", "bce", "BCE")
+"""The loss that takes several labels at once: as an option, and as an object of Keras."""
 
 
 def load_data(
@@ -129,8 +131,7 @@ def dataset_from_options(
         standardize="none" if options.standardize == "auto" else options.standardize,
         sample_weights=options.sample_weights if sample_weights is None else sample_weights,
         memory_limit=options.memory_limit,
-        multi_label=(options.loss if loss is None else type(loss).__name__)
-        in ("binary_crossentropy", "BinaryCrossentropy", "bce", "BCE"),
+        multi_label=(options.loss if loss is None else type(loss).__name__) in BINARY,
     )  # fmt: skip
 
 

@@ -148,6 +148,9 @@ def mbar(path, energies) -> Estimate:
     more than 5,000,000 every k-th draw is taken.
     Source: Shirts and Chodera, J. Chem. Phys. 129, 124105 (2008).
 
+    Args:
+        path, energies: As of `stepping_stone`.
+
     Raises:
         InputError: pymbar is not installed.
     """

@@ -49,7 +49,7 @@ def trapezoid(num_nodes: int = 16, power: float = POWER, corrected: bool = False
 
     Args:
         num_nodes: Points, both ends among them, at least 2. Default: 16.
-        power: p, at least 1; 1 is an even grid in λ. Default: 5.
+        power: p, at least 1; 1 is an even grid in λ. Default: 5. Below, or with fewer points, an `InputError`.
         corrected: `estimators.thermodynamic_integration` corrects the rule by the variances at the points. Default: no.
     """
     _check(num_nodes, power)
@@ -93,7 +93,8 @@ def spike_at_reference(grid: Quadrature, means) -> float | None:
 
 
 def make_grid(rule: str, num_nodes: int, power: float = POWER) -> Quadrature:
-    """Makes a quadrature rule by its name in the option `evidence_grid`; that of "simpson" is even, without a power."""
+    """Makes a quadrature rule by its name in the option `evidence_grid`, with `num_nodes` points that count on
+    λ = t^p, p = `power`; that of "simpson" is even, without a power."""
     if rule == "gauss_legendre":
         return gauss_legendre(num_nodes, power)
     if rule in ("trapezoid", "corrected_trapezoid"):

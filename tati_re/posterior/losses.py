@@ -20,7 +20,8 @@ MARGIN = ("hinge", "squared_hinge")
 OF_LOGITS = (*CLASSIFICATION, "categorical_focal_crossentropy", "binary_focal_crossentropy")
 """Losses whose outputs are logits or probabilities."""
 _OF_PROBABILITIES = ("kl_divergence", "kld", "categorical_generalized_cross_entropy")
-_UNLIKE_LABELS = {"keras.losses.SparseCategoricalCrossentropy", *_OF_PROBABILITIES[2:], "circle", "ctc"}
+_SPARSE = ("keras.losses.SparseCategoricalCrossentropy", "categorical_generalized_cross_entropy")
+_UNLIKE_LABELS = {*_SPARSE, "circle", "ctc"}
 """Losses of Keras whose outputs have another shape than the labels."""
 _SHORT = {"mse": "mean_squared_error", "mae": "mean_absolute_error", "bce": "binary_crossentropy"}
 IN_UNITS = ("poisson", "mean_squared_logarithmic_error", "mean_absolute_percentage_error", "msle", "mape")
@@ -174,10 +175,8 @@ def make_loss(
         if name in CLASSIFICATION and not config.get("label_smoothing") and config.get("ignore_class") is None:
             from_logits = bool(config.get("from_logits", False))
         elif name not in REGRESSION:
-            function, name = (
-                loss.call,
-                name if vars(keras.losses).get(kind) is not type(loss) else f"keras.losses.{kind}",
-            )
+            of_keras = vars(keras.losses).get(kind) is type(loss)
+            function, name = loss.call, f"keras.losses.{kind}" if of_keras else name
     elif callable(loss) and not isinstance(loss, type):
         function = None if name in OF_LOGITS else loss
     elif loss is None:
