@@ -163,17 +163,8 @@ def r_hat(chains: np.ndarray) -> float:
 
 @_remembered
 def monte_carlo_error(chains: np.ndarray) -> float:
-    """Standard error of the mean over all chains: their standard deviation over sqrt(effective sample size).
-
-    Args:
-        chains: Draws, shape (chains, draws) or (draws,), at least 4 a chain.
-
-    Returns:
-        The error, in units of the draws; nan where the draws never change or are not finite.
-
-    Raises:
-        InputError: Fewer than 4 draws a chain.
-    """
+    """Standard error of the mean over all chains: their standard deviation over sqrt(effective sample size). It is nan
+    where draws never change or are not finite. Argument and errors are those of `effective_sample_size`."""
     checked, scale = _checked(chains), _scale(chains)
     return scale * float(array_stats().mcse(checked, method="mean")) if _moves(checked) else float("nan")
 

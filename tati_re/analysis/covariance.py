@@ -127,10 +127,8 @@ def covariance_eigenpairs(
         run: The run, or its folder; its trajectory may be larger than the memory.
         num_eigenpairs: How many. Default: 16.
         walker: One walker. Default: None, all pooled about their common mean.
-        burnin: Steps to leave out. Default: None, the run's own burn-in.
-        thin: Every how many stored positions of a walker are kept. Default: 1.
-        tolerance: As in `leading_eigenpairs`. Default: 1e-3.
-        max_passes: As there. Default: 12.
+        burnin, thin: As of `averages`, of stored positions in place of rows.
+        tolerance, max_passes: As of `leading_eigenpairs`.
 
     Raises:
         InputError: No positions are stored or left.
@@ -152,11 +150,7 @@ def covariance_table(
     the opposite holds.) The autocorrelation time is measured along each vector, in one more pass.
 
     Args:
-        run: The run, or its folder.
-        eigenpairs: Of `covariance_eigenpairs`.
-        walker: As there. Default: None, all.
-        burnin: As there. Default: None.
-        thin: As there. Default: 1.
+        eigenpairs: Of `covariance_eigenpairs`, with whose `run`, `walker`, `burnin` and `thin` it is called.
 
     Returns:
         Columns `number` (from 1), `eigenvalue`, `share` of the total variance, `curvature` T/λ of a quadratic

@@ -125,13 +125,8 @@ def diffusion_map(
 
 def landmarks(found: DiffusionMap, num_landmarks: int, first: int | None = None) -> np.ndarray:
     """Points far from each other in the diffusion distance: each the farthest from those before it. Returned are their
-    indices, `(num_landmarks,)`.
-
-    Args:
-        found: The map.
-        num_landmarks: How many; more than there are points is an `InputError`.
-        first: The first, such as that of the lowest potential. Default: where the first eigenfunction is largest.
-    """
+    indices, `(num_landmarks,)`; more than there are points are an `InputError`. The `first` may be that of the lowest
+    potential; by default it is where the first eigenfunction is largest."""
     coordinates = found.coordinates
     if not 1 <= num_landmarks <= len(coordinates):
         raise InputError("num_landmarks is out of range.", num_landmarks, f"1 to {len(coordinates)}")

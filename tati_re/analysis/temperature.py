@@ -207,10 +207,8 @@ def group_temperatures(run: AnyRun, by: By = "tensor", burnin: int | None = None
     with means of correlated rows in place of single rows.
 
     Args:
-        run: The run, or its folder, recorded with `group_temperatures=True`.
+        run, burnin, thin: As of `averages`; a run recorded with `group_temperatures=True`.
         by: Each `"tensor"` (`dense/kernel`), all tensors of a `"layer"` (`dense`), or all of a `"kind"` (`kernel`).
-        burnin: Steps to leave out. Default: None, the run's own burn-in.
-        thin: Every how many rows are kept. Default: 1.
 
     Returns:
         Columns `group, parameters, temperature` (kinetic or configurational), `mean, target, lower, upper, rows`

@@ -50,9 +50,7 @@ class State(NamedTuple):
     Attributes:
         position: θ, `(walkers, parameters)`.
         gradient: ∇U where it was evaluated last, `(walkers, parameters)`.
-        potential: U there, `(walkers,)`, float64.
-        loss: Mean loss there, `(walkers,)`, float64.
-        log_prior: -V there, `(walkers,)`, float64.
+        potential, loss, log_prior: U, the mean loss and -V there, `(walkers,)`, float64.
         rung: The temperature and step size of each walker.
     """
 

@@ -90,10 +90,7 @@ def thermodynamic_integration(grid: Quadrature, energies) -> Estimate:
     The corrected trapezoid takes off the sum of (Δ²/12)(V_{i+1} - V_i), V the variance of log(f/q), which is the slope
     of the integrand; `bias` of a plain trapezoid is what this would take off.
     Source: Gelman and Meng (1998); the correction: Friel, Hurn and Wyse, Stat. Comput. 24 (2014), eq. 10.
-
-    Args:
-        grid: Points and weights.
-        energies: `(points, walkers, draws)`.
+    The energies are those of `mbar`, at the points of the grid.
     """
     energies = checked_energies(grid.path, energies)
     curve = point_columns(grid.path, energies) | {"weight": grid.weights}
@@ -117,11 +114,7 @@ def stepping_stone(path, energies) -> Estimate:
 
     No error from the spacing of the points, but the mean of the exponentials has few terms that count where the steps
     are wide: `effective_fraction` says which part.
-    Source: Xie, Lewis, Fan, Kuo and Chen, Syst. Biol. 60 (2011).
-
-    Args:
-        path: λ from 0 to 1, `(points,)`.
-        energies: `(points, walkers, draws)`.
+    Source: Xie, Lewis, Fan, Kuo and Chen, Syst. Biol. 60 (2011). Arguments are those of `mbar`.
     """
     path = np.asarray(path, np.float64)
     energies = checked_energies(path, energies)

@@ -96,13 +96,8 @@ def spike_at_reference(grid: Quadrature, means) -> float | None:
 
 
 def make_grid(rule: str, num_nodes: int, power: float = POWER) -> Quadrature:
-    """Makes a quadrature rule by name.
-
-    Args:
-        rule: "gauss_legendre", "trapezoid", "corrected_trapezoid" or "simpson".
-        num_nodes: Points that count.
-        power: p of λ = t^p; "simpson" has an even grid.
-    """
+    """Makes a quadrature rule by name. The names are "gauss_legendre", "trapezoid", "corrected_trapezoid" and "simpson",
+    `num_nodes` are the points that count, and `power` is p of λ = t^p; "simpson" has an even grid."""
     if rule == "gauss_legendre":
         return gauss_legendre(num_nodes, power)
     if rule in ("trapezoid", "corrected_trapezoid"):

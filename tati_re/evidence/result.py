@@ -130,15 +130,9 @@ class Evidences(Sequence):
 
 
 def bayes_factors(estimates: Mapping[str, Evidence]):
-    """Compares models on the same data, the best first.
-
-    Args:
-        estimates: One estimate for each model by name.
-
-    Returns:
-        A pandas DataFrame with the columns `model`, `log_z`, `error`, `log_bayes_factor` against the best,
-        `factor_error` of that, `short` (an error is that of short chains), and `probability` for equal ones beforehand.
-    """
+    """Compares models on the same data, the best first. Of one estimate for each model by name it makes a pandas
+    DataFrame with the columns `model`, `log_z`, `error`, `log_bayes_factor` against the best, `factor_error` of that,
+    `short` (an error is that of short chains), and `probability` for equal ones beforehand."""
     names = sorted(estimates, key=lambda name: -estimates[name].log_z)
     best = estimates[names[0]]
     log_z = np.array([estimates[name].log_z for name in names])

@@ -67,12 +67,8 @@ class CompensationTable(NamedTuple):
 def series_weights(noise_variance: float, terms: int, series_filter: float | None = 10.0) -> list[float]:
     """Weights of the derivatives of odd order, the first one first, in the published series for the density.
 
-    w_n = (-1)ⁿ H_n(λσ²/4) / (λⁿ n!), the Taylor series of exp(σ²ω²/2 - ω⁴/λ²) in ω²; for λ = ∞, (-σ²/2)ⁿ / n!.
-
-    Args:
-        noise_variance: σ².
-        terms: How many.
-        series_filter: λ, or `None` for ∞.
+    w_n = (-1)ⁿ H_n(λσ²/4) / (λⁿ n!), the Taylor series of exp(σ²ω²/2 - ω⁴/λ²) in ω²; for λ = ∞, (-σ²/2)ⁿ / n!. Of
+    these come the first `terms`, for σ² = `noise_variance` and λ = `series_filter`, `None` for ∞.
 
     Source: Luo et al. 2020, eq. 9; the argument of H_n in the table of its appendix, σ²/(4λ), is a misprint.
     """
@@ -130,11 +126,7 @@ def _half_density(ratio: Callable, largest_frequency: float, points: int) -> np.
 def best_cut(noise_variance: float) -> Cut:
     """The cut whose density, clipped at 0 and added to N(0, σ²), is nearest to the logistic distribution.
 
-    Its error is about 3e-11 at σ² = 0.2, 2e-7 at 0.8, 8e-6 at 1.
-
-    Raises:
-        InputError: σ², `noise_variance`, is not in (0, 1.05].
-    """
+    Its error is about 3e-11 at σ² = 0.2, 2e-7 at 0.8, 8e-6 at 1; σ² outside of (0, 1.05] is an `InputError`."""
     _check(noise_variance)
     points = 601
     z = np.linspace(0, _TAIL, points)

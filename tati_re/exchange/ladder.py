@@ -96,16 +96,8 @@ def geometric(
 def explicit(
     temperatures: Sequence[float], temperature: float | None = None, step_size: float | Sequence[float] = 1.0
 ) -> Ladder:
-    """The temperatures as given.
-
-    Args:
-        temperatures: From the target's upwards, at least 2.
-        temperature: Of the target, which the first one must be. Default: the first one.
-        step_size: h of all rungs, or one for each. Default: 1.
-
-    Raises:
-        InputError: They do not rise from the temperature of the target.
-    """
+    """The temperatures as given. They are 2 at least, and rise from that of the target, `temperature`, by default the
+    first; others are an `InputError`. `step_size` is that of `geometric`."""
     values = _numbers("temperatures", temperatures)
     target = values[0] if temperature is None and len(values) else temperature
     rising = len(values) >= 2 and np.isfinite(values).all() and values[0] > 0 and (np.diff(values) > 0).all()

@@ -36,12 +36,8 @@ class EvenOdd(_Schedule):
     """Rungs (0, 1), (2, 3), ... in even rounds, (1, 2), (3, 4), ... in odd ones.
 
     The alternation is deterministic and not reversible: replicas keep their direction as long as swaps are accepted,
-    and a round trip takes 2R rounds at acceptance 1 (Okabe et al. 2001; Syed, Bouchard-Côté, Deligiannidis and Doucet
-    2021).
-
-    Args:
-        num_rungs: R, at least 2.
-    """
+    and a round trip takes 2R rounds at acceptance 1, R the number of rungs, at least 2 (Okabe et al. 2001; Syed,
+    Bouchard-Côté, Deligiannidis and Doucet 2021)."""
 
     name = "even_odd"
     num_uniforms = 0
@@ -52,11 +48,7 @@ class EvenOdd(_Schedule):
 
 
 class RandomNeighbours(_Schedule):
-    """As `EvenOdd`, but even or odd with probability 1/2 each round: reversible, and replicas diffuse.
-
-    Args:
-        num_rungs: R, at least 2.
-    """
+    """As `EvenOdd`, but even or odd with probability 1/2 each round: reversible, and replicas diffuse."""
 
     name = "random_neighbours"
     num_uniforms = 1
@@ -69,11 +61,7 @@ class RandomNeighbours(_Schedule):
 class AllPairs(_Schedule):
     """A perfect matching of all rungs, each with the same probability; of an odd number one rung sits out.
 
-    Distant rungs rarely accept: it pays where the ladder is short or its acceptance high.
-
-    Args:
-        num_rungs: R, at least 2.
-    """
+    Distant rungs rarely accept: it pays where the ladder is short or its acceptance high. Rungs are 2 at least."""
 
     name = "all_pairs"
 
@@ -100,11 +88,7 @@ SCHEDULES = {kind.name: kind for kind in (EvenOdd, RandomNeighbours, AllPairs)}
 
 
 def make_swap_schedule(name: str, num_rungs: int):
-    """The schedule of this name: "even_odd", "random_neighbours" or "all_pairs".
-
-    Raises:
-        InputError: There is no such schedule.
-    """
+    """The schedule of this name: "even_odd", "random_neighbours" or "all_pairs". Another one is an `InputError`."""
     if name not in SCHEDULES:
         raise InputError(f"swap_schedule is not known.{nearest(name, SCHEDULES)}", repr(name), ", ".join(SCHEDULES))
     return SCHEDULES[name](num_rungs)

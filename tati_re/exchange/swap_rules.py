@@ -257,11 +257,7 @@ class Naive(SwapRule):
     """Metropolis' rule on noisy energies as if they were exact: for comparison, never for results.
 
     Rule: accept with probability min(1, e^D). The noise lets hot replicas slip to cold rungs: as if the swaps were
-    between temperatures that are nearer to each other than they are.
-
-    Args:
-        target_variance: σ*² above 0 that the batch grows for. Default: `None`, one mini-batch.
-    """
+    between temperatures that are nearer to each other than they are. `target_variance` is that of `Corrected`."""
 
     name = "naive"
     biased = (

@@ -32,8 +32,7 @@ class Bias(NamedTuple):
         heights: A at the cells, `(rungs, cells)`.
         origin: Energy of the first cell, `(rungs,)`.
         width: Between two cells, `(rungs,)`.
-        mean: Of the energies seen, exponentially forgotten, `(rungs,)`.
-        variance: Of the same, `(rungs,)`.
+        mean, variance: Of the energies seen, exponentially forgotten, `(rungs,)`.
         count: Energies seen, `(rungs,)`.
         refused: Energies that were not deposited, `(rungs,)`.
     """

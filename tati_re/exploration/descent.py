@@ -33,15 +33,12 @@ class StationaryPoint(NamedTuple):
 
     Attributes:
         position: `(parameters,)`.
-        potential: U there.
-        loss: Mean loss there.
-        gradient_norm: |∇U| that is left.
+        potential, loss, gradient_norm: U, the mean loss, and |∇U| that is left there.
         kind: "minimum", "valley" (flat directions along which U stays the same), "saddle", or "unfinished" where the
             descent ended while U was still falling: out of steps, or at a wall.
         index: Negative eigenvalues of the Hessian; beyond 300 parameters at least so many.
         num_flat: Eigenvalues that count as 0, of those that were computed.
-        smallest: The lowest eigenvalue.
-        largest: The highest one.
+        smallest, largest: The lowest and the highest eigenvalue.
         ln_volume: ln of the integral of exp(-(U - U_min)/T) over the basin in the harmonic approximation,
             sum of ln(2πT/λ)/2; nan for what is no minimum, and where not all eigenvalues were computed.
     """

@@ -48,8 +48,7 @@ def connect(surface, first: np.ndarray, second: np.ndarray, curvature: float = 1
 
     Args:
         surface: `tati_re.landscape.Surface`.
-        first: `(parameters,)`.
-        second: `(parameters,)`.
+        first, second: The points, `(parameters,)`.
         curvature: Largest eigenvalue of the Hessian at the ends. Default: 1.
         enough: A barrier below this one ends the relaxation. Default: 0.
 
@@ -131,13 +130,9 @@ def disconnectivity(found: "Exploration") -> pd.DataFrame:
     pairs are joined in the order of their passes, as in a minimal spanning tree. Passes are upper bounds, as the
     relaxed paths are. O. Becker, M. Karplus, J. Chem. Phys. 106, 1495 (1997); D. Wales et al., Nature 394, 758 (1998).
 
-    Args:
-        found: Of `explore`.
-
-    Returns:
-        One row for each minimum that a path leads to, the lowest first: its `number` and `potential`; the minimum it
-        `joins`, the lowest on the other side of its pass (0: none, it is the lowest of all that are connected); the
-        potential of the pass, `joins_at`; and `depth`, the height of the pass above it (nan: none).
+    Of what `explore` found there is one row for each minimum that a path leads to, the lowest first: its `number` and
+    `potential`; the minimum it `joins`, the lowest on the other side of its pass (0: none, it is the lowest of all that
+    are connected); the potential of the pass, `joins_at`; and `depth`, the height of the pass above it (nan: none).
     """
     potential = dict(zip(found.minima["number"], found.minima["potential"], strict=True))
     passes = [

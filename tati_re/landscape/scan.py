@@ -136,9 +136,7 @@ def along(
     Args:
         surface: `tati_re.landscape.Surface`.
         trajectory: `Position`s, read once.
-        output: As of `scan`. Default: none.
-        overwrite: As of `scan`. Default: False.
-        description: As of `scan`. Default: none.
+        output, overwrite, description: As of `scan`.
 
     Returns:
         One row a position: step, walker, loss, potential, ..., `ln_excess_loss`.
@@ -159,11 +157,8 @@ def along(
 
 
 def load(folder: AnyPath) -> Landscape:
-    """Opens the folder of a finished landscape.
-
-    Raises:
-        InputError: It is none, or it is not finished: the same command goes on with it.
-    """
+    """Opens the folder of a finished landscape. One that is none, or is not finished, is an `InputError`: the same
+    command goes on with it."""
     import tomllib
 
     folder = Path(folder)

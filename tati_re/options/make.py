@@ -216,14 +216,7 @@ def to_toml(options: Options, groups: Iterable[str] = GROUPS, changed: bool = Fa
 
 
 def describe(name: str | None = None) -> str:
-    """Describes one option, or all of them with one line each.
-
-    Args:
-        name: The option's name. Default: all options.
-
-    Raises:
-        InputError: There is no such option.
-    """
+    """Describes one option, or all of them with one line each. An `InputError` where there is no such option."""
     if name is None:
         lines = []
         for group, title in GROUPS.items():

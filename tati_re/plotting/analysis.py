@@ -28,10 +28,9 @@ def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: AnyPath | None = Non
 
     Args:
         tables: Of `analysis.covariance_table` by name, such as one a run or a walker.
-        path: PNG file to write. Default: none.
 
     Raises:
-        InputError: No tables, or a path that cannot be written.
+        InputError: No tables.
     """
     refuse_if(not tables, "There is no covariance to draw.")
     timed = any(np.isfinite(table["autocorrelation_steps"]).any() for table in tables.values())
@@ -63,12 +62,8 @@ def plot_free_energy(table: pd.DataFrame, name: str = "coordinate", path: AnyPat
     """Draws a free energy with error bars of one standard error.
 
     Args:
-        table: Of `analysis.free_energy`.
+        table: Of `analysis.free_energy`; an empty one is an `InputError`.
         name: Of the coordinate.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: An empty table, or a path that cannot be written.
     """
     refuse_if(table.empty, "There is no free energy to draw.")
     figure = new_figure(5.4, 3.4)
@@ -90,10 +85,6 @@ def plot_diffusion_map(
         found: The map.
         potential: Of the points, `(n,)`: their color, with a color bar.
         landmarks: Indices of points to mark. Default: None.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: A path that cannot be written.
     """
     figure = new_figure(8.4, 3.6)
     left, right = figure.subplots(1, 2, width_ratios=[1.0, 1.6])
@@ -118,12 +109,8 @@ def plot_reweighting(table: pd.DataFrame, sampled, path: AnyPath | None = None) 
     """Draws averages over the temperature with their errors, and marks the temperatures that were sampled.
 
     Args:
-        table: Of `analysis.reweight`; a panel for each observable.
+        table: Of `analysis.reweight`; a panel for each observable; an empty one is an `InputError`.
         sampled: Temperatures of the rungs.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: An empty table, or a path that cannot be written.
     """
     refuse_if(table.empty, "There are no averages to draw.")
     names = list(dict.fromkeys(table["observable"]))
@@ -144,11 +131,7 @@ def plot_group_temperatures(table: pd.DataFrame, path: AnyPath | None = None) ->
     """Draws the temperature of each group as a point, in the band where it should lie.
 
     Args:
-        table: Of `analysis.group_temperatures`; a panel for each kind of temperature.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: An empty table, or a path that cannot be written.
+        table: Of `analysis.group_temperatures`; a panel for each kind of temperature; an empty one is an `InputError`.
     """
     refuse_if(table.empty, "There are no temperatures to draw.")
     kinds = list(dict.fromkeys(table["temperature"]))
@@ -183,13 +166,9 @@ def plot_learning_coefficient(
     """Draws the learning coefficient against nβ, with one standard error, and the fitted curve with its limit.
 
     Args:
-        table: Of `analysis.learning_coefficient`.
+        table: Of `analysis.learning_coefficient`; an empty one is an `InputError`.
         curve: Of `analysis.learning_curve`. Default: none.
         num_parameters: P; half of it is the value of a regular model, marked where it is near. Default: none.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: An empty table, or a path that cannot be written.
     """
     refuse_if(table.empty, "There is no learning coefficient to draw.")
     figure = new_figure(5.6, 3.8)

@@ -19,7 +19,6 @@ def plot_evidence(estimates: Sequence[Evidence], path=None, labels: Sequence[str
 
     Args:
         estimates: Of one model or of several.
-        path: File ending in `.png`. Default: none.
         labels: One for each estimate. Default: the methods.
     """
     labels = [NAMES[each.method] for each in estimates] if labels is None else list(labels)

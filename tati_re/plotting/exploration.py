@@ -25,11 +25,7 @@ def plot_exploration(found: "Exploration", path: AnyPath | None = None) -> Figur
     most. Where a single bottom was found, the first panel alone.
 
     Args:
-        found: Of `tati_re.exploration.explore`.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: Nothing was found, or a bad path.
+        found: Of `tati_re.exploration.explore`; one that found nothing is an `InputError`.
     """
     refuse_if(not len(found.minima), "The exploration found no minimum.")
     several = bool(found.paths)
@@ -49,11 +45,7 @@ def plot_disconnectivity(found: "Exploration", path: AnyPath | None = None) -> F
     common fork reach each other without going higher. See `tati_re.exploration.disconnectivity`.
 
     Args:
-        found: Of `tati_re.exploration.explore`.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: No paths between minima, or a bad path.
+        found: Of `tati_re.exploration.explore`; one without paths between minima is an `InputError`.
     """
     from tati_re.exploration.paths import disconnectivity  # loads TensorFlow, as what made the exploration did
 

@@ -23,11 +23,7 @@ def plot_points(dataset: Dataset, path: AnyPath | None = None) -> Figure:
     scale; test points are hollow, or have an edge.
 
     Args:
-        dataset: With inputs `(N, 2)`, or `(N, 1)` and one target.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: Inputs with other columns, or a path that cannot be written.
+        dataset: With inputs `(N, 2)`, or `(N, 1)` and one target; others are an `InputError`.
     """
     columns = dataset.inputs.shape[1] if dataset.inputs.ndim == 2 else None
     if columns not in (1, 2) or (columns == 1 and dataset.targets.ndim > 1):
@@ -98,11 +94,7 @@ def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure
     interval.
 
     Args:
-        space: Of `tati_re.landscape.input_space`.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: No grid of one or two inputs, or a bad path.
+        space: Of `tati_re.landscape.input_space`, over a grid of one or two inputs; others are an `InputError`.
     """
     axes = space.axes
     if axes is None or len(axes) > 2:

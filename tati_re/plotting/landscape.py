@@ -38,13 +38,12 @@ def plot_landscape(
 
     Args:
         landscape: Of `tati_re.landscape.scan` or `load`, over one or two coordinates.
-        path: PNG file to write. Default: none.
         kind: "sweep" (one coordinate), "contour" or "surface" (two), or "auto": sweep or contour.
         quantity: A column of the table. Default: `ln_excess_loss` over a plane, the losses along a line.
         scales: Those that are drawn. Default: all.
 
     Raises:
-        InputError: More than two coordinates, a kind that does not fit, a column that is not there, or a bad path.
+        InputError: More than two coordinates, a kind that does not fit, or a column that is not there.
     """
     axes = len(landscape.names)
     kinds = {1: ("sweep",), 2: ("contour", "surface")}.get(axes, ())
@@ -172,7 +171,6 @@ def plot_spectrum_of_hessian(
 
     Args:
         density: Of `tati_re.landscape.hessian_density`.
-        path: PNG file to write. Default: none.
         extremes: Eigenvalues to mark. Default: none.
         width: Of the Gaussians that smooth the density. Default: 1/150 of the range.
     """

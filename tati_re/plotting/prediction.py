@@ -25,11 +25,7 @@ def plot_prediction(one: Prediction, along: int | None = None, path: AnyPath | N
 
     Args:
         one: Of `run.predict`.
-        along: Column of the inputs, from 0. Default: the only one.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: No such column, or a path that cannot be written.
+        along: Column of the inputs, from 0, an `InputError` where there is none. Default: the only one.
     """
     if isinstance(one, RegressionPrediction):
         return plot_values({"posterior average": one}, None, path, along)
@@ -107,11 +103,7 @@ def plot_values(
     Args:
         predictions: By name.
         inputs: What was predicted, `(n, ...)`. Default: None, those that the prediction keeps.
-        path: PNG file to write. Default: none.
-        along: Column of the inputs for the left panel, from 0. Default: the only one, or what came true.
-
-    Raises:
-        InputError: No such column, or a path that cannot be written.
+        along: As of `plot_prediction`, for the left panel. Default: the only one, or what came true.
     """
     name, first = next(iter(predictions.items()))
     known = {label: one for label, one in predictions.items() if one.pit is not None}

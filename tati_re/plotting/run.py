@@ -37,13 +37,11 @@ def plot_run(
 
     Args:
         run: The run.
+        burnin, thin: As of `tati_re.analysis.averages`, for ranks and autocorrelation.
         observables: Columns of `run.csv`. Default: potential, loss and accuracy, those that change.
-        burnin: Steps to leave out of ranks and autocorrelation. Default: the run's own burn-in.
-        thin: Every how many rows are kept. Default: 1.
-        path: PNG file to write. Default: none.
 
     Raises:
-        InputError: No rows, no such column, or a path that cannot be written.
+        InputError: No rows, or no such column.
     """
     rows = at_target(run.run_info)
     refuse_if(rows.empty, "The run has no rows to draw.")
@@ -89,13 +87,9 @@ def plot_traces(
     lie: it narrows as 1/sqrt(rows), and ends at the band of `analysis.temperatures`.
 
     Args:
-        run_info: Rows of `run.csv`.
+        run_info: Rows of `run.csv`; none are an `InputError`.
         num_parameters: Number of parameters P.
         num_burnin_steps: Steps shaded in the upper panel and left out of the means. Default: 0.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: No rows, or a path that cannot be written.
     """
     refuse_if(run_info.empty, "The run has no rows to draw.")
     shown = measured_temperatures(run_info[run_info["step"] > num_burnin_steps], num_parameters)
@@ -206,12 +200,8 @@ def plot_autocorrelation(
     error of a correlation that is zero: two standard errors, by Bartlett's formula with the squares of what is drawn.
 
     Args:
-        chains: Draws `(chains, draws)` by name.
+        chains: Draws `(chains, draws)` by name; where none moves it is an `InputError`.
         steps_between_rows: Unit of the lags. Default: 1.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: No chain that moves, or a path that cannot be written.
     """
     shown = {
         name: values

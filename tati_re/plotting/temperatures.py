@@ -29,10 +29,6 @@ def plot_temperatures(frame: pd.DataFrame, path: AnyPath | None = None) -> Figur
 
     Args:
         frame: As `temperature_curve` gives it.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: A path that cannot be written.
     """
     classes = "test_accuracy" in frame
     figure = new_figure(6.4, 6.0 if classes else 3.8)
@@ -65,11 +61,7 @@ def plot_ladder(ladder: pd.DataFrame, path: AnyPath | None = None) -> Figure:
     """Draws the accepted swaps between each rung and the next, with what was expected, and the mean potential.
 
     Args:
-        ladder: The table `run.ladder`.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: A single rung, or a path that cannot be written.
+        ladder: The table `run.ladder`; a single rung is an `InputError`.
     """
     pairs = ladder.iloc[:-1]
     refuse_if(pairs.empty, "A ladder of one rung has no swaps to draw.")

@@ -27,15 +27,8 @@ def brier_score(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
     """Area under the ROC curve of a score for outside inputs: P(outside > inside) + P(equal)/2. It is 1 where the score
-    tells all of them apart, 0.5 where it tells nothing.
-
-    Args:
-        inside: Scores of inputs like those of the training, `(n,)`.
-        outside: Scores of other inputs, `(m,)`.
-
-    Raises:
-        InputError: An empty set, or scores that are no numbers.
-    """
+    tells all of them apart, 0.5 where it tells nothing. `inside`, `(n,)`, are scores of inputs like those of
+    the training, `outside`, `(m,)`, of other ones; an empty set, or what is no number, is an `InputError`."""
     from scipy.stats import rankdata
 
     inside, outside = (np.asarray(part, np.float64).reshape(-1) for part in (inside, outside))

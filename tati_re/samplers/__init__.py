@@ -55,11 +55,8 @@ def make_sampler(name: str, options) -> Method:
 
 
 def tuned(sampler: Method, options) -> Method:
-    """The sampler with its step size tuned where `options.target_acceptance` is given.
-
-    Raises:
-        InputError: The sampler has no Metropolis test, or tunes itself.
-    """
+    """The sampler with its step size tuned where `options.target_acceptance` is given. One that has no
+    Metropolis test, or tunes itself, is an `InputError`."""
     target = options.target_acceptance
     if target is None:
         return sampler

@@ -111,7 +111,7 @@ class Simulation(Evaluations):
         """Goes on with a run from its last checkpoint, as if it had never stopped.
 
         Args:
-            folder: The run folder, or the run, which keeps its objects in the process that made it.
+            folder: As of `from_folder`.
             num_steps: The last step, if the run is to be longer than planned. Default: as planned.
             trust: Whether code that the folder names (`sampler="own.py:Own"`) may run, and files that it names
                 elsewhere (`run_file`) be written. Default: no, but for those that are named again.
@@ -160,11 +160,7 @@ class Simulation(Evaluations):
     @property
     def momenta(self) -> np.ndarray:
         """Momenta, shaped as `parameters`; drawn from N(0, T) when first asked for. They are for loops of your own:
-        `sample` draws its own ones.
-
-        Raises:
-            InputError: The sampler of the options has no momenta.
-        """
+        `sample` draws its own ones. An `InputError` where the sampler of the options has none."""
         self._check_momentum()
         if self.walkers.momentum is None:
             self.init_momenta()
@@ -335,11 +331,8 @@ class Simulation(Evaluations):
     # Options
 
     def set_options(self, **options: Any) -> None:
-        """Changes options that do not shape the system (step size, sampler, batch size, prior, ...).
-
-        Raises:
-            InputError: An unknown option, a bad value, or one that shapes data or model.
-        """
+        """Changes options that do not shape the system (step size, sampler, batch size, prior, ...); an `InputError`
+        for an unknown option, a bad value, or an option that shapes data or model."""
         options = _own_names(options)
         refuse_fixed(options)
         objects = _pop_objects(options)
@@ -350,14 +343,8 @@ class Simulation(Evaluations):
         self._forget()
 
     def get_options(self, name: str | None = None) -> Any:
-        """All options as they are, or the value of one.
-
-        Args:
-            name: An option, also by its name in TATi. Default: all of them.
-
-        Raises:
-            InputError: There is no such option.
-        """
+        """All options as they are, or the value of the one called `name`, here or in TATi; an `InputError` where there
+        is no such option."""
         if name is None:
             return self.options
         found = [new for new in aliases.names_here(name) if new in OPTIONS]

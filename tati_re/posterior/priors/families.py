@@ -61,8 +61,7 @@ class Laplace(ScaleFamily):
 
     Args:
         scale: b, above 0: a number for all parameters, or one for each, `(parameters,)`. Default: 1.
-        fan_in: k of each parameter, `(parameters,)`: b_i = scale/sqrt(k_i). Default: none.
-        words: How the scales are described. Default: by the numbers.
+        fan_in, words: As of `Gaussian`.
 
     Raises:
         InputError: A scale is not above 0.
@@ -107,8 +106,7 @@ class StudentT(ScaleFamily):
     Args:
         scale: s, above 0: a number for all parameters, or one for each, `(parameters,)`. Default: 1.
         degrees: ν, degrees of freedom, above 0. Default: 3.
-        fan_in: k of each parameter, `(parameters,)`: s_i = scale/sqrt(k_i). Default: none.
-        words: How the scales are described. Default: by the numbers.
+        fan_in, words: As of `Gaussian`.
 
     Raises:
         InputError: A scale or ν is not above 0.
