@@ -1,7 +1,8 @@
 """Quadrature rules on the path from the reference to the posterior.
 
 The path is f_λ = q^(1-λ) f^λ between a normalized reference q (the prior, say) and the posterior f = likelihood x prior
-without its constant; λ rises from 0 to 1, and log Z is the integral of the mean of log(f/q) over it."""
+without its constant; λ rises from 0 to 1, and log Z is the integral of the mean of log(f/q) over it. An argument out of
+the range that its line names is an `InputError`."""
 
 from typing import NamedTuple
 
@@ -33,9 +34,6 @@ def gauss_legendre(num_nodes: int = 16, power: float = POWER) -> Quadrature:
     Args:
         num_nodes: At least 2. Default: 16.
         power: p, at least 1. Default: 5.
-
-    Raises:
-        InputError: A value out of range.
     """
     _check(num_nodes, power)
     nodes, weights = np.polynomial.legendre.leggauss(num_nodes)
@@ -51,9 +49,6 @@ def trapezoid(num_nodes: int = 16, power: float = POWER, corrected: bool = False
         num_nodes: Points, both ends among them, at least 2. Default: 16.
         power: p, at least 1; 1 is an even grid in λ. Default: 5.
         corrected: `estimators.thermodynamic_integration` corrects the rule by the variances at the points. Default: no.
-
-    Raises:
-        InputError: A value out of range.
     """
     _check(num_nodes, power)
     path = np.linspace(0.0, 1.0, num_nodes) ** power
@@ -73,9 +68,6 @@ def simpson(num_nodes: int = 21) -> Quadrature:
 
     Args:
         num_nodes: Points, both ends among them, odd and at least 3. Default: 21.
-
-    Raises:
-        InputError: An even number.
     """
     _check(num_nodes, 1.0)
     if num_nodes % 2 == 0:
@@ -96,8 +88,8 @@ def spike_at_reference(grid: Quadrature, means) -> float | None:
 
 
 def make_grid(rule: str, num_nodes: int, power: float = POWER) -> Quadrature:
-    """Makes a quadrature rule by name. The names are "gauss_legendre", "trapezoid", "corrected_trapezoid" and "simpson",
-    `num_nodes` are the points that count, and `power` is p of λ = t^p; "simpson" has an even grid."""
+    """Makes a quadrature rule by name. It is "gauss_legendre", "trapezoid", "corrected_trapezoid" or "simpson", with
+    `num_nodes` points that count, and p = `power` of λ = t^p; "simpson" has an even grid."""
     if rule == "gauss_legendre":
         return gauss_legendre(num_nodes, power)
     if rule in ("trapezoid", "corrected_trapezoid"):

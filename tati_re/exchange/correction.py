@@ -41,9 +41,6 @@ class Correction:
         every: Attempts of a pair from one estimate to the next, at least 1. Default: 1, each brings its own.
         decay: α in (0, 1], for each accepted swap of a ladder. Default: 1. Published for CIFAR: 0.8.
         growth: At least 1, for each 1,000 steps. Default: 1. Published: 1.02 an epoch.
-
-    Raises:
-        InputError: A value out of its range.
     """
 
     def __init__(self, gain: float | None = None, every: int = 1, decay: float = 1.0, growth: float = 1.0) -> None:

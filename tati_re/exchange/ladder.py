@@ -125,9 +125,6 @@ def likelihood(
         temperature: Of all rungs.
         power: p, at least 1. Default: 5.
         step_size: h of all rungs, or one for each. Default: 1.
-
-    Raises:
-        InputError: Values out of range.
     """
     _check_count(num_replicas)
     _check_above("temperature", temperature, 0.0)

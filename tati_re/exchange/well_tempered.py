@@ -107,9 +107,6 @@ class WellTempered:
         kernel_width: In standard deviations of the energies. Default: 0.25.
         max_jump: In standard deviations (no less than T) of the energies. Default: 10.
         memory: Energies that running mean and variance remember. Default: 1000.
-
-    Raises:
-        InputError: Values out of range.
     """
 
     def __init__(

@@ -30,9 +30,6 @@ class FirstOrderHMC(HamiltonianMonteCarlo):
         leapfrog_jitter: j in [0, 1]; 0 fixes the length. Default: 0.5.
         walls: "reject" or "reflect", as in HMC. Default: "reject".
 
-    Raises:
-        InputError: A value out of its range.
-
     Examples:
         >>> FirstOrderHMC(3, 0.0).gradients_per_step
         3.0

@@ -60,9 +60,6 @@ class TactHMC(Method):
         tempering_steps: K above 0. Default: 100.
         tempering_nodes: Nodes of Ū between the plateau and the ends, at least 2. Default: 25.
 
-    Raises:
-        InputError: A value out of its range.
-
     Examples:
         >>> TactHMC(max_temperature=10.0, tempering_steps=50).get_config()["max_temperature"]
         10.0

@@ -57,9 +57,6 @@ class Box(ScaleFamily):
         bound: Half the width, above 0: a number for all parameters, or one for each, `(parameters,)`. Default: 1.
         fan_in, words: As of `Gaussian`.
 
-    Raises:
-        InputError: A bound is not above 0.
-
     Examples:
         >>> str(Box(3.0))
         'uniform between -3 and 3'
