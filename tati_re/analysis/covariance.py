@@ -34,8 +34,7 @@ class Eigenpairs(NamedTuple):
         mean: Of the positions, `(P,)`.
         residuals: Norm of C v - λ v of each, `(k,)`: some eigenvalue of C is no farther away than that.
         total_variance: Trace of C, the sum of all P eigenvalues.
-        num_rows: Positions behind it.
-        num_passes: How often they were read.
+        num_rows, num_passes: Positions behind it, and how often they were read.
     """
 
     values: np.ndarray

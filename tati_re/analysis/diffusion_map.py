@@ -64,8 +64,7 @@ def diffusion_map(
     (2015): the ε at which d ln Σ K / d ln ε is largest.
 
     Args:
-        points: `(n, d)`.
-        num_eigenvectors: k. Default: 4.
+        points, num_eigenvectors: `(n, d)`, and k. Default of k: 4.
         bandwidth: ε, or a rule: `"bgh"`, or `"median"`, 4ε = median of d² over ln n. Default: `"bgh"`.
         alpha: α, between 0 and 1; a target measure takes α = 1. Default: 0.5.
         log_target: ln π at the points up to a constant, such as -βU, `(n,)`. Default: None, no target measure.

@@ -34,8 +34,7 @@ class Temperature(NamedTuple):
     Attributes:
         kind: `"kinetic"` or `"configurational"`.
         mean: Mean over walkers and rows after burn-in.
-        target: Temperature that was asked for.
-        lower, upper: Ends of the band around the target.
+        target, lower, upper: Temperature that was asked for, and the ends of the band around it.
         effective_sample_size: Independent rows behind the mean.
     """
 

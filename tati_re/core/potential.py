@@ -106,8 +106,7 @@ class Potential(Protocol):
     """The potential U = λ L + V of all walkers at once. Subclasses inherit the values given here.
 
     Attributes:
-        num_parameters, prior: P and V.
-        dtype: Of the parameters.
+        num_parameters, prior, dtype: P, V, and the type of the parameters.
         num_examples, num_walkers: N, and W of walkers at all temperatures. Default: 1.
         scale: L over the mean loss: N, or 1 under the mean-loss convention. Default: 1.
         batches: Which examples a step sees. Default: all.

@@ -32,8 +32,7 @@ def gauss_legendre(num_nodes: int = 16, power: float = POWER) -> Quadrature:
     0.06.
 
     Args:
-        num_nodes: At least 2. Default: 16.
-        power: p, at least 1. Default: 5.
+        num_nodes, power: At least 2, and p, at least 1. Default: 16 and 5.
     """
     _check(num_nodes, power)
     nodes, weights = np.polynomial.legendre.leggauss(num_nodes)

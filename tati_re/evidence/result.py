@@ -28,8 +28,7 @@ class Evidence:
     """An estimate of log Z, Z the integral of likelihood times prior.
 
     Attributes:
-        log_z: In nats.
-        error: Its standard error, from autocorrelation and repeats.
+        log_z, error: In nats, with its standard error, from autocorrelation and repeats.
         method: How it was made, a key of `NAMES`.
         curve: The curve it integrated, a pandas DataFrame: `path` rises from 0 at the reference (the prior, or springs
             at a minimum) to 1 at the posterior.

@@ -52,8 +52,7 @@ class CompensationTable(NamedTuple):
     Attributes:
         noise_variance: σ², of the noise that it expects.
         positions: z from 0 to `RANGE`, `(NUM_POINTS,)`; both grids are even.
-        density: q there.
-        log_odds: ln P(below z) / P(above z) there.
+        density, log_odds: q and ln P(below z) / P(above z) there.
         quantiles: z at log odds from 0 to `RANGE`, `(NUM_POINTS,)`.
     """
 

@@ -63,9 +63,7 @@ def sample_size(target_variance, factor, num_examples, example_variance):
     Not rounded: take the next whole number; N where v is so large that nothing less will do, 0 where v = 0.
 
     Args:
-        target_variance: σ*².
-        factor: f.
-        num_examples: N.
+        target_variance, factor, num_examples: σ*², f, N.
         example_variance: v, variance of the differences of single examples.
 
     Examples:

@@ -64,8 +64,7 @@ def geometric(
 
     Args:
         num_replicas: Number of rungs M, at least 2.
-        temperature: T of the target.
-        temperature_ratio: R, above 1.
+        temperature, temperature_ratio: T of the target, by default 1, and R, above 1.
         max_temperature: T of the last rung instead, R = (T_max/T)^(1/(M-1)).
         step_size: h of all rungs, or one for each. Default: 1.
 
@@ -121,8 +120,7 @@ def likelihood(
     (below 1e-6). Adapt it during the burn-in.
 
     Args:
-        num_replicas: Number of rungs, at least 2.
-        temperature: Of all rungs.
+        num_replicas, temperature: Number of rungs, at least 2, and T of all of them, by default 1.
         power: p, at least 1. Default: 5.
         step_size: h of all rungs, or one for each. Default: 1.
     """
@@ -147,13 +145,11 @@ def make_ladder(
 
     Args:
         num_replicas: Number of rungs. Default: that of `temperatures`, else 1.
-        temperature_ratio: Of neighbors, above 1.
-        max_temperature: Of the last rung, instead of the ratio.
+        temperature_ratio, max_temperature: Of neighbors, above 1, or, instead, the last one.
         temperatures: All of them, instead of either.
         tempering: "posterior" or "likelihood"; the latter takes `num_replicas` alone.
         temperature: Of the target. Default: the first of `temperatures`, else 1.
-        step_size: h of all rungs. Default: 1.
-        step_sizes: One for each rung, instead.
+        step_size, step_sizes: h of all rungs, by default 1, or, instead, one for each.
 
     Raises:
         InputError: The options contradict each other, or something is missing.

@@ -30,11 +30,9 @@ class Bias(NamedTuple):
 
     Attributes:
         heights: A at the cells, `(rungs, cells)`.
-        origin: Energy of the first cell, `(rungs,)`.
-        width: Between two cells, `(rungs,)`.
+        origin, width: Energy of the first cell, and between two cells, `(rungs,)`.
         mean, variance: Of the energies seen, exponentially forgotten, `(rungs,)`.
-        count: Energies seen, `(rungs,)`.
-        refused: Energies that were not deposited, `(rungs,)`.
+        count, refused: Energies seen, and those that were not deposited, `(rungs,)`.
     """
 
     heights: Any
@@ -101,8 +99,7 @@ class WellTempered:
     Args:
         bias_factor: γ, above 1: how many times larger the variance of the energies becomes.
         height: h, in units of T. Default: 0.5.
-        decay: κ, 0 to 1; 0 leaves h constant. Default: 0.
-        decay_after: n₀, energies. Default: 1000.
+        decay, decay_after: κ, 0 to 1, and n₀, energies; κ = 0 leaves h constant. Default: 0 and 1000.
         cells: Number of cells for each rung, at least 32. Default: 512.
         kernel_width: In standard deviations of the energies. Default: 0.25.
         max_jump: In standard deviations (no less than T) of the energies. Default: 10.

@@ -62,8 +62,7 @@ def descend(
     it is over when a step lowers U by less than 10⁻⁶ T, since the last digits take most of the time for nothing.
 
     Args:
-        surface: `tati_re.landscape.Surface`.
-        start: `(parameters,)`.
+        surface, start: A `tati_re.landscape.Surface`, and `(parameters,)`.
         max_steps: At most. Default: 5,000, three times; 2,000 beyond 300 parameters.
         temperature: T. Default: 1.
 
@@ -106,8 +105,7 @@ def characterize(surface, position: np.ndarray, temperature: float = 1.0, step: 
     else the direction is flat to second order only, and the point a minimum.
 
     Args:
-        surface: `tati_re.landscape.Surface`.
-        position: Where `descend` arrived.
+        surface, position: A `tati_re.landscape.Surface`, and where `descend` arrived.
         temperature: T, the unit of what counts as the same U. Default: 1.
         step: Length of that move. Default: 0.1.
     """

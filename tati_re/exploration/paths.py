@@ -21,8 +21,7 @@ class Path(NamedTuple):
 
     Attributes:
         place: Part of each way's length, `(n,)`, from 0 to 1.
-        linear: U along the straight line, `(n,)`.
-        relaxed: U along the relaxed path, `(n,)`.
+        linear, relaxed: U along the straight line and the relaxed path, `(n,)`.
         images: Points of the relaxed path, `(n, parameters)`.
         linear_barrier: Highest U of the line above the higher end, at least 0.
         relaxed_barrier: The same of the relaxed path: an estimate of the barrier between the two basins, from above

@@ -23,10 +23,8 @@ def random_directions(
     neural nets, NeurIPS 2018, section 4.
 
     Args:
-        centre: Parameters, `(parameters,)`.
-        shapes: Shapes of the tensors that make them, in order.
-        count: Directions, at least 1. Default: 2.
-        seed: Default: 0.
+        centre, shapes: Parameters, `(parameters,)`, and the shapes of the tensors that make them, in order.
+        count, seed: Directions, at least 1, and their random numbers. Default: 2 and 0.
         normalization: "filter", "tensor" (one length a tensor), "none" (random, of length 1). Default: "filter".
 
     Returns:
@@ -59,8 +57,7 @@ def trajectory_directions(positions: np.ndarray, centre: np.ndarray, count: int 
     et al. 2018, section 7, take the end of training for the center, not the mean), by the smaller Gram matrix.
 
     Args:
-        positions: `(n, parameters)`.
-        centre: `(parameters,)`.
+        positions, centre: `(n, parameters)` and `(parameters,)`.
         count: Directions, at most n. Default: 2.
 
     Returns:

@@ -73,8 +73,7 @@ class Grid:
     """The points center + 10^scale * sum over axes of c_k d_k, the last axis fastest, scale after scale.
 
     Args:
-        centre: `(parameters,)`.
-        directions: `(axes, parameters)`, rows d_k.
+        centre, directions: `(parameters,)`, and `(axes, parameters)`, rows d_k.
         axes: One for each direction.
         scales: Exponents of 10. Default: 0 alone.
 
@@ -116,9 +115,7 @@ def project(positions: np.ndarray, centre: np.ndarray, directions: np.ndarray) -
     nor of length 1: positions that are center + c D have the coordinates c.
 
     Args:
-        positions: `(n, parameters)`.
-        centre: `(parameters,)`.
-        directions: `(axes, parameters)`.
+        positions, centre, directions: `(n, parameters)`, `(parameters,)`, `(axes, parameters)`.
 
     Returns:
         Coordinates `(n, axes)`, and how far each position lies from the plane, `(n,)`.

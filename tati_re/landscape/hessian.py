@@ -56,8 +56,7 @@ def hessian_matrix(surface, position: np.ndarray, free: np.ndarray | None = None
     """The Hessian of U at a point, from one Hessian-vector product per parameter. It is symmetric `(n, n)`, float64.
 
     Args:
-        surface: `tati_re.landscape.Surface`.
-        position: `(parameters,)`.
+        surface, position: A `tati_re.landscape.Surface`, and `(parameters,)`.
         free: A mask `(parameters,)`: rows and columns to compute. Default: all.
 
     Raises:
@@ -93,8 +92,7 @@ def hessian_eigenpairs(
 
     Args:
         surface, position, free: As of `hessian_matrix`.
-        num_largest: How many of the upper end. Default: 5.
-        num_smallest: How many of the lower end. Default: 1.
+        num_largest, num_smallest: How many of the upper and of the lower end. Default: 5 and 1.
         seed: Of the start vector. Default: 0.
 
     Returns:

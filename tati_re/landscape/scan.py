@@ -31,9 +31,7 @@ class Landscape(NamedTuple):
         trajectory: One row a stored position, or none: step, walker, coordinates on the plane, distance from it, and
             the position's own loss, potential, ... and `plane_loss`, the loss of its projection.
         lowest: L0, the lowest loss of both tables.
-        centre: `(parameters,)`.
-        directions: `(axes, parameters)`.
-        names: Of the coordinates.
+        centre, directions, names: `(parameters,)`, `(axes, parameters)`, and the names of the coordinates.
     """
 
     table: pandas.DataFrame
@@ -66,8 +64,7 @@ def scan(
     """Evaluates U on a line, a plane or a grid, and along a projected trajectory.
 
     Args:
-        surface: `tati_re.landscape.Surface`.
-        centre: `(parameters,)`.
+        surface, centre: A `tati_re.landscape.Surface`, and `(parameters,)`.
         directions: `(axes, parameters)`; coordinates count in their lengths.
         ranges: `-1:1:41` or an `Axis` for all axes, or one for each. Default: `-1:1:41`.
         scales: Exponents of 10: the whole range times each of these powers, one grid after the other. Default: 0 alone.
@@ -134,9 +131,8 @@ def along(
     """Loss, potential and accuracy at stored positions, on all data where the run saw mini-batches.
 
     Args:
-        surface: `tati_re.landscape.Surface`.
+        surface, output, overwrite, description: As of `scan`.
         trajectory: `Position`s, read once.
-        output, overwrite, description: As of `scan`.
 
     Returns:
         One row a position: step, walker, loss, potential, ..., `ln_excess_loss`.
@@ -184,8 +180,7 @@ def path_of(run, most: int = 1000, walker: int | None = None) -> list[Any]:
 
     Args:
         run: As `tati_re.load(folder)` returns it.
-        most: At least 1. Default: 1,000.
-        walker: One walker alone. Default: all.
+        most, walker: At least 1, and one walker alone. Default: 1,000, and all.
 
     Raises:
         InputError: The run stored no positions, or has no such walker.

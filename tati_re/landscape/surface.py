@@ -28,11 +28,9 @@ class Surface:
         points: Points of a block. Default: 64.
 
     Attributes:
-        num_parameters: P.
         columns: What `values` returns, in order.
-        parameter_names: P names.
-        tensor_names: Names of the tensors that the vector is made of.
-        shapes: Their shapes.
+        num_parameters, parameter_names: P, and P names.
+        tensor_names, shapes: Names and shapes of the tensors that the vector is made of.
         dtype: "float32" or "float64", in which the model computes.
         identity: What is evaluated, in one line.
 

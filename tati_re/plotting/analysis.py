@@ -82,8 +82,7 @@ def plot_diffusion_map(
     """Draws the eigenvalues of a diffusion map, and its points by their first two eigenfunctions.
 
     Args:
-        found: The map.
-        potential: Of the points, `(n,)`: their color, with a color bar.
+        found, potential: The map; U of its points, `(n,)`, for their color, with a color bar.
         landmarks: Indices of points to mark. Default: None.
     """
     figure = new_figure(8.4, 3.6)

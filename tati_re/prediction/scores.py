@@ -109,9 +109,7 @@ def crps(y: np.ndarray, means: np.ndarray, stds: np.ndarray, weights: np.ndarray
 
     Args:
         y: What came true, `(n,)`.
-        means: `(draws, n)`.
-        stds: Fits `means`; above 0.
-        weights: `(draws,)`.
+        means, stds, weights: `(draws, n)`; above 0, and fitting the means; `(draws,)`.
     """
     share = weights / weights.sum()
     stds = np.broadcast_to(stds, means.shape)

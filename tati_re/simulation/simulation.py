@@ -188,8 +188,7 @@ class Simulation(Evaluations):
 
         Args:
             *unnamed: Refused, for the argument of TATi's function is the inverse temperature.
-            temperature: T. Default: that of the options.
-            inverse_temperature: 1/T, in its place.
+            temperature, inverse_temperature: T, or 1/T in its place. Default: that of the options.
             seed: The same momenta at each call with it. Default: that of the options, with further numbers each time.
 
         Raises:

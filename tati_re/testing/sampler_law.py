@@ -115,9 +115,7 @@ def check_law(
 
     Args:
         expected_variance: Of θ at T = 1, a number or a function of the step size. Default: not known.
-        stiffness: k. Default: 1.
-        step_size: h. Default: x = 0.2.
-        order: n, 1 or 2. Default: 1.
+        stiffness, step_size, order: k, h, and n, 1 or 2. Default: 1, x = 0.2, and 1.
         num_steps: Steps of each walker. Default: 1,500.
 
     Raises:
