@@ -11,8 +11,7 @@ from tati_re.core.views import shown
 DENSE_LIMIT = 3000
 """Up to so many points all pairs count; beyond, each point's nearest neighbors."""
 
-_CUTOFF = 40.0
-"""Kernels below exp(-40) are none."""
+_CUTOFF = 40.0  # Kernels below exp(-40) are none.
 
 _REACH, _NEIGHBORS = 8.0, 4
 """Of the fourth of each point's neighbors, in d²/ε: a kernel of exp(-2) at least."""

@@ -27,8 +27,7 @@ from tati_re.runs.digests import lasting, of_whole
 from tati_re.runs.storage import write_whole
 
 _GIGABYTE = 1e9
-_LEAST_BURNIN = 320
-"""Steps that tune something, before which the clock ends no burn-in."""
+_LEAST_BURNIN = 320  # Steps that tune something, before which the clock ends no burn-in.
 
 
 class Outcome(enum.Enum):

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from tati_re.simulation.run import Run
 
 
-_FEWEST = 0.02
-"""Of the draws at a point that a step of the path must use."""
+_FEWEST = 0.02  # Of the draws at a point that a step of the path must use.
 
 
 def estimated(energies: Energies, method: str, grid: Quadrature | None = None) -> Evidence:

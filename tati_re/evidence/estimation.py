@@ -72,8 +72,7 @@ _OF |= {"descent_steps": ("frenkel_ladd",)} | dict.fromkeys(
 )
 """The methods that an option is about."""
 _WALKERS = 4
-_EVERY = 4
-"""Steps between the positions whose spread says how wide the springs are."""
+_EVERY = 4  # Steps between the positions whose spread says how wide the springs are.
 _TARGET_ACCEPTANCE = 0.8
 _FEW_STEPS = 10_000
 """Up to so many steps XLA takes longer to compile than it saves: a regression with three weights, 72 copies, takes 3.9

@@ -67,8 +67,7 @@ def combined(log_z) -> tuple[float, float]:
 
 _MOST_STAGES = 2_000
 _COLUMNS = ("path", "next", "log_ratio", "effective_fraction", "acceptance", "step_size")
-_BYTES = 256 * 2**20
-"""Of the positions that count at a stage."""
+_BYTES = 256 * 2**20  # Of the positions that count at a stage.
 
 
 class Cooling(NamedTuple):

@@ -18,11 +18,9 @@ from tati_re.core import ops
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.evaluate import Delegating, Energy, Rung
 
-_OCCUPIED = 1e-4
-"""Cells with less than this many T of bias may fall off the grid."""
+_OCCUPIED = 1e-4  # Cells with less than this many T of bias may fall off the grid.
 
-_REACH = 4.0
-"""Kernel widths that have to fit between an energy and the end of the grid."""
+_REACH = 4.0  # Kernel widths that have to fit between an energy and the end of the grid.
 
 
 class Bias(NamedTuple):

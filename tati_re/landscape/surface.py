@@ -11,8 +11,7 @@ from tati_re.posterior.function import FunctionPotential
 from tati_re.posterior.potential import ModelPotential
 
 _BLOCK = 64
-_NUMBERS = 1 << 21
-"""Numbers that the widest layer holds at a time: what stays in a cache beside the weights."""
+_NUMBERS = 1 << 21  # Numbers that the widest layer holds at a time: what stays in a cache beside the weights.
 _MOST_EXAMPLES = 8192
 
 

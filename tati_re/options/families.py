@@ -78,8 +78,7 @@ def _found(where: str) -> Callable[..., Any]:
     return found("sampler", where, form, lambda value: inspect.isclass(value) and hasattr(value, "step"), kind)
 
 
-_known = cache(_found)
-"""Every run asks for all of them, to say which options it does not use."""
+_known = cache(_found)  # Every run asks for all of them, to say which options it does not use.
 
 
 def options_of_family(where: str) -> list[str]:

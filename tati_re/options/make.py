@@ -46,8 +46,7 @@ def unknown(name: str, spelled: str | None = None) -> InputError:
     return InputError(f"{spelled or name} is not a known option.{said}")
 
 
-_MOST_TOML = 2**24
-"""Bytes of a file of options that are read: a device may have no end."""
+_MOST_TOML = 2**24  # Bytes of a file of options that are read: a device may have no end.
 OUT_OF_RANGE = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number")
 
 

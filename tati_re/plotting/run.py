@@ -189,8 +189,7 @@ def _draw_temperature(
     axes.set_ylabel(f"{temperature.kind}\ntemperature {FORMULAS[temperature.kind]}")
 
 
-_LAGS = 8.0
-"""Autocorrelation times that are shown."""
+_LAGS = 8.0  # Autocorrelation times that are shown.
 
 
 def plot_autocorrelation(

@@ -50,8 +50,7 @@ class Moments:
         return mean, (within + between) / (total - 1) if total > 1 else np.full_like(mean, np.nan)
 
 
-_Frame: Any = pandas.DataFrame
-"""Any: the attribute `plot` of a DataFrame is another one."""
+_Frame: Any = pandas.DataFrame  # Any: the attribute `plot` of a DataFrame is another one.
 
 
 class LadderTable(_Frame):

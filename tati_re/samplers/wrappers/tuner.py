@@ -21,8 +21,7 @@ LENGTHS = ("friction", "trajectory_length")
 NOT_SETTLED = "not settled: "
 FOR_SPEED = ("the step size", "the mass", "the length of the momenta's memory")
 """What costs steps where it has not settled; the bias of the step that was found is measured after the burn-in."""
-_LONGEST = 1000.0
-"""Steps of the longest memory."""
+_LONGEST = 1000.0  # Steps of the longest memory.
 _PART, _PART_ON_SPHERE, _PART_OF_PATH = 0.4, 0.65, 0.25
 _MOST_RHAT, _ACCEPTANCE, _HOT = 1.1, 0.1, 2.0
 _MASS_CHANGE, _LENGTH_CHANGE = 0.25, math.log(1.6)
