@@ -182,15 +182,9 @@ def parameter_averages(
 def trajectory_averages(
     run: AnyRun, functions: Mapping[str, Callable[[np.ndarray], Any]], burnin: int | None = None, thin: int = 1
 ) -> pd.DataFrame:
-    """Averages of functions of the parameters over the stored positions: a table as of `averages`, with errors.
-
-    Args:
-        run, burnin, thin: As of `averages`, of stored positions in place of rows.
-        functions: Each takes positions `(n, P)` and returns `(n,)`.
-
-    Raises:
-        InputError: No stored positions, or none left.
-    """
+    """Averages of functions of the parameters over the stored positions: a table as of `averages`, with errors. Each of
+    the functions takes positions `(n, P)` and returns `(n,)`; other arguments are those of `averages`, and where no
+    positions are stored or left it is an `InputError`."""
     run = as_run(run)
     parts = []
     for block in Positions(run, burnin_of(run, burnin), thin).blocks():

@@ -128,9 +128,6 @@ def configurational_temperature(
     Targets T by the virial theorem, for a potential that confines every parameter and has no walls. It sees errors of
     the positions' distribution that the kinetic temperature cannot. The arguments and errors are those of
     `kinetic_temperature`, with the column `virial` in place of `kinetic_energy`.
-
-    Returns:
-        The temperature with its band (`measured_temperature`), or None if the column is empty.
     """
     return _measured(run_info, "configurational", num_parameters, num_burnin_steps)
 
@@ -143,15 +140,9 @@ def temperatures(run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: 
 
 
 def target_temperature(run_info: pd.DataFrame, num_burnin_steps: int = 0) -> float:
-    """The common temperature of the rows.
-
-    Args:
-        run_info: Rows of `run.csv` with the columns `step` and `temperature`, which must be above 0.
-        num_burnin_steps: Rows up to and including this step are left out. Default: 0.
-
-    Raises:
-        InputError: No temperature (a run of an optimizer), or more than one.
-    """
+    """The common temperature of the rows. They have the columns `step` and `temperature`, which must be above 0; those
+    up to and including `num_burnin_steps` are left out. None (a run of an optimizer), or several, are an
+    `InputError`."""
     values = np.empty(0)
     if "temperature" in run_info.columns:
         values = run_info["temperature"].to_numpy(dtype=np.float64)[run_info["step"].to_numpy() > num_burnin_steps]

@@ -23,13 +23,11 @@ def two_clusters(
 ) -> Dataset:
     """Two Gaussian clusters in the plane, around (2, 2) with label +1 and around (-2, -2) with label -1.
 
-    From the second experiment of TATi's paper. Inputs are `(num_examples, 2)`, targets `(num_examples,)`, float64.
+    From the second experiment of TATi's paper.
 
     Args:
-        num_examples: Points of both clusters together, at least 2. Default 500.
-        seed: Integer >= 0. Default 0.
+        num_examples, seed, test_fraction: As of `two_circles`, and so are the shapes. Default: 500, 0 and 0.2.
         std: Standard deviation of each coordinate around its center. Default 1.0.
-        test_fraction: Test points as a part of all points, in [0, 1). Default 0.2: 125 test points.
         noise: In [0, 1]; goes before `std`, which is then 0.5 + 7 noise, the width of TATi's generator. Default: none.
     """
     if noise is not None:

@@ -27,11 +27,8 @@ def estimated(energies: Energies, method: str, grid: Quadrature | None = None) -
 
     Args:
         energies: `path` from 0 to 1 and `values`, `(points, walkers, draws)`.
-        method: "thermodynamic_integration", "stepping_stone" or "mbar".
+        method: "thermodynamic_integration", "stepping_stone" or "mbar"; another one is an `InputError`.
         grid: For thermodynamic integration, with the energies' path. Default: the corrected trapezoid over it.
-
-    Raises:
-        InputError: Another method.
     """
     names = [name for name in NAMES if name != "smc"]
     refuse_if(method not in names, f"method: unknown name.{nearest(method, names)}", repr(method), ", ".join(names))

@@ -139,13 +139,10 @@ def mbar(path, energies) -> Estimate:
     The free energies are solved by pymbar. Its own errors suppose independent draws; here the influence of the
     estimating equations is summed over the points at each time, which counts correlations. Where draws times points are
     more than 5,000,000 every k-th draw is taken.
-    Source: Shirts and Chodera, J. Chem. Phys. 129, 124105 (2008).
+    Without pymbar it is an `InputError`. Source: Shirts and Chodera, J. Chem. Phys. 129, 124105 (2008).
 
     Args:
         path, energies: λ from 0 to 1, `(points,)`, and `(points, walkers, draws)`.
-
-    Raises:
-        InputError: pymbar is not installed.
     """
     path = np.asarray(path, np.float64)
     energies = checked_energies(path, energies)

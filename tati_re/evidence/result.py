@@ -67,11 +67,8 @@ class Evidence:
 
 
 class Evidences(Sequence):
-    """Estimates of one log Z by several methods.
-
-    Attributes:
-        disagreements: A sentence for each two that are more than 3 standard errors of their difference apart.
-    """
+    """Estimates of one log Z by several methods. `disagreements` has a sentence for each two that are more than 3
+    standard errors of their difference apart."""
 
     def __init__(self, estimates: Sequence[Evidence]) -> None:
         self._estimates = list(estimates)

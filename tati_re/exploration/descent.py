@@ -64,10 +64,7 @@ def descend(
     Args:
         surface, start: A `tati_re.landscape.Surface`, and `(parameters,)`.
         max_steps: At most. Default: 5,000, three times; 2,000 beyond 300 parameters.
-        temperature: T. Default: 1.
-
-    Returns:
-        The position, U, and |∇U| there.
+        temperature: T. Default: 1. Returned are the position, U, and |∇U| there.
     """
     if surface.num_parameters > WHOLE:
         return _long_way_down(surface, np.asarray(start, np.float64), max_steps or LARGE_STEPS, temperature)[:3]

@@ -57,10 +57,7 @@ def hessian_matrix(surface, position: np.ndarray, free: np.ndarray | None = None
 
     Args:
         surface, position: A `tati_re.landscape.Surface`, and `(parameters,)`.
-        free: A mask `(parameters,)`: rows and columns to compute. Default: all.
-
-    Raises:
-        InputError: More than 5,000 free parameters.
+        free: A mask `(parameters,)`: rows and columns to compute, up to 5,000, else an `InputError`. Default: all.
     """
     chosen = np.arange(surface.num_parameters) if free is None else np.flatnonzero(free)
     if len(chosen) > MOST_PARAMETERS:
@@ -148,16 +145,9 @@ def hessian_eigenpairs(
 def hessian_directions(
     surface, position: np.ndarray, numbers: Sequence[int], free: np.ndarray | None = None, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvectors of the Hessian by number: 1 is the stiffest, -1 the lowest (flat, or downhill at a saddle).
-
-    Args:
-        surface, position, free: As of `hessian_matrix`.
-        numbers: Not 0.
-        seed: Of the start vector. Default: 0.
-
-    Returns:
-        Orthonormal rows `(len(numbers), parameters)` and their eigenvalues.
-    """
+    """Eigenvectors of the Hessian by number: 1 is the stiffest, -1 the lowest (flat, or downhill at a saddle). Returned
+    are orthonormal rows `(len(numbers), parameters)` and their eigenvalues; 0 is no number. Other arguments are those
+    of `hessian_eigenpairs`."""
     refuse_if(0 in numbers or not numbers, "Eigenvectors of the Hessian count from 1, or from -1.", list(numbers))
     count = surface.num_parameters if free is None else int(np.sum(free))
     largest, smallest = max([0, *numbers]), max([0, *(-number for number in numbers)])

@@ -128,15 +128,8 @@ def along(
     overwrite: bool = False,
     description: dict[str, Any] | None = None,
 ) -> pandas.DataFrame:
-    """Loss, potential and accuracy at stored positions, on all data where the run saw mini-batches.
-
-    Args:
-        surface, output, overwrite, description: As of `scan`.
-        trajectory: `Position`s, read once.
-
-    Returns:
-        One row a position: step, walker, loss, potential, ..., `ln_excess_loss`.
-    """
+    """Loss, potential and accuracy at stored positions, on all data where the run saw mini-batches. The arguments are
+    those of `scan`; the table has a row a position: step, walker, loss, potential, ..., `ln_excess_loss`."""
     positions = list(trajectory)
     refuse_if(not positions, "The trajectory has no positions.")
     folder = None
@@ -176,15 +169,8 @@ def load(folder: AnyPath) -> Landscape:
 
 def path_of(run, most: int = 1000, walker: int | None = None) -> list[Any]:
     """Stored positions of a run, up to a number, as many of each walker and equally spaced in its own. They are
-    `Position`s in the order of the file.
-
-    Args:
-        run: As `tati_re.load(folder)` returns it.
-        most, walker: At least 1, and one walker alone. Default: 1,000, and all.
-
-    Raises:
-        InputError: The run stored no positions, or has no such walker.
-    """
+    `Position`s in the order of the file. `most` is at least 1, by default 1,000, and `walker` one alone, by default
+    all. Where a run stored no positions, or has no such walker, it is an `InputError`."""
 
     def chosen():
         found = stored_positions(run)

@@ -59,12 +59,8 @@ def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: AnyPath | None = Non
 
 
 def plot_free_energy(table: pd.DataFrame, name: str = "coordinate", path: AnyPath | None = None) -> Figure:
-    """Draws a free energy with error bars of one standard error.
-
-    Args:
-        table: Of `analysis.free_energy`; an empty one is an `InputError`.
-        name: Of the coordinate.
-    """
+    """Draws a free energy with error bars of one standard error. The `table` is that of `analysis.free_energy`, an
+    empty one an `InputError`, and `name` that of the coordinate."""
     refuse_if(table.empty, "There is no free energy to draw.")
     figure = new_figure(5.4, 3.4)
     axes = figure.subplots()
@@ -105,12 +101,8 @@ def plot_diffusion_map(
 
 
 def plot_reweighting(table: pd.DataFrame, sampled, path: AnyPath | None = None) -> Figure:
-    """Draws averages over the temperature with their errors, and marks the temperatures that were sampled.
-
-    Args:
-        table: Of `analysis.reweight`; a panel for each observable; an empty one is an `InputError`.
-        sampled: Temperatures of the rungs.
-    """
+    """Draws averages over the temperature with their errors, and marks the temperatures that were sampled. There is a
+    panel for each observable of the `table`, that of `analysis.reweight`; an empty one is an `InputError`."""
     refuse_if(table.empty, "There are no averages to draw.")
     names = list(dict.fromkeys(table["observable"]))
     figure = new_figure(2.9 * len(names), 3.0)
@@ -127,11 +119,8 @@ def plot_reweighting(table: pd.DataFrame, sampled, path: AnyPath | None = None) 
 
 
 def plot_group_temperatures(table: pd.DataFrame, path: AnyPath | None = None) -> Figure:
-    """Draws the temperature of each group as a point, in the band where it should lie.
-
-    Args:
-        table: Of `analysis.group_temperatures`; a panel for each kind of temperature; an empty one is an `InputError`.
-    """
+    """Draws the temperature of each group as a point, in the band where it should lie. There is a panel for each kind
+    of temperature of the `table`, that of `analysis.group_temperatures`; an empty one is an `InputError`."""
     refuse_if(table.empty, "There are no temperatures to draw.")
     kinds = list(dict.fromkeys(table["temperature"]))
     figure = new_figure(7.2, 1.1 + 0.26 * int(table.groupby("temperature").size().max()))

@@ -22,11 +22,7 @@ def plot_exploration(found: "Exploration", path: AnyPath | None = None) -> Figur
     Left: sampled points and bottoms on the two directions in which the points spread most (the parameters themselves
     where there are two), each pair joined by its relaxed path. Middle: barriers of all pairs, above the diagonal along
     the straight line, below it along the relaxed path. Right: U along both ways of the pairs that relaxing changes
-    most. Where a single bottom was found, the first panel alone.
-
-    Args:
-        found: Of `tati_re.exploration.explore`; one that found nothing is an `InputError`.
-    """
+    most. Where a single bottom was found, the first panel alone; where nothing was, an `InputError`."""
     refuse_if(not len(found.minima), "The exploration found no minimum.")
     several = bool(found.paths)
     figure = new_figure(12.6 if several else 4.4, 4.0)
@@ -42,11 +38,8 @@ def plot_disconnectivity(found: "Exploration", path: AnyPath | None = None) -> F
     """Draws the disconnectivity tree of an exploration: a line from each minimum up to the pass where it joins others.
 
     The ends of the lines are at the potentials of the minima, the forks at those of the passes; minima that are below a
-    common fork reach each other without going higher. See `tati_re.exploration.disconnectivity`.
-
-    Args:
-        found: Of `tati_re.exploration.explore`; one without paths between minima is an `InputError`.
-    """
+    common fork reach each other without going higher. See `tati_re.exploration.disconnectivity`. Without paths between
+    minima it is an `InputError`."""
     from tati_re.exploration.paths import disconnectivity  # loads TensorFlow, as what made the exploration did
 
     tree = disconnectivity(found)

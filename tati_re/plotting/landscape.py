@@ -167,13 +167,9 @@ def _surface(panel: Any, landscape: Landscape, table: Any, trajectory: Any, quan
 def plot_spectrum_of_hessian(
     density: Any, path: AnyPath | None = None, extremes: np.ndarray | None = None, width: float | None = None
 ) -> Figure:
-    """Draws the spectral density of a Hessian on a logarithmic axis, with its extreme eigenvalues as ticks.
-
-    Args:
-        density: Of `tati_re.landscape.hessian_density`.
-        extremes: Eigenvalues to mark. Default: none.
-        width: Of the Gaussians that smooth the density. Default: 1/150 of the range.
-    """
+    """Draws the spectral density of a Hessian on a logarithmic axis, with its extreme eigenvalues as ticks. `density`
+    is that of `tati_re.landscape.hessian_density`, `extremes` are eigenvalues to mark, by default none, and `width`
+    that of the Gaussians that smooth the density, by default 1/150 of the range."""
     ends = [density.nodes.min(), density.nodes.max(), *([] if extremes is None else np.asarray(extremes))]
     low, high = min(ends), max(ends)
     room = 0.04 * (high - low) or max(abs(high), 1.0)

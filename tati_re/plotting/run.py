@@ -197,11 +197,8 @@ def plot_autocorrelation(
 ) -> Figure:
     """Draws the autocorrelation function of each observable, with its integrated time in the legend. The band is the
     error of a correlation that is zero: two standard errors, by Bartlett's formula with the squares of what is drawn.
-
-    Args:
-        chains: Draws `(chains, draws)` by name; where none moves it is an `InputError`.
-        steps_between_rows: Unit of the lags. Default: 1.
-    """
+    The `chains` are draws `(chains, draws)` by name, of which none moving is an `InputError`, and `steps_between_rows`
+    is the unit of the lags, by default 1."""
     shown = {
         name: values
         for name, values in chains.items()

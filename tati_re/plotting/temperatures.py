@@ -25,11 +25,8 @@ _ACCURACIES = (
 
 def plot_temperatures(frame: pd.DataFrame, path: AnyPath | None = None) -> Figure:
     """Draws losses, and the accuracies of a classifier below them, against temperature. Error bars are two Monte Carlo
-    errors. The dashed line is the Bayesian posterior, T = 1; the dotted one is where cooling should stop.
-
-    Args:
-        frame: As `temperature_curve` gives it.
-    """
+    errors. The dashed line is the Bayesian posterior, T = 1; the dotted one is where cooling should stop. The `frame`
+    is as `temperature_curve` gives it."""
     classes = "test_accuracy" in frame
     figure = new_figure(6.4, 6.0 if classes else 3.8)
     panels = figure.subplots(2 if classes else 1, 1, sharex=True, squeeze=False)[:, 0]
@@ -59,10 +56,7 @@ def plot_temperatures(frame: pd.DataFrame, path: AnyPath | None = None) -> Figur
 
 def plot_ladder(ladder: pd.DataFrame, path: AnyPath | None = None) -> Figure:
     """Draws the accepted swaps between each rung and the next, with what was expected, and the mean potential.
-
-    Args:
-        ladder: The table `run.ladder`; a single rung is an `InputError`.
-    """
+    The `ladder` is the table `run.ladder`; a single rung is an `InputError`."""
     pairs = ladder.iloc[:-1]
     refuse_if(pairs.empty, "A ladder of one rung has no swaps to draw.")
     figure = new_figure(8.6, 3.0)

@@ -246,13 +246,9 @@ class Simulation(Evaluations):
     # Predictions
 
     def predict(self, inputs, parameters=None, walker_index: int | None = None) -> np.ndarray:
-        """The model's outputs, `(n, ...)`, or `(walkers, n, ...)` for several walkers.
-
-        Args:
-            inputs: As in the data set, before scaling, `(n, ...)`; several by name or in their order.
-            parameters: `(parameters,)`. Default: those of the walkers.
-            walker_index: Which walker. Default: all.
-        """
+        """The model's outputs, `(n, ...)`, or `(walkers, n, ...)` for several walkers. Inputs are as in the data set,
+        before scaling, `(n, ...)`, several by name or in their order; `parameters`, `(parameters,)`, are by default
+        those of the walkers, all of them without a `walker_index`."""
         if parameters is None and walker_index is None and self.num_walkers() > 1:
             return np.stack([self.predict(inputs, walker_index=walker) for walker in range(self.num_walkers())])
         walker_index = self._checked_walker(walker_index or 0)
