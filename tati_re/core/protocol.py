@@ -42,10 +42,8 @@ def chosen(condition, first, second, names) -> dict:
 
 
 class State(NamedTuple):
-    """The minimal state that a sampler carries from step to step.
-
-    A sampler that adapts its temperature or step size has them as fields of these names, `(walkers,)`, float64: in
-    run.csv they stand in place of the rung's.
+    """The minimal state that a sampler carries from step to step. A sampler that adapts its temperature or step size
+    has them as fields of these names, `(walkers,)`, float64: in run.csv they stand in place of the rung's.
 
     Attributes:
         position: θ, `(walkers, parameters)`.

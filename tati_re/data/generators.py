@@ -26,10 +26,9 @@ def digits(test_fraction: float = 0.2, seed: int = 0) -> Dataset:
 
 
 def harmonic(a: float = 1.0) -> Dataset:
-    """The single example (sqrt(a), 0), which makes a linear unit without bias a harmonic oscillator.
-
-    Its mean squared error is a w**2 (no 1/2), a above 0, so the force constant is 2a. The first experiment of TATi's
-    paper. Inputs `(1, 1)` and targets `(1,)` are float64; there is no test part."""
+    """The single example (sqrt(a), 0), which makes a linear unit without bias a harmonic oscillator. Its mean squared
+    error is a w**2 (no 1/2), a above 0, so the force constant is 2a. The first experiment of TATi's paper. Inputs,
+    `(1, 1)`, and targets, `(1,)`, are float64; there is no test part."""
     refuse_if(not a > 0, "a is not positive.", a, "a number above 0")
     return Dataset(np.array([[np.sqrt(a)]]), np.zeros(1), name="harmonic", feature_names=("x",))
 

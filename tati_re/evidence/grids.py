@@ -24,12 +24,11 @@ class Quadrature(NamedTuple):
 
 
 def gauss_legendre(num_nodes: int = 16, power: float = POWER) -> Quadrature:
-    """Gauss-Legendre nodes in t, λ = t^p.
-
-    Both ends are among the points, with the weight 0: at λ = 0 the energies of draws from the reference may be huge. Of
-    smooth integrands it is by far the most exact rule: for a linear regression with three weights, whose mean log
-    likelihood rises from -780 to -11, the error is 3.5e-5 with 16 nodes, where a trapezoid over 40 intervals is off by
-    0.06. `num_nodes` are 2 at least, by default 16, and p, `power`, is 1 at least, by default 5."""
+    """Gauss-Legendre nodes in t, λ = t^p. Both ends are among the points, with the weight 0: at λ = 0 the energies of
+    draws from the reference may be huge. Of smooth integrands it is by far the most exact rule: for a linear regression
+    with three weights, whose mean log likelihood rises from -780 to -11, the error is 3.5e-5 with 16 nodes, where a
+    trapezoid over 40 intervals is off by 0.06. `num_nodes` are 2 at least, by default 16, and p, `power`, is 1 at
+    least, by default 5."""
     _check(num_nodes, power)
     nodes, weights = np.polynomial.legendre.leggauss(num_nodes)
     t = (nodes + 1) / 2
@@ -56,11 +55,10 @@ def trapezoid_weights(path) -> np.ndarray:
 
 
 def simpson(num_nodes: int = 21) -> Quadrature:
-    """Simpson's rule on an even grid in λ, as published for Frenkel-Ladd integration.
-
-    The end λ = 0 counts, where draws from the reference meet energies that they were not made for: the integrand has a
-    spike there, which the rule takes for a slope. For comparison; take another grid. `num_nodes` are points, both ends
-    among them, odd and at least 3, by default 21."""
+    """Simpson's rule on an even grid in λ, as published for Frenkel-Ladd integration. The end λ = 0 counts, where draws
+    from the reference meet energies that they were not made for: the integrand has a spike there, which the rule takes
+    for a slope. For comparison; take another grid. `num_nodes` are points, both ends among them, odd and at least 3, by
+    default 21."""
     _check(num_nodes, 1.0)
     if num_nodes % 2 == 0:
         raise InputError("evidence_nodes: Simpson's rule has an odd number of points.", num_nodes, num_nodes + 1)

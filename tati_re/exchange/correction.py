@@ -62,10 +62,8 @@ class Correction:
         return Smoothed(pairs, pairs, pairs, np.zeros(num_ladders))
 
     def updated(self, state: Smoothed, pairs, found) -> Smoothed:
-        """The averages with the estimates of a round.
-
-        These are `found`, ṽ of each pair; of `pairs` (`low`, `high`, `valid`), others than neighbors are passed over.
-        All are `(ladders, pairs)`."""
+        """The averages with the estimates of a round. These are `found`, ṽ of each pair; of `pairs` (`low`, `high`,
+        `valid`), others than neighbors are passed over. All are `(ladders, pairs)`."""
         here = _neighbors(state, pairs)
         tried = sum_over(as_float64(here), -2)[..., 0, :]
         estimate = _picked(here, found[..., :, None], -2)[..., 0, :]
@@ -77,10 +75,9 @@ class Correction:
         return Smoothed(where(due, variance, state.variance), updates, state.tries + tried, state.swaps)
 
     def applied(self, state: Smoothed, pairs, difference, coefficient, num_examples: int):
-        """The averages after a round's estimates, and its differences with the averaged variance V.
-
-        `difference` is a `LogRatioEstimate`, `coefficient` f of each pair, `(ladders, pairs)` or `(pairs,)`, and
-        `num_examples` N. A pair that is no pair of neighbors keeps its own estimate."""
+        """The averages after a round's estimates, and its differences with the averaged variance V. `difference` is a
+        `LogRatioEstimate`, `coefficient` f of each pair, `(ladders, pairs)` or `(pairs,)`, and `num_examples` N. A pair
+        that is no pair of neighbors keeps its own estimate."""
         state = self.updated(state, pairs, difference.example_variance)
         here = _neighbors(state, pairs)
         is_one = sum_over(as_float64(here), -1)[..., 0] > 0

@@ -19,9 +19,8 @@ LIKELIHOOD_POWER = 5.0
 
 
 class Ladder(NamedTuple):
-    """The table of rungs, the coldest first; float64 arrays `(rungs,)`.
-
-    `inverse_temperature` is β, `likelihood_weight` λ, `step_size` h."""
+    """The table of rungs, the coldest first; float64 arrays `(rungs,)`. `inverse_temperature` is β, `likelihood_weight`
+    λ, `step_size` h."""
 
     inverse_temperature: Any
     likelihood_weight: Any
@@ -112,12 +111,10 @@ def likelihood(
     power: float = LIKELIHOOD_POWER,
     step_size: float | Sequence[float] = 1.0,
 ) -> Ladder:
-    """λ = t^p, t even from 1 down to 0, at one temperature.
-
-    Where the data say much more than the prior, neighbors exchange evenly if λ is spaced evenly in log(λ + c), with c
-    the ratio of prior precision to that of the data, which nobody knows beforehand: p = 5 opens no gap for c down to
-    1e-3 with 12 rungs in 20 dimensions (least acceptance 0.02), where p = 1 closes the ladder before its last rung
-    (below 1e-6). Adapt it during the burn-in.
+    """λ = t^p, t even from 1 down to 0, at one temperature. Where the data say much more than the prior, neighbors
+    exchange evenly if λ is spaced evenly in log(λ + c), with c the ratio of prior precision to that of the data, which
+    nobody knows beforehand: p = 5 opens no gap for c down to 1e-3 with 12 rungs in 20 dimensions (least acceptance
+    0.02), where p = 1 closes the ladder before its last rung (below 1e-6). Adapt it during the burn-in.
 
     Args:
         num_replicas, temperature: Number of rungs, at least 2, and T of all of them, by default 1.
@@ -209,10 +206,9 @@ def barrier(rejection):
 
 
 def round_trip_rate(rejection):
-    """Round trips of all replicas in a round of the schedule "even_odd", 1/(2 + 2 Σ r/(1 - r)) (Syed et al. 2021).
-
-    It holds where replicas forget their energy between two rounds; 0 where a pair always rejects. `rejection` is r of
-    each pair of neighbors, `(rungs - 1,)`."""
+    """Round trips of all replicas in a round of the schedule "even_odd", 1/(2 + 2 Σ r/(1 - r)) (Syed et al. 2021). It
+    holds where replicas forget their energy between two rounds; 0 where a pair always rejects. `rejection` is r of each
+    pair of neighbors, `(rungs - 1,)`."""
     open_pairs, zero = rejection < 1.0, 0.0 * rejection
     odds = rejection / where(open_pairs, 1.0 - rejection, zero + 1.0)
     return 1.0 / (2.0 + 2.0 * cumulative_sum(where(open_pairs, odds, zero + float("inf")))[-1])

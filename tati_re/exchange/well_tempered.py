@@ -43,9 +43,8 @@ class Bias(NamedTuple):
 
 
 def bias_value(bias: Bias, energy, rung):
-    """A at energies, cubic between the cells and constant outside of the grid; continuous with its slope.
-
-    `energy` is U, float64, of any shape, `rung` the index of its rung, int32, of the same shape."""
+    """A at energies, cubic between the cells and constant outside of the grid; continuous with its slope. `energy` is
+    U, float64, of any shape, `rung` the index of its rung, int32, of the same shape."""
     return _hermite(bias, energy, rung)[0]
 
 
@@ -129,9 +128,8 @@ class WellTempered:
         return {"bias_factor": self.bias_factor, "bias_rate": self.height, "bias_width": self.kernel_width}
 
     def init(self, energy, inverse_temperature) -> Bias:
-        """No bias yet, on grids of cells T/4 apart.
-
-        `energy` is about where those of each rung will be, finite, `inverse_temperature` β; float64 `(rungs,)`."""
+        """No bias yet, on grids of cells T/4 apart. `energy` is about where those of each rung will be, finite,
+        `inverse_temperature` β; float64 `(rungs,)`."""
         temperature, zeros = 1.0 / inverse_temperature, 0.0 * energy
         width = zeros + 0.25 * temperature
         heights = zeros[:, None] * np.zeros(self.cells)

@@ -83,12 +83,11 @@ _MOST_POINTS = 2000
 
 
 def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure:
-    """Draws predictions over a grid of one or two inputs.
-
-    Two inputs and two classes: the probability of the second class with the boundary at 1/2, and its spread over the
-    parameters. More classes: the most probable one, paler where it is less sure, and the entropy of the prediction. A
-    regression: mean and spread, of several outputs the first one's. One input: curves with bands of the central
-    interval. Another `space` than such a grid of `tati_re.landscape.input_space` is an `InputError`."""
+    """Draws predictions over a grid of one or two inputs. Two inputs and two classes: the probability of the second
+    class with the boundary at 1/2, and its spread over the parameters. More classes: the most probable one, paler where
+    it is less sure, and the entropy of the prediction. A regression: mean and spread, of several outputs the first
+    one's. One input: curves with bands of the central interval. Another `space` than such a grid of
+    `tati_re.landscape.input_space` is an `InputError`."""
     axes = space.axes
     if axes is None or len(axes) > 2:
         raise InputError("A figure shows a grid of one or two inputs.", "none" if axes is None else f"{len(axes)}")

@@ -27,13 +27,11 @@ def plot_run(
     thin: int = 1,
     path: AnyPath | None = None,
 ) -> Figure:
-    """Draws a row of panels for each observable of a run: trace, ranks, autocorrelation.
-
-    Trace: each walker over the steps, gray the burn-in. Ranks: the distribution function of each walker's ranks among
-    all draws, less the uniform one; walkers that sample the same distribution stay in the gray band together, 95 times
-    in 100 (a single walker's halves are compared). Draws are thinned by their autocorrelation time for that. Of a fit,
-    of walkers that leave the target and come back, and of fewer than 4 rows of a walker after the burn-in, the traces
-    alone.
+    """Draws a row of panels for each observable of a run: trace, ranks, autocorrelation. Trace: each walker over the
+    steps, gray the burn-in. Ranks: the distribution function of each walker's ranks among all draws, less the uniform
+    one; walkers that sample the same distribution stay in the gray band together, 95 times in 100 (a single walker's
+    halves are compared). Draws are thinned by their autocorrelation time for that. Of a fit, of walkers that leave the
+    target and come back, and of fewer than 4 rows of a walker after the burn-in, the traces alone.
 
     Args:
         run: The run.

@@ -225,12 +225,10 @@ def stores_projections(run: RunFiles) -> bool:
 
 
 def stored_positions(run: RunFiles, block_bytes: int = BLOCK_BYTES) -> Iterator[Position]:
-    """Yields the rows of a run's trajectory in written order, with one block in memory at a time.
-
-    That is in the order of steps and walkers; where groups of walkers take turns (`covariance_blending`), turn by turn.
-    Rows of the burn-in, and of a ladder those of its hotter rungs, are left out. `block_bytes` are those of the rows in
-    memory at a time. A run that stored no trajectory, or projections instead of parameters, is an `InputError`.
-    """
+    """Yields the rows of a run's trajectory in written order, with one block in memory at a time. That is in the order
+    of steps and walkers; where groups of walkers take turns (`covariance_blending`), turn by turn. Rows of the burn-in,
+    and of a ladder those of its hotter rungs, are left out. `block_bytes` are those of the rows in memory at a time. A
+    run that stored no trajectory, or projections instead of parameters, is an `InputError`."""
     refuse_if(stores_projections(run), f"The run {run.folder} stored projections, not parameters.")
     positions = Positions(run, keep_type=True, block_bytes=block_bytes)
     chosen = (block.at(positions._counts(block) & (rung is None or rung == 0)) for block, rung in positions._read())

@@ -221,7 +221,6 @@ class Simulation(Evaluations):
     @property
     def dataset(self) -> CurrentDataset:
         """The data set, inputs in the shape that the model takes; `inputs, labels = sim.dataset` is the current batch.
-
         It may be set: to `(inputs, labels)`, a file name, a list of file names, or the name of a built-in set. The
         model and the walkers stay as they are."""
         return self._dataset
