@@ -95,7 +95,9 @@ def leading_eigenpairs(
     basis, projected = [_orthonormal(start, scale)], np.zeros((0, 0))
     while True:
         product = pass_over(basis[-1])
-        projected = _bordered(projected, np.concatenate([block.T @ product for block in basis]))
+        above, corner = np.split(np.concatenate([block.T @ product for block in basis]), [len(projected)])
+        projected = np.block([[projected, above], [above.T, corner]])
+        projected = 0.5 * (projected + projected.T)  # symmetric but for rounding
         for _ in range(2):  # the second time takes what rounding left
             for block in basis:
                 product -= block @ (block.T @ product)
@@ -243,13 +245,6 @@ class _Passes:
 def _result(pass_over: _Passes, values: np.ndarray, vectors: np.ndarray, residuals: np.ndarray) -> Eigenpairs:
     mean = pass_over.origin + pass_over.shift
     return Eigenpairs(values, vectors, mean, residuals, pass_over.trace, pass_over.num_rows, pass_over.number)
-
-
-def _bordered(before: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """The projected matrix with the columns of one more block; it is symmetric but for rounding."""
-    above, corner = np.split(columns, [len(before)])
-    matrix = np.block([[before, above], [above.T, corner]])
-    return 0.5 * (matrix + matrix.T)
 
 
 def _orthonormal(matrix: np.ndarray, scale: float) -> np.ndarray:

@@ -127,8 +127,7 @@ def configurational_temperature(
 
     Targets T by the virial theorem, for a potential that confines every parameter and has no walls. It sees errors of
     the positions' distribution that the kinetic temperature cannot. The arguments and errors are those of
-    `kinetic_temperature`, with the column `virial` in place of `kinetic_energy`.
-    """
+    `kinetic_temperature`, with the column `virial` in place of `kinetic_energy`."""
     return _measured(run_info, "configurational", num_parameters, num_burnin_steps)
 
 

@@ -15,10 +15,9 @@ from tati_re.core.evaluate import Clock, Evaluate, Rung
 
 @runtime_checkable
 class Prior(Protocol):
-    """A prior of the parameters; positions have shape `(walkers, parameters)`.
-
-    A class that derives from it gives `proper`, `log_prob` and `gradient`, and has defaults for the rest: a prior
-    without walls, for any number of parameters, from which nothing can be drawn.
+    """A prior of the parameters; positions have shape `(walkers, parameters)`. A class that derives from it gives
+    `proper`, `log_prob` and `gradient`, and has defaults for the rest: a prior without walls, for any number of
+    parameters, from which nothing can be drawn.
 
     Attributes:
         proper: The prior can be normalized, so that it confines U in every direction.

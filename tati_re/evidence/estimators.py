@@ -129,12 +129,11 @@ def stepping_stone(path, energies) -> Estimate:
 
 
 def mbar(path, energies) -> Estimate:
-    """log Z by the multistate Bennett acceptance ratio: the estimate of least variance from draws at all points.
-
-    The free energies are solved by pymbar. Its own errors suppose independent draws; here the influence of the
-    estimating equations is summed over the points at each time, which counts correlations. Where draws times points are
-    more than 5,000,000 every k-th draw is taken.
-    Without pymbar it is an `InputError`. Source: Shirts and Chodera, J. Chem. Phys. 129, 124105 (2008).
+    """log Z by the multistate Bennett acceptance ratio: the estimate of least variance from draws at all points. The
+    free energies are solved by pymbar. Its own errors suppose independent draws; here the influence of the estimating
+    equations is summed over the points at each time, which counts correlations. Where draws times points are more than
+    5,000,000 every k-th draw is taken. Without pymbar it is an `InputError`. Source: Shirts and Chodera, J. Chem. Phys.
+    129, 124105 (2008).
 
     Args:
         path, energies: λ from 0 to 1, `(points,)`, and `(points, walkers, draws)`.

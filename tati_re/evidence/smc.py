@@ -1,7 +1,6 @@
-"""log Z by adaptive sequential Monte Carlo: populations cooled from the reference to the posterior.
-
-Source: Del Moral, Doucet and Jasra, J. R. Statist. Soc. B 68 (2006); steps chosen by the effective sample size: Jasra,
-Stephens, Doucet and Tsagaris, Scand. J. Stat. 38 (2011)."""
+"""log Z by adaptive sequential Monte Carlo: populations cooled from the reference to the posterior. Source: Del Moral,
+Doucet and Jasra, J. R. Statist. Soc. B 68 (2006); steps chosen by the effective sample size: Jasra, Stephens, Doucet
+and Tsagaris, Scand. J. Stat. 38 (2011)."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -67,8 +67,7 @@ def series_weights(noise_variance: float, terms: int, series_filter: float | Non
     w_n = (-1)ⁿ H_n(λσ²/4) / (λⁿ n!), the Taylor series of exp(σ²ω²/2 - ω⁴/λ²) in ω²; for λ = ∞, (-σ²/2)ⁿ / n!. The
     first `terms` are given, for σ² = `noise_variance` and λ = `series_filter`, `None` for ∞.
 
-    Source: Luo et al. 2020, eq. 9; the argument of H_n in the table of its appendix, σ²/(4λ), is a misprint.
-    """
+    Source: Luo et al. 2020, eq. 9; the argument of H_n in the table of its appendix, σ²/(4λ), is a misprint."""
     if series_filter is None:
         return [(-noise_variance / 2) ** n / math.factorial(n) for n in range(terms)]
     argument, weights = series_filter * noise_variance / 4, []

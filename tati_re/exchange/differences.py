@@ -58,9 +58,8 @@ def estimate_variance(found: DifferenceMoments, factor, num_examples):
 
 
 def sample_size(target_variance, factor, num_examples, example_variance):
-    """How many examples bring V down to σ*²: n = N / (1 + N σ*² / (f² v)).
-
-    Not rounded: take the next whole number; N where v is so large that nothing less will do, 0 where v = 0.
+    """How many examples bring V down to σ*²: n = N / (1 + N σ*² / (f² v)). Not rounded: take the next whole number; N
+    where v is so large that nothing less will do, 0 where v = 0.
 
     Args:
         target_variance, factor, num_examples: σ*², f, N.

@@ -1,6 +1,5 @@
-"""Shapiro-Wilk tests of the Gaussian noise of mini-batches that swap rules and thermostats assume.
-
-Host side, on numpy arrays. Source: Luo et al. 2020, section 2.3 (energy differences) and appendix C (gradients)."""
+"""Shapiro-Wilk tests of the Gaussian noise of mini-batches that swap rules and thermostats assume. Host side, on numpy
+arrays. Source: Luo et al. 2020, section 2.3 (energy differences) and appendix C (gradients)."""
 
 from typing import NamedTuple
 

@@ -1,7 +1,6 @@
-"""Ladders: the rungs of a replica exchange, and their spacing.
-
-Rung r samples exp(-β_r (λ_r L + V)), with L = N * mean loss and V = -log prior. Posterior tempering varies β at λ = 1,
-likelihood tempering varies λ at one β; the last rung of the latter has λ = 0 and is the prior."""
+"""Ladders: the rungs of a replica exchange, and their spacing. Rung r samples exp(-β_r (λ_r L + V)), with L = N * mean
+loss and V = -log prior. Posterior tempering varies β at λ = 1, likelihood tempering varies λ at one β; the last rung of
+the latter has λ = 0 and is the prior."""
 
 from __future__ import annotations
 
@@ -180,12 +179,11 @@ def make_ladder(
 
 
 def adapted(values, rejection, coordinate: str = "logarithm"):
-    """Inner rungs moved to where neighbors reject equally, the ends kept; for NumPy and TensorFlow alike.
-
-    The sums of the rejections are taken for the barrier between the first rung and each other (Syed, Bouchard-Côté,
-    Deligiannidis and Doucet 2021, section 5: the barrier is additive, and equal parts of it minimize the round trips'
-    time); it is interpolated linearly, which keeps it monotone, and divided into equal parts. Rejections near 1 are too
-    few to tell how far apart rungs are: adapt several times.
+    """Inner rungs moved to where neighbors reject equally, the ends kept; for NumPy and TensorFlow alike. The sums of
+    the rejections are taken for the barrier between the first rung and each other (Syed, Bouchard-Côté, Deligiannidis
+    and Doucet 2021, section 5: the barrier is additive, and equal parts of it minimize the round trips' time); it is
+    interpolated linearly, which keeps it monotone, and divided into equal parts. Rejections near 1 are too few to tell
+    how far apart rungs are: adapt several times.
 
     `values` are β or λ, falling, of at least 2 rungs, `(rungs,)`; `rejection` is the mean of each pair of neighbors,
     `(rungs - 1,)`; float64. The barrier is interpolated in the `coordinate` "logarithm", of β, or "power", λ^(1/5)."""

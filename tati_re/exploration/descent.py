@@ -95,11 +95,10 @@ def _long_way_down(surface, start: np.ndarray, max_steps: int, temperature: floa
 
 
 def characterize(surface, position: np.ndarray, temperature: float = 1.0, step: float = 0.1) -> StationaryPoint:
-    """Determines the kind of a stationary point.
-
-    A negative eigenvalue makes a saddle. Where the lowest eigenvalue counts as 0 the point is moved by `step` along its
-    eigenvector, and descends again: if it stays at least half as far away and U is the same, the bottom is a valley;
-    else the direction is flat to second order only, and the point a minimum.
+    """Determines the kind of a stationary point. A negative eigenvalue makes a saddle. Where the lowest eigenvalue
+    counts as 0 the point is moved by `step` along its eigenvector, and descends again: if it stays at least half as far
+    away and U is the same, the bottom is a valley; else the direction is flat to second order only, and the point a
+    minimum.
 
     Args:
         surface, position: A `tati_re.landscape.Surface`, and where `descend` arrived.

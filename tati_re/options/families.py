@@ -1,6 +1,5 @@
-"""The samplers that have a name: one line each, from which help, completion, the options page and a run come.
-
-Other packages add `GJF = "gjf:GJF"` to `[project.entry-points."tati_re.samplers"]` of their pyproject.toml."""
+"""The samplers that have a name: one line each, from which help, completion, the options page and a run come. Other
+packages add `GJF = "gjf:GJF"` to `[project.entry-points."tati_re.samplers"]` of their pyproject.toml."""
 
 import inspect
 from collections.abc import Callable

@@ -155,8 +155,7 @@ def _of_examples(xarray: Any, run: RunFiles, stored: Block, chains: np.ndarray, 
 
 
 def _coordinates(steps: np.ndarray, chains: np.ndarray) -> dict[str, Any]:
-    alike = (steps == steps[0]).all()
-    step = ("draw", steps[0]) if alike else (("chain", "draw"), steps)
+    step = ("draw", steps[0]) if (steps == steps[0]).all() else (("chain", "draw"), steps)
     return {"chain": np.arange(len(chains)), "draw": np.arange(steps.shape[1]), "step": step}
 
 

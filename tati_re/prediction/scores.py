@@ -99,10 +99,9 @@ def mixture_interval(
 
 
 def crps(y: np.ndarray, means: np.ndarray, stds: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Continuous ranked probability score of a mixture of normals, E|Y - y| - E|Y - Y'|/2: smaller is better.
-
-    Exact where the draws are few; else the second term is the integral of F(1 - F) by the trapezoidal rule with a step
-    of half the smallest deviation, whose error for such sums of normals is below 1e-15 of it, or 2,800 points: of
+    """Continuous ranked probability score of a mixture of normals, E|Y - y| - E|Y - Y'|/2: smaller is better. Exact
+    where the draws are few; else the second term is the integral of F(1 - F) by the trapezoidal rule with a step of
+    half the smallest deviation, whose error for such sums of normals is below 1e-15 of it, or 2,800 points: of
     deviations that differ by factors of 10,000 and more it is wrong by some 1e-4 of itself. Its shape is `(n,)`, its
     units are those of `y`. Reference: E. Grimit, T. Gneiting, V. Berrocal, N. Johnson, Quart. J. R. Met. Soc. 132
     (2006), equation 5; T. Gneiting, A. Raftery, J. Am. Stat. Assoc. 102 (2007), equation 21.

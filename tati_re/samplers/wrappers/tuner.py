@@ -49,8 +49,7 @@ class Tuner(Wrapper):
     window of 10 τ or 2,500 steps (what a friction was `raised` by since, to cool the noise of mini-batches, is no
     change), the split R-hat of U over the walkers of each rung is below 1.1, and their kinetic temperature below twice
     T. Cost: little; 256 rows in memory. Source: L = 0.4 h τ: Robnik et al., arXiv 2212.08549. `inner` adapts, or
-    has `friction` or `trajectory_length` in its state; where it `finds_end`, the burn-in ends by itself.
-    """
+    has `friction` or `trajectory_length` in its state; where it `finds_end`, the burn-in ends by itself."""
 
     def __init__(self, inner=None, finds_end: bool = True) -> None:
         super().__init__(inner or Metered())
