@@ -154,7 +154,8 @@ class Posterior(BaseEstimator):
 
     def _predicted(self, x: Any, level: float = 0.9) -> Any:
         refuse_if(not 0 < level < 1, "level is out of range.", level, "a number between 0 and 1")
-        found = average([self.source_], self._inputs(x), None, level)
+        inputs = self._inputs(x)
+        found = average([self.source_], inputs, None, level)
         warn_of_few_draws(found, 4)
         return found
 
