@@ -51,7 +51,8 @@ class Evaluations:
         """Accuracy on the current batch: a number, or `(walkers,)`."""
         if self._engine().potential.metric_name is None:
             raise InputError("score is the accuracy of a classifier.", "regression", "loss() or predict()")
-        found = self._engine().metric(self.walkers.position, self._batch_for("score"), self.walkers.auxiliary)
+        batch = self._batch_for("score")
+        found = self._engine().metric(self.walkers.position, batch, self.walkers.auxiliary)
         return self._of_walker(found, walker_index)
 
     def hessian_vector_product(self, vector, walker_index: int | None = None) -> np.ndarray:

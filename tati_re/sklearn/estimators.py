@@ -274,7 +274,8 @@ class BayesianClassifier(ClassifierMixin, Posterior):
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of the largest averaged probability, `(n,)`."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        most_probable = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[most_probable]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Averaged probability of each of `classes_`, `(n, classes)`."""
