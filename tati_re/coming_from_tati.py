@@ -49,11 +49,8 @@ Simulation = SimulationOfTati
 
 
 class ClassificationDatasets:
-    """TATi's generator of two classes of points in the plane, labeled -1 and +1.
-
-    Args:
-        seed: Of the random numbers. Default: `None`, drawn from `numpy.random`, as seeded by the script.
-    """
+    """TATi's generator of two classes of points in the plane, labeled -1 and +1. Without a `seed` it is drawn from
+    `numpy.random`, as seeded by the script."""
 
     TWOCIRCLES, SQUARES, TWOCLUSTERS, SPIRAL = range(4)
     _NAMES = ("two_circles", "squares", "two_clusters", "spirals")
@@ -62,12 +59,8 @@ class ClassificationDatasets:
         self.seed = seed
 
     def generate(self, dimension: int, noise: float = 0.0, data_type: int = SPIRAL) -> tuple[np.ndarray, np.ndarray]:
-        """Makes points: inputs `(dimension, 2)` and labels `(dimension, 1)`, shuffled, of both classes together.
-
-        Args:
-            noise: In [0, 1]; how far they are displaced.
-            data_type: One of the four attributes of the class.
-        """
+        """Makes points: inputs `(dimension, 2)` and labels `(dimension, 1)`, shuffled, of both classes together,
+        displaced by `noise` in [0, 1]. `data_type` is one of the four attributes of the class."""
         if data_type not in range(len(self._NAMES)):
             kinds = ", ".join(f"{k} {name}" for k, name in enumerate(self._NAMES))
             raise InputError("data_type: there is none of this number.", data_type, kinds)
@@ -78,11 +71,8 @@ class ClassificationDatasets:
 
 
 def data_numpy_to_csv(features, labels, filename: AnyPath) -> None:
-    """Writes features `(n, k)` and labels `(n,)` or `(n, 1)` to a CSV file with a header line.
-
-    Raises:
-        InputError: Unequal lengths, numbers that are not finite, or a file that cannot be written.
-    """
+    """Writes features `(n, k)` and labels `(n,)` or `(n, 1)` to a CSV file with a header line. Unequal lengths, numbers
+    that are not finite, and a file that cannot be written are an `InputError`."""
     write_dataset(Dataset.from_arrays(features, labels, by_value=True), Path(filename))
 
 

@@ -160,8 +160,7 @@ def parameter_averages(
     columns are `parameter, mean, std`, with a row a parameter.
 
     Args:
-        run: The run, or its folder.
-        burnin: Steps to leave out. Default: None, the run's own burn-in.
+        run, burnin: As of `averages`.
         thin: Every how many stored positions are kept. Default: None, every one.
         walker: One walker. Default: None, all together.
 
@@ -183,17 +182,9 @@ def parameter_averages(
 def trajectory_averages(
     run: AnyRun, functions: Mapping[str, Callable[[np.ndarray], Any]], burnin: int | None = None, thin: int = 1
 ) -> pd.DataFrame:
-    """Averages of functions of the parameters over the stored positions: a table as of `averages`, with errors.
-
-    Args:
-        run: The run, or its folder.
-        functions: Each takes positions `(n, P)` and returns `(n,)`.
-        burnin: Steps to leave out. Default: None, the run's own burn-in.
-        thin: Every how many stored positions are kept. Default: 1.
-
-    Raises:
-        InputError: No stored positions, or none left.
-    """
+    """Averages of functions of the parameters over the stored positions: a table as of `averages`, with errors. Each of
+    the functions takes positions `(n, P)` and returns `(n,)`; other arguments are those of `averages`, and where no
+    positions are stored or left it is an `InputError`."""
     run = as_run(run)
     parts = []
     for block in Positions(run, burnin_of(run, burnin), thin).blocks():

@@ -34,14 +34,11 @@ def chains_of(run_info: pd.DataFrame, column: str, num_burnin_steps: int = 0) ->
 
     Args:
         run_info: Rows of `run.csv` with the columns `step`, `walker` and `column`.
-        column: Name of the column to take.
+        column: Name of the column to take; where it is not there, or has no rows past the burn-in: an `InputError`.
         num_burnin_steps: Rows up to and including this step are left out. Default: 0, every row but that of step 0.
 
     Returns:
         Array (walkers, draws), float64, walkers and steps in rising order.
-
-    Raises:
-        InputError: No such column, or no rows past the burn-in.
     """
     refuse_if(column not in run_info, f"The run has no column '{column}'.", column, ", ".join(map(str, run_info)))
     rows = run_info[run_info["step"] > num_burnin_steps]
@@ -163,17 +160,8 @@ def r_hat(chains: np.ndarray) -> float:
 
 @_remembered
 def monte_carlo_error(chains: np.ndarray) -> float:
-    """Standard error of the mean over all chains: their standard deviation over sqrt(effective sample size).
-
-    Args:
-        chains: Draws, shape (chains, draws) or (draws,), at least 4 a chain.
-
-    Returns:
-        The error, in units of the draws; nan where the draws never change or are not finite.
-
-    Raises:
-        InputError: Fewer than 4 draws a chain.
-    """
+    """Standard error of the mean over all chains: their standard deviation over sqrt(effective sample size). It is nan
+    where draws never change or are not finite. Argument and errors are those of `effective_sample_size`."""
     checked, scale = _checked(chains), _scale(chains)
     return scale * float(array_stats().mcse(checked, method="mean")) if _moves(checked) else float("nan")
 

@@ -34,8 +34,7 @@ class Eigenpairs(NamedTuple):
         mean: Of the positions, `(P,)`.
         residuals: Norm of C v - λ v of each, `(k,)`: some eigenvalue of C is no farther away than that.
         total_variance: Trace of C, the sum of all P eigenvalues.
-        num_rows: Positions behind it.
-        num_passes: How often they were read.
+        num_rows, num_passes: Positions behind it, and how often they were read.
     """
 
     values: np.ndarray
@@ -96,7 +95,9 @@ def leading_eigenpairs(
     basis, projected = [_orthonormal(start, scale)], np.zeros((0, 0))
     while True:
         product = pass_over(basis[-1])
-        projected = _bordered(projected, np.concatenate([block.T @ product for block in basis]))
+        above, corner = np.split(np.concatenate([block.T @ product for block in basis]), [len(projected)])
+        projected = np.block([[projected, above], [above.T, corner]])
+        projected = 0.5 * (projected + projected.T)  # symmetric but for rounding
         for _ in range(2):  # the second time takes what rounding left
             for block in basis:
                 product -= block @ (block.T @ product)
@@ -127,10 +128,8 @@ def covariance_eigenpairs(
         run: The run, or its folder; its trajectory may be larger than the memory.
         num_eigenpairs: How many. Default: 16.
         walker: One walker. Default: None, all pooled about their common mean.
-        burnin: Steps to leave out. Default: None, the run's own burn-in.
-        thin: Every how many stored positions of a walker are kept. Default: 1.
-        tolerance: As in `leading_eigenpairs`. Default: 1e-3.
-        max_passes: As there. Default: 12.
+        burnin, thin: As of `averages`, of stored positions in place of rows.
+        tolerance, max_passes: As of `leading_eigenpairs`.
 
     Raises:
         InputError: No positions are stored or left.
@@ -152,11 +151,7 @@ def covariance_table(
     the opposite holds.) The autocorrelation time is measured along each vector, in one more pass.
 
     Args:
-        run: The run, or its folder.
-        eigenpairs: Of `covariance_eigenpairs`.
-        walker: As there. Default: None, all.
-        burnin: As there. Default: None.
-        thin: As there. Default: 1.
+        eigenpairs: Of `covariance_eigenpairs`, with whose `run`, `walker`, `burnin` and `thin` it is called.
 
     Returns:
         Columns `number` (from 1), `eigenvalue`, `share` of the total variance, `curvature` T/λ of a quadratic
@@ -250,13 +245,6 @@ class _Passes:
 def _result(pass_over: _Passes, values: np.ndarray, vectors: np.ndarray, residuals: np.ndarray) -> Eigenpairs:
     mean = pass_over.origin + pass_over.shift
     return Eigenpairs(values, vectors, mean, residuals, pass_over.trace, pass_over.num_rows, pass_over.number)
-
-
-def _bordered(before: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """The projected matrix with the columns of one more block; it is symmetric but for rounding."""
-    above, corner = np.split(columns, [len(before)])
-    matrix = np.block([[before, above], [above.T, corner]])
-    return 0.5 * (matrix + matrix.T)
 
 
 def _orthonormal(matrix: np.ndarray, scale: float) -> np.ndarray:

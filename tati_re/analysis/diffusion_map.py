@@ -11,8 +11,7 @@ from tati_re.core.views import shown
 DENSE_LIMIT = 3000
 """Up to so many points all pairs count; beyond, each point's nearest neighbors."""
 
-_CUTOFF = 40.0
-"""Kernels below exp(-40) are none."""
+_CUTOFF = 40.0  # Kernels below exp(-40) are none.
 
 _REACH, _NEIGHBORS = 8.0, 4
 """Of the fourth of each point's neighbors, in d²/ε: a kernel of exp(-2) at least."""
@@ -64,8 +63,7 @@ def diffusion_map(
     (2015): the ε at which d ln Σ K / d ln ε is largest.
 
     Args:
-        points: `(n, d)`.
-        num_eigenvectors: k. Default: 4.
+        points, num_eigenvectors: `(n, d)`, and k. Default of k: 4.
         bandwidth: ε, or a rule: `"bgh"`, or `"median"`, 4ε = median of d² over ln n. Default: `"bgh"`.
         alpha: α, between 0 and 1; a target measure takes α = 1. Default: 0.5.
         log_target: ln π at the points up to a constant, such as -βU, `(n,)`. Default: None, no target measure.
@@ -125,13 +123,8 @@ def diffusion_map(
 
 def landmarks(found: DiffusionMap, num_landmarks: int, first: int | None = None) -> np.ndarray:
     """Points far from each other in the diffusion distance: each the farthest from those before it. Returned are their
-    indices, `(num_landmarks,)`.
-
-    Args:
-        found: The map.
-        num_landmarks: How many; more than there are points is an `InputError`.
-        first: The first, such as that of the lowest potential. Default: where the first eigenfunction is largest.
-    """
+    indices, `(num_landmarks,)`; more than there are points are an `InputError`. The `first` may be that of the lowest
+    potential; by default it is where the first eigenfunction is largest."""
     coordinates = found.coordinates
     if not 1 <= num_landmarks <= len(coordinates):
         raise InputError("num_landmarks is out of range.", num_landmarks, f"1 to {len(coordinates)}")

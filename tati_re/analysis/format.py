@@ -56,16 +56,8 @@ def percent(part: float) -> str:
 
 
 def write_table(table: pd.DataFrame, path: AnyPath, to: str = "csv") -> Path:
-    """Writes a table. Returns the file, with its ending.
-
-    Args:
-        table: The table.
-        path: The file without its ending.
-        to: `"csv"` or `"parquet"`. Default: `"csv"`.
-
-    Raises:
-        InputError: Parquet without the package pyarrow, another format, or a file that cannot be written.
-    """
+    """Writes a table. Returns the file, with its ending: that of `path`, to which "csv" or "parquet" is added. Parquet
+    without the package pyarrow, another format, and a file that cannot be written are an `InputError`."""
     refuse_if(to not in ("csv", "parquet"), "to is not known.", to, "csv or parquet")
     path = Path(path).with_name(f"{Path(path).name}.{to}")
     try:

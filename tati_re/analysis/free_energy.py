@@ -28,11 +28,9 @@ def coordinate_of(run: AnyRun, name: str, burnin: int | None = None, thin: int =
     """Returns the draws of a coordinate of a run.
 
     Args:
-        run: The run, or its folder.
+        run, burnin, thin: As of `averages`, of rows or positions.
         name: A column of `run.csv`; a parameter by its name in the trajectory; `covariance:k` or `diffusion:k`, the
             k-th (from 1) eigenvector of the covariance, or eigenfunction of the diffusion map, of the stored positions.
-        burnin: Steps to leave out. Default: None, the run's own burn-in.
-        thin: Every how many rows or positions are kept. Default: 1.
         **map_options: For `diffusion:k`: those of `diffusion_map_of`.
 
     Raises:
@@ -68,13 +66,9 @@ def diffusion_map_of(
     """The diffusion map of a run's stored positions, evenly thinned to a maximal number.
 
     Args:
-        run: The run, or its folder.
-        num_eigenvectors: How many. Default: 4.
-        burnin: Steps to leave out. Default: None, the run's own burn-in.
-        thin: Every how many positions are kept. Default: 1.
+        run, burnin, thin: As of `averages`, of positions in place of rows.
+        num_eigenvectors, bandwidth, alpha: As of `diffusion_map`.
         num_points: Most positions that enter. Default: 2000.
-        bandwidth: As in `diffusion_map`. Default: "bgh".
-        alpha: As there. Default: 0.5.
         target_measure: Whether points count for exp(-U/T), U as stored, whatever their density: TMDmap. Default: False.
 
     Returns:

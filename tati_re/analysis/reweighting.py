@@ -89,12 +89,10 @@ def reweight(
     Reference: M. Shirts, J. Chodera, J. Chem. Phys. 129, 124105 (2008). The free energies are solved by pymbar.
 
     Args:
-        run: The run, or its folder; on all of the data at each step, or with `full_every`.
+        run, burnin, thin: As of `averages`; a run on all of the data at each step, or with `full_every`.
         temperatures: T of the target exp(-U/T). Default: those of the ladder and two between each two of them; of a run
             at one temperature five from 0.8 to 1.25 times its own.
         observables: Columns of `run.csv`. Default: potential (at likelihood weight 1) and loss.
-        burnin: Steps to leave out. Default: None, the run's own burn-in.
-        thin: Every how many rows are kept. Default: 1.
 
     Returns:
         Columns `temperature, observable, mean, error, effective_rows, short` (chains of the energy below 50

@@ -34,8 +34,7 @@ class Temperature(NamedTuple):
     Attributes:
         kind: `"kinetic"` or `"configurational"`.
         mean: Mean over walkers and rows after burn-in.
-        target: Temperature that was asked for.
-        lower, upper: Ends of the band around the target.
+        target, lower, upper: Temperature that was asked for, and the ends of the band around it.
         effective_sample_size: Independent rows behind the mean.
     """
 
@@ -128,11 +127,7 @@ def configurational_temperature(
 
     Targets T by the virial theorem, for a potential that confines every parameter and has no walls. It sees errors of
     the positions' distribution that the kinetic temperature cannot. The arguments and errors are those of
-    `kinetic_temperature`, with the column `virial` in place of `kinetic_energy`.
-
-    Returns:
-        The temperature with its band (`measured_temperature`), or None if the column is empty.
-    """
+    `kinetic_temperature`, with the column `virial` in place of `kinetic_energy`."""
     return _measured(run_info, "configurational", num_parameters, num_burnin_steps)
 
 
@@ -144,15 +139,9 @@ def temperatures(run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: 
 
 
 def target_temperature(run_info: pd.DataFrame, num_burnin_steps: int = 0) -> float:
-    """The common temperature of the rows.
-
-    Args:
-        run_info: Rows of `run.csv` with the columns `step` and `temperature`, which must be above 0.
-        num_burnin_steps: Rows up to and including this step are left out. Default: 0.
-
-    Raises:
-        InputError: No temperature (a run of an optimizer), or more than one.
-    """
+    """The common temperature of the rows. They have the columns `step` and `temperature`, which must be above 0; those
+    up to and including `num_burnin_steps` are left out. None (a run of an optimizer), or several, are an
+    `InputError`."""
     values = np.empty(0)
     if "temperature" in run_info.columns:
         values = run_info["temperature"].to_numpy(dtype=np.float64)[run_info["step"].to_numpy() > num_burnin_steps]
@@ -207,10 +196,8 @@ def group_temperatures(run: AnyRun, by: By = "tensor", burnin: int | None = None
     with means of correlated rows in place of single rows.
 
     Args:
-        run: The run, or its folder, recorded with `group_temperatures=True`.
+        run, burnin, thin: As of `averages`; a run recorded with `group_temperatures=True`.
         by: Each `"tensor"` (`dense/kernel`), all tensors of a `"layer"` (`dense`), or all of a `"kind"` (`kernel`).
-        burnin: Steps to leave out. Default: None, the run's own burn-in.
-        thin: Every how many rows are kept. Default: 1.
 
     Returns:
         Columns `group, parameters, temperature` (kinetic or configurational), `mean, target, lower, upper, rows`

@@ -18,12 +18,10 @@ FORM = (
 _CONDITION = re.compile(
     r"\s*(?:(rhat\(weights\)|rhat|ess)|mcse\((.+?)\))\s*([<>])\s*(\d*\.?\d+(?:[eE][-+]?\d+)?|\d+\.)\s*(?:,(?=.)|$)"
 )
-_EXPLAINED = 3.0
-"""A few walkers spoil R-hat where without them it is so many times closer to 1."""
+_EXPLAINED = 3.0  # A few walkers spoil R-hat where without them it is so many times closer to 1.
 _AGREED, _OF_ONE, _SETTLED = 1.1, 1.05, 1.4
 """R-hat above which walkers do not seem to draw from one law; where one alone lifts it; of weights, each by itself."""
-_MOST_NAMED = 10
-"""Walkers, in one sentence."""
+_MOST_NAMED = 10  # Walkers, in one sentence.
 WEIGHTS = "rhat(weights)"
 _HATS = ("rhat", WEIGHTS)
 DEFAULTS = {"rhat": LARGEST_R_HAT, "ess": 400.0, WEIGHTS: 1.1}

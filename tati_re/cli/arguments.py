@@ -49,8 +49,7 @@ class Parser(argparse.ArgumentParser):
         self._of_tati: set[str] = set()
         self.of_file = False
         self.add_argument("--help-all", action=_HelpAll, nargs=0, help="explain all options and exit")
-        text = "show the traceback of an error, too"
-        self.add_argument("--debug", action="store_true", help=text)
+        self.add_argument("--debug", action="store_true", help="show the traceback of an error, too")
         text = "print what bash or zsh need to complete this command"
         self.add_argument("--print-completion", metavar="SHELL", action=PrintCompletion, help=text)
         if quiet is not None:

@@ -133,8 +133,7 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
         with closing(team):
             team.run(_jobs(models, folder), lambda *_: None)
     for name in models:
-        now = estimations.pop(name)
-        found[name] = now.estimates()
+        found[name] = estimations.pop(name).estimates()
         tables.append(found[name].table.assign(model=name or "model"))
         lines += [*([f"{name}:"] if name else []), found[name].summary()]
     if len(models) > 1:

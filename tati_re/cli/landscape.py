@@ -290,8 +290,7 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
 
 def _progress(done: int, total: int) -> None:
     if sys.stderr.isatty():
-        end = "\n" if done == total else ""
-        print(f"\r{done:,} of {total:,} points", end=end, file=sys.stderr, flush=True)
+        print(f"\r{done:,} of {total:,} points", end="\n" if done == total else "", file=sys.stderr, flush=True)
 
 
 def _trajectory(typed: dict[str, Any], sim: Any, walker: int | None) -> list[Any]:

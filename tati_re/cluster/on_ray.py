@@ -17,8 +17,7 @@ from typing import Any
 from tati_re.cluster.processes import Lost, Process, Worker
 from tati_re.core.errors import InputError, WorkersLost, refuse_if
 
-_PATIENCE = 60.0
-"""Seconds that a machine may take to begin its actor."""
+_PATIENCE = 60.0  # Seconds that a machine may take to begin its actor.
 
 
 def check_cluster(address: str) -> None:

@@ -142,9 +142,8 @@ def _asked(name: str) -> Any:
 
 
 class Delegating(Evaluate):
-    """An evaluation that delegates to another one; subclasses override what they change.
-
-    `with_variance` is put together from the two that it is made of, so that a change of one of them counts."""
+    """An evaluation that delegates to another one; subclasses override what they change. `with_variance` is put
+    together from the two that it is made of, so that a change of one of them counts."""
 
     def __init__(self, evaluate: Evaluate) -> None:
         self.evaluate, self.rung, self.scale, self.clock = evaluate, evaluate.rung, evaluate.scale, evaluate.clock

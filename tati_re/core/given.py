@@ -14,11 +14,8 @@ if TYPE_CHECKING:
 
 
 def as_array(values: Any, name: str, dtype: Any = None, numbers: bool = False) -> np.ndarray:
-    """An array of what was given as `name`; with a `dtype` or `numbers` it must be integers, floats or booleans.
-
-    Raises:
-        InputError: Entries are masked, rows have unequal lengths, or it cannot be made an array of such a type.
-    """
+    """An array of what was given as `name`; with a `dtype` or `numbers` it must be integers, floats or booleans. Masked
+    entries, rows of unequal lengths, and what cannot be made an array of such a type are an `InputError`."""
     import numpy as np  # not with the help of a command
 
     what = f"{name}: a masked array has no numbers where it is masked."

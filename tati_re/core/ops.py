@@ -67,10 +67,9 @@ def cond(condition, true, false):
 
 
 def replaced_if(condition, new, old: tuple) -> tuple:
-    """`new(*old)` where the condition, one bool for all walkers, holds, else `old`: arrays of the same shapes.
-
-    For large arrays that seldom change: `cond` copies at every step what it leaves as it was, a loop of no round
-    does not. Inside of the round it is a branch again, or XLA would do its work ahead of the loop, needed or not."""
+    """`new(*old)` where the condition, one bool for all walkers, holds, else `old`: arrays of the same shapes. For
+    large arrays that seldom change: `cond` copies at every step what it leaves as it was, a loop of no round does not.
+    Inside of the round it is a branch again, or XLA would do its work ahead of the loop, needed or not."""
     if _is_numpy(condition):
         return new(*old) if condition else old
     tf = _tf()
@@ -105,9 +104,8 @@ def take_last(values, index):
 
 
 def interp(x, points, values):
-    """Linear interpolation in a table, constant outside of it.
-
-    `x` has any shape; `points`, not falling, and `values` are `(n,)`, n at least 2; all are float64."""
+    """Linear interpolation in a table, constant outside of it. `x` has any shape; `points`, not falling, and `values`
+    are `(n,)`, n at least 2; all are float64."""
     if _is_numpy(x, points, values):
         return np.interp(x, points, values)
     tf = _tf()

@@ -15,10 +15,9 @@ from tati_re.core.evaluate import Clock, Evaluate, Rung
 
 @runtime_checkable
 class Prior(Protocol):
-    """A prior of the parameters; positions have shape `(walkers, parameters)`.
-
-    A class that derives from it gives `proper`, `log_prob` and `gradient`, and has defaults for the rest: a prior
-    without walls, for any number of parameters, from which nothing can be drawn.
+    """A prior of the parameters; positions have shape `(walkers, parameters)`. A class that derives from it gives
+    `proper`, `log_prob` and `gradient`, and has defaults for the rest: a prior without walls, for any number of
+    parameters, from which nothing can be drawn.
 
     Attributes:
         proper: The prior can be normalized, so that it confines U in every direction.
@@ -106,11 +105,8 @@ class Potential(Protocol):
     """The potential U = λ L + V of all walkers at once. Subclasses inherit the values given here.
 
     Attributes:
-        num_parameters: P.
-        dtype: Of the parameters.
-        prior: V.
-        num_examples: N. Default: 1.
-        num_walkers: W, of walkers at all temperatures. Default: 1.
+        num_parameters, prior, dtype: P, V, and the type of the parameters.
+        num_examples, num_walkers: N, and W of walkers at all temperatures. Default: 1.
         scale: L over the mean loss: N, or 1 under the mean-loss convention. Default: 1.
         batches: Which examples a step sees. Default: all.
         auxiliary: Start values of Keras' non-trainable variables, `(walkers, *shape)` each. Default: none.

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-_MOST = 32
-"""Programs kept, the last ones."""
+_MOST = 32  # Programs kept, the last ones.
 
 _programs: OrderedDict[bytes, Any] = OrderedDict()
 

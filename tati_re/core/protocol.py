@@ -42,17 +42,13 @@ def chosen(condition, first, second, names) -> dict:
 
 
 class State(NamedTuple):
-    """The minimal state that a sampler carries from step to step.
-
-    A sampler that adapts its temperature or step size has them as fields of these names, `(walkers,)`, float64: in
-    run.csv they stand in place of the rung's.
+    """The minimal state that a sampler carries from step to step. A sampler that adapts its temperature or step size
+    has them as fields of these names, `(walkers,)`, float64: in run.csv they stand in place of the rung's.
 
     Attributes:
         position: θ, `(walkers, parameters)`.
         gradient: ∇U where it was evaluated last, `(walkers, parameters)`.
-        potential: U there, `(walkers,)`, float64.
-        loss: Mean loss there, `(walkers,)`, float64.
-        log_prior: -V there, `(walkers,)`, float64.
+        potential, loss, log_prior: U, the mean loss and -V there, `(walkers,)`, float64.
         rung: The temperature and step size of each walker.
     """
 

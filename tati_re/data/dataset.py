@@ -28,8 +28,7 @@ class Dataset:
     Args:
         inputs: `(N, ...)` numbers, finite.
         targets: `(N,)` or `(N, K)`, finite.
-        test_inputs: `(M, ...)`. Default: no test part.
-        test_targets: `(M,)` or `(M, K)`. Default: no test part.
+        test_inputs, test_targets: `(M, ...)`, and `(M,)` or `(M, K)`. Default: no test part.
         name: What messages and the manifest call it. Default: "arrays".
         input_scale: Factor of the inputs, such as 1/255 for image bytes. Default: 1.0.
         num_classes: Number of classes, or None (default) for a regression.
@@ -125,8 +124,8 @@ class Dataset:
         `(N, places, ...)`, several an example. `(N, 1)` becomes `(N,)`.
 
         Args:
-            inputs: `(N, ...)` numbers; one-dimensional ones become `(N, 1)`. Those of the test part likewise.
-            targets: `(N,)`, `(N, 1)` or `(N, K)` numbers. Those of the test part likewise.
+            inputs, test_inputs: `(N, ...)` numbers; one-dimensional ones become `(N, 1)`.
+            targets, test_targets: `(N,)`, `(N, 1)` or `(N, K)` numbers.
             name, input_scale, feature_names, weights, test_weights, layout, layout_scales: As of the class.
             by_value: Take floats that are whole numbers as integers, as in a text file. Default False: floats are
                 classes only if they are 0 and 1, or -1 and +1, or one-hot.

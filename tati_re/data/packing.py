@@ -13,8 +13,7 @@ from tati_re.data.frames import in_order, numbers_of
 Layout = tuple[tuple[str, tuple[int, ...]], ...]
 """Name (empty where it has none) and shape of one example of each input, in their order."""
 
-_MOST = 2**24
-"""Whole numbers up to here are exact in float32."""
+_MOST = 2**24  # Whole numbers up to here are exact in float32.
 
 
 def is_several(inputs: Any, count: int | None = None) -> bool:

@@ -21,15 +21,12 @@ Draw = Callable[[np.random.Generator, np.ndarray], np.ndarray]
 def two_clusters(
     num_examples: int = 500, seed: int = 0, std: float = 1.0, test_fraction: float = 0.2, noise: float | None = None
 ) -> Dataset:
-    """Two Gaussian clusters in the plane, around (2, 2) with label +1 and around (-2, -2) with label -1.
-
-    From the second experiment of TATi's paper. Inputs are `(num_examples, 2)`, targets `(num_examples,)`, float64.
+    """Two Gaussian clusters in the plane, around (2, 2) with label +1 and around (-2, -2) with label -1. From the
+    second experiment of TATi's paper.
 
     Args:
-        num_examples: Points of both clusters together, at least 2. Default 500.
-        seed: Integer >= 0. Default 0.
+        num_examples, seed, test_fraction: As of `two_circles`, and so are the shapes. Default: 500, 0 and 0.2.
         std: Standard deviation of each coordinate around its center. Default 1.0.
-        test_fraction: Test points as a part of all points, in [0, 1). Default 0.2: 125 test points.
         noise: In [0, 1]; goes before `std`, which is then 0.5 + 7 noise, the width of TATi's generator. Default: none.
     """
     if noise is not None:
@@ -43,9 +40,8 @@ def two_clusters(
 
 
 def two_circles(num_examples: int = 500, seed: int = 0, noise: float = 0.0, test_fraction: float = 0.2) -> Dataset:
-    """A disc of radius 2.5 with label +1 within a ring from 3.5 to 5 with label -1, uniform in radius and angle.
-
-    Inputs are `(num_examples, 2)`, targets `(num_examples,)`, float64.
+    """A disc of radius 2.5 with label +1 within a ring from 3.5 to 5 with label -1, uniform in radius and angle. Inputs
+    are `(num_examples, 2)`, targets `(num_examples,)`, float64.
 
     Args:
         num_examples: Points of both together, at least 2. Default 500.

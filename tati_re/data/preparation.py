@@ -15,8 +15,7 @@ from tati_re.data.on_disk import on_disk
 if TYPE_CHECKING:
     from tati_re.data.dataset import Dataset
 
-_NEAR = math.sqrt(10)
-"""Means up to this, and deviations within this factor of 1, are of order 1."""
+_NEAR = math.sqrt(10)  # Means up to this, and deviations within this factor of 1, are of order 1.
 _SMALL, _LARGE, _PIXELS = 0.1, 10.0, 64
 STANDARDIZE = ("none", "inputs", "all", "pixels")
 

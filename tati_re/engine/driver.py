@@ -27,8 +27,7 @@ from tati_re.runs.digests import lasting, of_whole
 from tati_re.runs.storage import write_whole
 
 _GIGABYTE = 1e9
-_LEAST_BURNIN = 320
-"""Steps that tune something, before which the clock ends no burn-in."""
+_LEAST_BURNIN = 320  # Steps that tune something, before which the clock ends no burn-in.
 
 
 class Outcome(enum.Enum):
@@ -74,10 +73,9 @@ class Plan:
 
 
 class Driver:
-    """One run in its folder, which is empty but for manifest and model, or that of the run to resume.
-
-    The loops, mostly one, follow each other, each from its `first_step` on; they differ in step size and mini-batches.
-    `progress` is one of `tati_re.engine.progress`, `predictions` are averages to keep on the way."""
+    """One run in its folder, which is empty but for manifest and model, or that of the run to resume. The loops, mostly
+    one, follow each other, each from its `first_step` on; they differ in step size and mini-batches. `progress` is one
+    of `tati_re.engine.progress`, `predictions` are averages to keep on the way."""
 
     def __init__(
         self,

@@ -25,10 +25,9 @@ class TemporaryFolder:
 
 @contextmanager
 def deterministic():
-    """The same numbers in every run on the same machine, for the time of a run.
-
-    TensorFlow's op determinism leaves one thing to chance: its graph optimizer makes one AddN of a sum of three arrays,
-    which begins with the one whose memory is free first, and rounds accordingly. So sums stay as they are written."""
+    """The same numbers in every run on the same machine, for the time of a run. TensorFlow's op determinism leaves one
+    thing to chance: its graph optimizer makes one AddN of a sum of three arrays, which begins with the one whose memory
+    is free first, and rounds accordingly. So sums stay as they are written."""
     rewrites = tf.config.optimizer.get_experimental_options().get(_REWRITES, True)
     with op_determinism():
         tf.config.optimizer.set_experimental_options({_REWRITES: False})

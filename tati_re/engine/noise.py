@@ -21,8 +21,7 @@ from tati_re.core.backend import tf
 from tati_re.engine import philox
 
 _PHILOX = 1
-_VECTOR = 64
-"""Numbers that Eigen's unrolled loops take at once, on processors with 512 bits."""
+_VECTOR = 64  # Numbers that Eigen's unrolled loops take at once, on processors with 512 bits.
 _MOST_UNROLLED, _MOST_LOOPED = 16, 64
 """Walkers that have a node of the graph each for their bits, and that are drawn in a loop, which copies once more; for
 more walkers a program is compiled."""

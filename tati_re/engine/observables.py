@@ -54,9 +54,8 @@ class Observables:
         refuse_if(clash, what, ", ".join(sorted(clash)), "other names")
 
     def __call__(self, state, evaluate, acceptance, labels: Sequence = ()) -> tf.Tensor:
-        """The row of every walker, `(walkers, columns)`, float64; entries without a meaning are nan.
-
-        `acceptance` is that of the last Metropolis test, `labels` are the last columns."""
+        """The row of every walker, `(walkers, columns)`, float64; entries without a meaning are nan. `acceptance` is
+        that of the last Metropolis test, `labels` are the last columns."""
         position = tf.cast(state.position, tf.float64)
         gradient = tf.cast(state.gradient, tf.float64)
         undefined = tf.fill(tf.shape(state.potential), tf.constant(float("nan"), tf.float64))

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from tati_re.simulation.run import Run
 
 
-_FEWEST = 0.02
-"""Of the draws at a point that a step of the path must use."""
+_FEWEST = 0.02  # Of the draws at a point that a step of the path must use.
 
 
 def estimated(energies: Energies, method: str, grid: Quadrature | None = None) -> Evidence:
@@ -28,11 +27,8 @@ def estimated(energies: Energies, method: str, grid: Quadrature | None = None) -
 
     Args:
         energies: `path` from 0 to 1 and `values`, `(points, walkers, draws)`.
-        method: "thermodynamic_integration", "stepping_stone" or "mbar".
+        method: "thermodynamic_integration", "stepping_stone" or "mbar"; another one is an `InputError`.
         grid: For thermodynamic integration, with the energies' path. Default: the corrected trapezoid over it.
-
-    Raises:
-        InputError: Another method.
     """
     names = [name for name in NAMES if name != "smc"]
     refuse_if(method not in names, f"method: unknown name.{nearest(method, names)}", repr(method), ", ".join(names))

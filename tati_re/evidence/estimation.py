@@ -72,8 +72,7 @@ _OF |= {"descent_steps": ("frenkel_ladd",)} | dict.fromkeys(
 )
 """The methods that an option is about."""
 _WALKERS = 4
-_EVERY = 4
-"""Steps between the positions whose spread says how wide the springs are."""
+_EVERY = 4  # Steps between the positions whose spread says how wide the springs are.
 _TARGET_ACCEPTANCE = 0.8
 _FEW_STEPS = 10_000
 """Up to so many steps XLA takes longer to compile than it saves: a regression with three weights, 72 copies, takes 3.9
@@ -257,8 +256,7 @@ def springs_at_minimum(estimation, parts: PartFiles) -> tuple[Springs, float]:
     chains = Chains(estimation.potential(walkers), estimation.sampler, plan.seed, plan.execution, role=" springs")
 
     def widths() -> dict:
-        place = np.repeat(centre[None], walkers, axis=0)
-        place, step_size = tuned(chains, place, 1.0, plan.step_size, plan)
+        place, step_size = tuned(chains, np.repeat(centre[None], walkers, axis=0), 1.0, plan.step_size, plan)
         place = chains.run(place, 1.0, step_size, max(plan.num_burnin_steps, 1)).position
         squares, count = np.zeros_like(centre), max(8, plan.num_draws // _EVERY)
         for _ in range(count):

@@ -85,16 +85,10 @@ def point_columns(path, energies: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def thermodynamic_integration(grid: Quadrature, energies) -> Estimate:
-    """log Z as the integral of the mean of log(f/q) over the path, by the rule of a grid.
-
-    The corrected trapezoid takes off the sum of (Δ²/12)(V_{i+1} - V_i), V the variance of log(f/q), which is the slope
-    of the integrand; `bias` of a plain trapezoid is what this would take off.
-    Source: Gelman and Meng (1998); the correction: Friel, Hurn and Wyse, Stat. Comput. 24 (2014), eq. 10.
-
-    Args:
-        grid: Points and weights.
-        energies: `(points, walkers, draws)`.
-    """
+    """log Z as the integral of the mean of log(f/q) over the path, by the rule of a grid. The corrected trapezoid takes
+    off the sum of (Δ²/12)(V_{i+1} - V_i), V the variance of log(f/q), which is the slope of the integrand; `bias` of a
+    plain trapezoid is what this would take off. Source: Gelman and Meng (1998); the correction: Friel, Hurn and Wyse,
+    Stat. Comput. 24 (2014), eq. 10. The energies are those of `mbar`, at the points of the grid."""
     energies = checked_energies(grid.path, energies)
     curve = point_columns(grid.path, energies) | {"weight": grid.weights}
     value = float(grid.weights @ curve["mean"])
@@ -113,16 +107,10 @@ def thermodynamic_integration(grid: Quadrature, energies) -> Estimate:
 
 
 def stepping_stone(path, energies) -> Estimate:
-    """log Z as the sum over neighboring points of log <exp(-Δ E)>, averaged at the lower one.
-
-    No error from the spacing of the points, but the mean of the exponentials has few terms that count where the steps
-    are wide: `effective_fraction` says which part.
-    Source: Xie, Lewis, Fan, Kuo and Chen, Syst. Biol. 60 (2011).
-
-    Args:
-        path: λ from 0 to 1, `(points,)`.
-        energies: `(points, walkers, draws)`.
-    """
+    """log Z as the sum over neighboring points of log <exp(-Δ E)>, averaged at the lower one. No error from the spacing
+    of the points, but the mean of the exponentials has few terms that count where the steps are wide:
+    `effective_fraction` says which part. Source: Xie, Lewis, Fan, Kuo and Chen, Syst. Biol. 60 (2011). Arguments are
+    those of `mbar`."""
     path = np.asarray(path, np.float64)
     energies = checked_energies(path, energies)
     logs = -np.diff(path)[:, None, None] * energies[:-1]
@@ -141,18 +129,14 @@ def stepping_stone(path, energies) -> Estimate:
 
 
 def mbar(path, energies) -> Estimate:
-    """log Z by the multistate Bennett acceptance ratio: the estimate of least variance from draws at all points.
-
-    The free energies are solved by pymbar. Its own errors suppose independent draws; here the influence of the
-    estimating equations is summed over the points at each time, which counts correlations. Where draws times points are
-    more than 5,000,000 every k-th draw is taken.
-    Source: Shirts and Chodera, J. Chem. Phys. 129, 124105 (2008).
+    """log Z by the multistate Bennett acceptance ratio: the estimate of least variance from draws at all points. The
+    free energies are solved by pymbar. Its own errors suppose independent draws; here the influence of the estimating
+    equations is summed over the points at each time, which counts correlations. Where draws times points are more than
+    5,000,000 every k-th draw is taken. Without pymbar it is an `InputError`. Source: Shirts and Chodera, J. Chem. Phys.
+    129, 124105 (2008).
 
     Args:
-        path, energies: As of `stepping_stone`.
-
-    Raises:
-        InputError: pymbar is not installed.
+        path, energies: λ from 0 to 1, `(points,)`, and `(points, walkers, draws)`.
     """
     path = np.asarray(path, np.float64)
     energies = checked_energies(path, energies)

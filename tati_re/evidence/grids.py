@@ -1,7 +1,8 @@
 """Quadrature rules on the path from the reference to the posterior.
 
 The path is f_λ = q^(1-λ) f^λ between a normalized reference q (the prior, say) and the posterior f = likelihood x prior
-without its constant; λ rises from 0 to 1, and log Z is the integral of the mean of log(f/q) over it."""
+without its constant; λ rises from 0 to 1, and log Z is the integral of the mean of log(f/q) over it. An argument out of
+the range that its line names is an `InputError`."""
 
 from typing import NamedTuple
 
@@ -23,20 +24,11 @@ class Quadrature(NamedTuple):
 
 
 def gauss_legendre(num_nodes: int = 16, power: float = POWER) -> Quadrature:
-    """Gauss-Legendre nodes in t, λ = t^p.
-
-    Both ends are among the points, with the weight 0: at λ = 0 the energies of draws from the reference may be huge. Of
-    smooth integrands it is by far the most exact rule: for a linear regression with three weights, whose mean log
-    likelihood rises from -780 to -11, the error is 3.5e-5 with 16 nodes, where a trapezoid over 40 intervals is off by
-    0.06.
-
-    Args:
-        num_nodes: At least 2. Default: 16.
-        power: p, at least 1. Default: 5.
-
-    Raises:
-        InputError: A value out of range.
-    """
+    """Gauss-Legendre nodes in t, λ = t^p. Both ends are among the points, with the weight 0: at λ = 0 the energies of
+    draws from the reference may be huge. Of smooth integrands it is by far the most exact rule: for a linear regression
+    with three weights, whose mean log likelihood rises from -780 to -11, the error is 3.5e-5 with 16 nodes, where a
+    trapezoid over 40 intervals is off by 0.06. `num_nodes` are 2 at least, by default 16, and p, `power`, is 1 at
+    least, by default 5."""
     _check(num_nodes, power)
     nodes, weights = np.polynomial.legendre.leggauss(num_nodes)
     t = (nodes + 1) / 2
@@ -63,17 +55,10 @@ def trapezoid_weights(path) -> np.ndarray:
 
 
 def simpson(num_nodes: int = 21) -> Quadrature:
-    """Simpson's rule on an even grid in λ, as published for Frenkel-Ladd integration.
-
-    The end λ = 0 counts, where draws from the reference meet energies that they were not made for: the integrand has a
-    spike there, which the rule takes for a slope. For comparison; take another grid.
-
-    Args:
-        num_nodes: Points, both ends among them, odd and at least 3. Default: 21.
-
-    Raises:
-        InputError: An even number.
-    """
+    """Simpson's rule on an even grid in λ, as published for Frenkel-Ladd integration. The end λ = 0 counts, where draws
+    from the reference meet energies that they were not made for: the integrand has a spike there, which the rule takes
+    for a slope. For comparison; take another grid. `num_nodes` are points, both ends among them, odd and at least 3, by
+    default 21."""
     _check(num_nodes, 1.0)
     if num_nodes % 2 == 0:
         raise InputError("evidence_nodes: Simpson's rule has an odd number of points.", num_nodes, num_nodes + 1)
@@ -93,8 +78,8 @@ def spike_at_reference(grid: Quadrature, means) -> float | None:
 
 
 def make_grid(rule: str, num_nodes: int, power: float = POWER) -> Quadrature:
-    """Makes a quadrature rule by its name in the option `evidence_grid`, with `num_nodes` points that count on
-    λ = t^p, p = `power`; that of "simpson" is even, without a power."""
+    """Makes a quadrature rule by name. It is "gauss_legendre", "trapezoid", "corrected_trapezoid" or "simpson", with
+    `num_nodes` points that count, and p = `power` of λ = t^p; "simpson" has an even grid."""
     if rule == "gauss_legendre":
         return gauss_legendre(num_nodes, power)
     if rule in ("trapezoid", "corrected_trapezoid"):

@@ -61,12 +61,7 @@ def log_evidence(sim, method: str | None = None, **options: Any) -> Evidence:
 @one_writer
 def log_evidences(sim, methods: Sequence[str] | None = None, **options: Any) -> Evidences:
     """log Z of a simulation by several methods, side by side; those that start from the prior share their energies.
-
-    Args:
-        sim: As for `log_evidence`.
-        methods: Names. Default: the option `method`.
-        **options: As for `log_evidence`.
-    """
+    `methods` are names, by default the option `method`; other arguments are those of `log_evidence`."""
     return prepared(sim, methods, **options).estimates()
 
 

@@ -28,8 +28,7 @@ class Evidence:
     """An estimate of log Z, Z the integral of likelihood times prior.
 
     Attributes:
-        log_z: In nats.
-        error: Its standard error, from autocorrelation and repeats.
+        log_z, error: In nats, with its standard error, from autocorrelation and repeats.
         method: How it was made, a key of `NAMES`.
         curve: The curve it integrated, a pandas DataFrame: `path` rises from 0 at the reference (the prior, or springs
             at a minimum) to 1 at the posterior.
@@ -68,11 +67,8 @@ class Evidence:
 
 
 class Evidences(Sequence):
-    """Estimates of one log Z by several methods.
-
-    Attributes:
-        disagreements: A sentence for each two that are more than 3 standard errors of their difference apart.
-    """
+    """Estimates of one log Z by several methods. `disagreements` has a sentence for each two that are more than 3
+    standard errors of their difference apart."""
 
     def __init__(self, estimates: Sequence[Evidence]) -> None:
         self._estimates = list(estimates)
@@ -130,15 +126,9 @@ class Evidences(Sequence):
 
 
 def bayes_factors(estimates: Mapping[str, Evidence]):
-    """Compares models on the same data, the best first.
-
-    Args:
-        estimates: One estimate for each model by name.
-
-    Returns:
-        A pandas DataFrame with the columns `model`, `log_z`, `error`, `log_bayes_factor` against the best,
-        `factor_error` of that, `short` (an error is that of short chains), and `probability` for equal ones beforehand.
-    """
+    """Compares models on the same data, the best first. Of one estimate for each model by name it makes a pandas
+    DataFrame with the columns `model`, `log_z`, `error`, `log_bayes_factor` against the best, `factor_error` of that,
+    `short` (an error is that of short chains), and `probability` for equal ones beforehand."""
     names = sorted(estimates, key=lambda name: -estimates[name].log_z)
     best = estimates[names[0]]
     log_z = np.array([estimates[name].log_z for name in names])

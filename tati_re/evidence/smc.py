@@ -1,7 +1,6 @@
-"""log Z by adaptive sequential Monte Carlo: populations cooled from the reference to the posterior.
-
-Source: Del Moral, Doucet and Jasra, J. R. Statist. Soc. B 68 (2006); steps chosen by the effective sample size: Jasra,
-Stephens, Doucet and Tsagaris, Scand. J. Stat. 38 (2011)."""
+"""log Z by adaptive sequential Monte Carlo: populations cooled from the reference to the posterior. Source: Del Moral,
+Doucet and Jasra, J. R. Statist. Soc. B 68 (2006); steps chosen by the effective sample size: Jasra, Stephens, Doucet
+and Tsagaris, Scand. J. Stat. 38 (2011)."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -67,8 +66,7 @@ def combined(log_z) -> tuple[float, float]:
 
 _MOST_STAGES = 2_000
 _COLUMNS = ("path", "next", "log_ratio", "effective_fraction", "acceptance", "step_size")
-_BYTES = 256 * 2**20
-"""Of the positions that count at a stage."""
+_BYTES = 256 * 2**20  # Of the positions that count at a stage.
 
 
 class Cooling(NamedTuple):

@@ -47,26 +47,17 @@ def biased_sd(inverse_temperature, energy_sd, bias_factor: float):
 
 
 def harmonic_acceptance(dimensions, ratio, bias_factor: float = 1.0):
-    """Exact Metropolis acceptance of two harmonic wells at temperature ratio R: 2 I_{1/(1+R)}(b, b).
-
-    Args:
-        dimensions: d, number of stiff directions; b = (d/2 - 1)/γ + 1.
-        ratio: R of the temperatures.
-        bias_factor: γ, at least 1, of converged well-tempered ensembles. Default: 1, without bias.
-    """
+    """Exact Metropolis acceptance of two harmonic wells at temperature ratio R: 2 I_{1/(1+R)}(b, b). In
+    b = (d/2 - 1)/γ + 1 d are the `dimensions`, the number of stiff directions, and γ, at least 1, is the `bias_factor`
+    of converged well-tempered ensembles, by default 1, without bias."""
     shape = (np.asarray(dimensions, np.float64) / 2 - 1) / bias_factor + 1
     return 2 * betainc(shape, shape, 1 / (1 + np.maximum(ratio, 1 / np.asarray(ratio, np.float64))))
 
 
 def spaced_evenly(coordinate, energy_sd, acceptance: float = 0.3, num_replicas: int | None = None) -> np.ndarray:
-    """Rungs between the same ends that exchange equally. Returned is their b.
-
-    Args:
-        coordinate: b of the rungs on which the spread was measured, `(rungs,)`.
-        energy_sd: There.
-        acceptance: The least wanted of neighbors. Default: 0.3.
-        num_replicas: Number of rungs instead, at least 2.
-    """
+    """Rungs between the same ends that exchange equally. Returned is their b. `coordinate` is b of the rungs on which
+    the spread `energy_sd` was measured, `(rungs,)`, `acceptance` the least wanted of neighbors, by default 0.3, and
+    `num_replicas` the number of rungs instead, at least 2."""
     total = distances(coordinate, energy_sd).sum()
     if num_replicas is None:
         num_replicas = 1 + max(1, int(np.ceil(total / spacing(acceptance) - 1e-9)))

@@ -60,7 +60,12 @@ def with_replicas(sampler, options, exact: bool, prior, regularized: bool = Fals
     if options.adapt_ladder:
         _check_burnin(options, "adapt_ladder: the ladder moves during the burn-in only.")
     if options.exchange == "tempering":
-        return _simulated_tempering(sampler, options, ladder)
+        _check_burnin(options, "exchange: tempering learns the weights of the rungs during the burn-in.")
+        what = "step_sizes: a walker that moves by itself has one."
+        refuse_if(options.step_sizes, what, options.step_sizes, "step_size")
+        beta, weight, _ = ladder
+        weights = list(weight / weight[0]) if ladder.tempering == "likelihood" else None
+        return SimulatedTempering(sampler, list(beta / beta[0]), weights, options.exchange_every or 10)
     infinite = options.exchange == "infinite"
     rule = _rule(options, exact or biased) if ladder.num_rungs > 1 else None
     batch_size = None
@@ -73,15 +78,6 @@ def with_replicas(sampler, options, exact: bool, prior, regularized: bool = Fals
     schedule = None if rule is None or infinite else make_swap_schedule(options.swap_schedule, ladder.num_rungs)
     rounds = every, options.num_walkers, batch_size, options.adapt_ladder, infinite
     return ReplicaExchange(sampler, ladder, rule, schedule, *rounds, bias, exact_energies, not regularized)
-
-
-def _simulated_tempering(sampler, options, ladder: Ladder) -> SimulatedTempering:
-    _check_burnin(options, "exchange: tempering learns the weights of the rungs during the burn-in.")
-    what = "step_sizes: a walker that moves by itself has one."
-    refuse_if(options.step_sizes, what, options.step_sizes, "step_size")
-    beta, weight, _ = ladder
-    weights = list(weight / weight[0]) if ladder.tempering == "likelihood" else None
-    return SimulatedTempering(sampler, list(beta / beta[0]), weights, options.exchange_every or 10)
 
 
 def _rule(options, exact: bool):

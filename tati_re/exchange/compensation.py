@@ -37,9 +37,8 @@ _SMALLEST = 1e-9
 
 
 class Cut(NamedTuple):
-    """The factor exp(-(ω/frequency)^power) on the spectrum, and its error.
-
-    The `error` is the largest distance of the distribution after convolution from the logistic one."""
+    """The factor exp(-(ω/frequency)^power) on the spectrum, and its error. The `error` is the largest distance of the
+    distribution after convolution from the logistic one."""
 
     frequency: float
     power: int
@@ -52,8 +51,7 @@ class CompensationTable(NamedTuple):
     Attributes:
         noise_variance: σ², of the noise that it expects.
         positions: z from 0 to `RANGE`, `(NUM_POINTS,)`; both grids are even.
-        density: q there.
-        log_odds: ln P(below z) / P(above z) there.
+        density, log_odds: q and ln P(below z) / P(above z) there.
         quantiles: z at log odds from 0 to `RANGE`, `(NUM_POINTS,)`.
     """
 
@@ -65,17 +63,11 @@ class CompensationTable(NamedTuple):
 
 
 def series_weights(noise_variance: float, terms: int, series_filter: float | None = 10.0) -> list[float]:
-    """Weights of the derivatives of odd order, the first one first, in the published series for the density.
+    """Weights of the derivatives of odd order, the first one first, in the published series for the density. These are
+    w_n = (-1)ⁿ H_n(λσ²/4) / (λⁿ n!), the Taylor series of exp(σ²ω²/2 - ω⁴/λ²) in ω²; for λ = ∞, (-σ²/2)ⁿ / n!. The
+    first `terms` are given, for σ² = `noise_variance` and λ = `series_filter`, `None` for ∞.
 
-    w_n = (-1)ⁿ H_n(λσ²/4) / (λⁿ n!), the Taylor series of exp(σ²ω²/2 - ω⁴/λ²) in ω²; for λ = ∞, (-σ²/2)ⁿ / n!.
-
-    Args:
-        noise_variance: σ².
-        terms: How many.
-        series_filter: λ, or `None` for ∞.
-
-    Source: Luo et al. 2020, eq. 9; the argument of H_n in the table of its appendix, σ²/(4λ), is a misprint.
-    """
+    Source: Luo et al. 2020, eq. 9; the argument of H_n in the table of its appendix, σ²/(4λ), is a misprint."""
     if series_filter is None:
         return [(-noise_variance / 2) ** n / math.factorial(n) for n in range(terms)]
     argument, weights = series_filter * noise_variance / 4, []
@@ -128,13 +120,8 @@ def _half_density(ratio: Callable, largest_frequency: float, points: int) -> np.
 
 @lru_cache(maxsize=16)
 def best_cut(noise_variance: float) -> Cut:
-    """The cut whose density, clipped at 0 and added to N(0, σ²), is nearest to the logistic distribution.
-
-    Its error is about 3e-11 at σ² = 0.2, 2e-7 at 0.8, 8e-6 at 1.
-
-    Raises:
-        InputError: σ², `noise_variance`, is not in (0, 1.05].
-    """
+    """The cut whose density, clipped at 0 and added to N(0, σ²), is nearest to the logistic distribution. Its error is
+    about 3e-11 at σ² = 0.2, 2e-7 at 0.8, 8e-6 at 1; σ² outside of (0, 1.05] is an `InputError`."""
     _check(noise_variance)
     points = 601
     z = np.linspace(0, _TAIL, points)
@@ -245,10 +232,9 @@ def _odd(x, values: np.ndarray):
 
 
 def quantile(table: CompensationTable, uniform):
-    """Numbers with the compensation density, from uniform ones in (0, 1); float64, numpy or TensorFlow.
-
-    Linear interpolation in the log odds of the uniform number, in which the quantile is nearly a straight line: no
-    search, and the far tails are in closed form."""
+    """Numbers with the compensation density, from uniform ones in (0, 1); float64, numpy or TensorFlow. Linear
+    interpolation in the log odds of the uniform number, in which the quantile is nearly a straight line: no search, and
+    the far tails are in closed form."""
     uniform = as_float64(uniform)
     return _odd(log(uniform) - log1p(-uniform), table.quantiles)
 
@@ -259,9 +245,8 @@ def cumulative(table: CompensationTable, z):
 
 
 def cumulative_after_noise(table: CompensationTable, x: np.ndarray, noise_variance: float | None = None) -> np.ndarray:
-    """Distribution of z + N(0, σ²) by quadrature over the table's density; ideally the logistic one.
-
-    The probabilities of a number below each `x`, `(n,)` both; σ² is `noise_variance`, by default the table's own."""
+    """Distribution of z + N(0, σ²) by quadrature over the table's density; ideally the logistic one. The probabilities
+    of a number below each `x`, `(n,)` both; σ² is `noise_variance`, by default the table's own."""
     width = math.sqrt(table.noise_variance if noise_variance is None else noise_variance)
     z = np.concatenate([table.positions, RANGE + table.positions[1:]])
     weights = np.concatenate([table.density, table.density[-1] * np.exp(-table.positions[1:])]) * z[1]

@@ -41,9 +41,6 @@ class Correction:
         every: Attempts of a pair from one estimate to the next, at least 1. Default: 1, each brings its own.
         decay: α in (0, 1], for each accepted swap of a ladder. Default: 1. Published for CIFAR: 0.8.
         growth: At least 1, for each 1,000 steps. Default: 1. Published: 1.02 an epoch.
-
-    Raises:
-        InputError: A value out of its range.
     """
 
     def __init__(self, gain: float | None = None, every: int = 1, decay: float = 1.0, growth: float = 1.0) -> None:
@@ -65,10 +62,8 @@ class Correction:
         return Smoothed(pairs, pairs, pairs, np.zeros(num_ladders))
 
     def updated(self, state: Smoothed, pairs, found) -> Smoothed:
-        """The averages with the estimates of a round.
-
-        These are `found`, ṽ of each pair; of `pairs` (`low`, `high`, `valid`), others than neighbors are passed over.
-        All are `(ladders, pairs)`."""
+        """The averages with the estimates of a round. These are `found`, ṽ of each pair; of `pairs` (`low`, `high`,
+        `valid`), others than neighbors are passed over. All are `(ladders, pairs)`."""
         here = _neighbors(state, pairs)
         tried = sum_over(as_float64(here), -2)[..., 0, :]
         estimate = _picked(here, found[..., :, None], -2)[..., 0, :]
@@ -80,10 +75,9 @@ class Correction:
         return Smoothed(where(due, variance, state.variance), updates, state.tries + tried, state.swaps)
 
     def applied(self, state: Smoothed, pairs, difference, coefficient, num_examples: int):
-        """The averages after a round's estimates, and its differences with the averaged variance V.
-
-        `difference` is a `LogRatioEstimate`, `coefficient` f of each pair, `(ladders, pairs)` or `(pairs,)`, and
-        `num_examples` N. A pair that is no pair of neighbors keeps its own estimate."""
+        """The averages after a round's estimates, and its differences with the averaged variance V. `difference` is a
+        `LogRatioEstimate`, `coefficient` f of each pair, `(ladders, pairs)` or `(pairs,)`, and `num_examples` N. A pair
+        that is no pair of neighbors keeps its own estimate."""
         state = self.updated(state, pairs, difference.example_variance)
         here = _neighbors(state, pairs)
         is_one = sum_over(as_float64(here), -1)[..., 0] > 0

@@ -58,14 +58,11 @@ def estimate_variance(found: DifferenceMoments, factor, num_examples):
 
 
 def sample_size(target_variance, factor, num_examples, example_variance):
-    """How many examples bring V down to σ*²: n = N / (1 + N σ*² / (f² v)).
-
-    Not rounded: take the next whole number; N where v is so large that nothing less will do, 0 where v = 0.
+    """How many examples bring V down to σ*²: n = N / (1 + N σ*² / (f² v)). Not rounded: take the next whole number; N
+    where v is so large that nothing less will do, 0 where v = 0.
 
     Args:
-        target_variance: σ*².
-        factor: f.
-        num_examples: N.
+        target_variance, factor, num_examples: σ*², f, N.
         example_variance: v, variance of the differences of single examples.
 
     Examples:

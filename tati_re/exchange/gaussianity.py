@@ -1,6 +1,5 @@
-"""Shapiro-Wilk tests of the Gaussian noise of mini-batches that swap rules and thermostats assume.
-
-Host side, on numpy arrays. Source: Luo et al. 2020, section 2.3 (energy differences) and appendix C (gradients)."""
+"""Shapiro-Wilk tests of the Gaussian noise of mini-batches that swap rules and thermostats assume. Host side, on numpy
+arrays. Source: Luo et al. 2020, section 2.3 (energy differences) and appendix C (gradients)."""
 
 from typing import NamedTuple
 
@@ -67,9 +66,8 @@ def gradient_p_values(gradients: np.ndarray, num_vectors: int = 1000, seed: int 
 
 
 def gaussianity_report(p_values: np.ndarray, what: str = "The noise of mini-batches") -> GaussianityReport:
-    """Judges the p-values of several tests by the number below 0.05.
-
-    `p_values` are `(tests,)`; `what` begins the sentence."""
+    """Judges the p-values of several tests by the number below 0.05. `p_values` are `(tests,)`; `what` begins the
+    sentence."""
     p_values = np.asarray(p_values, float)
     tests = len(p_values)
     low, high = (float(scipy.stats.binom.ppf(q, tests, LEVEL)) / tests for q in (5e-5, 1 - 5e-5))

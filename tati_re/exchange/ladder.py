@@ -1,7 +1,6 @@
-"""Ladders: the rungs of a replica exchange, and their spacing.
-
-Rung r samples exp(-β_r (λ_r L + V)), with L = N * mean loss and V = -log prior. Posterior tempering varies β at λ = 1,
-likelihood tempering varies λ at one β; the last rung of the latter has λ = 0 and is the prior."""
+"""Ladders: the rungs of a replica exchange, and their spacing. Rung r samples exp(-β_r (λ_r L + V)), with L = N * mean
+loss and V = -log prior. Posterior tempering varies β at λ = 1, likelihood tempering varies λ at one β; the last rung of
+the latter has λ = 0 and is the prior."""
 
 from __future__ import annotations
 
@@ -19,9 +18,8 @@ LIKELIHOOD_POWER = 5.0
 
 
 class Ladder(NamedTuple):
-    """The table of rungs, the coldest first; float64 arrays `(rungs,)`.
-
-    `inverse_temperature` is β, `likelihood_weight` λ, `step_size` h."""
+    """The table of rungs, the coldest first; float64 arrays `(rungs,)`. `inverse_temperature` is β, `likelihood_weight`
+    λ, `step_size` h."""
 
     inverse_temperature: Any
     likelihood_weight: Any
@@ -64,8 +62,7 @@ def geometric(
 
     Args:
         num_replicas: Number of rungs M, at least 2.
-        temperature: T of the target.
-        temperature_ratio: R, above 1.
+        temperature, temperature_ratio: T of the target, by default 1, and R, above 1.
         max_temperature: T of the last rung instead, R = (T_max/T)^(1/(M-1)).
         step_size: h of all rungs, or one for each. Default: 1.
 
@@ -96,16 +93,8 @@ def geometric(
 def explicit(
     temperatures: Sequence[float], temperature: float | None = None, step_size: float | Sequence[float] = 1.0
 ) -> Ladder:
-    """The temperatures as given.
-
-    Args:
-        temperatures: From the target's upwards, at least 2.
-        temperature: Of the target, which the first one must be. Default: the first one.
-        step_size: h of all rungs, or one for each. Default: 1.
-
-    Raises:
-        InputError: They do not rise from the temperature of the target.
-    """
+    """The temperatures as given. They are 2 at least, and rise from that of the target, `temperature`, by default the
+    first; others are an `InputError`. `step_size` is that of `geometric`."""
     values = _numbers("temperatures", temperatures)
     target = values[0] if temperature is None and len(values) else temperature
     rising = len(values) >= 2 and np.isfinite(values).all() and values[0] > 0 and (np.diff(values) > 0).all()
@@ -121,21 +110,15 @@ def likelihood(
     power: float = LIKELIHOOD_POWER,
     step_size: float | Sequence[float] = 1.0,
 ) -> Ladder:
-    """λ = t^p, t even from 1 down to 0, at one temperature.
-
-    Where the data say much more than the prior, neighbors exchange evenly if λ is spaced evenly in log(λ + c), with c
-    the ratio of prior precision to that of the data, which nobody knows beforehand: p = 5 opens no gap for c down to
-    1e-3 with 12 rungs in 20 dimensions (least acceptance 0.02), where p = 1 closes the ladder before its last rung
-    (below 1e-6). Adapt it during the burn-in.
+    """λ = t^p, t even from 1 down to 0, at one temperature. Where the data say much more than the prior, neighbors
+    exchange evenly if λ is spaced evenly in log(λ + c), with c the ratio of prior precision to that of the data, which
+    nobody knows beforehand: p = 5 opens no gap for c down to 1e-3 with 12 rungs in 20 dimensions (least acceptance
+    0.02), where p = 1 closes the ladder before its last rung (below 1e-6). Adapt it during the burn-in.
 
     Args:
-        num_replicas: Number of rungs, at least 2.
-        temperature: Of all rungs.
+        num_replicas, temperature: Number of rungs, at least 2, and T of all of them, by default 1.
         power: p, at least 1. Default: 5.
         step_size: h of all rungs, or one for each. Default: 1.
-
-    Raises:
-        InputError: Values out of range.
     """
     _check_count(num_replicas)
     _check_above("temperature", temperature, 0.0)
@@ -158,13 +141,11 @@ def make_ladder(
 
     Args:
         num_replicas: Number of rungs. Default: that of `temperatures`, else 1.
-        temperature_ratio: Of neighbors, above 1.
-        max_temperature: Of the last rung, instead of the ratio.
+        temperature_ratio, max_temperature: Of neighbors, above 1, or, instead, the last one.
         temperatures: All of them, instead of either.
         tempering: "posterior" or "likelihood"; the latter takes `num_replicas` alone.
         temperature: Of the target. Default: the first of `temperatures`, else 1.
-        step_size: h of all rungs. Default: 1.
-        step_sizes: One for each rung, instead.
+        step_size, step_sizes: h of all rungs, by default 1, or, instead, one for each.
 
     Raises:
         InputError: The options contradict each other, or something is missing.
@@ -198,12 +179,11 @@ def make_ladder(
 
 
 def adapted(values, rejection, coordinate: str = "logarithm"):
-    """Inner rungs moved to where neighbors reject equally, the ends kept; for NumPy and TensorFlow alike.
-
-    The sums of the rejections are taken for the barrier between the first rung and each other (Syed, Bouchard-Côté,
-    Deligiannidis and Doucet 2021, section 5: the barrier is additive, and equal parts of it minimize the round trips'
-    time); it is interpolated linearly, which keeps it monotone, and divided into equal parts. Rejections near 1 are too
-    few to tell how far apart rungs are: adapt several times.
+    """Inner rungs moved to where neighbors reject equally, the ends kept; for NumPy and TensorFlow alike. The sums of
+    the rejections are taken for the barrier between the first rung and each other (Syed, Bouchard-Côté, Deligiannidis
+    and Doucet 2021, section 5: the barrier is additive, and equal parts of it minimize the round trips' time); it is
+    interpolated linearly, which keeps it monotone, and divided into equal parts. Rejections near 1 are too few to tell
+    how far apart rungs are: adapt several times.
 
     `values` are β or λ, falling, of at least 2 rungs, `(rungs,)`; `rejection` is the mean of each pair of neighbors,
     `(rungs - 1,)`; float64. The barrier is interpolated in the `coordinate` "logarithm", of β, or "power", λ^(1/5)."""
@@ -224,10 +204,9 @@ def barrier(rejection):
 
 
 def round_trip_rate(rejection):
-    """Round trips of all replicas in a round of the schedule "even_odd", 1/(2 + 2 Σ r/(1 - r)) (Syed et al. 2021).
-
-    It holds where replicas forget their energy between two rounds; 0 where a pair always rejects. `rejection` is r of
-    each pair of neighbors, `(rungs - 1,)`."""
+    """Round trips of all replicas in a round of the schedule "even_odd", 1/(2 + 2 Σ r/(1 - r)) (Syed et al. 2021). It
+    holds where replicas forget their energy between two rounds; 0 where a pair always rejects. `rejection` is r of each
+    pair of neighbors, `(rungs - 1,)`."""
     open_pairs, zero = rejection < 1.0, 0.0 * rejection
     odds = rejection / where(open_pairs, 1.0 - rejection, zero + 1.0)
     return 1.0 / (2.0 + 2.0 * cumulative_sum(where(open_pairs, odds, zero + float("inf")))[-1])

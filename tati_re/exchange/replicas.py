@@ -40,8 +40,7 @@ class ReplicaExchange(Wrapper):
     adaptation of the ladder: Syed et al. (2021).
 
     Args:
-        inner: The sampler of every replica.
-        ladder: Temperatures, likelihood weights and step sizes of the rungs.
+        inner, ladder: The sampler of every replica; temperatures, likelihood weights and step sizes of the rungs.
         swap_rule: Decides (`tati_re.exchange.swap_rules`); `None`: the replicas never swap.
         swap_schedule: Chooses the pairs (`tati_re.exchange.schedule`).
         exchange_every: Steps between two rounds. Default: 20.

@@ -59,13 +59,12 @@ _FIRST_ADAPTATION = 16
 
 
 class Rungs(NamedTuple):
-    """The state of replica exchange within the state of the walkers.
-
-    `index` is the rung of each walker, `(walkers,)`, int32; 0 is the target. `table` has β and λ of the rungs, which
-    change where the ladder adapts. `rounds` counts the swap rounds so far, int64; `rejected` is the sum of rejection
-    probabilities between neighbors since the last adaptation, `tried` the attempts behind it, `(rungs - 1,)`, float64.
-    `counts` is what ladder.csv tells, `events` the last round's rows of exchange.csv, `correction` what a rule averages
-    from round to round (`tati_re.exchange.correction`), else empty, and `bias` A of all rungs (`Bias`), or empty."""
+    """The state of replica exchange within the state of the walkers. `index` is the rung of each walker, `(walkers,)`,
+    int32; 0 is the target. `table` has β and λ of the rungs, which change where the ladder adapts. `rounds` counts the
+    swap rounds so far, int64; `rejected` is the sum of rejection probabilities between neighbors since the last
+    adaptation, `tried` the attempts behind it, `(rungs - 1,)`, float64. `counts` is what ladder.csv tells, `events` the
+    last round's rows of exchange.csv, `correction` what a rule averages from round to round
+    (`tati_re.exchange.correction`), else empty, and `bias` A of all rungs (`Bias`), or empty."""
 
     index: Any
     table: RungTargets

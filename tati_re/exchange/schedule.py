@@ -35,10 +35,9 @@ class _Schedule:
 
 
 class EvenOdd(_Schedule):
-    """Rungs (0, 1), (2, 3), ... in even rounds, (1, 2), (3, 4), ... in odd ones.
-
-    The alternation is deterministic and not reversible: replicas keep their direction as long as swaps are accepted,
-    and a round trip takes 2R rounds at acceptance 1 (Okabe et al. 2001; Syed, Bouchard-Côté, Deligiannidis and Doucet
+    """Rungs (0, 1), (2, 3), ... in even rounds, (1, 2), (3, 4), ... in odd ones. The alternation is deterministic and
+    not reversible: replicas keep their direction as long as swaps are accepted, and a round trip takes 2R rounds at
+    acceptance 1, R the number of rungs, at least 2 (Okabe et al. 2001; Syed, Bouchard-Côté, Deligiannidis and Doucet
     2021)."""
 
     name = "even_odd"
@@ -61,9 +60,8 @@ class RandomNeighbours(_Schedule):
 
 
 class AllPairs(_Schedule):
-    """A perfect matching of all R rungs, each with the same probability; of an odd number one rung sits out.
-
-    Distant rungs rarely accept: it pays where the ladder is short or its acceptance high."""
+    """A perfect matching of all rungs, each with the same probability; of an odd number one rung sits out. Distant
+    rungs rarely accept: it pays where the ladder is short or its acceptance high. Rungs are 2 at least."""
 
     name = "all_pairs"
 
@@ -72,9 +70,8 @@ class AllPairs(_Schedule):
         return self.num_rungs
 
     def pairs(self, round, uniforms) -> Pairs:
-        """The pairs of a round. It uses `uniforms` in (0, 1) alone, `(R,)` or `(ladders, R)`.
-
-        The rungs in the order of these numbers make a random permutation, of which neighbors are paired."""
+        """The pairs of a round. It uses `uniforms` in (0, 1) alone, `(R,)` or `(ladders, R)`. The rungs in the order of
+        these numbers make a random permutation, of which neighbors are paired."""
         rungs = np.arange(self.num_rungs)
         mine, other = uniforms[..., :, None], uniforms[..., None, :]
         before = (other < mine) | ((other == mine) & (rungs[None, :] < rungs[:, None]))
@@ -90,11 +87,7 @@ SCHEDULES = {kind.name: kind for kind in (EvenOdd, RandomNeighbours, AllPairs)}
 
 
 def make_swap_schedule(name: str, num_rungs: int):
-    """The schedule of this name: "even_odd", "random_neighbours" or "all_pairs".
-
-    Raises:
-        InputError: There is no such schedule.
-    """
+    """The schedule of this name: "even_odd", "random_neighbours" or "all_pairs". Another one is an `InputError`."""
     if name not in SCHEDULES:
         raise InputError(f"swap_schedule is not known.{nearest(name, SCHEDULES)}", repr(name), ", ".join(SCHEDULES))
     return SCHEDULES[name](num_rungs)

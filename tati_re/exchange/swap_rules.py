@@ -107,9 +107,6 @@ class Penalty(SwapRule):
         target_variance: σ*² above 0 that the batch grows for; the acceptance at D = 0 is erfc(sqrt(V/8)), 0.62 at 1
             and 0.32 at 4. `None` takes each batch as it comes. Default: 1.
 
-    Raises:
-        InputError: A target that is not above 0.
-
     Examples:
         >>> float(Penalty().expected(0.5, 1.0, 1e9)).__round__(4)
         1.0
@@ -216,9 +213,6 @@ class Corrected(SwapRule):
         target_variance: σ*² above 0 that the batch grows for. Default: `None`, one mini-batch, as published.
         correction: How replica exchange averages V from swap to swap, and changes F. Default: the mean of all
             estimates, as published, and one F.
-
-    Raises:
-        InputError: A factor or target that is not above 0.
     """
 
     name = "corrected"
@@ -257,11 +251,7 @@ class Naive(SwapRule):
     """Metropolis' rule on noisy energies as if they were exact: for comparison, never for results.
 
     Rule: accept with probability min(1, e^D). The noise lets hot replicas slip to cold rungs: as if the swaps were
-    between temperatures that are nearer to each other than they are.
-
-    Args:
-        target_variance: σ*² above 0 that the batch grows for. Default: `None`, one mini-batch.
-    """
+    between temperatures that are nearer to each other than they are. `target_variance` is that of `Corrected`."""
 
     name = "naive"
     biased = (

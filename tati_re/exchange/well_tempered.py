@@ -18,11 +18,9 @@ from tati_re.core import ops
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.evaluate import Delegating, Energy, Rung
 
-_OCCUPIED = 1e-4
-"""Cells with less than this many T of bias may fall off the grid."""
+_OCCUPIED = 1e-4  # Cells with less than this many T of bias may fall off the grid.
 
-_REACH = 4.0
-"""Kernel widths that have to fit between an energy and the end of the grid."""
+_REACH = 4.0  # Kernel widths that have to fit between an energy and the end of the grid.
 
 
 class Bias(NamedTuple):
@@ -30,12 +28,9 @@ class Bias(NamedTuple):
 
     Attributes:
         heights: A at the cells, `(rungs, cells)`.
-        origin: Energy of the first cell, `(rungs,)`.
-        width: Between two cells, `(rungs,)`.
-        mean: Of the energies seen, exponentially forgotten, `(rungs,)`.
-        variance: Of the same, `(rungs,)`.
-        count: Energies seen, `(rungs,)`.
-        refused: Energies that were not deposited, `(rungs,)`.
+        origin, width: Energy of the first cell, and between two cells, `(rungs,)`.
+        mean, variance: Of the energies seen, exponentially forgotten, `(rungs,)`.
+        count, refused: Energies seen, and those that were not deposited, `(rungs,)`.
     """
 
     heights: Any
@@ -48,9 +43,8 @@ class Bias(NamedTuple):
 
 
 def bias_value(bias: Bias, energy, rung):
-    """A at energies, cubic between the cells and constant outside of the grid; continuous with its slope.
-
-    `energy` is U, float64, of any shape, `rung` the index of its rung, int32, of the same shape."""
+    """A at energies, cubic between the cells and constant outside of the grid; continuous with its slope. `energy` is
+    U, float64, of any shape, `rung` the index of its rung, int32, of the same shape."""
     return _hermite(bias, energy, rung)[0]
 
 
@@ -102,15 +96,11 @@ class WellTempered:
     Args:
         bias_factor: γ, above 1: how many times larger the variance of the energies becomes.
         height: h, in units of T. Default: 0.5.
-        decay: κ, 0 to 1; 0 leaves h constant. Default: 0.
-        decay_after: n₀, energies. Default: 1000.
+        decay, decay_after: κ, 0 to 1, and n₀, energies; κ = 0 leaves h constant. Default: 0 and 1000.
         cells: Number of cells for each rung, at least 32. Default: 512.
         kernel_width: In standard deviations of the energies. Default: 0.25.
         max_jump: In standard deviations (no less than T) of the energies. Default: 10.
         memory: Energies that running mean and variance remember. Default: 1000.
-
-    Raises:
-        InputError: Values out of range.
     """
 
     def __init__(
@@ -138,9 +128,8 @@ class WellTempered:
         return {"bias_factor": self.bias_factor, "bias_rate": self.height, "bias_width": self.kernel_width}
 
     def init(self, energy, inverse_temperature) -> Bias:
-        """No bias yet, on grids of cells T/4 apart.
-
-        `energy` is about where those of each rung will be, finite, `inverse_temperature` β; float64 `(rungs,)`."""
+        """No bias yet, on grids of cells T/4 apart. `energy` is about where those of each rung will be, finite,
+        `inverse_temperature` β; float64 `(rungs,)`."""
         temperature, zeros = 1.0 / inverse_temperature, 0.0 * energy
         width = zeros + 0.25 * temperature
         heights = zeros[:, None] * np.zeros(self.cells)

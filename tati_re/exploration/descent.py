@@ -33,15 +33,12 @@ class StationaryPoint(NamedTuple):
 
     Attributes:
         position: `(parameters,)`.
-        potential: U there.
-        loss: Mean loss there.
-        gradient_norm: |∇U| that is left.
+        potential, loss, gradient_norm: U, the mean loss, and |∇U| that is left there.
         kind: "minimum", "valley" (flat directions along which U stays the same), "saddle", or "unfinished" where the
             descent ended while U was still falling: out of steps, or at a wall.
         index: Negative eigenvalues of the Hessian; beyond 300 parameters at least so many.
         num_flat: Eigenvalues that count as 0, of those that were computed.
-        smallest: The lowest eigenvalue.
-        largest: The highest one.
+        smallest, largest: The lowest and the highest eigenvalue.
         ln_volume: ln of the integral of exp(-(U - U_min)/T) over the basin in the harmonic approximation,
             sum of ln(2πT/λ)/2; nan for what is no minimum, and where not all eigenvalues were computed.
     """
@@ -65,13 +62,9 @@ def descend(
     it is over when a step lowers U by less than 10⁻⁶ T, since the last digits take most of the time for nothing.
 
     Args:
-        surface: `tati_re.landscape.Surface`.
-        start: `(parameters,)`.
+        surface, start: A `tati_re.landscape.Surface`, and `(parameters,)`.
         max_steps: At most. Default: 5,000, three times; 2,000 beyond 300 parameters.
-        temperature: T. Default: 1.
-
-    Returns:
-        The position, U, and |∇U| there.
+        temperature: T. Default: 1. Returned are the position, U, and |∇U| there.
     """
     if surface.num_parameters > WHOLE:
         return _long_way_down(surface, np.asarray(start, np.float64), max_steps or LARGE_STEPS, temperature)[:3]
@@ -102,15 +95,13 @@ def _long_way_down(surface, start: np.ndarray, max_steps: int, temperature: floa
 
 
 def characterize(surface, position: np.ndarray, temperature: float = 1.0, step: float = 0.1) -> StationaryPoint:
-    """Determines the kind of a stationary point.
-
-    A negative eigenvalue makes a saddle. Where the lowest eigenvalue counts as 0 the point is moved by `step` along its
-    eigenvector, and descends again: if it stays at least half as far away and U is the same, the bottom is a valley;
-    else the direction is flat to second order only, and the point a minimum.
+    """Determines the kind of a stationary point. A negative eigenvalue makes a saddle. Where the lowest eigenvalue
+    counts as 0 the point is moved by `step` along its eigenvector, and descends again: if it stays at least half as far
+    away and U is the same, the bottom is a valley; else the direction is flat to second order only, and the point a
+    minimum.
 
     Args:
-        surface: `tati_re.landscape.Surface`.
-        position: Where `descend` arrived.
+        surface, position: A `tati_re.landscape.Surface`, and where `descend` arrived.
         temperature: T, the unit of what counts as the same U. Default: 1.
         step: Length of that move. Default: 0.1.
     """

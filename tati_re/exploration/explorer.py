@@ -48,8 +48,7 @@ class Exploration(NamedTuple):
         barriers: One row a pair: `first, second, distance, linear_barrier, relaxed_barrier, residual`.
         paths: Both ways of each pair, by pair of numbers.
         legs: Positions of all legs, `(k, n, parameters)` as a list.
-        num_rounds: How many there were.
-        reason: Why it stopped, in words.
+        num_rounds, reason: How many there were, and why it stopped, in words.
         out_of_time: Whether `max_time` was over.
     """
 
@@ -104,8 +103,7 @@ def explore(
         source: A Simulation of one walker, a FunctionPotential, options, `run` for a folder, or a `ExploredSystem`.
         start: `(parameters,)`. Default: where the simulation is.
         path: Positions `(n, parameters)` of a trajectory that is there already: the first leg. Default: none.
-        num_steps: Of a leg. Default: 2,000.
-        num_legs: Of a round. Default: 4.
+        num_steps, num_legs: Of a leg, and of a round. Default: 2,000 and 4.
         heats: Temperatures of the legs over T. Default: 1 and 4.
         num_candidates: Descents along a leg. Default: 5.
         max_rounds: At most. Default: 10.
@@ -114,8 +112,7 @@ def explore(
         num_connected: Bottoms, the lowest, between all pairs of which barriers are looked for. Default: 8.
         num_processes: Processes side by side; 0: in this one. Default: 0.
         temperature: T. Default: the simulation's, 1 for a function.
-        step_size: Of a function's legs; a simulation has its own. Default: 0.05.
-        friction: The same. Default: 1.
+        step_size, friction: Of a function's legs; a simulation has its own. Default: 0.05 and 1.
         seed: Of the legs. Default: 0; without `output`, further calls on one simulation draw other numbers.
         output: A folder; an exploration that was stopped goes on there when it is called again. Default: none.
         max_time: Seconds, four fifths for legs, the rest for barriers; what was begun is ended. Default: no limit.

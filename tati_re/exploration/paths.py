@@ -21,8 +21,7 @@ class Path(NamedTuple):
 
     Attributes:
         place: Part of each way's length, `(n,)`, from 0 to 1.
-        linear: U along the straight line, `(n,)`.
-        relaxed: U along the relaxed path, `(n,)`.
+        linear, relaxed: U along the straight line and the relaxed path, `(n,)`.
         images: Points of the relaxed path, `(n, parameters)`.
         linear_barrier: Highest U of the line above the higher end, at least 0.
         relaxed_barrier: The same of the relaxed path: an estimate of the barrier between the two basins, from above
@@ -48,8 +47,7 @@ def connect(surface, first: np.ndarray, second: np.ndarray, curvature: float = 1
 
     Args:
         surface: `tati_re.landscape.Surface`.
-        first: `(parameters,)`.
-        second: `(parameters,)`.
+        first, second: The points, `(parameters,)`.
         curvature: Largest eigenvalue of the Hessian at the ends. Default: 1.
         enough: A barrier below this one ends the relaxation. Default: 0.
 
@@ -125,20 +123,14 @@ def _spread(images: np.ndarray) -> np.ndarray:
 
 
 def disconnectivity(found: "Exploration") -> pd.DataFrame:
-    """At which potential each minimum joins a lower one, when the surface is flooded from below.
+    """At which potential each minimum joins a lower one, when the surface is flooded from below. The pass between two
+    minima is the lowest, over all chains of relaxed paths, of the highest potential on the chain: pairs are joined in
+    the order of their passes, as in a minimal spanning tree. Passes are upper bounds, as the relaxed paths are. O.
+    Becker, M. Karplus, J. Chem. Phys. 106, 1495 (1997); D. Wales et al., Nature 394, 758 (1998).
 
-    The pass between two minima is the lowest, over all chains of relaxed paths, of the highest potential on the chain:
-    pairs are joined in the order of their passes, as in a minimal spanning tree. Passes are upper bounds, as the
-    relaxed paths are. O. Becker, M. Karplus, J. Chem. Phys. 106, 1495 (1997); D. Wales et al., Nature 394, 758 (1998).
-
-    Args:
-        found: Of `explore`.
-
-    Returns:
-        One row for each minimum that a path leads to, the lowest first: its `number` and `potential`; the minimum it
-        `joins`, the lowest on the other side of its pass (0: none, it is the lowest of all that are connected); the
-        potential of the pass, `joins_at`; and `depth`, the height of the pass above it (nan: none).
-    """
+    Of what `explore` found there is one row for each minimum that a path leads to, the lowest first: its `number` and
+    `potential`; the minimum it `joins`, the lowest on the other side of its pass (0: none, it is the lowest of all that
+    are connected); the potential of the pass, `joins_at`; and `depth`, the height of the pass above it (nan: none)."""
     potential = dict(zip(found.minima["number"], found.minima["potential"], strict=True))
     passes = [
         (max(potential[i], potential[j]) + barrier, i, j)

@@ -23,10 +23,8 @@ def random_directions(
     neural nets, NeurIPS 2018, section 4.
 
     Args:
-        centre: Parameters, `(parameters,)`.
-        shapes: Shapes of the tensors that make them, in order.
-        count: Directions, at least 1. Default: 2.
-        seed: Default: 0.
+        centre, shapes: Parameters, `(parameters,)`, and the shapes of the tensors that make them, in order.
+        count, seed: Directions, at least 1, and their random numbers. Default: 2 and 0.
         normalization: "filter", "tensor" (one length a tensor), "none" (random, of length 1). Default: "filter".
 
     Returns:
@@ -59,8 +57,7 @@ def trajectory_directions(positions: np.ndarray, centre: np.ndarray, count: int 
     et al. 2018, section 7, take the end of training for the center, not the mean), by the smaller Gram matrix.
 
     Args:
-        positions: `(n, parameters)`.
-        centre: `(parameters,)`.
+        positions, centre: `(n, parameters)` and `(parameters,)`.
         count: Directions, at most n. Default: 2.
 
     Returns:
@@ -115,15 +112,9 @@ def covariance_directions(source, numbers: Sequence[int], **choices) -> tuple[np
 
 
 def between(*sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The line or plane through two or three parameter vectors.
-
-    Args:
-        *sets: Two or three vectors `(parameters,)`.
-
-    Returns:
-        The first vector as the center, and the directions to the others, not normalized: they lie at coordinate 1
-        along each axis, so that (0, 0), (1, 0), (0, 1) are the given points.
-    """
+    """The line or plane through two or three parameter vectors. Of these, `(parameters,)` each, the first is returned
+    as the center, and the directions to the others, not normalized: they lie at coordinate 1 along each axis, so that
+    (0, 0), (1, 0), (0, 1) are the given points."""
     refuse_if(len(sets) not in (2, 3), "A line or plane goes through two or three points.", len(sets))
     points = [np.asarray(one, np.float64) for one in sets]
     if any(point.shape != points[0].shape for point in points):
@@ -135,15 +126,9 @@ def between(*sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def held(names: Sequence[str], patterns: Sequence[str]) -> np.ndarray:
-    """The mask of parameters that are fixed at the center. It is `(parameters,)`.
-
-    Args:
-        names: Parameter names such as `dense/kernel[0,3]`.
-        patterns: Names of tensors or parameters, with `*` and `?`: `*bias*`, `dense_1/*`, `dense/kernel[0,*`.
-
-    Raises:
-        InputError: A pattern fits no parameter.
-    """
+    """The mask of parameters that are fixed at the center. It is `(parameters,)`; names are as `dense/kernel[0,3]`,
+    patterns are names of tensors or parameters, with `*` and `?`: `*bias*`, `dense_1/*`, `dense/kernel[0,*`; one that
+    fits no parameter is an `InputError`."""
     mask = np.zeros(len(names), bool)
     tensors = [name.split("[")[0] for name in names]
     for pattern in patterns:
@@ -160,11 +145,7 @@ def held(names: Sequence[str], patterns: Sequence[str]) -> np.ndarray:
 
 
 def project_out(directions: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Sets the parameters of a mask to zero in directions.
-
-    Raises:
-        InputError: Nothing is left of one of them.
-    """
+    """Sets the parameters of a mask to zero in directions. Where nothing is left of one it is an `InputError`."""
     left = np.where(mask, 0.0, directions)
     refuse_if(not np.linalg.norm(left, axis=1).all(), "A direction moves nothing but parameters that are held fixed.")
     return left

@@ -25,10 +25,8 @@ class GaussianApproximation:
     component is diag(`diagonal`) + F F', F its `factor`.
 
     Attributes:
-        kind: "laplace", "laplace_diagonal" or "swag".
-        temperature: T of the simulation.
-        mean: `(walkers, parameters)`.
-        diagonal: `(walkers, parameters)`, 0 for "laplace".
+        kind, temperature: "laplace", "laplace_diagonal" or "swag"; T of the simulation.
+        mean, diagonal: `(walkers, parameters)`; the diagonal is 0 for "laplace".
         factor: `(walkers, parameters, k)`; k is P for "laplace", 0 for "laplace_diagonal", the rank for "swag".
         log_evidence: ln of the integral of exp(-U/T) in this approximation, `(walkers,)`: log Z of the posterior where
             U is that, at T = 1. None for "swag".

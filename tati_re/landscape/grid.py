@@ -31,11 +31,8 @@ class Axis(NamedTuple):
 
 
 def parse_axis(text: str, name: str = "range") -> Axis:
-    """Reads `-1:1:41`; messages call it `name`.
-
-    Raises:
-        InputError: Another form, an empty interval, or fewer than 2 points.
-    """
+    """Reads `-1:1:41`; messages call it `name`. Another form, an empty interval, or fewer than 2 points are an
+    `InputError`."""
     try:
         low, high, count = text.split(":")
         axis = Axis(float(low), float(high), int(count))
@@ -61,11 +58,8 @@ def axes_of(ranges: Sequence[Axis | str] | Axis | str, what: str, count: int | N
 
 
 def parse_scales(text: str) -> tuple[int, ...]:
-    """Reads `1,0,-1,-2`, the exponents of the powers of 10 that a range is multiplied with.
-
-    Raises:
-        InputError: No integers, or one of them twice.
-    """
+    """Reads `1,0,-1,-2`, the exponents of the powers of 10 that a range is multiplied with. What are no integers, or
+    has one of them twice, is an `InputError`."""
     try:
         scales = tuple(int(part) for part in text.split(","))
     except ValueError:
@@ -79,8 +73,7 @@ class Grid:
     """The points center + 10^scale * sum over axes of c_k d_k, the last axis fastest, scale after scale.
 
     Args:
-        centre: `(parameters,)`.
-        directions: `(axes, parameters)`, rows d_k.
+        centre, directions: `(parameters,)`, and `(axes, parameters)`, rows d_k.
         axes: One for each direction.
         scales: Exponents of 10. Default: 0 alone.
 
@@ -122,9 +115,7 @@ def project(positions: np.ndarray, centre: np.ndarray, directions: np.ndarray) -
     nor of length 1: positions that are center + c D have the coordinates c.
 
     Args:
-        positions: `(n, parameters)`.
-        centre: `(parameters,)`.
-        directions: `(axes, parameters)`.
+        positions, centre, directions: `(n, parameters)`, `(parameters,)`, `(axes, parameters)`.
 
     Returns:
         Coordinates `(n, axes)`, and how far each position lies from the plane, `(n,)`.

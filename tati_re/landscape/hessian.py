@@ -56,12 +56,8 @@ def hessian_matrix(surface, position: np.ndarray, free: np.ndarray | None = None
     """The Hessian of U at a point, from one Hessian-vector product per parameter. It is symmetric `(n, n)`, float64.
 
     Args:
-        surface: `tati_re.landscape.Surface`.
-        position: `(parameters,)`.
-        free: A mask `(parameters,)`: rows and columns to compute. Default: all.
-
-    Raises:
-        InputError: More than 5,000 free parameters.
+        surface, position: A `tati_re.landscape.Surface`, and `(parameters,)`.
+        free: A mask `(parameters,)`: rows and columns to compute, up to 5,000, else an `InputError`. Default: all.
     """
     chosen = np.arange(surface.num_parameters) if free is None else np.flatnonzero(free)
     if len(chosen) > MOST_PARAMETERS:
@@ -92,11 +88,8 @@ def hessian_eigenpairs(
     the most negative ones: below zero at a saddle. Errors are relative to the largest one.
 
     Args:
-        surface: `tati_re.landscape.Surface`.
-        position: `(parameters,)`.
-        num_largest: How many of the upper end. Default: 5.
-        num_smallest: How many of the lower end. Default: 1.
-        free: A mask `(parameters,)` of those that may move. Default: all.
+        surface, position, free: As of `hessian_matrix`.
+        num_largest, num_smallest: How many of the upper and of the lower end. Default: 5 and 1.
         seed: Of the start vector. Default: 0.
 
     Returns:
@@ -152,18 +145,9 @@ def hessian_eigenpairs(
 def hessian_directions(
     surface, position: np.ndarray, numbers: Sequence[int], free: np.ndarray | None = None, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvectors of the Hessian by number: 1 is the stiffest, -1 the lowest (flat, or downhill at a saddle).
-
-    Args:
-        surface: `tati_re.landscape.Surface`.
-        position: `(parameters,)`.
-        numbers: Not 0.
-        free: A mask `(parameters,)`. Default: all.
-        seed: Default: 0.
-
-    Returns:
-        Orthonormal rows `(len(numbers), parameters)` and their eigenvalues.
-    """
+    """Eigenvectors of the Hessian by number: 1 is the stiffest, -1 the lowest (flat, or downhill at a saddle). Returned
+    are orthonormal rows `(len(numbers), parameters)` and their eigenvalues; 0 is no number. Other arguments are those
+    of `hessian_eigenpairs`."""
     refuse_if(0 in numbers or not numbers, "Eigenvectors of the Hessian count from 1, or from -1.", list(numbers))
     count = surface.num_parameters if free is None else int(np.sum(free))
     largest, smallest = max([0, *numbers]), max([0, *(-number for number in numbers)])
@@ -182,11 +166,9 @@ def hessian_trace(
     Communications in Statistics 19 (1990).
 
     Args:
-        surface: `tati_re.landscape.Surface`.
-        position: `(parameters,)`.
+        surface, position, free: As of `hessian_matrix`.
         num_probes: At least 2. Default: 64.
-        free: A mask `(parameters,)`. Default: all.
-        seed: Default: 0.
+        seed: Of the random signs. Default: 0.
     """
     refuse_if(num_probes < 2, "num_probes is too small for an error.", num_probes, "at least 2")
     probes = _probes(surface, num_probes, free, seed)
@@ -211,12 +193,10 @@ def hessian_density(
     investigation into neural net optimization via Hessian eigenvalue density, ICML 2019, algorithm 1.
 
     Args:
-        surface: `tati_re.landscape.Surface`.
-        position: `(parameters,)`.
+        surface, position, free: As of `hessian_matrix`.
         num_probes: Random vectors, at least 1. Default: 8.
         num_steps: Lanczos steps of each, at most the free parameters. Default: 60.
-        free: A mask `(parameters,)`. Default: all.
-        seed: Default: 0.
+        seed: Of the random vectors. Default: 0.
     """
     count = surface.num_parameters if free is None else int(np.sum(free))
     num_steps = min(num_steps, count)

@@ -83,8 +83,7 @@ def input_space(
         which: Parameters: "all" that were sampled, their "mean", the "last" ones, or stored steps by number. Of the run
             of an optimizer all of these are where it arrived, but for the steps. Default: "all".
         parameters: Vectors `(draws, parameters)` or `(parameters,)` in place of the run's. Default: none.
-        walker: Of the run's. Default: all.
-        thin: Each so many of the sampled ones. Default: 1.
+        walker, thin: Of the run's, and each so many of the sampled ones. Default: all, and 1.
         model: The Keras model, if the folder could not hold it. Default: the folder's.
 
     Raises:

@@ -31,9 +31,7 @@ class Landscape(NamedTuple):
         trajectory: One row a stored position, or none: step, walker, coordinates on the plane, distance from it, and
             the position's own loss, potential, ... and `plane_loss`, the loss of its projection.
         lowest: L0, the lowest loss of both tables.
-        centre: `(parameters,)`.
-        directions: `(axes, parameters)`.
-        names: Of the coordinates.
+        centre, directions, names: `(parameters,)`, `(axes, parameters)`, and the names of the coordinates.
     """
 
     table: pandas.DataFrame
@@ -66,8 +64,7 @@ def scan(
     """Evaluates U on a line, a plane or a grid, and along a projected trajectory.
 
     Args:
-        surface: `tati_re.landscape.Surface`.
-        centre: `(parameters,)`.
+        surface, centre: A `tati_re.landscape.Surface`, and `(parameters,)`.
         directions: `(axes, parameters)`; coordinates count in their lengths.
         ranges: `-1:1:41` or an `Axis` for all axes, or one for each. Default: `-1:1:41`.
         scales: Exponents of 10: the whole range times each of these powers, one grid after the other. Default: 0 alone.
@@ -131,18 +128,8 @@ def along(
     overwrite: bool = False,
     description: dict[str, Any] | None = None,
 ) -> pandas.DataFrame:
-    """Loss, potential and accuracy at stored positions, on all data where the run saw mini-batches.
-
-    Args:
-        surface: `tati_re.landscape.Surface`.
-        trajectory: `Position`s, read once.
-        output: As of `scan`. Default: none.
-        overwrite: As of `scan`. Default: False.
-        description: As of `scan`. Default: none.
-
-    Returns:
-        One row a position: step, walker, loss, potential, ..., `ln_excess_loss`.
-    """
+    """Loss, potential and accuracy at stored positions, on all data where the run saw mini-batches. The arguments are
+    those of `scan`; the table has a row a position: step, walker, loss, potential, ..., `ln_excess_loss`."""
     positions = list(trajectory)
     refuse_if(not positions, "The trajectory has no positions.")
     folder = None
@@ -159,11 +146,8 @@ def along(
 
 
 def load(folder: AnyPath) -> Landscape:
-    """Opens the folder of a finished landscape.
-
-    Raises:
-        InputError: It is none, or it is not finished: the same command goes on with it.
-    """
+    """Opens the folder of a finished landscape. One that is none, or is not finished, is an `InputError`: the same
+    command goes on with it."""
     import tomllib
 
     folder = Path(folder)
@@ -185,16 +169,8 @@ def load(folder: AnyPath) -> Landscape:
 
 def path_of(run, most: int = 1000, walker: int | None = None) -> list[Any]:
     """Stored positions of a run, up to a number, as many of each walker and equally spaced in its own. They are
-    `Position`s in the order of the file.
-
-    Args:
-        run: As `tati_re.load(folder)` returns it.
-        most: At least 1. Default: 1,000.
-        walker: One walker alone. Default: all.
-
-    Raises:
-        InputError: The run stored no positions, or has no such walker.
-    """
+    `Position`s in the order of the file. `most` is at least 1, by default 1,000, and `walker` one alone, by default
+    all. Where a run stored no positions, or has no such walker, it is an `InputError`."""
 
     def chosen():
         found = stored_positions(run)

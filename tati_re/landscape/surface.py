@@ -11,8 +11,7 @@ from tati_re.posterior.function import FunctionPotential
 from tati_re.posterior.potential import ModelPotential
 
 _BLOCK = 64
-_NUMBERS = 1 << 21
-"""Numbers that the widest layer holds at a time: what stays in a cache beside the weights."""
+_NUMBERS = 1 << 21  # Numbers that the widest layer holds at a time: what stays in a cache beside the weights.
 _MOST_EXAMPLES = 8192
 
 
@@ -28,11 +27,9 @@ class Surface:
         points: Points of a block. Default: 64.
 
     Attributes:
-        num_parameters: P.
         columns: What `values` returns, in order.
-        parameter_names: P names.
-        tensor_names: Names of the tensors that the vector is made of.
-        shapes: Their shapes.
+        num_parameters, parameter_names: P, and P names.
+        tensor_names, shapes: Names and shapes of the tensors that the vector is made of.
         dtype: "float32" or "float64", in which the model computes.
         identity: What is evaluated, in one line.
 

@@ -112,8 +112,7 @@ class FlatModel:
     `num_fixed` parameters do not move. `others` are the non-trainable variables, then the fixed ones, `auxiliary` their
     values. The model takes inputs of `input_dtype`; its `training_layers` act differently while training. The layers
     are `vectorizable` as single large operations; the gradient compiles under XLA where it is `xla_safe`. `regularizer`
-    makes of the weights of one walker the sum of theirs, or is None.
-    """
+    makes of the weights of one walker the sum of theirs, or is None."""
 
     samples_noise = False
 

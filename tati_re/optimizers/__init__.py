@@ -2,7 +2,8 @@
 
 Every walker descends on U divided by the scale of L (N, or 1 under `mean_loss`): the mean loss that Keras users know,
 plus V/N, so that learning rates keep their usual size. The minimum is that of U: the mode of the posterior. Adding an
-optimizer touches one new file and one line of `OPTIMIZERS`."""
+optimizer touches one new file and one line of `OPTIMIZERS`. An argument out of the range that its line names is an
+`InputError`."""
 
 from tati_re.core.backend import keras
 from tati_re.core.errors import InputError, nearest

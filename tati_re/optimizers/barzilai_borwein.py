@@ -33,9 +33,6 @@ class BarzilaiBorwein(Optimizer):
     Args:
         step: "long" or "short", which is never longer than the long one. Default: "short".
 
-    Raises:
-        InputError: Neither of the two.
-
     Examples:
         >>> BarzilaiBorwein("long").get_config()["barzilai_borwein_step"]
         'long'

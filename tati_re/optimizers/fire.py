@@ -41,9 +41,6 @@ class Fire(Optimizer):
         increase: At least 0. Default: 0.05.
         decrease: In (0, 1). Default: 0.95.
 
-    Raises:
-        InputError: A value out of its range.
-
     Examples:
         >>> Fire().get_config()["decrease"]
         0.95

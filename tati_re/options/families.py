@@ -1,6 +1,5 @@
-"""The samplers that have a name: one line each, from which help, completion, the options page and a run come.
-
-Other packages add `GJF = "gjf:GJF"` to `[project.entry-points."tati_re.samplers"]` of their pyproject.toml."""
+"""The samplers that have a name: one line each, from which help, completion, the options page and a run come. Other
+packages add `GJF = "gjf:GJF"` to `[project.entry-points."tati_re.samplers"]` of their pyproject.toml."""
 
 import inspect
 from collections.abc import Callable
@@ -78,8 +77,7 @@ def _found(where: str) -> Callable[..., Any]:
     return found("sampler", where, form, lambda value: inspect.isclass(value) and hasattr(value, "step"), kind)
 
 
-_known = cache(_found)
-"""Every run asks for all of them, to say which options it does not use."""
+_known = cache(_found)  # Every run asks for all of them, to say which options it does not use.
 
 
 def options_of_family(where: str) -> list[str]:

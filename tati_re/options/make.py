@@ -46,8 +46,7 @@ def unknown(name: str, spelled: str | None = None) -> InputError:
     return InputError(f"{spelled or name} is not a known option.{said}")
 
 
-_MOST_TOML = 2**24
-"""Bytes of a file of options that are read: a device may have no end."""
+_MOST_TOML = 2**24  # Bytes of a file of options that are read: a device may have no end.
 OUT_OF_RANGE = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number")
 
 
@@ -216,14 +215,7 @@ def to_toml(options: Options, groups: Iterable[str] = GROUPS, changed: bool = Fa
 
 
 def describe(name: str | None = None) -> str:
-    """Describes one option, or all of them with one line each.
-
-    Args:
-        name: The option's name. Default: all options.
-
-    Raises:
-        InputError: There is no such option.
-    """
+    """Describes one option, or all of them with one line each. An `InputError` where there is no such option."""
     if name is None:
         lines = []
         for group, title in GROUPS.items():

@@ -1,5 +1,4 @@
 """Methods that are known by a name of their own, each a set of options: `--sampler RENHD` stands for its parts.
-
 `tati-sample --sampler RENHD --print-config` shows them; an option that is given goes before the preset's."""
 
 from collections.abc import Mapping

@@ -53,7 +53,6 @@ Translation = Callable[[str, Any], dict[str, Any]]
 
 class Alias(NamedTuple):
     """An option of TATi, and the options that stand for it here: none where it is refused or has nothing to set.
-
     `translate` takes the name as typed and the value to options here by name, or raises InputError where it is refused.
     `instead` says in words what stands for it. Its group in TATi is data, prior, model, common, train, sampler, or
     analysis; `many` means that it takes several values on the command line."""

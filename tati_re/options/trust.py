@@ -1,7 +1,6 @@
-"""What the folder of a run asks for beyond itself: code to run and files to write.
-
-A folder may come from someone else. Its options are made here, and what they ask for is done where the caller says that
-the folder is trusted, or names it again."""
+"""What the folder of a run asks for beyond itself: code to run and files to write. A folder may come from someone else.
+Its options are made here, and what they ask for is done where the caller says that the folder is trusted, or names it
+again."""
 
 import os
 from collections.abc import Collection, Mapping

@@ -28,10 +28,9 @@ def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: AnyPath | None = Non
 
     Args:
         tables: Of `analysis.covariance_table` by name, such as one a run or a walker.
-        path: PNG file to write. Default: none.
 
     Raises:
-        InputError: No tables, or a path that cannot be written.
+        InputError: No tables.
     """
     refuse_if(not tables, "There is no covariance to draw.")
     timed = any(np.isfinite(table["autocorrelation_steps"]).any() for table in tables.values())
@@ -60,16 +59,8 @@ def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: AnyPath | None = Non
 
 
 def plot_free_energy(table: pd.DataFrame, name: str = "coordinate", path: AnyPath | None = None) -> Figure:
-    """Draws a free energy with error bars of one standard error.
-
-    Args:
-        table: Of `analysis.free_energy`.
-        name: Of the coordinate.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: An empty table, or a path that cannot be written.
-    """
+    """Draws a free energy with error bars of one standard error. The `table` is that of `analysis.free_energy`, an
+    empty one an `InputError`, and `name` that of the coordinate."""
     refuse_if(table.empty, "There is no free energy to draw.")
     figure = new_figure(5.4, 3.4)
     axes = figure.subplots()
@@ -87,13 +78,8 @@ def plot_diffusion_map(
     """Draws the eigenvalues of a diffusion map, and its points by their first two eigenfunctions.
 
     Args:
-        found: The map.
-        potential: Of the points, `(n,)`: their color, with a color bar.
+        found, potential: The map; U of its points, `(n,)`, for their color, with a color bar.
         landmarks: Indices of points to mark. Default: None.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: A path that cannot be written.
     """
     figure = new_figure(8.4, 3.6)
     left, right = figure.subplots(1, 2, width_ratios=[1.0, 1.6])
@@ -115,16 +101,8 @@ def plot_diffusion_map(
 
 
 def plot_reweighting(table: pd.DataFrame, sampled, path: AnyPath | None = None) -> Figure:
-    """Draws averages over the temperature with their errors, and marks the temperatures that were sampled.
-
-    Args:
-        table: Of `analysis.reweight`; a panel for each observable.
-        sampled: Temperatures of the rungs.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: An empty table, or a path that cannot be written.
-    """
+    """Draws averages over the temperature with their errors, and marks the temperatures that were sampled. There is a
+    panel for each observable of the `table`, that of `analysis.reweight`; an empty one is an `InputError`."""
     refuse_if(table.empty, "There are no averages to draw.")
     names = list(dict.fromkeys(table["observable"]))
     figure = new_figure(2.9 * len(names), 3.0)
@@ -141,15 +119,8 @@ def plot_reweighting(table: pd.DataFrame, sampled, path: AnyPath | None = None) 
 
 
 def plot_group_temperatures(table: pd.DataFrame, path: AnyPath | None = None) -> Figure:
-    """Draws the temperature of each group as a point, in the band where it should lie.
-
-    Args:
-        table: Of `analysis.group_temperatures`; a panel for each kind of temperature.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: An empty table, or a path that cannot be written.
-    """
+    """Draws the temperature of each group as a point, in the band where it should lie. There is a panel for each kind
+    of temperature of the `table`, that of `analysis.group_temperatures`; an empty one is an `InputError`."""
     refuse_if(table.empty, "There are no temperatures to draw.")
     kinds = list(dict.fromkeys(table["temperature"]))
     figure = new_figure(7.2, 1.1 + 0.26 * int(table.groupby("temperature").size().max()))
@@ -183,13 +154,9 @@ def plot_learning_coefficient(
     """Draws the learning coefficient against nβ, with one standard error, and the fitted curve with its limit.
 
     Args:
-        table: Of `analysis.learning_coefficient`.
+        table: Of `analysis.learning_coefficient`; an empty one is an `InputError`.
         curve: Of `analysis.learning_curve`. Default: none.
         num_parameters: P; half of it is the value of a regular model, marked where it is near. Default: none.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: An empty table, or a path that cannot be written.
     """
     refuse_if(table.empty, "There is no learning coefficient to draw.")
     figure = new_figure(5.6, 3.8)

@@ -26,12 +26,8 @@ def plot_classes(
     inputs, of both, and how well the entropy tells them apart.
 
     Args:
-        predictions: By name, with labels.
+        predictions: By name, with labels; without them an `InputError`.
         outside: Of inputs unlike those of the training, by the same names. Default: none.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: No labels, or a path that cannot be written.
     """
     sets, labels = zip(*((one.probabilities, known_labels(one.labels)) for one in predictions.values()), strict=True)
     figure = new_figure(9.0, max(4.8, 1.7 * len(sets)))

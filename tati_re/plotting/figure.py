@@ -73,15 +73,8 @@ def legend_above(axes: Axes, room: int = 1000) -> int:
 
 
 def save(figure: Figure, path: AnyPath | None) -> Figure:
-    """Writes a figure as PNG at 150 dots per inch, and returns it.
-
-    Args:
-        figure: The figure.
-        path: File ending in `.png`, or None for no file.
-
-    Raises:
-        InputError: Another ending, or a file that cannot be written.
-    """
+    """Writes a figure as PNG at 150 dots per inch, and returns it. Without a `path` there is no file; one that does not
+    end in `.png`, or cannot be written, is an `InputError`."""
     if path is None:
         return figure
     refuse_if(Path(path).suffix.lower() != ".png", "The path of a figure must end in .png.", path)

@@ -20,15 +20,8 @@ if TYPE_CHECKING:
 def plot_points(dataset: Dataset, path: AnyPath | None = None) -> Figure:
     """Draws the examples of a data set: two columns of inputs against each other, or one column against its target.
     Classes have colors and shapes of their own, values of a regression in the plane, or the first of several labels, a
-    scale; test points are hollow, or have an edge.
-
-    Args:
-        dataset: With inputs `(N, 2)`, or `(N, 1)` and one target.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: Inputs with other columns, or a path that cannot be written.
-    """
+    scale; test points are hollow, or have an edge. Inputs are `(N, 2)`, or `(N, 1)` with one target; others are an
+    `InputError`."""
     columns = dataset.inputs.shape[1] if dataset.inputs.ndim == 2 else None
     if columns not in (1, 2) or (columns == 1 and dataset.targets.ndim > 1):
         received = f"inputs of shape {dataset.inputs.shape[1:]}"
@@ -90,20 +83,11 @@ _MOST_POINTS = 2000
 
 
 def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure:
-    """Draws predictions over a grid of one or two inputs.
-
-    Two inputs and two classes: the probability of the second class with the boundary at 1/2, and its spread over the
-    parameters. More classes: the most probable one, paler where it is less sure, and the entropy of the prediction. A
-    regression: mean and spread, of several outputs the first one's. One input: curves with bands of the central
-    interval.
-
-    Args:
-        space: Of `tati_re.landscape.input_space`.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: No grid of one or two inputs, or a bad path.
-    """
+    """Draws predictions over a grid of one or two inputs. Two inputs and two classes: the probability of the second
+    class with the boundary at 1/2, and its spread over the parameters. More classes: the most probable one, paler where
+    it is less sure, and the entropy of the prediction. A regression: mean and spread, of several outputs the first
+    one's. One input: curves with bands of the central interval. Another `space` than such a grid of
+    `tati_re.landscape.input_space` is an `InputError`."""
     axes = space.axes
     if axes is None or len(axes) > 2:
         raise InputError("A figure shows a grid of one or two inputs.", "none" if axes is None else f"{len(axes)}")

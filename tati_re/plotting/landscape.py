@@ -38,13 +38,12 @@ def plot_landscape(
 
     Args:
         landscape: Of `tati_re.landscape.scan` or `load`, over one or two coordinates.
-        path: PNG file to write. Default: none.
         kind: "sweep" (one coordinate), "contour" or "surface" (two), or "auto": sweep or contour.
         quantity: A column of the table. Default: `ln_excess_loss` over a plane, the losses along a line.
         scales: Those that are drawn. Default: all.
 
     Raises:
-        InputError: More than two coordinates, a kind that does not fit, a column that is not there, or a bad path.
+        InputError: More than two coordinates, a kind that does not fit, or a column that is not there.
     """
     axes = len(landscape.names)
     kinds = {1: ("sweep",), 2: ("contour", "surface")}.get(axes, ())
@@ -168,14 +167,9 @@ def _surface(panel: Any, landscape: Landscape, table: Any, trajectory: Any, quan
 def plot_spectrum_of_hessian(
     density: Any, path: AnyPath | None = None, extremes: np.ndarray | None = None, width: float | None = None
 ) -> Figure:
-    """Draws the spectral density of a Hessian on a logarithmic axis, with its extreme eigenvalues as ticks.
-
-    Args:
-        density: Of `tati_re.landscape.hessian_density`.
-        path: PNG file to write. Default: none.
-        extremes: Eigenvalues to mark. Default: none.
-        width: Of the Gaussians that smooth the density. Default: 1/150 of the range.
-    """
+    """Draws the spectral density of a Hessian on a logarithmic axis, with its extreme eigenvalues as ticks. `density`
+    is that of `tati_re.landscape.hessian_density`, `extremes` are eigenvalues to mark, by default none, and `width`
+    that of the Gaussians that smooth the density, by default 1/150 of the range."""
     ends = [density.nodes.min(), density.nodes.max(), *([] if extremes is None else np.asarray(extremes))]
     low, high = min(ends), max(ends)
     room = 0.04 * (high - low) or max(abs(high), 1.0)

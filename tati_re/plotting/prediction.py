@@ -17,19 +17,14 @@ _MOST_CLASSES = 2 * len(COLORS)
 
 
 def plot_prediction(one: Prediction, along: int | None = None, path: AnyPath | None = None) -> Figure:
-    """Draws a prediction.
-
-    Values: as `plot_values`. Classes: with one input, or `along` one, their probabilities over it with the central
-    interval over the draws; with labels the reliability by isotonic regression, in the band that holds the whole curves
-    of 95 % of calibrated predictions; and the predictive entropy, given labels that of right and wrong ones.
+    """Draws a prediction. Values: as `plot_values`. Classes: with one input, or `along` one, their probabilities over
+    it with the central interval over the draws; with labels the reliability by isotonic regression, in the band that
+    holds the whole curves of 95 % of calibrated predictions; and the predictive entropy, given labels that of right and
+    wrong ones.
 
     Args:
         one: Of `run.predict`.
-        along: Column of the inputs, from 0. Default: the only one.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: No such column, or a path that cannot be written.
+        along: Column of the inputs, from 0, an `InputError` where there is none. Default: the only one.
     """
     if isinstance(one, RegressionPrediction):
         return plot_values({"posterior average": one}, None, path, along)
@@ -107,18 +102,13 @@ def plot_values(
     Args:
         predictions: By name.
         inputs: What was predicted, `(n, ...)`. Default: None, those that the prediction keeps.
-        path: PNG file to write. Default: none.
-        along: Column of the inputs for the left panel, from 0. Default: the only one, or what came true.
-
-    Raises:
-        InputError: No such column, or a path that cannot be written.
+        along: As of `plot_prediction`, for the left panel. Default: the only one, or what came true.
     """
     name, first = next(iter(predictions.items()))
     known = {label: one for label, one in predictions.items() if one.pit is not None}
     figure = new_figure(12.6 if known else 5.4, 3.8)
     panels = figure.subplots(1, 3, width_ratios=[1.5, 1.0, 1.1]) if known else [figure.subplots()]
-    inputs = first.inputs if inputs is None else inputs
-    columns = _columns(inputs, len(first.mean), along)
+    columns = _columns(first.inputs if inputs is None else inputs, len(first.mean), along)
     if columns.shape[1] == 1:
         _draw_line(panels[0], first, columns[:, 0], name)
     else:

@@ -27,23 +27,19 @@ def plot_run(
     thin: int = 1,
     path: AnyPath | None = None,
 ) -> Figure:
-    """Draws a row of panels for each observable of a run: trace, ranks, autocorrelation.
-
-    Trace: each walker over the steps, gray the burn-in. Ranks: the distribution function of each walker's ranks among
-    all draws, less the uniform one; walkers that sample the same distribution stay in the gray band together, 95 times
-    in 100 (a single walker's halves are compared). Draws are thinned by their autocorrelation time for that. Of a fit,
-    of walkers that leave the target and come back, and of fewer than 4 rows of a walker after the burn-in, the traces
-    alone.
+    """Draws a row of panels for each observable of a run: trace, ranks, autocorrelation. Trace: each walker over the
+    steps, gray the burn-in. Ranks: the distribution function of each walker's ranks among all draws, less the uniform
+    one; walkers that sample the same distribution stay in the gray band together, 95 times in 100 (a single walker's
+    halves are compared). Draws are thinned by their autocorrelation time for that. Of a fit, of walkers that leave the
+    target and come back, and of fewer than 4 rows of a walker after the burn-in, the traces alone.
 
     Args:
         run: The run.
+        burnin, thin: As of `tati_re.analysis.averages`, for ranks and autocorrelation.
         observables: Columns of `run.csv`. Default: potential, loss and accuracy, those that change.
-        burnin: Steps to leave out of ranks and autocorrelation. Default: the run's own burn-in.
-        thin: Every how many rows are kept. Default: 1.
-        path: PNG file to write. Default: none.
 
     Raises:
-        InputError: No rows, no such column, or a path that cannot be written.
+        InputError: No rows, or no such column.
     """
     rows = at_target(run.run_info)
     refuse_if(rows.empty, "The run has no rows to draw.")
@@ -89,13 +85,9 @@ def plot_traces(
     lie: it narrows as 1/sqrt(rows), and ends at the band of `analysis.temperatures`.
 
     Args:
-        run_info: Rows of `run.csv`.
+        run_info: Rows of `run.csv`; none are an `InputError`.
         num_parameters: Number of parameters P.
         num_burnin_steps: Steps shaded in the upper panel and left out of the means. Default: 0.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: No rows, or a path that cannot be written.
     """
     refuse_if(run_info.empty, "The run has no rows to draw.")
     shown = measured_temperatures(run_info[run_info["step"] > num_burnin_steps], num_parameters)
@@ -195,8 +187,7 @@ def _draw_temperature(
     axes.set_ylabel(f"{temperature.kind}\ntemperature {FORMULAS[temperature.kind]}")
 
 
-_LAGS = 8.0
-"""Autocorrelation times that are shown."""
+_LAGS = 8.0  # Autocorrelation times that are shown.
 
 
 def plot_autocorrelation(
@@ -204,15 +195,8 @@ def plot_autocorrelation(
 ) -> Figure:
     """Draws the autocorrelation function of each observable, with its integrated time in the legend. The band is the
     error of a correlation that is zero: two standard errors, by Bartlett's formula with the squares of what is drawn.
-
-    Args:
-        chains: Draws `(chains, draws)` by name.
-        steps_between_rows: Unit of the lags. Default: 1.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: No chain that moves, or a path that cannot be written.
-    """
+    The `chains` are draws `(chains, draws)` by name, of which none moving is an `InputError`, and `steps_between_rows`
+    is the unit of the lags, by default 1."""
     shown = {
         name: values
         for name, values in chains.items()

@@ -25,15 +25,8 @@ _ACCURACIES = (
 
 def plot_temperatures(frame: pd.DataFrame, path: AnyPath | None = None) -> Figure:
     """Draws losses, and the accuracies of a classifier below them, against temperature. Error bars are two Monte Carlo
-    errors. The dashed line is the Bayesian posterior, T = 1; the dotted one is where cooling should stop.
-
-    Args:
-        frame: As `temperature_curve` gives it.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: A path that cannot be written.
-    """
+    errors. The dashed line is the Bayesian posterior, T = 1; the dotted one is where cooling should stop. The `frame`
+    is as `temperature_curve` gives it."""
     classes = "test_accuracy" in frame
     figure = new_figure(6.4, 6.0 if classes else 3.8)
     panels = figure.subplots(2 if classes else 1, 1, sharex=True, squeeze=False)[:, 0]
@@ -63,14 +56,7 @@ def plot_temperatures(frame: pd.DataFrame, path: AnyPath | None = None) -> Figur
 
 def plot_ladder(ladder: pd.DataFrame, path: AnyPath | None = None) -> Figure:
     """Draws the accepted swaps between each rung and the next, with what was expected, and the mean potential.
-
-    Args:
-        ladder: The table `run.ladder`.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: A single rung, or a path that cannot be written.
-    """
+    The `ladder` is the table `run.ladder`; a single rung is an `InputError`."""
     pairs = ladder.iloc[:-1]
     refuse_if(pairs.empty, "A ladder of one rung has no swaps to draw.")
     figure = new_figure(8.6, 3.0)
@@ -79,8 +65,7 @@ def plot_ladder(ladder: pd.DataFrame, path: AnyPath | None = None) -> Figure:
     axes.plot(pairs["rung"] + 0.5, pairs["expected_acceptance"], "_", color=DARK, markersize=14, label="expected")
     axes.axhline(0.01, color=COLORS[1], linewidth=0.8, linestyle="--", label="broken below")
     axes.set_ylim(0, 1)
-    every = -(-len(pairs) // 10)
-    shown = pairs["rung"].to_numpy()[::every]
+    shown = pairs["rung"].to_numpy()[:: -(-len(pairs) // 10)]
     axes.set_xticks(shown + 0.5, [f"{rung:g}–{rung + 1:g}" for rung in shown])
     legend_above(axes)
     labeled(axes, "between rungs, 0 is the target", "part of the swaps")

@@ -16,8 +16,7 @@ class FunctionPotential(Potential):
 
     Args:
         function: L; takes positions `(walkers, parameters)`, returns `(walkers,)`, in TensorFlow operations.
-        num_parameters: P.
-        prior: V. Default: none.
+        num_parameters, prior: P and V. Default of V: none.
         dtype: "float32" or "float64". Default: "float64".
         parameter_names: Default: `x[0]`, `x[1]`, ...
         validation: What stands for the mean loss on a test part, a function like the first. Default: there is none.

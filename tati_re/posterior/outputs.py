@@ -5,11 +5,9 @@ from typing import Any
 
 import numpy as np
 
-_BLOCK_VALUES = 16_000_000
-"""Numbers of the widest layer that are computed at once."""
+_BLOCK_VALUES = 16_000_000  # Numbers of the widest layer that are computed at once.
 
-_ROWS = 8192
-"""Inputs at a time."""
+_ROWS = 8192  # Inputs at a time.
 
 
 class Outputs:

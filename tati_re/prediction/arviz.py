@@ -42,9 +42,7 @@ def to_arviz(
     compares neighboring rows: record every step for it.
 
     Args:
-        run: The run, or its folder.
-        burnin: Steps to leave out. Default: None, the run's own burn-in.
-        thin: Every how many rows and positions are kept. Default: 1.
+        run, burnin, thin: As of `tati_re.analysis.averages`, of rows and positions.
         data: The data set of the run, `sim.dataset`. Default: that of a run made here; else read where the run says.
         model: The Keras model where the folder holds none. Default: the folder's.
 
@@ -104,11 +102,7 @@ def write_arviz(
     run: AnyRun, path: AnyPath, burnin: int | None = None, thin: int = 1, data: Dataset | None = None, model: Any = None
 ) -> Path:
     """Writes a run as a NetCDF file for `xarray.open_datatree` and ArviZ. It returns the file, `path`, which ends in
-    `.nc`. The other arguments are those of `to_arviz`.
-
-    Raises:
-        InputError: As `to_arviz`, or the file cannot be written.
-    """
+    `.nc`; one that cannot be written is an `InputError`. Other arguments and errors are those of `to_arviz`."""
     tree = to_arviz(run, burnin, thin, data, model)
     try:
         with replacing(path, ".nc") as file:
@@ -161,8 +155,7 @@ def _of_examples(xarray: Any, run: RunFiles, stored: Block, chains: np.ndarray, 
 
 
 def _coordinates(steps: np.ndarray, chains: np.ndarray) -> dict[str, Any]:
-    alike = (steps == steps[0]).all()
-    step = ("draw", steps[0]) if alike else (("chain", "draw"), steps)
+    step = ("draw", steps[0]) if (steps == steps[0]).all() else (("chain", "draw"), steps)
     return {"chain": np.arange(len(chains)), "draw": np.arange(steps.shape[1]), "step": step}
 
 

@@ -89,10 +89,8 @@ def leave_one_out(
     where summary and `tati-compare --elpd` read it. The error is that of the examples, not that of the draws.
 
     Args:
-        run: A run at T = 1 of a likelihood, with stored positions of one weight each; or its folder.
-        burnin: Steps to leave out. Default: None, the run's own burn-in.
-        data: The data set of the run, `sim.dataset`. Default: that of the run, or read again where the run names it.
-        model: The Keras model where the folder holds none. Default: the folder's.
+        run, burnin: As of `tati_re.analysis.averages`; at T = 1, of a likelihood, with positions of one weight each.
+        data, model: As of `tati_re.analysis.to_arviz`.
         most_examples: Where there are more, so many drawn at random, for all runs the same. Default: 1,000.
 
     Raises:

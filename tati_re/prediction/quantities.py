@@ -19,10 +19,8 @@ Predict = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 INPUTS, PROJECTIONS, DRAWS, DRAWS_OF_WALKER = 256, 64, 4_000, 500
 """R-hat of 1,000 independent draws of four walkers is up to 1.016 in the worst of 321 quantities: 1.01 takes more."""
-_AT_ONCE = 8
-"""Projections by one product: each by its own reads all positions 64 times."""
-_MOST_BYTES = 2**30
-"""Of a trajectory that is read for this where nobody asks for a number of draws."""
+_AT_ONCE = 8  # Projections by one product: each by its own reads all positions 64 times.
+_MOST_BYTES = 2**30  # Of a trajectory that is read for this where nobody asks for a number of draws.
 
 
 def quantities(run: RunFiles, predict: Predict | None = None, burnin: int | None = None, most: int = 0) -> list:

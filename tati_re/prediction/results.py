@@ -123,8 +123,7 @@ class ClassPrediction(_Probabilities):
             other, as an input of its own, here and below.
         std: Standard deviation of the probabilities over the draws, likewise.
         lower, upper: Ends of their central interval over the draws, likewise; None for averages kept while sampling.
-        expected_entropy: E H(p), in nats, `(n,)`.
-        labels: Right classes, `(n,)`, counted from 0, or None.
+        expected_entropy, labels: E H(p), in nats, `(n,)`; right classes, `(n,)`, counted from 0, or None.
         class_values: What the classes are called: 0, 1, ..., or -1 and 1, or their names.
         draw_accuracy: Part of right classes of each draw, `(draws,)`, or None.
     """
@@ -186,8 +185,7 @@ class LabelPrediction(_Probabilities):
 
     Attributes:
         probabilities: Posterior average of the probability that a label is 1, `(n, labels)`.
-        std: Standard deviation of the probabilities over the draws, likewise.
-        lower, upper: Ends of their central interval over the draws, likewise; None for averages kept while sampling.
+        std, lower, upper: As of `ClassPrediction`.
         expected_entropy: E H(p), in nats, the sum over the labels, `(n,)`.
         labels: The right ones, `(n, labels)` of 0 and 1, or None.
         log_density: log E p(y|x, θ) of each example, `(n,)`, or None.

@@ -27,15 +27,8 @@ def brier_score(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
     """Area under the ROC curve of a score for outside inputs: P(outside > inside) + P(equal)/2. It is 1 where the score
-    tells all of them apart, 0.5 where it tells nothing.
-
-    Args:
-        inside: Scores of inputs like those of the training, `(n,)`.
-        outside: Scores of other inputs, `(m,)`.
-
-    Raises:
-        InputError: An empty set, or scores that are no numbers.
-    """
+    tells all of them apart, 0.5 where it tells nothing. `inside`, `(n,)`, are scores of inputs like those of
+    the training, `outside`, `(m,)`, of other ones; an empty set, or what is no number, is an `InputError`."""
     from scipy.stats import rankdata
 
     inside, outside = (np.asarray(part, np.float64).reshape(-1) for part in (inside, outside))
@@ -106,19 +99,16 @@ def mixture_interval(
 
 
 def crps(y: np.ndarray, means: np.ndarray, stds: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Continuous ranked probability score of a mixture of normals, E|Y - y| - E|Y - Y'|/2: smaller is better.
-
-    Exact where the draws are few; else the second term is the integral of F(1 - F) by the trapezoidal rule with a step
-    of half the smallest deviation, whose error for such sums of normals is below 1e-15 of it, or 2,800 points: of
+    """Continuous ranked probability score of a mixture of normals, E|Y - y| - E|Y - Y'|/2: smaller is better. Exact
+    where the draws are few; else the second term is the integral of F(1 - F) by the trapezoidal rule with a step of
+    half the smallest deviation, whose error for such sums of normals is below 1e-15 of it, or 2,800 points: of
     deviations that differ by factors of 10,000 and more it is wrong by some 1e-4 of itself. Its shape is `(n,)`, its
     units are those of `y`. Reference: E. Grimit, T. Gneiting, V. Berrocal, N. Johnson, Quart. J. R. Met. Soc. 132
     (2006), equation 5; T. Gneiting, A. Raftery, J. Am. Stat. Assoc. 102 (2007), equation 21.
 
     Args:
         y: What came true, `(n,)`.
-        means: `(draws, n)`.
-        stds: Fits `means`; above 0.
-        weights: `(draws,)`.
+        means, stds, weights: `(draws, n)`; above 0, and fitting the means; `(draws,)`.
     """
     share = weights / weights.sum()
     stds = np.broadcast_to(stds, means.shape)

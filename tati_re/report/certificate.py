@@ -20,8 +20,7 @@ from tati_re.samplers.choosing import latest_end
 from tati_re.samplers.wrappers.metered import BAND, error_of_bias
 from tati_re.samplers.wrappers.tuner import FOR_SPEED, NOT_SETTLED
 
-_FACTOR = 1.5
-"""How far the prediction and a measured temperature may differ."""
+_FACTOR = 1.5  # How far the prediction and a measured temperature may differ.
 _SLOW = (
     "not in equilibrium yet, or the steps are large for the stiffest direction; take more burn-in, or reduce step_size"
 )
@@ -69,12 +68,10 @@ def latest(manifest: dict[str, Any]) -> dict[str, Any]:
     return found.get("end") or found.get("start") or {}
 
 
-_MOST_MOVED = 5.5
-"""Standard errors by which U of the first rows may be off."""
+_MOST_MOVED = 5.5  # Standard errors by which U of the first rows may be off.
 INSIDE, OUTSIDE, UNKNOWN = "inside", "outside", "unknown"
 TARGET_BIAS = 0.02
-_WIDEST = 0.5
-"""Half of the band of a temperature beyond which nothing is concluded from it."""
+_WIDEST = 0.5  # Half of the band of a temperature beyond which nothing is concluded from it.
 
 
 class Row(NamedTuple):

@@ -49,13 +49,11 @@ def write_report(
     burnin: int | None = None,
     thin: int = 1,
 ) -> Path:
-    """Writes a self-contained page about one or several runs.
-
-    For each run the warnings first, each with advice, then what was sampled, traces, averages and autocorrelation,
-    temperatures (of each layer where the run recorded them), ladder and bias where there are, marginals of parameters
-    and predictions where positions are stored (which loads the model), and the figures that other commands left in its
-    folder, or made of it beside it; of a run that goes on, as far as it got. Two runs stand side by side, below a table
-    of what they differ in. The file is returned.
+    """Writes a self-contained page about one or several runs. For each run the warnings first, each with advice, then
+    what was sampled, traces, averages and autocorrelation, temperatures (of each layer where the run recorded them),
+    ladder and bias where there are, marginals of parameters and predictions where positions are stored (which loads the
+    model), and the figures that other commands left in its folder, or made of it beside it; of a run that goes on, as
+    far as it got. Two runs stand side by side, below a table of what they differ in. The file is returned.
 
     Args:
         runs: One run or several, or their folders.

@@ -21,11 +21,9 @@ from tati_re.runs.reading import complete_lines, exact_numbers, h5_length, open_
 
 _NUMBER = rb"(?:-?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|inf)|nan)?"
 _CELL, _LINE = re.compile(_NUMBER), re.compile(_NUMBER + rb"(?:," + _NUMBER + rb")*\n")
-_WORDS = ("test",)
-"""Columns that hold words."""
+_WORDS = ("test",)  # Columns that hold words.
 
-_PART_BYTES = 1 << 24
-"""Bytes of a table that are read at a time for its digest."""
+_PART_BYTES = 1 << 24  # Bytes of a table that are read at a time for its digest.
 
 _NOT_OF_RUN = "they are not what the run wrote; the file was changed after its checkpoint."
 _EXPECTED = "the file as the run wrote it; tati-compare --verify checks a whole folder"

@@ -30,12 +30,11 @@ class DamagedCheckpoint(Exception):
 
 
 def save(folder: AnyPath, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
-    """Writes a checkpoint; one that `load` accepts survives a kill at any moment.
-
-    The file is written aside and synced, the current one becomes the previous one, then the new one gets its name.
-    Files go to the folder's subfolder `checkpoint`, made when it is not there; a StorageError leaves the checkpoints
-    before as they were. `arrays` are numbers or booleans of any shape by name, which may hold slashes (`moments/mean`);
-    `meta` is what JSON can say (numpy numbers too): step, positions of the tables, ..."""
+    """Writes a checkpoint; one that `load` accepts survives a kill at any moment. The file is written aside and synced,
+    the current one becomes the previous one, then the new one gets its name. Files go to the folder's subfolder
+    `checkpoint`, made when it is not there; a StorageError leaves the checkpoints before as they were. `arrays` are
+    numbers or booleans of any shape by name, which may hold slashes (`moments/mean`); `meta` is what JSON can say
+    (numpy numbers too): step, positions of the tables, ..."""
     where = Path(folder) / CHECKPOINTS
     content = {META: np.frombuffer(json.dumps(dict(meta), default=_plain).encode(), dtype=np.uint8)}
     for name, values in arrays.items():
@@ -63,10 +62,8 @@ def save(folder: AnyPath, arrays: Mapping[str, np.ndarray], meta: Mapping[str, A
 
 
 def load(folder: AnyPath) -> tuple[dict[str, np.ndarray], dict[str, Any], str | None]:
-    """Reads the newest complete checkpoint.
-
-    Returned are the arrays by name, `meta`, and a note: None, or one sentence when the current checkpoint could not be
-    used; an InputError where no checkpoint of the folder can be used."""
+    """Reads the newest complete checkpoint. Returned are the arrays by name, `meta`, and a note: None, or one sentence
+    when the current checkpoint could not be used; an InputError where no checkpoint of the folder can be used."""
     where = Path(folder) / CHECKPOINTS
     problems = []
     for name in (CURRENT, ASIDE, PREVIOUS):

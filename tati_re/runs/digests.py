@@ -15,8 +15,7 @@ _CHANGES = ("stopped", "heating", "until", "convergence")
 _CHANGING_OPTIONS = ("num_steps", "stages", "max_time", "output", "overwrite", "data", "test_data", "verbose")
 """What a manifest may say anew: a resume makes runs longer, folders move, and data have a fingerprint of their own."""
 
-_BURNIN = "options.num_burnin_steps"
-"""A burn-in that ends by itself says so when it does."""
+_BURNIN = "options.num_burnin_steps"  # A burn-in that ends by itself says so when it does.
 
 
 class Known(NamedTuple):

@@ -28,12 +28,11 @@ RESERVE_BYTES = 1 << 20
 
 
 class H5Table(Rows):
-    """An HDF5 file for wide tables, readable even after its writer was killed in the middle of a write.
-
-    Datasets: `index` (n, integer columns) int64 and `rows` (n, other columns) in `dtype`, with their names in the
-    string datasets `index_columns` and `columns`. The file is open during `flush` only, and then in HDF5's
-    single-writer/multiple-reader mode, which orders its writes so that readers meet no half-written structure.
-    `rows` grows before `index`, and a row of `index` that was not written yet holds -1. The folder of `path` exists; an
+    """An HDF5 file for wide tables, readable even after its writer was killed in the middle of a write. Datasets:
+    `index` (n, integer columns) int64 and `rows` (n, other columns) in `dtype`, with their names in the string datasets
+    `index_columns` and `columns`. The file is open during `flush` only, and then in HDF5's
+    single-writer/multiple-reader mode, which orders its writes so that readers meet no half-written structure. `rows`
+    grows before `index`, and a row of `index` that was not written yet holds -1. The folder of `path` exists; an
     existing file is replaced, and `StorageError` raised where it cannot be written."""
 
     def __init__(

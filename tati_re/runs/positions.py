@@ -52,8 +52,7 @@ class Positions:
 
     Args:
         run: The run, or its folder; of `trajectory.h5` or `trajectory.csv`.
-        burnin: Steps to leave out. Default: None, the run's own burn-in.
-        thin: Every how many stored positions of a walker are kept. Default: 1.
+        burnin, thin: As of `tati_re.analysis.averages`, of stored positions in place of rows.
         walker: One walker. Default: None, all.
         rung: Of a ladder whose rungs are all stored; None stands for all. Default: 0, the target.
         keep_type: Whether numbers of an HDF5 file keep their type, in place of float64. Default: False.
@@ -226,18 +225,10 @@ def stores_projections(run: RunFiles) -> bool:
 
 
 def stored_positions(run: RunFiles, block_bytes: int = BLOCK_BYTES) -> Iterator[Position]:
-    """Yields the rows of a run's trajectory in written order, with one block in memory at a time.
-
-    That is in the order of steps and walkers; where groups of walkers take turns (`covariance_blending`), turn by turn.
-    Rows of the burn-in, and of a ladder those of its hotter rungs, are left out.
-
-    Args:
-        run: The run, as `tati_re.load(folder)` returns it.
-        block_bytes: Of the rows in memory at a time.
-
-    Raises:
-        InputError: The run stored no trajectory, or projections instead of parameters.
-    """
+    """Yields the rows of a run's trajectory in written order, with one block in memory at a time. That is in the order
+    of steps and walkers; where groups of walkers take turns (`covariance_blending`), turn by turn. Rows of the burn-in,
+    and of a ladder those of its hotter rungs, are left out. `block_bytes` are those of the rows in memory at a time. A
+    run that stored no trajectory, or projections instead of parameters, is an `InputError`."""
     refuse_if(stores_projections(run), f"The run {run.folder} stored projections, not parameters.")
     positions = Positions(run, keep_type=True, block_bytes=block_bytes)
     chosen = (block.at(positions._counts(block) & (rung is None or rung == 0)) for block, rung in positions._read())

@@ -16,8 +16,7 @@ from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.runs.h5_killed import KilledFile
 from tati_re.runs.lock import is_held
 
-_NOT_YET_WRITTEN = 1 << 30
-"""Bytes that an HDF5 file may claim before they are written: those of a flush."""
+_NOT_YET_WRITTEN = 1 << 30  # Bytes that an HDF5 file may claim before they are written: those of a flush.
 
 
 def read_csv(path: AnyPath) -> "pandas.DataFrame":

@@ -50,8 +50,7 @@ class Moments:
         return mean, (within + between) / (total - 1) if total > 1 else np.full_like(mean, np.nan)
 
 
-_Frame: Any = pandas.DataFrame
-"""Any: the attribute `plot` of a DataFrame is another one."""
+_Frame: Any = pandas.DataFrame  # Any: the attribute `plot` of a DataFrame is another one.
 
 
 class LadderTable(_Frame):
@@ -166,12 +165,9 @@ class RunFiles:
         return self._cached(name, self._read_moments) if (self.folder / name).exists() else self._read_moments()
 
     def parameters(self, which: str | int = "mean", walker: int | None = None) -> np.ndarray:
-        """Returns one parameter vector of the run. It is `(parameters,)`, in the run's number type.
-
-        Args:
-            which: `"mean"`, over the steps after burn-in, or a stored step. Default: `"mean"`.
-            walker: Counted from 0. Default: None, all walkers pooled for the mean, the only walker for a step.
-        """
+        """Returns one parameter vector of the run, `(parameters,)`, in the run's number type: the `"mean"` over the
+        steps after burn-in, by default of all walkers, or that of a walker at a stored step, by default the only one's.
+        Walkers are counted from 0."""
         num_parameters = self.manifest["parameters"]["num"]
         vector = self.moments.of(walker)[0] if which == "mean" else self._stored(which, walker)
         if len(vector) != num_parameters:

@@ -1,7 +1,8 @@
 """Samplers: pure-Python steps, one scheme or family a file.
 
 `make_sampler` turns an option into a sampler, such as BAOAB, SGLD or HMC. Adding a family touches one new file (copy
-`skeleton.py`) and one line of `tati_re/options/families.py`."""
+`skeleton.py`) and one line of `tati_re/options/families.py`. An argument out of the range that its line names is an
+`InputError`, of every sampler."""
 
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.lazy import names_exported
@@ -55,11 +56,8 @@ def make_sampler(name: str, options) -> Method:
 
 
 def tuned(sampler: Method, options) -> Method:
-    """The sampler with its step size tuned where `options.target_acceptance` is given.
-
-    Raises:
-        InputError: The sampler has no Metropolis test, or tunes itself.
-    """
+    """The sampler with its step size tuned where `options.target_acceptance` is given. One that has no
+    Metropolis test, or tunes itself, is an `InputError`."""
     target = options.target_acceptance
     if target is None:
         return sampler

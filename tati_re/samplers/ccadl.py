@@ -36,9 +36,6 @@ class CCAdL(Method):
         thermal_mass: μ above 0. Default: the number of parameters, as published.
         covariance_window: w, how many steps the variance is averaged over; 1: no average. Default: all, as published.
 
-    Raises:
-        InputError: A value out of its range.
-
     Examples:
         >>> CCAdL(covariance_window=1).get_config()
         {'sampler': 'CCAdL', 'friction': 1.0, 'thermal_mass': None, 'covariance_window': 1}

@@ -30,9 +30,6 @@ class FirstOrderHMC(HamiltonianMonteCarlo):
         leapfrog_jitter: j in [0, 1]; 0 fixes the length. Default: 0.5.
         walls: "reject" or "reflect", as in HMC. Default: "reject".
 
-    Raises:
-        InputError: A value out of its range.
-
     Examples:
         >>> FirstOrderHMC(3, 0.0).gradients_per_step
         3.0
@@ -43,6 +40,5 @@ class FirstOrderHMC(HamiltonianMonteCarlo):
     def step(self, state: LangevinState, evaluate, noise) -> tuple[LangevinState, Info]:
         drift_first = noise.uniform(state.potential.shape) < 0.5
         kick_before = where(drift_first, 0.0 * state.potential, 0.0 * state.potential + 1.0)
-        before = column(kick_before, state.position)
-        split = {"before": before, "reflect": self.walls == "reflect"}
+        split = {"before": column(kick_before, state.position), "reflect": self.walls == "reflect"}
         return trajectory(state, evaluate, noise, self.lengths_of(state), **split)

@@ -30,9 +30,6 @@ class GeneralizedHMC(Method):
         friction: γ, above 0. Default: 1.
         num_leapfrog_steps: L, at least 1. Default: 10.
 
-    Raises:
-        InputError: A value out of its range.
-
     Examples:
         >>> GeneralizedHMC(friction=2.0, num_leapfrog_steps=3).gradients_per_step
         3.0

@@ -36,9 +36,6 @@ class HamiltonianMonteCarlo(Method):
         leapfrog_jitter: j in [0, 1]; 0 fixes the length. Default: 0.5.
         walls: "reject" or "reflect". Default: "reject".
 
-    Raises:
-        InputError: A value out of its range.
-
     Examples:
         >>> HamiltonianMonteCarlo(10, 0.5).lengths
         (5, 15)

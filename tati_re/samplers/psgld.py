@@ -41,9 +41,6 @@ class PreconditionedSGLD(Method):
         preconditioner_offset: λ above 0, which limits the step of parameters without gradients. Default: 1e-5.
         preconditioner_correction: Add hTΓ where it is adaptive; many programs do not, and sample another law.
 
-    Raises:
-        InputError: A value out of its range.
-
     Examples:
         >>> PreconditionedSGLD(preconditioner_decay=0.9).gradients_per_step
         1.0

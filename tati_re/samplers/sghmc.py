@@ -43,9 +43,6 @@ class SGHMC(Method):
         gradient_noise: V̂, a number for all parameters (0: no estimate) beside a given step size and no mass, or
             "estimate". Default: 0.
 
-    Raises:
-        InputError: The friction is not above 0, or the noise negative.
-
     Examples:
         >>> SGHMC(friction=1.0, gradient_noise=4.0).get_config()
         {'sampler': 'SGHMC', 'friction': 1.0, 'gradient_noise': 4.0}

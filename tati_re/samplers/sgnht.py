@@ -28,9 +28,6 @@ class SGNHT(Method):
         friction: γ above 0: ξ starts there, and γT is the strength of the noise that is added. Default: 1.
         thermal_mass: μ above 0. Default: the number of parameters, as published.
 
-    Raises:
-        InputError: Friction or thermal mass is not above 0.
-
     Examples:
         >>> SGNHT(friction=0.5).get_config()
         {'sampler': 'SGNHT', 'friction': 0.5, 'thermal_mass': None}

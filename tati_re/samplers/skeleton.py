@@ -12,8 +12,7 @@ To add it to the package:
    and the class. Its options are the parameters of the constructor that have the name of an option.
 2. Run `tests/test_sampler_protocol.py`: it finds the class by itself. Then give the stationary distribution in closed
    form in `tests/scenarios.py` and test it beside the others in `tests/test_sampler_law.py`, with a wrong variant that
-   must fail.
-"""
+   must fail."""
 
 from tati_re.core.errors import refuse_if
 from tati_re.core.method import Method

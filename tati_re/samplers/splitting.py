@@ -64,14 +64,8 @@ def expand(word: str) -> str:
 
 
 def parse_word(word: str) -> str:
-    """Returns the splitting word in capitals, aliases expanded.
-
-    Args:
-        word: Letters A, B, O, C, D, or U in place of A and O, in any order and case; or GLA1, GLA2, mCCAdL.
-
-    Raises:
-        InputError: One sentence that says why the word is no method.
-    """
+    """Returns the splitting word in capitals, aliases expanded. The `word` has letters A, B, O, C, D, or U in place of
+    A and O, in any order and case, or is GLA1, GLA2, mCCAdL; an `InputError` says why another one is no method."""
     letters = expand(word)
     unknown = sorted(set(letters) - set(LETTERS))
     if unknown or not letters:

@@ -70,16 +70,11 @@ def sample(model: Any, x: Any, y: Any = None, sample_weight: Any = None, *, loss
 
 
 class SamplePosterior(keras.callbacks.Callback):
-    """A callback of Keras that samples the posterior when `model.fit` ends.
-
-    It calls `tati_re.sample` with the trained model; what it gives is the attribute `run`. As the last of the callbacks
-    it sees the weights that others restore.
+    """A callback of Keras that samples the posterior when `model.fit` ends. It calls `tati_re.sample` with the trained
+    model; what it gives is the attribute `run`. As the last of the callbacks it sees the weights that others restore.
 
     Args:
-        x: Inputs, as in `model.fit`; or, without y, a `tf.data.Dataset` or what else `Simulation` takes as `data`.
-        y: Targets, likewise.
-        sample_weight: What each example counts, `(n,)`. Default: 1.
-        **options: As of `tati_re.sample`.
+        x, y, sample_weight, **options: As of `tati_re.sample`.
 
     Attributes:
         run: The run; None before the end of the training.

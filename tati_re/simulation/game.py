@@ -38,11 +38,8 @@ def _check(folder: Any, *counts: Any) -> None:
 
 
 class Player:
-    """The positions of one simulation of a game, as the potentials of the others read them.
-
-    Args:
-        start: Where it is before a game begins, `(walkers, parameters)`, in the precision of its simulation.
-    """
+    """The positions of one simulation of a game, as the potentials of the others read them. They are at `start`,
+    `(walkers, parameters)`, before a game begins, in the precision of its simulation."""
 
     def __init__(self, start: Any) -> None:
         self._start = as_array(start, "start", numbers=True)

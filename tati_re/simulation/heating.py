@@ -27,8 +27,7 @@ _PART_OF_RUN = 0.01
 _FEW, _MOST = 256, 512
 _LARGEST = 2**22
 _SMALLEST = 1_000.0
-_AIM = 0.75
-"""Of the heating that is allowed: elsewhere there is more noise."""
+_AIM = 0.75  # Of the heating that is allowed: elsewhere there is more noise.
 ROOM = 3.0
 """Times its length a step may become before one looks again."""
 

@@ -24,8 +24,7 @@ from tati_re.simulation.system import System, check_memory
 
 _POSITIONS, _POSITION_BYTES = 1_000, 2**29
 """Stored positions of all walkers that `trajectory_every` auto aims at, and their bytes at most, in float64."""
-_OF_FITS = 100
-"""Steps between stored positions of a fit, and the most of a run with `until`."""
+_OF_FITS = 100  # Steps between stored positions of a fit, and the most of a run with `until`.
 MOST_STEPS = 100_000
 """Steps of a run with `until` and no `num_steps`."""
 

@@ -117,9 +117,7 @@ class Run(RunFiles):
         """Predicts with the average over the posterior draws that the run stored.
 
         Args:
-            inputs: `(n, ...)`, as in the data set. Default: the test part of the run's data.
-            labels: Right labels or values. Default: none; of the test part its own.
-            **options: `interval`, `rung`, `burnin`, `thin`, `model`, as `tati_re.predict` has them.
+            inputs, labels, **options: As of `tati_re.predict`, with `interval`, `rung`, `burnin`, `thin`, `model`.
 
         Returns:
             A `tati_re.prediction.ClassPrediction` or `tati_re.prediction.RegressionPrediction`.

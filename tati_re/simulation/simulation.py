@@ -111,7 +111,7 @@ class Simulation(Evaluations):
         """Goes on with a run from its last checkpoint, as if it had never stopped.
 
         Args:
-            folder: The run folder, or the run, which keeps its objects in the process that made it.
+            folder: As of `from_folder`.
             num_steps: The last step, if the run is to be longer than planned. Default: as planned.
             trust: Whether code that the folder names (`sampler="own.py:Own"`) may run, and files that it names
                 elsewhere (`run_file`) be written. Default: no, but for those that are named again.
@@ -160,11 +160,7 @@ class Simulation(Evaluations):
     @property
     def momenta(self) -> np.ndarray:
         """Momenta, shaped as `parameters`; drawn from N(0, T) when first asked for. They are for loops of your own:
-        `sample` draws its own ones.
-
-        Raises:
-            InputError: The sampler of the options has no momenta.
-        """
+        `sample` draws its own ones. An `InputError` where the sampler of the options has none."""
         self._check_momentum()
         if self.walkers.momentum is None:
             self.init_momenta()
@@ -192,8 +188,7 @@ class Simulation(Evaluations):
 
         Args:
             *unnamed: Refused, for the argument of TATi's function is the inverse temperature.
-            temperature: T. Default: that of the options.
-            inverse_temperature: 1/T, in its place.
+            temperature, inverse_temperature: T, or 1/T in its place. Default: that of the options.
             seed: The same momenta at each call with it. Default: that of the options, with further numbers each time.
 
         Raises:
@@ -226,7 +221,6 @@ class Simulation(Evaluations):
     @property
     def dataset(self) -> CurrentDataset:
         """The data set, inputs in the shape that the model takes; `inputs, labels = sim.dataset` is the current batch.
-
         It may be set: to `(inputs, labels)`, a file name, a list of file names, or the name of a built-in set. The
         model and the walkers stay as they are."""
         return self._dataset
@@ -251,13 +245,9 @@ class Simulation(Evaluations):
     # Predictions
 
     def predict(self, inputs, parameters=None, walker_index: int | None = None) -> np.ndarray:
-        """The model's outputs, `(n, ...)`, or `(walkers, n, ...)` for several walkers.
-
-        Args:
-            inputs: As in the data set, before scaling, `(n, ...)`; several by name or in their order.
-            parameters: `(parameters,)`. Default: those of the walkers.
-            walker_index: Which walker. Default: all.
-        """
+        """The model's outputs, `(n, ...)`, or `(walkers, n, ...)` for several walkers. Inputs are as in the data set,
+        before scaling, `(n, ...)`, several by name or in their order; `parameters`, `(parameters,)`, are by default
+        those of the walkers, all of them without a `walker_index`."""
         if parameters is None and walker_index is None and self.num_walkers() > 1:
             return np.stack([self.predict(inputs, walker_index=walker) for walker in range(self.num_walkers())])
         walker_index = self._checked_walker(walker_index or 0)
@@ -335,11 +325,8 @@ class Simulation(Evaluations):
     # Options
 
     def set_options(self, **options: Any) -> None:
-        """Changes options that do not shape the system (step size, sampler, batch size, prior, ...).
-
-        Raises:
-            InputError: An unknown option, a bad value, or one that shapes data or model.
-        """
+        """Changes options that do not shape the system (step size, sampler, batch size, prior, ...); an `InputError`
+        for an unknown option, a bad value, or an option that shapes data or model."""
         options = _own_names(options)
         refuse_fixed(options)
         objects = {name: value for name, value in self.objects.items() if name not in options} | _pop_objects(options)
@@ -351,14 +338,8 @@ class Simulation(Evaluations):
         self._forget()
 
     def get_options(self, name: str | None = None) -> Any:
-        """All options as they are, or the value of one.
-
-        Args:
-            name: An option, also by its name in TATi. Default: all of them.
-
-        Raises:
-            InputError: There is no such option.
-        """
+        """All options as they are, or the value of the one called `name`, here or in TATi; an `InputError` where there
+        is no such option."""
         if name is None:
             return self.options
         found = [new for new in aliases.names_here(name) if new in OPTIONS]

@@ -19,14 +19,12 @@ _LARGEST_INPUT = 20.0
 
 
 class StepSizeAdvice(NamedTuple):
-    """Stable step sizes from the curvature at one position.
-
-    A method with momenta (all words with A and B, HMC) is stable for h < 2/ω_max, ω_max² the largest eigenvalue k_max
-    of ∇²U, one without (SGLD, LM, MALA) for h < 2/k_max; the h of RWMH is a time, as with momenta. A quarter of the
-    first makes the kinetic energy along the steepest direction wrong by 1.6 % at most under BAOAB (its positions are
-    right to this order); a tenth of the second, the variance there by 11 % under SGLD. Source: Leimkuhler and Matthews
-    (2015), Molecular Dynamics, chapters 2 and 7, for a harmonic potential.
-    `curvature` is k_max, the limits are 2/ω_max and 2/k_max."""
+    """Stable step sizes from the curvature at one position. A method with momenta (all words with A and B, HMC) is
+    stable for h < 2/ω_max, ω_max² the largest eigenvalue k_max of ∇²U, one without (SGLD, LM, MALA) for h < 2/k_max;
+    the h of RWMH is a time, as with momenta. A quarter of the first makes the kinetic energy along the steepest
+    direction wrong by 1.6 % at most under BAOAB (its positions are right to this order); a tenth of the second, the
+    variance there by 11 % under SGLD. Source: Leimkuhler and Matthews (2015), Molecular Dynamics, chapters 2 and 7, for
+    a harmonic potential. `curvature` is k_max, the limits are 2/ω_max and 2/k_max."""
 
     curvature: float
     with_momentum: float

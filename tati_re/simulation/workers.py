@@ -29,12 +29,10 @@ from tati_re.simulation.request import Request
 if TYPE_CHECKING:
     from tati_re.engine.loop import Loop
 
-_AUTO = 4
-"""Walkers of a block at most, where they are independent."""
+_AUTO = 4  # Walkers of a block at most, where they are independent.
 _STRETCH = 256
 """Steps for which a block draws its random numbers at once: a shorter message pays for all of them."""
-_OPEN = ExitStack()
-"""What a worker stays in to its end."""
+_OPEN = ExitStack()  # What a worker stays in to its end.
 _STAYS = ("data", "test_data", "sample_weights", "model", "callbacks", "starts", "directions")
 """Objects that the system has taken up, or that stay with the driver."""
 

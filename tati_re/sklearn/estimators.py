@@ -258,11 +258,8 @@ class BayesianClassifier(ClassifierMixin, Posterior):
     """A classifier that averages the probabilities of a network over its posterior. `fit` samples p(θ | X, y) ∝ p(y |
     X, θ) p(θ) under the cross-entropy; the labels may be of any type. One output for two classes has the binary one.
 
-    Arguments, `run_`, with the classes' names, and `n_features_in_` are those of `BayesianRegressor`.
-
-    Attributes:
-        classes_: The labels in their order.
-    """
+    Arguments, `run_`, with the classes' names, and `n_features_in_` are those of `BayesianRegressor`; `classes_` are
+    the labels in their order."""
 
     classes_: np.ndarray
 

@@ -27,8 +27,7 @@ class NumpyEvaluate(Evaluate):
 
     Args:
         rung: Temperature and step size of each walker.
-        potential: `(walkers, parameters)` to `(walkers,)`.
-        gradient: Its gradient, in the type of the position.
+        potential, gradient: `(walkers, parameters)` to `(walkers,)`; its gradient, in the type of the position.
 
     `calls` says how often a step asked for a mini-batch, `full_calls` how often for all data.
     """

@@ -33,10 +33,7 @@ def check_sampler(
         sampler: An object, or a class that is made without arguments.
         expected_variance: Variance of θ on the harmonic well at T = 1, a number or a function of the step size.
             Default: that of exp(-U/T), up to a bias of order h.
-        stiffness: k of the harmonic well. Default: 1.
-        step_size: h on that well. Default: 0.2 in units of 1/sqrt(k) with momenta, of 1/k without.
-        order: Of the bias in h, 1 or 2; with 2 the check is stricter. Default: 1.
-        num_steps: Steps on that well. Default: 1,500.
+        stiffness, step_size, order, num_steps: As of `check_law`; with order 2 the check is stricter.
 
     Raises:
         AssertionError: The first rule that is broken, in one sentence.
@@ -118,9 +115,7 @@ def check_law(
 
     Args:
         expected_variance: Of θ at T = 1, a number or a function of the step size. Default: not known.
-        stiffness: k. Default: 1.
-        step_size: h. Default: x = 0.2.
-        order: n, 1 or 2. Default: 1.
+        stiffness, step_size, order: k, h, and n, 1 or 2. Default: 1, x = 0.2, and 1.
         num_steps: Steps of each walker. Default: 1,500.
 
     Raises:

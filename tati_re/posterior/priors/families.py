@@ -19,9 +19,6 @@ class Gaussian(ScaleFamily):
         fan_in: k of each parameter, `(parameters,)`: s_i = std/sqrt(k_i). Default: none.
         words: How the widths are described. Default: by the numbers.
 
-    Raises:
-        InputError: A standard deviation is not above 0.
-
     Examples:
         >>> str(Gaussian(2.0))
         'a Gaussian of standard deviation 2'
@@ -61,11 +58,7 @@ class Laplace(ScaleFamily):
 
     Args:
         scale: b, above 0: a number for all parameters, or one for each, `(parameters,)`. Default: 1.
-        fan_in: k of each parameter, `(parameters,)`: b_i = scale/sqrt(k_i). Default: none.
-        words: How the scales are described. Default: by the numbers.
-
-    Raises:
-        InputError: A scale is not above 0.
+        fan_in, words: As of `Gaussian`.
 
     Examples:
         >>> str(Laplace(0.5))
@@ -107,11 +100,7 @@ class StudentT(ScaleFamily):
     Args:
         scale: s, above 0: a number for all parameters, or one for each, `(parameters,)`. Default: 1.
         degrees: ν, degrees of freedom, above 0. Default: 3.
-        fan_in: k of each parameter, `(parameters,)`: s_i = scale/sqrt(k_i). Default: none.
-        words: How the scales are described. Default: by the numbers.
-
-    Raises:
-        InputError: A scale or ν is not above 0.
+        fan_in, words: As of `Gaussian`.
 
     Examples:
         >>> str(StudentT(0.5, 4.0))

@@ -12,8 +12,7 @@ class Product(Prior):
     """Independent priors of consecutive runs of parameters.
 
     Args:
-        parts: The prior of each run.
-        sizes: How many parameters each run has.
+        parts, sizes: The prior of each run, and how many parameters it has.
         names: What each run is called, names of tensors. Default: none.
 
     Examples:

@@ -55,11 +55,7 @@ class Box(ScaleFamily):
 
     Args:
         bound: Half the width, above 0: a number for all parameters, or one for each, `(parameters,)`. Default: 1.
-        fan_in: k of each parameter, `(parameters,)`: bound_i = bound/sqrt(k_i). Default: none.
-        words: How the bounds are described. Default: by the numbers.
-
-    Raises:
-        InputError: A bound is not above 0.
+        fan_in, words: As of `Gaussian`.
 
     Examples:
         >>> str(Box(3.0))

@@ -93,8 +93,7 @@ class Metered(Wrapper):
     and its sums. `divergences` counts what was undone. Cost: in the burn-in two gradients each 4th step, later each
     100th; none where the method meters. BAOAB is exact where OBABO has the bias: the bound is a wide one for it.
     Source: Robnik and Seljak, arXiv 2412.08876 (the bound), 2212.08549 (the power). `target_bias` is β, above 0.
-    Refused are methods with a Metropolis test, and those that move groups of walkers in turn.
-    """
+    Refused are methods with a Metropolis test, and those that move groups of walkers in turn."""
 
     fields = ("step_factor", "step_limit", "eevpd", "error_square", "error_count")
 

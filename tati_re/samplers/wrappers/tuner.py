@@ -21,8 +21,7 @@ LENGTHS = ("friction", "trajectory_length")
 NOT_SETTLED = "not settled: "
 FOR_SPEED = ("the step size", "the mass", "the length of the momenta's memory")
 """What costs steps where it has not settled; the bias of the step that was found is measured after the burn-in."""
-_LONGEST = 1000.0
-"""Steps of the longest memory."""
+_LONGEST = 1000.0  # Steps of the longest memory.
 _PART, _PART_ON_SPHERE, _PART_OF_PATH = 0.4, 0.65, 0.25
 _MOST_RHAT, _ACCEPTANCE, _HOT = 1.1, 0.1, 2.0
 _MASS_CHANGE, _LENGTH_CHANGE = 0.25, math.log(1.6)
@@ -50,8 +49,7 @@ class Tuner(Wrapper):
     window of 10 τ or 2,500 steps (what a friction was `raised` by since, to cool the noise of mini-batches, is no
     change), the split R-hat of U over the walkers of each rung is below 1.1, and their kinetic temperature below twice
     T. Cost: little; 256 rows in memory. Source: L = 0.4 h τ: Robnik et al., arXiv 2212.08549. `inner` adapts, or
-    has `friction` or `trajectory_length` in its state; where it `finds_end`, the burn-in ends by itself.
-    """
+    has `friction` or `trajectory_length` in its state; where it `finds_end`, the burn-in ends by itself."""
 
     def __init__(self, inner=None, finds_end: bool = True) -> None:
         super().__init__(inner or Metered())
