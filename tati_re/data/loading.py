@@ -35,6 +35,7 @@ def load_data(
     class_weights: Any = None,
     memory_limit: float | None = None,
     multi_label: bool = False,
+    places: tuple = (),
 ) -> Dataset:
     """Loads a data set.
 
@@ -61,6 +62,7 @@ def load_data(
         memory_limit: Megabytes; inputs of NPZ and TFRecord files and of a `tf.data.Dataset` that are larger are kept on
             the disk. Default: none, all in memory.
         multi_label: Columns of 0 and 1 that are not one-hot are several labels at once. Default: they are refused.
+        places: The shape of labels that are no one-hot rows, but those of several places. Default: none is.
 
     Returns:
         The data set, with values as they were read; `Dataset.prepared()` is what a network trains on.
@@ -102,7 +104,7 @@ def load_data(
             contents.inputs, contents.targets, *test, name=contents.name, input_scale=contents.input_scale,
             feature_names=contents.names, by_value=contents.by_value, num_classes=num_classes,
             weights=contents.weights, test_weights=weights, layout=contents.layout,
-            layout_scales=contents.layout_scales, multi_label=multi_label,
+            layout_scales=contents.layout_scales, multi_label=multi_label, places=places,
         )  # fmt: skip
         data = replace(data, label_names=contents.label_names)
     if data.layout and (columns is not None or standardize != "none"):
@@ -117,7 +119,12 @@ def load_data(
 
 
 def dataset_from_options(
-    options: Any, data: object = None, test_data: object = None, sample_weights: object = None, loss: Any = None
+    options: Any,
+    data: object = None,
+    test_data: object = None,
+    sample_weights: object = None,
+    loss: Any = None,
+    places: tuple = (),
 ) -> Dataset:
     """Loads the data set that the options of the group data, as attributes, describe, or the objects that go before
     them; standardize "auto" leaves the data, for it depends on the network. `InputError` for no data, or bad ones."""
@@ -130,7 +137,7 @@ def dataset_from_options(
         data_keys=options.data_keys or None, class_weights=options.class_weights,
         standardize="none" if options.standardize == "auto" else options.standardize,
         sample_weights=options.sample_weights if sample_weights is None else sample_weights,
-        memory_limit=options.memory_limit,
+        memory_limit=options.memory_limit, places=places,
         multi_label=(options.loss if loss is None else type(loss).__name__) in BINARY,
     )  # fmt: skip
 

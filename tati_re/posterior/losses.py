@@ -169,7 +169,8 @@ def make_loss(
     function, name = None, loss
     if isinstance(loss, keras.losses.Loss):
         config, name = loss.get_config(), loss_name(loss)
-        if name in CLASSIFICATION and not config.get("label_smoothing") and config.get("ignore_class") is None:
+        refuse_ignored(loss)
+        if name in CLASSIFICATION and not config.get("label_smoothing"):
             from_logits = bool(config.get("from_logits", False))
             what = f"loss: outputs of a linear layer are no probabilities, as {type(loss).__name__}() takes them."
             expected = f"from_logits=True, or loss={name!r}"
@@ -198,6 +199,15 @@ def make_loss(
     if from_logits == "auto":
         from_logits = activation != ("sigmoid" if name == "binary_crossentropy" else "softmax")
     return Loss(name, bool(from_logits), noise_std, function)
+
+
+def refuse_ignored(loss: Any) -> None:
+    """Refuses a Keras loss that leaves out a class, which scores of predictions would count."""
+    left_out = loss.get_config().get("ignore_class") if isinstance(loss, keras.losses.Loss) else None
+    expected = (
+        "sample_weights of 0, or for places a function of (labels, outputs) that leaves them out, num_classes = 0"
+    )
+    refuse_if(left_out is not None, "loss: ignore_class is not taken.", left_out, expected)
 
 
 def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes: int | None) -> None:
