@@ -301,8 +301,8 @@ def checked_weights(weights: Any, count: int, what: str = "sample_weights") -> n
 
 
 def of_classes(class_weights: Sequence[float] | Mapping[Any, float], dataset: Any, targets: np.ndarray) -> np.ndarray:
-    """The weight of each example's class, float64 `(n,)`; targets are labels in any form of those of the data set. Weights
-    are one for each class in their order, or by its name or number; classes that are not named count once."""
+    """The weight of each example's class, float64 `(n,)`; targets are labels in any form of those of the data set.
+    Weights are one for each class, or by its name or number; classes that are not named count once."""
     count = dataset.num_classes
     if count is None:
         raise InputError("class_weights: the labels are no classes.", f"a {dataset.task}", "sample_weights")

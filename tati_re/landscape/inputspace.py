@@ -1,6 +1,7 @@
 """Predictions over a grid of inputs, and their spread over sampled parameters."""
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -147,8 +148,8 @@ def _axes(ranges: Any, examples: Any, run: Any) -> tuple[Axis, ...]:
         ends = zip((low - room).tolist(), (high + room).tolist(), strict=True)
         return tuple(Axis(*pair, POINTS[values.shape[1]]) for pair in ends)
     axes = axes_of(ranges, "input", None if examples is None else examples[0].shape[1])
-    if np.prod([float(axis.num_points) for axis in axes]) > MOST_POINTS:
-        raise InputError("range: the grid has too many points.", expected=f"at most {MOST_POINTS:,}")
+    total, expected = np.prod([float(axis.num_points) for axis in axes]), f"at most {MOST_POINTS:,}, or inputs"
+    refuse_if(total > MOST_POINTS, f"range: the grid of {len(axes)} inputs is too large.", f"{total:.3g}", expected)
     return tuple(axes)
 
 
@@ -156,10 +157,9 @@ def read_inputs(path: AnyPath, run: Any) -> np.ndarray:
     """Reads inputs from `.npy`, `.npz` (its first array), or `.csv`, whose columns are taken by the names in its header
     as the run has them, in order where the header has none of them or there is none."""
     if (file := Path(path)).suffix.lower() == ".csv" and file.is_file():
-        lines = (line for line in file.read_text().splitlines() if line.strip() and line[0] != "#")
-        if is_header(header := next(lines, "").split(",")) and {*header} & {
-            *run.manifest["dataset"].get("feature_names", ())
-        }:
+        lines = (line for line in file.read_text("utf-8-sig").splitlines() if line.strip() and line[0] != "#")
+        header = [name.strip('" ') for name in re.split("[,;\t]", next(lines, ""))]
+        if is_header(header) and {*header} & {*run.manifest["dataset"].get("feature_names", ())}:
             return to_predict(str(path), run)[0]
     rows = read_rows("inputs", path, "inputs")
     return rows if rows.ndim > 1 else rows[:, None]

@@ -63,7 +63,7 @@ def _columns(inputs: np.ndarray | None, count: int, along: int | None) -> np.nda
     columns = np.zeros((count, 0)) if inputs is None else np.asarray(inputs).reshape(len(inputs), -1)
     if along is not None and not 0 <= along < columns.shape[1]:
         expected = f"0 to {columns.shape[1] - 1}" if columns.shape[1] else "none, for their inputs are not drawn"
-        raise InputError("along: the predictions have no such column of inputs.", along, expected)
+        raise InputError("along: the inputs have no such column.", along, expected)
     return columns
 
 

@@ -16,6 +16,7 @@ REGRESSION = ("gaussian", HETEROSCEDASTIC, "mean_squared_error", "mean_absolute_
 MARGIN = ("hinge", "squared_hinge")
 """Losses of one output that is compared with the labels' sign."""
 SHORT = {"mse": "mean_squared_error", "mae": "mean_absolute_error"}
+ONE_OUTPUT = ("binary_crossentropy", *MARGIN, *REGRESSION, *SHORT)
 IN_UNITS = ("poisson", "mean_squared_logarithmic_error", "mean_absolute_percentage_error", "msle", "mape")
 OF_VALUES = (*IN_UNITS, "huber", "log_cosh", HETEROSCEDASTIC)
 """Losses under which whole numbers are values and not classes; of the first ones targets keep their units."""

@@ -24,17 +24,7 @@ from tati_re.options.make import OPTIONS, Options, options_of, unknown
 from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
 from tati_re.options.user_code import is_code
 from tati_re.posterior.device_data import device_bytes, device_targets, is_signs
-from tati_re.posterior.losses import (
-    IN_UNITS,
-    MARGIN,
-    OF_VALUES,
-    REGRESSION,
-    SHORT,
-    check_fit,
-    loss_name,
-    make_loss,
-    refuse_ignored,
-)
+from tati_re.posterior.losses import IN_UNITS, OF_VALUES, ONE_OUTPUT, check_fit, loss_name, make_loss, refuse_ignored
 from tati_re.posterior.noise_level import SAMPLED, check_noise, noise_start, settled_noise, with_noise, with_noise_prior
 from tati_re.posterior.potential import ModelPotential
 from tati_re.posterior.predictive import HETEROSCEDASTIC
@@ -378,8 +368,8 @@ def num_outputs(dataset: Dataset, loss: Any, sigmoid: bool) -> int:
     loss = loss if loss is None or isinstance(loss, str) else loss_name(loss)
     if dataset.targets.ndim > 1 or loss == HETEROSCEDASTIC:
         return int(np.prod(dataset.targets.shape[1:])) * (2 if loss == HETEROSCEDASTIC else 1)
-    one, classes = ("binary_crossentropy", *MARGIN, *REGRESSION, *SHORT), dataset.num_classes
-    if classes is None or is_signs(dataset) or loss in one:
+    classes = dataset.num_classes
+    if classes is None or is_signs(dataset) or loss in ONE_OUTPUT:
         return 1
     what = "output_activation: numbers between 0 and 1 are no logits of classes."
     refuse_if(sigmoid and loss is None and classes > 2, what, "sigmoid", "linear, softmax, or a loss that takes them")
