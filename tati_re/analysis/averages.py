@@ -160,8 +160,7 @@ def parameter_averages(
     columns are `parameter, mean, std`, with a row a parameter.
 
     Args:
-        run: The run, or its folder.
-        burnin: Steps to leave out. Default: None, the run's own burn-in.
+        run, burnin: As of `averages`.
         thin: Every how many stored positions are kept. Default: None, every one.
         walker: One walker. Default: None, all together.
 
@@ -186,9 +185,8 @@ def trajectory_averages(
     """Averages of functions of the parameters over the stored positions: a table as of `averages`, with errors.
 
     Args:
-        run: The run, or its folder.
+        run, burnin: As of `averages`.
         functions: Each takes positions `(n, P)` and returns `(n,)`.
-        burnin: Steps to leave out. Default: None, the run's own burn-in.
         thin: Every how many stored positions are kept. Default: 1.
 
     Raises:

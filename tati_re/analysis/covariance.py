@@ -129,8 +129,7 @@ def covariance_eigenpairs(
         walker: One walker. Default: None, all pooled about their common mean.
         burnin: Steps to leave out. Default: None, the run's own burn-in.
         thin: Every how many stored positions of a walker are kept. Default: 1.
-        tolerance: As in `leading_eigenpairs`. Default: 1e-3.
-        max_passes: As there. Default: 12.
+        tolerance, max_passes: As in `leading_eigenpairs`. Default: 1e-3 and 12.
 
     Raises:
         InputError: No positions are stored or left.
@@ -152,11 +151,8 @@ def covariance_table(
     the opposite holds.) The autocorrelation time is measured along each vector, in one more pass.
 
     Args:
-        run: The run, or its folder.
         eigenpairs: Of `covariance_eigenpairs`.
-        walker: As there. Default: None, all.
-        burnin: As there. Default: None.
-        thin: As there. Default: 1.
+        run, walker, burnin, thin: As there.
 
     Returns:
         Columns `number` (from 1), `eigenvalue`, `share` of the total variance, `curvature` T/λ of a quadratic

@@ -90,7 +90,8 @@ def _check(column: Any, where: str) -> None:
     if len(column) and (not types.is_numeric_dtype(column.dtype) or types.is_complex_dtype(column.dtype)):
         value = next((each for each in column if not isinstance(each, int | float)), column.iloc[0])
         told = advice(value) if isinstance(value, str) else TEXT
-        told = "numbers: x.astype(float) makes them of text" if _FRACTION.fullmatch(str(value)) else told
+        if _FRACTION.fullmatch(str(value)):
+            told = PLAIN if "," in value else "numbers: x.astype(float) makes them of text"
         what, expected = f"{where} holds text.", TEXT if told == COLUMNS else told
         refuse_if(isinstance(value, str | bytes), what, repr(value), expected)
         kind = "dates" if isinstance(value, date) else type(value).__name__

@@ -48,11 +48,7 @@ def numbers_of_names(labels: object, names: tuple[str, ...], what: str) -> np.nd
 
 
 def kind_of(
-    targets: np.ndarray,
-    test_targets: np.ndarray | None,
-    by_value: bool,
-    num_classes: int | None = None,
-    places: tuple = (),
+    targets: np.ndarray, test_targets: np.ndarray | None, by_value: bool, num_classes: int | None, places: tuple = ()
 ) -> tuple[str, int | None]:
     """The kind of targets, "classification", "signs", "one_hot" or "regression", and the number of classes or None.
     Targets are `(N,)` or `(N, K)`; with `by_value` floats that are whole numbers count as integers. `num_classes` is

@@ -47,20 +47,10 @@ def load_data(
             (None): 0.2 for built-in names and files, 0 for what is given in Python.
         seed: Draws what is kept for testing, and the built-in data that are random. Default 0.
         test_data: The test part: a file or a list of them, arrays `(x, y)`, or a `tf.data.Dataset`. Default: None.
-        label_columns: The labels of a table. Default: all that start with `label`, else `target`, else the last column.
-        input_columns: Inputs of the network, such as `x1`, `x1^2`, `sin(x1)`. Default: all columns that are no labels.
-        data_keys: Names of the arrays of an NPZ file (inputs, labels, and perhaps those of the test part), or of the
-            features of a TFRecord file (inputs, labels). Default: x_train, y_train, x_test, y_test; image_raw, label.
-        num_classes: Classes of the labels, which are then checked; 0 for a regression. Default: by the labels.
-        standardize: "inputs" subtracts the mean of each column and divides by its standard deviation, "all" does the
-            same with the targets of a regression, "pixels" divides by the largest number of all; all measured on the
-            training part. Default: "none".
-        shuffle: The part kept for testing is random. Default True; False keeps the last examples.
+        label_columns, input_columns, data_keys, num_classes, standardize, shuffle, class_weights, memory_limit: As the
+            options of these names. Default: theirs, but nothing is standardized, and all is kept in memory.
         sample_weights: What each example counts in the loss: numbers, one for each that is read to train on, or the
             name of a column of a table, or of an array of an NPZ file. Default: those that the data bring, else 1.
-        class_weights: One number for each class, or a mapping from classes to numbers. Default: 1 for all.
-        memory_limit: Megabytes; inputs of NPZ and TFRecord files and of a `tf.data.Dataset` that are larger are kept on
-            the disk. Default: none, all in memory.
         multi_label: Columns of 0 and 1 that are not one-hot are several labels at once. Default: they are refused.
         places: The shape of labels that are no one-hot rows, but those of several places. Default: none is.
 

@@ -92,11 +92,9 @@ def hessian_eigenpairs(
     the most negative ones: below zero at a saddle. Errors are relative to the largest one.
 
     Args:
-        surface: `tati_re.landscape.Surface`.
-        position: `(parameters,)`.
+        surface, position, free: As of `hessian_matrix`.
         num_largest: How many of the upper end. Default: 5.
         num_smallest: How many of the lower end. Default: 1.
-        free: A mask `(parameters,)` of those that may move. Default: all.
         seed: Of the start vector. Default: 0.
 
     Returns:
@@ -155,11 +153,8 @@ def hessian_directions(
     """Eigenvectors of the Hessian by number: 1 is the stiffest, -1 the lowest (flat, or downhill at a saddle).
 
     Args:
-        surface: `tati_re.landscape.Surface`.
-        position: `(parameters,)`.
+        surface, position, free, seed: As of `hessian_eigenpairs`.
         numbers: Not 0.
-        free: A mask `(parameters,)`. Default: all.
-        seed: Default: 0.
 
     Returns:
         Orthonormal rows `(len(numbers), parameters)` and their eigenvalues.
@@ -182,11 +177,8 @@ def hessian_trace(
     Communications in Statistics 19 (1990).
 
     Args:
-        surface: `tati_re.landscape.Surface`.
-        position: `(parameters,)`.
+        surface, position, free, seed: As of `hessian_eigenpairs`.
         num_probes: At least 2. Default: 64.
-        free: A mask `(parameters,)`. Default: all.
-        seed: Default: 0.
     """
     refuse_if(num_probes < 2, "num_probes is too small for an error.", num_probes, "at least 2")
     probes = _probes(surface, num_probes, free, seed)
@@ -211,12 +203,9 @@ def hessian_density(
     investigation into neural net optimization via Hessian eigenvalue density, ICML 2019, algorithm 1.
 
     Args:
-        surface: `tati_re.landscape.Surface`.
-        position: `(parameters,)`.
+        surface, position, free, seed: As of `hessian_eigenpairs`.
         num_probes: Random vectors, at least 1. Default: 8.
         num_steps: Lanczos steps of each, at most the free parameters. Default: 60.
-        free: A mask `(parameters,)`. Default: all.
-        seed: Default: 0.
     """
     count = surface.num_parameters if free is None else int(np.sum(free))
     num_steps = min(num_steps, count)

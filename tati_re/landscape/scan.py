@@ -134,11 +134,8 @@ def along(
     """Loss, potential and accuracy at stored positions, on all data where the run saw mini-batches.
 
     Args:
-        surface: `tati_re.landscape.Surface`.
+        surface, output, overwrite, description: As of `scan`.
         trajectory: `Position`s, read once.
-        output: As of `scan`. Default: none.
-        overwrite: As of `scan`. Default: False.
-        description: As of `scan`. Default: none.
 
     Returns:
         One row a position: step, walker, loss, potential, ..., `ln_excess_loss`.

@@ -1,4 +1,5 @@
-"""Figures of the modules of an analysis."""
+"""Figures of the modules of an analysis.
+Each writes a PNG file where there is a `path`; an empty table, or a path that cannot be written, is an InputError."""
 
 from collections.abc import Mapping
 
@@ -65,10 +66,6 @@ def plot_free_energy(table: pd.DataFrame, name: str = "coordinate", path: AnyPat
     Args:
         table: Of `analysis.free_energy`.
         name: Of the coordinate.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: An empty table, or a path that cannot be written.
     """
     refuse_if(table.empty, "There is no free energy to draw.")
     figure = new_figure(5.4, 3.4)
@@ -120,10 +117,6 @@ def plot_reweighting(table: pd.DataFrame, sampled, path: AnyPath | None = None) 
     Args:
         table: Of `analysis.reweight`; a panel for each observable.
         sampled: Temperatures of the rungs.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: An empty table, or a path that cannot be written.
     """
     refuse_if(table.empty, "There are no averages to draw.")
     names = list(dict.fromkeys(table["observable"]))
@@ -145,10 +138,6 @@ def plot_group_temperatures(table: pd.DataFrame, path: AnyPath | None = None) ->
 
     Args:
         table: Of `analysis.group_temperatures`; a panel for each kind of temperature.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: An empty table, or a path that cannot be written.
     """
     refuse_if(table.empty, "There are no temperatures to draw.")
     kinds = list(dict.fromkeys(table["temperature"]))
@@ -186,10 +175,6 @@ def plot_learning_coefficient(
         table: Of `analysis.learning_coefficient`.
         curve: Of `analysis.learning_curve`. Default: none.
         num_parameters: P; half of it is the value of a regular model, marked where it is near. Default: none.
-        path: PNG file to write. Default: none.
-
-    Raises:
-        InputError: An empty table, or a path that cannot be written.
     """
     refuse_if(table.empty, "There is no learning coefficient to draw.")
     figure = new_figure(5.6, 3.8)

@@ -186,8 +186,7 @@ class LabelPrediction(_Probabilities):
 
     Attributes:
         probabilities: Posterior average of the probability that a label is 1, `(n, labels)`.
-        std: Standard deviation of the probabilities over the draws, likewise.
-        lower, upper: Ends of their central interval over the draws, likewise; None for averages kept while sampling.
+        std, lower, upper: As of a `ClassPrediction`.
         expected_entropy: E H(p), in nats, the sum over the labels, `(n,)`.
         labels: The right ones, `(n, labels)` of 0 and 1, or None.
         log_density: log E p(y|x, θ) of each example, `(n,)`, or None.

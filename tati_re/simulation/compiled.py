@@ -77,10 +77,7 @@ class SamplePosterior(keras.callbacks.Callback):
     it sees the weights that others restore.
 
     Args:
-        x: Inputs, as in `model.fit`; or, without y, a `tf.data.Dataset` or what else `Simulation` takes as `data`.
-        y: Targets, likewise.
-        sample_weight: What each example counts, `(n,)`. Default: 1.
-        **options: As of `tati_re.sample`.
+        x, y, sample_weight, **options: As of `tati_re.sample`.
 
     Attributes:
         run: The run; None before the end of the training.
