@@ -114,6 +114,7 @@ def dataset_from_options(
     test_data: object = None,
     sample_weights: object = None,
     loss: Any = None,
+    *,
     places: tuple = (),
 ) -> Dataset:
     """Loads the data set that the options of the group data, as attributes, describe, or the objects that go before
