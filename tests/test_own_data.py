@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import keras
 import numpy as np
 import pandas as pd
@@ -480,3 +482,11 @@ def test_booleans_as_r_and_excel_write_them(tmp_path):
 def test_a_frame_is_named_among_the_forms_of_data():
     with pytest.raises(InputError, match=r"Received: dict\. Expected: .*a pandas\.DataFrame"):
         load_data({"a": [1.0], "y": [2.0]})
+
+
+def test_decimals_and_frames_without_rows():
+    """The second was an IndexError."""
+    with pytest.raises(InputError, match=r"holds Decimal\. Received: Decimal\('1\.5'\)\. Expected: integers or floats"):
+        load_data((np.array([[Decimal("1.5")]] * 4), np.arange(4) * 0.5))
+    with pytest.raises(InputError, match="There are no examples"):
+        load_data(pd.DataFrame({"a": [], "y": []}))

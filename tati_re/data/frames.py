@@ -54,7 +54,9 @@ def labels_of(values: Any) -> np.ndarray:
     """As `numbers_of`; one column of texts, the names of classes, stays one, `(n,)`."""
     texts = as_array(values, "data").reshape(-1)
     texts = np.char.decode(texts, "utf-8", "backslashreplace") if texts.dtype.kind == "S" else texts
-    named = np.shape(values) in {(len(texts) or -1,), (len(texts), 1)} and all(isinstance(t, str) for t in texts)
+    named = (
+        len(texts) and np.shape(values) in {(len(texts),), (len(texts), 1)} and all(isinstance(t, str) for t in texts)
+    )
     if named and all(map(_FRACTION.fullmatch, texts)):
         what, expected = "data: the labels are numbers written as text.", "y.astype(float), or names of classes"
         refuse_if(any(re.search(r"[.,]\d*[1-9]", text) for text in texts), what, repr(str(texts[0])), expected)
@@ -90,7 +92,7 @@ def _check(column: Any, where: str) -> None:
     if len(column) and (not types.is_numeric_dtype(column.dtype) or types.is_complex_dtype(column.dtype)):
         value = next((each for each in column if not isinstance(each, int | float)), column.iloc[0])
         told = advice(value) if isinstance(value, str) else TEXT
-        if _FRACTION.fullmatch(str(value)):
+        if isinstance(value, str) and _FRACTION.fullmatch(value):
             told = PLAIN if "," in value else "numbers: x.astype(float) makes them of text"
         what, expected = f"{where} holds text.", TEXT if told == COLUMNS else told
         refuse_if(isinstance(value, str | bytes), what, repr(value), expected)
