@@ -183,3 +183,5 @@ def test_inputs_of_a_file_between_semicolons_and_a_grid_of_many_inputs(runs, tmp
         InputError, match=r"grid of 2 inputs is too large\. Received: 2\.5e\+07\. Expected: at most 10,000,000"
     ):
         input_space(run, "-1:1:5000")
+    with pytest.warns(UserWarning, match=r"^The grid has 100,489 inputs, each predicted with every draw\."):
+        assert len(input_space(run, "-1:1:317", which="mean").inputs) == 100_489

@@ -73,8 +73,7 @@ def diffusion_map_of(
         burnin: Steps to leave out. Default: None, the run's own burn-in.
         thin: Every how many positions are kept. Default: 1.
         num_points: Most positions that enter. Default: 2000.
-        bandwidth: As in `diffusion_map`. Default: "bgh".
-        alpha: As there. Default: 0.5.
+        bandwidth, alpha: As in `diffusion_map`. Default: "bgh" and 0.5.
         target_measure: Whether points count for exp(-U/T), U as stored, whatever their density: TMDmap. Default: False.
 
     Returns:

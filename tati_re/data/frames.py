@@ -91,11 +91,10 @@ def _check(column: Any, where: str) -> None:
         raise InputError(f"{where} has missing values.", f"{len(missing)}, the first in row {missing[0]}", MISSING)
     if len(column) and (not types.is_numeric_dtype(column.dtype) or types.is_complex_dtype(column.dtype)):
         value = next((each for each in column if not isinstance(each, int | float)), column.iloc[0])
-        told = advice(value) if isinstance(value, str) else TEXT
-        if isinstance(value, str) and _FRACTION.fullmatch(value):
-            told = PLAIN if "," in value else "numbers: x.astype(float) makes them of text"
-        what, expected = f"{where} holds text.", TEXT if told == COLUMNS else told
-        refuse_if(isinstance(value, str | bytes), what, repr(value), expected)
+        text, what = value if isinstance(value, str) else "text", f"{where} holds text."
+        number = "," not in text and _FRACTION.fullmatch(text)
+        told = "numbers: x.astype(float) makes them of text" if number else advice(text)
+        refuse_if(isinstance(value, str | bytes), what, repr(value), TEXT if told == COLUMNS else told)
         kind = "dates" if isinstance(value, date) else type(value).__name__
         expected = DATES if isinstance(value, date | timedelta) else "integers or floats"
         raise InputError(f"{where} holds {kind}.", repr(value), expected)

@@ -149,8 +149,7 @@ def mbar(path, energies) -> Estimate:
     Source: Shirts and Chodera, J. Chem. Phys. 129, 124105 (2008).
 
     Args:
-        path: λ from 0 to 1, `(points,)`.
-        energies: `(points, walkers, draws)`.
+        path, energies: As of `stepping_stone`.
 
     Raises:
         InputError: pymbar is not installed.

@@ -2,6 +2,7 @@
 
 import os
 import re
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from tati_re.prediction.results import ClassPrediction, LabelPrediction, Predict
 from tati_re.simulation.run import load
 from tati_re.simulation.saved_model import is_header, read_rows
 
-MARGIN = 0.15
+MARGIN, MANY_POINTS = 0.15, 100_000
 POINTS = {1: 201, 2: 81, 3: 21}
 WHICH = "all, mean, last, or numbers of stored steps"
 
@@ -99,6 +100,8 @@ def input_space(
         grid = np.meshgrid(*(axis.values for axis in axes), indexing="ij")
         inputs = np.stack([part.ravel() for part in grid], axis=1)
         names = names or numbered(len(axes))
+        if len(inputs) > MANY_POINTS:
+            warnings.warn(f"The grid has {len(inputs):,} inputs, each predicted with every draw.", stacklevel=2)
     elif ranges is not None:
         raise InputError("range: inputs are given already.", expected="one of the two")
     inputs = np.asarray(inputs)

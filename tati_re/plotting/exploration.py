@@ -49,8 +49,7 @@ def plot_disconnectivity(found: "Exploration", path: AnyPath | None = None) -> F
     common fork reach each other without going higher. See `tati_re.exploration.disconnectivity`.
 
     Args:
-        found: Of `tati_re.exploration.explore`.
-        path: PNG file to write. Default: none.
+        found, path: As of `plot_exploration`.
 
     Raises:
         InputError: No paths between minima, or a bad path.
