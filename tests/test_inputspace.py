@@ -172,3 +172,16 @@ def test_draws_of_one_walker_count_by_their_weights(tmp_path):
     assert run.run_info["weight"].nunique() > 1
     whole, one = (input_space(run, "-4:4:5", walker=walker).frame() for walker in (None, 0))
     np.testing.assert_array_equal(one.to_numpy(), whole.to_numpy())
+
+
+def test_inputs_of_a_file_between_semicolons_and_a_grid_of_many_inputs(runs, tmp_path):
+    """Columns go by their names, decimal commas are read; a grid that is too large says how large."""
+    run = tati_re.load(runs / "sampled")
+    (tmp_path / "a.csv").write_text("x2;x1\n0,5;-1,5\n2,0;1,0\n", encoding="utf-8-sig")
+    assert read_inputs(tmp_path / "a.csv", run).tolist() == [[-1.5, 0.5], [1.0, 2.0]]
+    with pytest.raises(
+        InputError, match=r"grid of 2 inputs is too large\. Received: 2\.5e\+07\. Expected: at most 10,000,000"
+    ):
+        input_space(run, "-1:1:5000")
+    with pytest.warns(UserWarning, match=r"^The grid has 100,489 inputs, each predicted with every draw\."):
+        assert len(input_space(run, "-1:1:317", which="mean").inputs) == 100_489

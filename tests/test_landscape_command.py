@@ -161,6 +161,11 @@ print("END", status, sorted({{module.partition(".")[0] for module in sys.modules
         (["RUN", "--scales", "a"], "--scales has the wrong form. Received: a."),
         (["RUN", "--fix", "x=1"], "x fits no parameter."),
         (["RUN", "--centre", "mena"], "--centre is not known. Did you mean 'mean'?"),
+        (
+            ["--data", "two_clusters", "--model", "x.keras", "--centre", "mean"],
+            "--centre is a place in RUN. Received: m",
+        ),
+        (["RUN", "--parameters", "x.npz", "--centre", "zero"], "--centre is a place in RUN. Received: zero."),
         (["RUN", "--hessian", "trce"], "--hessian has an unknown word. Did you mean 'trace'?"),
         (["RUN", "--hessian", "trace", "--range=-1:1:3"], "--range does not belong to --hessian."),
         (["RUN", "--along", "--grid", "a=0:1:2"], "--grid and --along exclude each other."),

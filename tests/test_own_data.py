@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import keras
 import numpy as np
 import pandas as pd
@@ -439,3 +441,52 @@ def test_a_run_on_a_file_says_which_column_are_the_labels(tmp_path, capsys):
     data = str(tmp_path / "own.csv")
     assert "The labels are in the column b (label_columns)." in said_at_the_start(capsys, None, data)
     assert "The labels are in" not in said_at_the_start(capsys, None, data, label_columns=["price"])
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        ("01.02.2020", "the days since a first date"),
+        ("31/12/2020 08:00", "the days since a first date"),
+        ("1,234", "plain numbers"),
+        ("$12.50", "plain numbers"),
+        ("0.5%", "plain numbers"),
+        ("1.2.3", "get_dummies"),
+        ("20-30", "get_dummies"),
+    ],
+)
+def test_a_cell_that_is_no_number_is_told_what_to_become(tmp_path, cell, expected):
+    """Dates, percents and thousands were told to become columns of 0 and 1."""
+    rows = "".join(f'"{cell}",{k}.5\n' for k in range(4))
+    (tmp_path / "a.csv").write_text("a,y\n" + rows)
+    for data in (tmp_path / "a.csv", pd.DataFrame({"a": [cell] * 4, "y": [0.5, 1.5, 2.5, 3.5]})):
+        with pytest.raises(InputError, match=rf"column 'a' .*Expected: numbers?.*{expected}|Expected: {expected}"):
+            load_data(data)
+
+
+def test_numbers_that_are_text_are_no_names():
+    with pytest.raises(InputError, match=r"Received: '0\.25'\. Expected: numbers: x\.astype\(float\)"):
+        load_data((np.array([["0.25"]] * 4), np.arange(4) * 0.5))
+    prices = np.array(["$1,200", "$900", "$1,100", "$900"])
+    with pytest.raises(
+        InputError, match=r"is not the name of a class.*Received: targets\[\d\] = .*Expected: plain numbers"
+    ):
+        load_data((np.zeros((4, 1)), prices))
+
+
+def test_booleans_as_r_and_excel_write_them(tmp_path):
+    (tmp_path / "a.csv").write_text("a,y\nTRUE,0.5\nFALSE,1.5\ntrue,2.5\nFalse,3.5\n")
+    assert load_data(tmp_path / "a.csv", 0.0).inputs[:, 0].tolist() == [1, 0, 1, 0]
+
+
+def test_a_frame_is_named_among_the_forms_of_data():
+    with pytest.raises(InputError, match=r"Received: dict\. Expected: .*a pandas\.DataFrame"):
+        load_data({"a": [1.0], "y": [2.0]})
+
+
+def test_decimals_and_frames_without_rows():
+    """The second was an IndexError."""
+    with pytest.raises(InputError, match=r"holds Decimal\. Received: Decimal\('1\.5'\)\. Expected: integers or floats"):
+        load_data((np.array([[Decimal("1.5")]] * 4), np.arange(4) * 0.5))
+    with pytest.raises(InputError, match="There are no examples"):
+        load_data(pd.DataFrame({"a": [], "y": []}))

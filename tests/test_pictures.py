@@ -1,5 +1,6 @@
 """Results draw themselves; bands hold whole curves as often as they say; what is drawn is what was found."""
 
+import dataclasses
 import re
 from importlib import import_module
 from pathlib import Path
@@ -175,6 +176,11 @@ def test_predictions_draw_themselves(tmp_path):
     for one in (values(3), classes(3)):
         with pytest.raises(InputError, match=r"no such column\. Received: 3. Expected: 0 to 2"):
             one.plot(along=3)
+    places = dataclasses.replace(classes(2, labels=False), places=2)
+    with pytest.raises(
+        InputError, match=r"no such column\. Received: 0\. Expected: none, for their inputs are not drawn\."
+    ):
+        places.plot(along=0)
 
 
 def test_many_classes_and_outputs_fit_their_panels():

@@ -197,6 +197,49 @@ def test_class_numbers_at_places_that_do_not_fit():
         Simulation(network, (x, y), class_weights=[1, 1, 2], **sparse)
 
 
+@pytest.mark.parametrize("single", [True, False])
+def test_rows_of_0_and_1_are_of_the_places_that_the_outputs_have(tmp_path, single):
+    """Also where each row has a single 1, and from the folder again; as the loss of each place says it."""
+    random = np.random.default_rng(2)
+    x, y = random.normal(size=(20, 5, 2)), np.eye(5, dtype=int)[random.integers(0, 5, 20)]
+    y = y if single else 1 - y
+    network = keras.Sequential([keras.Input((5, 2)), layers.Dense(2)])
+    sim = Simulation(network, (x, y), **QUIET)
+    assert (sim.dataset.task, sim.dataset.num_classes) == ("classification", 2)
+    logs = np.log(keras.ops.softmax(sim.predict(x)))
+    assert float(sim.loss()) == pytest.approx(-np.take_along_axis(logs, y[..., None], -1).sum() / 20, rel=1e-6)
+    run = sim.sample(step_size=0.01, num_steps=60, trajectory_every=1, output=str(tmp_path / "run"))
+    again = tati_re.load(run.folder, data=(x, y))
+    assert again.predict(x, y).scores() == run.predict(x, y).scores()
+    assert again.loo().elpd.tolist() == run.loo().elpd.tolist()
+    Simulation.resume(str(run.folder), 62, data=(x, y), verbose=0)
+
+
+@pytest.mark.parametrize("k", [0, -1])
+def test_a_loss_that_ignores_a_class_is_refused_and_one_that_leaves_places_out_is_not(k):
+    """The labels k are refused after the loss. By a function the loss is that of the other places."""
+    x = np.random.default_rng(3).normal(size=(6, 4, 2))
+    y = np.where(x[..., 0] > 0.5, k, 1 + (x[..., 1] > 0))
+    network = keras.Sequential([keras.Input((4, 2)), layers.Dense(3)])
+    ignoring = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=k)
+    with pytest.raises(
+        InputError, match=rf"^loss: ignore_class is not taken\. Received: {k}\. Expected: sample_weights"
+    ):
+        Simulation(network, (x, y), loss=ignoring, **QUIET)
+    with pytest.raises(InputError, match="ignore_class is not taken"):
+        Simulation(network, (x, y % 3), **QUIET).sample(loss=ignoring, num_steps=1, step_size=0.1)
+
+    def left_out(labels, outputs):
+        numbers = keras.ops.cast(labels, "int32")
+        each = keras.ops.sparse_categorical_crossentropy(keras.ops.maximum(numbers, 0), outputs, from_logits=True)
+        return keras.ops.sum(keras.ops.where(numbers == k, 0.0, each), axis=-1)
+
+    sim = Simulation(network, (x, y), loss=left_out, num_classes=0, standardize="none", **QUIET)
+    logs = np.log(keras.ops.softmax(sim.predict(x)))
+    lost = -np.take_along_axis(logs, np.maximum(y, 0)[..., None], -1)[..., 0]
+    assert float(sim.loss()) == pytest.approx(lost[y != k].sum() / 6, rel=1e-6)
+
+
 def test_what_a_data_set_and_a_model_say_of_their_labels():
     """One-hot rows of any type are one-hot; a model whose output has no axis is refused in a sentence."""
     rows = np.eye(3)[[0, 1, 2, 0]]

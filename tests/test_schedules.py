@@ -150,6 +150,7 @@ def test_a_resumed_run_goes_on_with_its_schedule(tmp_path, options):
     ("options", "words"),
     [
         ({"step_schedule": "cyclic"}, "unknown name"),
+        ({"step_schedule": "gone.csv"}, "step_schedule: there is no such file"),
         ({"temperature_schedule": "annealing"}, "cools during the burn-in"),
         ({"exploration_fraction": 0.5}, "part of each cycle"),
         (

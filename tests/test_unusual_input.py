@@ -168,3 +168,12 @@ def test_a_printed_config_is_the_run_that_printed_it(labels, tmp_path, capsys, m
     assert sample.main(["--config", "own.toml", "--output", "read"]) == 0
     first, second = ((tmp_path / folder / "run.csv").read_bytes() for folder in ("typed", "read"))
     assert first == second and len(first) > 1000
+
+
+def test_walls_without_walls_are_told_as_not_used(capsys):
+    """`walls` of a prior that has none was parsed and ignored."""
+    x = np.arange(6.0)[:, None]
+    for prior, told in ({}, True), ({"lower_wall": -5.0}, False):
+        sim = tati_re.Simulation(data=(x, x[:, 0] / 6), hidden=[2], seed=1, standardize="none", noise_std=1.0, **prior)
+        sim.sample(sampler="HMC", step_size=0.001, num_steps=2, walls="reflect", record_every=1)
+        assert ("Not used by HMC as it is set up: walls." in capsys.readouterr().out) == told

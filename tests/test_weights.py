@@ -88,6 +88,29 @@ def test_class_weights_multiply_sample_weights(given, labels):
     assert sim.score() == Simulation(data=(X, labels), **QUICK).score()
 
 
+@pytest.mark.parametrize("given", [{"b": 0.5, "c": 2.0}, {1: 0.5, "c": 2.0}, {"2": 2, "b": 0.5}])
+def test_class_weights_by_name(given):
+    names, expected = np.array(["a", "b", "c"])[CLASSES], np.array([1.0, 0.5, 2.0])[CLASSES]
+    assert Simulation(data=(X, names), class_weights=given, **QUICK).dataset.weights.tolist() == expected.tolist()
+    one = Simulation(data=(X, CLASSES), class_weights={0: 3.0}, **QUICK)
+    assert one.dataset.weights.tolist() == np.array([3.0, 1.0, 1.0])[CLASSES].tolist()
+    with pytest.raises(InputError, match=r"^class_weights: unknown class\. Received: d\. Expected: a, b, c\."):
+        Simulation(data=(X, names), class_weights={"d": 1.0}, **QUICK)
+
+
+def test_the_command_takes_class_weights_by_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = np.array(["spam", "ham", "eggs"])[CLASSES]
+    rows = [f"{a},{b},{name}" for (a, b), name in zip(X.tolist(), names, strict=True)]
+    (tmp_path / "a.csv").write_text("\n".join(["a,b,kind", *rows]))
+    common = ["--data", "a.csv", "--test-fraction", "0", "--num-steps", "3", "--step-size", "0.001", "--quiet"]
+    common += ["--execution", "graph", "--record-every", "1", "--class-weights"]
+    assert sample.main([*common, "spam=5", "eggs=0.5", "--output", "named"]) == 0
+    assert sample.main([*common, "0.5", "1", "5", "--output", "numbered"]) == 0
+    assert (tmp_path / "named" / "run.csv").read_bytes() == (tmp_path / "numbered" / "run.csv").read_bytes()
+    assert sample.main(["--resume", "named", "--num-steps", "4", "--quiet"]) == 0
+
+
 def test_signs_and_the_test_part():
     signs = np.array([-1, 1, 1, -1, -1, 1])
     data = load_data(((X, signs), (X[:2], signs[:2])), class_weights=[2, 3])

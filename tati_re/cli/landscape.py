@@ -18,7 +18,7 @@ MORE = ("seed", "threads", "requeue_signal")
 VTK = "vtk"
 HESSIAN = ("extremes", "trace", "density", "full")
 OWN: dict[str, tuple[Any, str]] = {
-    "parameters": ("FILE", "centre: a trajectory, .npz, .keras or run folder, ours or TATi's; before --centre"),
+    "parameters": ("FILE", "centre: a trajectory, .npz, .keras or run folder, ours or TATi's; no --centre"),
     "parameters_step": ("N", "its row with this step; default the last"),
     "centre": ("WORD", "mean (default of a sampled run), last (of a fit), best, or a stored step of the run; or zero"),
     "walker": ("N", "walker of center and trajectory; default all, the first for a center that is one position"),
@@ -84,6 +84,9 @@ def _check(typed: dict[str, Any]) -> None:
     if not {"run", "parameters", "model"} & {*typed} and typed.get("centre") != "zero":
         what = "There is no center."
         raise InputError(what, expected="a run folder, --parameters FILE, --model FILE.keras, or --centre zero")
+    away = "parameters" in typed or ("run" not in typed and typed.get("centre") != "zero")
+    expected = "RUN, no --parameters; or zero"
+    refuse_if("centre" in typed and away, "--centre is a place in RUN.", typed.get("centre"), expected)
     for word in typed.get("hessian", "").split(",") if typed.get("hessian") else ():
         if word not in HESSIAN:
             raise InputError(f"--hessian has an unknown word.{nearest(word, HESSIAN)}", word, ", ".join(HESSIAN))

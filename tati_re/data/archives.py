@@ -15,7 +15,7 @@ from tati_re.data.packing import packed
 KERAS = ("mnist", "fashion_mnist", "cifar10")
 """Data sets by the names of their modules in `keras.datasets`."""
 
-NPZ_KEYS = "x_train, y_train, x_test, y_test, or x, y, or data_keys with the names of two or four arrays"
+NPZ_KEYS = "x_train, y_train, x_test, y_test, or x, y, or data_keys with two or four names, a+b for two inputs"
 
 
 def read_npz(

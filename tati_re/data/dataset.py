@@ -11,7 +11,7 @@ import numpy as np
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import as_array
 from tati_re.data.frames import labels_of
-from tati_re.data.labels import are_labels, as_storage_type, kind_of, names_of, numbers_of_names
+from tati_re.data.labels import are_labels, as_storage_type, called, kind_of, names_of, numbers_of_names
 from tati_re.data.on_disk import blocks, chosen
 from tati_re.data.packing import Layout
 from tati_re.data.preparation import Preparation
@@ -110,6 +110,7 @@ class Dataset:
         layout: Layout = (),
         layout_scales: tuple[float, ...] = (),
         multi_label: bool = False,
+        places: tuple = (),
     ) -> "Dataset":
         """Makes a data set and determines the kind of its targets.
 
@@ -131,6 +132,7 @@ class Dataset:
                 classes only if they are 0 and 1, or -1 and +1, or one-hot.
             num_classes: The number of classes, at least 2, or 0 for a regression. Default: None, by the values.
             multi_label: Rows of 0 and 1 may be several labels at once, for the binary cross-entropy. Default: no.
+            places: The shape of labels that are no one-hot rows, but those of several places. Default: none is.
 
         Raises:
             InputError: As the class, and labels that are not the classes they should be.
@@ -152,7 +154,7 @@ class Dataset:
         checked = cls(arrays[0], arrays[1], arrays[2], arrays[3], name)
         multi_label = multi_label and are_labels(checked.targets, checked.test_targets, num_classes)
         num_classes = 0 if multi_label else num_classes
-        kind, num_classes = kind_of(checked.targets, checked.test_targets, by_value, num_classes)
+        kind, num_classes = kind_of(checked.targets, checked.test_targets, by_value, num_classes, places)
         labels = None if checked.test_targets is None else as_storage_type(checked.test_targets, kind)
         counted: dict[str, Any] = {"weights": weights, "test_weights": test_weights, "layout": layout}
         counted |= {"multi_label": multi_label, "class_names": names, "layout_scales": layout_scales}
@@ -228,6 +230,7 @@ class Dataset:
 
     def get_config(self) -> dict:
         """Returns the data's entry in the manifest: enough to predict other inputs without them."""
+        places = self.targets.shape[1:] if self.task == "classification" else ()
         return {
             "task": self.task,
             "num_classes": self.num_classes,
@@ -236,6 +239,7 @@ class Dataset:
             "preparation": None if self.preparation is None else self.preparation.get_config(),
             **({"layout": [{"name": n, "shape": list(shape)} for n, shape in self.layout]} if self.layout else {}),
             **({"class_names": list(self.class_names)} if self.class_names else {}),
+            **({"places": list(places)} if places else {}),
             **({"label_names": list(self.label_names)} if self.label_names else {}),
             **({"layout_scales": list(self.layout_scales)} if self.layout_scales else {}),
         }
@@ -295,17 +299,20 @@ def checked_weights(weights: Any, count: int, what: str = "sample_weights") -> n
     return values
 
 
-def of_classes(class_weights: Sequence[float] | Mapping[int, float], dataset: Any, targets: np.ndarray) -> np.ndarray:
+def of_classes(class_weights: Sequence[float] | Mapping[Any, float], dataset: Any, targets: np.ndarray) -> np.ndarray:
     """The weight of each example's class, float64 `(n,)`; targets are labels in any form of those of the data set.
-    Weights are one for each class in their order, or by class; classes that are not named count once."""
+    Weights are one for each class, or by its name or number; classes that are not named count once."""
     count = dataset.num_classes
     if count is None:
         raise InputError("class_weights: the labels are no classes.", f"a {dataset.task}", "sample_weights")
     if isinstance(class_weights, Mapping):
-        wrong = [key for key in class_weights if key not in range(count)]
-        if wrong:
-            raise InputError("class_weights: unknown class.", wrong[0], f"0 to {count - 1}")
-        class_weights = [class_weights.get(k, 1.0) for k in range(count)]
+        number = {str(k): k for k in range(count)} | {name: k for k, name in enumerate(dataset.class_names)}
+        by_class = dict.fromkeys(range(count), 1.0)
+        for label, weight in class_weights.items():
+            expected = ", ".join(dataset.class_names[:10]) or f"0 to {count - 1}"
+            refuse_if(called(label) not in number, "class_weights: unknown class.", label, expected)
+            by_class[number[called(label)]] = weight
+        class_weights = [*by_class.values()]
     if len(class_weights) != count:
         raise InputError("class_weights are not one a class.", f"{len(class_weights)} of them", f"{count} numbers")
     weights = checked_weights(class_weights, count, "class_weights")

@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import date, datetime, timedelta
 from typing import Any, cast
 
@@ -15,6 +16,8 @@ from tati_re.data.columns import numbered
 TEXT = "numbers: pandas.get_dummies, or OneHotEncoder of scikit-learn, makes columns of 0 and 1 of text"
 COLUMNS = f"{TEXT}; label_columns names the labels, input_columns leaves columns out"
 CLASSES = "a number, or in all rows the name of a class"
+_FRACTION = re.compile(r"\s*[-+]?\d*[.,]\d+(e[-+]?\d+)?\s*", re.I)
+PLAIN = "plain numbers, such as 1234.5: no text, no %, no currency and no commas between thousands"
 DATES = "numbers, such as the days since a first date: (x - x.min()) / pandas.Timedelta(days=1)"
 MISSING = "numbers in all rows: dropna and fillna of pandas, or SimpleImputer of scikit-learn"
 
@@ -51,8 +54,10 @@ def labels_of(values: Any) -> np.ndarray:
     """As `numbers_of`; one column of texts, the names of classes, stays one, `(n,)`."""
     texts = as_array(values, "data").reshape(-1)
     texts = np.char.decode(texts, "utf-8", "backslashreplace") if texts.dtype.kind == "S" else texts
-    named = np.shape(values) in {(len(texts) or -1,), (len(texts), 1)} and all(isinstance(t, str) for t in texts)
-    if named and all(re.fullmatch(r"\s*[-+]?\d*[.,]\d+(e[-+]?\d+)?\s*", text, re.I) for text in texts):
+    named = (
+        len(texts) and np.shape(values) in {(len(texts),), (len(texts), 1)} and all(isinstance(t, str) for t in texts)
+    )
+    if named and all(map(_FRACTION.fullmatch, texts)):
         what, expected = "data: the labels are numbers written as text.", "y.astype(float), or names of classes"
         refuse_if(any(re.search(r"[.,]\d*[1-9]", text) for text in texts), what, repr(str(texts[0])), expected)
     return texts.astype(str) if named else numbers_of(values, "data")
@@ -86,7 +91,10 @@ def _check(column: Any, where: str) -> None:
         raise InputError(f"{where} has missing values.", f"{len(missing)}, the first in row {missing[0]}", MISSING)
     if len(column) and (not types.is_numeric_dtype(column.dtype) or types.is_complex_dtype(column.dtype)):
         value = next((each for each in column if not isinstance(each, int | float)), column.iloc[0])
-        refuse_if(isinstance(value, str | bytes), f"{where} holds text.", repr(value), TEXT)
+        text, what = value if isinstance(value, str) else "text", f"{where} holds text."
+        number = "," not in text and _FRACTION.fullmatch(text)
+        told = "numbers: x.astype(float) makes them of text" if number else advice(text)
+        refuse_if(isinstance(value, str | bytes), what, repr(value), TEXT if told == COLUMNS else told)
         kind = "dates" if isinstance(value, date) else type(value).__name__
         expected = DATES if isinstance(value, date | timedelta) else "integers or floats"
         raise InputError(f"{where} holds {kind}.", repr(value), expected)
@@ -94,10 +102,14 @@ def _check(column: Any, where: str) -> None:
 
 def advice(cell: str) -> str:
     """What a cell of a table that is no number should have been."""
-    if cell.strip().lower() in ("", "na", "n/a", "nan", "nat", "null", "none", "?", "inf", "-inf"):
+    cell = cell.strip()
+    if cell.lower() in ("", "na", "n/a", "nan", "nat", "null", "none", "?", "inf", "-inf"):
         return MISSING
-    try:
-        datetime.fromisoformat(cell.strip())
-    except ValueError:
-        return COLUMNS
-    return DATES
+    if re.match(r"\d{1,2}([./-])\d{1,2}\1(\d{4}|\d\d)\b(?![./-])", cell):
+        return DATES
+    if re.fullmatch(r"[-+]?[$€£]?\s*[-+]?(\d*[.,]?\d+\s*[%$€£]|\d{1,3}([,' ]\d{3})+([.,]\d+)?)|[$€£]\s*[\d.,]+", cell):
+        return PLAIN
+    with suppress(ValueError):
+        datetime.fromisoformat(cell)
+        return DATES
+    return COLUMNS

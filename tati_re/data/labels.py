@@ -48,21 +48,21 @@ def numbers_of_names(labels: object, names: tuple[str, ...], what: str) -> np.nd
 
 
 def kind_of(
-    targets: np.ndarray, test_targets: np.ndarray | None, by_value: bool, num_classes: int | None = None
+    targets: np.ndarray, test_targets: np.ndarray | None, by_value: bool, num_classes: int | None, places: tuple = ()
 ) -> tuple[str, int | None]:
     """The kind of targets, "classification", "signs", "one_hot" or "regression", and the number of classes or None.
     Targets are `(N,)` or `(N, K)`; with `by_value` floats that are whole numbers count as integers. `num_classes` is
-    what the user says, 0 for a regression, None to look at the values. Of `are_labels` see there."""
+    what the user says, 0 for a regression, None to look at the values. Rows of the shape `places` are not one-hot."""
     if num_classes == 0:
         return "regression", None
     if num_classes is not None:
         refuse_if(num_classes < 2, "num_classes is out of range.", num_classes, "at least 2, or 0 for a regression")
-        return _declared(targets, test_targets, num_classes), num_classes
+        return _declared(targets, test_targets, num_classes, places), num_classes
     parts = [targets] if test_targets is None else [targets, test_targets]
     values = np.unique(np.concatenate([t.reshape(-1) for t in parts]))
     if values.dtype.kind == "b":
         values = values.astype(np.int32)
-    if targets.ndim == 2 and set(values.tolist()) <= {0, 1}:
+    if targets.ndim == 2 and targets.shape[1:] != places and set(values.tolist()) <= {0, 1}:
         otherwise = "num_classes = 0 for the values of a regression"
         for name, part in _named(targets, test_targets):
             _check_one_hot(name, part, f", loss = 'binary_crossentropy' for several labels at once, or {otherwise}")
@@ -119,12 +119,16 @@ def _named(targets: np.ndarray, test_targets: np.ndarray | None) -> list[tuple[s
     return [("targets", targets)] + ([] if test_targets is None else [("test_targets", test_targets)])
 
 
-def _declared(targets: np.ndarray, test_targets: np.ndarray | None, num_classes: int) -> str:
+def _declared(targets: np.ndarray, test_targets: np.ndarray | None, num_classes: int, places: tuple) -> str:
     """Checks labels against the number of classes that the user gave and returns their kind. Several columns are
-    one-hot, as many as classes, or class numbers of several places, where a row has not a single 1."""
+    one-hot, as many as classes, or class numbers of several places, where a row has not a single 1 or they are said."""
     classes, parts = f"integers from 0 to {num_classes - 1}", _named(targets, test_targets)
     columns = targets.shape[1:]
-    if columns and targets.max() <= 1 and (columns == (num_classes,) or (targets.sum(-1) == 1).all()):
+    if (
+        columns not in ((), places)
+        and targets.max() <= 1
+        and (columns == (num_classes,) or (targets.sum(-1) == 1).all())
+    ):
         for name, part in parts:
             what, received = "The labels do not fit num_classes.", f"{name} of shape {part.shape}"
             refuse_if(columns != (num_classes,), what, received, f"{classes}, or {num_classes} columns")

@@ -35,6 +35,7 @@ def load_data(
     class_weights: Any = None,
     memory_limit: float | None = None,
     multi_label: bool = False,
+    places: tuple = (),
 ) -> Dataset:
     """Loads a data set.
 
@@ -46,21 +47,12 @@ def load_data(
             (None): 0.2 for built-in names and files, 0 for what is given in Python.
         seed: Draws what is kept for testing, and the built-in data that are random. Default 0.
         test_data: The test part: a file or a list of them, arrays `(x, y)`, or a `tf.data.Dataset`. Default: None.
-        label_columns: The labels of a table. Default: all that start with `label`, else `target`, else the last column.
-        input_columns: Inputs of the network, such as `x1`, `x1^2`, `sin(x1)`. Default: all columns that are no labels.
-        data_keys: Names of the arrays of an NPZ file (inputs, labels, and perhaps those of the test part), or of the
-            features of a TFRecord file (inputs, labels). Default: x_train, y_train, x_test, y_test; image_raw, label.
-        num_classes: Classes of the labels, which are then checked; 0 for a regression. Default: by the labels.
-        standardize: "inputs" subtracts the mean of each column and divides by its standard deviation, "all" does the
-            same with the targets of a regression, "pixels" divides by the largest number of all; all measured on the
-            training part. Default: "none".
-        shuffle: The part kept for testing is random. Default True; False keeps the last examples.
+        label_columns, input_columns, data_keys, num_classes, standardize, shuffle, class_weights, memory_limit: As the
+            options of these names. Default: theirs, but nothing is standardized, and all is kept in memory.
         sample_weights: What each example counts in the loss: numbers, one for each that is read to train on, or the
             name of a column of a table, or of an array of an NPZ file. Default: those that the data bring, else 1.
-        class_weights: One number for each class, or a mapping from classes to numbers. Default: 1 for all.
-        memory_limit: Megabytes; inputs of NPZ and TFRecord files and of a `tf.data.Dataset` that are larger are kept on
-            the disk. Default: none, all in memory.
         multi_label: Columns of 0 and 1 that are not one-hot are several labels at once. Default: they are refused.
+        places: The shape of labels that are no one-hot rows, but those of several places. Default: none is.
 
     Returns:
         The data set, with values as they were read; `Dataset.prepared()` is what a network trains on.
@@ -102,7 +94,7 @@ def load_data(
             contents.inputs, contents.targets, *test, name=contents.name, input_scale=contents.input_scale,
             feature_names=contents.names, by_value=contents.by_value, num_classes=num_classes,
             weights=contents.weights, test_weights=weights, layout=contents.layout,
-            layout_scales=contents.layout_scales, multi_label=multi_label,
+            layout_scales=contents.layout_scales, multi_label=multi_label, places=places,
         )  # fmt: skip
         data = replace(data, label_names=contents.label_names)
     if data.layout and (columns is not None or standardize != "none"):
@@ -117,7 +109,13 @@ def load_data(
 
 
 def dataset_from_options(
-    options: Any, data: object = None, test_data: object = None, sample_weights: object = None, loss: Any = None
+    options: Any,
+    data: object = None,
+    test_data: object = None,
+    sample_weights: object = None,
+    loss: Any = None,
+    *,
+    places: tuple = (),
 ) -> Dataset:
     """Loads the data set that the options of the group data, as attributes, describe, or the objects that go before
     them; standardize "auto" leaves the data, for it depends on the network. `InputError` for no data, or bad ones."""
@@ -130,7 +128,7 @@ def dataset_from_options(
         data_keys=options.data_keys or None, class_weights=options.class_weights,
         standardize="none" if options.standardize == "auto" else options.standardize,
         sample_weights=options.sample_weights if sample_weights is None else sample_weights,
-        memory_limit=options.memory_limit,
+        memory_limit=options.memory_limit, places=places,
         multi_label=(options.loss if loss is None else type(loss).__name__) in BINARY,
     )  # fmt: skip
 

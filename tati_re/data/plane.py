@@ -44,10 +44,8 @@ def two_circles(num_examples: int = 500, seed: int = 0, noise: float = 0.0, test
     are `(num_examples, 2)`, targets `(num_examples,)`, float64.
 
     Args:
-        num_examples: Points of both together, at least 2. Default 500.
-        seed: Integer >= 0. Default 0.
+        num_examples, seed, test_fraction: As of `two_clusters`.
         noise: In [0, 1], 5 noise is the largest displacement of a coordinate. Default 0.
-        test_fraction: Test points as a part of all points, in [0, 1). Default 0.2.
     """
 
     def draw(generator: np.random.Generator, labels: np.ndarray) -> np.ndarray:

@@ -27,7 +27,9 @@ TABLES |= {suffix: (read_header, read_table) for suffix in (".tsv", *WHITE_SPACE
 RECORDS = (".tfrecord", ".tfrecords")
 
 FILES = "a .csv, .txt, .npz, .parquet or .tfrecord file"
-FORMS = "(x, y), (x, y, weights), ((x, y), (x_test, y_test)), a Dataset, a tf.data.Dataset, a built-in name or a file"
+FORMS = (
+    "(x, y), (x, y, weights), ((x, y), (x_test, y_test)), a pandas.DataFrame, Dataset, tf.data.Dataset, name or file"
+)
 
 
 @dataclass(frozen=True)

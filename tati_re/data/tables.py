@@ -194,7 +194,7 @@ def _bad_cell(path: Path, names: Sequence[str], used: Sequence[str], labels: Seq
 
 
 def _reader(path: Path, separator: str | None) -> Callable[[str], float]:
-    """Reads numbers that Python does not: True and False, as pandas writes them, and decimal commas between
+    """Reads numbers that Python does not: True and False, as pandas and R write them, and decimal commas between
     semicolons, where no number has a point: 1,234 beside 1.5 would be a thousand."""
     marks = set[str]()
 
@@ -203,7 +203,7 @@ def _reader(path: Path, separator: str | None) -> Callable[[str], float]:
             marks.update({",", "."} & {*cell})
             refuse_if(len(marks) > 1, f"{path.name} has numbers with commas and with points.", cell, "decimal commas")
             cell = cell.replace(",", ".")
-        return float({"True": "1", "False": "0"}.get(cell.strip(), cell.replace("_", "?")))
+        return float({"true": "1", "false": "0"}.get(cell.strip().lower(), cell.replace("_", "?")))
 
     return read
 

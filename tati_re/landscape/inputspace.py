@@ -1,6 +1,8 @@
 """Predictions over a grid of inputs, and their spread over sampled parameters."""
 
 import os
+import re
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +24,7 @@ from tati_re.prediction.results import ClassPrediction, LabelPrediction, Predict
 from tati_re.simulation.run import load
 from tati_re.simulation.saved_model import is_header, read_rows
 
-MARGIN = 0.15
+MARGIN, MANY_POINTS = 0.15, 100_000
 POINTS = {1: 201, 2: 81, 3: 21}
 WHICH = "all, mean, last, or numbers of stored steps"
 
@@ -97,6 +99,8 @@ def input_space(
         grid = np.meshgrid(*(axis.values for axis in axes), indexing="ij")
         inputs = np.stack([part.ravel() for part in grid], axis=1)
         names = names or numbered(len(axes))
+        if len(inputs) > MANY_POINTS:
+            warnings.warn(f"The grid has {len(inputs):,} inputs, each predicted with every draw.", stacklevel=2)
     elif ranges is not None:
         raise InputError("range: inputs are given already.", expected="one of the two")
     inputs = np.asarray(inputs)
@@ -146,8 +150,8 @@ def _axes(ranges: Any, examples: Any, run: Any) -> tuple[Axis, ...]:
         ends = zip((low - room).tolist(), (high + room).tolist(), strict=True)
         return tuple(Axis(*pair, POINTS[values.shape[1]]) for pair in ends)
     axes = axes_of(ranges, "input", None if examples is None else examples[0].shape[1])
-    if np.prod([float(axis.num_points) for axis in axes]) > MOST_POINTS:
-        raise InputError("range: the grid has too many points.", expected=f"at most {MOST_POINTS:,}")
+    total, expected = np.prod([float(axis.num_points) for axis in axes]), f"at most {MOST_POINTS:,}, or inputs"
+    refuse_if(total > MOST_POINTS, f"range: the grid of {len(axes)} inputs is too large.", f"{total:.3g}", expected)
     return tuple(axes)
 
 
@@ -155,10 +159,9 @@ def read_inputs(path: AnyPath, run: Any) -> np.ndarray:
     """Reads inputs from `.npy`, `.npz` (its first array), or `.csv`, whose columns are taken by the names in its header
     as the run has them, in order where the header has none of them or there is none."""
     if (file := Path(path)).suffix.lower() == ".csv" and file.is_file():
-        lines = (line for line in file.read_text().splitlines() if line.strip() and line[0] != "#")
-        if is_header(header := next(lines, "").split(",")) and {*header} & {
-            *run.manifest["dataset"].get("feature_names", ())
-        }:
+        lines = (line for line in file.read_text("utf-8-sig").splitlines() if line.strip() and line[0] != "#")
+        header = [name.strip('" ') for name in re.split("[,;\t]", next(lines, ""))]
+        if is_header(header) and {*header} & {*run.manifest["dataset"].get("feature_names", ())}:
             return to_predict(str(path), run)[0]
     rows = read_rows("inputs", path, "inputs")
     return rows if rows.ndim > 1 else rows[:, None]

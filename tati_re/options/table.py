@@ -44,13 +44,11 @@ Weight = Annotated[float, Field(ge=0)]
 
 
 def _by_class(given: Any) -> Any:
-    """`{0: 1.0, 2: 5.0}`, as Keras takes weights of classes, as a list; anything else as it is."""
-    if not isinstance(given, Mapping) or not given or not all(isinstance(k, int) and 0 <= k < 10**6 for k in given):
-        return given
-    return [float(given.get(k, 1.0)) for k in range(max(given) + 1)]
+    """`{0: 1.0, 2: 5.0}`, as Keras takes weights of classes, by texts; anything else as it is."""
+    return {str(key): weight for key, weight in given.items()} if isinstance(given, Mapping) else given
 
 
-Weights = Annotated[list[Weight], BeforeValidator(_by_class)]
+Weights = Annotated[list[Weight] | dict[str, Weight], BeforeValidator(_by_class), BY_PATTERN]
 Temperature = Annotated[float, Field(gt=0)]
 Positive = Annotated[Temperature | dict[str, Temperature], BY_PATTERN]
 NotNegative = Annotated[Weight | dict[str, Weight], BY_PATTERN]
@@ -124,7 +122,7 @@ class Options(BaseModel):
     sample_weights: str | None = _data(
         None, "column of a table, or array of an NPZ file, with the weight of each example in the loss; none: 1"
     )
-    class_weights: Weights = _data([], "weight of each class in the loss, one number per class; if empty: 1")
+    class_weights: Weights = _data([], "weight of each class in the loss, one a class or by name (spam=5); if empty: 1")
     memory_limit: float = _data(
         2000.0,
         "megabytes of inputs kept in memory; a larger data set stays on disk, and each step reads the examples of its "

@@ -1,4 +1,5 @@
-"""Figures of the modules of an analysis."""
+"""Figures of the modules of an analysis.
+Each writes a PNG file where there is a `path`; an empty table, or a path that cannot be written, is an InputError."""
 
 from collections.abc import Mapping
 

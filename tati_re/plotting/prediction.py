@@ -57,7 +57,8 @@ def _columns(inputs: np.ndarray | None, count: int, along: int | None) -> np.nda
     """The inputs as columns, of which `along` is one; none of `count` rows where they are not known."""
     columns = np.zeros((count, 0)) if inputs is None else np.asarray(inputs).reshape(len(inputs), -1)
     if along is not None and not 0 <= along < columns.shape[1]:
-        raise InputError("along: the inputs have no such column.", along, f"0 to {columns.shape[1] - 1}")
+        expected = f"0 to {columns.shape[1] - 1}" if columns.shape[1] else "none, for their inputs are not drawn"
+        raise InputError("along: the inputs have no such column.", along, expected)
     return columns
 
 

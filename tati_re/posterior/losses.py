@@ -17,6 +17,7 @@ CLASSIFICATION = ("sparse_categorical_crossentropy", "categorical_crossentropy",
 REGRESSION = ("gaussian", HETEROSCEDASTIC, "mean_squared_error", "mean_absolute_error")
 MARGIN = ("hinge", "squared_hinge")
 """Losses of one output that is compared with the labels' sign."""
+ONE_OUTPUT = ("binary_crossentropy", *MARGIN, *REGRESSION)
 OF_LOGITS = (*CLASSIFICATION, "categorical_focal_crossentropy", "binary_focal_crossentropy")
 """Losses whose outputs are logits or probabilities."""
 _OF_PROBABILITIES = ("kl_divergence", "kld", "categorical_generalized_cross_entropy")
@@ -165,6 +166,7 @@ def make_loss(
     regression (`num_classes` is `None`). With `from_logits` "auto" outputs are probabilities where the model's last
     `activation` (`None`: unknown) is a softmax (binary: a sigmoid), else logits."""
     function, name, is_object = None, loss_name(loss), isinstance(loss, keras.losses.Loss)
+    refuse_ignored(loss)
     config, kind = loss.get_config() if is_object else {}, type(loss).__name__
     no_logits = config.get("from_logits") is False
     instead = f"from_logits=True, or loss={name!r}" if name in OF_LOGITS else "a softmax, or a sigmoid, at the end"
@@ -172,7 +174,7 @@ def make_loss(
     no_softmax = activation == "linear" and (no_logits or name in _OF_PROBABILITIES)
     refuse_if(no_softmax, what, "from_logits=False" if no_logits else "a linear layer", instead)
     if is_object:
-        if name in CLASSIFICATION and not config.get("label_smoothing") and config.get("ignore_class") is None:
+        if name in CLASSIFICATION and not config.get("label_smoothing"):
             from_logits = bool(config.get("from_logits", False))
         elif name not in REGRESSION:
             of_keras = vars(keras.losses).get(kind) is type(loss)
@@ -208,6 +210,15 @@ def function_of_keras(name: str, from_logits: bool) -> Any:
     function = keras.losses.get(name)
     function = getattr(function, "call", function)
     return partial(function, from_logits=from_logits) if name in OF_LOGITS else function
+
+
+def refuse_ignored(loss: Any) -> None:
+    """Refuses a Keras loss that leaves out a class, which scores of predictions would count."""
+    left_out = loss.get_config().get("ignore_class") if isinstance(loss, keras.losses.Loss) else None
+    expected = (
+        "sample_weights of 0, or for places a function of (labels, outputs) that leaves them out, num_classes = 0"
+    )
+    refuse_if(left_out is not None, "loss: ignore_class is not taken.", left_out, expected)
 
 
 def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes: int | None) -> None:

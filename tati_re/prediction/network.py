@@ -81,7 +81,8 @@ def dataset_of(run: RunFiles) -> Dataset:
     options = {**manifest.given_options(run.manifest), "verbose": 0} | ({"loss": labels} if labels else {})
     if run.manifest["dataset"].get("task") in ("regression", "classification"):
         options["num_classes"] = run.manifest["dataset"].get("num_classes") or 0  # a model may have said so
-    dataset = dataset_from_options(make_options(options), *given)
+    places = tuple(run.manifest["dataset"].get("places", ()))
+    dataset = dataset_from_options(make_options(options), *given, places=places)
     if dataset.preparation is None and dataset.fingerprint() != run.manifest["dataset"]["fingerprint"]:
         dataset = fitted_shape(dataset, model_of(run))
     manifest.check_data(run.manifest, dataset, run.folder)

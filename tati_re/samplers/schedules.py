@@ -110,7 +110,7 @@ def _given(name: str, said: str, known: tuple[str, ...], given, unit: float) -> 
         if said == "constant":
             return None
         if not os.path.exists(said):
-            what = f"{name}: unknown name."
+            what = f"{name}: {'there is no such file' if said.lower().endswith('.csv') else 'unknown name'}."
             raise InputError(what, repr(said), f"{', '.join(known)}, or a CSV file with the columns step and value")
         given = read_table(said, name)
     return keras_schedule(given, unit, name) if callable(given) else table(given, unit, name)

@@ -174,7 +174,8 @@ def unused(request: Request) -> list[str]:
     own = request.objects.get("sampler")
     numbers = {} if own is None or isinstance(own, type) else checked(own).get_config()  # of an object, its own
     beside = sorted(options.explicit & {*numbers} - {"sampler"})
-    return [*unused_options(options, method), *beside, *unused_replica_options(options, method)]
+    beside += ["walls"] * ("walls" in options.explicit and not request.prior.walled)
+    return [*dict.fromkeys([*unused_options(options, method), *beside, *unused_replica_options(options, method)])]
 
 
 def manifest_of(run: RunLoops) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from tati_re.options.make import OPTIONS, Options, options_of, unknown
 from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
 from tati_re.options.user_code import is_code
 from tati_re.posterior.device_data import device_bytes, device_targets, is_signs
-from tati_re.posterior.losses import IN_UNITS, MARGIN, OF_VALUES, REGRESSION, check_fit, loss_name, make_loss
+from tati_re.posterior.losses import IN_UNITS, OF_VALUES, ONE_OUTPUT, check_fit, loss_name, make_loss, refuse_ignored
 from tati_re.posterior.noise_level import SAMPLED, check_noise, noise_start, settled_noise, with_noise, with_noise_prior
 from tati_re.posterior.potential import ModelPotential
 from tati_re.posterior.predictive import HETEROSCEDASTIC
@@ -163,7 +163,9 @@ class System:
 
     def with_data(self, options: Options, data: Any = None) -> "System":
         """The same model, and what its inputs and outputs mean to it, with other data: arrays, a Dataset, or a name."""
-        read = dataset_from_options(self.settled(options).settled(standardize="none"), data, None)
+        read = dataset_from_options(
+            self.settled(options).settled(standardize="none"), data, places=output_shape_of(self.model)[1:-1]
+        )
         preparation = self.dataset.preparation
         return self.of(read if preparation is None else replace(read, preparation=preparation))
 
@@ -261,6 +263,7 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     objects, else those of the options; the model also a file, a function in one, or layers of `options.hidden`."""
     for name, value in options.values_of(("dimension", "coordinates")).items():
         refuse_if(value, f"{name} belongs to a potential given as a function.", value, "potential=f")
+    refuse_ignored(objects.get("loss"))  # before its labels are
     name = loss_name(objects.get("loss", options.loss))
     what = "standardize: targets keep their units under a loss that is no function of differences."
     refuse_if(name in IN_UNITS and options.standardize == "all", what, f"all with {name}", "inputs, none or auto")
@@ -270,11 +273,11 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     if model is None and options.model is not None and not is_code(options.model):
         model = load_model(options.model)
     one_output(model)  # before labels that are several are taken for an array
-    several = name == "sparse_categorical_crossentropy" and isinstance(model, keras.Model) and model.built
-    shape = output_shape_of(model) if several and options.num_classes is None else ()
-    if len(shape) > 2 and (count := shape[-1] or 0) > 1:
+    shape = output_shape_of(model) if isinstance(model, keras.Model) and model.built else ()
+    several = name == "sparse_categorical_crossentropy" and options.num_classes is None
+    if several and len(shape) > 2 and (count := shape[-1] or 0) > 1:
         return replace(assemble(options.settled(num_classes=count), objects), num_classes=count)
-    read = dataset_from_options(options, *given)
+    read = dataset_from_options(options, *given, places=shape[1:-1])
     noise_std = settled_noise(options, objects.get("loss"), read)
     read, notes = as_trained(read, options, noise_std, model is not None or options.model is not None, given[-1])
     dataset = read.prepared()
@@ -361,8 +364,8 @@ def num_outputs(dataset: Dataset, loss: Any, sigmoid: bool) -> int:
     loss = loss if loss is None else loss_name(loss)
     if dataset.targets.ndim > 1 or loss == HETEROSCEDASTIC:
         return int(np.prod(dataset.targets.shape[1:])) * (2 if loss == HETEROSCEDASTIC else 1)
-    one, classes = ("binary_crossentropy", *MARGIN, *REGRESSION), dataset.num_classes
-    if classes is None or is_signs(dataset) or loss in one:
+    classes = dataset.num_classes
+    if classes is None or is_signs(dataset) or loss in ONE_OUTPUT:
         return 1
     what = "output_activation: numbers between 0 and 1 are no logits of classes."
     refuse_if(sigmoid and loss is None and classes > 2, what, "sigmoid", "linear, softmax, or a loss that takes them")
