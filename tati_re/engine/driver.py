@@ -107,6 +107,11 @@ class Driver:
         """The last step that every walker has taken."""
         return self._move // self.loop.timeline.groups
 
+    def move(self, folder: Path) -> None:
+        """Goes on in another folder, to which the files were moved."""
+        self.folder = folder
+        self._tables.move(folder)
+
     def begin(self, position: np.ndarray, auxiliary: tuple) -> Carry:
         """Opens new files and writes the checkpoint of step 0."""
         carry = self.loop.cooled(self.loop.start(position, auxiliary), 0)

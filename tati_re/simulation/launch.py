@@ -1,6 +1,7 @@
 """From a request to a run in its folder."""
 
 import contextlib
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ from tati_re.runs import files, manifest, run_folder
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.lock import writing
 from tati_re.runs.single_files import single_files, trajectory_format
-from tati_re.runs.storage import replacing, storing, write_whole
+from tati_re.runs.storage import made, replacing, storing, write_whole
 from tati_re.samplers.schedules import TEMPERATURE_SCHEDULES
 from tati_re.samplers.wrappers.metered import SETTLED, UNLIMITED
 from tati_re.samplers.wrappers.tuner import NOT_SETTLED
@@ -67,20 +68,23 @@ def started(
     temporary = TemporaryFolder() if options.output is None else None
     with stopping(options.requeue_signal), writing(options.output) as writer:
         if temporary is not None:
-            folder = temporary.folder
+            folder = start = temporary.folder
         else:
             folder = run_folder.prepare(str(options.output), options.overwrite, writer.abandoned)
+            start = made(folder / files.START)
             writer.note(starting=True)
         try:
             with saying(lambda: "Interrupted before the first step: nothing is kept."):
-                running, carry = _begun(request, walkers, folder, brief)
+                running, carry = _begun(request, walkers, start, brief)
         except BaseException:
             # No step was taken: nothing may stand in the way of the same call again.
             with contextlib.suppress(OSError):
-                run_folder.clear(folder)
+                shutil.rmtree(start)
                 writer.note(starting=False)
             raise
         writer.note(starting=False)
+        run_folder.settle(folder)
+        running.move(folder)
         calls.count(request.kind, options.seed, options.call or 1)
         yield running, carry, temporary
 
@@ -97,12 +101,9 @@ def _begun(request: Request, walkers: Walkers, folder: Path, brief: bool) -> tup
     if not written and request.options.output is not None:
         said = "The model cannot be written to a file: resume and save_model will need the model object."
         running.progress.message(said)
-    with storing(folder / files.DIRECTIONS):
-        # An old run's directions would be taken for those of this run when it is resumed.
-        (folder / files.DIRECTIONS).unlink(missing_ok=True)
-        if request.directions is not None:
-            with replacing(folder / files.DIRECTIONS) as file:
-                np.save(file, request.directions)
+    if request.directions is not None:
+        with replacing(folder / files.DIRECTIONS) as file:
+            np.save(file, request.directions)
     carry = running.begin()
     if not running.loops.compiles(carry):
         received = f"xla, walkers {request.potential.walker_evaluation}"
@@ -113,6 +114,7 @@ def _begun(request: Request, walkers: Walkers, folder: Path, brief: bool) -> tup
         graph = request.options.settled(execution="graph")
         running = Launch(replace(request, options=graph), walkers, folder, "graph")
         carry = running.begin()
+    manifest.write(folder, running.described())
     return running, carry
 
 
@@ -168,13 +170,21 @@ class Launch:
         manifest.write(self.folder, stored)
 
     def begin(self):
-        """Writes the checkpoint of step 0 and the manifest: from here on the run can be resumed."""
+        """Writes the checkpoint of step 0."""
         self.driver.say_size()
         self._starts = self.guarded(lambda: first_values(self.request, self.walkers, self.loops.execution))
         carry = self.guarded(lambda: self.driver.begin(*self._start_values()))
         self._expected = {"heating": {"start": self._heating(carry)}} if self._has_noise else {}
-        manifest.write(self.folder, manifest_of(self.loops) | self._expected | self._center())
         return carry
+
+    def described(self) -> dict[str, Any]:
+        """What the manifest says at the start: with it, and the checkpoint, the run can be resumed."""
+        return manifest_of(self.loops) | self._expected | self._center()
+
+    def move(self, folder: Path) -> None:
+        """Goes on in another folder, to which the files were moved."""
+        self.folder = self.ending.folder = folder
+        self.driver.move(folder)
 
     def _center(self) -> dict[str, Any]:
         """The mean loss at the center of a tether, where it has one."""

@@ -15,7 +15,7 @@ from tati_re.options.families import is_foreign
 from tati_re.options.make import OPTIONS, make_options
 from tati_re.options.stages import extended
 from tati_re.options.trust import CODE, WRITTEN, options_of_folder
-from tati_re.runs import checkpoint, files, manifest
+from tati_re.runs import checkpoint, files, manifest, run_folder
 from tati_re.runs.lock import writing
 from tati_re.runs.run import RunFiles
 from tati_re.simulation.checks import check_single_files
@@ -47,6 +47,7 @@ def reopened(
     writer = stack.enter_context(writing(RunFiles(folder).folder, new=False))
     stack.enter_context(saying(lambda: _as_it_was(folder)))
     run_files = folder if isinstance(folder, RunFiles) else RunFiles(folder)
+    run_folder.settle(run_files.folder)
     folder, said = os.fspath(folder), run_files.manifest
     refuse_if(said.get("turn") != turn, "resume: this run is a player of a game.", folder, "Game.resume")
     objects = {name: run_files.objects[name] for name in _OF_CALL if name in run_files.objects} | objects

@@ -104,7 +104,7 @@ class _Choice:
         check_request(request := self._request())
         if self.options.output is not None:
             with writing(self.options.output) as writer:
-                run_folder.check_free(self.options.output, self.options.overwrite or writer.abandoned)
+                run_folder.prepare(self.options.output, self.options.overwrite, writer.abandoned)
         return request
 
     def _change(self, **values: Any) -> None:
