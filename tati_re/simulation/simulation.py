@@ -22,6 +22,7 @@ from tati_re.options.stages import check_num_steps
 from tati_re.posterior.losses import CLASSIFICATION, REGRESSION
 from tati_re.posterior.outputs import Outputs
 from tati_re.simulation.calls import Calls
+from tati_re.simulation.checks import check_values
 from tati_re.simulation.current_batch import CurrentDataset
 from tati_re.simulation.description import say_unused
 from tati_re.simulation.evaluations import Evaluations
@@ -343,10 +344,12 @@ class Simulation(Evaluations):
         options = _own_names(options)
         refuse_fixed(options)
         objects = _pop_objects(options)
-        self.options = aliases.capped(make_options(self.options, **options), self.system.dataset.num_examples)
+        made = aliases.capped(make_options(self.options, **options), self.system.dataset.num_examples)
+        objects = {name: value for name, value in self.objects.items() if name not in options} | objects
+        check_values({*options, *objects}, made, objects, self.system)
         if "call" in options:
             self.calls = Calls()
-        self.objects = {name: value for name, value in self.objects.items() if name not in options} | objects
+        self.options, self.objects = made, objects
         self._forget()
 
     def get_options(self, name: str | None = None) -> Any:
