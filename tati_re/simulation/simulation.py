@@ -21,7 +21,7 @@ from tati_re.options.make import OPTIONS, Options, describe, make_options
 from tati_re.options.stages import check_num_steps
 from tati_re.posterior.losses import CLASSIFICATION, REGRESSION
 from tati_re.posterior.outputs import Outputs
-from tati_re.simulation.calls import Calls
+from tati_re.simulation.calls import Calls, alone
 from tati_re.simulation.checks import check_values
 from tati_re.simulation.current_batch import CurrentDataset
 from tati_re.simulation.description import say_unused
@@ -29,7 +29,7 @@ from tati_re.simulation.evaluations import Evaluations
 from tati_re.simulation.from_folder import from_folder
 from tati_re.simulation.launch import launch
 from tati_re.simulation.notebook import simulation_html
-from tati_re.simulation.request import Request, make_request, own_sampler
+from tati_re.simulation.request import make_request, own_sampler
 from tati_re.simulation.resume import reopened
 from tati_re.simulation.run import Run
 from tati_re.simulation.starts import starting_walkers
@@ -234,9 +234,8 @@ class Simulation(Evaluations):
 
     @dataset.setter
     def dataset(self, value) -> None:
-        data = {"data": value}
-        replaced = ("data", "test_data", "sample_weights")
-        objects = {name: given for name, given in self.objects.items() if name not in replaced}
+        data, of_data = {"data": value}, ("data", "test_data", "sample_weights")
+        objects = {name: given for name, given in self.objects.items() if name not in of_data}
         found = _pop_objects(data)
         options = make_options(self.options, data=data.get("data"), test_data=None)
         self._take(self.system.with_data(options, found.get("data")))
@@ -292,11 +291,7 @@ class Simulation(Evaluations):
                 others; and `observables`, `callbacks` as in `sample`.
         """
         refuse_if(overrides.get("workers"), "workers: a fit is made by one process.", overrides.get("workers"), "none")
-        limits = replace(self.limits, began=time.monotonic())
-        options, objects = self._for_call(overrides, "fit")
-        options = make_options(options, num_steps=check_num_steps(options))
-        say_unused(request := make_request("fit", options, objects, self.system, limits), overrides)
-        return self._launched(request)
+        return self._launched("fit", overrides)
 
     def sample(self, **overrides: Any) -> Run:
         """Samples exp(-U/T); the walkers stay where they arrive. The run's tables are pandas DataFrames, as of `fit`.
@@ -312,18 +307,21 @@ class Simulation(Evaluations):
         Raises:
             SamplingError: The run diverged; what came before is on the disk.
         """
-        limits = replace(self.limits, began=time.monotonic())
-        options, objects = self._for_call(overrides)
-        placed = self.walkers.placed
-        options = prepared(self, options, objects)
-        request = make_request("sample", options, objects, self.system, limits)
-        say_unused(request, overrides, fitted=options.walker_start == "fit" and not placed)
-        return self._launched(request)
+        return self._launched("sample", overrides)
 
-    def _launched(self, request: Request) -> Run:
-        run = launch(request, self.walkers, self.calls)
-        self._forget()
-        return run
+    def _launched(self, kind: str, overrides: dict[str, Any]) -> Run:
+        with alone(self):
+            limits, placed = replace(self.limits, began=time.monotonic()), self.walkers.placed
+            options, objects = self._for_call(overrides, kind)
+            if kind == "fit":
+                options = make_options(options, num_steps=check_num_steps(options))
+            else:
+                options = prepared(self, options, objects)
+            request = make_request(kind, options, objects, self.system, limits)
+            say_unused(request, overrides, fitted=options.walker_start == "fit" and not placed)
+            run = launch(request, self.walkers, self.calls)
+            self._forget()
+            return run
 
     def _for_call(self, overrides: dict[str, Any], kind: str = "sample") -> tuple[Options, dict[str, Any]]:
         overrides = _own_names(overrides)
