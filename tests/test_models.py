@@ -631,3 +631,13 @@ def test_load_model_with_an_unknown_layer(tmp_path):
 def test_the_package_of_models_is_lazy():
     code = "import sys, tati_re.models, tati_re.models.names; print('tensorflow' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
+
+
+def test_a_model_may_have_a_name_that_is_no_outermost_scope():
+    x, runs = np.linspace(-1, 1, 10).reshape(5, 2), []
+    for name in ("_net", "net"):
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)], name=name)
+        sim = Simulation(model, (x, x[:, :1]), seed=1, execution="graph", verbose=0)
+        runs.append(sim.sample(sampler="BAOAB", step_size=0.01, num_steps=3).run_info)
+    assert runs[0].equals(runs[1])

@@ -32,6 +32,13 @@ def layout_of(model: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 def called(model: Any, x: Any, training: bool = False) -> Any:
     """Calls a model on inputs `(n, ...)`; several inputs are packed, `(n, numbers)`."""
+    if not model.name[0].isalnum():  # which TensorFlow takes for the name of an inner scope alone
+        with tf.name_scope("model"):
+            return _called(model, x, training)
+    return _called(model, x, training)
+
+
+def _called(model: Any, x: Any, training: bool) -> Any:
     layout = layout_of(model)
     if not layout:
         return model(x, training=training)
