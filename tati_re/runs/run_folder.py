@@ -12,14 +12,14 @@ from tati_re.runs.lock import entries
 from tati_re.runs.storage import LEFTOVER, replace, storing
 
 
-def prepare(path: AnyPath, overwrite: bool = False, abandoned: bool = False) -> Path:
-    """Makes the folder of a new run, with its parents; it has to be empty, but for a start that was `abandoned`, or an
-    old run where `overwrite` says so, which stays until `settle`."""
+def prepare(path: AnyPath, overwrite: bool = False) -> Path:
+    """Makes the folder of a new run, with its parents; it has to be empty, but for a start that was killed, or an old
+    run where `overwrite` says so, which stays until `settle`."""
     folder = Path(path)
     refuse_if(folder.exists() and not folder.is_dir(), "The output is a file.", folder, "a folder that is new or empty")
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        if not (folder / MANIFEST).exists() and (overwrite or abandoned or is_started(folder)):
+        if not (folder / MANIFEST).exists() and (overwrite or is_started(folder)):
             clear(folder)
         if (folder / START).exists():
             rmtree(folder / START)

@@ -66,13 +66,12 @@ def started(
     if request.objects.get("starts") is None:
         request.system.check_start(walkers.position)
     temporary = TemporaryFolder() if options.output is None else None
-    with stopping(options.requeue_signal), writing(options.output) as writer:
+    with stopping(options.requeue_signal), writing(options.output):
         if temporary is not None:
             folder = start = temporary.folder
         else:
-            folder = run_folder.prepare(str(options.output), options.overwrite, writer.abandoned)
+            folder = run_folder.prepare(str(options.output), options.overwrite)
             start = made(folder / files.START)
-            writer.note(starting=True)
         try:
             with saying(lambda: "Interrupted before the first step: nothing is kept."):
                 running, carry = _begun(request, walkers, start, brief)
@@ -80,9 +79,7 @@ def started(
             # No step was taken: nothing may stand in the way of the same call again.
             with contextlib.suppress(OSError):
                 shutil.rmtree(start)
-                writer.note(starting=False)
             raise
-        writer.note(starting=False)
         run_folder.settle(folder)
         running.move(folder)
         calls.count(request.kind, options.seed, options.call or 1)

@@ -44,7 +44,7 @@ def reopened(
     turn: int | None = None,
 ) -> tuple[Launch, Carry]:
     """A run before its next step, until the stack ends the only one that writes there; `turn`: steps in a game."""
-    writer = stack.enter_context(writing(RunFiles(folder).folder, new=False))
+    stack.enter_context(writing(RunFiles(folder).folder, new=False))
     stack.enter_context(saying(lambda: _as_it_was(folder)))
     run_files = folder if isinstance(folder, RunFiles) else RunFiles(folder)
     run_folder.settle(run_files.folder)
@@ -117,7 +117,6 @@ def reopened(
     except KeyError as error:
         expected = "the sampler as it was"
         raise InputError(f"resume: the checkpoint lacks {error} of the sampler's state.", expected=expected) from None
-    writer.note(starting=False)
     done = run.driver.step
     if stopped is not None:
         run.progress.message(f"This run stopped: {stopped} It goes on from its checkpoint at step {done}.")
