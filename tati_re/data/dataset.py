@@ -102,15 +102,10 @@ class Dataset:
         test_targets: object = None,
         *,
         name: str = "arrays",
-        input_scale: float = 1.0,
-        feature_names: tuple[str, ...] = (),
         by_value: bool = False,
         num_classes: int | None = None,
-        weights: object = None,
-        test_weights: object = None,
-        layout: Layout = (),
-        layout_scales: tuple[float, ...] = (),
         multi_label: bool = False,
+        **others: Any,
     ) -> "Dataset":
         """Makes a data set and determines the kind of its targets.
 
@@ -127,7 +122,7 @@ class Dataset:
         Args:
             inputs: `(N, ...)` numbers; one-dimensional ones become `(N, 1)`. Those of the test part likewise.
             targets: `(N,)`, `(N, 1)` or `(N, K)` numbers. Those of the test part likewise.
-            name, input_scale, feature_names, weights, test_weights, layout, layout_scales: As of the class.
+            name, **others: As of the class.
             by_value: Take floats that are whole numbers as integers, as in a text file. Default False: floats are
                 classes only if they are 0 and 1, or -1 and +1, or one-hot.
             num_classes: The number of classes, at least 2, or 0 for a regression. Default: None, by the values.
@@ -155,10 +150,9 @@ class Dataset:
         num_classes = 0 if multi_label else num_classes
         kind, num_classes = kind_of(checked.targets, checked.test_targets, by_value, num_classes)
         labels = None if checked.test_targets is None else as_storage_type(checked.test_targets, kind)
-        counted: dict[str, Any] = {"weights": weights, "test_weights": test_weights, "layout": layout}
-        counted |= {"multi_label": multi_label, "class_names": names, "layout_scales": layout_scales}
-        parts = (checked.inputs, as_storage_type(checked.targets, kind), checked.test_inputs, labels)
-        return cls(*parts, name, input_scale, num_classes, tuple(feature_names), **counted)
+        parts = (checked.inputs, as_storage_type(checked.targets, kind), checked.test_inputs, labels, name)
+        others["feature_names"] = tuple(others.get("feature_names", ()))
+        return cls(*parts, num_classes=num_classes, multi_label=multi_label, class_names=names, **others)
 
     def split(self, test_fraction: float, seed: int, shuffle: bool = True) -> "Dataset":
         """Returns the same data with a test part split off; a data set that has one is returned unchanged.

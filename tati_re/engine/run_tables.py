@@ -88,7 +88,6 @@ class RunTables:
             self._tables[name] = kind(self._folder / name, columns, **self._options(name))
 
     def move(self, folder: Path) -> None:
-        self._folder = folder
         for name, table in self._tables.items():
             table.path = folder / name
 

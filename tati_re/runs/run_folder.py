@@ -66,9 +66,8 @@ def clear(folder: Path) -> None:
         if inner.is_symlink():  # what it points to is not of this run
             inner.unlink()
     for file in reversed(FILES):
-        if file.name != LOCK:
-            (folder / file.name).unlink(missing_ok=True)
-        (folder / (file.name + PARTIAL)).unlink(missing_ok=True)
+        for name in {file.name, file.name + PARTIAL} - {LOCK}:
+            (folder / name).unlink(missing_ok=True)
     remove_leftovers(folder)
     for inner in inner_folders:
         if inner.is_dir() and not any(inner.iterdir()):

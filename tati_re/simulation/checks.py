@@ -309,11 +309,6 @@ def check_until(request: Request) -> None:
             raise InputError(f"until: {one} is about stored positions.", "trajectory_every 0", "trajectory_every auto")
 
 
-def check_directions(request: Request) -> None:
-    """Directions that are no row vectors of the parameters."""
-    _ = request.directions
-
-
 def check_observables(request: Request) -> None:
     """Observables, or single weights, with the name of a column, or that do not give one number a walker."""
     potential, flat = request.potential, request.system.flat
@@ -325,16 +320,15 @@ def check_observables(request: Request) -> None:
     refuse_if(taken, what, ", ".join(taken), "another name, or trajectory_every 0")
 
 
-def check_schedules(request: Request) -> None:
-    """Schedules that give no numbers."""
-    if request.samples:
-        step_factor(request.options, request.objects.get("step_schedule"))
-        temperature_factor(request.options, request.objects.get("temperature_schedule"))
+def check_files(request: Request) -> None:
+    """Directions that are no row vectors of the parameters, schedules that give no numbers."""
+    names = ("directions", *(("step_schedule", "temperature_schedule") if request.samples else ()))
+    check_values(names, request.options, request.objects, request.system)
 
 
 CHECKS = [
     *(check_callbacks, check_system, check_walls, check_control_variate, check_stages, check_full_batch),
     *(check_isokinetic, check_exploration, check_batch_sampling, check_burnin, check_stream_predictions, check_starts),
     *(check_batch_norm, check_validation, check_single_files, check_tensorboard, check_energies),
-    *(check_until, check_directions, check_observables, check_workers, check_schedules),
+    *(check_until, check_files, check_observables, check_workers),
 ]

@@ -180,8 +180,8 @@ class Launch:
 
     def move(self, folder: Path) -> None:
         """Goes on in another folder, to which the files were moved."""
-        self.folder = self.ending.folder = folder
-        self.driver.move(folder)
+        self.folder = self.ending.folder = self.driver.folder = folder
+        self.driver.tables.move(folder)
 
     def _center(self) -> dict[str, Any]:
         """The mean loss at the center of a tether, where it has one."""

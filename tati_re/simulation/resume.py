@@ -132,8 +132,5 @@ def reopened(
 
 def _as_it_was(folder: AnyPath) -> str:
     """What a stop before the first further step leaves."""
-    try:
-        step = f"its checkpoint is of step {checkpoint.load(folder)[1]['step']:,}"
-    except (InputError, KeyError):
-        step = "it has no checkpoint"
-    return f"Interrupted before a further step: {folder} is as it was, {step}."
+    step = next((f"its checkpoint is of step {meta['step']:,}" for meta in checkpoint.metas(folder)), None)
+    return f"Interrupted before a further step: {folder} is as it was, {step or 'it has no checkpoint'}."
