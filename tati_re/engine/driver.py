@@ -59,7 +59,8 @@ class Plan:
     """How long a run is and what it writes. `checkpoint_seconds` is the time between flushes with a checkpoint,
     `requeue_signal` the name of a signal that ends it like Ctrl-C; `expected` is what `kinetic_energy` and `virial`
     should average to at temperature 1, nan where nothing is known; `callbacks` are called after each flush, `burnt_in`
-    once the burn-in is over, with its last step, a line on what it has tuned, and the carry; at `looks` it may end."""
+    once the burn-in is over, with its last step, a line on what it has tuned, and the carry; at `looks` it may end;
+    `predictions` are averages to keep on the way."""
 
     num_steps: int
     checkpoint_seconds: float
@@ -71,25 +72,19 @@ class Plan:
     callbacks: Sequence[Recorder] = field(default_factory=tuple)
     burnt_in: Callable[[int, str, Any], None] | None = None
     looks: Looks | None = None
+    predictions: PredictionAverages | None = None
+    limits: Limits = LIMITS
 
 
 class Driver:
     """One run in its folder, which is empty but for manifest and model, or that of the run to resume.
 
     The loops, mostly one, follow each other, each from its `first_step` on; they differ in step size and mini-batches.
-    `progress` is one of `tati_re.engine.progress`, `predictions` are averages to keep on the way."""
+    `progress` is one of `tati_re.engine.progress`."""
 
-    def __init__(
-        self,
-        folder: Path,
-        loops: Sequence[Loop],
-        plan: Plan,
-        progress,
-        predictions: PredictionAverages | None = None,
-        limits: Limits = LIMITS,
-    ) -> None:
+    def __init__(self, folder: Path, loops: Sequence[Loop], plan: Plan, progress: Any) -> None:
         self.folder, self.loops, self.plan, self.progress = Path(folder), list(loops), plan, progress
-        self.predictions, self.limits = predictions, limits
+        self.predictions, self.limits = plan.predictions, plan.limits
         self.loop = self.loops[0]
         self._move = self._saved = 0
         self._whole: dict[str, str] = {}

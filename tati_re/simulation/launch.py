@@ -143,8 +143,9 @@ class Launch:
             expected=_expected(request), looks=self.ending if self.ending.conditions else None,
             burnt_in=self._burnt_in if request.samples else None,
             callbacks=(self._copies, self._tensorboard, *(request.objects.get("callbacks") or ())),
+            predictions=_prediction_averages(request), limits=request.limits,
         )  # fmt: skip
-        return Driver(self.folder, self.loops.loops, plan, self.progress, _prediction_averages(request), request.limits)
+        return Driver(self.folder, self.loops.loops, plan, self.progress)
 
     def _burnt_in(self, last: int, tuned: str, carry: Carry) -> None:
         """Says what the burn-in has tuned, and writes down where it ended and what noise heats from there on."""
