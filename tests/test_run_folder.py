@@ -112,11 +112,6 @@ def test_a_kill_while_a_start_takes_its_place_loses_neither_run(tmp_path, monkey
             run_folder.settle(folder)
             break
         shutil.copytree(folder, again)
-        if files.is_started(folder):
-            with pytest.raises(
-                InputError, match=r"killed while .* Expected: tati-sample --resume \S+, which completes"
-            ):
-                manifest.read(folder)
         run_folder.settle(folder)
         assert bytes_of(folder) == new
         run_folder.clear(run_folder.prepare(again, overwrite=True))

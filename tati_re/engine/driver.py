@@ -59,8 +59,7 @@ class Plan:
     """How long a run is and what it writes. `checkpoint_seconds` is the time between flushes with a checkpoint,
     `requeue_signal` the name of a signal that ends it like Ctrl-C; `expected` is what `kinetic_energy` and `virial`
     should average to at temperature 1, nan where nothing is known; `callbacks` are called after each flush, `burnt_in`
-    once the burn-in is over, with its last step, a line on what it has tuned, and the carry; at `looks` it may end;
-    `predictions` are averages to keep on the way."""
+    once the burn-in is over, with its last step, a line on what it has tuned, and the carry; at `looks` it may end."""
 
     num_steps: int
     checkpoint_seconds: float

@@ -13,7 +13,7 @@ from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.options.table import OPTIONS
 from tati_re.runs import checkpoint
 from tati_re.runs.digests import lasting
-from tati_re.runs.files import MANIFEST, is_started
+from tati_re.runs.files import MANIFEST
 from tati_re.runs.storage import write_whole
 
 SCHEMA_VERSION = 1
@@ -31,9 +31,6 @@ def write(folder: AnyPath, content: Mapping[str, Any]) -> None:
 def read(folder: AnyPath) -> dict[str, Any]:
     """The content of `manifest.toml`; refuses one of a later version, or that lacks what the checkpoint knows of it."""
     path = Path(folder) / MANIFEST
-    if is_started(Path(folder)):
-        what = f"The folder {os.fspath(folder)} holds a run that was killed while it took the place of an older one."
-        raise InputError(what, expected=f"tati-sample --resume {os.fspath(folder)}, which completes that")
     try:
         refuse_if(path.exists() and not path.is_file(), f"The file {path} cannot be read: it is no regular file.")
         content = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -43,9 +43,7 @@ def settle(folder: Path) -> None:
                 with storing(folder / file.name):
                     (folder / file.name).parent.mkdir(exist_ok=True)
                     replace(start / file.name, folder / file.name)
-    if start.exists():
-        with storing(start):
-            rmtree(start)
+    rmtree(start, ignore_errors=True)
 
 
 def free_folder(name: str, parent: AnyPath = "runs") -> Path:

@@ -320,7 +320,7 @@ def check_observables(request: Request) -> None:
     refuse_if(taken, what, ", ".join(taken), "another name, or trajectory_every 0")
 
 
-def check_files(request: Request) -> None:
+def check_given(request: Request) -> None:
     """Directions that are no row vectors of the parameters, schedules that give no numbers."""
     names = ("directions", *(("step_schedule", "temperature_schedule") if request.samples else ()))
     check_values(names, request.options, request.objects, request.system)
@@ -330,5 +330,5 @@ CHECKS = [
     *(check_callbacks, check_system, check_walls, check_control_variate, check_stages, check_full_batch),
     *(check_isokinetic, check_exploration, check_batch_sampling, check_burnin, check_stream_predictions, check_starts),
     *(check_batch_norm, check_validation, check_single_files, check_tensorboard, check_energies),
-    *(check_until, check_files, check_observables, check_workers),
+    *(check_until, check_given, check_observables, check_workers),
 ]

@@ -75,13 +75,12 @@ def started(
         try:
             with saying(lambda: "Interrupted before the first step: nothing is kept."):
                 running, carry = _begun(request, walkers, start, brief)
+                running.settle(folder)
         except BaseException:
             # No step was taken: nothing may stand in the way of the same call again.
-            with contextlib.suppress(OSError):
-                shutil.rmtree(start)
+            if not files.is_started(folder):
+                shutil.rmtree(start, ignore_errors=True)
             raise
-        run_folder.settle(folder)
-        running.move(folder)
         calls.count(request.kind, options.seed, options.call or 1)
         yield running, carry, temporary
 
@@ -111,7 +110,6 @@ def _begun(request: Request, walkers: Walkers, folder: Path, brief: bool) -> tup
         graph = request.options.settled(execution="graph")
         running = Launch(replace(request, options=graph), walkers, folder, "graph")
         carry = running.begin()
-    manifest.write(folder, running.described())
     return running, carry
 
 
@@ -175,12 +173,10 @@ class Launch:
         self._expected = {"heating": {"start": self._heating(carry)}} if self._has_noise else {}
         return carry
 
-    def described(self) -> dict[str, Any]:
-        """What the manifest says at the start: with it, and the checkpoint, the run can be resumed."""
-        return manifest_of(self.loops) | self._expected | self._center()
-
-    def move(self, folder: Path) -> None:
-        """Goes on in another folder, to which the files were moved."""
+    def settle(self, folder: Path) -> None:
+        """Writes the manifest, from which on the run can be resumed, and takes its place in the folder."""
+        manifest.write(self.folder, manifest_of(self.loops) | self._expected | self._center())
+        run_folder.settle(folder)
         self.folder = self.ending.folder = self.driver.folder = folder
         self.driver.tables.move(folder)
 

@@ -132,12 +132,9 @@ class Simulation(Evaluations):
         set_threads(options.threads)
         self.options = options = with_defaults(options, objects)
         self.objects, self.calls = objects, Calls()
-        self.system = system_of(options, objects)
+        self._take(system_of(options, objects))
         self.options = aliases.capped(options, self.system.dataset.num_examples)
         self.walkers = starting_walkers(options, self.system.flat, start)
-        self._outputs: Outputs | None = None
-        self._forget()
-        self._dataset = self.system.view(lambda: self.batch)
 
     def __repr__(self) -> str:
         size = f"{self.num_parameters():,} parameters, {self.num_walkers()} walker(s)"
@@ -243,7 +240,7 @@ class Simulation(Evaluations):
 
     def _take(self, system: Any) -> None:
         self.system = system
-        self._outputs = None
+        self._outputs: Outputs | None = None
         self._forget()
         self._first_batch = 0
         self._dataset = self.system.view(lambda: self.batch)
