@@ -7,6 +7,8 @@ agree to 1e-13, momenta that are drawn once give an HMC over `sim` variances tha
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -274,3 +276,27 @@ def test_options_beside_a_sampler_object_are_told(capsys):
     assert "Not used by BAOAB as it is set up: friction.\n" in capsys.readouterr().out
     sim.sample(sampler=tati_re.samplers.Splitting("BAOAB", 2.0), step_size=0.01, num_steps=3)
     assert "Not used" not in capsys.readouterr().out
+
+
+def test_two_threads_are_not_in_one_simulation_at_once():
+    """Both would draw the same numbers. A run in a callback of a run is one of the same thread."""
+    sim, said = linear(), []
+
+    def second():
+        try:
+            sim.fit(num_steps=2)
+        except InputError as error:
+            said.append(str(error))
+
+    def callback(folder, step):
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join()
+        if step == SHORT["num_steps"] and len(said) == 1:
+            said.append(str(sim.sample(**SHORT).run_info["step"].max()))
+
+    sim.sample(**SHORT, callbacks=[callback])
+    what = "This Simulation is in a run of another thread."
+    assert said == [f"{what} Expected: one call after the other, or a Simulation for each thread.", "12"]
+    second()
+    assert len(said) == 2

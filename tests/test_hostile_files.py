@@ -106,7 +106,7 @@ def test_overwrite_removes_links_and_nothing_behind_them(tmp_path):
     _checkpoint(other / files.CHECKPOINTS / files.CURRENT)
     (folder / files.CHECKPOINTS).symlink_to(other / files.CHECKPOINTS)
     (folder / files.ROWS).symlink_to(other / files.MANIFEST)
-    run_folder.prepare(folder, overwrite=True)
+    run_folder.clear(run_folder.prepare(folder, overwrite=True))
     assert list(folder.iterdir()) == []
     assert checkpoint.load(other)[1] == {"step": 2}
 

@@ -21,9 +21,8 @@ OTHER = multiprocessing.get_context("forkserver")
 """Not by fork: other tests of this process may have threads."""
 
 
-def hold(folder, ready, starting=False):
-    with writing(folder) as writer:
-        writer.note(starting)
+def hold(folder, ready):
+    with writing(folder):
         ready.set()
         signal.pause()
 
@@ -33,9 +32,9 @@ def holder(tmp_path):
     """Starts a process that writes to tmp_path / "a" until it is killed."""
     started = []
 
-    def start(starting=False):
+    def start():
         ready = OTHER.Event()
-        process = OTHER.Process(target=hold, args=(tmp_path / "a", ready, starting))
+        process = OTHER.Process(target=hold, args=(tmp_path / "a", ready))
         process.start()
         started.append(process)
         assert ready.wait(30)
@@ -64,8 +63,7 @@ def test_a_second_process_is_refused_until_the_first_dies(holder, tmp_path):
     os.kill(first.pid, signal.SIGKILL)
     first.join()
     assert (tmp_path / "a" / files.LOCK).exists(), "a killed writer cannot remove it"
-    with writing(tmp_path / "a") as writer:
-        assert not writer.abandoned
+    with writing(tmp_path / "a"):
         assert json.loads((tmp_path / "a" / files.LOCK).read_text())["process"] == os.getpid()
     assert os.listdir(tmp_path / "a") == ["run.csv"]
 
@@ -104,23 +102,22 @@ def test_of_many_writers_at_once_one_is_in(tmp_path):
 
 
 def test_a_start_that_was_killed_does_not_block_the_same_command(holder, tmp_path):
-    process = holder(starting=True)
-    (tmp_path / "a/model.keras").write_text("half")
-    (tmp_path / "a/checkpoint").mkdir()
+    process = holder()
+    (tmp_path / "a" / files.START / "checkpoint").mkdir(parents=True)
+    (tmp_path / "a" / files.START / "model.keras").write_text("half")
     refused(tmp_path / "a", process.pid)
     os.kill(process.pid, signal.SIGKILL)
     process.join()
     for _ in range(2):  # nor does the one after it that is refused for another reason
-        with pytest.raises(ZeroDivisionError), writing(tmp_path / "a") as writer:
-            assert writer.abandoned
+        with pytest.raises(ZeroDivisionError), writing(tmp_path / "a"):
             raise ZeroDivisionError
-    with writing(tmp_path / "a") as writer:
-        run_folder.prepare(tmp_path / "a", abandoned=writer.abandoned)
+    with writing(tmp_path / "a"):
+        run_folder.prepare(tmp_path / "a")
         assert entries(tmp_path / "a") == []
-    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / files.START).mkdir(parents=True)
     (tmp_path / "b/notes.txt").touch()
     with pytest.raises(InputError, match="not empty"):
-        run_folder.prepare(tmp_path / "b", abandoned=True)
+        run_folder.prepare(tmp_path / "b")
 
 
 def test_an_overwrite_keeps_the_lock(tmp_path):
@@ -141,8 +138,8 @@ def test_what_the_lock_says_may_be_anything(tmp_path, text):
             pass
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / files.LOCK).write_text(text)
-    with writing(tmp_path / "a") as writer:
-        assert not writer.abandoned
+    with writing(tmp_path / "a"):
+        assert json.loads((tmp_path / "a" / files.LOCK).read_text())["process"] == os.getpid()
 
 
 def test_a_link_in_its_place_is_not_followed(tmp_path):

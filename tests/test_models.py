@@ -15,6 +15,7 @@ from tati_re.models.flat import FlatModel
 from tati_re.models.inspect import input_shape_of, output_activation_of, output_shape_of
 from tati_re.models.names import parameter_names, tensor_names
 from tati_re.models.precision import in_precision
+from tati_re.simulation import system
 
 layers = keras.layers
 
@@ -631,3 +632,23 @@ def test_load_model_with_an_unknown_layer(tmp_path):
 def test_the_package_of_models_is_lazy():
     code = "import sys, tati_re.models, tati_re.models.names; print('tensorflow' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
+
+
+def test_a_model_may_have_a_name_that_is_no_outermost_scope():
+    x, runs = np.linspace(-1, 1, 10).reshape(5, 2), []
+    for name in ("_net", "net"):
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)], name=name)
+        sim = Simulation(model, (x, x[:, :1]), seed=1, execution="graph", verbose=0)
+        runs.append(sim.sample(sampler="BAOAB", step_size=0.01, num_steps=3).run_info)
+    assert runs[0].equals(runs[1])
+
+
+def test_a_file_is_loaded_once_where_the_outputs_say_what_the_labels_are(tmp_path, monkeypatch):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(120)])
+    model.save(tmp_path / "m.keras")
+    loaded = []
+    monkeypatch.setattr(system, "load_model", lambda path: loaded.append(path) or load_model(path))
+    labels = np.array([0, 110, 3, 100])
+    sim = Simulation(str(tmp_path / "m.keras"), (np.ones((4, 2)), labels), verbose=0)
+    assert sim.system.num_classes == 120 and loaded == [str(tmp_path / "m.keras")]

@@ -262,6 +262,7 @@ def test_the_command_reads_inputs_with_and_without_labels(folder, line, capsys):
         (["signs", "--rung", "3"], "has no ladder"),
         (["signs", "--optimum", "line"], "not a run of an optimizer"),
         (["signs_fit"], "did not sample"),
+        (["signs_fit"], "--optimum signs_fit; alone, tati_re.load('signs_fit').predict()."),
         (["line", "--data", "missing.csv"], "does not exist"),
         (["signs", "--data", "line.csv"], "lacks a column"),
         (["signs", "--ood", "nope.npy"], "There is no such file of inputs. Received: nope.npy"),

@@ -17,6 +17,8 @@ from tati_re.report import write_report
 from tati_re.report.modules import MODULES
 from tati_re.runs import files, manifest
 from tati_re.runs.compare import compare
+from tati_re.runs.storage import StorageError
+from tati_re.samplers import SGLD
 
 PLAIN = {"sampler": "BAOAB", "step_size": 0.01, "num_steps": 60, "num_burnin_steps": 10, "verbose": 0}
 WHOLE = PLAIN | {
@@ -137,3 +139,45 @@ def test_a_table_that_is_open_here_is_not_called_damaged(tmp_path):
     with h5py.File(run.folder / "trajectory.h5"), pytest.raises(InputError, match="is open in this process, by h5py"):
         tati_re.load(run.folder).trajectory.shape  # noqa: B018
     assert len(tati_re.load(run.folder).trajectory) == 4
+
+
+# The old run and the new one
+
+
+class Raising(SGLD):
+    def init(self, position, evaluate, noise):
+        raise ZeroDivisionError("init")
+
+
+def full_disk(*_):
+    raise StorageError("model.keras", OSError(28, "No space left on device"))
+
+
+def bytes_of(folder):
+    return {name: (folder / name).read_bytes() for name in found_in(folder)}
+
+
+@pytest.mark.parametrize("late", ["sampler", "disk"])
+def test_a_run_that_does_not_begin_leaves_the_old_one_whole(old, tmp_path, monkeypatch, late):
+    folder, given = tmp_path / "a", dict(PLAIN)
+    shutil.copytree(old, folder)
+    if late == "sampler":
+        given["sampler"] = Raising()
+    if late == "disk":
+        monkeypatch.setattr("tati_re.simulation.launch.save_model", full_disk)
+    before = bytes_of(folder)
+    with pytest.raises((ZeroDivisionError, StorageError)):
+        simulation().sample(output=str(folder), overwrite=True, **given)
+    assert bytes_of(folder) == before
+    assert all(file.whole for file in tati_re.verify(folder))
+
+
+def test_a_start_that_was_killed_leaves_the_old_run(old, tmp_path):
+    folder = tmp_path / "a"
+    shutil.copytree(old, folder)
+    (folder / files.START / files.CHECKPOINTS).mkdir(parents=True)
+    (folder / files.LOCK).write_text('{"host": "here", "process": 1, "starting": true}')
+    assert tati_re.load(folder).run_info["step"].max() == 60
+    with pytest.raises(InputError, match="is not empty"):
+        simulation().sample(output=str(folder), **PLAIN)
+    assert bytes_of(folder) == bytes_of(old) and not (folder / files.START).exists()

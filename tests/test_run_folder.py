@@ -1,6 +1,8 @@
 """The run folder: prepared, refused, emptied; manifest; a run opened as tables and parameters."""
 
 import os
+import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +46,10 @@ def make_run(folder, form="csv"):
     return folder
 
 
+def bytes_of(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def test_prepare_makes_a_folder(tmp_path):
     folder = run_folder.prepare(tmp_path / "runs" / "a")
     assert folder == tmp_path / "runs" / "a" and folder.is_dir()
@@ -68,13 +74,49 @@ def test_overwrite_removes_only_what_a_run_wrote(tmp_path):
     (folder / "run.csv.partial").touch()
     (folder / "notes.txt").write_text("mine")
     (folder / "checkpoint" / "copy.npz").touch()
-    run_folder.prepare(folder, overwrite=True)
+    run_folder.clear(run_folder.prepare(folder, overwrite=True))
     assert sorted(os.listdir(folder)) == ["checkpoint", "notes.txt"]
     assert os.listdir(folder / "checkpoint") == ["copy.npz"]
     (folder / "checkpoint" / "copy.npz").unlink()
     (folder / "notes.txt").unlink()
     run_folder.prepare(folder, overwrite=True)
     assert os.listdir(folder) == []
+
+
+@pytest.mark.parametrize("before", ["an old run", "nothing"])
+def test_a_kill_while_a_start_takes_its_place_loses_neither_run(tmp_path, monkeypatch, before):
+    """Between any two calls that remove or move a file: what is left is the old run, or becomes the new one by a
+    resume, or nothing by the same call begun anew."""
+    old, new, left = make_run(tmp_path / "old", "h5"), bytes_of(make_run(tmp_path / "new")), [0]
+    (old / "predictions").mkdir()
+    (old / "predictions" / "scores.csv").touch()
+    was = bytes_of(old)
+
+    def mortal(function):
+        def call(path, *others, **keywords):
+            left[0] -= os.path.lexists(path)
+            if left[0] < 0:
+                raise KeyboardInterrupt
+            return function(path, *others, **keywords)
+
+        return call
+
+    for number in range(1_000):
+        folder, again, left[0] = tmp_path / f"{number}", tmp_path / f"{number}-again", number
+        if before == "an old run":
+            shutil.copytree(old, folder)
+        shutil.copytree(tmp_path / "new", folder / files.START)
+        with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+            for name in ("replace", "unlink", "rmdir"):
+                patch.setattr(os, name, mortal(getattr(os, name)))
+            run_folder.settle(folder)
+            break
+        shutil.copytree(folder, again)
+        run_folder.settle(folder)
+        assert bytes_of(folder) == new
+        run_folder.clear(run_folder.prepare(again, overwrite=True))
+        assert bytes_of(again) == {}
+    assert bytes_of(folder) == new and number > len(new) + len(was if before == "an old run" else ())
 
 
 def test_every_file_of_a_run_is_known(tmp_path):

@@ -295,6 +295,27 @@ def test_other_options_are_refused_and_change_nothing(one, call, options, senten
     assert one.options == before
 
 
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"sampler": "HCM"}, r"^sampler: unknown name\. Did you mean 'HMC'\?"),
+        ({"sampler": object()}, r"^sampler"),
+        ({"optimizer": "adm"}, r"^optimizer: unknown name\. Did you mean 'adam'\?"),
+        ({"until": "rhat<"}, r"^until"),
+        ({"batch_size": N + 1}, rf"^batch_size is larger than the data set\. Received: {N + 1}\."),
+        ({"directions": "no.npy"}, r"^directions"),
+        ({"directions": np.ones((1, 2))}, r"^directions: not row vectors of the parameters\."),
+        ({"step_schedule": "foo"}, r"^step_schedule"),
+        ({"temperature_schedule": "foo"}, r"^temperature_schedule"),
+    ],
+)
+def test_values_are_told_to_be_wrong_when_they_are_set(one, options, sentence):
+    before = one.options, dict(one.objects)
+    with pytest.raises(InputError, match=sentence):
+        one.set_options(**options)
+    assert (one.options, one.objects) == before
+
+
 def test_options_of_a_call_are_for_that_call():
     sim = linear()
     sim.sample(num_steps=2, step_size=0.01)

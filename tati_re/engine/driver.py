@@ -70,24 +70,18 @@ class Plan:
     callbacks: Sequence[Recorder] = field(default_factory=tuple)
     burnt_in: Callable[[int, str, Any], None] | None = None
     looks: Looks | None = None
+    predictions: PredictionAverages | None = None
+    limits: Limits = LIMITS
 
 
 class Driver:
     """One run in its folder, which is empty but for manifest and model, or that of the run to resume. The loops, mostly
     one, follow each other, each from its `first_step` on; they differ in step size and mini-batches. `progress` is one
-    of `tati_re.engine.progress`, `predictions` are averages to keep on the way."""
+    of `tati_re.engine.progress`."""
 
-    def __init__(
-        self,
-        folder: Path,
-        loops: Sequence[Loop],
-        plan: Plan,
-        progress,
-        predictions: PredictionAverages | None = None,
-        limits: Limits = LIMITS,
-    ) -> None:
+    def __init__(self, folder: Path, loops: Sequence[Loop], plan: Plan, progress: Any) -> None:
         self.folder, self.loops, self.plan, self.progress = Path(folder), list(loops), plan, progress
-        self.predictions, self.limits = predictions, limits
+        self.predictions, self.limits = plan.predictions, plan.limits
         self.loop = self.loops[0]
         self._move = self._saved = 0
         self._whole: dict[str, str] = {}
@@ -98,7 +92,7 @@ class Driver:
         self.planned = plan.num_steps
         """The last step of the run, later where `until` goes on beyond `num_steps`."""
         self._averages = RunningAverages(self.loop, plan.expected)
-        self._tables = RunTables(self.folder, self.loop, plan.trajectory_format, plan.parameter_names, self._averages)
+        self.tables = RunTables(self.folder, self.loop, plan.trajectory_format, plan.parameter_names, self._averages)
 
     @property
     def step(self) -> int:
@@ -109,7 +103,7 @@ class Driver:
         """Opens new files and writes the checkpoint of step 0."""
         carry = self.loop.cooled(self.loop.start(position, auxiliary), 0)
         self._check_possible(carry, 0)
-        self._tables.create()
+        self.tables.create()
         self._save(carry)
         return carry
 
@@ -127,7 +121,7 @@ class Driver:
             self.predictions.restore(arrays)
         self._manifest = meta.get("manifest", {})
         self.loop.end_burnin(carry)
-        self._tables.reopen(meta["files"], meta.get("digests", {}))
+        self.tables.reopen(meta["files"], meta.get("digests", {}))
         return carry
 
     def run(self, carry: Carry) -> tuple[Carry, Outcome]:
@@ -163,7 +157,7 @@ class Driver:
                     # The first chunk is compiled: a rate with it would tell hours that are not left.
                     alone = paced[0] == began
                     pace = (self.step - paced[1]) / max(now - paced[0], 1e-9)
-                    self.progress.update(self.step, *self._tables.last, None if alone and self._move < last else pace)
+                    self.progress.update(self.step, *self.tables.last, None if alone and self._move < last else pace)
                     paced = (now, self.step) if alone else paced
                     # Half of the time that fits and compiling have left.
                     ready, over = ready or now, now >= deadline
@@ -189,7 +183,7 @@ class Driver:
         if self.predictions is not None:
             count = self.predictions.moves_until_due(loop.timeline, self._move, count)
         chunk = loop.run(carry, first, count)
-        self._tables.add_chunk(loop, chunk, first)
+        self.tables.add_chunk(loop, chunk, first)
         self._move += int(chunk.taken)
         self._check_possible(chunk.carry, self.step)
         self._tell_burnin(chunk.carry)
@@ -206,12 +200,12 @@ class Driver:
         while self._move < end:
             carry, _ = self._chunk(carry, min(self.loop.chunk_steps, end - self._move))
         self.seconds += time.monotonic() - began
-        self.progress.update(self.step, *self._tables.last, self.step / self.seconds)
+        self.progress.update(self.step, *self.tables.last, self.step / self.seconds)
         return carry
 
     def close(self) -> None:
         self.progress.stop()
-        self._tables.flush()
+        self.tables.flush()
 
     def _next_look(self, step: int) -> int:
         """The step of the next look after a step; beyond all steps where there is none."""
@@ -282,7 +276,7 @@ class Driver:
 
     def say_size(self) -> None:
         """Tells the size of the files where it will pass a gigabyte."""
-        if (size := self._tables.size(self.loop, self.plan.num_steps)) > _GIGABYTE:
+        if (size := self.tables.size(self.loop, self.plan.num_steps)) > _GIGABYTE:
             self.progress.message(
                 f"The files of this run will take about {size / _GIGABYTE:.1f} GB; a larger "
                 f"trajectory_every or directions make it less."
@@ -290,19 +284,19 @@ class Driver:
 
     def flush(self, carry: Carry) -> None:
         """Writes what is known so far, and a checkpoint."""
-        self._tables.add_timing(self.step, self.seconds)
+        self.tables.add_timing(self.step, self.seconds)
         self._save(carry)
         for callback in self.plan.callbacks:
             callback(self.folder, self.step)
 
     def _save(self, carry: Carry) -> None:
-        self._tables.flush()
+        self.tables.flush()
         # Tables of a few rows that tell how things stand are written anew each time, after the checkpoint: what a kill
         # between the two leaves is known by the checkpoint before.
         tables = self.loop.method.tables(carry.state)
         texts = {files.of_method(name): frame_text(table) for name, table in tables.items()}
         meta = {"step": self.step, "move": self._move, "seconds": self.seconds}
-        meta |= self._tables.known() | self._known(texts)
+        meta |= self.tables.known() | self._known(texts)
         checkpoint.save(self.folder, self._arrays(carry), meta)
         self._saved = self.step
         for name, text in texts.items():
@@ -348,6 +342,6 @@ class Driver:
         possible = np.isfinite(potential) & (energy <= highest)
         if possible.all():
             return
-        self._tables.flush()
+        self.tables.flush()
         walker = int(np.flatnonzero(~possible)[0])
         raise SamplingError(sentence(walker, potential[walker], energy[walker], highest, step), step, walker)

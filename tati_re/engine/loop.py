@@ -190,9 +190,7 @@ class Loop:
         self.chunk_steps = int(min(self._limits.most_steps, fitting))
         taken = self.chunk_steps if self._num_steps is None else line.moves(self._num_steps)
         self._capacity = min(self.chunk_steps, max(1, taken))
-        position = tf.TensorSpec(state.position.shape, self.potential.dtype)
-        recorded = self.walkers, self.num_recorded, self.directions, position, self.event_rows, self._capacity
-        self._recorder = self.recorder(self.method, self.observables, line, *recorded)
+        self._recorder = self.recorder(self, width, self._capacity)
         steps = self._steps
         if self.execution == "xla":
             steps = tf.function(self._steps_for_xla, autograph=False, jit_compile=True)

@@ -9,7 +9,7 @@ from tati_re.core.backend import tf
 from tati_re.core.method import Method
 from tati_re.core.protocol import with_energy
 from tati_re.engine.observables import Observables
-from tati_re.engine.timeline import Moves, Timeline
+from tati_re.engine.timeline import Moves
 
 
 class RunningMoments(NamedTuple):
@@ -75,35 +75,25 @@ class Buffers(NamedTuple):
 
 
 class RowBuffers:
-    """Stores what is due after a step. `position` is shape, `(walkers, parameters)`, and type of the walkers'
-    positions; `num_recorded` walkers have positions and moments stored; `directions` `(parameters, k)` project
-    positions, None stores them whole; `event_rows` are rows told at once, `chunk_steps` a chunk's most."""
+    """Stores what is due after a step of a loop, whose `num_recorded` walkers have positions and moments stored, of
+    `width` numbers each: projections on `directions` `(parameters, k)`, where there are any. `chunk_steps` is a
+    chunk's most."""
 
-    def __init__(
-        self,
-        method: Method,
-        observables: Observables,
-        timeline: Timeline,
-        walkers: int,
-        num_recorded: int,
-        directions,
-        position: tf.TensorSpec,
-        event_rows: int,
-        chunk_steps: int,
-    ) -> None:
-        self.method, self.observables, self.timeline = method, observables, timeline
-        self.walkers, self.num_recorded, self.directions, self.dtype = walkers, num_recorded, directions, position.dtype
-        self.labels = list(method.label_names)
+    def __init__(self, loop: Any, width: int, chunk_steps: int) -> None:
+        self.method: Method = loop.method
+        self.observables: Observables = loop.observables
+        timeline = self.timeline = loop.timeline
+        self.walkers, self.num_recorded, self.directions = loop.walkers, loop.num_recorded, loop.directions
+        self.dtype, self.labels = loop.potential.dtype, loop.labels
         # A chunk meets the ends of several turns of a group, each of which may have one more row than its share.
         turns = 1 if timeline.groups == 1 else chunk_steps // timeline.group_steps + 2
         turns += 1  # for what is not due
         self._most_rows = chunk_steps // timeline.record_every + turns
         self._most_positions = chunk_steps // timeline.trajectory_every + turns if timeline.trajectory_every else 0
         self._most_events = chunk_steps // timeline.event_every + turns if timeline.event_every else 0
-        width = position.shape[1] if directions is None else directions.shape[1]
-        self._of_row = (walkers, len(observables.columns))
-        self._of_position, self._of_beside = (num_recorded, width), (num_recorded, 2 + len(self.labels))
-        self._of_event = (event_rows, len(method.event_columns))
+        self._of_row = (self.walkers, len(self.observables.columns))
+        self._of_position, self._of_beside = (self.num_recorded, width), (self.num_recorded, 2 + len(self.labels))
+        self._of_event = (loop.event_rows, len(self.method.event_columns))
 
     def empty(self, moments: RunningMoments) -> Buffers:
 

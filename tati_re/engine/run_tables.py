@@ -87,6 +87,10 @@ class RunTables:
             kind = H5Table if name.endswith(".h5") else CsvTable
             self._tables[name] = kind(self._folder / name, columns, **self._options(name))
 
+    def move(self, folder: Path) -> None:
+        for name, table in self._tables.items():
+            table.path = folder / name
+
     def reopen(self, positions: Mapping[str, int], digests: Mapping[str, str]) -> None:
         """Opens the tables of a run to go on at the positions that its checkpoint says, if they are what it knows."""
         for name, columns in self._columns.items():

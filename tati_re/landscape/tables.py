@@ -85,7 +85,7 @@ def _opened(path: Path, columns: Sequence[str]) -> tuple[list[np.ndarray], CsvTa
     if not path.exists() or b"\n" not in path.read_bytes()[:65536]:
         return [], CsvTable(path, columns, integers)
     frame = read_table(path)
-    table = CsvTable.reopen(path, columns, path.read_bytes().rfind(b"\n") + 1, integers)
+    table = CsvTable.reopen(path, columns, path.read_bytes().rfind(b"\n") + 1, integer_columns=integers)
     return ([frame.to_numpy(np.float64)] if len(frame) else []), table
 
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -32,15 +33,15 @@ def layout_of(model: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 def called(model: Any, x: Any, training: bool = False) -> Any:
     """Calls a model on inputs `(n, ...)`; several inputs are packed, `(n, numbers)`."""
-    layout = layout_of(model)
-    if not layout:
+    if layout := layout_of(model):
+        pieces, parts = tf.split(x, [math.prod(shape) for _, shape in layout], axis=-1), []
+        for piece, tensor in zip(pieces, model.inputs, strict=True):
+            value = tf.reshape(piece, (-1, *tensor.shape[1:]))
+            parts.append(value if "float" in tensor.dtype else tf.cast(value, tensor.dtype))
+        x = keras.tree.pack_sequence_as(model.input, parts)
+    # Without a letter first TensorFlow takes a name for that of an inner scope alone.
+    with nullcontext() if model.name[0].isalnum() else tf.name_scope("model"):
         return model(x, training=training)
-    pieces = tf.split(x, [math.prod(shape) for _, shape in layout], axis=-1)
-    parts = []
-    for piece, tensor in zip(pieces, model.inputs, strict=True):
-        value = tf.reshape(piece, (-1, *tensor.shape[1:]))
-        parts.append(value if "float" in tensor.dtype else tf.cast(value, tensor.dtype))
-    return model(keras.tree.pack_sequence_as(model.input, parts), training=training)
 
 
 def fit_inputs(inputs: np.ndarray, wanted: tuple) -> np.ndarray:

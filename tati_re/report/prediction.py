@@ -33,7 +33,10 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
     `typed` may hold `data`, `optimum`, `ensemble`, `ood`, `interval`, `rung`, `burnin`, `thin` and `seed`."""
     for run in runs:
         if run.manifest.get("kind") == "fit":
-            raise InputError(f"{run.folder} did not sample.", "a run of tati-optimize", "RUN of tati-sample")
+            expected = (
+                f"RUN of tati-sample beside --optimum {run.folder}; alone, tati_re.load('{run.folder}').predict()"
+            )
+            raise InputError(f"{run.folder} did not sample.", "a run of tati-optimize", expected)
     level = typed.get("interval", 0.9)
     chosen = {"thin": None} | {name: typed[name] for name in ("rung", "burnin", "thin") if name in typed}
     groups = {OPTIMUM: [load(typed["optimum"])]} if "optimum" in typed else {}

@@ -6,6 +6,7 @@ import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas
@@ -53,13 +54,7 @@ class CsvTable(Rows):
 
     @classmethod
     def reopen(
-        cls,
-        path: AnyPath,
-        columns: Sequence[str],
-        position: int,
-        integer_columns: Sequence[str] = INTEGERS,
-        float32_columns: Sequence[str] = (),
-        digest: str | None = None,
+        cls, path: AnyPath, columns: Sequence[str], position: int, digest: str | None = None, **options: Any
     ) -> "CsvTable":
         """Continues an existing file of these columns at `position`, in bytes; refuses another `digest` up to there."""
         path, headers = Path(path), (_header(columns), _header(columns, str))
@@ -76,7 +71,7 @@ class CsvTable(Rows):
             what = f"The file {path} does not fit the checkpoint; was it edited?"
             raise InputError(what, f"{size} bytes", f"at least {position} bytes, and the end of a row there")
         known = csv_digest(path, Known(position, digest))
-        return cls(path, columns, integer_columns, float32_columns, _position=position, _digest=known)
+        return cls(path, columns, **options, _position=position, _digest=known)
 
     def flush(self) -> None:
         if self.pending:

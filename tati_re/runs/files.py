@@ -11,6 +11,8 @@ PARTIAL = ".partial"
 
 MANIFEST, MODEL, DIRECTIONS = "manifest.toml", "model.keras", "directions.npy"
 LOCK = "writer.lock"
+START = f"start{PARTIAL}"
+"""A folder in that of a run, where one starts: with its manifest, written last, it is whole and takes its place."""
 ROWS, AVERAGES, TIMING = "run.csv", "averages.csv", "timing.csv"
 EXCHANGES, LADDER, BIAS, NOISE = "exchange.csv", "ladder.csv", "bias.csv", "noise.csv"
 OF_METHODS = {"ladder": LADDER, "bias": BIAS}
@@ -83,7 +85,7 @@ _OF_COMMANDS = {
 
 _EACH_FLUSH, _AFTER = "anew at each checkpoint", "after a run, by a command"
 FILES = (
-    # The manifest comes first: without it a folder that is half emptied is not taken for a run.
+    # The manifest comes first: it is the last to be removed, or moved, by those who go through the table backwards.
     RunFile(MANIFEST, "simulation", "before the first step; again where a resume makes the run longer"),
     RunFile(MODEL, "simulation", "before the first step; after the last one of a fit"),
     RunFile(DIRECTIONS, "simulation", "before the first step, where projections are stored"),
@@ -112,6 +114,10 @@ def of_method(table: str) -> str:
     if table not in OF_METHODS:
         raise InputError("sampler: a run folder has no such table.", f"tables {table!r}", " or ".join(OF_METHODS))
     return OF_METHODS[table]
+
+
+def is_started(folder: Path) -> bool:
+    return (folder / START / MANIFEST).is_file()
 
 
 def trajectory_in(folder: Path) -> Path | None:

@@ -19,33 +19,14 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-class Writer:
-    """The only process that writes to a folder; `abandoned`: the one before was killed in its start, with no step."""
-
-    def __init__(self, file: BinaryIO | None) -> None:
-        self._file = file
-        self.abandoned = self.starting = file is not None and _said(file).get("starting") is True
-        self.note(self.abandoned)
-
-    def note(self, starting: bool) -> None:
-        """Writes for others who holds the lock, and whether what is in the folder is but a start."""
-        self.starting = starting
-        if self._file is not None:
-            said = {"host": platform.node(), "process": os.getpid(), "starting": starting}
-            with storing(self._file.name):
-                self._file.seek(0)
-                self._file.write(json.dumps(said).encode() + b"\n")
-                self._file.truncate()
-
-
 @contextmanager
-def writing(folder: AnyPath | None, new: bool = True) -> Iterator[Writer]:
+def writing(folder: AnyPath | None, new: bool = True) -> Iterator[None]:
     """Holds the lock of a folder, made where it is missing if it may be `new`; one that was made and stays empty is
     removed at the end. There is nothing to lock where `folder` is None or no folder. An `InputError` where another
     process, or another call of this one, writes there."""
     where = None if folder is None else Path(folder)
     if where is None or (where.exists() and not where.is_dir()) or not (new or where.exists()):
-        yield Writer(None)
+        yield
         return
     made = [place for place in (where, *where.parents) if not place.exists()]
     path = where / LOCK
@@ -53,12 +34,14 @@ def writing(folder: AnyPath | None, new: bool = True) -> Iterator[Writer]:
         with storing(where):
             file = _locked(path)
         with file:
-            writer = Writer(file)
             try:
-                yield writer
+                with storing(path):  # who holds it, for others
+                    file.truncate(0)
+                    file.write(json.dumps({"host": platform.node(), "process": os.getpid()}).encode() + b"\n")
+                yield
             finally:
                 with contextlib.suppress(OSError):
-                    if not writer.starting and _is_there(file, path):
+                    if _is_there(file, path):
                         path.unlink()
     finally:
         with contextlib.suppress(OSError):

@@ -4,26 +4,46 @@ from collections.abc import Collection
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryFile
+from shutil import rmtree
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
-from tati_re.runs.files import FILES, LOCK, PARTIAL
+from tati_re.runs.files import FILES, LOCK, MANIFEST, PARTIAL, START, is_started
 from tati_re.runs.lock import entries
-from tati_re.runs.storage import LEFTOVER, storing
+from tati_re.runs.storage import LEFTOVER, replace, storing
 
 
-def prepare(path: AnyPath, overwrite: bool = False, abandoned: bool = False) -> Path:
-    """Makes the folder of a new run, with its parents. With `overwrite` the files of an old run in it are removed, and
-    what commands made of it; else it has to be empty, but for the files of a start that was `abandoned`."""
-    folder = _folder(path)
+def prepare(path: AnyPath, overwrite: bool = False) -> Path:
+    """Makes the folder of a new run, with its parents; it has to be empty, but for a start that was killed, or an old
+    run where `overwrite` says so, which stays until `settle`."""
+    folder = Path(path)
+    refuse_if(folder.exists() and not folder.is_dir(), "The output is a file.", folder, "a folder that is new or empty")
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        if abandoned:
+        if not (folder / MANIFEST).exists() and (overwrite or is_started(folder)):
             clear(folder)
-        if not overwrite:
-            _refuse(folder, entries(folder))
-        clear(folder)
+        if (folder / START).exists():
+            rmtree(folder / START)
+    if (found := entries(folder)) and not overwrite:
+        what = f"The output folder {folder} is not empty."
+        expected = f"a new folder, overwrite (--overwrite), or resume (--resume {folder})"
+        raise InputError(what, ", ".join(found[:3]) + (", ..." if len(found) > 3 else ""), expected)
     return folder
+
+
+def settle(folder: Path) -> None:
+    """Gives a start that is whole the place of the old run; a kill at any moment leaves one of the two, or what another
+    call completes. A start that is not whole is removed."""
+    start = folder / START
+    if is_started(folder):
+        with storing(folder):
+            if (folder / MANIFEST).is_file():
+                clear(folder)
+        for file in reversed(FILES):
+            if (start / file.name).exists():
+                with storing(folder / file.name):
+                    (folder / file.name).parent.mkdir(exist_ok=True)
+                    replace(start / file.name, folder / file.name)
+    rmtree(start, ignore_errors=True)
 
 
 def free_folder(name: str, parent: AnyPath = "runs") -> Path:
@@ -37,39 +57,15 @@ def free_folder(name: str, parent: AnyPath = "runs") -> Path:
     raise AssertionError
 
 
-def check_free(path: AnyPath, overwrite: bool = False) -> None:
-    """Refuses a folder that cannot be written, or has files."""
-    folder = _folder(path)
-    nearest = next(place for place in (folder, *folder.parents) if place.exists())
-    with storing(folder), TemporaryFile(dir=nearest):
-        pass
-    if not overwrite and folder.is_dir():
-        _refuse(folder, entries(folder))
-
-
-def _folder(path: AnyPath) -> Path:
-    folder = Path(path)
-    refuse_if(folder.exists() and not folder.is_dir(), "The output is a file.", folder, "a folder that is new or empty")
-    return folder
-
-
-def _refuse(folder: Path, found: list[str]) -> None:
-    if found:
-        what = f"The output folder {folder} is not empty."
-        expected = f"a new folder, overwrite (--overwrite), or resume (--resume {folder})"
-        raise InputError(what, ", ".join(found[:3]) + (", ..." if len(found) > 3 else ""), expected)
-
-
 def clear(folder: Path) -> None:
     """Removes the files of a run, and those of the commands, but for the lock of the writer that does it."""
     inner_folders = {(folder / file.name).parent for file in FILES} - {folder}
     for inner in inner_folders:
         if inner.is_symlink():  # what it points to is not of this run
             inner.unlink()
-    for file in FILES:
-        if file.name != LOCK:
-            (folder / file.name).unlink(missing_ok=True)
-        (folder / (file.name + PARTIAL)).unlink(missing_ok=True)
+    for file in reversed(FILES):
+        for name in {file.name, file.name + PARTIAL} - {LOCK}:
+            (folder / name).unlink(missing_ok=True)
     remove_leftovers(folder)
     for inner in inner_folders:
         if inner.is_dir() and not any(inner.iterdir()):

@@ -1,9 +1,26 @@
 """Which call of its kind a run of a Simulation is: each has noise and mini-batches of its own."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import get_ident
 from typing import Any
 
+from tati_re.core.errors import refuse_if
 from tati_re.options.make import Options, make_options
+
+
+@contextmanager
+def alone(sim: Any) -> Iterator[None]:
+    """Refuses a Simulation in whose run another thread is: both would move its walkers, with the same noise."""
+    own = get_ident(), object()
+    holder = vars(sim).setdefault("_in_run", own)  # in one step for all threads
+    what = "This Simulation is in a run of another thread."
+    refuse_if(holder[0] != own[0], what, expected="one call after the other, or a Simulation for each thread")
+    try:
+        yield
+    finally:
+        if holder is own:
+            del sim._in_run
 
 
 class Calls:

@@ -2,7 +2,9 @@
 
 import inspect
 import os
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +14,8 @@ from tati_re.core.errors import InputError, nearest, refuse_if, shown
 from tati_re.core.given import as_array
 from tati_re.core.method import Optimizer
 from tati_re.engine.observables import Observables
+from tati_re.optimizers import make_optimizer
+from tati_re.options.make import Options
 from tati_re.options.presets import PRESETS
 from tati_re.options.stages import ALL, planned
 from tati_re.runs.files import BEFORE_PARAMETERS, FILES, INDEX, LABELS
@@ -21,7 +25,9 @@ from tati_re.samplers.schedules import step_factor, temperature_factor
 from tati_re.samplers.thermostat import DAMPS
 from tati_re.samplers.wrappers.mass import knows_noise
 from tati_re.simulation.batch_norm import asks_for_variance, check_model
-from tati_re.simulation.request import Request
+from tati_re.simulation.request import Request, own_sampler
+from tati_re.simulation.saved_model import read_directions
+from tati_re.simulation.system import System
 from tati_re.simulation.workers import check_workers
 
 FOREIGN = [".h5", ".hdf5", ".npz", ".npy", ".parquet", ".pb", ".onnx"]
@@ -33,6 +39,24 @@ def check_request(request: Request) -> None:
     """Refuses a request that cannot be met, before any work starts."""
     for check in CHECKS:
         check(request)
+
+
+def check_values(names: Iterable[str], options: Options, objects: Mapping[str, Any], system: System) -> None:
+    """Refuses values of these options that only those who use them can tell to be wrong, whatever the others are."""
+    makers: dict[str, Callable[[], Any]] = {
+        "sampler": lambda: own_sampler(options, objects),
+        "optimizer": lambda: make_optimizer(objects.get("optimizer", options.optimizer), options, system.flat.shapes),
+        "prior": lambda: system.prior(options, objects),
+        "batch_size": lambda: system.batches(options, options.batch_size),
+        "until": lambda: conditions_of(options.until),
+        "directions": lambda: read_directions(
+            objects.get("directions", options.directions), system.flat.num_parameters
+        ),
+        "step_schedule": lambda: step_factor(options, objects.get("step_schedule")),
+        "temperature_schedule": lambda: temperature_factor(options, objects.get("temperature_schedule")),
+    }
+    for name in makers.keys() & {*names}:
+        makers[name]()
 
 
 def check_system(request: Request) -> None:
@@ -289,11 +313,6 @@ def check_until(request: Request) -> None:
             raise InputError(f"until: {one} is about stored positions.", "trajectory_every 0", "trajectory_every auto")
 
 
-def check_directions(request: Request) -> None:
-    """Directions that are no row vectors of the parameters."""
-    _ = request.directions
-
-
 def check_observables(request: Request) -> None:
     """Observables, or single weights, with the name of a column, or that do not give one number a walker."""
     potential, flat = request.potential, request.system.flat
@@ -305,16 +324,15 @@ def check_observables(request: Request) -> None:
     refuse_if(taken, what, ", ".join(taken), "another name, or trajectory_every 0")
 
 
-def check_schedules(request: Request) -> None:
-    """Schedules that give no numbers."""
-    if request.samples:
-        step_factor(request.options, request.objects.get("step_schedule"))
-        temperature_factor(request.options, request.objects.get("temperature_schedule"))
+def check_given(request: Request) -> None:
+    """Directions that are no row vectors of the parameters, schedules that give no numbers."""
+    names = ("directions", *(("step_schedule", "temperature_schedule") if request.samples else ()))
+    check_values(names, request.options, request.objects, request.system)
 
 
 CHECKS = [
     *(check_callbacks, check_system, check_walls, check_control_variate, check_stages, check_full_batch),
     *(check_isokinetic, check_exploration, check_batch_sampling, check_burnin, check_stream_predictions, check_starts),
     *(check_batch_norm, check_validation, check_single_files, check_tensorboard, check_energies),
-    *(check_until, check_directions, check_observables, check_workers, check_schedules),
+    *(check_until, check_given, check_observables, check_workers),
 ]

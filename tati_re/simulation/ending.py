@@ -32,7 +32,7 @@ class Ending:
     """The looks at a run on a doubling grid of steps after the burn-in; its manifest has them: none comes twice."""
 
     def __init__(self, request: Request, walkers: Walkers, folder: Path) -> None:
-        self._request, self._walkers, self._folder = request, walkers, folder
+        self._request, self._walkers, self.folder = request, walkers, folder
         self._turn = request.method.group_steps if request.method.groups > 1 else 1
         self.conditions = conditions_of(request.options.until) if request.samples else []
         limits = {one.quantity: one.limit for one in self.conditions}
@@ -46,7 +46,7 @@ class Ending:
 
     def is_reached(self, step: int) -> bool:
         """Looks at what the run stored up to this step, its last checkpoint; notes what it found."""
-        stored = manifest.read(self._folder)
+        stored = manifest.read(self.folder)
         looks = stored.get("until", {}).get("looks", [])
         look = next((look for look in looks if look["step"] == step), None)
         if look is None:
@@ -56,14 +56,14 @@ class Ending:
         self.begins_anew = self._is_biased(look, until, "num_steps" in stored["given"] or "given" in until)
         until["reached"] = self.reached = all(one.met(look) for one in self.conditions) and not self.begins_anew
         until |= {"conditions": list(map(str, self.conditions)), "looks": looks}
-        manifest.write(self._folder, stored | {"until": until})
+        manifest.write(self.folder, stored | {"until": until})
         return self.reached
 
     def _is_biased(self, look: dict[str, Any], until: dict[str, Any], fixed: bool) -> bool:
         """Whether the steps that the burn-in has found have more bias by now than was asked for, by the mean of enough
         energy errors, and steps are left to draw as much with shorter ones; `fixed`: the bound will be no later one."""
         request, method, step = self._request, self._request.method, look["step"]
-        drawn = step - burnin_of(RunFiles(self._folder), None)
+        drawn = step - burnin_of(RunFiles(self.folder), None)
         seen = drawn * request.options.num_walkers / (1 if method.meters else RARELY)
         enough = seen >= _FEWEST_ERRORS and drawn <= (1 if fixed else _LONGER) * until["most"] - step
         biased = look.get("eevpd", 0.0) > BAND * error_of_bias(request.options.target_bias)
@@ -76,8 +76,8 @@ class Ending:
         again where nothing is told, or of the effective size alone."""
         if self.is_reached(step):
             return step
-        stored = manifest.read(self._folder)
-        until, drawn = stored["until"], step - burnin_of(RunFiles(self._folder), None)
+        stored = manifest.read(self.folder)
+        until, drawn = stored["until"], step - burnin_of(RunFiles(self.folder), None)
         if drawn <= 0:  # still in the burn-in
             return step
         left = {str(one): steps_left(one, until["looks"][-1], drawn) for one in self.conditions}
@@ -95,12 +95,12 @@ class Ending:
         if "trajectory_every" not in stored["given"]:  # about twice as many positions as before the bound at most
             self.trajectory_every = until["every"] * 2 ** max(0, math.ceil(math.log2(bound / until["most"] / 2)))
         new = {"num_steps": bound, "trajectory_every": self.trajectory_every}
-        manifest.write(self._folder, stored | {"options": stored["options"] | new})
+        manifest.write(self.folder, stored | {"options": stored["options"] | new})
         return bound
 
     def numbers(self) -> dict[str, Any]:
         """R-hat, effective sample size and errors of what is stored."""
-        run, mcse = RunFiles(self._folder), dict[str, float]()
+        run, mcse = RunFiles(self.folder), dict[str, float]()
         try:
             found = diagnosis(quantities(run, self._predict, most=int(4 * self._size)), self._hat)
             rows = rows_at_target(run)
@@ -119,7 +119,7 @@ class Ending:
         `kept`: the folder outlives the process."""
         if self.conditions and done and not self.reached:
             self.is_reached(step)
-        stored, run = manifest.read(self._folder), RunFiles(self._folder)
+        stored, run = manifest.read(self.folder), RunFiles(self.folder)
         steps = step - burnin_of(run, None)
         positions = steps // (self._request.trajectory_every or steps + 1) * self._walkers.position.shape[0]
         if not self.conditions and positions < self._size:
@@ -128,7 +128,7 @@ class Ending:
         found = next((look for look in looks if look["step"] == step), None) or {"step": step, **self.numbers()}
         if self.reached:
             stored["options"]["num_steps"] = step
-        manifest.write(self._folder, stored | {"convergence": found})
+        manifest.write(self.folder, stored | {"convergence": found})
         if not self.conditions:
             return None
         if self.reached:
@@ -141,7 +141,7 @@ class Ending:
                 said += f"; rungs {lowest} and {lowest + 1} swap at a rate of {swaps.min():.2g}"
         more = max(steps_left(one, found, steps) for one in self.conditions)
         if done and more < math.inf:
-            folder, wanted = os.fspath(self._folder), step + int(more)
+            folder, wanted = os.fspath(self.folder), step + int(more)
             command = f"tati-sample --resume {folder} --num-steps {wanted}, or " if kept else ""
             said += f". To go on: {command}Simulation.resume({repr(folder) if kept else 'run.folder'}, {wanted})"
         return f"{said}."

@@ -1,6 +1,7 @@
 """From a request to a run in its folder."""
 
 import contextlib
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ from tati_re.runs import files, manifest, run_folder
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.lock import writing
 from tati_re.runs.single_files import single_files, trajectory_format
-from tati_re.runs.storage import replacing, storing, write_whole
+from tati_re.runs.storage import made, replacing, storing, write_whole
 from tati_re.samplers.schedules import TEMPERATURE_SCHEDULES
 from tati_re.samplers.wrappers.metered import SETTLED, UNLIMITED
 from tati_re.samplers.wrappers.tuner import NOT_SETTLED
@@ -65,22 +66,21 @@ def started(
     if request.objects.get("starts") is None:
         request.system.check_start(walkers.position)
     temporary = TemporaryFolder() if options.output is None else None
-    with stopping(options.requeue_signal), writing(options.output) as writer:
+    with stopping(options.requeue_signal), writing(options.output):
         if temporary is not None:
-            folder = temporary.folder
+            folder = start = temporary.folder
         else:
-            folder = run_folder.prepare(str(options.output), options.overwrite, writer.abandoned)
-            writer.note(starting=True)
+            folder = run_folder.prepare(str(options.output), options.overwrite)
+            start = made(folder / files.START)
         try:
             with saying(lambda: "Interrupted before the first step: nothing is kept."):
-                running, carry = _begun(request, walkers, folder, brief)
+                running, carry = _begun(request, walkers, start, brief)
+                running.settle(folder)
         except BaseException:
             # No step was taken: nothing may stand in the way of the same call again.
-            with contextlib.suppress(OSError):
-                run_folder.clear(folder)
-                writer.note(starting=False)
+            if not files.is_started(folder):
+                shutil.rmtree(start, ignore_errors=True)
             raise
-        writer.note(starting=False)
         calls.count(request.kind, options.seed, options.call or 1)
         yield running, carry, temporary
 
@@ -97,12 +97,9 @@ def _begun(request: Request, walkers: Walkers, folder: Path, brief: bool) -> tup
     if not written and request.options.output is not None:
         said = "The model cannot be written to a file: resume and save_model will need the model object."
         running.progress.message(said)
-    with storing(folder / files.DIRECTIONS):
-        # An old run's directions would be taken for those of this run when it is resumed.
-        (folder / files.DIRECTIONS).unlink(missing_ok=True)
-        if request.directions is not None:
-            with replacing(folder / files.DIRECTIONS) as file:
-                np.save(file, request.directions)
+    if request.directions is not None:
+        with replacing(folder / files.DIRECTIONS) as file:
+            np.save(file, request.directions)
     carry = running.begin()
     if not running.loops.compiles(carry):
         received = f"xla, walkers {request.potential.walker_evaluation}"
@@ -144,8 +141,9 @@ class Launch:
             expected=_expected(request), looks=self.ending if self.ending.conditions else None,
             burnt_in=self._burnt_in if request.samples else None,
             callbacks=(self._copies, self._tensorboard, *(request.objects.get("callbacks") or ())),
+            predictions=_prediction_averages(request), limits=request.limits,
         )  # fmt: skip
-        return Driver(self.folder, self.loops.loops, plan, self.progress, _prediction_averages(request), request.limits)
+        return Driver(self.folder, self.loops.loops, plan, self.progress)
 
     def _burnt_in(self, last: int, tuned: str, carry: Carry) -> None:
         """Says what the burn-in has tuned, and writes down where it ended and what noise heats from there on."""
@@ -168,13 +166,19 @@ class Launch:
         manifest.write(self.folder, stored)
 
     def begin(self):
-        """Writes the checkpoint of step 0 and the manifest: from here on the run can be resumed."""
+        """Writes the checkpoint of step 0."""
         self.driver.say_size()
         self._starts = self.guarded(lambda: first_values(self.request, self.walkers, self.loops.execution))
         carry = self.guarded(lambda: self.driver.begin(*self._start_values()))
         self._expected = {"heating": {"start": self._heating(carry)}} if self._has_noise else {}
-        manifest.write(self.folder, manifest_of(self.loops) | self._expected | self._center())
         return carry
+
+    def settle(self, folder: Path) -> None:
+        """Writes the manifest, from which on the run can be resumed, and takes its place in the folder."""
+        manifest.write(self.folder, manifest_of(self.loops) | self._expected | self._center())
+        run_folder.settle(folder)
+        self.folder = self.ending.folder = self.driver.folder = folder
+        self.driver.tables.move(folder)
 
     def _center(self) -> dict[str, Any]:
         """The mean loss at the center of a tether, where it has one."""

@@ -15,7 +15,7 @@ from tati_re.options.families import is_foreign
 from tati_re.options.make import OPTIONS, make_options
 from tati_re.options.stages import extended
 from tati_re.options.trust import CODE, WRITTEN, options_of_folder
-from tati_re.runs import checkpoint, files, manifest
+from tati_re.runs import checkpoint, files, manifest, run_folder
 from tati_re.runs.lock import writing
 from tati_re.runs.run import RunFiles
 from tati_re.simulation.checks import check_single_files
@@ -44,9 +44,10 @@ def reopened(
     turn: int | None = None,
 ) -> tuple[Launch, Carry]:
     """A run before its next step, until the stack ends the only one that writes there; `turn`: steps in a game."""
-    writer = stack.enter_context(writing(RunFiles(folder).folder, new=False))
+    stack.enter_context(writing(RunFiles(folder).folder, new=False))
     stack.enter_context(saying(lambda: _as_it_was(folder)))
     run_files = folder if isinstance(folder, RunFiles) else RunFiles(folder)
+    run_folder.settle(run_files.folder)
     folder, said = os.fspath(folder), run_files.manifest
     refuse_if(said.get("turn") != turn, "resume: this run is a player of a game.", folder, "Game.resume")
     objects = {name: run_files.objects[name] for name in _OF_CALL if name in run_files.objects} | objects
@@ -116,7 +117,6 @@ def reopened(
     except KeyError as error:
         expected = "the sampler as it was"
         raise InputError(f"resume: the checkpoint lacks {error} of the sampler's state.", expected=expected) from None
-    writer.note(starting=False)
     done = run.driver.step
     if stopped is not None:
         run.progress.message(f"This run stopped: {stopped} It goes on from its checkpoint at step {done}.")
@@ -132,8 +132,5 @@ def reopened(
 
 def _as_it_was(folder: AnyPath) -> str:
     """What a stop before the first further step leaves."""
-    try:
-        step = f"its checkpoint is of step {checkpoint.load(folder)[1]['step']:,}"
-    except (InputError, KeyError):
-        step = "it has no checkpoint"
-    return f"Interrupted before a further step: {folder} is as it was, {step}."
+    step = next((f"its checkpoint is of step {meta['step']:,}" for meta in checkpoint.metas(folder)), None)
+    return f"Interrupted before a further step: {folder} is as it was, {step or 'it has no checkpoint'}."

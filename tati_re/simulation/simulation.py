@@ -21,14 +21,15 @@ from tati_re.options.make import OPTIONS, Options, describe, make_options
 from tati_re.options.stages import check_num_steps
 from tati_re.posterior.losses import CLASSIFICATION, REGRESSION
 from tati_re.posterior.outputs import Outputs
-from tati_re.simulation.calls import Calls
+from tati_re.simulation.calls import Calls, alone
+from tati_re.simulation.checks import check_values
 from tati_re.simulation.current_batch import CurrentDataset
 from tati_re.simulation.description import say_unused
 from tati_re.simulation.evaluations import Evaluations
 from tati_re.simulation.from_folder import from_folder
 from tati_re.simulation.launch import launch
 from tati_re.simulation.notebook import simulation_html
-from tati_re.simulation.request import Request, make_request, own_sampler
+from tati_re.simulation.request import make_request, own_sampler
 from tati_re.simulation.resume import reopened
 from tati_re.simulation.run import Run
 from tati_re.simulation.starts import starting_walkers
@@ -131,12 +132,9 @@ class Simulation(Evaluations):
         set_threads(options.threads)
         self.options = options = with_defaults(options, objects)
         self.objects, self.calls = objects, Calls()
-        self.system = system_of(options, objects)
+        self._take(system_of(options, objects))
         self.options = aliases.capped(options, self.system.dataset.num_examples)
         self.walkers = starting_walkers(options, self.system.flat, start)
-        self._outputs: Outputs | None = None
-        self._forget()
-        self._dataset = self.system.view(lambda: self.batch)
 
     def __repr__(self) -> str:
         size = f"{self.num_parameters():,} parameters, {self.num_walkers()} walker(s)"
@@ -227,9 +225,8 @@ class Simulation(Evaluations):
 
     @dataset.setter
     def dataset(self, value) -> None:
-        data = {"data": value}
-        replaced = ("data", "test_data", "sample_weights")
-        objects = {name: given for name, given in self.objects.items() if name not in replaced}
+        data, of_data = {"data": value}, ("data", "test_data", "sample_weights")
+        objects = {name: given for name, given in self.objects.items() if name not in of_data}
         found = _pop_objects(data)
         options = make_options(self.options, data=data.get("data"), test_data=None)
         self._take(self.system.with_data(options, found.get("data")))
@@ -237,7 +234,7 @@ class Simulation(Evaluations):
 
     def _take(self, system: Any) -> None:
         self.system = system
-        self._outputs = None
+        self._outputs: Outputs | None = None
         self._forget()
         self._first_batch = 0
         self._dataset = self.system.view(lambda: self.batch)
@@ -281,11 +278,7 @@ class Simulation(Evaluations):
                 others; and `observables`, `callbacks` as in `sample`.
         """
         refuse_if(overrides.get("workers"), "workers: a fit is made by one process.", overrides.get("workers"), "none")
-        limits = replace(self.limits, began=time.monotonic())
-        options, objects = self._for_call(overrides, "fit")
-        options = make_options(options, num_steps=check_num_steps(options))
-        say_unused(request := make_request("fit", options, objects, self.system, limits), overrides)
-        return self._launched(request)
+        return self._launched("fit", overrides)
 
     def sample(self, **overrides: Any) -> Run:
         """Samples exp(-U/T); the walkers stay where they arrive. The run's tables are pandas DataFrames, as of `fit`.
@@ -301,18 +294,21 @@ class Simulation(Evaluations):
         Raises:
             SamplingError: The run diverged; what came before is on the disk.
         """
-        limits = replace(self.limits, began=time.monotonic())
-        options, objects = self._for_call(overrides)
-        placed = self.walkers.placed
-        options = prepared(self, options, objects)
-        request = make_request("sample", options, objects, self.system, limits)
-        say_unused(request, overrides, fitted=options.walker_start == "fit" and not placed)
-        return self._launched(request)
+        return self._launched("sample", overrides)
 
-    def _launched(self, request: Request) -> Run:
-        run = launch(request, self.walkers, self.calls)
-        self._forget()
-        return run
+    def _launched(self, kind: str, overrides: dict[str, Any]) -> Run:
+        with alone(self):
+            limits, placed = replace(self.limits, began=time.monotonic()), self.walkers.placed
+            options, objects = self._for_call(overrides, kind)
+            if kind == "fit":
+                options = make_options(options, num_steps=check_num_steps(options))
+            else:
+                options = prepared(self, options, objects)
+            request = make_request(kind, options, objects, self.system, limits)
+            say_unused(request, overrides, fitted=options.walker_start == "fit" and not placed)
+            run = launch(request, self.walkers, self.calls)
+            self._forget()
+            return run
 
     def _for_call(self, overrides: dict[str, Any], kind: str = "sample") -> tuple[Options, dict[str, Any]]:
         overrides = _own_names(overrides)
@@ -329,9 +325,11 @@ class Simulation(Evaluations):
         for an unknown option, a bad value, or an option that shapes data or model."""
         options = _own_names(options)
         refuse_fixed(options)
+        names = {*options}
         objects = {name: value for name, value in self.objects.items() if name not in options} | _pop_objects(options)
         changed = aliases.capped(make_options(self.options, **options), self.system.dataset.num_examples)
         self.system.check(changed, objects)
+        check_values(names, changed, objects, self.system)
         self.options, self.objects = changed, objects
         if "call" in options:
             self.calls = Calls()

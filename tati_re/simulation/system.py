@@ -272,6 +272,7 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     model, *given = (objects.get(name) for name in ("model", "data", "test_data", "sample_weights", "loss"))
     if model is None and options.model is not None and not is_code(options.model):
         model = load_model(options.model)
+        objects = {**objects, "model": model}
     one_output(model)  # before labels that are several are taken for an array
     shape = output_shape_of(model) if isinstance(model, keras.Model) and model.built else ()
     several = name == "sparse_categorical_crossentropy" and options.num_classes is None

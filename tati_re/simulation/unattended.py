@@ -103,8 +103,8 @@ class _Choice:
         """The request of the run; what is wrong with it is said before the work that prepares it."""
         check_request(request := self._request())
         if self.options.output is not None:
-            with writing(self.options.output) as writer:
-                run_folder.check_free(self.options.output, self.options.overwrite or writer.abandoned)
+            with writing(self.options.output):
+                run_folder.prepare(self.options.output, self.options.overwrite)
         return request
 
     def _change(self, **values: Any) -> None:
