@@ -3,10 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 from scipy.signal import lfilter
 
 from tati_re.analysis import autocorrelation_time, chains_of, effective_sample_size, monte_carlo_error, r_hat
-from tati_re.analysis.convergence import autocorrelation_estimate, autocorrelation_function, is_short
+from tati_re.analysis.averages import average
+from tati_re.analysis.convergence import autocorrelation_estimate, autocorrelation_function, halves_of, is_short
+from tati_re.analysis.until import Quantity, diagnosis
 from tati_re.core.errors import InputError
 
 
@@ -164,3 +167,41 @@ def test_autocorrelations_of_large_numbers():
     """Squares of 1e200 overflow: the function was nan, and its figure empty."""
     chains = autoregression(0.5, 2, 500, seed=3)
     np.testing.assert_allclose(autocorrelation_function(1e200 * chains), autocorrelation_function(chains), atol=1e-12)
+
+
+def test_r_hat_of_walkers_that_come_and_leave():
+    """Uneven visits are no disagreement: it was 1.24 of independent draws of one law, and 1.11 of averages, which took
+    the draws at other temperatures along."""
+    random = np.random.default_rng(0)
+    there = random.random((4, 1000)) < np.array([0.9, 0.6, 0.3, 0.05])[:, None]
+    draws = np.where(there, random.standard_normal((4, 1000)), 3 + 2 * random.standard_normal((4, 1000)))
+    weights = there.astype(float)
+    found = diagnosis([Quantity("x", draws, weights)], 1.01)
+    assert found["rhat"] == pytest.approx(r_hat(draws, there)) and found["rhat"] < found["rhat_by_chance"] < 1.01
+    assert average(draws, weights)["r_hat"] == pytest.approx(r_hat(draws, there))
+    # Halves count by their draws, as in an analysis of variance, and equal ones as always.
+    halves = [half for x, here in zip(draws, there, strict=True) for half in halves_of(x[here][None])]
+    values, sizes = np.concatenate(halves), np.array([len(half) for half in halves])
+    size = (sizes.sum() - (sizes**2).sum() / sizes.sum()) / 7
+    parts = (values, np.abs(values - np.median(values)))
+    scores = [stats.norm.ppf((stats.rankdata(part) - 0.375) / (len(part) + 0.25)) for part in parts]
+    ratios = [stats.f_oneway(*np.split(one, np.cumsum(sizes)[:-1])).statistic for one in scores]
+    assert r_hat(draws, there) == pytest.approx(np.sqrt(1 + (max(ratios) - 1) / size), rel=1e-9)
+    places = random.permuted(np.tile(np.arange(1000) < 300, (4, 1)), axis=1)
+    assert r_hat(draws, places) == pytest.approx(r_hat(draws[places].reshape(4, 300)), rel=1e-12)
+    # Walkers that disagree are found, and named, however few draws they have.
+    apart = draws + 3 * (np.arange(4) == 2)[:, None]
+    found = diagnosis([Quantity("x", apart, weights)], 1.01)
+    assert found["rhat"] > 1.3 and found["spoiled_by"] == [2] and found["rhat_without"] < 1.01
+    # Each by itself, where walkers are not compared: of places that are 100 apart.
+    places = Quantity("x", draws + 100 * np.arange(4)[:, None], weights, False)
+    assert diagnosis([places], 1.01)["rhat(weights)"] < 1.01
+    assert np.isnan(r_hat(draws, np.eye(4, 1000)))
+    assert r_hat(np.arange(4.0)[:, None] * np.ones(1000), there) == np.inf
+
+
+def test_autocorrelations_count_by_the_rows_of_a_chain():
+    """(1 + φ)/(1 - φ) = 19; two chains that were there for five rows made it 9."""
+    draws = autoregression(0.9, 4, 100_000, seed=6)
+    there = (np.arange(100_000) < np.array([100_000, 100_000, 5, 5])[:, None]).astype(float)
+    assert average(draws, there)["autocorrelation_steps"] == pytest.approx(19, rel=0.2)

@@ -14,7 +14,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tati_re import Simulation
+from tati_re import Simulation, analyse
 from tati_re.analysis import averages as averages_of_run
 from tati_re.analysis import coordinate_of, stored_positions, trajectory_averages
 from tati_re.core.backend import tf
@@ -22,6 +22,7 @@ from tati_re.core.errors import InputError
 from tati_re.core.protocol import Clock
 from tati_re.posterior.function import FunctionPotential
 from tati_re.posterior.priors import Gaussian
+from tati_re.prediction.arviz import to_arviz
 from tati_re.prediction.draws import independent_draws
 from tati_re.prediction.quantities import quantities
 from tati_re.samplers import HamiltonianMonteCarlo, Splitting
@@ -551,3 +552,19 @@ def test_predictions_left_out_examples_and_ends_use_all_draws_of_walkers_that_co
     late = (walker != walker[-1]) | (step > step.max() - 2)
     found = independent_draws(values[late], step[late], walker[late], ones[late])
     assert found < 0.5 * late.sum()
+    # Nor do ArviZ and the distances between walkers lose any: both were cut to the walker with fewest.
+    posterior = to_arviz(run)["posterior"]
+    length, left = divmod(len(rows), 4)
+    order = np.lexsort((step, walker))[: 4 * length].reshape(4, length)
+    np.testing.assert_array_equal(posterior["dense.kernel"][..., 0], weights[order, :2])
+    np.testing.assert_array_equal(posterior["walker"], walker[order])
+    assert posterior["step"].shape == posterior["walker"].shape == (4, length)
+    said = (
+        f"{each.min()} to {each.max()} draws, joined one after the other and cut into 4 chains of {length}; {left} of"
+    )
+    assert said in posterior.attrs["cut"]
+    found = analyse(run, ["alignment"])["alignment"]
+    means = [weights[walker == w].mean(axis=0) for w in each.index]
+    np.testing.assert_allclose(found.table["distance"], np.linalg.norm(means - means[0], axis=1), rtol=1e-5)
+    assert f"total variance {weights.var(axis=0).sum():.4g}" in found.sentences[0]
+    assert (~np.isnan(found.arrays["positions"])).sum(axis=(1, 2)).tolist() == (3 * each).tolist()

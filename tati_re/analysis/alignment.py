@@ -96,7 +96,7 @@ def align(model: Any, positions: np.ndarray) -> Alignment:
 
     Args:
         model: The Keras model: a chain of dense and convolutional layers.
-        positions: `(walkers, parameters)`, or `(walkers, draws, parameters)`.
+        positions: `(walkers, parameters)`, or `(walkers, draws, parameters)`; nan where a walker has no more draws.
 
     Raises:
         InputError: Another architecture, or another number of parameters.
@@ -105,7 +105,7 @@ def align(model: Any, positions: np.ndarray) -> Alignment:
     size = sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
     if positions.ndim not in (2, 3) or positions.shape[-1] not in (size, size + 1):
         raise InputError("positions do not fit the model.", positions.shape, f"(walkers, draws, {size})")
-    means = positions.reshape(len(positions), -1, positions.shape[-1]).mean(axis=1)
+    means = np.nanmean(positions.reshape(len(positions), -1, positions.shape[-1]), axis=1)
     aligned, target = np.array(positions), means[0].copy()
     before = np.linalg.norm(means - target, axis=1)
     for walker, mean in enumerate(means[1:], 1):

@@ -52,7 +52,7 @@ def averages(
         is rough, and mostly too small), and in `note` what cannot be told, such as how long a chain must be for its
         autocorrelation time, or weights that rest on fewer than 50 rows: the error is then rough, and mostly too small.
         With weights, `ess_bulk` and `autocorrelation_steps` are those of the weighted mean, `r_hat` that of the draws
-        as they are, and `ess_tail` nan.
+        with a weight as they are, and `ess_tail` nan.
 
     Raises:
         InputError: No such column, no rows past the burn-in, or `by` not known.
@@ -138,7 +138,7 @@ def average(
         result["ess_bulk"] = convergence.effective_sample_size(chains, "bulk")
         result["ess_tail"] = convergence.effective_sample_size(chains, "tail")
     if sizes and (len(chains) > 1 or chains.shape[1] >= 2 * convergence.MINIMUM_DRAWS):
-        result["r_hat"] = convergence.r_hat(drawn)
+        result["r_hat"] = convergence.r_hat(drawn, weights)
     time, note = time_or_note(chains)
     notes = "; ".join(filter(None, (result["note"], note)))
     return result | {"autocorrelation_steps": time * steps_between_rows, "short": bool(np.isnan(time)), "note": notes}

@@ -14,6 +14,7 @@ import pandas as pd
 from scipy.special import ndtri
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.rhat import rhat_of_halves
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -86,8 +87,9 @@ def _remembered(function: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(function)
     def remembered(*arguments: P.args, **named: P.kwargs) -> T:
-        chains = np.ascontiguousarray(arguments[0], dtype=np.float64)
-        key = hashlib.sha256(chains.data).digest(), chains.shape, arguments[1:], tuple(named.items())
+        each = [v if isinstance(v, str | None) else np.ascontiguousarray(v, dtype=np.float64) for v in arguments]
+        values = (v if isinstance(v, str | None) else (hashlib.sha256(v.data).digest(), v.shape) for v in each)
+        key = (*values, *named.items())
         if (result := known.get(key)) is None:
             result = function(*arguments, **named)
         with lock:
@@ -127,7 +129,7 @@ def effective_sample_size(chains: np.ndarray, kind: Literal["bulk", "mean", "tai
 
 
 @_remembered
-def r_hat(chains: np.ndarray) -> float:
+def r_hat(chains: np.ndarray, weights: np.ndarray | None = None) -> float:
     """R-hat, rank-normalized and split: near 1 when all half chains have the same distribution, above 1.01 when not.
 
     The larger of the rank-normalized value (location) and the folded one (scale). A single chain is compared with
@@ -136,6 +138,8 @@ def r_hat(chains: np.ndarray) -> float:
 
     Args:
         chains: Draws, shape (chains, draws) or (draws,), at least 4 a chain (8 for a single chain).
+        weights: Same shape; where one is 0, as of walkers that come and leave, nothing was drawn. Halves are of what a
+            chain has, and count by their draws (`core.rhat.rhat_of_halves`). Default: None.
 
     Returns:
         Infinity where each chain is stuck at a different value; nan where none ever changes or draws are not finite.
@@ -144,6 +148,8 @@ def r_hat(chains: np.ndarray) -> float:
         InputError: Too few draws a chain.
     """
     chains = _checked(chains)
+    if weights is not None and not np.all(weights):
+        return _unlike_r_hat([draws[here] for draws, here in zip(chains, np.atleast_2d(weights) > 0, strict=True)])
     if len(chains) == 1:
         chains = _checked(halves_of(chains))
     if not _moves(chains):
@@ -158,6 +164,19 @@ def r_hat(chains: np.ndarray) -> float:
     return float(max(array_stats().rhat(part, method="identity") for part in parts))
 
 
+def _unlike_r_hat(chains: list[np.ndarray]) -> float:
+    """As `r_hat`, of chains of unlike numbers of draws, `(draws,)` each."""
+    halves = [half for draws in chains if len(draws) > 1 for half in halves_of(draws[None])]
+    values = np.concatenate(halves) if halves else np.zeros(0)
+    if len(values) <= len(halves) or not _moves(values):
+        return float("nan")
+    if all(np.ptp(half) == 0 for half in halves):
+        return float("inf")
+    places = np.cumsum([len(half) for half in halves])[:-1]
+    parts = map(_normal_scores, (values, np.abs(values - np.median(values))))
+    return float(max(rhat_of_halves(np.split(part, places)) for part in parts))
+
+
 @_remembered
 def monte_carlo_error(chains: np.ndarray) -> float:
     """Standard error of the mean over all chains: their standard deviation over sqrt(effective sample size). It is nan
@@ -167,7 +186,7 @@ def monte_carlo_error(chains: np.ndarray) -> float:
 
 
 def autocorrelation_time(chains: np.ndarray) -> float:
-    """Integrated autocorrelation time, 1 + 2 sum of the autocorrelations ρ, averaged over the chains, in rows.
+    """Integrated autocorrelation time, 1 + 2 sum of the autocorrelations ρ, by the chains' variances, in rows.
 
     Below 1 for draws that alternate: (1 + φ)/(1 - φ) = 1/3 for x' = -x/2 + noise. Summed up to the first lag above five
     times the estimate (Sokal's window) and five times the memory 1 + 4 Σρ², which is longer where ρ changes its sign;
@@ -215,9 +234,10 @@ def is_short(chains: np.ndarray) -> bool:
 
 
 def autocorrelation_function(chains: np.ndarray) -> np.ndarray:
-    """Returns the mean autocorrelation of the chains, each about its mean, at all lags from 0."""
+    """Returns the mean autocovariance of the chains, each about its mean, at all lags, over that at lag 0."""
     chains = np.atleast_2d(chains)
-    return np.asarray(array_stats().autocorr(chains / _scale(chains)).mean(axis=0))
+    chains = chains / _scale(chains)
+    return np.average(array_stats().autocorr(chains), axis=0, weights=chains.var(axis=1))
 
 
 def _first(found: np.ndarray) -> int:

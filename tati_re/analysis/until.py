@@ -10,6 +10,7 @@ from scipy.special import fdtri
 
 from tati_re.analysis.convergence import LARGEST_R_HAT, MINIMUM_DRAWS, effective_sample_size, monte_carlo_error, r_hat
 from tati_re.core.errors import InputError
+from tati_re.core.rhat import mean_size
 
 FORM = (
     "conditions joined by commas, each rhat<A or rhat(weights)<A with A above 1, ess>N, or mcse(NAME)<X of a column "
@@ -97,7 +98,7 @@ def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
     are the walkers, fewer than half and ten at most, that alone lift R-hat above the limit, and `rhat_without` what it
     is without them; `rhat_by_chance` is what the worst R-hat of so many quantities is below in 99 of 100 cases where
     all draws are independent. What never changes says nothing; nan where nothing does, or of too few draws."""
-    worst, least, own = (math.nan, "", np.zeros((1, 0))), (math.nan, ""), (math.nan, "")
+    worst, least, own = (math.nan, "", np.zeros((1, 0)), None), (math.nan, ""), (math.nan, "")
     few, count = False, 0
     for name, draws, weights, compared in quantities:
         if draws.shape[1] < 2 * MINIMUM_DRAWS:
@@ -108,25 +109,28 @@ def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
             hat, size = math.inf, 0.0
         elif compared:
             draws, size = weighted(draws, weights)
-            hat, count = r_hat(draws), count + 1
+            hat, count = r_hat(draws, weights), count + 1
         else:
-            hat = r_hat(_influence(draws - draws.mean(axis=1, keepdims=True), weights))
+            shares = np.ones(draws.shape) if weights is None else weights
+            means = (shares * draws).sum(axis=1) / np.where(shares.any(axis=1), shares.sum(axis=1), 1.0)
+            hat = r_hat(_influence(draws - means[:, None], weights), weights)
         if compared:
-            worst = (hat, name, draws) if not hat <= worst[0] and hat == hat else worst
+            worst = (hat, name, draws, weights) if not hat <= worst[0] and hat == hat else worst
             least = (size, name) if not size >= least[0] and size == size else least
         else:
             own = (hat, name) if not hat <= own[0] and hat == hat else (own[0], own[1] or name)
-    hat, name, draws = worst
+    hat, name, draws, weights = worst
     found: dict[str, Any] = {"rhat": hat, "rhat_of": name, "ess": least[0], "ess_of": least[1]}
     if own[1]:
         found |= {WEIGHTS: own[0], f"{WEIGHTS}_of": own[1]}
     if count:
-        # R-hat² is (n - 1 + F)/n for m halves of n draws, F their ratio of variances; twice, for location and scale.
-        halves, size = 2 * max(len(draws), 1), max(draws.shape[1] // 2, 2)
-        ratio = fdtri(halves - 1, halves * (size - 1), 1 - 0.005 / count)
-        found["rhat_by_chance"] = math.sqrt((size - 1 + ratio) / size)
+        # R-hat² is 1 + (F - 1)/n, F the ratio of variances of halves of n draws; twice, for location and scale.
+        there = np.ones(draws.shape) if weights is None else weights
+        halves = np.repeat(np.maximum(np.count_nonzero(there, axis=1) // 2, 2), 2)
+        ratio = fdtri(len(halves) - 1, halves.sum() - len(halves), 1 - 0.005 / count)
+        found["rhat_by_chance"] = math.sqrt(1 + (ratio - 1) / mean_size(halves))
     if hat > limit and math.isfinite(hat):
-        found["spoiled_by"], found["rhat_without"] = _spoilers(draws, hat)
+        found["spoiled_by"], found["rhat_without"] = _spoilers(draws, weights, hat)
     elif few:
         found |= {"rhat": math.nan, "rhat_of": "too few draws"}
     return found
@@ -150,16 +154,21 @@ def _influence(draws: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
     return weights * (draws - (weights * draws).sum() / total) * (weights.size / total)
 
 
-def _spoilers(draws: np.ndarray, hat: float) -> tuple[list[int], float]:
+def _spoilers(draws: np.ndarray, weights: np.ndarray | None, hat: float) -> tuple[list[int], float]:
     """The fewest walkers without which two thirds of R-hat's excess are gone, fewer than half and ten at most, and what
     it is then: those whose draws lie farthest from the others', or from the middle of all, by mean rank."""
     from scipy.stats import rankdata
 
-    parts = draws, np.abs(draws - np.median(draws))
-    means = [rankdata(part).reshape(draws.shape).mean(axis=1) for part in parts]
-    order = np.argsort(-np.max([np.abs(mean - np.median(mean)) for mean in means], axis=0), kind="stable")
+    weights = np.ones(draws.shape) if weights is None else weights
+    owner, values = np.nonzero(weights)[0], draws[weights > 0]
+    counts, parts = np.bincount(owner, minlength=len(draws)), (values, np.abs(values - np.median(values)))
+    with np.errstate(invalid="ignore"):
+        means = [np.bincount(owner, rankdata(part), len(draws)) / counts for part in parts]
+    away = np.nan_to_num(np.max([np.abs(mean - np.nanmedian(mean)) for mean in means], axis=0))
+    order = np.argsort(-away, kind="stable")
     for count in range(1, min((len(draws) - 1) // 2, _MOST_NAMED) + 1):
-        without = r_hat(draws[np.sort(order[count:])])
+        others = np.sort(order[count:])
+        without = r_hat(draws[others], weights[others])
         if without - 1 <= (hat - 1) / _EXPLAINED:
             return sorted(order[:count].tolist()), without
     return [], math.nan

@@ -39,7 +39,9 @@ def to_arviz(
     Gaussian noise (the mean squared error over k outputs stands for the variance k/2) under `potential="posterior"`.
     Without, and of draws that have weights, which ArviZ does not know, they are left out; the attribute `left_out` says
     why. Groups have the coordinate `step`, as positions and rows may be recorded at different steps. `arviz.bfmi`
-    compares neighboring rows: record every step for it.
+    compares neighboring rows: record every step for it. Chains of ArviZ are of one length: draws of walkers that come
+    and leave (simulated tempering) are joined, walker by walker, and cut into as many equal chains; the coordinate
+    `walker` then tells whose each is, and the attribute `cut` what was done and how many draws are left over.
 
     Args:
         run, burnin, thin: As of `tati_re.analysis.averages`, of rows and positions.
@@ -58,24 +60,25 @@ def to_arviz(
         raise InputError(what, expected="pip install 'tati_re[arviz]'") from None
     run = as_run(run)
     rows = select_rows(run, burnin, thin)
-    steps, chains = _chains(rows["step"].to_numpy(), rows["walker"].to_numpy())
+    chains, coordinates, cut = _chains(rows["step"].to_numpy(), rows["walker"].to_numpy())
     attributes = {
         "inference_library": "tati_re",
         "inference_library_version": str(run.manifest.get("tati_re", "")),
         "sampler": str(run.manifest.get("method", {}).get("sampler") or run.manifest["options"].get("sampler", "")),
         "meaning": str(run.manifest.get("meaning", "")),
     }
-    groups = {"sample_stats": xarray.Dataset(_statistics(rows, chains), _coordinates(steps, chains))}
+    groups = {"sample_stats": xarray.Dataset(_statistics(rows, chains), coordinates, cut)}
     if files.trajectory_in(run.folder) is not None:
         positions = Positions(run, burnin, thin)
         stored = positions.read()
-        steps, chains = _chains(stored.step, stored.walker)
-        coordinates = _coordinates(steps, chains)
+        chains, coordinates, cut = _chains(stored.step, stored.walker)
         try:
             if stored.weight is not None and np.ptp(stored.weight) > 0:
                 raise InputError("The draws have weights, which ArviZ does not know.")
-            groups["posterior"] = xarray.Dataset(_tensors(run, positions, stored.values[chains]), coordinates)
+            groups["posterior"] = xarray.Dataset(_tensors(run, positions, stored.values[chains]), coordinates, cut)
             groups |= _of_examples(xarray, run, stored, chains, coordinates, data, model)
+            groups["log_likelihood"].attrs.update(cut)
+            groups["posterior_predictive"].attrs.update(cut)
         except InputError as error:
             if data is not None or model is not None:
                 raise
@@ -154,15 +157,21 @@ def _of_examples(xarray: Any, run: RunFiles, stored: Block, chains: np.ndarray, 
     }
 
 
-def _coordinates(steps: np.ndarray, chains: np.ndarray) -> dict[str, Any]:
-    step = ("draw", steps[0]) if (steps == steps[0]).all() else (("chain", "draw"), steps)
-    return {"chain": np.arange(len(chains)), "draw": np.arange(steps.shape[1]), "step": step}
-
-
-def _chains(steps: np.ndarray, walkers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Steps and rows by walker, `(walkers, draws)` both, cut to the shortest."""
-    chosen = rows_by_walker(steps, walkers)
-    return steps[chosen], chosen
+def _chains(steps: np.ndarray, walkers: np.ndarray) -> tuple[np.ndarray, dict[str, Any], dict[str, str]]:
+    """Rows in chains, `(chains, draws)`, by walker or, where that would lose more of them, of all walkers joined and
+    cut into equal parts; their coordinates; and in the attribute `cut` what was done, where walkers are not alike."""
+    rows, counts, cut = rows_by_walker(steps, walkers), np.unique(walkers, return_counts=True)[1], {}
+    said = f"Walkers have {counts.min():,} to {counts.max():,} draws"
+    length = len(steps) // len(rows)
+    if joined := length > rows.shape[1]:
+        rows = np.lexsort((steps, walkers))[: length * len(rows)].reshape(len(rows), length)
+        said += f", joined one after the other and cut into {len(rows)} chains of {length:,}"
+    if len(steps) > rows.size or joined:
+        cut = {"cut": f"{said}; {len(steps) - rows.size} of {len(steps):,} are left out."}
+    alike = (steps[rows] == steps[rows[0]]).all()
+    coordinates = {"step": ("draw", steps[rows[0]]) if alike else (("chain", "draw"), steps[rows])}
+    coordinates |= {"walker": (("chain", "draw"), walkers[rows])} if joined else {}
+    return rows, {"chain": np.arange(len(rows)), "draw": np.arange(rows.shape[1]), **coordinates}, cut
 
 
 def _tensors(run: RunFiles, positions: Positions, values: np.ndarray) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from tati_re import plotting
 from tati_re.analysis.alignment import align
 from tati_re.analysis.averages import averages, parameter_averages
-from tati_re.analysis.convergence import chains_of, rows_by_walker
+from tati_re.analysis.convergence import chains_of, halves_of
 from tati_re.analysis.covariance import covariance_eigenpairs, covariance_table
 from tati_re.analysis.diffusion_map import landmarks
 from tati_re.analysis.format import write_table
@@ -21,7 +21,7 @@ from tati_re.analysis.learning_coefficient import learning_coefficient, learning
 from tati_re.analysis.reweighting import reweight
 from tati_re.analysis.temperature import group_sentences, group_temperatures
 from tati_re.core.errors import AnyPath, nearest, refuse_if
-from tati_re.core.rhat import split_rhat
+from tati_re.core.rhat import rhat_of_halves
 from tati_re.core.views import html_table
 from tati_re.prediction.network import model_of
 from tati_re.runs import files
@@ -185,12 +185,17 @@ def _alignment(run: RunFiles, choices: Choices) -> Result:
     fixed = run.manifest["options"].get("fix_parameters")
     refuse_if(fixed, "alignment: units whose weights are fixed cannot change places.", fixed, "no fix_parameters")
     block = positions.read()
-    values = block.values[rows_by_walker(block.step, block.walker)]
+    walkers, counts = np.unique(block.walker, return_counts=True)
+    refuse_if(counts.max() < 4, "alignment: too few positions.", f"{counts.max()} a walker", "at least 4")
+    values = np.full((len(walkers), counts.max(), block.values.shape[1]), np.nan, block.values.dtype)
+    for chain, walker, count in zip(values, walkers, counts, strict=True):
+        chain[:count] = block.values[block.walker == walker]
     found = align(model_of(run), values)
-    table = pd.DataFrame({"walker": np.unique(block.walker), "distance": found.before, "aligned": found.after})
-    refuse_if(values.shape[1] < 4, "alignment: too few positions.", f"{values.shape[1]} a walker", "at least 4")
-    hats = [split_rhat(of) for of in (values, found.positions)]  # the classical one: ranks of thousands take minutes
-    spreads = [of.reshape(-1, of.shape[-1]).var(0).sum() for of in (values, found.positions)]
+    table = pd.DataFrame({"walker": walkers, "distance": found.before, "aligned": found.after})
+    # The classical R-hat: ranks of thousands take minutes.
+    chains = [[each[:count] for each, count in zip(of, counts, strict=True)] for of in (values, found.positions)]
+    hats = [rhat_of_halves([half for one in of if len(one) > 1 for half in halves_of(one[None])]) for of in chains]
+    spreads = [np.concatenate(of).var(0).sum() for of in chains]
     sentences = [
         f"Distances of the walkers' means from the first one's. As sampled and aligned: the largest R-hat of a weight "
         f"{np.max(hats[0]):.4g} and {np.max(hats[1]):.4g}, the median {np.median(hats[0]):.4g} and "

@@ -154,7 +154,7 @@ def _sampling_lines(
         notes.append("The potential never changed: no step moved a walker; reduce step_size.")
     elif len(potential[0]) >= 2 * MINIMUM_DRAWS or len(potential) > 1:
         potential, size = weighted(potential, weights)
-        hat = r_hat(potential)
+        hat = r_hat(potential, weights)
         lines += [("effective sample size", f"{size:,.0f} of the potential"), ("R-hat", f"{hat:.3f} of the potential")]
         if hat > LARGEST_R_HAT:
             notes.append(
