@@ -182,9 +182,9 @@ def test_positions_of_one_rung(tmp_path, h5):
     assert block.weight.tolist() == [1, 2, 3, 4, 5]
     mean, variance, count = positions.moments()
     assert count == 5 and mean.tolist() == pytest.approx([11 / 3, 7.0])
-    weighted = np.cov(block.values[:, 0], aweights=block.weight, ddof=0) * 5 / 4
-    assert variance[0] == pytest.approx(weighted)
+    assert variance[0] == pytest.approx(np.cov(block.values[:, 0], aweights=block.weight))
     assert Positions(run, rung=1).read().values[:, 0].tolist() == [101, 102, 103, 104, 105]
+    assert Positions(run, rung=None, thin=2).read().values[:, 0].tolist() == [1, 101, 3, 103, 5, 105]
     with pytest.raises(InputError, match=r"thin keeps every k-th row\. Received: 1\.5\. Expected: a whole number"):
         Positions(run, thin=1.5)
 

@@ -23,7 +23,7 @@ def in_blocks(values, weight=None, size=97):
 
 
 def exact(values, weight=None):
-    return np.linalg.eigh(np.cov(values.T, aweights=weight, ddof=0) * len(values) / (len(values) - 1))
+    return np.linalg.eigh(np.cov(values.T, aweights=weight))
 
 
 SPECTRA = {

@@ -20,6 +20,7 @@ from tati_re.exchange.ladder import make_ladder
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.exchange.swap_rules import Barker
 from tati_re.exchange.well_tempered import WellTempered
+from tati_re.runs.positions import Positions
 from tati_re.samplers import HamiltonianMonteCarlo, Splitting
 from tests.ladders import FunctionPotential, exchanging, harmonic, run_ladder
 from tests.scenarios import TOLERANCE, mean_and_error
@@ -321,7 +322,8 @@ def test_weights_and_heights_are_those_of_the_temperature_of_a_schedule(small):
         assert 0.5 < table["log_weight"].max() / highest(small, rung) < 2
 
 
-def test_the_mean_of_the_parameters_is_weighted(small):
+def test_mean_and_variance_of_the_parameters_are_weighted(small):
+    """The variance is that of numpy's reliability weights: a factor on all weights changes nothing."""
     positions = small.trajectory
     names = [name for name in positions.columns if "[" in name]
     assert len(names) == 3 and "weight" in positions and set(positions["rung"]) == {0}
@@ -334,6 +336,11 @@ def test_the_mean_of_the_parameters_is_weighted(small):
         weight, values = mine["weight"].to_numpy()[:, None], mine[names].to_numpy()
         np.testing.assert_allclose(moments.mean[walker], (weight * values).sum(0) / weight.sum(), rtol=1e-10)
         assert moments.count[walker] == pytest.approx(weight.sum())
+        variance = np.diag(np.cov(values.T, aweights=weight[:, 0]))
+        np.testing.assert_allclose(moments.variance[walker], variance, rtol=1e-9)
+    pooled = np.diag(np.cov(positions[names].T, aweights=positions["weight"]))
+    np.testing.assert_allclose(small.moments.pooled()[1], pooled, rtol=1e-9)
+    np.testing.assert_allclose(Positions(small).moments()[1], pooled, rtol=1e-9)
 
 
 def test_one_temperature_may_be_biased_alone():

@@ -165,7 +165,7 @@ def test_a_ladder_in_blocks_makes_the_steps_of_one_loop(tmp_path, options):
         every = {"record_every": 5, "trajectory_every": 10, "output": tmp_path / str(number)}
         done = simulation(2, dtype="float64").sample(**every, **options, **more)
         arrays = np.load(tmp_path / str(number) / "checkpoint" / "current.npz")
-        moments = [arrays[f"moments/{name}"] for name in ("count", "mean", "m2")]
+        moments = [arrays[f"moments/{name}"] for name in ("count", "mean", "m2", "squares")]
         frames.append([done.run_info, done.trajectory, done.averages, done.exchanges, *moments])
     for without, within in zip(*frames, strict=True):
         np.testing.assert_allclose(np.asarray(within, float), np.asarray(without, float), rtol=1e-6, atol=1e-8)

@@ -11,7 +11,7 @@ from tati_re.analysis.convergence import rows_on_grid
 from tati_re.core.errors import refuse_if
 from tati_re.core.views import shown
 from tati_re.runs.positions import Positions
-from tati_re.runs.run import AnyRun
+from tati_re.runs.run import AnyRun, degrees_of_freedom
 from tati_re.runs.selection import as_run
 
 DENSE_LIMIT = 1024
@@ -53,7 +53,7 @@ def leading_eigenpairs(
     max_passes: int = 12,
     dense_limit: int = DENSE_LIMIT,
 ) -> Eigenpairs:
-    """Leading eigenpairs of the covariance C = Σ w (x - mean)(x - mean)' / ((1 - 1/n) Σ w), by a block Krylov method.
+    """Leading eigenpairs of the covariance C = Σ w (x - mean)(x - mean)' / (Σw - Σw²/Σw), by a block Krylov method.
 
     Rule: the first pass takes the mean, the trace and Y = C Ω for P x l random numbers Ω, l = k + 10. From Q = qr(Y) on
     each further pass applies C to one block, orthogonalizes it against all before, and adds it to the basis; the
@@ -215,6 +215,7 @@ class _Passes:
         """C times a matrix, and with it the mean, the trace, and the number of rows."""
         self.number += 1
         product, shift, squares = np.zeros(matrix.shape[::-1]), np.zeros(self.num_parameters), 0.0
+        of_weights = 0.0
         for values, weight in self.blocks():
             deviation = values - self.origin.astype(values.dtype)
             weighted = deviation if weight is None else deviation * weight[:, None].astype(values.dtype)
@@ -223,11 +224,12 @@ class _Passes:
             product += (deviation @ matrix.astype(values.dtype, copy=False)).T @ weighted
             self.num_rows += len(values)
             self.total += len(values) if weight is None else float(weight.sum())
+            of_weights += len(values) if weight is None else float(weight @ weight)
         refuse_if(not (np.isfinite(squares) and np.isfinite(shift).all()), "Some positions are not finite.")
         found = f"{self.num_rows} positions, whose weights add up to {self.total:g}"
-        refuse_if(self.num_rows < 2 or self.total <= 0, "A covariance needs two positions or more.", found)
+        self.divisor = degrees_of_freedom(self.total, of_weights) if self.total > 0 else np.nan
+        refuse_if(np.isnan(self.divisor), "A covariance needs two positions or more.", found)
         self.shift = shift / self.total
-        self.divisor = self.total * (1 - 1 / self.num_rows)
         self.trace = max(0.0, squares - self.total * float(self.shift @ self.shift)) / self.divisor
         return (product.T - self.total * np.outer(self.shift, self.shift @ matrix)) / self.divisor
 

@@ -98,7 +98,8 @@ def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
     are the walkers, fewer than half and ten at most, that alone lift R-hat above the limit, and `rhat_without` what it
     is without them; `rhat_by_chance` is what the worst R-hat of so many quantities is below in 99 of 100 cases where
     all draws are independent. What never changes says nothing; nan where nothing does, or of too few draws."""
-    worst, least, own = (math.nan, "", np.zeros((1, 0)), None), (math.nan, ""), (math.nan, "")
+    worst: tuple[float, str, np.ndarray, np.ndarray | None] = math.nan, "", np.zeros((1, 0)), None
+    least, own = (math.nan, ""), (math.nan, "")
     few, count = False, 0
     for name, draws, weights, compared in quantities:
         if draws.shape[1] < 2 * MINIMUM_DRAWS:

@@ -102,7 +102,7 @@ class Blocks(Loop):
         state_type, fields["rung"] = type(self._like), self.rung
         moments = RunningMoments(*(tf.concat(parts, 0) for parts in zip(*(c.moments for c in carries), strict=True)))
         if self._apart is not None:
-            self._moments = {first: states[first][-4:-1] for first in self._firsts}
+            self._moments = {first: states[first][-5:-1] for first in self._firsts}
             moments = _merged(list(self._moments.values()), self.num_recorded)
             whole = super().template(np.zeros((self.walkers, self.potential.num_parameters)))
             rungs = whole.rungs if self._flat is None else self._flat.parted(tf.constant(self._rungs))
@@ -155,8 +155,9 @@ class Blocks(Loop):
 
     def restore(self, arrays) -> None:
         if self._apart is not None:
-            names = RunningMoments._fields
-            self._moments = {first: [arrays[f"blocks/{first}/{name}"] for name in names] for first in self._firsts}
+            of = {first: [f"blocks/{first}/{name}" for name in RunningMoments._fields] for first in self._firsts}
+            # The last, squares of weights, are not in checkpoints of earlier versions.
+            self._moments = {k: [arrays.get(name, arrays[names[0]]) for name in names] for k, names in of.items()}
 
     def start(self, position: np.ndarray, auxiliary: tuple, first_walker: int = 0) -> Carry:
         own = {k: (position[here], tuple(value[here] for value in auxiliary)) for k, here in self._parts.items()}
@@ -356,12 +357,12 @@ class Blocks(Loop):
 
 def _merged(parts: list[list[np.ndarray]], kept: int) -> RunningMoments:
     """The moments of all blocks, one after the other (Chan, Golub and LeVeque 1983)."""
-    count, mean, m2 = (values[:kept] for values in parts[0])
+    count, mean, m2, squares = (values[:kept] for values in parts[0])
     for part in parts[1:]:
-        other, their_mean, their_m2 = (values[:kept] for values in part)
+        other, their_mean, their_m2, their_squares = (values[:kept] for values in part)
         total = count + other
         share = (other / np.where(total > 0, total, 1.0))[:, None]
         difference = their_mean - mean
         m2 = m2 + their_m2 + difference**2 * count[:, None] * share
-        mean, count = mean + difference * share, total
-    return RunningMoments(*map(tf.constant, (count, mean, m2)))
+        mean, count, squares = mean + difference * share, total, squares + their_squares
+    return RunningMoments(*map(tf.constant, (count, mean, m2, squares)))

@@ -116,7 +116,7 @@ class Loop:
     @staticmethod
     def _no_moments(rows: int, parameters: int) -> RunningMoments:
         zeros = tf.zeros((rows, parameters), tf.float64)
-        return RunningMoments(zeros[:, 0], zeros, zeros)
+        return RunningMoments(zeros[:, 0], zeros, zeros, zeros[:, 0])
 
     @property
     def longest(self) -> int:

@@ -13,13 +13,14 @@ from tati_re.engine.timeline import Moves
 
 
 class RunningMoments(NamedTuple):
-    """Streaming mean and sum of squared deviations of the parameters (Welford), per walker, float64. `count`
-    `(walkers,)` are rows seen, or the sum of their weights; `mean` and `m2` have shape `(walkers, parameters)`, and the
-    variance is m2 / (count - 1)."""
+    """Streaming mean and sum of squared deviations of the parameters (Welford), per walker, float64. `count` and
+    `squares`, `(walkers,)`, are the rows seen, or the sums of their weights and of the squares of these; `mean` and
+    `m2` have shape `(walkers, parameters)`, and the variance is m2 / (count - squares / count)."""
 
     count: Any
     mean: Any
     m2: Any
+    squares: Any
 
 
 class Carry(NamedTuple):
@@ -58,7 +59,7 @@ def carry_of(leaves: list[np.ndarray], template) -> Carry:
     count = len(tf.nest.flatten(bare))
     values = [tf.constant(leaf) for leaf in leaves]
     state = tf.nest.pack_sequence_as(bare, values[:count])._replace(rung=template.rung)
-    return Carry(state, tuple(values[count:-4]), RunningMoments(*values[-4:-1]), values[-1])
+    return Carry(state, tuple(values[count:-5]), RunningMoments(*values[-5:-1]), values[-1])
 
 
 class Buffers(NamedTuple):
@@ -203,4 +204,4 @@ def update_moments(moments: RunningMoments, position, weight) -> RunningMoments:
     count = moments.count + counted
     deviation = (values - moments.mean) * counted[:, None]
     mean = moments.mean + deviation / tf.where(count > 0.0, count, 1.0)[:, None]
-    return RunningMoments(count, mean, moments.m2 + deviation * (values - mean))
+    return RunningMoments(count, mean, moments.m2 + deviation * (values - mean), moments.squares + counted**2)

@@ -9,7 +9,7 @@ import numpy as np
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs import checked, checkpoint, files, reading
 from tati_re.runs.digests import Known
-from tati_re.runs.run import AnyRun, RunFiles
+from tati_re.runs.run import AnyRun, RunFiles, degrees_of_freedom
 from tati_re.runs.selection import as_run, burnin_of, check_thin
 
 BLOCK_BYTES = 1 << 27
@@ -52,7 +52,7 @@ class Positions:
 
     Args:
         run: The run, or its folder; of `trajectory.h5` or `trajectory.csv`.
-        burnin, thin: As of `tati_re.analysis.averages`, of stored positions in place of rows.
+        burnin, thin: As of `tati_re.analysis.averages`, of stored positions of a walker at each rung for rows.
         walker: One walker. Default: None, all.
         rung: Of a ladder whose rungs are all stored; None stands for all. Default: 0, the target.
         keep_type: Whether numbers of an HDF5 file keep their type, in place of float64. Default: False.
@@ -124,7 +124,7 @@ class Positions:
 
     def blocks(self) -> Iterator[Block]:
         """Yields the selected rows as they were written; an `InputError` where none are left, or no such walker."""
-        seen: dict[int, int] = {}
+        seen: dict[tuple[int, int], int] = {}
         empty, walkers, last = True, set(), 0
         for block, rung in self._read():
             walkers |= set(np.unique(block.walker).tolist())
@@ -135,7 +135,7 @@ class Positions:
             if self.walker is not None:
                 chosen &= block.walker == self.walker
             if self.thin > 1:
-                chosen &= self._due(block.walker, chosen, seen)
+                chosen &= self._due(block.walker, np.zeros_like(block.walker) if rung is None else rung, chosen, seen)
             if chosen.any():
                 empty = False
                 yield block.at(chosen)
@@ -153,8 +153,8 @@ class Positions:
         return Block(step, walker, potential, loss, values, weight).at(np.lexsort((walker, step)))
 
     def moments(self) -> tuple[np.ndarray, np.ndarray, int]:
-        """Returns mean `(P,)`, variance `(P,)` (denominator n - 1) and the number of rows, in one pass."""
-        count, rows = 0.0, 0
+        """Returns mean `(P,)`, variance `(P,)` (by `degrees_of_freedom`) and the number of rows, in one pass."""
+        count, weights, rows = 0.0, 0.0, 0
         mean = squares = np.zeros(())
         for block in self.blocks():
             weight = block.counts
@@ -166,17 +166,17 @@ class Positions:
             deviation = block.values - middle
             squares = squares + weight @ deviation**2 + (middle - mean) ** 2 * count * number / (count + number)
             mean = mean + (middle - mean) * (number / (count + number))
-            count += number
-        # Weights count relative to their mean: a factor on all of them changes nothing.
-        return mean, squares * (rows / (rows - 1) / count if rows > 1 else np.nan), rows
+            count, weights = count + number, weights + weight @ weight
+        return mean, squares / degrees_of_freedom(count, weights), rows
 
-    def _due(self, walkers: np.ndarray, chosen: np.ndarray, seen: dict[int, int]) -> np.ndarray:
+    def _due(self, walkers: np.ndarray, rungs: np.ndarray, chosen: np.ndarray, seen: dict) -> np.ndarray:
+        """Every `thin`-th of the chosen rows of a walker at a rung, also from block to block."""
         due = np.zeros(len(walkers), bool)
-        for walker in np.unique(walkers[chosen]).tolist():
-            mine = np.flatnonzero(chosen & (walkers == walker))
-            before = seen.get(walker, 0)
+        for walker, rung in set(zip(walkers[chosen].tolist(), rungs[chosen].tolist(), strict=True)):
+            mine = np.flatnonzero(chosen & (walkers == walker) & (rungs == rung))
+            before = seen.get((walker, rung), 0)
             due[mine[(before + np.arange(len(mine))) % self.thin == 0]] = True
-            seen[walker] = before + len(mine)
+            seen[walker, rung] = before + len(mine)
         return due
 
     def _h5(self) -> Iterator[tuple[Block, np.ndarray | None]]:

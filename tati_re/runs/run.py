@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, eq=False)
 class Moments:
     """`mean` and `variance` of the parameters of each walker over the steps after burn-in, `(walkers, parameters)`,
-    gathered without storing them. The variance has the denominator `count - 1`, of the steps that entered,
-    `(walkers,)`; it is NaN for a single step."""
+    gathered without storing them. `count` are the steps that entered, `(walkers,)`, or the sums of their weights, and
+    `squares` those of the squares of weights, None where they are 1. The variance has the denominator count - squares /
+    count, n - 1 of n steps that count alike; it is NaN for a single step."""
 
     mean: np.ndarray
     variance: np.ndarray
     count: np.ndarray
+    squares: np.ndarray | None = None
 
     def of(self, walker: int | None) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance `(parameters,)` of one walker, or, for None, of all together."""
@@ -42,12 +44,20 @@ class Moments:
 
     def pooled(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns mean and variance `(parameters,)` over all walkers' steps together (Chan, Golub, LeVeque, 1983)."""
-        count = self.count[:, None].astype(np.float64)
-        total = count.sum()
-        mean = (count * self.mean).sum(axis=0) / total
-        within = np.where(count > 1, self.variance * (count - 1), 0.0).sum(axis=0)
-        between = (count * (self.mean - mean) ** 2).sum(axis=0)
-        return mean, (within + between) / (total - 1) if total > 1 else np.full_like(mean, np.nan)
+        count = self.count.astype(np.float64)
+        squares = count if self.squares is None else self.squares
+        mean = count @ self.mean / count.sum()
+        degrees = np.nan_to_num(degrees_of_freedom(count, squares))[:, None]
+        within = np.where(degrees > 0, self.variance * degrees, 0.0).sum(axis=0)
+        return mean, (within + count @ (self.mean - mean) ** 2) / degrees_of_freedom(count.sum(), squares.sum())
+
+
+def degrees_of_freedom(total: Any, squares: Any) -> Any:
+    """Of a variance about its mean, from the sums of weights and of their squares: n - 1 of n weights of 1; NaN where
+    one row has all the weight."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = total - squares / total
+        return np.where(found > 1e-12 * total, found, np.nan)
 
 
 _Frame: Any = pandas.DataFrame  # Any: the attribute `plot` of a DataFrame is another one.
@@ -200,16 +210,17 @@ class RunFiles:
         arrays, _, note = checkpoint.load(self.folder)
         if note:
             warnings.warn(note, stacklevel=4)
-        if "moments/mean" not in arrays or np.max(arrays["moments/count"], initial=0) < 1:
+        if "moments/mean" not in arrays or not np.max(arrays["moments/count"], initial=0) > 0:
             raise InputError(f"The run {self.folder} has no averaged parameters: no step after burn-in was saved.")
         mean = np.atleast_2d(arrays["moments/mean"]).astype(np.float64)
         options = self.manifest.get("options", {})
         # Where the positions of all rungs are stored those of the target come first.
         target = slice(options.get("num_walkers", 1) if options.get("trajectory_rungs") == "all" else None)
-        count = np.broadcast_to(arrays["moments/count"], len(mean)).astype(np.float64)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            variance = np.atleast_2d(arrays["moments/m2"]).astype(np.float64) / (count[:, None] - 1)
-        return Moments(mean[target], variance[target], count[target])
+        names = ("count", "squares" if "moments/squares" in arrays else "count")
+        count, squares = (np.broadcast_to(arrays[f"moments/{n}"], len(mean)).astype(np.float64) for n in names)
+        degrees = degrees_of_freedom(count, squares)[:, None]
+        variance = np.atleast_2d(arrays["moments/m2"]).astype(np.float64) / degrees
+        return Moments(mean[target], variance[target], count[target], squares[target])
 
     def _stored(self, which: str | int, walker: int | None) -> np.ndarray:
         if not isinstance(which, SupportsIndex):

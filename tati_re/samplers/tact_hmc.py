@@ -56,7 +56,8 @@ class TactHMC(Method):
         friction: γ above 0, 1/time; the thermostat of θ starts there. Default: 1.
         thermal_mass: μ above 0. Default: the number of parameters.
         max_temperature: M at least 1, the temperature at the ends in units of T. Default: 6, as published.
-        tempering_plateau, tempering_steps: ξ₀ between 0 and 1, and K above 0. Default: 0.1, as published, and 100.
+        tempering_plateau: ξ₀ between 0 and 1. Default: 0.1, as published.
+        tempering_steps: K above 0. Default: 100.
         tempering_nodes: Nodes of Ū between the plateau and the ends, at least 2. Default: 25.
 
     Examples:
