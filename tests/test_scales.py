@@ -12,7 +12,7 @@ from tati_re import InputError, SamplingError, Simulation
 from tati_re.coming_from_tati import Simulation as SimulationOfTati
 from tati_re.core.backend import keras
 from tati_re.data import Dataset, load_data
-from tati_re.data.preparation import automatic, of_order_one, standardized
+from tati_re.data.preparation import automatic, of_order_one, said_of_skewed, standardized
 from tati_re.options.table import OPTIONS
 from tati_re.posterior.noise_level import NoisePrior
 from tati_re.runs import manifest
@@ -110,6 +110,20 @@ def test_standardized_data_do_not_move_again():
     assert of_order_one(once.prepared().inputs) and of_order_one(once.prepared().targets)
     with pytest.raises(InputError, match="standardize is not known"):
         load_data((FAR, VALUES), standardize="auto")
+
+
+def test_skewed_targets_are_told(capsys):
+    """Of 2 exp(2 z) the skewness is large, of its logarithm that of z; nothing is said where a log would not help."""
+    z = np.random.default_rng(5).normal(size=N)
+    third = [float(((v - v.mean()) ** 3).mean() / v.std() ** 3) for v in (2 * np.exp(2 * z), z)]
+    told = f"a skewness of {third[0]:.1f}, their logarithms of {abs(third[1]):.1f}: under Gaussian noise"
+    assert told in said_of_skewed(2 * np.exp(2 * z))[0] and told in said_of_skewed(np.c_[z + 9, 2 * np.exp(2 * z)])[0]
+    for targets in (-np.exp(2 * z), 9 + z, np.exp(z / 3), np.full(N, 3.0), np.exp(2 * z) - 0.5, np.exp(np.exp(2 * z))):
+        assert said_of_skewed(targets) == ()
+    data, short = (z[:, None], 2 * np.exp(2 * z)), {"num_steps": 2, "num_burnin_steps": 0, "step_size": 1e-6}
+    for loss, here in ((None, True), ("mean_absolute_error", False)):
+        Simulation(data=data, **{**QUICK, "verbose": 1}, loss=loss).sample(**short)
+        assert (told in " ".join(capsys.readouterr().out.split())) == here
 
 
 def test_raw_bytes_of_images_are_divided_in_a_run_its_folder_and_its_model(tmp_path):

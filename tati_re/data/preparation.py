@@ -15,6 +15,8 @@ from tati_re.data.on_disk import on_disk
 if TYPE_CHECKING:
     from tati_re.data.dataset import Dataset
 
+_SKEWED = 2.0
+"""Skewness of an exponential law, from which on logarithms are thought of."""
 _NEAR = math.sqrt(10)  # Means up to this, and deviations within this factor of 1, are of order 1.
 _SMALL, _LARGE, _PIXELS = 0.1, 10.0, 64
 STANDARDIZE = ("none", "inputs", "all", "pixels")
@@ -237,6 +239,23 @@ def automatic(dataset: Dataset, given: bool, kept: str, memory_limit: float | No
         f"The {words} are standardized (mean 0, deviation 1 on the training set): the {' and '.join(parts)} are far "
         f"from order 1{stay}. Predictions are in the units of the data; standardize none leaves them."
     )
+
+
+def said_of_skewed(targets: np.ndarray) -> tuple[str, ...]:
+    """A sentence for the start of a run, where positive targets are much more skewed than their logarithms."""
+    for column in targets.reshape(len(targets), -1).T.astype(np.float64):
+        plain, of_log = _skewness(column), abs(_skewness(np.log(np.where(column > 0, column, np.nan))))
+        if 2 * of_log < plain > _SKEWED:
+            return (
+                f"The targets have a skewness of {plain:.1f}, their logarithms of {of_log:.1f}: under Gaussian noise "
+                "of one width a few large ones rule the fit; log(y) as the target may describe them better.",
+            )
+    return ()
+
+
+def _skewness(values: np.ndarray) -> float:
+    deviation = (values - values.mean()) / (np.ptp(values) or 1.0)
+    return float((deviation**3).mean() / max((deviation**2).mean() ** 1.5, 1e-300))
 
 
 def _are_pixels(inputs: np.ndarray) -> bool:

@@ -14,7 +14,7 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.memory import check_free
 from tati_re.data import Batches, Dataset, dataset_from_options
 from tati_re.data.generators import GENERATORS
-from tati_re.data.preparation import automatic, standardized, standardized_as
+from tati_re.data.preparation import automatic, said_of_skewed, standardized, standardized_as
 from tati_re.models.build import build_network, imported_model, load_model
 from tati_re.models.flat import FlatModel
 from tati_re.models.inspect import one_output, output_activation_of, output_shape_of
@@ -281,6 +281,7 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     read = dataset_from_options(options, *given, places=shape[1:-1])
     noise_std = settled_noise(options, objects.get("loss"), read)
     read, notes = as_trained(read, options, noise_std, model is not None or options.model is not None, given[-1])
+    notes += said_of_skewed(read.targets) if noise_std == SAMPLED else ()
     dataset = read.prepared()
     builder = model if callable(model) and not isinstance(model, keras.Model) else None
     if model is not None and builder is None and not isinstance(model, keras.Model):
