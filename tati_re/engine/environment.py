@@ -5,8 +5,9 @@ import shutil
 import sys
 import tempfile
 import weakref
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 
@@ -23,11 +24,31 @@ class TemporaryFolder:
         weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
 
+_held, _runs, _counting = ExitStack(), list[object](), Lock()
+
+
 @contextmanager
 def deterministic():
-    """The same numbers in every run on the same machine, for the time of a run. TensorFlow's op determinism leaves one
-    thing to chance: its graph optimizer makes one AddN of a sum of three arrays, which begins with the one whose memory
-    is free first, and rounds accordingly. So sums stay as they are written."""
+    """The same numbers in every run on the same machine, for the time of a run: until the last of those that threads
+    have side by side ends, as the settings are those of the process."""
+    run = object()
+    with _counting:
+        if not _runs:
+            _held.enter_context(_settings())
+        _runs.append(run)
+    try:
+        yield
+    finally:
+        with _counting:
+            _runs.remove(run)
+            if not _runs:
+                _held.close()
+
+
+@contextmanager
+def _settings():
+    """TensorFlow's op determinism leaves one thing to chance: its graph optimizer makes one AddN of a sum of three
+    arrays, which begins with the one whose memory is free first, and rounds accordingly. So sums stay as they are."""
     rewrites = tf.config.optimizer.get_experimental_options().get(_REWRITES, True)
     with op_determinism():
         tf.config.optimizer.set_experimental_options({_REWRITES: False})

@@ -1,5 +1,6 @@
 """A system without model and data: coordinates under a potential that users gave as a function."""
 
+import copyreg
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -63,6 +64,9 @@ class CoordinateVector(FlatModel):
         self.model, self.regularizer, self.num_fixed, self.parts = None, None, 0, {}
         self.variables, self.others, self.auxiliary, self.training_layers, self.regularized = [], [], [], [], []
         self.has_training_state, self.vectorizable = False, True
+
+    def __reduce__(self) -> Any:
+        return copyreg.__newobj__, (type(self),), vars(self)
 
     def get(self) -> np.ndarray:
         """The origin."""
