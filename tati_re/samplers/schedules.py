@@ -105,6 +105,13 @@ def temperature_factor(options, given=None) -> Factor | None:
     return _given("temperature_schedule", options.temperature_schedule, TEMPERATURE_SCHEDULES, given, options.kT)
 
 
+def tables_named(options) -> dict[str, list[tuple[int, float]]]:
+    """The tables in files that options name, with which a run goes on whatever becomes of the files."""
+    names = {"step_schedule": STEP_SCHEDULES, "temperature_schedule": TEMPERATURE_SCHEDULES}
+    said = options.values_of(names)
+    return {name: read_table(said[name], name) for name, known in names.items() if said[name] not in known}
+
+
 def _given(name: str, said: str, known: tuple[str, ...], given, unit: float) -> Factor | None:
     if given is None:
         if said == "constant":

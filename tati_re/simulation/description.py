@@ -21,7 +21,7 @@ from tati_re.posterior.losses import OF_LOGITS
 from tati_re.posterior.priors.choosing import too_hot, unused_prior_options
 from tati_re.runs import files, manifest
 from tati_re.samplers.choosing import checked, unused_options
-from tati_re.samplers.schedules import temperature_factor
+from tati_re.samplers.schedules import tables_named, temperature_factor
 from tati_re.samplers.wrappers.eqn import refresh_note
 from tati_re.simulation import batch_norm
 from tati_re.simulation.loops import RunLoops
@@ -192,6 +192,7 @@ def manifest_of(run: RunLoops) -> dict[str, Any]:
         "options": options.model_dump(exclude_none=True, exclude={"resume", "overwrite"}) | every,
         "given": sorted(options.explicit - {"resume", "overwrite"}),
         "unused": unused(request),
+        **({"tables": tables} if request.samples and (tables := tables_named(options)) else {}),
         "objects": sorted(set(OBJECTS) & set(request.objects)),
         "observables": sorted(run.observables.extra),
         "seed": options.seed,

@@ -150,7 +150,7 @@ class Launch:
         if not tuned:
             return
         self.progress.message(f"Burn-in of {last:,} steps: {tuned}.")
-        stored = manifest.read(self.folder)
+        stored = manifest.read(self.folder) | {"burnin_found": tuned}
         if stored["options"].get("num_burnin_steps") != last:
             stored["options"] = stored["options"] | {"num_burnin_steps": last}
         if self.request.method.finds_end:
