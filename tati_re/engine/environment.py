@@ -29,12 +29,17 @@ _held, _runs, _counting = ExitStack(), list[object](), Lock()
 
 @contextmanager
 def deterministic():
-    """The same numbers in every run on the same machine, for the time of a run: until the last of those that threads
-    have side by side ends, as the settings are those of the process."""
-    run = object()
+    """The same numbers in every run on the same machine, until the last of the runs ends that threads have side by
+    side, for the settings are those of the process. TensorFlow's op determinism leaves one thing to chance: its graph
+    optimizer makes one AddN of a sum of three arrays, which begins with the one whose memory is free first, and rounds
+    accordingly. So sums stay as they are written."""
+    run, rewriting = object(), tf.config.optimizer
     with _counting:
         if not _runs:
-            _held.enter_context(_settings())
+            before = rewriting.get_experimental_options().get(_REWRITES, True)
+            _held.enter_context(op_determinism())
+            _held.callback(rewriting.set_experimental_options, {_REWRITES: before})
+            rewriting.set_experimental_options({_REWRITES: False})
         _runs.append(run)
     try:
         yield
@@ -43,19 +48,6 @@ def deterministic():
             _runs.remove(run)
             if not _runs:
                 _held.close()
-
-
-@contextmanager
-def _settings():
-    """TensorFlow's op determinism leaves one thing to chance: its graph optimizer makes one AddN of a sum of three
-    arrays, which begins with the one whose memory is free first, and rounds accordingly. So sums stay as they are."""
-    rewrites = tf.config.optimizer.get_experimental_options().get(_REWRITES, True)
-    with op_determinism():
-        tf.config.optimizer.set_experimental_options({_REWRITES: False})
-        try:
-            yield
-        finally:
-            tf.config.optimizer.set_experimental_options({_REWRITES: rewrites})
 
 
 def versions() -> dict[str, str]:

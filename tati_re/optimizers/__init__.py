@@ -35,8 +35,8 @@ def make_optimizer(name, options, shapes: list[tuple[int, ...]]):
     """Makes the optimizer that an option names.
 
     Args:
-        name: A name of `OPTIMIZERS` (GradientDescent is gradient_descent), the name of a Keras optimizer, or a Keras
-            optimizer (then its own learning rate and momentum count).
+        name: A name of `OPTIMIZERS` (GradientDescent is gradient_descent), the name of a Keras optimizer, an
+            `Optimizer`, or a Keras optimizer (then its own learning rate and momentum count).
         options: Where `learning_rate`, `num_walkers`, `momentum` and the tuning parameters are looked up.
         shapes: Of the model's weights, in the order of the flat vector.
 
@@ -48,12 +48,15 @@ def make_optimizer(name, options, shapes: list[tuple[int, ...]]):
     if isinstance(name, str) and short is None and name.lower() not in keras_optimizers():
         names = [*OPTIMIZERS, *keras_optimizers()]
         raise InputError(f"optimizer: unknown name.{nearest(name, names)}", repr(name), ", ".join(names))
-    if not isinstance(name, (str, keras.optimizers.Optimizer)):
-        raise InputError("optimizer is not one.", type(name).__name__, "a name such as adam, or a Keras optimizer")
+    if not isinstance(name, (str, Optimizer, keras.optimizers.Optimizer)):
+        expected = "a name such as adam, a Keras optimizer, or one of tati_re.optimizers"
+        raise InputError("optimizer is not one.", type(name).__name__, expected)
     if options.momentum:
         _check_momentum(short or name, options.momentum)
     if short is not None:
         return OPTIMIZERS[short](options)
+    if isinstance(name, Optimizer):
+        return name
     return KerasOptimizer(name, options.learning_rate, shapes, options.num_walkers, options.momentum)
 
 

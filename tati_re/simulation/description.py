@@ -10,6 +10,7 @@ import numpy as np
 from tati_re._version import __version__
 from tati_re.core.backend import tf, threads
 from tati_re.core.errors import shown
+from tati_re.core.method import Optimizer
 from tati_re.data.generators import GENERATORS
 from tati_re.data.labels import doubts
 from tati_re.engine.environment import versions
@@ -161,7 +162,8 @@ def _idle(request: Request, given: Collection[str], fitted: bool = False) -> set
     if request.samples:
         return {*given} & {*OPTIONS} - {*options_of((*SAMPLE, *["training"] * fitted))}
     idle = {*OPTIONS} - {*options_of(OPTIMIZE)} | {*NOT_OF_FITS}
-    idle |= {"learning_rate"} if "optimizer" in request.objects else set()
+    own = "optimizer" in request.objects and not isinstance(request.objects["optimizer"], Optimizer)
+    idle |= {"learning_rate"} if own else set()
     others = {"annealing", "barzilai"} - {request.method.name.partition("_")[0]}
     return {*given} & idle | {name for name in request.options.explicit if name.partition("_")[0] in others}
 
