@@ -29,10 +29,10 @@ _held, _runs, _counting = ExitStack(), list[object](), Lock()
 
 @contextmanager
 def deterministic():
-    """The same numbers in every run on the same machine, until the last of the runs ends that threads have side by
-    side, for the settings are those of the process. TensorFlow's op determinism leaves one thing to chance: its graph
-    optimizer makes one AddN of a sum of three arrays, which begins with the one whose memory is free first, and rounds
-    accordingly. So sums stay as they are written."""
+    """The same numbers in every run on the same machine, for the time of a run. The settings are those of the process:
+    of runs in several threads the last one gives them back. TensorFlow's op determinism leaves one thing to chance: its
+    graph optimizer makes one AddN of a sum of three arrays, which begins with the one whose memory is free first, and
+    rounds accordingly. So sums stay as they are written."""
     run, rewriting = object(), tf.config.optimizer
     with _counting:
         if not _runs:

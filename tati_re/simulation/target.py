@@ -1,6 +1,5 @@
 """A system without model and data: coordinates under a potential that users gave as a function."""
 
-import copyreg
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -66,7 +65,7 @@ class CoordinateVector(FlatModel):
         self.has_training_state, self.vectorizable = False, True
 
     def __reduce__(self) -> Any:
-        return copyreg.__newobj__, (type(self),), vars(self)
+        return object.__new__, (type(self),), vars(self)
 
     def get(self) -> np.ndarray:
         """The origin."""
