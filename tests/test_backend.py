@@ -12,7 +12,6 @@ import numpy as np
 import tati_re
 from tati_re.core import backend
 from tati_re.core.backend import tf
-from tati_re.engine.environment import deterministic
 
 PRIVATE = re.compile(
     r"\bkeras\.src\b|\btensorflow\.(python|compiler)\b"
@@ -53,9 +52,9 @@ def refused() -> bool:
 
 def test_op_determinism_is_of_a_run_and_is_given_back():
     before = refused()
-    with backend.op_determinism():
+    with backend.deterministic():
         assert refused()
-        with backend.op_determinism():
+        with backend.deterministic():
             assert refused()
         assert refused()
     assert refused() == before
@@ -68,7 +67,7 @@ def test_runs_side_by_side_are_deterministic_until_the_last_one_ends():
         return refused(), tf.config.optimizer.get_experimental_options().get("arithmetic_optimization", True)
 
     before = settings()
-    first, second = deterministic(), deterministic()
+    first, second = backend.deterministic(), backend.deterministic()
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)

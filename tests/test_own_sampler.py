@@ -508,7 +508,7 @@ class ShowsWhatIsNot(Skeleton):
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        (StateAlone, "a step gives no pair of state and Info. Received: State. Expected: state, Info()."),
+        (StateAlone, "a step gives no pair of state and Info. Received: State."),
         (
             Wide,
             "a step gives loss of another form. Received: float64 of shape (2, 1). Expected: float64 of shape (2,).",
@@ -518,7 +518,7 @@ class ShowsWhatIsNot(Skeleton):
             SaysMetropolis,
             "a step gives acceptance of another form. Received: NoneType. Expected: float64 of shape (2,)",
         ),
-        (NotAll, "the state of init lacks potential, loss, log_prior. Received: Lacking."),
+        (NotAll, "the state of init lacks log_prior, loss, potential. Received: Lacking."),
         (SaysMomentum, "the state of init lacks momentum. Received: State."),
         (ShowsWhatIsNot, "the state of init lacks temperture. Received: State."),
     ],

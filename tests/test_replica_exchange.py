@@ -481,7 +481,7 @@ def test_a_ladder_of_ones_own_in_a_run_of_a_simulation():
     assert run.manifest["method"]["swap_schedule"] == "even_odd"
     assert run.ladder["temperature"].tolist() == [1.0, 2.0, 4.0] and run.ladder["attempts"].tolist()[:2] == [2, 2]
     for wrong in ({"temperature": 3.0}, {"step_size": 0.002}):
-        with pytest.raises(InputError, match=r"ladder begins at .*Expected: temperature 1 and step_size 0\.001"):
+        with pytest.raises(InputError, match=r"ladder begins at .*Expected: \(1, 0\.001\)"):
             sim.sample(sampler=own, **given | wrong)
     with pytest.raises(InputError, match=r"num_walkers: the sampler has ladders of its own"):
         sim.sample(sampler=ReplicaExchange(Splitting(), own.ladder, Metropolis()), **given)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.backend import Direct, tf
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import refuse_if
 from tati_re.core.method import Method
 from tati_re.core.ops import compiled_by_xla
 from tati_re.core.potential import Batch, Potential
@@ -34,10 +34,6 @@ def entry(i) -> Callable:
     begin = tf.reshape(i, (1,))
     end, step = begin + 1, tf.constant([1])
     return lambda values: tf.raw_ops.StridedSlice(input=values, begin=begin, end=end, strides=step, shrink_axis_mask=1)
-
-
-def _form(value: Any) -> str:
-    return f"{value.dtype.name} of shape {value.shape}" if isinstance(value, tf.Tensor) else type(value).__name__
 
 
 class Loop:
@@ -104,9 +100,8 @@ class Loop:
         rung = self._rung_at(*(factor[0] for factor in self.timeline.factors(np.ones(1, np.int64))))
         silent, noise = SilentEvaluate(rung), RecordingNoise(self.potential.dtype)
         state = self.method.init(position, silent, noise)
-        needed = (*State._fields, *["momentum"] * self.method.has_momentum, *self.method.shown)
-        lacking = [name for name in needed if name not in dir(state)]
-        refuse_if(lacking, f"{self.title}: the state of init lacks {', '.join(lacking)}.", type(state).__name__)
+        lacking = {*State._fields, *["momentum"] * self.method.has_momentum, *self.method.shown} - {*dir(state)}
+        refuse_if(lacking, f"{self.title}: the state of init lacks {', '.join(sorted(lacking))}.", type(state).__name__)
         numbers = [values[0] for values in draw_numbers(noise.draws, self.seed, "init", 0, 1, first_walker)]
 
         def init(position, auxiliary, numbers, *examples):
@@ -181,7 +176,17 @@ class Loop:
             return
         self._state_type = type(state)
         silent, noise = SilentEvaluate(self.rung), RecordingNoise(self.potential.dtype)
-        self._check_forms(state, self.method.step(state, silent, noise))
+        stepped = self.method.step(state, silent, noise)
+        pair = isinstance(stepped, tuple) and len(stepped) == 2
+        refuse_if(not pair, f"{self.title}: a step gives no pair of state and Info.", type(stepped).__name__)
+        needed = {**state._asdict(), **({"acceptance": state.potential} if self.method.metropolis else {})}
+        found = {**stepped[0]._asdict(), **stepped[1]._asdict()}
+        for name, value in needed.items():  # which TensorFlow's loops do not name
+            now, wanted = (
+                f"{each.dtype.name} of shape {each.shape}" if isinstance(each, tf.Tensor) else type(each).__name__
+                for each in (found.get(name), value)
+            )
+            refuse_if(now != wanted, f"{self.title}: a step gives {name} of another form.", now, wanted)
         self.draws = noise.draws
         if self.timeline.event_every:
             self.event_rows = int(self.method.events(state).shape[0])
@@ -208,18 +213,6 @@ class Loop:
         chunk, draw = self._chunk_of(steps), self._drawing.drawn
         self._compiled = chunk if eager else Direct(chunk)
         self._drawn = draw if eager else Direct(draw)
-
-    def _check_forms(self, state, stepped) -> None:
-        """Refuses a step that gives other types and shapes than it got, of which TensorFlow's loops say no name."""
-        pair = isinstance(stepped, tuple) and len(stepped) == 2
-        what = f"{self.title}: a step gives no pair of state and Info."
-        refuse_if(not pair, what, type(stepped).__name__, "state, Info()")
-        found = {**stepped[0]._asdict(), **stepped[1]._asdict()}
-        needed = {**state._asdict(), **({"acceptance": state.potential} if self.method.metropolis else {})}
-        for name, value in needed.items():
-            if isinstance(value, tf.Tensor) and _form(found.get(name)) != _form(value):
-                what = f"{self.title}: a step gives {name} of another form."
-                raise InputError(what, _form(found.get(name)), _form(value))
 
     def batches(self, first_move: int, num_moves: int, first_walker: int = 0) -> tuple[tf.Tensor, tf.Tensor]:
         """The examples of each move, as the chunk takes them: those of the step that the moving walkers take."""

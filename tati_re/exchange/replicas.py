@@ -80,8 +80,7 @@ class ReplicaExchange(Wrapper):
             what = "num_replicas: the directions of a mass are measured at one temperature."
             received = f"mass = {inner.get_config()['mass']}"
             raise InputError(what, received, "mass = fisher, which has a diagonal for each rung")
-        if swap_schedule is None and swap_rule is not None and not infinite:
-            swap_schedule = EvenOdd(ladder.num_rungs)
+        swap_schedule = swap_schedule or (EvenOdd(ladder.num_rungs) if swap_rule is not None else None)
         self.ladder, self.swap_rule, self.swap_schedule = ladder, swap_rule, swap_schedule
         self.exchange_every, self.num_ladders, self.batch_size = int(exchange_every), int(num_ladders), batch_size
         self.event_columns, self.event_every = EVENT_COLUMNS, 0 if swap_rule is None else self.exchange_every
@@ -113,12 +112,10 @@ class ReplicaExchange(Wrapper):
         self.target = RungTargets(*(np.asarray(values, np.float64) for values in targets))
 
     def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
-        """Refuses another temperature or step size than those of the ladder, which count."""
         self.inner.check(step_size, temperature, num_burnin_steps)
-        own = 1 / self.ladder.inverse_temperature[0], self.ladder.step_size[0]
-        same, pair = np.allclose(own, (temperature, step_size), rtol=1e-9), "temperature {:g} and step_size {:g}"
-        what = "sampler: its ladder begins at another temperature or step size than the run's."
-        refuse_if(not same, what, pair.format(temperature, step_size), pair.format(*own))
+        said, own = (temperature, step_size), (1 / self.ladder.inverse_temperature[0], self.ladder.step_size[0])
+        what = "sampler: its ladder begins at another temperature or step size than the run."
+        refuse_if(not np.allclose(said, own, rtol=1e-9, atol=0), what, said, f"({own[0]:g}, {own[1]:g})")
 
     # The rungs of the walkers
 

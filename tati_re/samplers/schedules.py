@@ -105,20 +105,13 @@ def temperature_factor(options, given=None) -> Factor | None:
     return _given("temperature_schedule", options.temperature_schedule, given, options.kT)
 
 
-def tables_named(options) -> dict[str, list[tuple[int, float]]]:
-    """The tables in files that options name, with which a run goes on whatever becomes of the files."""
-    said = options.values_of(SCHEDULES).items()
-    return {name: read_table(path, name) for name, path in said if path not in SCHEDULES[name]}
-
-
 def _given(name: str, said: str, given, unit: float) -> Factor | None:
     if given is None:
         if said == "constant":
             return None
         if not os.path.exists(said):
             what = f"{name}: {'there is no such file' if said.lower().endswith('.csv') else 'unknown name'}."
-            raise InputError(
-                what, repr(said), f"{', '.join(SCHEDULES[name])}, or a CSV file with the columns step and value"
-            )
+            known = ", ".join(SCHEDULES[name])
+            raise InputError(what, repr(said), f"{known}, or a CSV file with the columns step and value")
         given = read_table(said, name)
     return keras_schedule(given, unit, name) if callable(given) else table(given, unit, name)

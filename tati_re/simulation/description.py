@@ -10,7 +10,6 @@ import numpy as np
 from tati_re._version import __version__
 from tati_re.core.backend import tf, threads
 from tati_re.core.errors import shown
-from tati_re.core.method import Optimizer
 from tati_re.data.generators import GENERATORS
 from tati_re.data.labels import doubts
 from tati_re.engine.environment import versions
@@ -22,7 +21,7 @@ from tati_re.posterior.losses import OF_LOGITS
 from tati_re.posterior.priors.choosing import too_hot, unused_prior_options
 from tati_re.runs import files, manifest
 from tati_re.samplers.choosing import checked, unused_options
-from tati_re.samplers.schedules import tables_named, temperature_factor
+from tati_re.samplers.schedules import SCHEDULES, read_table, temperature_factor
 from tati_re.samplers.wrappers.eqn import refresh_note
 from tati_re.simulation import batch_norm
 from tati_re.simulation.loops import RunLoops
@@ -111,8 +110,7 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
         yield hot
     if "prior" not in request.objects and (other := unused_prior_options(options)):
         yield f"Not used by the prior as it is set up: {', '.join(other)}."
-    if sentence := method.swap_bias:
-        yield sentence
+    yield from filter(None, [method.swap_bias])
     if method.exact_energies:
         yield (
             f"bias_energies full: each step evaluates the loss of all {potential.num_examples:,} examples beside the "
@@ -126,12 +124,9 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
     if not request.samples:
         return
     yield from _of_temperatures(run)
-    if sentence := refresh_note(method.get_config()):
-        yield sentence
-    if unused_names := unused(request):
-        yield f"Not used by {method.name} as it is set up: {', '.join(unused_names)}."
-    if sentence := batch_norm.sentence(options, flat):
-        yield sentence
+    names = ", ".join(unused(request))
+    idle = names and f"Not used by {method.name} as it is set up: {names}."
+    yield from filter(None, (refresh_note(method.get_config()), idle, batch_norm.sentence(options, flat)))
 
 
 def _of_temperatures(run: RunLoops) -> Iterator[str]:
@@ -162,8 +157,7 @@ def _idle(request: Request, given: Collection[str], fitted: bool = False) -> set
     if request.samples:
         return {*given} & {*OPTIONS} - {*options_of((*SAMPLE, *["training"] * fitted))}
     idle = {*OPTIONS} - {*options_of(OPTIMIZE)} | {*NOT_OF_FITS}
-    own = "optimizer" in request.objects and not isinstance(request.objects["optimizer"], Optimizer)
-    idle |= {"learning_rate"} if own else set()
+    idle |= {"learning_rate"} if request.method.learning_rate is not None else set()
     others = {"annealing", "barzilai"} - {request.method.name.partition("_")[0]}
     return {*given} & idle | {name for name in request.options.explicit if name.partition("_")[0] in others}
 
@@ -186,6 +180,8 @@ def manifest_of(run: RunLoops) -> dict[str, Any]:
     options, dataset = request.options, request.system.dataset
     data = {"name": dataset.name, "fingerprint": dataset.fingerprint(), "num_examples": dataset.num_examples}
     every = {"record_every": request.record_every, "trajectory_every": request.trajectory_every}
+    named = options.values_of(SCHEDULES) if request.samples else {}
+    tables = {name: read_table(path, name) for name, path in named.items() if path not in SCHEDULES[name]}
     workers = {} if run.workers is None else {"workers": run.workers.described()}
     return {
         "kind": request.kind,
@@ -194,7 +190,7 @@ def manifest_of(run: RunLoops) -> dict[str, Any]:
         "options": options.model_dump(exclude_none=True, exclude={"resume", "overwrite"}) | every,
         "given": sorted(options.explicit - {"resume", "overwrite"}),
         "unused": unused(request),
-        **({"tables": tables} if request.samples and (tables := tables_named(options)) else {}),
+        **({"tables": tables} if tables else {}),
         "objects": sorted(set(OBJECTS) & set(request.objects)),
         "observables": sorted(run.observables.extra),
         "seed": options.seed,

@@ -101,7 +101,6 @@ class SimulatedTempering(Wrapper):
         return {"rung": state.rung_index, "weight": state.weight}
 
     def tuned(self, state) -> str:
-        """What the sampler inside has tuned, after g, which `log_weights` takes."""
         values = ", ".join(f"{value:.6g}" for value in np.asarray(state.log_weights)[0])
         return f"log_weights [{values}], {self.inner.tuned(state)}".removesuffix(", ")
 
