@@ -124,9 +124,9 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
     if not request.samples:
         return
     yield from _of_temperatures(run)
-    names = ", ".join(unused(request))
-    idle = names and f"Not used by {method.name} as it is set up: {names}."
-    yield from filter(None, (refresh_note(method.get_config()), idle, batch_norm.sentence(options, flat)))
+    left = ", ".join(unused(request))
+    said = left and f"Not used by {method.name} as it is set up: {left}."
+    yield from filter(None, (refresh_note(method.get_config()), said, batch_norm.sentence(options, flat)))
 
 
 def _of_temperatures(run: RunLoops) -> Iterator[str]:
@@ -157,7 +157,7 @@ def _idle(request: Request, given: Collection[str], fitted: bool = False) -> set
     if request.samples:
         return {*given} & {*OPTIONS} - {*options_of((*SAMPLE, *["training"] * fitted))}
     idle = {*OPTIONS} - {*options_of(OPTIMIZE)} | {*NOT_OF_FITS}
-    idle |= {"learning_rate"} if request.method.learning_rate is not None else set()
+    idle |= {"learning_rate"} if vars(request.method).get("learning_rate") is not None else set()
     others = {"annealing", "barzilai"} - {request.method.name.partition("_")[0]}
     return {*given} & idle | {name for name in request.options.explicit if name.partition("_")[0] in others}
 
