@@ -221,6 +221,15 @@ def test_the_command_names_every_module():
     assert set(analyse.WHAT) == set(MODULES)
 
 
+@pytest.mark.parametrize(
+    "what", [None, 7, [1.0], pd.DataFrame({"step": [1], "walker": [0]})], ids=lambda x: type(x).__name__
+)
+def test_what_is_no_run(what):
+    for analysis in (averages, tati_re.analysis.reweight, Positions):
+        with pytest.raises(InputError, match=r"No run can be there .*Expected: a run folder\.$"):
+            analysis(what)
+
+
 def test_bad_input(run):
     with pytest.raises(InputError, match=r"no column 'potentil'\. Did you mean 'potential'"):
         averages(run, ["potentil"])

@@ -41,22 +41,39 @@ def test_slices_whose_begin_is_known_only_inside_of_what_xla_compiles():
         np.testing.assert_array_equal(changed, wanted)
 
 
-def test_op_determinism_is_of_a_run_and_is_given_back():
-    def refused() -> bool:
-        """Whether random numbers without a seed are refused, as under op determinism."""
-        try:
-            tf.random.Generator.from_non_deterministic_state()
-        except RuntimeError:
-            return True
-        return False
+def refused() -> bool:
+    """Whether random numbers without a seed are refused, as under op determinism."""
+    try:
+        tf.random.Generator.from_non_deterministic_state()
+    except RuntimeError:
+        return True
+    return False
 
+
+def test_op_determinism_is_of_a_run_and_is_given_back():
     before = refused()
-    with backend.op_determinism():
+    with backend.deterministic():
         assert refused()
-        with backend.op_determinism():
+        with backend.deterministic():
             assert refused()
         assert refused()
     assert refused() == before
+
+
+def test_runs_side_by_side_are_deterministic_until_the_last_one_ends():
+    """Whichever of two threads ends first, and both settings are given back."""
+
+    def settings() -> tuple[bool, bool]:
+        return refused(), tf.config.optimizer.get_experimental_options().get("arithmetic_optimization", True)
+
+    before = settings()
+    first, second = backend.deterministic(), backend.deterministic()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert settings() == (True, False)
+    second.__exit__(None, None, None)
+    assert settings() == before
 
 
 def test_layers_inside_of_layers():

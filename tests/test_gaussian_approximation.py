@@ -62,6 +62,9 @@ def test_linear_regression_is_exact():
 
     diagonal = gaussian_approximation(sim, "laplace_diagonal")
     np.testing.assert_allclose(diagonal.variance[0], 1 / np.diag(np.linalg.inv(covariance)), rtol=1e-6)
+    sim.parameters = mean + np.array([[0.0] * 4, [0.3, -0.2, 0.1, 0.4]])
+    with pytest.warns(UserWarning, match="above the bottom"):
+        np.testing.assert_allclose(gaussian_approximation(sim).log_evidence, evidence, rtol=1e-6)
     hot = simulation(x, y, temperature=3.0)
     hot.parameters = mean
     np.testing.assert_allclose(gaussian_approximation(hot).covariance(), 3 * covariance, rtol=1e-6, atol=1e-9)

@@ -10,12 +10,22 @@ import pytest
 from tati_re import InputError, Simulation, load
 from tati_re.cli import optimize
 from tati_re.core.backend import keras, tf
-from tati_re.core.ops import where
+from tati_re.core.ops import column, where
 from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
-from tati_re.optimizers import Annealing, BarzilaiBorwein, Fire, GradientDescent, keras_optimizer, make_optimizer
+from tati_re.optimizers import (
+    Annealing,
+    BarzilaiBorwein,
+    Fire,
+    GradientDescent,
+    Optimizer,
+    keras_optimizer,
+    make_optimizer,
+)
 from tati_re.options.make import make_options
 from tati_re.posterior.function import FunctionPotential
+from tati_re.samplers import Info, State
+from tati_re.samplers.skeleton import Skeleton
 from tests.scenarios import NumpyEvaluate, NumpyNoise, quartic, rung_of
 from tests.systems import tables
 
@@ -604,6 +614,32 @@ def test_refused_in_python(case):
     options, sentence = REFUSED[case]
     with pytest.raises(InputError, match=sentence):
         simulation().fit(num_steps=2, **options)
+
+
+class Sign(Optimizer):
+    """Of users: a step of the rate along the sign of the gradient."""
+
+    name = "sign"
+
+    def init(self, position, evaluate, noise):
+        U = evaluate(position)
+        return State(position, U.gradient, U.potential, U.loss, U.log_prior, evaluate.rung)
+
+    def step(self, state, evaluate, noise):
+        rate = column(state.rung.step_size, state.position)
+        return self.init(state.position - rate * tf.sign(state.gradient), evaluate, noise), Info()
+
+
+def test_an_object_of_ones_own_fits_and_is_resumed(tmp_path, capsys):
+    sim = Simulation(data="two_clusters", seed=1, dtype="float64", execution="graph")
+    start, slope = sim.parameters.copy(), np.sign(sim.gradients())
+    run = sim.fit(optimizer=Sign(), learning_rate=2.0**-20, num_steps=2, record_every=1, output=str(tmp_path / "a"))
+    np.testing.assert_allclose(sim.parameters, start - 2.0**-19 * slope, rtol=1e-12)
+    assert run.manifest["method"] == {"optimizer": "sign"} and "Not used" not in capsys.readouterr().out
+    run = Simulation.resume(run, num_steps=3, optimizer=Sign(), verbose=0)
+    assert run.run_info["step"].max() == 3
+    with pytest.raises(InputError, match="optimizer is not one"):
+        sim.fit(optimizer=Skeleton(), num_steps=2)
 
 
 def test_annealing_without_a_test_part_is_refused():

@@ -8,6 +8,7 @@ import sys
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import cloudpickle
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 
 from tati_re import InputError, Simulation
 from tati_re.cli import sample
-from tati_re.core.backend import threads
+from tati_re.core.backend import tf, threads
 from tati_re.core.ops import as_float64, column
 from tati_re.options import families
 from tati_re.options.make import make_options
@@ -462,6 +463,83 @@ def test_objects_and_classes_in_python(folder):
 
 
 # ------------------------------------------------------------------------------------------------------------ the run
+
+
+class Lacking(NamedTuple):
+    position: Any
+    gradient: Any
+    rung: Any
+
+
+class StateAlone(Skeleton):
+    def step(self, state, evaluate, noise):
+        return super().step(state, evaluate, noise)[0]
+
+
+class Wide(Skeleton):
+    def step(self, state, evaluate, noise):
+        state, info = super().step(state, evaluate, noise)
+        return state._replace(loss=state.loss[:, None]), info
+
+
+class Narrow(Skeleton):
+    def step(self, state, evaluate, noise):
+        state, info = super().step(state, evaluate, noise)
+        return state._replace(potential=tf.cast(state.potential, tf.float32)), info
+
+
+class NotAll(Skeleton):
+    def init(self, position, evaluate, noise):
+        return Lacking(position, evaluate(position).gradient, evaluate.rung)
+
+
+class SaysMomentum(Skeleton):
+    has_momentum = True
+
+
+class SaysMetropolis(Skeleton):
+    metropolis = True
+
+
+class ShowsWhatIsNot(Skeleton):
+    shown = ("temperture",)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (StateAlone, "a step gives no pair of state and Info. Received: State."),
+        (
+            Wide,
+            "a step gives loss of another form. Received: float64 of shape (2, 1). Expected: float64 of shape (2,).",
+        ),
+        (Narrow, "a step gives potential of another form. Received: float32 of shape (2,). Expected: float64 of shape"),
+        (
+            SaysMetropolis,
+            "a step gives acceptance of another form. Received: NoneType. Expected: float64 of shape (2,)",
+        ),
+        (NotAll, "the state of init lacks log_prior, loss, potential. Received: Lacking."),
+        (SaysMomentum, "the state of init lacks momentum. Received: State."),
+        (ShowsWhatIsNot, "the state of init lacks temperture. Received: State."),
+    ],
+    ids=lambda x: x.__name__ if isinstance(x, type) else "",
+)
+def test_what_is_wrong_with_a_state_is_said_by_its_name_before_a_step(wrong, sentence):
+    sim = Simulation(data="two_clusters", num_walkers=2, execution="graph", verbose=0)
+    with pytest.raises(InputError) as caught:
+        sim.sample(sampler=wrong(), step_size=1e-5, num_steps=4)
+    assert str(caught.value).startswith(f"Skeleton: {sentence}")
+
+
+def test_the_command_says_whose_code_fails_and_where(folder, capsys):
+    (folder / "failing.py").write_text(
+        "from tati_re.samplers.skeleton import Skeleton\n\n\nclass Fails(Skeleton):\n"
+        "    def step(self, state, evaluate, noise):\n        return 1 / 0\n"
+    )
+    for name in ("failing.py:Fails", "failing:Fails"):
+        assert sample.main([*DATA, "--sampler", name, "--verbose", "0"]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"error: {folder / 'failing.py'} fails in line 6 (ZeroDivisionError: division by zero).")
 
 
 COMMON = {"data": "two_clusters", "loss": "mean_squared_error", "batch_size": 50, "num_walkers": 2, "seed": 3}

@@ -12,13 +12,15 @@ import numpy as np
 import pytest
 from scipy.special import erfc
 
+from tati_re import Simulation
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.engine.limits import LIMITS, Limits
 from tati_re.engine.loop import Loop
 from tati_re.exchange.bookkeeping import EVENT_COLUMNS, counted, ladder_table, no_counts
 from tati_re.exchange.differences import Pairs, RungTargets
-from tati_re.exchange.ladder import Ladder, make_ladder
+from tati_re.exchange.ladder import Ladder, geometric, make_ladder
+from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.exchange.swap_rules import Barker, Metropolis, Naive, Penalty
 from tati_re.posterior.priors import Gaussian
 from tati_re.samplers import HamiltonianMonteCarlo, Splitting
@@ -468,3 +470,18 @@ def test_the_configuration_tells_ladder_and_rule():
     config = exchanging(Splitting("BADODAB"), GEOMETRIC, Naive(), schedule="all_pairs").get_config()
     assert (config["num_replicas"], config["swap_rule"], config["swap_schedule"]) == (5, "naive", "all_pairs")
     assert config["sampler"] == "BADODAB" and config["temperatures"] == pytest.approx(1.3 ** np.arange(5))
+
+
+def test_a_ladder_of_ones_own_in_a_run_of_a_simulation():
+    """Its pairs are even and odd by default; temperature, step size and walkers are those of the run or refused."""
+    sim = Simulation(data="two_clusters", num_walkers=2, dtype="float64", execution="graph", verbose=0)
+    given = {"step_size": 0.001, "num_steps": 4}
+    own = ReplicaExchange(Splitting(), geometric(3, temperature_ratio=2.0, step_size=0.001), Metropolis(), None, 2, 2)
+    run = sim.sample(sampler=own, **given)
+    assert run.manifest["method"]["swap_schedule"] == "even_odd"
+    assert run.ladder["temperature"].tolist() == [1.0, 2.0, 4.0] and run.ladder["attempts"].tolist()[:2] == [2, 2]
+    for wrong in ({"temperature": 3.0}, {"step_size": 0.002}):
+        with pytest.raises(InputError, match=r"ladder begins at .*Expected: \(1, 0\.001\)"):
+            sim.sample(sampler=own, **given | wrong)
+    with pytest.raises(InputError, match=r"num_walkers: the sampler has ladders of its own"):
+        sim.sample(sampler=ReplicaExchange(Splitting(), own.ladder, Metropolis()), **given)

@@ -146,6 +146,19 @@ def test_a_resumed_run_goes_on_with_its_schedule(tmp_path, options):
     assert tables(whole) == tables(parts)
 
 
+def test_a_resumed_run_has_the_table_that_it_started_with(tmp_path, monkeypatch):
+    """Its relative name means another file elsewhere."""
+    for name, text in (("here", "1,0.004\n6,0.002\n"), ("there", "1,0.1\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "steps.csv").write_text(f"step,value\n{text}")
+    monkeypatch.chdir(tmp_path / "here")
+    simulation().sample(output="run", num_steps=4, record_every=2, step_schedule="steps.csv")
+    monkeypatch.chdir(tmp_path / "there")
+    run = Simulation.resume(tmp_path / "here" / "run", num_steps=8, data=(X, Y), verbose=0)
+    one = run.run_info[run.run_info["walker"] == 0]
+    np.testing.assert_allclose(one["step_size"], [0.004, 0.004, 0.002, 0.002], rtol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -9,6 +9,7 @@ mass. A wrong sign of g, momenta that are not scaled, noisy energies and a forgo
 
 from __future__ import annotations
 
+import ast
 import itertools
 
 import numpy as np
@@ -17,6 +18,7 @@ import pytest
 from tati_re import Simulation, analyse
 from tati_re.analysis import averages as averages_of_run
 from tati_re.analysis import coordinate_of, stored_positions, trajectory_averages
+from tati_re.core import ops
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.core.protocol import Clock
@@ -466,6 +468,18 @@ def test_a_run_shows_rung_and_weight():
     assert ((rows["rung"] == 0) == (rows["weight"] == 1)).all()
     np.testing.assert_allclose(rows["temperature"], 2.0 ** rows["rung"], rtol=1e-12)
     assert set(rows["rung"]) == {0, 1, 2}
+
+
+def test_the_log_weights_that_a_run_has_found_are_told(capsys):
+    """On a well of 2 coordinates Z_k is T_k: g = 0, -log 2, in the end, and a run may start from it."""
+    sim = Simulation(potential=lambda x: 0.5 * ops.sum_of_products(x, x), dimension=2, num_walkers=8, seed=1)
+    tempering = {"temperatures": [1.0, 2.0], "exchange": "tempering", "exchange_every": 1, "execution": "graph"}
+    run = sim.sample(sampler="HMC", step_size=0.8, num_steps=310, num_burnin_steps=300, **tempering)
+    found = run.manifest["burnin_found"]
+    assert f"Burn-in of 300 steps: {found}." in capsys.readouterr().out
+    weights = ast.literal_eval(found.removeprefix("log_weights "))
+    assert weights[0] == 0.0 and abs(weights[1] + np.log(2)) < 0.35
+    assert SimulatedTempering(HamiltonianMonteCarlo(), [1.0, 0.5], log_weights=weights).log_weights == weights
 
 
 @pytest.mark.parametrize(

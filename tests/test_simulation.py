@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from tati_re import InputError, Simulation, coming_from_tati
@@ -336,3 +340,20 @@ def test_the_walkers_stay_where_a_run_left_them(sim):
     np.testing.assert_array_equal(sim.parameters, run.trajectory.iloc[:, 4:])
     np.testing.assert_allclose(np.sum(sim.momenta**2, axis=1) / 2, run.run_info["kinetic_energy"], rtol=1e-13)
     np.testing.assert_allclose(sim.potential(), run.run_info["potential"], rtol=1e-12)
+
+
+def test_a_copy_is_a_simulation_of_its_own():
+    """Its potential is that of its copy of the model, and it goes on as the first one does, which stays where it is."""
+    sim = linear(batch_size=2, noise_std="sampled", fix_parameters="bias=0.25")
+    untouched = copy.deepcopy(sim)
+    sim.sample(num_steps=4, step_size=0.01)
+    sim.next_batch()
+    here, untouched.parameters = sim.parameters.copy(), sim.parameters
+    untouched.next_batch()
+    np.testing.assert_array_equal(untouched.gradients(), sim.gradients())
+    taken = pickle.loads(pickle.dumps(sim))
+    np.testing.assert_array_equal(taken.gradients(), sim.gradients())
+    np.testing.assert_array_equal(tuple(taken.dataset)[1], tuple(sim.dataset)[1])
+    rows = taken.sample(num_steps=4, step_size=0.01).trajectory
+    np.testing.assert_array_equal(sim.parameters, here)
+    pd.testing.assert_frame_equal(rows, sim.sample(num_steps=4, step_size=0.01).trajectory)

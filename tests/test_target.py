@@ -3,7 +3,9 @@
 Bounds are 5.5 standard errors by the batch means of independent walkers; the truths are closed forms.
 """
 
+import copy
 import math
+import pickle
 
 import cloudpickle
 import numpy as np
@@ -108,6 +110,12 @@ def test_answers_follow_what_a_function_reads():
     assert sim.potential() == 5.0
     width.assign(2.0)
     assert (sim.potential(), *sim.gradients()) == (2.5, 1.0, 2.0)
+
+
+def test_a_copy_has_the_function():
+    sim = tati_re.Simulation(potential=gaussian, dimension=2, parameters=[3.0, 4.0], **GRAPH)
+    for each in (copy.deepcopy(sim), pickle.loads(pickle.dumps(sim))):
+        assert each.potential() == 6.5 and each.parameter_names() == sim.parameter_names()
 
 
 def wrong_sign(x):

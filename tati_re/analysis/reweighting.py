@@ -115,12 +115,12 @@ def reweight(
     if "potential" in own:
         own["potential"] = sampled.likelihood + sampled.penalty
     short = any(is_short(energies) for energies in sampled.likelihood + sampled.penalty)
-    lines = []
-    for number, (means, errors, effective) in enumerate(_jackknife(sampled, chosen, own)):
-        for name, mean, error in zip([*names, "log_partition"], means, errors, strict=True):
-            line = {"temperature": chosen[number], "observable": name, "mean": mean, "error": error}
-            lines.append(line | {"effective_rows": effective, "short": short})
-    return pd.DataFrame(lines)
+    lines = [
+        (temperature, name, mean, error, effective, short)
+        for temperature, (means, errors, effective) in zip(chosen, _jackknife(sampled, chosen, own), strict=True)
+        for name, mean, error in zip([*names, "log_partition"], means, errors, strict=True)
+    ]
+    return pd.DataFrame(lines, columns=["temperature", "observable", "mean", "error", "effective_rows", "short"])
 
 
 def sampled_energies(run: RunFiles, rows: pd.DataFrame) -> LadderDraws:

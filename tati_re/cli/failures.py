@@ -70,6 +70,10 @@ def _in_words(error: Exception, arguments: Sequence[str]) -> tuple[int, str, boo
         return BAD_INPUT, f"The system refuses this ({said(error)}).", False
     if foreign:
         return BAD_INPUT, f"TensorFlow cannot compute this ({said(error)}).", True
+    own = {os.path.abspath(text.rpartition("=")[2].partition(":")[0]).removesuffix(".py") for text in arguments}
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if frame.filename.removesuffix(".py") in own:  # whose code fails, and not that of the package
+            return BAD_INPUT, f"{frame.filename} fails in line {frame.lineno} ({said(error)}).", True
     return INTERNAL_ERROR, f"Internal error ({said(error)}).", True
 
 

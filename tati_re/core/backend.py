@@ -5,8 +5,9 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Lock
 from traceback import walk_stack
 from typing import Any
 
@@ -183,17 +184,35 @@ def dynamic_update_slice(values, begin, new):
     return gen_xla_ops.xla_dynamic_update_slice(input=values, update=new, indices=begin)
 
 
+_held, _runs, _counting = ExitStack(), list[object](), Lock()
+_REWRITES = "arithmetic_optimization"
+
+
 @contextmanager
-def op_determinism():
+def deterministic():
+    """The same numbers in every run on the same machine, for the time of a run. The settings are those of the process:
+    of runs in several threads the last one gives them back. TensorFlow's op determinism leaves one thing to chance: its
+    graph optimizer makes one AddN of a sum of three arrays, which begins with the one whose memory is free first, and
+    rounds accordingly. So sums stay as they are written."""
     from tensorflow.python.framework import config
 
-    before = config.is_op_determinism_enabled()
-    tf.config.experimental.enable_op_determinism()
+    run, rewriting = object(), tf.config.optimizer
+    with _counting:
+        if not _runs:
+            before = rewriting.get_experimental_options().get(_REWRITES, True)
+            _held.callback(rewriting.set_experimental_options, {_REWRITES: before})
+            rewriting.set_experimental_options({_REWRITES: False})
+        if not config.is_op_determinism_enabled():
+            tf.config.experimental.enable_op_determinism()
+            _held.callback(config.disable_op_determinism)
+        _runs.append(run)
     try:
         yield
     finally:
-        if not before:
-            config.disable_op_determinism()
+        with _counting:
+            _runs.remove(run)
+            if not _runs:
+                _held.close()
 
 
 def layers_of(layer, recursive: bool = True) -> list:

@@ -11,9 +11,9 @@ from typing import Any
 
 
 def lazy_names(room: str) -> tuple[Callable[[str], Any], list[str]]:
-    """The `__getattr__` and the `__all__` of the package `room`, whose names are imported on first use: those that it
-    imports under `if TYPE_CHECKING:`, one list for type checkers, the API reference and the running program. No name
-    may be that of another of its modules: importing the module would hide the name."""
+    """The `__getattr__` and the `__all__`, which `dir` shows, of the package `room`, whose names are imported on first
+    use: those that it imports under `if TYPE_CHECKING:`, one list for type checkers, the API reference and the running
+    program. No name may be that of another of its modules: importing the module would hide the name."""
     blocks = [node for node in _tree(room).body if isinstance(node, ast.If)]
     imports = [line for block in blocks for line in block.body if isinstance(line, ast.ImportFrom)]
     homes = {each.asname or each.name: (str(line.module), each.name) for line in imports for each in line.names}
@@ -28,6 +28,7 @@ def lazy_names(room: str) -> tuple[Callable[[str], Any], list[str]]:
         setattr(sys.modules[room], name, value)
         return value
 
+    vars(sys.modules[room])["__dir__"] = lambda: sorted(homes)
     return __getattr__, list(homes)
 
 

@@ -53,11 +53,8 @@ class OneVector:
 
 def joined(parts: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
     """Arrays `(n, walkers, ...)` of several groups of walkers side by side, of each kind as many as all groups have."""
-    found = []
-    for values in zip(*parts, strict=True):
-        number = min(map(len, values))
-        found.append(np.concatenate([value[:number] for value in values], axis=1))
-    return found
+    kinds = zip(*parts, strict=True)
+    return [np.concatenate([value[: min(map(len, values))] for value in values], axis=1) for values in kinds]
 
 
 class Held:

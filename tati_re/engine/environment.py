@@ -5,14 +5,12 @@ import shutil
 import sys
 import tempfile
 import weakref
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
-from tati_re.core.backend import keras, op_determinism, tf
-
-_REWRITES = "arithmetic_optimization"
+from tati_re.core.backend import deterministic as deterministic
+from tati_re.core.backend import keras, tf
 
 
 class TemporaryFolder:
@@ -21,20 +19,6 @@ class TemporaryFolder:
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="tati_re-"))
         weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
-
-
-@contextmanager
-def deterministic():
-    """The same numbers in every run on the same machine, for the time of a run. TensorFlow's op determinism leaves one
-    thing to chance: its graph optimizer makes one AddN of a sum of three arrays, which begins with the one whose memory
-    is free first, and rounds accordingly. So sums stay as they are written."""
-    rewrites = tf.config.optimizer.get_experimental_options().get(_REWRITES, True)
-    with op_determinism():
-        tf.config.optimizer.set_experimental_options({_REWRITES: False})
-        try:
-            yield
-        finally:
-            tf.config.optimizer.set_experimental_options({_REWRITES: rewrites})
 
 
 def versions() -> dict[str, str]:

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.backend import Direct, tf
+from tati_re.core.errors import refuse_if
 from tati_re.core.method import Method
 from tati_re.core.ops import compiled_by_xla
 from tati_re.core.potential import Batch, Potential
-from tati_re.core.protocol import Clock, Rung, with_energy
+from tati_re.core.protocol import Clock, Rung, State, with_energy
 from tati_re.engine.divergence import highest_energy, hottest, total_energy
 from tati_re.engine.limits import LIMITS, Limits
 from tati_re.engine.noise import Drawing, RecordingNoise, StepNoise, draw_numbers, philox_keys
@@ -98,7 +99,9 @@ class Loop:
         position = tf.constant(position, self.potential.dtype)
         rung = self._rung_at(*(factor[0] for factor in self.timeline.factors(np.ones(1, np.int64))))
         silent, noise = SilentEvaluate(rung), RecordingNoise(self.potential.dtype)
-        self.method.init(position, silent, noise)
+        state = self.method.init(position, silent, noise)
+        lacking = {*State._fields, *["momentum"] * self.method.has_momentum, *self.method.shown} - {*dir(state)}
+        refuse_if(lacking, f"{self.title}: the state of init lacks {', '.join(sorted(lacking))}.", type(state).__name__)
         numbers = [values[0] for values in draw_numbers(noise.draws, self.seed, "init", 0, 1, first_walker)]
 
         def init(position, auxiliary, numbers, *examples):
@@ -173,7 +176,17 @@ class Loop:
             return
         self._state_type = type(state)
         silent, noise = SilentEvaluate(self.rung), RecordingNoise(self.potential.dtype)
-        self.method.step(state, silent, noise)
+        stepped = self.method.step(state, silent, noise)
+        pair = isinstance(stepped, tuple) and len(stepped) == 2
+        refuse_if(not pair, f"{self.title}: a step gives no pair of state and Info.", type(stepped).__name__)
+        needed = {**state._asdict(), **({"acceptance": state.potential} if self.method.metropolis else {})}
+        found = {**stepped[0]._asdict(), **stepped[1]._asdict()}
+        for name, value in needed.items():  # which TensorFlow's loops do not name
+            now, wanted = (
+                f"{each.dtype.name} of shape {each.shape}" if isinstance(each, tf.Tensor) else type(each).__name__
+                for each in (found.get(name), value)
+            )
+            refuse_if(now != wanted, f"{self.title}: a step gives {name} of another form.", now, wanted)
         self.draws = noise.draws
         if self.timeline.event_every:
             self.event_rows = int(self.method.events(state).shape[0])

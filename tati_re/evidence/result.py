@@ -52,10 +52,9 @@ class Evidence:
 
     def summary(self) -> str:
         """The estimate and its notes, in words."""
-        lines = [f"log Z = {value_and_error(self.log_z, self.error, self.short)} by {NAMES[self.method]}"]
-        if said := ", ".join(f"{name} {_short(value)}" for name, value in self.settings.items()):
-            lines.append(said)
-        return "\n".join([*lines, *self.notes, *([FOOTNOTE] if self.short else [])])
+        found = f"log Z = {value_and_error(self.log_z, self.error, self.short)} by {NAMES[self.method]}"
+        said = ", ".join(f"{name} {_short(value)}" for name, value in self.settings.items())
+        return "\n".join(filter(None, [found, said, *self.notes, FOOTNOTE * self.short]))
 
     def _repr_html_(self) -> str:
         lines = [("log Z", value_and_error(self.log_z, self.error, self.short)), ("method", NAMES[self.method])]

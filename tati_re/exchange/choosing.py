@@ -40,6 +40,8 @@ def with_replicas(sampler, options, exact: bool, prior, regularized: bool = Fals
         asked += ["tempering"] * (options.tempering != "posterior") + ["bias"] * biased
         what = f"{', '.join(asked)}: the sampler has its own temperatures."
         refuse_if(asked, what, sampler.name, "another sampler, or no ladder and no bias")
+        others = isinstance(sampler, ReplicaExchange) and sampler.num_ladders != options.num_walkers
+        refuse_if(others, "num_walkers: the sampler has ladders of its own.", options.num_walkers, "their number")
         return sampler
     ladder = ladder_of(options)
     if ladder is None and not biased:

@@ -10,7 +10,7 @@ from tati_re.exchange.bookkeeping import EVENT_COLUMNS, ladder_table, no_counts
 from tati_re.exchange.differences import RungTargets
 from tati_re.exchange.ladder import Ladder
 from tati_re.exchange.rungs import Occupancy, Rungs, adapted_rungs
-from tati_re.exchange.schedule import all_assignments
+from tati_re.exchange.schedule import EvenOdd, all_assignments
 from tati_re.exchange.swap_round import SwapRound
 from tati_re.exchange.well_tempered import Biased, ExactEnergies, WellTempered, bias_table, bias_value
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
@@ -42,7 +42,7 @@ class ReplicaExchange(Wrapper):
     Args:
         inner, ladder: The sampler of every replica; temperatures, likelihood weights and step sizes of the rungs.
         swap_rule: Decides (`tati_re.exchange.swap_rules`); `None`: the replicas never swap.
-        swap_schedule: Chooses the pairs (`tati_re.exchange.schedule`).
+        swap_schedule: Chooses the pairs (`tati_re.exchange.schedule`). Default: even and odd ones in turn.
         exchange_every: Steps between two rounds. Default: 20.
         num_ladders: Independent ladders, walkers of each rung. Default: 1.
         batch_size: Examples of an energy estimate; `None`: all, that is, exact energies.
@@ -80,6 +80,7 @@ class ReplicaExchange(Wrapper):
             what = "num_replicas: the directions of a mass are measured at one temperature."
             received = f"mass = {inner.get_config()['mass']}"
             raise InputError(what, received, "mass = fisher, which has a diagonal for each rung")
+        swap_schedule = swap_schedule or (EvenOdd(ladder.num_rungs) if swap_rule is not None else None)
         self.ladder, self.swap_rule, self.swap_schedule = ladder, swap_rule, swap_schedule
         self.exchange_every, self.num_ladders, self.batch_size = int(exchange_every), int(num_ladders), batch_size
         self.event_columns, self.event_every = EVENT_COLUMNS, 0 if swap_rule is None else self.exchange_every
@@ -109,6 +110,12 @@ class ReplicaExchange(Wrapper):
             self.swaps = SwapRound(swap_rule, schedule, self.places, batch_size, self.tempers_likelihood, biased)
         targets = ladder.inverse_temperature, ladder.likelihood_weight
         self.target = RungTargets(*(np.asarray(values, np.float64) for values in targets))
+
+    def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
+        self.inner.check(step_size, temperature, num_burnin_steps)
+        said, own = (temperature, step_size), (1 / self.ladder.inverse_temperature[0], self.ladder.step_size[0])
+        what = "sampler: its ladder begins at another temperature or step size than the run."
+        refuse_if(not np.allclose(said, own, rtol=1e-9, atol=0), what, said, f"({own[0]:g}, {own[1]:g})")
 
     # The rungs of the walkers
 

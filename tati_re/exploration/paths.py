@@ -143,10 +143,8 @@ def disconnectivity(found: "Exploration") -> pd.DataFrame:
         if low != high:
             lowest[high] = low
             joined[high] = low, float(height)
-    rows = []
-    for number in sorted(lowest):
-        joins, at = joined.get(number, (0, np.nan))
-        rows.append((number, potential[number], joins, at, at - potential[number]))
+    ends = [(number, *joined.get(number, (0, np.nan))) for number in sorted(lowest)]
+    rows = [(number, potential[number], joins, at, at - potential[number]) for number, joins, at in ends]
     return pd.DataFrame(rows, columns=["number", "potential", "joins", "joins_at", "depth"])
 
 

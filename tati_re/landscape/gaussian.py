@@ -28,8 +28,8 @@ class GaussianApproximation:
         kind, temperature: "laplace", "laplace_diagonal" or "swag"; T of the simulation.
         mean, diagonal: `(walkers, parameters)`; the diagonal is 0 for "laplace".
         factor: `(walkers, parameters, k)`; k is P for "laplace", 0 for "laplace_diagonal", the rank for "swag".
-        log_evidence: ln of the integral of exp(-U/T) in this approximation, `(walkers,)`: log Z of the posterior where
-            U is that, at T = 1. None for "swag".
+        log_evidence: ln of the integral of exp(-U/T) over the parabola at the walker, `(walkers,)`: log Z of the
+            posterior where U is that, at T = 1. None for "swag".
         raised: Directions whose curvature was below that of the prior and was raised to it, `(walkers,)`, or None.
         excess: By how many T the walker is above the bottom of its parabola, ∇U' H⁻¹ ∇U / (2 T), `(walkers,)`, or None.
     """
@@ -163,8 +163,8 @@ def _laplace(sim: Any, full: bool) -> GaussianApproximation:
         potential, gradient = surface.gradient(position)
         excess = 0.5 * np.sum((std * gradient) ** 2) + 0.5 * np.sum((factor.T @ gradient) ** 2)
         log_volume = 0.5 * np.sum(np.log(2 * np.pi * temperature * widths**2 / kept))
-        evidence, below = log_volume - potential / temperature, np.sum(curvatures < (1 - 1e-6) * least)
-        found.append((std**2, factor, evidence, below, excess / temperature**2))
+        excess, below = excess / temperature**2, np.sum(curvatures < (1 - 1e-6) * least)
+        found.append((std**2, factor, log_volume - potential / temperature + excess, below, excess))
     diagonal, factors, evidences, raised, above = (np.array(part) for part in zip(*found, strict=True))
     if above.max() > 1:
         warnings.warn(

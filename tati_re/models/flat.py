@@ -118,7 +118,7 @@ class FlatModel:
 
     def __init__(self, model: Any, fix: str | Sequence[str] | None = None) -> None:
         inspect.refuse_unsupported(model)
-        self.model = model
+        self.model, self._fix = model, fix
         self._choose(fix)
         variables = self.variables
         self._sizes = [int(np.prod(shape, dtype=np.int64)) for shape in self.shapes]
@@ -138,6 +138,10 @@ class FlatModel:
                 return tf.add_n([tf.cast(term(weights[i]), self.dtype) for i, term in terms])
 
         self.regularizer = regularizer if terms else None
+
+    def __reduce__(self) -> Any:
+        """A copy, or what a pickle holds, has the variables of its own copy of the model."""
+        return FlatModel, (self.model, self._fix)
 
     def _choose(self, fix: str | Sequence[str] | None) -> None:
         trainable, names = self.model.trainable_variables, tensor_names(self.model)

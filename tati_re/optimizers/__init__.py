@@ -6,7 +6,7 @@ optimizer touches one new file and one line of `OPTIMIZERS`. An argument out of 
 `InputError`."""
 
 from tati_re.core.backend import keras
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.method import Optimizer
 from tati_re.optimizers.annealing import Annealing
 from tati_re.optimizers.barzilai_borwein import BarzilaiBorwein
@@ -28,15 +28,14 @@ OPTIMIZERS = {
         options.momentum,
     ),
 }
-_TAKE_MOMENTUM = ("annealing",)
 
 
 def make_optimizer(name, options, shapes: list[tuple[int, ...]]):
     """Makes the optimizer that an option names.
 
     Args:
-        name: A name of `OPTIMIZERS` (GradientDescent is gradient_descent), the name of a Keras optimizer, or a Keras
-            optimizer (then its own learning rate and momentum count).
+        name: A name of `OPTIMIZERS` (GradientDescent is gradient_descent), the name of a Keras optimizer, an
+            `Optimizer`, or a Keras optimizer (then its own learning rate and momentum count).
         options: Where `learning_rate`, `num_walkers`, `momentum` and the tuning parameters are looked up.
         shapes: Of the model's weights, in the order of the flat vector.
 
@@ -48,18 +47,16 @@ def make_optimizer(name, options, shapes: list[tuple[int, ...]]):
     if isinstance(name, str) and short is None and name.lower() not in keras_optimizers():
         names = [*OPTIMIZERS, *keras_optimizers()]
         raise InputError(f"optimizer: unknown name.{nearest(name, names)}", repr(name), ", ".join(names))
-    if not isinstance(name, (str, keras.optimizers.Optimizer)):
-        raise InputError("optimizer is not one.", type(name).__name__, "a name such as adam, or a Keras optimizer")
+    kinds, expected = (str, Optimizer, keras.optimizers.Optimizer), "a name such as adam, or an object of Keras or here"
+    refuse_if(not isinstance(name, kinds), "optimizer is not one.", type(name).__name__, expected)
     if options.momentum:
-        _check_momentum(short or name, options.momentum)
+        what, known = "momentum: an optimizer object keeps its own.", short or str(name).lower()
+        refuse_if(not isinstance(name, str), what, options.momentum, "no momentum with the object")
+        takers = [*with_momentum(), "annealing"]
+        expected = f"optimizer {', '.join(takers)}"
+        refuse_if(known not in takers, f"momentum: {known} does not take it.", options.momentum, expected)
     if short is not None:
         return OPTIMIZERS[short](options)
+    if isinstance(name, Optimizer):
+        return name
     return KerasOptimizer(name, options.learning_rate, shapes, options.num_walkers, options.momentum)
-
-
-def _check_momentum(name, momentum: float) -> None:
-    if not isinstance(name, str):
-        raise InputError("momentum: an optimizer object keeps its own.", momentum, "no momentum with the object")
-    takers = [*with_momentum(), *_TAKE_MOMENTUM]
-    if name.lower() not in takers:
-        raise InputError(f"momentum: {name.lower()} does not take it.", momentum, f"optimizer {', '.join(takers)}")

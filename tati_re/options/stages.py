@@ -110,8 +110,6 @@ def sentence(error: Mapping[str, Any], spell: Callable[[str], str], known: Colle
 
 def toml(stages: Sequence[Stage]) -> str:
     """The value of `stages` as TOML, inline, so that other options may follow it."""
-    lines = []
-    for stage in stages:
-        values = tomli_w.dumps(stage.model_dump(exclude_none=True)).splitlines()
-        lines.append(f"    {{ {', '.join(values)} }},\n")
+    tables = [tomli_w.dumps(stage.model_dump(exclude_none=True)).splitlines() for stage in stages]
+    lines = [f"    {{ {', '.join(values)} }},\n" for values in tables]
     return f"[\n{''.join(lines)}]" if lines else "[]"

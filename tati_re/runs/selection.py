@@ -1,6 +1,5 @@
 """Selection of a run's rows: after the burn-in, drawn at a temperature, thinned, of one rung."""
 
-import os
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,8 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs.run import AnyRun, RunFiles
 
 
-def as_run(run: AnyRun) -> RunFiles:
-    return RunFiles.open(run) if isinstance(run, str | os.PathLike) else run
+def as_run(run: Any) -> RunFiles:
+    return run if "folder" in dir(run) else RunFiles.open(run)
 
 
 def burnin_of(run: RunFiles, burnin: int | None) -> int:

@@ -12,8 +12,8 @@ from tati_re.core.given import users_code
 
 Factor = Callable[[np.ndarray], np.ndarray]
 
-STEP_SCHEDULES = ("constant", "polynomial", "cyclical")
-TEMPERATURE_SCHEDULES = ("constant", "annealing")
+SCHEDULES = {"step_schedule": ("constant", "polynomial", "cyclical"), "temperature_schedule": ("constant", "annealing")}
+"""Names that these options know; others are files."""
 
 
 def polynomial(delay: float, power: float) -> Factor:
@@ -82,7 +82,7 @@ def step_factor(options, given=None) -> Factor | None:
         return polynomial(options.schedule_delay, options.schedule_power)
     if given is None and options.step_schedule == "cyclical":
         return cyclical(options.cycle_steps)
-    return _given("step_schedule", options.step_schedule, STEP_SCHEDULES, given, options.first_step_size)
+    return _given("step_schedule", options.step_schedule, given, options.first_step_size)
 
 
 def temperature_factor(options, given=None) -> Factor | None:
@@ -102,15 +102,16 @@ def temperature_factor(options, given=None) -> Factor | None:
             received = f"num_burnin_steps = {options.num_burnin_steps}, temperature_start = {options.temperature_start}"
             raise InputError("temperature_schedule: annealing cools during the burn-in.", received, "both given")
         return annealing(options.temperature_start / options.kT, options.num_burnin_steps)
-    return _given("temperature_schedule", options.temperature_schedule, TEMPERATURE_SCHEDULES, given, options.kT)
+    return _given("temperature_schedule", options.temperature_schedule, given, options.kT)
 
 
-def _given(name: str, said: str, known: tuple[str, ...], given, unit: float) -> Factor | None:
+def _given(name: str, said: str, given, unit: float) -> Factor | None:
     if given is None:
         if said == "constant":
             return None
         if not os.path.exists(said):
             what = f"{name}: {'there is no such file' if said.lower().endswith('.csv') else 'unknown name'}."
-            raise InputError(what, repr(said), f"{', '.join(known)}, or a CSV file with the columns step and value")
+            known = ", ".join(SCHEDULES[name])
+            raise InputError(what, repr(said), f"{known}, or a CSV file with the columns step and value")
         given = read_table(said, name)
     return keras_schedule(given, unit, name) if callable(given) else table(given, unit, name)

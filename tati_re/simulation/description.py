@@ -21,7 +21,7 @@ from tati_re.posterior.losses import OF_LOGITS
 from tati_re.posterior.priors.choosing import too_hot, unused_prior_options
 from tati_re.runs import files, manifest
 from tati_re.samplers.choosing import checked, unused_options
-from tati_re.samplers.schedules import temperature_factor
+from tati_re.samplers.schedules import SCHEDULES, read_table, temperature_factor
 from tati_re.samplers.wrappers.eqn import refresh_note
 from tati_re.simulation import batch_norm
 from tati_re.simulation.loops import RunLoops
@@ -110,8 +110,7 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
         yield hot
     if "prior" not in request.objects and (other := unused_prior_options(options)):
         yield f"Not used by the prior as it is set up: {', '.join(other)}."
-    if sentence := method.swap_bias:
-        yield sentence
+    yield from filter(None, [method.swap_bias])
     if method.exact_energies:
         yield (
             f"bias_energies full: each step evaluates the loss of all {potential.num_examples:,} examples beside the "
@@ -125,12 +124,9 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
     if not request.samples:
         return
     yield from _of_temperatures(run)
-    if sentence := refresh_note(method.get_config()):
-        yield sentence
-    if unused_names := unused(request):
-        yield f"Not used by {method.name} as it is set up: {', '.join(unused_names)}."
-    if sentence := batch_norm.sentence(options, flat):
-        yield sentence
+    left = ", ".join(unused(request))
+    said = left and f"Not used by {method.name} as it is set up: {left}."
+    yield from filter(None, (refresh_note(method.get_config()), said, batch_norm.sentence(options, flat)))
 
 
 def _of_temperatures(run: RunLoops) -> Iterator[str]:
@@ -161,7 +157,7 @@ def _idle(request: Request, given: Collection[str], fitted: bool = False) -> set
     if request.samples:
         return {*given} & {*OPTIONS} - {*options_of((*SAMPLE, *["training"] * fitted))}
     idle = {*OPTIONS} - {*options_of(OPTIMIZE)} | {*NOT_OF_FITS}
-    idle |= {"learning_rate"} if "optimizer" in request.objects else set()
+    idle |= {"learning_rate"} if vars(request.method).get("learning_rate") is not None else set()
     others = {"annealing", "barzilai"} - {request.method.name.partition("_")[0]}
     return {*given} & idle | {name for name in request.options.explicit if name.partition("_")[0] in others}
 
@@ -184,6 +180,8 @@ def manifest_of(run: RunLoops) -> dict[str, Any]:
     options, dataset = request.options, request.system.dataset
     data = {"name": dataset.name, "fingerprint": dataset.fingerprint(), "num_examples": dataset.num_examples}
     every = {"record_every": request.record_every, "trajectory_every": request.trajectory_every}
+    named = options.values_of(SCHEDULES) if request.samples else {}
+    tables = {name: read_table(path, name) for name, path in named.items() if path not in SCHEDULES[name]}
     workers = {} if run.workers is None else {"workers": run.workers.described()}
     return {
         "kind": request.kind,
@@ -192,6 +190,7 @@ def manifest_of(run: RunLoops) -> dict[str, Any]:
         "options": options.model_dump(exclude_none=True, exclude={"resume", "overwrite"}) | every,
         "given": sorted(options.explicit - {"resume", "overwrite"}),
         "unused": unused(request),
+        **({"tables": tables} if tables else {}),
         "objects": sorted(set(OBJECTS) & set(request.objects)),
         "observables": sorted(run.observables.extra),
         "seed": options.seed,

@@ -32,7 +32,7 @@ from tati_re.runs.csv_table import frame_text
 from tati_re.runs.lock import writing
 from tati_re.runs.single_files import single_files, trajectory_format
 from tati_re.runs.storage import made, replacing, storing, write_whole
-from tati_re.samplers.schedules import TEMPERATURE_SCHEDULES
+from tati_re.samplers.schedules import SCHEDULES
 from tati_re.samplers.wrappers.metered import SETTLED, UNLIMITED
 from tati_re.samplers.wrappers.tuner import NOT_SETTLED
 from tati_re.simulation.calls import Calls
@@ -150,7 +150,7 @@ class Launch:
         if not tuned:
             return
         self.progress.message(f"Burn-in of {last:,} steps: {tuned}.")
-        stored = manifest.read(self.folder)
+        stored = manifest.read(self.folder) | {"burnin_found": tuned}
         if stored["options"].get("num_burnin_steps") != last:
             stored["options"] = stored["options"] | {"num_burnin_steps": last}
         if self.request.method.finds_end:
@@ -346,7 +346,7 @@ class Launch:
 def _expected(request: Request) -> tuple[float, float]:
     """Expected `kinetic_energy` and `virial` at temperature 1; nan if unknown."""
     known = request.samples and "temperature_schedule" not in request.objects
-    known = known and request.options.temperature_schedule in TEMPERATURE_SCHEDULES
+    known = known and request.options.temperature_schedule in SCHEDULES["temperature_schedule"]
     half = 0.5 * request.potential.num_parameters if known else float("nan")
     confined = request.potential.confined and not request.potential.prior.walled
     return half if request.method.has_momentum else float("nan"), half if confined else float("nan")

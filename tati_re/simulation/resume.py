@@ -83,7 +83,7 @@ def reopened(
     set_threads(options.threads)
     if "workers" in said:
         options = options.settled(threads=said["workers"]["threads"])
-    objects = objects_of(run_files, objects, "resume", trust or "model" in again)
+    objects = said.get("tables", {}) | objects_of(run_files, objects, "resume", trust or "model" in again)
     # Where it started is in the checkpoint; the file that said so may be gone.
     built = BUILT if "model" in objects else {}
     start = make_options(options, parameters=None, parameters_step=None, **built)

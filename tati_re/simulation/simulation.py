@@ -136,6 +136,15 @@ class Simulation(Evaluations):
         self.options = aliases.capped(options, self.system.dataset.num_examples)
         self.walkers = starting_walkers(options, self.system.flat, start)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or a pickle holds; what is compiled is made anew."""
+        first = self._first_batch if self._evaluator is None else self._batch.number
+        return {n: v for n, v in vars(self).items() if not n.startswith("_")} | {"_first_batch": first}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._take(state["system"])
+        vars(self).update(state)
+
     def __repr__(self) -> str:
         size = f"{self.num_parameters():,} parameters, {self.num_walkers()} walker(s)"
         return f"Simulation of {self.dataset.name}: {size}"

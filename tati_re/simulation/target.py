@@ -64,6 +64,9 @@ class CoordinateVector(FlatModel):
         self.variables, self.others, self.auxiliary, self.training_layers, self.regularized = [], [], [], [], []
         self.has_training_state, self.vectorizable = False, True
 
+    def __reduce__(self) -> Any:
+        return object.__new__, (type(self),), vars(self)
+
     def get(self) -> np.ndarray:
         """The origin."""
         return np.zeros(self.num_parameters, self.dtype)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,9 +21,7 @@ from tati_re.engine.block import Held
 from tati_re.engine.environment import deterministic, versions
 from tati_re.exchange.apart import Apart
 from tati_re.exchange.replicas import ReplicaExchange
-from tati_re.models.flat import FlatModel
 from tati_re.options.make import Options
-from tati_re.posterior.noise_level import with_noise
 from tati_re.simulation.request import Request
 
 if TYPE_CHECKING:
@@ -109,8 +107,6 @@ class Workers:
         self.here = self.number == 1 and alike and not asks and options.cluster is None
         start: Callable[[int], Any] = partial(Here, partial(_made, made_of, request, execution))
         if not self.here:
-            if request.system.has_data:  # whose variables a copy of the model has as its own
-                request = replace(request, system=replace(request.system, flat=cast(Any, None)))
             pickled = _pickled(partial(_made, made_of, request, execution, True))
             if options.cluster is None:
                 start = partial(Process, pickled, self.threads, options.worker_gpus)
@@ -168,10 +164,6 @@ def _made(
     """What answers messages in a process, and what its numbers depend on."""
     if alone:
         _OPEN.enter_context(deterministic())
-        system, options = request.system, request.options
-        if system.has_data:
-            flat = with_noise(FlatModel(system.model, options.fix_parameters), options.noise_std)
-            request = replace(request, system=replace(system, flat=flat))
     loop = made_of(request, execution).loops[0]
     return Held(loop).answer, _fingerprint(loop) if alone else {}
 

@@ -100,6 +100,10 @@ class SimulatedTempering(Wrapper):
         """The last columns of run.csv: where on the ladder, and 1 at the target, else 0, `(walkers,)` each."""
         return {"rung": state.rung_index, "weight": state.weight}
 
+    def tuned(self, state) -> str:
+        values = ", ".join(f"{value:.6g}" for value in np.asarray(state.log_weights)[0])
+        return f"log_weights [{values}], {self.inner.tuned(state)}".removesuffix(", ")
+
     def bound(self, state, evaluate):
         return evaluate.at(self.rung_of(evaluate.rung, state.rung_index))
 
