@@ -60,7 +60,7 @@ class Team:
             except Failed as failed:
                 raise InputError(
                     "workers: what the run is made of cannot be made in another process.",
-                    received=" ".join(str(failed).split())[:300],
+                    received=failed.words,
                     expected="a model and functions that are saved and read again, or no workers",
                 ) from None
             except Lost as lost:
