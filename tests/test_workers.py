@@ -322,6 +322,41 @@ def test_what_a_worker_raises_is_one_sentence_with_the_checkpoint(tmp_path, monk
     assert str(found.value) == f"A worker could not go on (ValueError: no number). {truth}"
 
 
+@pytest.mark.parametrize("verb", ["start", "load"])
+def test_a_stop_before_the_first_step_ends_the_workers_at_once(monkeypatch, verb):
+    """Whoever keeps the exception, as a notebook does, keeps what its frames hold."""
+    begun, ended = [], []
+
+    class Stopped(Here):
+        def send(self, message) -> None:
+            begun.append(self)
+            if message[0] == verb:
+                raise KeyboardInterrupt
+            super().send(message)
+
+        def close(self) -> None:
+            ended.append(self)
+
+    monkeypatch.setattr("tati_re.simulation.workers.Here", Stopped)
+    with pytest.raises(KeyboardInterrupt) as kept:
+        simulation(2).sample(workers=1, block_size=1, num_steps=24, step_size=0.02)
+    assert ended == begun[-1:], kept
+
+
+def test_workers_that_were_begun_before_a_stop_are_ended():
+    def start(number):
+        if number:
+            raise KeyboardInterrupt
+        return begun
+
+    begun = Dying([])
+    team = Team(start, range(2), 2, lambda _: None)
+    with pytest.raises(KeyboardInterrupt):
+        team.begin()
+    team.close()
+    assert begun.closed
+
+
 def test_a_ladder_goes_on_from_its_first_checkpoint(tmp_path, monkeypatch):
     """Killed before it had made a step."""
     few = {"num_replicas": 2, "max_temperature": 3.0, "num_steps": 30, "step_size": 0.01, "workers": 1}

@@ -41,7 +41,8 @@ class Team:
     def begin(self) -> None:
         """Starts the workers, all at once."""
         if not self.workers:
-            self.workers += [self._start(number) for number in range(len(self._held))]
+            for number in range(len(self._held)):  # known one by one, for a stop ends those that are there
+                self.workers.append(self._start(number))
             for number in range(len(self._held)):
                 self.described.append(self._greeted(number))
 
