@@ -29,9 +29,10 @@ import pytest
 from tati_re import InputError, SamplingError, Simulation, temperature_study, verify
 from tati_re.cluster import processes
 from tati_re.cluster.fork_server import ForkServer
-from tati_re.cluster.processes import Here, Lost, Process
+from tati_re.cluster.processes import Failed, Here, Lost, Process
 from tati_re.cluster.team import Team
 from tati_re.core.backend import tf, threads
+from tati_re.core.errors import refuse_if
 from tati_re.engine.block import OneVector
 from tati_re.engine.limits import LIMITS
 from tati_re.evidence import log_evidence
@@ -297,6 +298,65 @@ def test_a_block_that_dies_again_and_again_leaves_a_checkpoint_to_go_on_from(tmp
     assert differences(files_of(tmp_path / "run"), files_of(tmp_path / "whole")) == []
 
 
+def test_what_a_worker_raises_is_one_sentence_with_the_checkpoint(tmp_path, monkeypatch):
+    """As of code of users, which the driver never calls."""
+
+    class Raising(Here):
+        fails = False
+
+        def send(self, message) -> None:
+            self.fails = message[0] == "advance" and message[1][0] > 16
+            super().send(message)
+
+        def receive(self):
+            if self.fails:
+                raise Failed("ValueError", "no\n  number.")
+            return super().receive()
+
+    monkeypatch.setattr("tati_re.simulation.workers.Here", Raising)
+    sim = simulation(2, checkpoint_seconds=1e-9)
+    sim.limits = replace(LIMITS, first_steps=8, chunk_seconds=0.0)
+    with pytest.raises(SamplingError) as found:
+        sim.sample(workers=1, block_size=1, num_steps=24, step_size=0.02, output=tmp_path / "run")
+    truth = f"The last checkpoint is of step 16; resume with tati-sample --resume {tmp_path / 'run'}."
+    assert str(found.value) == f"A worker could not go on (ValueError: no number). {truth}"
+
+
+@pytest.mark.parametrize("verb", ["start", "load"])
+def test_a_stop_before_the_first_step_ends_the_workers_at_once(monkeypatch, verb):
+    """Whoever keeps the exception, as a notebook does, keeps what its frames hold."""
+    begun, ended = [], []
+
+    class Stopped(Here):
+        def send(self, message) -> None:
+            begun.append(self)
+            if message[0] == verb:
+                raise KeyboardInterrupt
+            super().send(message)
+
+        def close(self) -> None:
+            ended.append(self)
+
+    monkeypatch.setattr("tati_re.simulation.workers.Here", Stopped)
+    with pytest.raises(KeyboardInterrupt) as kept:
+        simulation(2).sample(workers=1, block_size=1, num_steps=24, step_size=0.02)
+    assert ended == begun[-1:], kept
+
+
+def test_workers_that_were_begun_before_a_stop_are_ended():
+    def start(number):
+        if number:
+            raise KeyboardInterrupt
+        return begun
+
+    begun = Dying([])
+    team = Team(start, range(2), 2, lambda _: None)
+    with pytest.raises(KeyboardInterrupt):
+        team.begin()
+    team.close()
+    assert begun.closed
+
+
 def test_a_ladder_goes_on_from_its_first_checkpoint(tmp_path, monkeypatch):
     """Killed before it had made a step."""
     few = {"num_replicas": 2, "max_temperature": 3.0, "num_steps": 30, "step_size": 0.01, "workers": 1}
@@ -507,15 +567,22 @@ def test_what_workers_cannot_do_is_said_before_the_start(tmp_path):
 
 
 def test_a_process_answers_fails_and_dies():
+    def answer(word):
+        refuse_if(word == "bad", "bad.", 3, 4)
+        return {"pid": os.getpid(), "threads": os.environ["OMP_NUM_THREADS"]}[word]
+
     def made():
-        return (lambda word: {"pid": os.getpid(), "threads": os.environ["OMP_NUM_THREADS"]}[word]), {"ready": True}
+        return answer, {"ready": True}
 
     worker = Process(cloudpickle.dumps(made), 1)
     assert worker.receive() == {"ready": True}
     worker.send(("threads",))
     assert worker.receive() == "1"
     worker.send(("nothing",))
-    with pytest.raises(Exception, match="nothing"):
+    with pytest.raises(SamplingError, match=r"A worker could not go on \(KeyError: 'nothing'\)\."):
+        worker.receive()
+    worker.send(("bad",))
+    with pytest.raises(InputError, match=r"^bad\. Received: 3\. Expected: 4\.$"):
         worker.receive()
     os.kill(worker.pid, signal.SIGTERM)  # is left to the driver
     worker.send(("pid",))

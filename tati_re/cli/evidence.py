@@ -1,9 +1,7 @@
 """`tati-evidence`: log Z of one or several models, by one or several methods."""
 
 import json
-from collections.abc import Callable
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,24 +52,14 @@ def _head(name: str) -> str:
     return f"{name.replace('/', '_')}-" * bool(name)
 
 
-def _jobs(models: dict[str, Options], folder: Path) -> list[Callable[[], None]]:
-    """One for each model and each of its methods with energies of its own."""
-    jobs: list[Callable[[], None]] = []
+def _jobs(models: dict[str, Options], folder: Path) -> list[tuple[Options, Path, str]]:
+    """One for each model and each of its methods with energies of its own: what `sample_parts` is called with."""
+    jobs: list[tuple[Options, Path, str]] = []
     for name, options in models.items():
         families = {method if method in ("smc", "frenkel_ladd") else "prior": method for method in options.method}
         folder_of = folder / KEPT / (_head(name) + "parts")
-        jobs += [partial(_sampled, options, folder_of, method) for method in families.values()]
+        jobs += [(options, folder_of, method) for method in families.values()]
     return jobs
-
-
-def _sampled(options: Options, folder: Path, method: str) -> None:
-    """Keeps the parts of an estimate, in a worker."""
-    from tati_re.evidence.methods import prepared
-    from tati_re.simulation.simulation import Simulation
-
-    now = prepared(Simulation.from_options(options.settled(verbose=0)), [method])
-    now.keep(folder)
-    now.by(method)
 
 
 def _begin(models: dict[str, Options], folder: Path) -> None:
@@ -108,7 +96,7 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
 
     from tati_re.analysis.format import SHORT
     from tati_re.evidence import bayes_factors
-    from tati_re.evidence.methods import prepared
+    from tati_re.evidence.methods import prepared, sample_parts
     from tati_re.plotting.evidence import plot_evidence
     from tati_re.runs.csv_table import frame_text
     from tati_re.runs.storage import write_whole
@@ -129,7 +117,7 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
     for name, now in estimations.items():
         now.keep(folder / KEPT / (_head(name) + "parts"), overwrite=not resumed)
     if first.workers:
-        team = SideBySide(lambda: lambda job: job(), first.workers, first.threads or 1, first.worker_gpus)
+        team = SideBySide(lambda: lambda job: sample_parts(*job), first.workers, first.threads or 1, first.worker_gpus)
         with closing(team):
             team.run(_jobs(models, folder), lambda *_: None)
     for name in models:

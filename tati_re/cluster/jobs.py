@@ -7,7 +7,7 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from tati_re.cluster.processes import Failed, Lost, Process
-from tati_re.core.errors import InputError, WorkersLost, refuse_if
+from tati_re.core.errors import WorkersLost, refuse_if
 
 _DEATHS = 3
 
@@ -65,9 +65,7 @@ class SideBySide:
                     self._processes[slot], doing[slot] = self._started(slot), None
                     continue
                 except Failed as failed:
-                    if failed.kind == "InputError":
-                        raise InputError(str(failed)) from None
-                    raise WorkersLost(f"A worker could not do a job: {failed.kind}: {failed}", 0, slot) from None
+                    raise WorkersLost(f"A worker could not do a job: {failed.kind}: {failed.words}", 0, slot) from None
                 free.append(slot)
                 if its is not None:
                     done += 1

@@ -11,6 +11,7 @@ from multiprocessing import Pipe
 from typing import Any
 
 from tati_re.cluster.fork_server import CAN_FORK, forked
+from tati_re.core.errors import InputError, WorkersLost, shown
 
 _THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 _LAST_WORDS = 2_000
@@ -20,12 +21,12 @@ class Lost(Exception):
     """A worker is gone; the message is the last that it said."""
 
 
-class Failed(Exception):
-    """What a worker was asked for raised an exception of this `kind`."""
+class Failed(WorkersLost):
+    """What a worker was asked for raised an exception of this `kind`, in these `words`."""
 
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
+    def __init__(self, kind: str, words: str) -> None:
+        self.kind, self.words = kind, shown(" ".join(words.split()).rstrip("."), 300)
+        super().__init__(f"A worker could not go on ({kind}: {self.words}).", 0, 0)
 
 
 class Worker(ABC):
@@ -50,8 +51,10 @@ class Worker(ABC):
         self.tell(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
 
     def receive(self) -> Any:
-        """The answer; `Lost` where the worker is gone, `Failed` where it could not answer."""
+        """The answer; `Lost` where the worker is gone, `Failed` or an `InputError` where it could not answer."""
         kind, found = pickle.loads(self.hear())
+        if kind == "InputError":
+            raise InputError(found)
         if kind != "answer":
             raise Failed(kind, found)
         return found

@@ -41,7 +41,8 @@ class Team:
     def begin(self) -> None:
         """Starts the workers, all at once."""
         if not self.workers:
-            self.workers += [self._start(number) for number in range(len(self._held))]
+            for number in range(len(self._held)):  # known one by one, for a stop ends those that are there
+                self.workers.append(self._start(number))
             for number in range(len(self._held)):
                 self.described.append(self._greeted(number))
 
@@ -60,7 +61,7 @@ class Team:
             except Failed as failed:
                 raise InputError(
                     "workers: what the run is made of cannot be made in another process.",
-                    received=" ".join(str(failed).split())[:300],
+                    received=failed.words,
                     expected="a model and functions that are saved and read again, or no workers",
                 ) from None
             except Lost as lost:

@@ -1,6 +1,7 @@
 """log Z of a simulation, by one method or several."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from tati_re.core.errors import nearest, refuse_if
@@ -9,6 +10,7 @@ from tati_re.evidence.estimation import Estimation
 from tati_re.evidence.result import NAMES, Evidence, Evidences
 from tati_re.options.make import Options, make_options
 from tati_re.runs.lock import one_writer
+from tati_re.simulation.simulation import Simulation
 from tati_re.simulation.system import refuse_fixed
 
 _OBJECTS = ("sampler", "prior", "loss")
@@ -69,6 +71,13 @@ def log_evidences(sim, methods: Sequence[str] | None = None, **options: Any) -> 
 def sample_energies(sim, **options: Any) -> Energies:
     """Energies at the points of `evidence_grid` from the prior to the posterior, for `estimated`, as `log_evidence`."""
     return prepared(sim, **options).from_prior()[0]
+
+
+def sample_parts(options: Options, folder: Path, method: str) -> None:
+    """Keeps the parts of an estimate in a folder; in a worker, which does not have the module of a command."""
+    now = prepared(Simulation.from_options(options.settled(verbose=0)), [method])
+    now.keep(folder)
+    now.by(method)
 
 
 def prepared(sim, methods: Sequence[str] | None = None, **options: Any) -> Estimation:

@@ -75,7 +75,7 @@ def started(
         try:
             with saying(lambda: "Interrupted before the first step: nothing is kept."):
                 running, carry = _begun(request, walkers, start, brief)
-                running.settle(folder)
+                running.guarded(lambda: running.settle(folder))
         except BaseException:
             # No step was taken: nothing may stand in the way of the same call again.
             if not files.is_started(folder):
@@ -101,7 +101,7 @@ def _begun(request: Request, walkers: Walkers, folder: Path, brief: bool) -> tup
         with replacing(folder / files.DIRECTIONS) as file:
             np.save(file, request.directions)
     carry = running.begin()
-    if not running.loops.compiles(carry):
+    if not running.guarded(lambda: running.loops.compiles(carry)):
         received = f"xla, walkers {request.potential.walker_evaluation}"
         forced = request.options.execution == "xla"
         refuse_if(forced, "execution: XLA cannot compile this model.", received, "auto or graph")
@@ -324,10 +324,14 @@ class Launch:
             write_whole(self.folder / files.NOISE, frame_text(table))
 
     def guarded(self, action):
-        """Runs an action under op determinism; explains why a run diverged, also in its manifest."""
+        """Runs an action under op determinism; one that fails ends the workers, whoever keeps its traceback, and why a
+        run diverged is explained, also in its manifest."""
         try:
-            with deterministic():
-                return action()
+            with contextlib.ExitStack() as failing, deterministic():
+                failing.callback(self.loops.close)
+                found = action()
+                failing.pop_all()
+            return found
         except WorkersLost:
             raise
         except SamplingError as error:

@@ -12,7 +12,6 @@ from tati_re.core.backend import quiet, tf
 from tati_re.core.method import Optimizer
 from tati_re.engine.block import BlockLoop
 from tati_re.engine.blocks import Blocks
-from tati_re.engine.environment import deterministic
 from tati_re.engine.limits import Limits
 from tati_re.engine.loop import Carry, Loop
 from tati_re.engine.observables import Observables
@@ -108,7 +107,7 @@ class RunLoops:
         if self.execution == "eager":
             return True
         try:
-            with deterministic(), quiet():
+            with quiet():
                 for loop in self.loops:
                     loop.prepare(carry.state)
                     loop.run(carry, loop.first_step + 1, 0)
