@@ -215,7 +215,7 @@ def test_a_potential_that_is_infinite_at_the_start_is_told(folder):
     assert caught.value.step == 0
     sim = Simulation(data=(X, Y), prior="box", prior_bound=0.1, seed=1, **QUICK)
     with pytest.raises(SamplingError, match=r"start outside the prior, uniform between -0\.1 and 0\.1"):
-        sim.sample(num_steps=5)
+        sim.sample(num_steps=5, step_size=0.01)
 
 
 # Disks

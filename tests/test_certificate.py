@@ -225,6 +225,29 @@ def test_hot_rows_are_outside(tmp_path):
     assert verdicts(made(tmp_path / "b", given, extra=asked))["configurational heating"] == "inside"
 
 
+def test_a_temperature_without_a_target_or_a_band_says_why(tmp_path):
+    """Walls leave the virial no target: it is no row, as that of momenta of a fixed length. Where its noise hides the
+    temperature, as of coordinates far from 0, the note has what helps."""
+    walled = made(tmp_path / "a", columns(**METERED), positions(), extra={"prior_walled": True, "prior_proper": True})
+    assert set(verdicts(walled).values()) == {"inside"} and "configurational heating" not in verdicts(walled)
+    flat = rows_of(made(tmp_path / "b", columns(), extra={"prior_proper": False})).loc["configurational heating"]
+    assert (flat["verdict"], flat["note"]) == ("unknown", "no target: nothing confines U")
+    far = columns(virial=20 + 1e4 * np.random.default_rng(2).standard_normal((4, 600)))
+    row = rows_of(made(tmp_path / "c", far)).loc["configurational heating"]
+    assert row["verdict"] == "unknown" and row["note"].endswith("coordinates that are about 0 on average")
+
+
+def test_a_flat_density_within_walls_is_judged_by_its_positions(tmp_path):
+    target = {"dataset": {"potential": True, "num_examples": 1}}
+    flat, shape = {"potential": np.full((4, 600), 7.0)}, (4, 600, PARAMETERS)
+    found = rows_of(made(tmp_path / "a", flat, positions(), extra=target)).loc["effective size"]
+    assert found["verdict"] == "inside" and found["value"] > 1_500
+    stuck = rows_of(made(tmp_path / "b", flat, np.ones(shape), extra=target)).loc["effective size"]
+    assert (stuck["value"], stuck["verdict"], stuck["note"]) == (0.0, "outside", "U never changes")
+    apart = np.broadcast_to(np.arange(4.0)[:, None, None], shape)
+    assert verdicts(made(tmp_path / "c", flat, apart, extra=target))["effective size"] == "outside"
+
+
 def test_a_single_walker_few_rows_and_undone_steps(tmp_path):
     found = rows_of(made(tmp_path / "a", columns(walkers=1)))
     assert found.loc["walkers apart", "verdict"] == "unknown" and found.loc["R-hat", "verdict"] == "inside"

@@ -9,7 +9,7 @@ import pandas as pd
 from tati_re.analysis.averages import energy_error
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size
 from tati_re.analysis.format import percent, table
-from tati_re.analysis.temperature import COLUMNS, has_no_target, measured_temperatures
+from tati_re.analysis.temperature import COLUMNS, has_no_target, measured_temperatures, nothing_confines
 from tati_re.analysis.until import DEFAULTS, WEIGHTS, conditions_of, diagnosis, walker_names
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.prediction.quantities import quantities
@@ -170,13 +170,17 @@ def _temperatures(said: dict[str, Any], kept: pd.DataFrame, asked: float, given:
     note, value = heating.get("not_predicted", slowest if heating else "not predicted"), heating.get("mean", math.nan)
     found = [_row("predicted heating", float(value), asked, value <= asked, note, given)]
     for one in measured_temperatures(kept, int(said.get("parameters", {}).get("num", 0))):
-        what, energies = f"{one.kind} heating", kept[COLUMNS[one.kind]]
-        if energies.std() > 1e-6 * abs(energies.mean()):  # momenta may have a fixed length
+        configurational, energies = one.kind == "configurational", kept[COLUMNS[one.kind]]
+        walled = configurational and has_no_target(said) and not nothing_confines(said)
+        if not walled and energies.std() > 1e-6 * abs(energies.mean()):  # momenta may have a fixed length
             excess, half = one.mean / one.target - 1, max(one.upper - one.target, one.target - one.lower) / one.target
-            told = half <= _WIDEST and not (one.kind == "configurational" and has_no_target(said))
+            good = one.in_band or abs(excess) <= asked if half <= _WIDEST else None
             note = f"chance gives up to {percent(half)}" if math.isfinite(half) else one.verdict
-            good = one.in_band or abs(excess) <= asked if told else None
-            found.append(_row(what, excess, asked, good, note, given))
+            if configurational and nothing_confines(said):
+                good, note = None, "no target: nothing confines U"
+            elif configurational and good is None:
+                note += "; needs more steps, or coordinates that are about 0 on average"
+            found.append(_row(f"{one.kind} heating", excess, asked, good, note, given))
     return found
 
 
@@ -195,7 +199,9 @@ def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, own: bool) -> l
         note = "" if said.get("dataset", {}).get("potential") else ", without predictions"
     hat, size, chance = (float(numbers.get(name, math.nan)) for name in ("rhat", "ess", "rhat_by_chance"))
     drawn = rows.loc[rows["step"] > burnin, "potential"]
-    still = len(drawn) >= MINIMUM_DRAWS and drawn.nunique() == 1
+    # A flat U within walls says nothing of positions, where walkers are compared by them.
+    moved = size > 0 and said.get("dataset", {}).get("potential")
+    still = len(drawn) >= MINIMUM_DRAWS and drawn.nunique() == 1 and not moved
     none, size = ("U never changes", 0.0) if still else ("too few rows", size)
     of = f"least, of {numbers['ess_of']}{note}" if numbers["ess_of"] else none
     found = [_row("effective size", size, limits["ess"], size > limits["ess"], of, "ess" in given)]

@@ -39,6 +39,10 @@ class Walkers:
         """Whether the walkers were put where they are, or have moved."""
         return self.drawn != _check_sum(self.position)
 
+    def move(self, position: np.ndarray) -> None:
+        """Starts elsewhere, where nobody has placed the walkers either."""
+        self.position, self.drawn = position, _check_sum(position)
+
     def fitting(self, value: Any, name: str) -> np.ndarray:
         """A new array in shape and type of the positions, of what is given for each walker or for all."""
         value = as_array(value, name)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tati_re.core.backend import tf
 from tati_re.engine.progress import make_progress
 from tati_re.models.chain import chain_of
 from tati_re.optimizers import make_optimizer
@@ -36,8 +37,8 @@ examples and 502 parameters, 27,000 steps were nearer in seven minutes than thre
 BATCH_SIZE = 128
 FEW_PARAMETERS = 10
 MOST_DIRECTIONS = 100
-"""Parameters up to which MCLMC has a mass with all directions, where the target has one minimum as far as is known: a
-density of one's own, or a network of one layer."""
+"""Parameters up to which the mass has all directions where all examples are seen and the target has one minimum as far
+as is known: a density of one's own, or a network of one layer."""
 TARGET_BIAS = 0.05
 """Of MCLMC, an energy error of 4.5e-4 per parameter and step: the bound is wide, and 0.02 costs 1.6 times the steps."""
 TARGET_ACCEPTANCE = 0.98
@@ -96,6 +97,7 @@ class _Choice:
                 progress.message(sentence)
         if self.options.walker_start == "fit" and not (sim.walkers.placed or "starts" in self.objects):
             self._checked()
+            self._confine()
             self._fit()
         return self.options
 
@@ -118,6 +120,13 @@ class _Choice:
         """Starts the walkers of the Simulation by these options."""
         self.sim.options = make_options(self.sim.options, **values)
         self.sim.walkers = starting_walkers(self.sim.options, self.sim.system.flat)
+        self._confine()
+
+    def _confine(self) -> None:
+        """Reflects starts that nobody has given into the walls of the prior."""
+        walkers, prior = self.sim.walkers, self.sim.system.prior(self.options, self.objects)
+        if prior.walled and not walkers.placed:
+            walkers.move(np.array(prior.confine(tf.constant(walkers.position), None)[0]))
 
     def _choose_walkers(self) -> list[str]:
         """Sets the walkers apart that nobody has placed, and says so."""
@@ -170,15 +179,14 @@ class _Choice:
             values["num_steps"] = steps
         values["until"] = UNTIL + (OF_WEIGHTS if sim.system.has_data else "")
         burnin = latest_end(steps) if given.num_burnin_steps is None else given.num_burnin_steps
+        # Hidden units make copies of each minimum, each with a covariance of its own: no mass has them all.
+        kernels = sum(len(shape) > 1 for shape in sim.system.flat.shapes)
+        small = whole and dimension <= MOST_DIRECTIONS and kernels < 2 and not walled
         if burnin >= FEWEST_BURNIN_STEPS:
-            values["mass"] = "fisher"
+            values["mass"] = f"fisher:{dimension}" if small else "fisher"
         if sampler == "MCLMC":
             values["target_bias"] = TARGET_BIAS
-            # Hidden units make copies of each minimum, each with a covariance of its own: no mass has them all.
-            kernels = sum(len(shape) > 1 for shape in sim.system.flat.shapes)
-            small = dimension <= MOST_DIRECTIONS and kernels < 2 and not walled
             if small and "mass" in values and "mass" not in given.explicit:
-                values["mass"] = f"fisher:{dimension}"
                 values["integrator"] = "isotropic" if sim.system.is_round(sim.walkers.position[0]) else "leapfrog"
         if sampler == "HMC":
             values |= {"target_acceptance": TARGET_ACCEPTANCE} | ({"walls": "reflect"} if walled else {})
