@@ -46,6 +46,10 @@ def test_booleans_are_numbers_as_in_a_data_frame(tmp_path):
     frame = pd.get_dummies(pd.DataFrame({"city": ["Bonn", "Rome", "Bonn"], "y": [1.5, 2.5, 3.0]}))[::-1]
     data = read(tmp_path, frame[["city_Bonn", "city_Rome", "y"]].to_csv(index=False))
     assert data.inputs.tolist() == [[1, 0], [0, 1], [1, 0]] and data.targets.tolist() == [3, 2.5, 1.5]
+    told = frame.assign(y=[True, False, True])[["city_Bonn", "y"]]
+    for dtype in ("bool", "boolean", "bool[pyarrow]"):  # the last is what a comparison of texts gives
+        data = load_data(told.astype(dtype))
+        assert data.inputs.tolist() == [[1], [0], [1]] and data.targets.tolist() == [1, 0, 1] and data.num_classes == 2
 
 
 @pytest.mark.parametrize(
@@ -108,6 +112,8 @@ def test_predictions_take_columns_by_their_names(tmp_path):
     said = pd.read_csv(tmp_path / "run" / "predictions" / "predictions.csv")["mean"]
     for found in (run.predict(TURNED).mean, load(tmp_path / "run").predict(TURNED, FRAME["y"]).mean):
         assert np.array_equal(found, wanted)
+    scores = run.predict(TURNED.astype(object)).scores()  # as the rows of a table with other columns come
+    assert scores == run.predict(TURNED).scores() and "rmse" in scores
     assert np.allclose(said, wanted[:, 0], rtol=1e-5)
     assert np.array_equal(sim.predict(TURNED), sim.predict(INPUTS.to_numpy()))
     for wrong, sentence in (

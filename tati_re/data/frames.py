@@ -50,17 +50,17 @@ def check_order(inputs: Any, values: Any, what: str) -> None:
         refuse_if(same, f"{what} have the index of the inputs in another order.", expected="y.loc[x.index]")
 
 
-def labels_of(values: Any) -> np.ndarray:
+def labels_of(values: Any, name: str = "data") -> np.ndarray:
     """As `numbers_of`; one column of texts, the names of classes, stays one, `(n,)`."""
-    texts = as_array(values, "data").reshape(-1)
+    texts = as_array(values, name).reshape(-1)
     texts = np.char.decode(texts, "utf-8", "backslashreplace") if texts.dtype.kind == "S" else texts
     named = (
         len(texts) and np.shape(values) in {(len(texts),), (len(texts), 1)} and all(isinstance(t, str) for t in texts)
     )
     if named and all(map(_FRACTION.fullmatch, texts)):
-        what, expected = "data: the labels are numbers written as text.", "y.astype(float), or names of classes"
+        what, expected = f"{name}: the labels are numbers written as text.", "y.astype(float), or names of classes"
         refuse_if(any(re.search(r"[.,]\d*[1-9]", text) for text in texts), what, repr(str(texts[0])), expected)
-    return texts.astype(str) if named else numbers_of(values, "data")
+    return texts.astype(str) if named else numbers_of(values, name)
 
 
 def numbers_of(values: Any, name: str) -> np.ndarray:
@@ -89,11 +89,12 @@ def _check(column: Any, where: str) -> None:
     missing = np.flatnonzero(column.isna())
     if len(missing):
         raise InputError(f"{where} has missing values.", f"{len(missing)}, the first in row {missing[0]}", MISSING)
-    if len(column) and (not types.is_numeric_dtype(column.dtype) or types.is_complex_dtype(column.dtype)):
+    number = types.is_numeric_dtype(column.dtype) or types.is_bool_dtype(column.dtype)
+    if len(column) and (not number or types.is_complex_dtype(column.dtype)):
         value = next((each for each in column if not isinstance(each, int | float)), column.iloc[0])
         text, what = value if isinstance(value, str) else "text", f"{where} holds text."
-        number = "," not in text and _FRACTION.fullmatch(text)
-        told = "numbers: x.astype(float) makes them of text" if number else advice(text)
+        written = "," not in text and _FRACTION.fullmatch(text)
+        told = "numbers: x.astype(float) makes them of text" if written else advice(text)
         refuse_if(isinstance(value, str | bytes), what, repr(value), TEXT if told == COLUMNS else told)
         kind = "dates" if isinstance(value, date) else type(value).__name__
         expected = DATES if isinstance(value, date | timedelta) else "integers or floats"

@@ -9,7 +9,7 @@ import pandas
 from scipy.special import ndtr, ndtri
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.data.frames import check_order, in_order, is_frame
+from tati_re.data.frames import check_order, in_order, is_frame, labels_of
 from tati_re.data.labels import are_names, numbers_of_names
 from tati_re.engine.prediction_averages import PREFIX
 from tati_re.posterior.predictive import CLASSES, LABELS, VALUES, entropy_of, log_mean_exp
@@ -179,7 +179,7 @@ def average(
     inputs = sources[0][0].packed(inputs)
     count = len(inputs) * first.rows
     if labels is not None:
-        labels = np.asarray(labels)
+        labels = labels_of(labels, "labels")
         if are_names(labels, sources[0][0].class_names):
             labels = numbers_of_names(labels, sources[0][0].class_names, "labels")
         if len(labels) != len(inputs):
