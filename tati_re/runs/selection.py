@@ -10,7 +10,8 @@ from tati_re.runs.run import AnyRun, RunFiles
 
 
 def as_run(run: Any) -> RunFiles:
-    return run if "folder" in dir(run) else RunFiles.open(run)
+    """The run itself, or what else has a folder of one; a path is opened, and other objects are refused."""
+    return run if hasattr(run, "folder") else RunFiles.open(run)
 
 
 def burnin_of(run: RunFiles, burnin: int | None) -> int:

@@ -110,7 +110,8 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
         yield hot
     if "prior" not in request.objects and (other := unused_prior_options(options)):
         yield f"Not used by the prior as it is set up: {', '.join(other)}."
-    yield from filter(None, [method.swap_bias])
+    if sentence := method.swap_bias:
+        yield sentence
     if method.exact_energies:
         yield (
             f"bias_energies full: each step evaluates the loss of all {potential.num_examples:,} examples beside the "
