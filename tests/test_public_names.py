@@ -102,6 +102,7 @@ def test_a_name_has_one_path():
 
 def test_the_package_shows_its_public_names_only():
     assert dir(tati_re) == sorted(tati_re.__all__)
+    assert dir(tati_re.sklearn) == ["BayesianClassifier", "BayesianRegressor"]
 
 
 def test_the_page_lists_all_names():

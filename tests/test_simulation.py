@@ -352,6 +352,7 @@ def test_a_copy_is_a_simulation_of_its_own():
     untouched.next_batch()
     np.testing.assert_array_equal(untouched.gradients(), sim.gradients())
     taken = pickle.loads(pickle.dumps(sim))
+    assert taken.system.model is taken.system.flat.inside.model is not sim.system.model
     np.testing.assert_array_equal(taken.gradients(), sim.gradients())
     np.testing.assert_array_equal(tuple(taken.dataset)[1], tuple(sim.dataset)[1])
     rows = taken.sample(num_steps=4, step_size=0.01).trajectory
