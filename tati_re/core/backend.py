@@ -170,7 +170,7 @@ def _packing(like: Any) -> Callable:
 
 
 def refilled(size: int) -> tuple[Any, Any]:
-    """A vector of float64, and its memory, written before each call with it: a new tensor takes 40 microseconds longer."""
+    """A vector, float64, and its memory, to be written before each call with it: a new tensor takes 40 µs longer."""
     with tf.device("CPU"):
         vector: Any = tf.zeros((size,), tf.float64)
     return vector, vector._numpy()
