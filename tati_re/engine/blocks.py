@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tati_re.core.backend import Direct, tf
+from tati_re.core.backend import Direct, refilled, tf
 from tati_re.core.evaluate import Clock
 from tati_re.engine.block import Answer, OneVector, joined
 from tati_re.engine.loop import Loop
@@ -328,11 +328,12 @@ class Blocks(Loop):
             return flat.joined((new, method.places.source(grown.index, new.index)))
 
         self._raised: list[Exception] = []
-        called = Direct(decided, jit_compile=exact)
+        called, (given, memory) = Direct(decided, jit_compile=exact), refilled(sum(sizes))
 
         def told(vector):
+            memory[:] = vector
             try:
-                return called(vector).numpy()
+                return called(given).numpy()
             except tf.errors.OpError:
                 if self._raised:
                     raise self._raised.pop() from None
