@@ -60,13 +60,20 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
         spread = float(np.std(request.system.examples.targets, axis=0).min())
         if 0 < spread < options.noise_std:
             yield f"noise_std {options.noise_std:g} is above the standard deviation of the targets, {spread:.3g}."
+    values = dataset.targets if used == "gaussian" and request.system.has_data else np.ones(1)
+    if values.min() > 0 and (spread := np.max(values.std(axis=0) / values.mean(axis=0))) > 2:
+        yield (
+            f"The targets, all above 0, have a deviation of {spread:.3g} times their mean: one width of Gaussian noise "
+            "is that of the few large ones; their logarithm as the target has one for all."
+        )
     loss, logits = potential.loss.name, options.from_logits
     idle = ["noise_std"] * (loss != "gaussian") + ["from_logits"] * (loss not in OF_LOGITS and logits != "auto")
     if request.system.has_data and not options.tati and (idle := [name for name in idle if name in options.explicit]):
         yield f"Not used by the loss {loss}: {', '.join(idle)}."
     yield from potential.notices()
     if options.data is not None and dataset.label_names not in ((), ("label",)) and not options.label_columns:
-        yield f"The labels are in the column {', '.join(dataset.label_names)} (label_columns)."
+        columns = "column" if len(dataset.label_names) == 1 else "columns"
+        yield f"The labels are in the {columns} {', '.join(dataset.label_names)} (label_columns)."
     if names := dataset.class_names:
         listed = shown(", ".join(names), 77, str)
         yield f"The labels are names: {listed} are the classes 0 to {len(names) - 1}, in this order."
