@@ -49,7 +49,7 @@ def test_arrays_of_all_kinds():
     [
         (MASKED, rf"^x: a masked array .* Received: {MASKED.mask.sum()} masked entries\."),
         ([list(MASKED), list(MASKED)], rf"Received: {2 * MASKED.mask.sum()} masked entries\."),
-        ([[1, 2], [3]], r"^x has rows of unequal lengths\. Received: list\."),
+        ([[1, 2], [3]], r"^x has rows of unequal lengths\. Received: list\. Expected: .*keras\.utils\.pad_sequences"),
         (OnDevice(), r"^x cannot be made a NumPy array\. Received: OnDevice \(RuntimeError: call \.cpu\(\) first\)\."),
         (X + 1j, r"^x are not numbers\. Received: an array of type complex128\."),
         (pd.DataFrame({"a": ["x"], "b": [1.0]}), "an array of type object"),

@@ -314,6 +314,10 @@ DAYS = pd.date_range("2020-02-28", periods=3)
         (FRAME.assign(city=pd.array([1, 2, None], dtype="Int64")), "column 'city' has missing values"),
         (FRAME.assign(city=DAYS - DAYS[0]), r"column 'city' holds Timedelta\. .*Expected: .*Timedelta"),
         (FRAME.assign(city=[1, "Rome", 2]), r"column 'city' holds text\. Received: 'Rome'"),
+        (
+            FRAME.assign(city=["St. Gallen", "a", "b"]),
+            "of text; TextVectorization of Keras, before the model and not in",
+        ),
     ],
 )
 def test_columns_that_hold_no_numbers_are_named(frame, sentence):
@@ -441,6 +445,8 @@ def test_a_run_on_a_file_says_which_column_are_the_labels(tmp_path, capsys):
     data = str(tmp_path / "own.csv")
     assert "The labels are in the column b (label_columns)." in said_at_the_start(capsys, None, data)
     assert "The labels are in" not in said_at_the_start(capsys, None, data, label_columns=["price"])
+    pd.DataFrame({"a": X[:, 0], "label_u": X[:, 1], "label_v": Y}).to_csv(tmp_path / "own.csv", index=False)
+    assert "The labels are in the columns label_u, label_v (label_columns)." in said_at_the_start(capsys, None, data)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import tati_re
 from tati_re.core.errors import InputError
 from tati_re.landscape.scan import Landscape
 from tati_re.plotting.bands import Calibrated, draw_ranks, independent, rank_band, uniform_band
+from tati_re.plotting.calibration import plot_classes
 from tati_re.plotting.figure import new_figure
 from tati_re.plotting.landscape_files import write_vtk
 from tati_re.prediction.results import ClassPrediction, RegressionPrediction
@@ -212,6 +213,19 @@ def test_many_classes_and_outputs_fit_their_panels():
     panel = figure.axes[0]
     np.testing.assert_allclose([line.get_ydata() for line in panel.get_lines()], mean.T)
     assert panel._left_title.get_window_extent().y0 >= panel.get_legend().get_window_extent().y1 - 5, "a title above it"
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_title_of_other_inputs_stands_above_their_legend(count):
+    """ "posterior average, AUROC 0.485" stood on top of "test (240)"."""
+    predictions = {f"posterior average {k}" if k else "posterior average": classes() for k in range(count)}
+    figure = plot_classes(predictions, predictions)
+    figure.draw_without_rendering()
+    panels = [axes for axes in figure.axes if "AUROC 0.500" in axes.get_title(loc="left")]
+    assert len(panels) == count
+    for panel in panels:
+        title, legend = panel._left_title.get_window_extent(), panel.get_legend().get_window_extent()
+        assert not title.overlaps(legend) and title.y1 <= figure.bbox.height
 
 
 def test_predictions_print_a_table():

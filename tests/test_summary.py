@@ -57,6 +57,13 @@ def test_a_good_run_has_no_warnings(tmp_path):
     assert max(map(len, text.splitlines())) <= max(110, len(str(tmp_path)) + 30)
 
 
+def test_a_run_that_is_still_in_its_burnin_says_so(tmp_path):
+    """It said "120 of 100,000, the first 30,720 left out as burn-in"."""
+    run = fake_run(tmp_path)
+    run.manifest["options"] |= {"num_steps": 50_000, "num_burnin_steps": 20_000}
+    assert " 5,000 of 50,000, burn-in up to 20,000\n" in summarize(run)
+
+
 def test_acceptance_and_missing_momenta(tmp_path):
     accepted = {"acceptance": lambda rows: (rows["step"] % 30 > 0).astype(float), "kinetic_energy": np.nan}
     text = summarize(fake_run(tmp_path, **accepted))

@@ -21,12 +21,13 @@ def as_array(values: Any, name: str, dtype: Any = None, numbers: bool = False) -
     what = f"{name}: a masked array has no numbers where it is masked."
     expected = "an array without a mask, such as the rows where nothing is masked, or filled(...)"
     refuse_if(masked := _masked(values), what, f"{masked} masked entries", expected)
+    padded = "rows of one length, such as keras.utils.pad_sequences makes"
     try:
         array = np.asarray(values)
     except Exception as error:
         # Arrays of other libraries raise what they like, such as those that live on a GPU.
         if isinstance(error, ValueError) and "inhomogeneous" in str(error):
-            raise InputError(f"{name} has rows of unequal lengths.", type(values).__name__, "an array") from None
+            raise InputError(f"{name} has rows of unequal lengths.", type(values).__name__, padded) from None
         received = f"{type(values).__name__} ({said(error)})"
         raise InputError(f"{name} cannot be made a NumPy array.", received, "an array of numbers") from error
     if (numbers or dtype is not None) and array.dtype.kind not in "buif":

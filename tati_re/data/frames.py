@@ -14,6 +14,7 @@ from tati_re.core.given import as_array
 from tati_re.data.columns import numbered
 
 TEXT = "numbers: pandas.get_dummies, or OneHotEncoder of scikit-learn, makes columns of 0 and 1 of text"
+SENTENCES = f"{TEXT}; TextVectorization of Keras, before the model and not in it, numbers of sentences"
 COLUMNS = f"{TEXT}; label_columns names the labels, input_columns leaves columns out"
 CLASSES = "a number, or in all rows the name of a class"
 _FRACTION = re.compile(r"\s*[-+]?\d*[.,]\d+(e[-+]?\d+)?\s*", re.I)
@@ -69,7 +70,7 @@ def numbers_of(values: Any, name: str) -> np.ndarray:
     loaded, array = sys.modules.get("pandas"), as_array(values, name)
     framed = loaded is not None and isinstance(values, (loaded.DataFrame, loaded.Series))
     if array.dtype.kind in "OMmUST" and array.ndim == 0:
-        expected = "an array, such as toarray() of a sparse matrix"
+        expected = "an array, such as toarray() of a sparse matrix, or a pandas.DataFrame of a dict or a file"
         raise InputError(f"{name} cannot be made an array of numbers.", type(values).__name__, expected)
     if not framed and (array.dtype.kind not in "OMmUST" or array.ndim > 2):
         return array
@@ -95,7 +96,8 @@ def _check(column: Any, where: str) -> None:
         text, what = value if isinstance(value, str) else "text", f"{where} holds text."
         written = "," not in text and _FRACTION.fullmatch(text)
         told = "numbers: x.astype(float) makes them of text" if written else advice(text)
-        refuse_if(isinstance(value, str | bytes), what, repr(value), TEXT if told == COLUMNS else told)
+        told = {COLUMNS: SENTENCES if " " in text else TEXT}.get(told, told)
+        refuse_if(isinstance(value, str | bytes), what, repr(value), told)
         kind = "dates" if isinstance(value, date) else type(value).__name__
         expected = DATES if isinstance(value, date | timedelta) else "integers or floats"
         raise InputError(f"{where} holds {kind}.", repr(value), expected)

@@ -177,7 +177,7 @@ def _draw_coverage(axes: Axes, predictions: dict[str, RegressionPrediction]) -> 
         axes.plot(places, inside.mean(axis=0), color=COLORS[number % len(COLORS)], linewidth=1.4, label=name)
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     axes.set(xlabel="probability of the interval", ylabel="part of targets inside")
-    axes.legend(frameon=False, fontsize=8, loc="upper left")
+    axes.legend(frameon=False, fontsize=8, loc="best")
 
 
 def draw_pit(axes: Axes, predictions: Mapping[str, RegressionPrediction]) -> None:

@@ -114,7 +114,7 @@ def _length_lines(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int, thi
     finished = planned is None or planned - last < int(manifest.get("options", {}).get("record_every", 1))
     text = f"{planned if finished and planned is not None else last:,}" + ("" if finished else f" of {planned:,}")
     if burnin:
-        text += f", the first {burnin:,} left out as burn-in"
+        text += f", the first {burnin:,} left out as burn-in" if burnin <= last else f", burn-in up to {burnin:,}"
     if thin > 1:
         text += f", one row in {thin:,} taken"
     counts = at_target(rows).groupby("walker").size().reindex(rows["walker"].unique(), fill_value=0)

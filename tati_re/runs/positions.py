@@ -142,7 +142,7 @@ class Positions:
         missing = empty and self.walker not in (None, *walkers)
         refuse_if(missing, "The walker is not in the trajectory.", self.walker, f"0 to {len(walkers) - 1}")
         what = f"No positions are left after the burn-in of {self.burnin:,} steps."
-        expected = "a smaller trajectory_every, more steps (num_steps), or a smaller burnin"
+        expected = "a smaller trajectory_every, more steps (the run resumed, num_steps), or a smaller burnin"
         refuse_if(empty, what, f"last stored step {last:,}, trajectory_every {self._every:,}", expected)
 
     def read(self) -> Block:

@@ -66,7 +66,8 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
         yield f"Not used by the loss {loss}: {', '.join(idle)}."
     yield from potential.notices()
     if options.data is not None and dataset.label_names not in ((), ("label",)) and not options.label_columns:
-        yield f"The labels are in the column {', '.join(dataset.label_names)} (label_columns)."
+        columns = "column" if len(dataset.label_names) == 1 else "columns"
+        yield f"The labels are in the {columns} {', '.join(dataset.label_names)} (label_columns)."
     if names := dataset.class_names:
         listed = shown(", ".join(names), 77, str)
         yield f"The labels are names: {listed} are the classes 0 to {len(names) - 1}, in this order."
