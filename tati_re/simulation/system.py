@@ -17,6 +17,7 @@ from tati_re.data.generators import GENERATORS
 from tati_re.data.preparation import automatic, said_of_skewed, standardized, standardized_as
 from tati_re.models.build import build_network, imported_model, load_model
 from tati_re.models.flat import FlatModel
+from tati_re.models.inputs import tensors_of
 from tati_re.models.inspect import one_output, output_activation_of, output_shape_of
 from tati_re.models.precision import in_precision
 from tati_re.options.make import OPTIONS, Options, options_of, unknown
@@ -274,8 +275,10 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
         model = load_model(options.model)
         objects = {**objects, "model": model}
     one_output(model)  # before labels that are several are taken for an array
-    shape = output_shape_of(model) if isinstance(model, keras.Model) and model.built else ()
     several = name == "sparse_categorical_crossentropy" and options.num_classes is None
+    # What the call of a model of one's own class gives is asked where it matters: one that was read may have two types.
+    told = isinstance(model, keras.Model) and model.built and (several or tensors_of(model, "outputs"))
+    shape = output_shape_of(model) if told else ()
     if several and len(shape) > 2 and (count := shape[-1] or 0) > 1:
         return replace(assemble(options.settled(num_classes=count), objects), num_classes=count)
     read = dataset_from_options(options, *given, places=shape[1:-1])
