@@ -225,6 +225,19 @@ def test_hot_rows_are_outside(tmp_path):
     assert verdicts(made(tmp_path / "b", given, extra=asked))["configurational heating"] == "inside"
 
 
+def test_a_walker_that_never_is_at_the_target_is_apart(tmp_path):
+    """In simulated tempering one may stick at a hot rung, without a draw that R-hat could compare."""
+    weight = np.tile([1.0, 0.0], (4, 300))
+    assert (
+        rows_of(made(tmp_path / "a", columns(weight=weight), positions())).loc["walkers apart", "verdict"] == "inside"
+    )
+    weight = weight * np.array([1.0, 0.0, 1.0, 1.0])[:, None]
+    found = rows_of(made(tmp_path / "b", columns(weight=weight), positions()))
+    assert found.loc["R-hat", "verdict"] == "inside"
+    assert found.loc["walkers apart", ["value", "verdict"]].tolist() == [1, "outside"]
+    assert found.loc["walkers apart", "note"] == "walker 1: never at the target since the burn-in"
+
+
 def test_a_temperature_without_a_target_or_a_band_says_why(tmp_path):
     """Walls leave the virial no target: it is no row, as that of momenta of a fixed length. Where its noise hides the
     temperature, as of coordinates far from 0, the note has what helps."""

@@ -215,10 +215,13 @@ def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, own: bool) -> l
         found.append(_row("R-hat of weights", drift, most, drift < most, of, WEIGHTS in given))
     apart = numbers.get("spoiled_by", [])
     of = "" if good else "no walker alone lifts R-hat" if hat > limits["rhat"] else "too few draws"
-    if apart:
+    walkers, there = ({*table.loc[table["step"] > burnin, "walker"]} for table in (run.run_info, rows))
+    if away := sorted(walkers - there):
+        good, apart, of = False, away, f"{walker_names(away)}: never at the target since the burn-in"
+    elif apart:
         good = None if good is None else False
         of = f"{walker_names(apart)}: R-hat is {numbers['rhat_without']:.3f} without"
-    elif rows["walker"].nunique() < 2:
+    elif len(there) < 2:
         good, of = None, "a single walker"
     known = good if good or apart else None
     found.append(_row("walkers apart", math.nan if known is None else float(len(apart)), 0.0, known, of))
