@@ -55,9 +55,11 @@ def _estimating(method: str) -> Family:
     return Family("evidence", (*_EVIDENCE, "--method", method), _ON)
 
 
-def _without(flag: str, words: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(word for word, before in zip(words, ("", *words), strict=False) if flag not in (word, before))
+def _without(flags: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(word for word, before in zip(words, ("", *words), strict=False) if not {word, before} & {*flags})
 
+
+_OF_FITS = _without(("--step-size", "--num-burnin-steps"), COMMON)
 
 FAMILIES = {
     "BAOAB": _sampling(),
@@ -75,7 +77,7 @@ FAMILIES = {
     ),
     "simulated tempering": _sampling("--sampler", "simulated_tempering", "--exchange-every", "2", batches=()),
     "TACT-HMC": _sampling("--sampler", "TACT-HMC"),
-    "fit": Family("optimize", (*_without("--step-size", COMMON), *BATCHES, "--optimizer", "adam"), _ON, "sample"),
+    "fit": Family("optimize", (*_OF_FITS, *BATCHES, "--optimizer", "adam"), _ON, "sample"),
     "evidence, stepping stone": _estimating("stepping_stone"),
     "evidence, smc": _estimating("smc"),
     "landscape": Family(
