@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from tati_re.core.backend import deterministic as deterministic
 from tati_re.core.backend import keras, tf
 
 

@@ -4,11 +4,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tati_re.core.backend import Direct, tf
+from tati_re.core.backend import Direct, deterministic, tf
 from tati_re.core.errors import SamplingError
 from tati_re.core.potential import Potential
 from tati_re.core.protocol import Clock, Rung
-from tati_re.engine.environment import deterministic
 from tati_re.engine.noise import RecordingNoise, StepNoise, draw_numbers
 
 _BYTES = 16 * 2**20

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.backend import tf
+from tati_re.core.backend import deterministic, tf
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.given import as_array
 from tati_re.core.interruption import interruptible
 from tati_re.engine.driver import Outcome
-from tati_re.engine.environment import deterministic
 from tati_re.engine.loop import Carry
 from tati_re.runs import checkpoint, manifest
 from tati_re.simulation.calls import Calls

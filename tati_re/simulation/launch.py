@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.backend import tf
+from tati_re.core.backend import deterministic, tf
 from tati_re.core.errors import SamplingError, WorkersLost, refuse_if
 from tati_re.core.interruption import BARE, saying, stop, stopping
 from tati_re.engine.driver import Driver, Outcome, Plan
-from tati_re.engine.environment import TemporaryFolder, deterministic
+from tati_re.engine.environment import TemporaryFolder
 from tati_re.engine.loop import Carry
 from tati_re.engine.prediction_averages import PredictionAverages
 from tati_re.engine.progress import make_progress

@@ -15,10 +15,10 @@ import numpy as np
 from tati_re.cluster.on_ray import Cluster, check_cluster
 from tati_re.cluster.processes import Here, Process
 from tati_re.cluster.team import Team
-from tati_re.core.backend import on_gpu, tf, threads
+from tati_re.core.backend import deterministic, on_gpu, tf, threads
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.engine.block import Held
-from tati_re.engine.environment import deterministic, versions
+from tati_re.engine.environment import versions
 from tati_re.exchange.apart import Apart
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.options.make import Options
