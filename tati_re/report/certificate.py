@@ -171,12 +171,13 @@ def _temperatures(said: dict[str, Any], kept: pd.DataFrame, asked: float, given:
     found = [_row("predicted heating", float(value), asked, value <= asked, note, given)]
     for one in measured_temperatures(kept, int(said.get("parameters", {}).get("num", 0))):
         configurational, energies = one.kind == "configurational", kept[COLUMNS[one.kind]]
-        walled = configurational and has_no_target(said) and not nothing_confines(said)
+        free = configurational and nothing_confines(said)
+        walled = configurational and has_no_target(said) and not free
         if not walled and energies.std() > 1e-6 * abs(energies.mean()):  # momenta may have a fixed length
             excess, half = one.mean / one.target - 1, max(one.upper - one.target, one.target - one.lower) / one.target
             good = one.in_band or abs(excess) <= asked if half <= _WIDEST else None
             note = f"chance gives up to {percent(half)}" if math.isfinite(half) else one.verdict
-            if configurational and nothing_confines(said):
+            if free:
                 good, note = None, "no target: nothing confines U"
             elif configurational and good is None:
                 note += "; needs more steps, or coordinates that are about 0 on average"
