@@ -1,6 +1,7 @@
 """The manifest of a run as TOML: method, data, options and versions."""
 
 import os
+import shlex
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.options.table import OPTIONS
 from tati_re.runs import checkpoint
 from tati_re.runs.digests import lasting
-from tati_re.runs.files import MANIFEST
+from tati_re.runs.files import MANIFEST, MODEL
 from tati_re.runs.storage import write_whole
 
 SCHEMA_VERSION = 1
@@ -78,6 +79,16 @@ def given_options(content: Mapping[str, Any]) -> dict[str, Any]:
     if content.get("loss", {}).get("noise_std") == "sampled" and "noise_prior_scale" not in options:
         given["noise_prior_scale"] = "deviation"  # of runs from before it was 0.3 of it
     return given
+
+
+def going_on(folder: Path, num_steps: int | None = None) -> str:
+    """How a run goes on: from Python, with what is to be given again, and by a command where nothing is."""
+    kept = {"directions"} | ({"model"} if (folder / MODEL).exists() else set())
+    again = sorted({*read(folder).get("objects", [])} - kept)
+    steps = [] if num_steps is None else [str(num_steps)]
+    call = f"Simulation.resume({', '.join([repr(os.fspath(folder)), *steps, *(f'{name}=...' for name in again)])})"
+    flag = f" --num-steps {num_steps}" if steps else ""
+    return call if again else f"tati-sample --resume {shlex.quote(os.fspath(folder))}{flag}, or {call}"
 
 
 def check_data(content: Mapping[str, Any], dataset: Any, who: AnyPath) -> None:

@@ -1,7 +1,6 @@
 """Where a run ends by itself (`until`), and how far it has converged at its end."""
 
 import math
-import os
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -141,9 +140,9 @@ class Ending:
                 said += f"; rungs {lowest} and {lowest + 1} swap at a rate of {swaps.min():.2g}"
         more = max(steps_left(one, found, steps) for one in self.conditions)
         if done and more < math.inf:
-            folder, wanted = os.fspath(self.folder), step + int(more)
-            command = f"tati-sample --resume {folder} --num-steps {wanted}, or " if kept else ""
-            said += f". To go on: {command}Simulation.resume({repr(folder) if kept else 'run.folder'}, {wanted})"
+            wanted = step + int(more)
+            call = manifest.going_on(self.folder, wanted) if kept else f"Simulation.resume(run, {wanted})"
+            said += f". To go on: {call}"
         return f"{said}."
 
     @cached_property

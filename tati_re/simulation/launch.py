@@ -276,7 +276,7 @@ class Launch:
         if stopped:
             said = f"{outcome.value} Step {driver.step} of {driver.planned}"
             if temporary is None and alone:
-                said += f"; tati-sample --resume {self.folder}, or Simulation.resume({str(self.folder)!r})"
+                said += f"; {manifest.going_on(self.folder)}"
             self.progress.message(f"{said}.")
             if driver.signal and not options.verbose and temporary is None:
                 print(f"{said}.", file=sys.stderr)
