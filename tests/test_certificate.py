@@ -250,6 +250,26 @@ def test_a_temperature_without_a_target_or_a_band_says_why(tmp_path):
     assert row["verdict"] == "unknown" and row["note"].endswith("coordinates that are about 0 on average")
 
 
+@pytest.mark.parametrize(
+    ("sampler", "step_size", "verdict", "excess"), [("BAOAB", 0.5, "inside", 0), ("SGLD", 0.5, "outside", 1 / 3)]
+)
+def test_positions_far_from_0_are_judged_about_their_mean(sampler, step_size, verdict, excess):
+    """About 0 the virial of a Gaussian hundreds of widths away says nothing. Of some 500 independent draws of five
+    coordinates 5.5 standard errors are 0.16; SGLD has the variance 1/(1 - h/2)."""
+    center = np.linspace(100, 1000, 5)
+    system = {
+        "potential": lambda x: 0.5 * tf.reduce_sum((x - center) ** 2, axis=-1),
+        "dimension": 5,
+        "dtype": "float64",
+    }
+    sim = tati_re.Simulation(**system, parameters=center, num_walkers=4, seed=1, execution="graph", verbose=0)
+    run = sim.sample(sampler=sampler, step_size=step_size, friction=1.0, num_steps=4000, num_burnin_steps=20)
+    row = rows_of(run).loc["configurational heating"]
+    assert row["verdict"] == verdict and row["note"].startswith("500 draws, about their mean: chance gives up to 1")
+    assert row["value"] == pytest.approx(excess, abs=0.16)
+    assert rows_of(run, 400).loc["configurational heating", "verdict"] == "unknown"  # which were not looked at
+
+
 def test_a_flat_density_within_walls_is_judged_by_its_positions(tmp_path):
     target = {"dataset": {"potential": True, "num_examples": 1}}
     flat, shape = {"potential": np.full((4, 600), 7.0)}, (4, 600, PARAMETERS)

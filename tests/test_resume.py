@@ -184,8 +184,7 @@ def test_max_time_ends_with_a_checkpoint_and_says_how_to_go_on(tmp_path, whole, 
     start(folder, limits=NINE, max_time=1e-6, verbose=2)
     said = capsys.readouterr().out
     assert "max_time is over" in said
-    # A command has no data of Python; the call names what it takes again.
-    assert said.endswith(f"; Simulation.resume({str(folder)!r}, data=...).") and "tati-sample" not in said
+    assert f"; Simulation.resume({str(folder)!r}, data=...)." in said and "tati-sample" not in said
     assert checkpoint.load(folder)[1]["step"] == 9
     Simulation.resume(str(folder), data=DATA, verbose=0)
     assert tables(folder) == whole

@@ -16,7 +16,7 @@ from tati_re.runs.selection import as_run, at_target, select_rows
 LEVEL = 1e-4
 """How often the mean of a correct run lies outside its band: once in 10,000 times."""
 
-_FEWEST_ROWS, _FEWEST_EFFECTIVE = 16, 8.0
+FEWEST_ROWS, _FEWEST_EFFECTIVE = 16, 8.0
 """Rows of a walker, and effective rows of all, below which their number cannot be told, and no verdict is given."""
 _ROWS_A_DEGREE = 8.0
 """Effective rows for each degree of freedom of their own estimate, so that 20,000 autoregressions of 16 to 1,000 rows,
@@ -26,6 +26,9 @@ Kind = Literal["kinetic", "configurational"]
 
 COLUMNS: dict[Kind, str] = {"kinetic": "kinetic_energy", "configurational": "virial"}
 """The column of run.csv behind each kind of temperature."""
+
+_WIDEST = 0.5
+"""Half of a band, of the target, beyond which nothing is concluded from it."""
 
 
 class Temperature(NamedTuple):
@@ -49,6 +52,16 @@ class Temperature(NamedTuple):
     def in_band(self) -> bool:
         """True if the mean lies inside the band."""
         return self.lower <= self.mean <= self.upper
+
+    @property
+    def half(self) -> float:
+        """The longer half of the band, of the target."""
+        return max(self.upper - self.target, self.target - self.lower) / self.target
+
+    @property
+    def tells(self) -> bool:
+        """Whether the band is narrow enough for a verdict on heating."""
+        return self.half <= _WIDEST
 
     @property
     def verdict(self) -> str:
@@ -76,7 +89,7 @@ def measured_temperature(
         spread, rows = float(np.average((chains - mean) ** 2, weights=weights)) ** 0.5, (weights > 0).sum(axis=1).max()
     if not np.isfinite(size):
         return Temperature(kind, mean, target, np.nan, np.nan, size)
-    if rows < _FEWEST_ROWS or size < _FEWEST_EFFECTIVE:
+    if rows < FEWEST_ROWS or size < _FEWEST_EFFECTIVE:
         return Temperature(kind, mean, target, -np.inf, np.inf, size)
     quantile = -float(stdtrit(size / _ROWS_A_DEGREE, 0.5 * level))
     wider = quantile / -float(ndtri(0.5 * level))

@@ -71,7 +71,6 @@ def latest(manifest: dict[str, Any]) -> dict[str, Any]:
 _MOST_MOVED = 5.5  # Standard errors by which U of the first rows may be off.
 INSIDE, OUTSIDE, UNKNOWN = "inside", "outside", "unknown"
 TARGET_BIAS = 0.02
-_WIDEST = 0.5  # Half of the band of a temperature beyond which nothing is concluded from it.
 
 
 class Row(NamedTuple):
@@ -108,8 +107,13 @@ def certificate(run: RunFiles, burnin: int | None = None) -> pd.DataFrame:
     tolerance = float(options.get("target_bias", TARGET_BIAS)), "target_bias" in given
     own, burnin = burnin_of(run, None), burnin_of(run, burnin)
     kept = rows[rows["step"] > burnin]
-    found = [_bias(said, kept, *tolerance), *_temperatures(said, kept, *tolerance)]
-    converged = _convergence(run, rows, burnin, own == burnin)
+    every, last = int(options.get("record_every", 1)), 0 if run.run_info.empty else int(run.run_info["step"].max())
+    noted = [
+        said.get(name) for name in ("centered", "convergence")
+    ]  # at the end of the run, if it is one of these rows
+    centered, numbers = (one if one and own == burnin and 0 <= one["step"] - last < every else None for one in noted)
+    found = [_bias(said, kept, *tolerance), *_temperatures(said, kept, centered, *tolerance)]
+    converged = _convergence(run, rows, burnin, numbers)
     agreed = all(row.verdict == INSIDE for row in converged)
     burnt = _burnin(said, options, burnin, given, agreed, _moved(kept))
     return Certificate([*found, *converged, _divergences(said, rows, burnin), burnt])
@@ -162,8 +166,9 @@ def _bias_of(error: float) -> float:
     return float(roots[np.argmin(abs(roots.imag))].real)
 
 
-def _temperatures(said: dict[str, Any], kept: pd.DataFrame, asked: float, given: bool) -> list[Row]:
-    """The heating that was predicted, and the temperatures that were measured."""
+def _temperatures(said: dict[str, Any], kept: pd.DataFrame, centered: Any, asked: float, given: bool) -> list[Row]:
+    """The heating that was predicted, and the temperatures that were measured; that of the positions about their means
+    where the run has it."""
     heating: dict[str, Any] = {"mean": 0.0, "not_predicted": "none: all data in every step"}
     heating = latest(said) if sees_batches(said) else heating
     slowest = f"{percent(heating.get('slowest', math.nan))} in the slowest directions"
@@ -174,9 +179,13 @@ def _temperatures(said: dict[str, Any], kept: pd.DataFrame, asked: float, given:
         free = configurational and nothing_confines(said)
         walled = configurational and has_no_target(said) and not free
         if not walled and energies.std() > 1e-6 * abs(energies.mean()):  # momenta may have a fixed length
-            excess, half = one.mean / one.target - 1, max(one.upper - one.target, one.target - one.lower) / one.target
-            good = one.in_band or abs(excess) <= asked if half <= _WIDEST else None
-            note = f"chance gives up to {percent(half)}" if math.isfinite(half) else one.verdict
+            about = ""
+            if configurational and not one.tells and centered:
+                one = one._replace(**{name: float(centered[name]) for name in ("mean", "lower", "upper")})
+                about = f"{centered['num_draws']} draws, about their mean: "
+            excess = one.mean / one.target - 1
+            good = one.in_band or abs(excess) <= asked if one.tells else None
+            note = about + (f"chance gives up to {percent(one.half)}" if math.isfinite(one.half) else one.verdict)
             if free:
                 good, note = None, "no target: nothing confines U"
             elif configurational and good is None:
@@ -185,14 +194,12 @@ def _temperatures(said: dict[str, Any], kept: pd.DataFrame, asked: float, given:
     return found
 
 
-def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, own: bool) -> list[Row]:
+def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, numbers: Any) -> list[Row]:
     """R-hat, sample size, walkers that disagree, errors of averages: as the run noted them, else from its files."""
-    said, every, note = run.manifest, int(run.manifest.get("options", {}).get("record_every", 1)), ""
+    said, note = run.manifest, ""
     conditions = conditions_of(said.get("options", {}).get("until"))
     limits, given = DEFAULTS | {one.quantity: one.limit for one in conditions}, {one.quantity for one in conditions}
-    last = 0 if run.run_info.empty else int(run.run_info["step"].max())
-    numbers = said.get("convergence")
-    if numbers is None or not own or not 0 <= numbers["step"] - last < every:
+    if numbers is None:
         try:
             numbers = diagnosis(quantities(run, burnin=burnin), limits["rhat"])
         except InputError:  # no rows after the burn-in

@@ -9,12 +9,16 @@ import numpy as np
 
 from tati_re.analysis.averages import average, energy_error, rows_at_target
 from tati_re.analysis.convergence import chains_of
+from tati_re.analysis.temperature import FEWEST_ROWS, has_no_target, measured_temperature, measured_temperatures
 from tati_re.analysis.until import DEFAULTS, conditions_of, diagnosis, look_after, steps_left, what_is_missing
 from tati_re.core.errors import InputError
+from tati_re.options.make import make_options
 from tati_re.posterior.device_data import device_inputs
+from tati_re.posterior.evaluator import Evaluator
 from tati_re.posterior.outputs import Outputs
 from tati_re.prediction.quantities import INPUTS, Predict, quantities
 from tati_re.runs import files, manifest
+from tati_re.runs.positions import Positions
 from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import burnin_of
 from tati_re.samplers.wrappers.metered import BAND, RARELY, error_of_bias
@@ -23,6 +27,8 @@ from tati_re.simulation.starts import Walkers
 
 _FEW_SWAPS = 0.01
 _FEWEST_ERRORS = 1_000
+_CENTERED, _MOST_BYTES = 400, 2**28
+"""Stored positions that are looked at about their means, and bytes of the file that is read for it."""
 _LONGER, _LONGER_UNTOLD = 20, 4
 """How many times its first bound a run may have whose length nobody gave, told that it takes so many, and not."""
 
@@ -127,7 +133,8 @@ class Ending:
         found = next((look for look in looks if look["step"] == step), None) or {"step": step, **self.numbers()}
         if self.reached:
             stored["options"]["num_steps"] = step
-        manifest.write(self.folder, stored | {"convergence": found})
+        centered = self._centered(step, steps)
+        manifest.write(self.folder, stored | {"convergence": found, **({"centered": centered} if centered else {})})
         if not self.conditions:
             return None
         if self.reached:
@@ -144,6 +151,36 @@ class Ending:
             call = manifest.going_on(self.folder, wanted) if kept else f"Simulation.resume(run, {wanted})"
             said += f". To go on: {call}"
         return f"{said}."
+
+    def _centered(self, last: int, steps: int) -> dict[str, Any]:
+        """The configurational temperature of some stored positions, those of each half about the means of the other,
+        where the noise of that about 0 hides it; nothing where this takes a twentieth of what so many steps took."""
+        request, run, walkers = self._request, RunFiles(self.folder), self._walkers
+        number, path = request.potential.num_parameters, files.trajectory_in(self.folder)
+        noisy = not request.potential.batches.full
+        passes = -(-request.system.dataset.num_examples // request.options.batch_size) if noisy else 1
+        most = min(max(FEWEST_ROWS, _CENTERED // walkers.position.shape[0]), steps // (20 * passes))
+        if path is None or path.stat().st_size > _MOST_BYTES or most < FEWEST_ROWS or request.directions is not None:
+            return {}
+        rows, width = rows_at_target(run), walkers.position.shape[0]
+        found = [one for one in measured_temperatures(rows, number) if one.kind == "configurational"]
+        if not found or found[0].tells or "weight" in rows or has_no_target(run.manifest):
+            return {}
+        thin = max(1, steps // (most * (request.trajectory_every or 1)))
+        blocks = list(Positions(run, thin=thin).blocks())
+        step, values = (np.concatenate(part) for part in zip(*((one.step, one.values) for one in blocks), strict=True))
+        if len(step) < FEWEST_ROWS * width or (np.unique(step, return_counts=True)[1] != width).any():
+            return {}
+        values = values[np.argsort(step, kind="stable")].reshape(-1, width, number).astype(walkers.position.dtype)
+        options = make_options(request.options, batch_size=None)
+        engine = Evaluator(request.system.potential(options, request.objects, copies=width), False)
+        gradients = np.stack([engine.energy(one, engine.batch(0), walkers.auxiliary).gradient for one in values])
+        halves = np.array_split(values, 2)
+        centers = [np.mean(half, axis=(0, 1), dtype=np.float64) for half in reversed(halves)]
+        moved = np.concatenate([half - center for half, center in zip(halves, centers, strict=True)])
+        virials = 0.5 * (moved * gradients).sum(axis=2).T
+        one = measured_temperature(virials, "configurational", number, found[0].target)
+        return {"step": last, "num_draws": virials.size, "mean": one.mean, "lower": one.lower, "upper": one.upper}
 
     @cached_property
     def _predict(self) -> Predict | None:
