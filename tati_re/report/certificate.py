@@ -181,7 +181,7 @@ def _temperatures(said: dict[str, Any], kept: pd.DataFrame, centered: Any, asked
         if not walled and energies.std() > 1e-6 * abs(energies.mean()):  # momenta may have a fixed length
             about = ""
             if configurational and not one.tells and centered:
-                one = one._replace(**{name: float(centered[name]) for name in ("mean", "lower", "upper")})
+                one = one._replace(mean=centered["mean"], lower=centered["lower"], upper=centered["upper"])
                 about = f"{centered['num_draws']} draws, about their mean: "
             excess = one.mean / one.target - 1
             good = one.in_band or abs(excess) <= asked if one.tells else None

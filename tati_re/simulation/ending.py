@@ -157,8 +157,9 @@ class Ending:
         where the noise of that about 0 hides it; nothing where this takes a twentieth of what so many steps took."""
         request, run, walkers = self._request, RunFiles(self.folder), self._walkers
         number, path = request.potential.num_parameters, files.trajectory_in(self.folder)
-        noisy = not request.potential.batches.full
-        passes = -(-request.system.dataset.num_examples // request.options.batch_size) if noisy else 1
+        size, passes = request.options.batch_size, 1
+        if size is not None and not request.potential.batches.full:
+            passes = -(-request.system.dataset.num_examples // size)
         most = min(max(FEWEST_ROWS, _CENTERED // walkers.position.shape[0]), steps // (20 * passes))
         if path is None or path.stat().st_size > _MOST_BYTES or most < FEWEST_ROWS or request.directions is not None:
             return {}
