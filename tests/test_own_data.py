@@ -416,9 +416,28 @@ def test_pixels_as_bytes_under_a_model_that_does_not_scale_them_are_told(capsys)
     for images in (pixels, pixels.astype("float32")):
         model = sequential(keras.layers.Flatten(), keras.layers.Dense(2))
         said = said_at_the_start(capsys, model, (images, classes), batch_size=4)
-        assert "the inputs are far from order 1; for one that does neither" in said
+        assert "the inputs are far from order 1; for one that does neither, standardize pixels, inputs, or" in said
     words = sequential(keras.layers.Embedding(256, 1), keras.layers.Flatten(), keras.layers.Dense(2), shape=(4,))
     assert "far from order 1" not in said_at_the_start(capsys, words, (pixels.reshape(12, -1)[:, :4], classes))
+
+
+def test_counts_are_told_from_classes(capsys):
+    """Where the network is built for them: a given one has as many outputs."""
+    data, model = (RANDOM.normal(size=(54, 8)), np.arange(54) % 27), sequential(keras.layers.Dense(27), shape=(8,))
+    sentence = (
+        "Labels 0 to 26 are taken for 27 classes: num_classes = 0 makes them values of a regression, as counts are."
+    )
+    assert sentence in said_at_the_start(capsys, None, data)
+    assert "num_classes" not in said_at_the_start(capsys, None, (data[0], data[1] % 10))
+    assert "num_classes" not in said_at_the_start(capsys, model, data)
+
+
+def test_many_examples_in_each_step_are_told(capsys):
+    data, sentence = (np.zeros((6000, 2)), np.arange(6000) % 2), "Each step sees all 6,000 examples; steps on mini-"
+    model = sequential(keras.layers.LayerNormalization(), keras.layers.Dense(2), shape=(2,))
+    assert sentence in said_at_the_start(capsys, model, data)
+    for options in ({"batch_size": 100}, {"sampler": "HMC", "num_leapfrog_steps": 1}):
+        assert "Each step sees" not in said_at_the_start(capsys, model, data, **options)
 
 
 def test_labels_of_0_and_1_at_several_places_are_told(capsys):

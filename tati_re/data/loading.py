@@ -103,6 +103,8 @@ def load_data(
     check_order(source[0] if isinstance(source, (tuple, list)) else source, sample_weights, "sample_weights")
     if sample_weights is not None or (class_weights is not None and len(class_weights)):
         data = with_weights(data, None if named else sample_weights, class_weights)
+    if test_fraction is None and round(fraction * data.num_examples) == 0:
+        fraction = 0.0
     data = data.split(fraction, seed, shuffle)
     preparation = prepare(data, columns, standardize)
     return data if preparation is None else replace(data, preparation=preparation)

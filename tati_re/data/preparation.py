@@ -221,8 +221,8 @@ def automatic(dataset: Dataset, given: bool, kept: str, memory_limit: float | No
     parts = [name for name, of_order in zip(("inputs", "targets"), near, strict=True) if not of_order]
     if why or given:
         why = "the model is given, which may expect them so or scale them itself" if given else why
-        fixed = dataset.layout or inputs.dtype.kind != "f"
-        cure = "scale them before" if fixed else "standardize inputs, or all, does it"
+        fixed = dataset.layout or (inputs.dtype.kind != "f" and not (given and pixels))
+        cure = "scale them before" if fixed else f"standardize {'pixels, ' * pixels}inputs, or all, does it"
         cure = f"; for one that does neither, {cure}" if given else f": {cure}"
         return "none", f"{told} {why}; the {' and '.join(parts)} are far from order 1{cure}."
     if kept and "targets" in parts:

@@ -22,8 +22,9 @@ from tati_re.runs import checkpoint, files
 from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import burnin_of
 
-MEMORY_VALUES = 32_000_000
-"""Predictions (draws × inputs × columns) in memory at once; more inputs go part by part, each with all draws."""
+MEMORY_VALUES = 8_000_000
+"""Predictions (draws × inputs × columns) in memory at once, some ten times over; more inputs go part by part, each with
+all draws."""
 
 BLOCK_DRAWS = 512
 MOST_PREDICTIONS, FEWEST_DRAWS = 20_000_000, 2_000

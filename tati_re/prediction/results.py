@@ -134,6 +134,9 @@ class ClassPrediction(_Probabilities):
 
     kind: ClassVar[str] = "classification"
 
+    def pairs(self) -> "ClassPrediction":
+        return self
+
     @property
     def entropy(self) -> np.ndarray:
         """Entropy of the averaged probabilities, in nats, `(n,)`."""

@@ -25,7 +25,7 @@ from tati_re.samplers.schedules import SCHEDULES, read_table, temperature_factor
 from tati_re.samplers.wrappers.eqn import refresh_note
 from tati_re.simulation import batch_norm
 from tati_re.simulation.loops import RunLoops
-from tati_re.simulation.request import Request
+from tati_re.simulation.request import Request, is_cheap
 from tati_re.simulation.system import OBJECTS
 
 
@@ -72,7 +72,8 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
         listed = shown(", ".join(names), 77, str)
         yield f"The labels are names: {listed} are the classes 0 to {len(names) - 1}, in this order."
     elif request.system.has_data and options.num_classes is None:
-        yield from doubts(dataset.targets, dataset.test_targets, dataset.num_classes)
+        built = options.model is None and "model" not in request.objects
+        yield from doubts(dataset.targets, dataset.test_targets, dataset.num_classes, built)
         places = dataset.targets.ndim > 2 and used == "gaussian" and "loss" not in {*request.objects, *options.explicit}
         if places and ((dataset.targets == 0) | (dataset.targets == 1)).all():
             yield (
@@ -95,6 +96,8 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
         known = manifest.read(folder)
         if known.get("kind") == "sample" and (known.get("seed"), known.get("call", 1)) == (options.seed, call):
             yield f"The noise is that of the run {folder} once more: call {call + 1} or another seed has its own."
+    if request.system.has_data and options.batch_size is None and not (method.full_batch or is_cheap(request.system)):
+        yield f"Each step sees all {dataset.num_examples:,} examples; steps on mini-batches cost less (batch_size=128)."
     if len(run.stages) > 1:
         for number, (stage, loop) in enumerate(zip(run.stages, run.loops, strict=True), 1):
             batch = "all examples" if loop.potential.batches.full else f"mini-batches of {stage.batch_size}"

@@ -107,7 +107,8 @@ class Posterior(BaseEstimator):
         for name in OPTIONS:
             setattr(self, name, options.pop(name, None))
         for name in options:
-            raise InputError(f"{name} is not a parameter of {type(self).__name__}.{nearest(name, [*OPTIONS, *_OWN])}")
+            near = nearest({"num_walkers": "members", "output": "folder"}.get(name, name), [*OPTIONS, *_OWN])
+            raise InputError(f"{name} is not a parameter of {type(self).__name__}.{near}")
 
     def _sample(self, x: np.ndarray, y: np.ndarray, classes: Any, sample_weight: Any) -> None:
         """Samples the posterior of the model given examples; there are no `classes` in a regression."""
