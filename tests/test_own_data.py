@@ -421,12 +421,24 @@ def test_pixels_as_bytes_under_a_model_that_does_not_scale_them_are_told(capsys)
     assert "far from order 1" not in said_at_the_start(capsys, words, (pixels.reshape(12, -1)[:, :4], classes))
 
 
+def test_bytes_are_not_scaled_twice(tmp_path):
+    """By 1/255 in the file and once more in the model: a posterior came out of inputs below 1/255."""
+    pixels, classes = RANDOM.integers(0, 256, (12, 8, 8, 1)).astype("uint8"), np.arange(12) % 2
+    np.savez(tmp_path / "bytes.npz", x=pixels, y=classes)
+    np.savez(tmp_path / "floats.npz", x=pixels.astype("float32"), y=classes)
+    rest = keras.layers.Flatten(), keras.layers.Dense(2)
+    model = sequential(keras.layers.Rescaling(1 / 255), *rest)
+    with pytest.raises(InputError, match=r"its layer Rescaling scales bytes, which are multiplied by 1/255 already"):
+        Simulation(model, tmp_path / "bytes.npz", verbose=0)
+    for data in (tmp_path / "floats.npz", (pixels, classes)):
+        Simulation(model, data, verbose=0)
+    Simulation(sequential(keras.layers.Rescaling(2.0, -1.0), *rest), tmp_path / "bytes.npz", verbose=0)
+
+
 def test_counts_are_told_from_classes(capsys):
     """Where the network is built for them: a given one has as many outputs."""
     data, model = (RANDOM.normal(size=(54, 8)), np.arange(54) % 27), sequential(keras.layers.Dense(27), shape=(8,))
-    sentence = (
-        "Labels 0 to 26 are taken for 27 classes: num_classes = 0 makes them values of a regression, as counts are."
-    )
+    sentence = "Labels 0 to 26 are taken for classes: of counts num_classes = 0 makes a regression."
     assert sentence in said_at_the_start(capsys, None, data)
     assert "num_classes" not in said_at_the_start(capsys, None, (data[0], data[1] % 10))
     assert "num_classes" not in said_at_the_start(capsys, model, data)

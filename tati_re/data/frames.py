@@ -17,8 +17,7 @@ TEXT = "numbers: pandas.get_dummies, or OneHotEncoder of scikit-learn, makes col
 SENTENCES = f"{TEXT}; TextVectorization of Keras, before the model and not in it, numbers of sentences"
 COLUMNS = f"{TEXT}; label_columns names the labels, input_columns leaves columns out"
 CLASSES = "a number, or in all rows the name of a class"
-UNKNOWN = ("", "na", "n/a", "nan", "nat", "null", "none", "?")
-"""What stands in a cell of a table, in lower case, where nothing is known."""
+UNKNOWN = ("", "na", "n/a", "nan", "nat", "null", "none", "?")  # Cells, in lower case.
 _FRACTION = re.compile(r"\s*[-+]?\d*[.,]\d+(e[-+]?\d+)?\s*", re.I)
 PLAIN = "plain numbers, such as 1234.5: no text, no %, no currency and no commas between thousands"
 DATES = "numbers, such as the days since a first date: (x - x.min()) / pandas.Timedelta(days=1)"

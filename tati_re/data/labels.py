@@ -87,8 +87,7 @@ def are_labels(targets: np.ndarray, test_targets: np.ndarray | None, num_classes
 
 
 def doubts(targets: np.ndarray, test: np.ndarray | None, num_classes: int | None, built=False) -> Iterator[str]:
-    """Says where labels of one column may not be what their kind, of so many classes or a regression, says: of many
-    classes where the network is `built` for them."""
+    """Says where labels of one column may not be so many classes, of many where a network is built, or values."""
     labels = targets if test is None else np.concatenate([targets, test])
     if labels.ndim > 1 or len(labels) == 1 or not (labels == np.floor(labels)).all():
         return
@@ -101,10 +100,7 @@ def doubts(targets: np.ndarray, test: np.ndarray | None, num_classes: int | None
             f"{len(values) - 1} make a smaller model, num_classes = 0 a regression."
         )
     elif num_classes is not None and num_classes > MANY_CLASSES and built:
-        yield (
-            f"Labels {values[0]:g} to {values[-1]:g} are taken for {num_classes} classes: num_classes = 0 makes them "
-            "values of a regression, as counts are."
-        )
+        yield f"Labels {values[0]:g} to {values[-1]:g} are taken for classes: of counts num_classes = 0 makes a regression."
     elif num_classes is None and 2 * len(values) <= len(labels):
         shown = ", ".join(f"{value:g}" for value in values[:5]) + (", ..." if len(values) > 5 else "")
         high = f"num_classes = {values[-1] + 1:g} makes classes of them, and " if values[0] >= 0 else ""

@@ -47,11 +47,6 @@ class Store:
         except OSError as error:
             raise _full(error) from None
 
-    @property
-    def held(self) -> int:
-        """Bytes in memory."""
-        return self.size if self._file is None else 0
-
     def finished(self) -> np.ndarray:
         """Returns all rows, in memory or mapped from the file, and ends the use of the store."""
         if self._file is None:

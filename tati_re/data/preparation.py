@@ -125,16 +125,14 @@ class Preparation:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Preparation:
-        columns = None
-        if "columns" in config:
-            columns = Columns(tuple(Column(*parts) for parts in config["columns"]), tuple(config["names"]))
-        standards = [
-            Standard(*(np.asarray(config[name][key], np.float64) for key in ("mean", "deviation")))
-            if name in config
-            else None
+        said = config.get("columns")
+        columns = None if said is None else Columns(tuple(Column(*parts) for parts in said), tuple(config["names"]))
+        standards: dict[str, Any] = {
+            f"{name}_standard": Standard(*(np.asarray(config[name][key], np.float64) for key in ("mean", "deviation")))
             for name in ("input", "target")
-        ]
-        return cls(columns, standards[0], standards[1])
+            if name in config
+        }
+        return cls(columns, **standards)
 
     def fingerprint(self) -> bytes:
         """Returns bytes that differ between two preparations of the same data."""

@@ -20,8 +20,7 @@ from tati_re.data.tables import TEXTS, choose_columns, read_header, read_parquet
 from tati_re.data.tf_datasets import is_tf_dataset, read_tf_dataset
 from tati_re.data.tfrecord import read_tfrecord
 
-TABLES = {".parquet": (read_parquet_names, read_parquet)}
-TABLES |= {suffix: (read_header, read_table) for suffix in TEXTS}
+TABLES = {suffix: (read_header, read_table) for suffix in TEXTS} | {".parquet": (read_parquet_names, read_parquet)}
 """How to read the names of the columns of a file, and the columns, by the file's suffix."""
 
 RECORDS = (".tfrecord", ".tfrecords")

@@ -109,10 +109,7 @@ def read_table(path: Path, names: Sequence[str], choice: Choice) -> Contents:
 def _texts(path: Path, names: list[str], label: str) -> np.ndarray | None:
     """The column of labels as texts, `(N,)`, where its first cell is the name of a class; else None."""
     place, found, separator = names.index(label), list[str](), _separator(path)
-    for number, line in _body(path, separator):
-        cells = _cells(path, line, separator)
-        what = f"{path.name}, line {number} has the wrong number of cells."
-        refuse_if(len(cells) != len(names), what, len(cells), len(names))
+    for _, cells in _rows(path, names):
         first = cells[place].replace(",", ".") if separator == ";" else cells[place]
         if not found and (_is_number(first) or not advice(first).startswith(TEXT)):
             return None
@@ -154,27 +151,22 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 def _size(path: Path) -> int:
     """Bytes of a table of text, unpacked."""
-    size, total = path.stat().st_size, 0
     if path.suffix.lower() != ".gz":
-        return size
+        return path.stat().st_size
     try:
         with gzip.open(path) as file:
-            while block := len(file.read(2**20)):
-                total += block
-                check_size(total, size)
+            check_size(size := file.seek(0, 2), path.stat().st_size)
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise InputError(f"{path} cannot be read: {error}.") from None
-    return total
+    return size
 
 
-def unlabeled(path: Path, names: Sequence[str], labels: Sequence[str]) -> bool:
+def unlabeled(path: Path, names: list[str], labels: Sequence[str]) -> bool:
     """Whether all cells of these columns are empty, as in a table to predict."""
     if path.suffix.lower() == ".parquet":
         columns = (column for part in _opened(path).iter_batches(columns=list(labels)) for column in part.columns)
         return all(column.null_count == len(column) for column in columns)
-    separator, places = _separator(path), [names.index(name) for name in labels]
-    rows = (_cells(path, line, separator) for _, line in _body(path, separator))
-    return all(len(row) == len(names) and row[i].lower() in UNKNOWN for row in rows for i in places)
+    return all(row[names.index(name)].lower() in UNKNOWN for _, row in _rows(path, names) for name in labels)
 
 
 def _body(path: Path, separator: str | None) -> Iterator[tuple[int, str]]:
@@ -184,6 +176,16 @@ def _body(path: Path, separator: str | None) -> Iterator[tuple[int, str]]:
     if separator is None and all(_is_number(cell) for cell in first[1].split()):
         yield first
     yield from lines
+
+
+def _rows(path: Path, names: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    """The cells of the lines below the header, as many as names, with the numbers of the lines."""
+    separator = _separator(path)
+    for number, line in _body(path, separator):
+        cells = _cells(path, line, separator)
+        what = f"{path.name}, line {number} has the wrong number of cells."
+        refuse_if(len(cells) != len(names), what, len(cells), len(names))
+        yield number, cells
 
 
 def _numbers(path: Path, names: Sequence[str], used: Sequence[str], labels: Sequence[str]) -> np.ndarray:
@@ -210,12 +212,8 @@ def _numbers(path: Path, names: Sequence[str], used: Sequence[str], labels: Sequ
 
 def _bad_cell(path: Path, names: Sequence[str], used: Sequence[str], labels: Sequence[str]) -> InputError:
     """Finds the first bad line and what is wrong with it, in terms of the file."""
-    separator = _separator(path)
-    read = _reader(path, separator)
-    for number, line in _body(path, separator):
-        cells = _cells(path, line, separator)
-        if len(cells) != len(names):
-            return InputError(f"{path.name}, line {number} has the wrong number of cells.", len(cells), len(names))
+    read = _reader(path, _separator(path))
+    for number, cells in _rows(path, names):
         for name, cell in zip(names, cells, strict=True):
             if name in used and not (_is_number(cell, read) and np.isfinite(read(cell))):
                 place = f"{path.name}, line {number}, column '{name}'"

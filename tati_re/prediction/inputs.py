@@ -75,12 +75,8 @@ def _from_table(path: Path, run: RunFiles, header: Callable, read: Callable) -> 
         labels = labels if {*labels} <= {*rest} else []
     else:
         labels = label_names(rest) or (rest if len(rest) == 1 else [])
-    try:
-        contents: Contents = read(path, names, Choice(tuple(wanted), tuple(labels)))
-    except InputError:
-        if not labels or not unlabeled(path, names, labels):
-            raise
-        labels, contents = [], read(path, names, Choice(tuple(wanted), ()))
+    labels = [] if labels and unlabeled(path, names, labels) else labels
+    contents: Contents = read(path, names, Choice(tuple(wanted), tuple(labels)))
     if not labels:
         return contents.inputs, None
     targets = contents.targets

@@ -23,8 +23,7 @@ from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import burnin_of
 
 MEMORY_VALUES = 8_000_000
-"""Predictions (draws × inputs × columns) in memory at once, some ten times over; more inputs go part by part, each with
-all draws."""
+"""Predictions (draws × inputs × columns) in memory at once, ten times over; more inputs go in parts, by all draws."""
 
 BLOCK_DRAWS = 512
 MOST_PREDICTIONS, FEWEST_DRAWS = 20_000_000, 2_000
@@ -230,16 +229,16 @@ def average(
     if first.kind == CLASSES:
         values = results.class_values(first.task, first.num_columns, sources[0][0].class_names)
         shared |= {name: _joined(parts, name) for name in _AVERAGED}
-        right = None if labels is None else numbers
         shared |= {"draw_accuracy": hits, "places": first.rows}
-        return results.ClassPrediction(**shared, labels=right, class_values=values)
+        return results.ClassPrediction(**shared, labels=None if labels is None else numbers, class_values=values)
     if first.kind == LABELS:
         shared |= {name: _joined(parts, name) for name in (*_AVERAGED, "log_density")}
         return results.LabelPrediction(**shared, labels=labels, draw_accuracy=hits)
     fields = ("mean", "parameter_std", "mean_lower", "mean_upper", "lower", "upper")
     fields += ("noise_std", "log_density", "crps", "pit")
     targets = None if labels is None else np.asarray(labels, np.float64).reshape(len(inputs), -1)
-    return results.RegressionPrediction(**shared, **{name: _joined(parts, name) for name in fields}, targets=targets)
+    shared |= {name: _joined(parts, name) for name in fields}
+    return results.RegressionPrediction(**shared, scale=first.deviation, targets=targets)
 
 
 class _Part:
