@@ -438,7 +438,7 @@ def test_bytes_are_not_scaled_twice(tmp_path):
 def test_counts_are_told_from_classes(capsys):
     """Where the network is built for them: a given one has as many outputs."""
     data, model = (RANDOM.normal(size=(54, 8)), np.arange(54) % 27), sequential(keras.layers.Dense(27), shape=(8,))
-    sentence = "Labels 0 to 26 are taken for classes: of counts num_classes = 0 makes a regression."
+    sentence = "Labels 0 to 26 are classes: of counts num_classes = 0 makes a regression."
     assert sentence in said_at_the_start(capsys, None, data)
     assert "num_classes" not in said_at_the_start(capsys, None, (data[0], data[1] % 10))
     assert "num_classes" not in said_at_the_start(capsys, model, data)

@@ -158,13 +158,9 @@ class Dataset:
         return cls(*parts, name, input_scale, num_classes, tuple(feature_names), **counted)
 
     def split(self, test_fraction: float, seed: int, shuffle: bool = True) -> "Dataset":
-        """Returns the same data with a test part split off; a data set that has one is returned unchanged.
-
-        Args:
-            test_fraction: Part of the examples, in [0, 1); rounded to whole examples, at least one is left to train on.
-            seed: Which examples, the same for the same seed; both parts keep the order of the examples.
-            shuffle: A random part. Default True; False keeps the last examples for testing.
-        """
+        """Returns the same data with a test part split off, rounded to whole examples, of which at least one is left to
+        train on; a data set that has one is returned unchanged. Both parts keep the order of the examples; without
+        `shuffle` the last ones are kept for testing."""
         refuse_if(not 0 <= test_fraction < 1, "test_fraction is out of its range.", test_fraction, "a number in [0, 1)")
         count = min(round(test_fraction * self.num_examples), self.num_examples - 1)
         if self.test_inputs is not None or test_fraction == 0 or self.num_examples == 1:

@@ -100,7 +100,7 @@ def doubts(targets: np.ndarray, test: np.ndarray | None, num_classes: int | None
             f"{len(values) - 1} make a smaller model, num_classes = 0 a regression."
         )
     elif num_classes is not None and num_classes > MANY_CLASSES and built:
-        yield f"Labels {values[0]:g} to {values[-1]:g} are taken for classes: of counts num_classes = 0 makes a regression."
+        yield f"Labels {values[0]:g} to {values[-1]:g} are classes: of counts num_classes = 0 makes a regression."
     elif num_classes is None and 2 * len(values) <= len(labels):
         shown = ", ".join(f"{value:g}" for value in values[:5]) + (", ..." if len(values) > 5 else "")
         high = f"num_classes = {values[-1] + 1:g} makes classes of them, and " if values[0] >= 0 else ""

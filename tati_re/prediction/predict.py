@@ -363,7 +363,9 @@ def streamed_prediction(
     ends = mean - reach * std, mean + reach * std, mean - reach * total, mean + reach * total
     names = ("mean_lower", "mean_upper", "lower", "upper", "log_density", "crps", "pit")
     shared |= dict(zip(names, (*ends, *scores), strict=True))
-    return results.RegressionPrediction(**shared, mean=mean, parameter_std=std, noise_std=noise, targets=y)
+    standard = run.manifest["dataset"].get("preparation", {}).get("target", {"deviation": 1.0})
+    shared |= {"noise_std": noise, "targets": y, "scale": np.asarray(standard["deviation"])}
+    return results.RegressionPrediction(**shared, mean=mean, parameter_std=std)
 
 
 def streamed_lines(run: RunFiles) -> list[tuple[str, str]]:
