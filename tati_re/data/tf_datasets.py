@@ -46,11 +46,8 @@ def read_tf_dataset(source: Any, limit: float | None = None) -> Contents:
                 told *= 2
                 what = f"data: the tf.data.Dataset does not say where it ends; {stores[0].rows:,} examples are read"
                 held = min(stores[0].size, limit or math.inf) + sum(store.size for store in stores[1:])
-                refuse_if(
-                    held > (free_bytes() or math.inf),
-                    f"{what}, and fill the memory.",
-                    expected="one without repeat(), or take(n)",
-                )
+                full = held > (free_bytes() or math.inf)
+                refuse_if(full, f"{what}, and fill the memory.", expected="one without repeat(), or take(n)")
                 warnings.warn(f"{what} so far, and take(n) would end it.", stacklevel=2)
     except InputError:
         raise
