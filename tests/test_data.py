@@ -138,6 +138,15 @@ def test_nested_lists_are_arrays_and_tuples_are_parts():
     assert load_data((([[1.0]], [0.5]), ([[2.0]], [0.7]))).test_inputs.tolist() == [[2.0]]
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_file_of_few_examples_has_no_test_part(tmp_path, count):
+    """ "test_fraction: no example would be kept apart" was said to those who had given none."""
+    (path := tmp_path / "few.csv").write_text("a,y\n" + "1,2.5\n" * count)
+    assert load_data(path).num_examples == count
+    with pytest.raises(InputError, match="no example would be kept apart"):
+        load_data((np.zeros((2, 1)), np.zeros(2)), test_fraction=0.2)
+
+
 def test_one_example_is_never_split_away():
     assert load_data(([[1.0]], [0.5]), test_fraction=0.9).num_examples == 1
 

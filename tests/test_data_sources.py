@@ -1,5 +1,6 @@
 """Doors to the data: several files, test files, tables, chosen arrays, parquet, TFRecord, tf.data, Keras."""
 
+import gzip
 import io
 import sys
 
@@ -180,6 +181,20 @@ def test_a_pickled_npz_is_not_opened(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.array([Trap()], object), y=np.ones(1))
     text = said(load_data, tmp_path / "a.npz")
     assert text.startswith(f"{tmp_path / 'a.npz'} cannot be read as an NPZ file of numbers. Received: pickled Python")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".TSV", ".txt"])
+def test_compressed_tables_of_text(tmp_path, suffix):
+    mark = {".csv": ",", ".TSV": "\t", ".txt": " "}[suffix]
+    text = "".join(f"{mark.join(map(str, row))}\n" for row in [("a", "b", "y"), *np.arange(30.0).reshape(10, 3)])
+    (plain := tmp_path / f"t{suffix}").write_text(text)
+    (packed := tmp_path / f"t{suffix}.gz").write_bytes(gzip.compress(text.encode()))
+    assert load_data(packed).fingerprint() == load_data(plain).fingerprint()
+    assert load_data(packed).feature_names == ("a", "b")
+    packed.write_bytes(gzip.compress(text.encode())[:-9])
+    assert f"{packed.name} cannot be read: Compressed file ended before" in said(load_data, packed)
+    packed.write_bytes(text.encode())
+    assert f"{packed.name} cannot be read: Not a gzipped file" in said(load_data, packed)
 
 
 # Parquet
@@ -371,6 +386,22 @@ def test_bad_tf_data(tf):
         output_signature=(tf.TensorSpec((None, None)), tf.TensorSpec((None,))),
     )
     assert "unequal shapes" in said(load_data, uneven)
+
+
+def test_tf_data_without_an_end(tf, monkeypatch):
+    def endless():
+        while True:
+            yield np.zeros((500_000, 1), np.float32), np.zeros(500_000, np.int64)
+
+    form = (tf.TensorSpec((None, 1), tf.float32), tf.TensorSpec((None,), tf.int64))
+    stream = tf.data.Dataset.from_generator(endless, output_signature=form)
+    monkeypatch.setattr("tati_re.data.tf_datasets.free_bytes", lambda: 25e6)
+    with pytest.warns(UserWarning, match=r"does not say where it ends; 1,500,000 examples are read so far, and take"):
+        sentence = said(load_data, stream)
+    assert sentence == (
+        "data: the tf.data.Dataset does not say where it ends; 2,500,000 examples are read, and fill the memory. "
+        "Expected: one without repeat(), or take(n)."
+    )
 
 
 # Keras' image sets

@@ -135,6 +135,13 @@ def test_records_are_as_long_as_their_file(tmp_path):
         load_data(str(path), memory_limit=2)
 
 
+def test_a_table_of_text_unpacks_to_a_bound(tmp_path, monkeypatch):
+    monkeypatch.setattr("tati_re.core.unpacking.LIMIT", 1e6)
+    (path := tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"a,y\n" + b"1,2\n" * 10**6))
+    with pytest.raises(InputError, match=r"a\.csv\.gz cannot be read: it claims .* bytes, and .* are allowed"):
+        load_data(str(path))
+
+
 def test_a_parquet_file_of_one_number_a_billion_times(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet

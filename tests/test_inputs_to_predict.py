@@ -97,6 +97,22 @@ def test_labels_are_the_columns_that_were(tmp_path, suffix):
         assert labels is None if "y" not in columns else np.allclose(labels, frame["y"])
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_labels_that_nobody_knows_are_none(tmp_path, suffix):
+    """The usual table to predict; one that lacks some of its labels is refused."""
+    frame = table(tmp_path / "t.csv")
+    run = Simulation(data=tmp_path / "t.csv", **LINEAR).sample(**GRAPH, output=tmp_path / "run")
+    write, path = {"csv": pd.DataFrame.to_csv, "parquet": pd.DataFrame.to_parquet}[suffix], tmp_path / f"new.{suffix}"
+    write(frame.assign(y=np.nan), path, index=False)
+    inputs, labels = read_inputs(str(path), run)
+    np.testing.assert_allclose(inputs, frame[["a", "b"]])
+    assert labels is None
+    frame.loc[3:, "y"] = np.nan
+    write(frame, path, index=False)
+    with pytest.raises(InputError, match="an empty cell"):
+        read_inputs(str(path), run)
+
+
 def test_weights_are_no_labels(tmp_path):
     frame = table(tmp_path / "w.csv", w=np.linspace(0.5, 2, 30))
     run = Simulation(data=tmp_path / "w.csv", sample_weights="w", **LINEAR).sample(**GRAPH, output=tmp_path / "run")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import expit, logsumexp
 
@@ -10,12 +11,15 @@ from tati_re import Simulation, load
 from tati_re.cli import predict, sample
 from tati_re.core.errors import InputError
 from tati_re.data import Dataset, load_data
+from tati_re.plotting import plot_classes
 from tati_re.posterior.predictive import Predictive
 from tati_re.prediction import LabelPrediction
 from tati_re.prediction.arviz import to_arviz
 from tati_re.prediction.draws import Members
 from tati_re.prediction.metrics import calibration
 from tati_re.prediction.predict import average
+from tati_re.report import prediction as report
+from tati_re.report.prediction import AVERAGE
 from tests.test_predictive import Linear
 
 GENERATOR = np.random.default_rng(1)
@@ -157,6 +161,19 @@ def test_predictions_of_a_run(run):
 
 
 @pytest.mark.slow
+def test_other_inputs_are_told_apart_in_the_figure_as_in_the_table(tmp_path, monkeypatch):
+    """Input by input: one of an uncertain and a sure label is less sure than one of two half sure ones."""
+    half, sure, figures = np.array([[0.9, 0.9], [0.1, 0.9]]), np.array([[0.5, 0.999], [0.5, 0.999]]), []
+    parts = {"std": 0.0 * sure, "lower": None, "upper": None, "expected_entropy": np.zeros(2), "walker": None}
+    parts |= {"num_draws": 2, "effective_draws": 2.0, "level": 0.9, "draw_losses": None, "draw_accuracy": None}
+    parts |= {"labels": np.ones((2, 2), int), "log_density": np.zeros(2), "weight": None}
+    found = [{AVERAGE: LabelPrediction(**parts, probabilities=p)} for p in (half, sure)]
+    monkeypatch.setattr(report, "plot_classes", lambda *given: figures.append(plot_classes(*given)))
+    assert "AUROC by entropy" in report._written(tmp_path / "out", *found, None)
+    assert pd.read_csv(tmp_path / "out" / "outside.csv").auroc[0] == 1.0
+    assert figures[0].axes[-1].get_title(loc="left") == "posterior average, AUROC 1.000"
+
+
 def test_a_table_by_the_commands(tmp_path, capsys):
     """A table with three label columns, by the command line, in mini-batches, with the variance of each example's
     gradient, resumed, and predicted again from the folder."""

@@ -416,9 +416,40 @@ def test_pixels_as_bytes_under_a_model_that_does_not_scale_them_are_told(capsys)
     for images in (pixels, pixels.astype("float32")):
         model = sequential(keras.layers.Flatten(), keras.layers.Dense(2))
         said = said_at_the_start(capsys, model, (images, classes), batch_size=4)
-        assert "the inputs are far from order 1; for one that does neither" in said
+        assert "the inputs are far from order 1; for one that does neither, standardize pixels, inputs, or" in said
     words = sequential(keras.layers.Embedding(256, 1), keras.layers.Flatten(), keras.layers.Dense(2), shape=(4,))
     assert "far from order 1" not in said_at_the_start(capsys, words, (pixels.reshape(12, -1)[:, :4], classes))
+
+
+def test_bytes_are_not_scaled_twice(tmp_path):
+    """By 1/255 in the file and once more in the model: a posterior came out of inputs below 1/255."""
+    pixels, classes = RANDOM.integers(0, 256, (12, 8, 8, 1)).astype("uint8"), np.arange(12) % 2
+    np.savez(tmp_path / "bytes.npz", x=pixels, y=classes)
+    np.savez(tmp_path / "floats.npz", x=pixels.astype("float32"), y=classes)
+    rest = keras.layers.Flatten(), keras.layers.Dense(2)
+    model = sequential(keras.layers.Rescaling(1 / 255), *rest)
+    with pytest.raises(InputError, match=r"its layer Rescaling scales bytes, which are multiplied by 1/255 already"):
+        Simulation(model, tmp_path / "bytes.npz", verbose=0)
+    for data in (tmp_path / "floats.npz", (pixels, classes)):
+        Simulation(model, data, verbose=0)
+    Simulation(sequential(keras.layers.Rescaling(2.0, -1.0), *rest), tmp_path / "bytes.npz", verbose=0)
+
+
+def test_counts_are_told_from_classes(capsys):
+    """Where the network is built for them: a given one has as many outputs."""
+    data, model = (RANDOM.normal(size=(54, 8)), np.arange(54) % 27), sequential(keras.layers.Dense(27), shape=(8,))
+    sentence = "Labels 0 to 26 are classes: of counts num_classes = 0 makes a regression."
+    assert sentence in said_at_the_start(capsys, None, data)
+    assert "num_classes" not in said_at_the_start(capsys, None, (data[0], data[1] % 10))
+    assert "num_classes" not in said_at_the_start(capsys, model, data)
+
+
+def test_many_examples_in_each_step_are_told(capsys):
+    data, sentence = (np.zeros((6000, 2)), np.arange(6000) % 2), "Each step sees all 6,000 examples; steps on mini-"
+    model = sequential(keras.layers.LayerNormalization(), keras.layers.Dense(2), shape=(2,))
+    assert sentence in said_at_the_start(capsys, model, data)
+    for options in ({"batch_size": 100}, {"sampler": "HMC", "num_leapfrog_steps": 1}):
+        assert "Each step sees" not in said_at_the_start(capsys, model, data, **options)
 
 
 def test_labels_of_0_and_1_at_several_places_are_told(capsys):

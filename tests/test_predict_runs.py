@@ -119,6 +119,19 @@ def test_averages_kept_on_the_way_are_those_of_the_positions(signs, line):
     assert "test predictions" in run.summary() and "average of 8 draws" in run.summary()
 
 
+def test_averages_kept_on_the_way_have_the_scores_of_each_output(tmp_path):
+    x = np.random.default_rng(1).normal(size=(30, 2))
+    data = (x[:20], x[:20] * [1e6, 1e-3]), (x[20:], x[20:] * [1e6, 1e-3])
+    sim = tati_re.Simulation(data=data, hidden=[], seed=1, verbose=0, dtype="float64")
+    run = sim.sample(
+        step_size=0.01, num_steps=8, trajectory_every=2, stream_predictions=2, execution="graph", output=tmp_path / "r"
+    )
+    stored, kept = run.predict(), streamed_prediction(run)
+    for name in ("rmse[0]", "rmse[1]"):
+        assert kept.scores()[name] == pytest.approx(stored.scores()[name], rel=1e-9)
+    assert kept.uncertainty()["std"] == pytest.approx(stored.uncertainty()["std"], rel=1e-9)
+
+
 def test_predictions_are_in_the_units_of_the_data(line):
     sim, run = line
     x, y = sim.dataset.test_inputs, sim.dataset.test_targets

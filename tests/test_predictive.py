@@ -270,6 +270,23 @@ def test_several_outputs_and_no_noise():
     assert (found.lower == found.mean_lower).all() and set(found.scores()) == {"rmse", "coverage", "interval_width"}
 
 
+def test_outputs_in_units_of_their_own_count_alike():
+    """Watts and meters: the uncertainty was that of the output with the largest numbers alone, as was the RMSE."""
+    generator, units = np.random.default_rng(6), np.array([1e6, 1e-3])
+    draws, new, y = generator.normal(size=(50, 4)), generator.normal(size=(6, 2)), generator.normal(size=(6, 2))
+    loss = {"loss": "gaussian", "noise_std": 0.5}
+    plain, found = (
+        average([(Linear(Predictive(loss, "regression", None, 2, scale)), Members(draws))], new, y * scale)
+        for scale in (np.ones(2), units)
+    )
+    for name, values in plain.uncertainty().items():
+        assert found.uncertainty()[name] == pytest.approx(values)
+    scores = found.scores()
+    error = np.sqrt(((y - plain.mean) ** 2).mean(axis=0))
+    assert [scores["rmse[0]"], scores["rmse[1]"]] == pytest.approx(error * units)
+    assert list(plain.scores()) == [name for name in scores if "[" not in name]
+
+
 def test_what_does_not_fit_is_refused(classes):
     vectors, inputs, labels, _ = classes
     source = (Linear(classifier()), Members(vectors))

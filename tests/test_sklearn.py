@@ -190,6 +190,8 @@ def test_what_is_wrong_is_said(regressor, table):
         InputError, match=r"prior_sdt is not a parameter of BayesianRegressor\. Did you mean 'prior_std'"
     ):
         BayesianRegressor(prior_sdt=1.0)
+    with pytest.raises(InputError, match=r"num_walkers is not a parameter .*\. Did you mean 'members'"):
+        BayesianRegressor(num_walkers=2)
     with pytest.raises(InputError, match=r"one class only"):
         BayesianClassifier(**SMALL).fit(table[0], np.zeros(60))
     with pytest.raises(InputError, match=r"model and hidden exclude"):

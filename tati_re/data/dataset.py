@@ -105,12 +105,9 @@ class Dataset:
         feature_names: tuple[str, ...] = (),
         by_value: bool = False,
         num_classes: int | None = None,
-        weights: object = None,
-        test_weights: object = None,
-        layout: Layout = (),
-        layout_scales: tuple[float, ...] = (),
         multi_label: bool = False,
         places: tuple = (),
+        **counted: Any,
     ) -> "Dataset":
         """Makes a data set and determines the kind of its targets.
 
@@ -127,7 +124,7 @@ class Dataset:
         Args:
             inputs, test_inputs: `(N, ...)` numbers; one-dimensional ones become `(N, 1)`.
             targets, test_targets: `(N,)`, `(N, 1)` or `(N, K)` numbers.
-            name, input_scale, feature_names, weights, test_weights, layout, layout_scales: As of the class.
+            name, input_scale, feature_names, **counted: As of the class: weights, test_weights, layout, layout_scales.
             by_value: Take floats that are whole numbers as integers, as in a text file. Default False: floats are
                 classes only if they are 0 and 1, or -1 and +1, or one-hot.
             num_classes: The number of classes, at least 2, or 0 for a regression. Default: None, by the values.
@@ -156,19 +153,14 @@ class Dataset:
         num_classes = 0 if multi_label else num_classes
         kind, num_classes = kind_of(checked.targets, checked.test_targets, by_value, num_classes, places)
         labels = None if checked.test_targets is None else as_storage_type(checked.test_targets, kind)
-        counted: dict[str, Any] = {"weights": weights, "test_weights": test_weights, "layout": layout}
-        counted |= {"multi_label": multi_label, "class_names": names, "layout_scales": layout_scales}
+        counted |= {"multi_label": multi_label, "class_names": names}
         parts = (checked.inputs, as_storage_type(checked.targets, kind), checked.test_inputs, labels)
         return cls(*parts, name, input_scale, num_classes, tuple(feature_names), **counted)
 
     def split(self, test_fraction: float, seed: int, shuffle: bool = True) -> "Dataset":
-        """Returns the same data with a test part split off; a data set that has one is returned unchanged.
-
-        Args:
-            test_fraction: Part of the examples, in [0, 1); rounded to whole examples, at least one is left to train on.
-            seed: Which examples, the same for the same seed; both parts keep the order of the examples.
-            shuffle: A random part. Default True; False keeps the last examples for testing.
-        """
+        """Returns the same data with a test part split off, rounded to whole examples, of which at least one is left to
+        train on; a data set that has one is returned unchanged. Both parts keep the order of the examples; without
+        `shuffle` the last ones are kept for testing."""
         refuse_if(not 0 <= test_fraction < 1, "test_fraction is out of its range.", test_fraction, "a number in [0, 1)")
         count = min(round(test_fraction * self.num_examples), self.num_examples - 1)
         if self.test_inputs is not None or test_fraction == 0 or self.num_examples == 1:
@@ -303,8 +295,7 @@ def of_classes(class_weights: Sequence[float] | Mapping[Any, float], dataset: An
     """The weight of each example's class, float64 `(n,)`; targets are labels in any form of those of the data set.
     Weights are one for each class, or by its name or number; classes that are not named count once."""
     count = dataset.num_classes
-    if count is None:
-        raise InputError("class_weights: the labels are no classes.", f"a {dataset.task}", "sample_weights")
+    refuse_if(count is None, "class_weights: the labels are no classes.", f"a {dataset.task}", "sample_weights")
     if isinstance(class_weights, Mapping):
         number = {str(k): k for k in range(count)} | {name: k for k, name in enumerate(dataset.class_names)}
         by_class = dict.fromkeys(range(count), 1.0)
@@ -329,9 +320,7 @@ def with_weights(dataset: Any, sample_weights: Any = None, class_weights: Any = 
     if sample_weights is not None:
         weights = checked_weights(sample_weights, dataset.num_examples)
     if class_weights is not None and len(class_weights):
-        own = of_classes(class_weights, dataset, dataset.targets)
-        weights = own if weights is None else weights * own
+        weights = of_classes(class_weights, dataset, dataset.targets) * (1.0 if weights is None else weights)
         if dataset.test_targets is not None:
-            own = of_classes(class_weights, dataset, dataset.test_targets)
-            test = own if test is None else test * own
+            test = of_classes(class_weights, dataset, dataset.test_targets) * (1.0 if test is None else test)
     return replace(dataset, weights=weights, test_weights=test)

@@ -17,6 +17,7 @@ TEXT = "numbers: pandas.get_dummies, or OneHotEncoder of scikit-learn, makes col
 SENTENCES = f"{TEXT}; TextVectorization of Keras, before the model and not in it, numbers of sentences"
 COLUMNS = f"{TEXT}; label_columns names the labels, input_columns leaves columns out"
 CLASSES = "a number, or in all rows the name of a class"
+UNKNOWN = ("", "na", "n/a", "nan", "nat", "null", "none", "?")  # Cells, in lower case.
 _FRACTION = re.compile(r"\s*[-+]?\d*[.,]\d+(e[-+]?\d+)?\s*", re.I)
 PLAIN = "plain numbers, such as 1234.5: no text, no %, no currency and no commas between thousands"
 DATES = "numbers, such as the days since a first date: (x - x.min()) / pandas.Timedelta(days=1)"
@@ -106,7 +107,7 @@ def _check(column: Any, where: str) -> None:
 def advice(cell: str) -> str:
     """What a cell of a table that is no number should have been."""
     cell = cell.strip()
-    if cell.lower() in ("", "na", "n/a", "nan", "nat", "null", "none", "?", "inf", "-inf"):
+    if cell.lower() in (*UNKNOWN, "inf", "-inf"):
         return MISSING
     if re.match(r"\d{1,2}([./-])\d{1,2}\1(\d{4}|\d\d)\b(?![./-])", cell):
         return DATES

@@ -7,7 +7,7 @@ import numpy as np
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.data.frames import TEXT, advice
 
-MAX_CLASSES = 100
+MANY_CLASSES, MAX_CLASSES = 10, 100
 """Integer labels from 0 below this are classes unless the user gives their number; larger ones are of a regression."""
 
 
@@ -86,9 +86,9 @@ def are_labels(targets: np.ndarray, test_targets: np.ndarray | None, num_classes
     return num_classes == 0 or targets.ndim > 2 or any((part.sum(axis=1) != 1).any() for part in parts)
 
 
-def doubts(targets: np.ndarray, test_targets: np.ndarray | None, num_classes: int | None) -> Iterator[str]:
-    """Says where labels of one column may not be what their kind, of so many classes or a regression, says."""
-    labels = targets if test_targets is None else np.concatenate([targets, test_targets])
+def doubts(targets: np.ndarray, test: np.ndarray | None, num_classes: int | None, built=False) -> Iterator[str]:
+    """Says where labels of one column may not be so many classes, of many where a network is built, or values."""
+    labels = targets if test is None else np.concatenate([targets, test])
     if labels.ndim > 1 or len(labels) == 1 or not (labels == np.floor(labels)).all():
         return
     values = np.unique(labels)
@@ -99,6 +99,8 @@ def doubts(targets: np.ndarray, test_targets: np.ndarray | None, num_classes: in
             f"Labels up to {values[-1]:g} are {num_classes} classes, of which {len(values)} occur: numbers from 0 to "
             f"{len(values) - 1} make a smaller model, num_classes = 0 a regression."
         )
+    elif num_classes is not None and num_classes > MANY_CLASSES and built:
+        yield f"Labels {values[0]:g} to {values[-1]:g} are classes: of counts num_classes = 0 makes a regression."
     elif num_classes is None and 2 * len(values) <= len(labels):
         shown = ", ".join(f"{value:g}" for value in values[:5]) + (", ..." if len(values) > 5 else "")
         high = f"num_classes = {values[-1] + 1:g} makes classes of them, and " if values[0] >= 0 else ""

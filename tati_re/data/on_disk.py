@@ -22,19 +22,19 @@ class Store:
     folder is the environment variable TMPDIR's."""
 
     def __init__(self, limit: float | None = None) -> None:
-        self._limit, self._pieces, self._bytes = limit, list[Any](), 0
+        self._limit, self._pieces, self.size = limit, list[Any](), 0
         self._file: Any = None
-        self._rows, self._like = 0, np.zeros(0)
+        self.rows, self._like = 0, np.zeros(0)
 
     def append(self, rows: np.ndarray) -> None:
         """Adds rows `(n, ...)`."""
-        if self._rows and rows.shape[1:] != self._like.shape[1:]:
+        if self.rows and rows.shape[1:] != self._like.shape[1:]:
             raise ValueError("rows of unequal shapes")
-        if not self._rows:
+        if not self.rows:
             self._like = rows[:0]
-        self._rows += len(rows)
-        self._bytes += rows.nbytes
-        if self._file is None and (self._limit is None or self._bytes <= self._limit):
+        self.rows += len(rows)
+        self.size += rows.nbytes
+        if self._file is None and (self._limit is None or self.size <= self._limit):
             self._pieces.append(rows)
             return
         try:
@@ -47,15 +47,11 @@ class Store:
         except OSError as error:
             raise _full(error) from None
 
-    @property
-    def empty(self) -> bool:
-        return self._rows == 0
-
     def finished(self) -> np.ndarray:
         """Returns all rows, in memory or mapped from the file, and ends the use of the store."""
         if self._file is None:
             return np.concatenate(self._pieces) if len(self._pieces) > 1 else self._pieces[0]
-        return _mapped(self._file, self._like.dtype, (self._rows, *self._like.shape[1:]))
+        return _mapped(self._file, self._like.dtype, (self.rows, *self._like.shape[1:]))
 
 
 def on_disk(values: Any) -> bool:

@@ -125,16 +125,14 @@ class Preparation:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Preparation:
-        columns = None
-        if "columns" in config:
-            columns = Columns(tuple(Column(*parts) for parts in config["columns"]), tuple(config["names"]))
-        standards = [
-            Standard(*(np.asarray(config[name][key], np.float64) for key in ("mean", "deviation")))
-            if name in config
-            else None
+        said = config.get("columns")
+        columns = None if said is None else Columns(tuple(Column(*parts) for parts in said), tuple(config["names"]))
+        standards: dict[str, Any] = {
+            f"{name}_standard": Standard(*(np.asarray(config[name][key], np.float64) for key in ("mean", "deviation")))
             for name in ("input", "target")
-        ]
-        return cls(columns, standards[0], standards[1])
+            if name in config
+        }
+        return cls(columns, **standards)
 
     def fingerprint(self) -> bytes:
         """Returns bytes that differ between two preparations of the same data."""
@@ -221,8 +219,8 @@ def automatic(dataset: Dataset, given: bool, kept: str, memory_limit: float | No
     parts = [name for name, of_order in zip(("inputs", "targets"), near, strict=True) if not of_order]
     if why or given:
         why = "the model is given, which may expect them so or scale them itself" if given else why
-        fixed = dataset.layout or inputs.dtype.kind != "f"
-        cure = "scale them before" if fixed else "standardize inputs, or all, does it"
+        fixed = dataset.layout or (inputs.dtype.kind != "f" and not (given and pixels))
+        cure = "scale them before" if fixed else f"standardize {'pixels, ' * pixels}inputs, or all, does it"
         cure = f"; for one that does neither, {cure}" if given else f": {cure}"
         return "none", f"{told} {why}; the {' and '.join(parts)} are far from order 1{cure}."
     if kept and "targets" in parts:

@@ -16,12 +16,11 @@ from tati_re.data.contents import Contents, joined
 from tati_re.data.frames import check_order, in_order, is_frame, labels_of, numbers_of
 from tati_re.data.generators import GENERATORS
 from tati_re.data.packing import Layout, is_several, order_of, packed
-from tati_re.data.tables import WHITE_SPACE, choose_columns, read_header, read_parquet, read_parquet_names, read_table
+from tati_re.data.tables import TEXTS, choose_columns, read_header, read_parquet, read_parquet_names, read_table
 from tati_re.data.tf_datasets import is_tf_dataset, read_tf_dataset
 from tati_re.data.tfrecord import read_tfrecord
 
-TABLES = {".csv": (read_header, read_table), ".parquet": (read_parquet_names, read_parquet)}
-TABLES |= {suffix: (read_header, read_table) for suffix in (".tsv", *WHITE_SPACE)}
+TABLES = {suffix: (read_header, read_table) for suffix in TEXTS} | {".parquet": (read_parquet_names, read_parquet)}
 """How to read the names of the columns of a file, and the columns, by the file's suffix."""
 
 RECORDS = (".tfrecord", ".tfrecords")
@@ -84,7 +83,7 @@ def derived(contents: Contents, reading: ReadOptions) -> Columns | None:
 
 def _from_files(source: object, reading: ReadOptions) -> tuple[Contents, Columns | None]:
     paths = [_existing(path) for path in _listed(source)]
-    kinds = sorted({_suffix(path) for path in paths})
+    kinds = sorted({suffix_of(path) for path in paths})
     refuse_if(not paths, "data names no files.", expected=FILES)
     if len(kinds) > 1 and not set(kinds) <= set(RECORDS):
         raise InputError("data: files of different types cannot be joined.", " and ".join(kinds), "files of one type")
@@ -110,7 +109,7 @@ def _from_tables(paths: Sequence[Path], reading: ReadOptions) -> tuple[Contents,
             raise InputError(what, ", ".join(_table_names(path)), ", ".join(names))
     choice = choose_columns(names, reading.label_columns, reading.input_columns, paths[0].name, reading.weights)
     choice = replace(choice, limit=reading.limit)
-    return joined([TABLES[_suffix(path)][1](path, names, choice) for path in paths]), choice.derived
+    return joined([TABLES[suffix_of(path)][1](path, names, choice) for path in paths]), choice.derived
 
 
 def read_test_part(
@@ -143,7 +142,7 @@ def read_test_part(
 
 
 def _table_names(path: Path) -> list[str]:
-    return TABLES[_suffix(path)][0](path)
+    return TABLES[suffix_of(path)][0](path)
 
 
 def _names_of(source: Any) -> list[str]:
@@ -166,7 +165,7 @@ def by_name(source: object) -> bool:
 
 def is_table(source: object) -> bool:
     """Whether a source is a file of columns, or a list with one."""
-    return by_name(source) and any(_suffix(Path(path)) in TABLES for path in _listed(source))
+    return by_name(source) and any(suffix_of(Path(path)) in TABLES for path in _listed(source))
 
 
 def shown(source: object) -> str:
@@ -174,11 +173,12 @@ def shown(source: object) -> str:
     return ", ".join(map(str, _listed(source))) if by_name(source) else type(source).__name__
 
 
-def _suffix(path: Path) -> str:
+def suffix_of(path: Path) -> str:
     """The suffix of a file's type: `.tfrecord` also for `a.tfrecord.gz` and `a.tfrecord-00000-of-00010`."""
     name = path.name.lower()
     found = re.search(r"(\.tfrecords?)(-\d+-of-\d+)?(\.gz)?$", name)
-    return found[1] if found else Path(name).suffix
+    unpacked = Path(name.removesuffix(".gz")).suffix
+    return found[1] if found else unpacked if unpacked in TEXTS else Path(name).suffix
 
 
 def _existing(source: str | Path) -> Path:
@@ -188,13 +188,13 @@ def _existing(source: str | Path) -> Path:
     except OSError as error:
         raise InputError(f"data: {error.strerror}.", source, FILES) from None
     suffixes = (*TABLES, ".npz", *RECORDS)
-    known = _suffix(path) in suffixes
+    known = suffix_of(path) in suffixes
     if path.is_file() and known:
         return path
     refuse_if(path.is_file(), "data is a file of an unknown type.", source, FILES)
     refuse_if(path.is_dir(), "data is a folder.", source, FILES)
     folder, names = path.parent, (*GENERATORS, *KERAS)
-    others = [p.name for p in folder.iterdir() if _suffix(p) in suffixes] if folder.is_dir() else []
+    others = [p.name for p in folder.iterdir() if suffix_of(p) in suffixes] if folder.is_dir() else []
     if not known and len(path.parts) == 1:
         expected = f"{', '.join(names)}, or {FILES}"
         raise InputError(f"data is not known.{nearest(str(source), (*names, *others))}", source, expected)

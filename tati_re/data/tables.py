@@ -1,8 +1,10 @@
 """Tables of text, between commas, semicolons, tabs or white space, and Parquet files, by the package pyarrow."""
 
 import csv
+import gzip
 import re
 import warnings
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,9 +19,11 @@ from tati_re.core.memory import check_free
 from tati_re.core.unpacking import check_size
 from tati_re.data.columns import Columns, parse_columns
 from tati_re.data.contents import Contents
-from tati_re.data.frames import CLASSES, COLUMNS, DATES, MISSING, TEXT, advice, labels_of
+from tati_re.data.frames import CLASSES, COLUMNS, DATES, MISSING, TEXT, UNKNOWN, advice, labels_of
 
 WHITE_SPACE = (".txt", ".dat", ".data")
+TEXTS = (".csv", ".tsv", *WHITE_SPACE)
+"""The suffixes of tables of text, which may be followed by `.gz`."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,7 @@ def label_names(names: Sequence[str]) -> list[str]:
 def read_header(path: Path) -> list[str]:
     """The column names of a text table; without a header line (white space only) x1, x2, ... The line 0, 1, 2, ... is
     one where it has three columns or more: names that nobody gave."""
+    _size(path)
     line, separator = next((line for _, line in _lines(path)), None), _separator(path)
     if line is None:
         raise InputError(f"{path.name} is empty.", path, "a header line and one line an example")
@@ -104,10 +109,7 @@ def read_table(path: Path, names: Sequence[str], choice: Choice) -> Contents:
 def _texts(path: Path, names: list[str], label: str) -> np.ndarray | None:
     """The column of labels as texts, `(N,)`, where its first cell is the name of a class; else None."""
     place, found, separator = names.index(label), list[str](), _separator(path)
-    for number, line in _body(path, separator):
-        cells = _cells(path, line, separator)
-        what = f"{path.name}, line {number} has the wrong number of cells."
-        refuse_if(len(cells) != len(names), what, len(cells), len(names))
+    for _, cells in _rows(path, names):
         first = cells[place].replace(",", ".") if separator == ";" else cells[place]
         if not found and (_is_number(first) or not advice(first).startswith(TEXT)):
             return None
@@ -119,7 +121,7 @@ def _texts(path: Path, names: list[str], label: str) -> np.ndarray | None:
 
 def _separator(path: Path) -> str | None:
     """What stands between the names of columns, None for white space."""
-    if path.suffix.lower() in WHITE_SPACE:
+    if path.name.lower().removesuffix(".gz").endswith(WHITE_SPACE):
         return None
     return max(",;\t", key=re.sub('"[^"]*"', "", next((line for _, line in _lines(path)), "")).count)
 
@@ -135,8 +137,9 @@ def _cells(path: Path, line: str, separator: str | None) -> list[str]:
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """The non-empty lines with their numbers."""
+    opened = gzip.open if path.suffix.lower() == ".gz" else open
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        with opened(path, "rt", newline="", encoding="utf-8-sig") as file:
             for number, line in enumerate(file, 1):
                 if line.strip() and not line.lstrip().startswith("#"):
                     yield number, line
@@ -144,6 +147,26 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         raise InputError(f"{path.name} is not a text file.", path, "a table in UTF-8") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read.", error.strerror) from None
+
+
+def _size(path: Path) -> int:
+    """Bytes of a table of text, unpacked."""
+    if path.suffix.lower() != ".gz":
+        return path.stat().st_size
+    try:
+        with gzip.open(path) as file:
+            check_size(size := file.seek(0, 2), path.stat().st_size)
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise InputError(f"{path} cannot be read: {error}.") from None
+    return size
+
+
+def unlabeled(path: Path, names: list[str], labels: Sequence[str]) -> bool:
+    """Whether all cells of these columns are empty, as in a table to predict."""
+    if path.suffix.lower() == ".parquet":
+        columns = (column for part in _opened(path).iter_batches(columns=list(labels)) for column in part.columns)
+        return all(column.null_count == len(column) for column in columns)
+    return all(row[names.index(name)].lower() in UNKNOWN for _, row in _rows(path, names) for name in labels)
 
 
 def _body(path: Path, separator: str | None) -> Iterator[tuple[int, str]]:
@@ -155,12 +178,22 @@ def _body(path: Path, separator: str | None) -> Iterator[tuple[int, str]]:
     yield from lines
 
 
+def _rows(path: Path, names: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    """The cells of the lines below the header, as many as names, with the numbers of the lines."""
+    separator = _separator(path)
+    for number, line in _body(path, separator):
+        cells = _cells(path, line, separator)
+        what = f"{path.name}, line {number} has the wrong number of cells."
+        refuse_if(len(cells) != len(names), what, len(cells), len(names))
+        yield number, cells
+
+
 def _numbers(path: Path, names: Sequence[str], used: Sequence[str], labels: Sequence[str]) -> np.ndarray:
     """The columns `used`, in this order."""
     columns, separator = [list(names).index(name) for name in used], _separator(path)
     everything = sorted(columns) == list(range(len(names)))
     # A table grows by half when it is full, and the copy stands beside it.
-    examples = path.stat().st_size / len(next((line for _, line in _body(path, separator)), " "))
+    examples = _size(path) / len(next((line for _, line in _body(path, separator)), " "))
     check_free("data", path, 20.0 * examples * len(columns), f"{examples:,.0f} examples")
     table, chosen = None, None if everything else columns
     for reader in (None, _reader(path, separator)):
@@ -179,12 +212,8 @@ def _numbers(path: Path, names: Sequence[str], used: Sequence[str], labels: Sequ
 
 def _bad_cell(path: Path, names: Sequence[str], used: Sequence[str], labels: Sequence[str]) -> InputError:
     """Finds the first bad line and what is wrong with it, in terms of the file."""
-    separator = _separator(path)
-    read = _reader(path, separator)
-    for number, line in _body(path, separator):
-        cells = _cells(path, line, separator)
-        if len(cells) != len(names):
-            return InputError(f"{path.name}, line {number} has the wrong number of cells.", len(cells), len(names))
+    read = _reader(path, _separator(path))
+    for number, cells in _rows(path, names):
         for name, cell in zip(names, cells, strict=True):
             if name in used and not (_is_number(cell, read) and np.isfinite(read(cell))):
                 place = f"{path.name}, line {number}, column '{name}'"

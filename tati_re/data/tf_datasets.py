@@ -1,6 +1,8 @@
 """`tf.data.Dataset` objects, read into memory once."""
 
+import math
 import sys
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +10,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import said
+from tati_re.core.memory import free_bytes
 from tati_re.data.archives import images
 from tati_re.data.contents import Contents
 from tati_re.data.on_disk import Store
@@ -33,17 +36,26 @@ def read_tf_dataset(source: Any, limit: float | None = None) -> Contents:
         raise InputError("data: the elements of the tf.data.Dataset have the wrong form.", received, FORM)
     if int(source.cardinality()) == -1:
         raise InputError("data: the tf.data.Dataset has no end.", "an infinite one", "one without repeat(), or take(n)")
-    single = _single(spec)
+    single, endless, told = _single(spec), int(source.cardinality()) == -2, 1
     stores = [Store(limit if i == 0 else None) for i in range(len(spec))]
     try:
         for pair in source.as_numpy_iterator():
             for store, part in zip(stores, pair, strict=True):
                 store.append(np.asarray(part)[None] if single else np.asarray(part))
+            if endless and max(stores[0].rows / 1e6, sum(store.size for store in stores) / 1e9) > told:
+                told *= 2
+                what = f"data: the tf.data.Dataset does not say where it ends; {stores[0].rows:,} examples are read"
+                held = min(stores[0].size, limit or math.inf) + sum(store.size for store in stores[1:])
+                full = held > (free_bytes() or math.inf)
+                refuse_if(full, f"{what}, and fill the memory.", expected="one without repeat(), or take(n)")
+                warnings.warn(f"{what} so far, and take(n) would end it.", stacklevel=2)
+    except InputError:
+        raise
     except ValueError:
         raise InputError("data: the tf.data.Dataset holds arrays of unequal shapes.", expected=FORM) from None
     except Exception as error:
         raise InputError(f"data: the tf.data.Dataset raises {said(error)}.", expected=FORM) from error
-    refuse_if(stores[0].empty, "data: the tf.data.Dataset has no examples.", expected=FORM)
+    refuse_if(not stores[0].rows, "data: the tf.data.Dataset has no examples.", expected=FORM)
     inputs, targets, *weights = (store.finished() for store in stores)
     return replace(images(inputs, targets, (), "tf.data.Dataset"), weights=weights[0] if weights else None)
 

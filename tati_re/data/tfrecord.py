@@ -36,13 +36,12 @@ def read_tfrecord(path: Path, keys: Sequence[str] | None = None, limit: float | 
 
     records = tf.data.TFRecordDataset(str(path), compression_type="GZIP" if path.suffix.lower() == ".gz" else "")
     try:
-        first = next((tf.train.Example.FromString(r.numpy()) for r in records.take(1)), None)
+        first: Any = next((tf.train.Example.FromString(r.numpy()) for r in records.take(1)), None)
     except tf.errors.OpError as error:
         raise _broken(path, error) from None
     except Exception:  # google.protobuf.message.DecodeError, without importing protobuf by name
         raise InputError(f"{path} holds records of another kind.", path, "tf.train.Example messages") from None
-    if first is None:
-        raise InputError(f"{path.name} has no examples.", path, "at least one record")
+    refuse_if(first is None, f"{path.name} has no examples.", path, "at least one record")
     features = first.features.feature
     _check(path, features, keys, 0)
     # Without a default value, a record that lacks a feature is an error.

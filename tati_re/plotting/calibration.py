@@ -12,24 +12,25 @@ from tati_re.core.errors import AnyPath
 from tati_re.plotting.bands import Calibrated
 from tati_re.plotting.figure import COLORS, DARK, GRAY, legend_above, new_figure, plain, save
 from tati_re.prediction.metrics import calibration, class_labels, class_probabilities, predictive_entropy
-from tati_re.prediction.results import ClassPrediction, known_labels
+from tati_re.prediction.results import ClassPrediction, LabelPrediction, known_labels
 from tati_re.prediction.scores import auroc
 
 
 def plot_classes(
-    predictions: Mapping[str, ClassPrediction],
-    outside: Mapping[str, ClassPrediction] | None = None,
+    predictions: Mapping[str, ClassPrediction | LabelPrediction],
+    outside: Mapping[str, ClassPrediction | LabelPrediction] | None = None,
     path: AnyPath | None = None,
 ) -> Figure:
     """Draws the calibration of several predictions of the same labeled inputs. Left: their reliability, with the
-    examples per bin. Right: the predictive entropy of each, of right and wrong predictions; with predictions of other
-    inputs, of both, and how well the entropy tells them apart.
+    examples per bin; several labels at once count one by one. Right: the predictive entropy of each, of right and wrong
+    predictions; with predictions of other inputs, that of each input in both, and how well it tells them apart.
 
     Args:
         predictions: By name, with labels; without them an `InputError`.
         outside: Of inputs unlike those of the training, by the same names. Default: none.
     """
-    sets, labels = zip(*((one.probabilities, known_labels(one.labels)) for one in predictions.values()), strict=True)
+    single = {name: one.pairs() for name, one in predictions.items()}
+    sets, labels = zip(*((one.probabilities, known_labels(one.labels)) for one in single.values()), strict=True)
     figure = new_figure(9.0, max(4.8, 1.7 * len(sets)))
     grid = figure.add_gridspec(1, 2, width_ratios=[1.0, 1.1])
     reliability = draw_reliability(figure, grid[0], sets, labels, list(predictions))
@@ -38,14 +39,15 @@ def plot_classes(
     plain(*reliability, *panels)
     for panel, (name, one) in zip(panels, predictions.items(), strict=True):
         if outside is None:
-            draw_entropy(panel, one.probabilities, one.labels, name)
+            draw_entropy(panel, single[name].probabilities, single[name].labels, name)
         else:
             _draw_apart(panel, one, outside[name], name)
     return save(figure, path)
 
 
-def _draw_apart(axes: Axes, inside: ClassPrediction, outside: ClassPrediction, name: str) -> None:
-    edges = np.linspace(0.0, np.log(inside.probabilities.shape[1]), 31)
+def _draw_apart(axes: Axes, inside: Any, outside: Any, name: str) -> None:
+    single = inside.pairs().probabilities
+    edges = np.linspace(0.0, np.log(single.shape[1]) * len(single) / len(inside.probabilities), 31)
     for one, word, color, filled in ((inside, "test", COLORS[0], True), (outside, "other inputs", COLORS[1], False)):
         draw_stairs(axes, one.entropy, edges, word, color, filled)
     area = auroc(inside.entropy, outside.entropy)

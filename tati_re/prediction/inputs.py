@@ -10,8 +10,8 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.unpacking import load_arrays
 from tati_re.data.contents import Contents
 from tati_re.data.loading import load_data
-from tati_re.data.sources import TABLES, ReadOptions, read_source
-from tati_re.data.tables import Choice, label_names
+from tati_re.data.sources import TABLES, ReadOptions, read_source, suffix_of
+from tati_re.data.tables import Choice, label_names, unlabeled
 from tati_re.prediction.network import model_of
 from tati_re.runs.run import RunFiles
 
@@ -22,10 +22,10 @@ NOISE = "noise"
 def read_inputs(source: str, run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:
     """Reads inputs `(n, ...)` in the form of a run's training data, from a file or a built-in set, and labels or None.
     Of a table the columns are taken that the run's inputs and labels have by name. Of a run without names labels are
-    all that start with `label`, else the only column that is left and no weight. A `.npy` file, and an NPZ file of one
-    array, hold inputs. Of files and sets with a test part that part is taken."""
+    all that start with `label`, else the only column that is left and no weight; where all are empty, none.
+    A `.npy` file, and an NPZ file of one array, hold inputs. Of files and sets with a test part that part is taken."""
     path, options = Path(source).expanduser(), run.manifest.get("options", {})
-    suffix = path.suffix.lower()
+    suffix = suffix_of(path)
     if suffix in TABLES and path.is_file():
         return _from_table(path, run, *TABLES[suffix])
     refuse_if(suffix == ".npy" and not path.is_file(), "There is no such file of inputs.", source)
@@ -75,6 +75,7 @@ def _from_table(path: Path, run: RunFiles, header: Callable, read: Callable) -> 
         labels = labels if {*labels} <= {*rest} else []
     else:
         labels = label_names(rest) or (rest if len(rest) == 1 else [])
+    labels = [] if labels and unlabeled(path, names, labels) else labels
     contents: Contents = read(path, names, Choice(tuple(wanted), tuple(labels)))
     if not labels:
         return contents.inputs, None

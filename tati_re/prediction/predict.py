@@ -22,8 +22,8 @@ from tati_re.runs import checkpoint, files
 from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import burnin_of
 
-MEMORY_VALUES = 32_000_000
-"""Predictions (draws × inputs × columns) in memory at once; more inputs go part by part, each with all draws."""
+MEMORY_VALUES = 8_000_000
+"""Predictions (draws × inputs × columns) in memory at once, ten times over; more inputs go in parts, by all draws."""
 
 BLOCK_DRAWS = 512
 MOST_PREDICTIONS, FEWEST_DRAWS = 20_000_000, 2_000
@@ -229,16 +229,16 @@ def average(
     if first.kind == CLASSES:
         values = results.class_values(first.task, first.num_columns, sources[0][0].class_names)
         shared |= {name: _joined(parts, name) for name in _AVERAGED}
-        right = None if labels is None else numbers
         shared |= {"draw_accuracy": hits, "places": first.rows}
-        return results.ClassPrediction(**shared, labels=right, class_values=values)
+        return results.ClassPrediction(**shared, labels=None if labels is None else numbers, class_values=values)
     if first.kind == LABELS:
         shared |= {name: _joined(parts, name) for name in (*_AVERAGED, "log_density")}
         return results.LabelPrediction(**shared, labels=labels, draw_accuracy=hits)
     fields = ("mean", "parameter_std", "mean_lower", "mean_upper", "lower", "upper")
     fields += ("noise_std", "log_density", "crps", "pit")
     targets = None if labels is None else np.asarray(labels, np.float64).reshape(len(inputs), -1)
-    return results.RegressionPrediction(**shared, **{name: _joined(parts, name) for name in fields}, targets=targets)
+    shared |= {name: _joined(parts, name) for name in fields}
+    return results.RegressionPrediction(**shared, scale=first.deviation, targets=targets)
 
 
 class _Part:
@@ -363,7 +363,9 @@ def streamed_prediction(
     ends = mean - reach * std, mean + reach * std, mean - reach * total, mean + reach * total
     names = ("mean_lower", "mean_upper", "lower", "upper", "log_density", "crps", "pit")
     shared |= dict(zip(names, (*ends, *scores), strict=True))
-    return results.RegressionPrediction(**shared, mean=mean, parameter_std=std, noise_std=noise, targets=y)
+    standard = run.manifest["dataset"].get("preparation", {}).get("target", {"deviation": 1.0})
+    shared |= {"noise_std": noise, "targets": y, "scale": np.asarray(standard["deviation"])}
+    return results.RegressionPrediction(**shared, mean=mean, parameter_std=std)
 
 
 def streamed_lines(run: RunFiles) -> list[tuple[str, str]]:

@@ -134,6 +134,9 @@ class ClassPrediction(_Probabilities):
 
     kind: ClassVar[str] = "classification"
 
+    def pairs(self) -> "ClassPrediction":
+        return self
+
     @property
     def entropy(self) -> np.ndarray:
         """Entropy of the averaged probabilities, in nats, `(n,)`."""
@@ -255,6 +258,7 @@ class RegressionPrediction(Prediction):
         log_density: Of the targets of an example, all outputs together, `(n,)`; None without targets or noise.
         crps: Continuous ranked probability score, `(n, outputs)`, or None.
         pit: Probability below each target, `(n, outputs)`: uniform where the predictions are calibrated; or None.
+        scale: The unit of each output in scores of uncertainty: the deviation of its targets, where standardized.
     """
 
     mean: np.ndarray
@@ -268,6 +272,7 @@ class RegressionPrediction(Prediction):
     log_density: np.ndarray | None
     crps: np.ndarray | None
     pit: np.ndarray | None
+    scale: np.ndarray | float = field(default=1.0, kw_only=True)
 
     kind: ClassVar[str] = "regression"
 
@@ -285,7 +290,10 @@ class RegressionPrediction(Prediction):
     def scores(self) -> dict[str, float]:
         if self.targets is None:
             return {}
-        found = {"rmse": float(np.sqrt(((self.targets - self.mean) ** 2).mean()))}
+        squares = ((self.targets - self.mean) ** 2).mean(axis=0)
+        found = {"rmse": float(np.sqrt(squares.mean()))}
+        if np.ptp(self.scale) > 0 and len(squares) <= _COLUMNS:  # outputs in units of their own
+            found |= {f"rmse[{k}]": float(np.sqrt(square)) for k, square in enumerate(squares)}
         if self.log_density is not None:
             found["negative_log_likelihood"] = float(-self.log_density.mean())
         if self.crps is not None:
@@ -294,7 +302,7 @@ class RegressionPrediction(Prediction):
 
     def uncertainty(self) -> dict[str, np.ndarray]:
         names = {"std": self.std, "parameter_std": self.parameter_std}
-        return {name: np.sqrt((values**2).sum(axis=1)) for name, values in names.items()}
+        return {name: np.sqrt(((values / self.scale) ** 2).sum(axis=1)) for name, values in names.items()}
 
     def frame(self) -> pd.DataFrame:
         columns: dict[str, np.ndarray] = {"input": np.arange(len(self.mean))}

@@ -70,18 +70,13 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
     return _written(folder, predictions, outside, np.asarray(inputs))
 
 
-def reliability_table(predictions: Mapping[str, ClassPrediction]) -> pd.DataFrame:
+def reliability_table(predictions: Mapping[str, ClassPrediction | LabelPrediction]) -> pd.DataFrame:
     frames = []
     for name, one in predictions.items():
         bins = one.calibration()
         columns = {"predictor": name, "lower": bins.edges[:-1], "upper": bins.edges[1:], "count": bins.count}
         frames.append(pd.DataFrame(columns | {"confidence": bins.confidence, "accuracy": bins.accuracy}))
     return pd.concat(frames, ignore_index=True)
-
-
-def _of_classes(predictions: Mapping[str, Any]) -> dict[str, ClassPrediction]:
-    """Predictions of classes; those of several labels, label by label."""
-    return {name: one.pairs() if isinstance(one, LabelPrediction) else one for name, one in predictions.items()}
 
 
 def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray | None) -> str:
@@ -96,13 +91,13 @@ def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray 
     apart = pd.DataFrame(areas, columns=["predictor", "score", "auroc"]) if outside else None
     tables = {"scores.csv": scores if labeled else None, "outside.csv": apart}
     if labeled and posterior.kind != "regression":
-        tables["reliability.csv"] = reliability_table(_of_classes(predictions))
+        tables["reliability.csv"] = reliability_table(predictions)
     for name, frame in tables.items():
         if frame is not None:
             write_whole(folder / name, frame_text(frame))
             files.append(name)
     if labeled and posterior.kind != "regression":
-        plot_classes(_of_classes(predictions), _of_classes(outside) or None, folder / "predictions.png")
+        plot_classes(predictions, outside or None, folder / "predictions.png")
         files.append("predictions.png")
     elif posterior.kind == "regression":
         shown = np.arange(len(posterior.mean)) if inputs is None else inputs

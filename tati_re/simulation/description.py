@@ -25,7 +25,7 @@ from tati_re.samplers.schedules import SCHEDULES, read_table, temperature_factor
 from tati_re.samplers.wrappers.eqn import refresh_note
 from tati_re.simulation import batch_norm
 from tati_re.simulation.loops import RunLoops
-from tati_re.simulation.request import Request
+from tati_re.simulation.request import Request, is_cheap
 from tati_re.simulation.system import OBJECTS
 
 
@@ -53,17 +53,16 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
             f"No test part: all {dataset.num_examples} examples are trained on. test_fraction=0.2 keeps a fifth of "
             "them apart for scores of predictions."
         )
-    compiled, used = request.system.compiled, potential.loss.name
+    compiled, used, logits = request.system.compiled, potential.loss.name, options.from_logits
     if compiled and request.objects.get("loss", options.loss) is None and compiled != used:
         yield f"The model's compiled loss, {compiled}, is not used, but {used}: loss=model.loss takes it."
-    if potential.loss.name == "gaussian" and "noise_std" in options.explicit and options.noise_std != "sampled":
+    if used == "gaussian" and "noise_std" in options.explicit and options.noise_std != "sampled":
         spread = float(np.std(request.system.examples.targets, axis=0).min())
         if 0 < spread < options.noise_std:
             yield f"noise_std {options.noise_std:g} is above the standard deviation of the targets, {spread:.3g}."
-    loss, logits = potential.loss.name, options.from_logits
-    idle = ["noise_std"] * (loss != "gaussian") + ["from_logits"] * (loss not in OF_LOGITS and logits != "auto")
+    idle = ["noise_std"] * (used != "gaussian") + ["from_logits"] * (used not in OF_LOGITS and logits != "auto")
     if request.system.has_data and not options.tati and (idle := [name for name in idle if name in options.explicit]):
-        yield f"Not used by the loss {loss}: {', '.join(idle)}."
+        yield f"Not used by the loss {used}: {', '.join(idle)}."
     yield from potential.notices()
     if options.data is not None and dataset.label_names not in ((), ("label",)) and not options.label_columns:
         columns = "column" if len(dataset.label_names) == 1 else "columns"
@@ -72,7 +71,8 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
         listed = shown(", ".join(names), 77, str)
         yield f"The labels are names: {listed} are the classes 0 to {len(names) - 1}, in this order."
     elif request.system.has_data and options.num_classes is None:
-        yield from doubts(dataset.targets, dataset.test_targets, dataset.num_classes)
+        built = "model" not in {*request.objects, *options.explicit}
+        yield from doubts(dataset.targets, dataset.test_targets, dataset.num_classes, built)
         places = dataset.targets.ndim > 2 and used == "gaussian" and "loss" not in {*request.objects, *options.explicit}
         if places and ((dataset.targets == 0) | (dataset.targets == 1)).all():
             yield (
@@ -95,6 +95,8 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
         known = manifest.read(folder)
         if known.get("kind") == "sample" and (known.get("seed"), known.get("call", 1)) == (options.seed, call):
             yield f"The noise is that of the run {folder} once more: call {call + 1} or another seed has its own."
+    if request.system.has_data and options.batch_size is None and not (method.full_batch or is_cheap(request.system)):
+        yield f"Each step sees all {dataset.num_examples:,} examples; steps on mini-batches cost less (batch_size=128)."
     if len(run.stages) > 1:
         for number, (stage, loop) in enumerate(zip(run.stages, run.loops, strict=True), 1):
             batch = "all examples" if loop.potential.batches.full else f"mini-batches of {stage.batch_size}"

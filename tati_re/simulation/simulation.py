@@ -94,8 +94,8 @@ class Simulation(Evaluations):
 
         Args:
             folder: The run folder, or the run, which keeps its objects in the process that made it.
-            trust: Whether code that the folder names may run, and files that it names elsewhere be written. Default:
-                no; what is among `objects` is the caller's own.
+            trust: Whether code that the folder names (`sampler="own.py:Own"`) may run, and files that it names
+                elsewhere (`run_file`) be written. Default: no; what is among `objects` is the caller's own.
             **objects: What the run was given as objects in Python (`data`, `model`, `loss`, `prior`), and options in
                 place of the run's.
 
@@ -112,10 +112,8 @@ class Simulation(Evaluations):
         """Goes on with a run from its last checkpoint, as if it had never stopped.
 
         Args:
-            folder: As of `from_folder`.
+            folder, trust: As of `from_folder`; code and files that are named again may run and be written.
             num_steps: The last step, if the run is to be longer than planned. Default: as planned.
-            trust: Whether code that the folder names (`sampler="own.py:Own"`) may run, and files that it names
-                elsewhere (`run_file`) be written. Default: no, but for those that are named again.
             **objects: What the folder does not hold: `data` where it came as arrays, `model` where it could not be
                 written, `sampler`, `observables`, `callbacks` where they were given; what is named again; and
                 `max_time`, `verbose`.

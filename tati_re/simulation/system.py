@@ -307,6 +307,10 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
         beside = [name for name, value in options.values_of(OF_LAYERS).items() if value != OPTIONS[name].default]
         what, expected = "The layers of a given model have their own.", "hidden, or a function that builds the model"
         refuse_if(beside and not (code or options.tati), what, ", ".join(beside), expected)
+        twice = [each for each in layers_of(model) if type(each).__name__ == "Rescaling" and np.max(each.scale) < 0.1]
+        what = "model: its layer Rescaling scales bytes, which are multiplied by 1/255 already, from 0 to 1."
+        expected = "floats from 0 to 255 as the inputs, or a model without that layer"
+        refuse_if(twice and read.input_scale < 1.0, what, expected=expected)
         if not model.built and not dataset.layout:
             model(dataset.inputs[:1] * 1)
         given, model = model, in_precision(model, options.dtype)

@@ -10,7 +10,6 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.engine.progress import make_progress
-from tati_re.models.chain import chain_of
 from tati_re.optimizers import make_optimizer
 from tati_re.options.make import OPTIMIZE, Options, make_options, options_of
 from tati_re.options.stages import check_num_steps
@@ -20,7 +19,7 @@ from tati_re.samplers.choosing import FEWEST_BURNIN_STEPS, latest_end
 from tati_re.simulation.checks import check_request
 from tati_re.simulation.heating import expected_heating
 from tati_re.simulation.launch import launch
-from tati_re.simulation.request import MOST_STEPS, Request, make_request, sees_all
+from tati_re.simulation.request import MOST_STEPS, Request, is_cheap, make_request, sees_all
 from tati_re.simulation.starts import descended, starting_walkers
 
 if TYPE_CHECKING:
@@ -28,12 +27,6 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 NUM_WALKERS = 4
-FULL_BATCH_BELOW = 5_000
-"""Examples up to which every step sees all of them."""
-MOST_PRODUCTS = 25_000_000
-"""Examples times parameters up to which networks of dense layers see more examples as well: a step of four walkers
-takes some 20 ms then, and one on mini-batches has to be a hundredth as long for their noise to heat by 2 %. Of 40,000
-examples and 502 parameters, 27,000 steps were nearer in seven minutes than three million on mini-batches."""
 BATCH_SIZE = 128
 FEW_PARAMETERS = 10
 MOST_DIRECTIONS = 100
@@ -161,10 +154,7 @@ class _Choice:
         sim, given = self.sim, self.options
         sim.system.check(given, self.objects)
         size, dimension = sim.system.dataset.num_examples, sim.num_parameters()
-        cheap = size < FULL_BATCH_BELOW or (
-            size * dimension <= MOST_PRODUCTS and chain_of(sim.system.flat.model) is not None
-        )
-        if given.batch_size is None and not cheap:
+        if given.batch_size is None and not is_cheap(sim.system):
             self._change(batch_size=BATCH_SIZE)
         whole, walled = sees_all(self.options, sim.system), sim.system.prior(given, self.objects).walled
         if not whole:
