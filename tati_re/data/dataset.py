@@ -107,7 +107,10 @@ class Dataset:
         num_classes: int | None = None,
         multi_label: bool = False,
         places: tuple = (),
-        **counted: Any,
+        weights: object = None,
+        test_weights: object = None,
+        layout: Layout = (),
+        layout_scales: tuple[float, ...] = (),
     ) -> "Dataset":
         """Makes a data set and determines the kind of its targets.
 
@@ -124,7 +127,7 @@ class Dataset:
         Args:
             inputs, test_inputs: `(N, ...)` numbers; one-dimensional ones become `(N, 1)`.
             targets, test_targets: `(N,)`, `(N, 1)` or `(N, K)` numbers.
-            name, input_scale, feature_names, **counted: As of the class: weights, test_weights, layout, layout_scales.
+            name, input_scale, feature_names, weights, test_weights, layout, layout_scales: As of the class.
             by_value: Take floats that are whole numbers as integers, as in a text file. Default False: floats are
                 classes only if they are 0 and 1, or -1 and +1, or one-hot.
             num_classes: The number of classes, at least 2, or 0 for a regression. Default: None, by the values.
@@ -153,14 +156,19 @@ class Dataset:
         num_classes = 0 if multi_label else num_classes
         kind, num_classes = kind_of(checked.targets, checked.test_targets, by_value, num_classes, places)
         labels = None if checked.test_targets is None else as_storage_type(checked.test_targets, kind)
-        counted |= {"multi_label": multi_label, "class_names": names}
+        counted: dict[str, Any] = {"weights": weights, "test_weights": test_weights, "layout": layout}
+        counted |= {"multi_label": multi_label, "class_names": names, "layout_scales": layout_scales}
         parts = (checked.inputs, as_storage_type(checked.targets, kind), checked.test_inputs, labels)
         return cls(*parts, name, input_scale, num_classes, tuple(feature_names), **counted)
 
     def split(self, test_fraction: float, seed: int, shuffle: bool = True) -> "Dataset":
-        """Returns the same data with a test part split off, rounded to whole examples, of which at least one is left to
-        train on; a data set that has one is returned unchanged. Both parts keep the order of the examples; without
-        `shuffle` the last ones are kept for testing."""
+        """Returns the same data with a test part split off; a data set that has one is returned unchanged.
+
+        Args:
+            test_fraction: Part of the examples, in [0, 1); rounded to whole examples, at least one is left to train on.
+            seed: Which examples, the same for the same seed; both parts keep the order of the examples.
+            shuffle: A random part. Default True; False keeps the last examples for testing.
+        """
         refuse_if(not 0 <= test_fraction < 1, "test_fraction is out of its range.", test_fraction, "a number in [0, 1)")
         count = min(round(test_fraction * self.num_examples), self.num_examples - 1)
         if self.test_inputs is not None or test_fraction == 0 or self.num_examples == 1:

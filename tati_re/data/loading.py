@@ -43,9 +43,12 @@ def load_data(
         source: A built-in name (`generators.GENERATORS`), an image set of Keras (`archives.KERAS`), a path or a list of
             them, arrays `(x, y)` or, as tuples, `((x, y), (x_test, y_test))`, a `pandas.DataFrame`, a
             `tf.data.Dataset`, or a `Dataset`.
-        test_fraction, test_data, seed, label_columns, input_columns, data_keys, num_classes, standardize, shuffle,
-            class_weights, memory_limit: As the options of these names; `test_data` may be arrays `(x, y)` or a
-            `tf.data.Dataset`. Default: theirs, but nothing is standardized, and all is kept in memory.
+        test_fraction: Part of the examples kept for testing where the data bring no test part, in [0, 1). Default
+            (None): 0.2 for built-in names and files of 3 examples or more, 0 for what is given in Python.
+        seed: Draws what is kept for testing, and the built-in data that are random. Default 0.
+        test_data: The test part: a file or a list of them, arrays `(x, y)`, or a `tf.data.Dataset`. Default: None.
+        label_columns, input_columns, data_keys, num_classes, standardize, shuffle, class_weights, memory_limit: As the
+            options of these names. Default: theirs, but nothing is standardized, and all is kept in memory.
         sample_weights: What each example counts in the loss: numbers, one for each that is read to train on, or the
             name of a column of a table, or of an array of an NPZ file. Default: those that the data bring, else 1.
         multi_label: Columns of 0 and 1 that are not one-hot are several labels at once. Default: they are refused.

@@ -188,9 +188,13 @@ class BayesianRegressor(RegressorMixin, Posterior):
             `num_outputs` and options that it names; or the path of a `.keras` file. Default: None, dense layers.
         hidden: Units of each hidden layer. Default: None, (32,) where there is no model.
         members: Independent walkers, at least 1. Default: 4.
-        sampler, num_steps, until, seed, verbose: As the options of these names. Default: chosen by the run, and 0.
+        sampler: A name, or an object. Default: None, chosen by the run.
+        num_steps: The last step. Default: None, as `until` says, 100,000, or 400,000 at most.
+        until: When to end, such as `"rhat<1.01, ess>400"`, which is the default of a run that chooses its sampler.
+        seed: Of all random numbers: the same seed gives the same posterior. Default: 0.
         random_state: An integer or `RandomState` in place of `seed`, which bagging sets for each of its members.
         folder: Where each fit makes a run folder, fit-1, fit-2, ... Default: None, temporary ones.
+        verbose: 0: quiet; 1: progress and summary. Default: 0.
         **options: Any other option of a run by its name (`tati_re.help()`), which `set_params` and searches take too:
             `prior_std`, `step_size`, `batch_size`, `loss`, ... Networks of dense layers have by default
             `standardize="all"` and `dtype="float64"`.
