@@ -136,7 +136,7 @@ def test_bad_input_is_one_line(models, capsys, arguments, words):
 
 
 def test_an_evidence_of_a_part_of_a_table_says_so(models):
-    """A fifth of a file is kept for testing where nobody says otherwise: a closed form on all rows is another number."""
+    """A fifth of a file is kept for testing where nobody says otherwise; a closed form on all rows is another one."""
     told = {}
     for name, more in {"of itself": {}, "asked": {"test_fraction": 0.2}}.items():
         sim = tati_re.Simulation(data="points.csv", noise_std=0.3, seed=1, verbose=0, **more)
