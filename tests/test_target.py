@@ -280,7 +280,7 @@ def test_what_a_function_does_not_have_is_said_in_a_sentence():
         assert "\n" not in str(error.value)
     for call, words in (
         (run.loo, "it has no model and no data"),
-        (sim.score, r"Received: a function\. Expected: loss\(\)"),
+        (sim.score, r"Received: the potential gaussian\. Expected: loss"),
     ):
         with pytest.raises(InputError, match=words):
             call()

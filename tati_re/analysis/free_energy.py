@@ -130,8 +130,7 @@ def free_energy(
         method: `"histogram"` or `"kernel"`. Default: `"histogram"`.
         num_bins: Bins, or points where the kernel estimate is taken, whole, 2 to 100,000. Default: 40.
         weights: What each draw counts, 0 or more, same shape. Default: None, all the same.
-        bandwidth: Standard deviation of the kernel. Default: None, plugged in for the effective sample size, which
-            follows the narrowest of several wells where a rule for one of them all would fill their barrier.
+        bandwidth: Standard deviation of the kernel. Default: None, plugged in for the effective sample size.
         limits: Ends of the coordinate, with draws between them. Default: None, those of the draws.
 
     Returns:
