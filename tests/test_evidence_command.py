@@ -135,6 +135,17 @@ def test_bad_input_is_one_line(models, capsys, arguments, words):
     assert not (models / "runs").exists()
 
 
+def test_an_evidence_of_a_part_of_a_table_says_so(models):
+    """A fifth of a file is kept for testing where nobody says otherwise; a closed form on all rows is another one."""
+    told = {}
+    for name, more in {"of itself": {}, "asked": {"test_fraction": 0.2}}.items():
+        sim = tati_re.Simulation(data="points.csv", noise_std=0.3, seed=1, verbose=0, **more)
+        found = tati_re.evidence.log_evidence(sim, "smc", num_particles=8, num_populations=2, num_moves=1, num_steps=20)
+        told[name] = [note for note in found.notes if "examples" in note]
+    note = "log Z is that of 16 examples; 4 are kept for testing (test_fraction)."
+    assert told == {"of itself": [note], "asked": []}
+
+
 def test_help_lists_the_options_and_loads_nothing_heavy():
     program = "import sys\nfrom tati_re.cli.evidence import main\ntry:\n    main(['--help-all'])\nexcept SystemExit:\n"
     program += "    print('heavy' if {'tensorflow', 'keras', 'pandas', 'pymbar'} & set(sys.modules) else 'light')\n"

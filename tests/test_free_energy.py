@@ -8,6 +8,7 @@ import pytest
 from scipy.integrate import quad
 
 from tati_re.analysis import coordinate_of, diffusion_map, diffusion_map_of, free_energy, landmarks, reweight
+from tati_re.analysis.free_energy import _kernel_width
 from tati_re.analysis.reweighting import mbar_free_energies
 from tati_re.cli import analyse
 from tati_re.core.errors import InputError
@@ -72,6 +73,19 @@ def test_kernels_give_the_smeared_density(draws):
     z = (table["density"] - np.trapezoid(kernels * density, grid, axis=1)) / table["density_error"]
     assert np.abs(z).max() < 5.5
     assert free_energy(draws, T, "kernel")["error"].notna().all()
+
+
+def test_kernels_do_not_fill_a_barrier_by_default(draws):
+    """As wide as one well of them all asks, they took 0.10 of 1.5 from it, 5 errors; a normal law has the width of the
+    rule for it, 1.06 deviations times n^(-1/5), to the noise of the estimate."""
+    table = free_energy(draws, T, "kernel", num_bins=31, limits=(-1.5, 1.5))
+    barrier = table["free_energy"][15] - 0.5 * (table["free_energy"][5] + table["free_energy"][25])
+    assert abs(barrier - BARRIER) < 0.08
+    for scale in (1e-3, 1.0):
+        normal = scale * np.random.default_rng(0).standard_normal((8, 3000))
+        assert 0.9 < _kernel_width(normal, np.ones_like(normal), normal) / (1.06 * scale * 24_000**-0.2) < 1.1
+    heavy = np.random.default_rng(0).standard_t(2, (8, 3000))
+    assert 0.1 < _kernel_width(heavy, np.ones_like(heavy), heavy) < 0.2
 
 
 def test_weights_of_a_free_energy():

@@ -32,6 +32,7 @@ from tati_re.samplers.tact_hmc import TactHMC
 from tati_re.samplers.wrappers.control_variate import ControlVariate
 from tati_re.samplers.wrappers.eqn import EnsembleQuasiNewton
 from tati_re.samplers.wrappers.simulated_tempering import _LEARNT, SimulatedTempering
+from tati_re.samplers.wrappers.step_size_tuning import StepSizeTuning
 from tati_re.testing import CHECKS
 from tests.scenarios import (
     TOLERANCE,
@@ -480,6 +481,25 @@ def test_the_log_weights_that_a_run_has_found_are_told(capsys):
     weights = ast.literal_eval(found.removeprefix("log_weights "))
     assert weights[0] == 0.0 and abs(weights[1] + np.log(2)) < 0.35
     assert SimulatedTempering(HamiltonianMonteCarlo(), [1.0, 0.5], log_weights=weights).log_weights == weights
+
+
+def test_a_step_size_that_is_tuned_around_it_is_the_one_that_walkers_move_by():
+    """One trajectory of HMC on a well, with a step that the tuner has made 1 in place of the run's 0.01."""
+    tuner = StepSizeTuning(SimulatedTempering(HamiltonianMonteCarlo(1), [1.0, 0.5]), 0.8)
+    evaluate = NumpyEvaluate(rung_of(np.full(8, 0.01), numpy=True))
+    evaluate.clock = Clock(np.int64(1), np.bool_(True), np.int32(0))
+    state = tuner.init(np.ones((8, 2)), evaluate, NumpyNoise(0))
+    moved, _ = tuner.step(state._replace(next_factor=state.next_factor + 99.0), evaluate, NumpyNoise(1))
+    assert np.abs(moved.position - state.position).max() > 0.5  # by 0.01 it would be some 0.03
+
+
+def test_the_burn_in_of_a_ladder_that_learns_is_inside_where_walkers_agree_since():
+    sim = Simulation(potential=lambda x: 0.5 * ops.sum_of_products(x, x), dimension=1, num_walkers=8, seed=1, verbose=0)
+    tempering = {"temperatures": [1.0, 2.0], "exchange": "tempering", "exchange_every": 1, "execution": "graph"}
+    run = sim.sample(sampler="HMC", num_leapfrog_steps=4, num_steps=1_500, **tempering)
+    row = run.certificate.set_index("quantity").loc["burn-in"]
+    learnt = "what a ladder or a bias learns, which is not looked at, but what was drawn since has converged"
+    assert (row["verdict"], row["note"]) == ("inside", f"steps, all that it may take; not settled: {learnt}")
 
 
 @pytest.mark.parametrize(

@@ -278,6 +278,12 @@ def test_what_a_function_does_not_have_is_said_in_a_sentence():
         with pytest.raises(InputError) as error:
             call()
         assert "\n" not in str(error.value)
+    for call, words in (
+        (run.loo, "it has no model and no data"),
+        (sim.score, r"Received: the potential gaussian\. Expected: loss"),
+    ):
+        with pytest.raises(InputError, match=words):
+            call()
     assert sim.loss() == sim.potential() and sim.gradients().shape == (2,)
     np.testing.assert_allclose(sim.hessians(), np.diag(1 / WIDTHS**2), atol=1e-12)
     assert "the potential gaussian" in sim._repr_html_()

@@ -190,7 +190,11 @@ class Estimation:
             start = time.monotonic() - spent
             found = estimated(energies, method, self.grid())
         settings = {**found.settings, "seconds": round(time.monotonic() - start, 3)}
-        return replace(found, method=method, settings=settings)
+        notes, data = found.notes, self.sim.dataset
+        if data.test_inputs is not None and not {"test_fraction", "test_data"} & self.options.explicit:
+            tests = f"{len(data.test_inputs):,} are kept for testing (test_fraction)"
+            notes += (f"log Z is that of {data.num_examples:,} examples; {tests}.",)
+        return replace(found, method=method, settings=settings, notes=notes)
 
     def from_prior(self) -> tuple[Energies, float]:
         """Energies along the path from the prior, and their sampling time in seconds."""

@@ -216,6 +216,7 @@ _BLOCK_DRAWS = 64
 
 def likelihood_of(run: RunFiles, data: Any = None, model: Any = None) -> tuple[Any, Network]:
     """The data of a run and its network, of a loss that is a likelihood; `InputError` of others."""
+    check_model(run)
     said = run.manifest
     if stores_projections(run) or said.get("kind") == "fit" or "task" not in said.get("dataset", {}):
         raise InputError("The run has no draws of its parameters, or does not say what its data are.")

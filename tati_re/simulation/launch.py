@@ -153,8 +153,8 @@ class Launch:
         stored = manifest.read(self.folder) | {"burnin_found": tuned}
         if stored["options"].get("num_burnin_steps") != last:
             stored["options"] = stored["options"] | {"num_burnin_steps": last}
-        if self.request.method.finds_end:
-            stored["burnin_open"] = tuned.partition(NOT_SETTLED)[2]
+        unseen = "" if self.request.method.finds_end else "what a ladder or a bias learns, which is not looked at"
+        stored["burnin_open"] = tuned.partition(NOT_SETTLED)[2] or unseen
         if self._tunes_noise:
             found = self._heating(carry)
             stored["heating"] = stored.get("heating", {}) | {"start": found}

@@ -154,6 +154,8 @@ def check_prior(prior: Prior, num_parameters: int, dtype: str = "float32") -> No
         raise InputError("prior: made for another number of parameters.", prior.num_parameters, num_parameters)
     if not type(prior).__module__.startswith("tati_re."):
         _check_density(prior, num_parameters, dtype)
+        if type(prior).from_normal is not Prior.from_normal:
+            _check_draws(prior, num_parameters, dtype)
 
 
 def _check_density(prior: Prior, num_parameters: int, dtype: str) -> None:
@@ -170,9 +172,29 @@ def _check_density(prior: Prior, num_parameters: int, dtype: str) -> None:
     wanted = [((3,), "float64"), (tuple(x.shape), x.dtype.name)]
     refuse_if(found != wanted, "prior: log_prob and gradient have other shapes or types for 3 walkers.", found, wanted)
     values, terms = value.numpy(), -2 * along * slope[1].numpy().astype(np.float64)
-    if not (np.isfinite(values).all() and np.isfinite(terms).all()):
-        return
-    if not is_change(values, terms, 5e-2, "float32"):
+    if np.isfinite(values).all() and np.isfinite(terms).all() and not is_change(values, terms, 5e-2, "float32"):
         slopes = [-change / 2e-3 for change in (terms.sum(), values[2] - values[0])]
         received = f"a slope of {slopes[0]:.4g} by it and {slopes[1]:.4g} by differences of -log_prob"
         raise InputError("prior: the gradient is not that of its density.", received, "that of -log_prob")
+
+
+def _check_draws(prior: Prior, num_parameters: int, dtype: str) -> None:
+    """Refuses draws of density 0, and where it has no edge those by which the means of θ·∇V and ∇V are not P and 0."""
+    random, count = np.random.default_rng(0), min(max(200_000 // num_parameters, 16), 10_000)
+    normal = tf.constant(random.standard_normal((count, num_parameters)), dtype)
+    with users_code("prior: from_normal", "draws (walkers, parameters), of keras.ops or TensorFlow"):
+        x = tf.function(prior.from_normal, autograph=False)(normal)
+    got, wanted = ((tuple(values.shape), values.dtype.name) for values in (x, normal))
+    refuse_if(got != wanted, "prior: from_normal gives another shape or type than it is given.", got, wanted)
+    value, around = (prior.log_prob(at).numpy() for at in (x, 3 * x - 2 * tf.reverse(x, [0])))
+    what, expected = "prior: from_normal does not draw from the density of log_prob.", "draws from exp(log_prob)"
+    refuse_if(not np.isfinite(value).all(), what, "draws where log_prob is not finite", expected)
+    slope = prior.gradient(x)
+    if slope is None or prior.walled or not np.isfinite(around).all():
+        return
+    place, slope = (values.numpy().astype(np.float64) for values in (x, slope))
+    signs = random.choice((-1.0, 1.0), num_parameters)
+    for name, mean, terms in (("θ·∇V", 1, place * slope), ("∇V", 0, slope)):
+        off = (terms - mean) @ np.stack([np.ones(num_parameters), signs], axis=1) / num_parameters
+        wrong = (abs(off.mean(0)) > 6 * off.std(0) / math.sqrt(count) + 1e-3).any()
+        refuse_if(wrong, what, f"{name} of {terms.mean():.3g} a parameter", f"{expected}, where it is {mean}")

@@ -144,7 +144,7 @@ class SimulatedTempering(Wrapper):
 
     def step(self, state, evaluate, noise):
         own = fields_of(state, [*_OWN, *(f"{name}s" for name in self.copied)])
-        rung = self.rung_of(evaluate.rung, state.rung_index)
+        rung = self.rung_of(state.rung, state.rung_index)
         uniform = noise.uniform(state.potential.shape)
         inner, info = self.inner.step(inner_of(state)._replace(rung=rung), evaluate.at(rung), noise)
         before = fields_of(inner, self._changing(inner))
