@@ -32,7 +32,7 @@ def in_precision(model: Any, dtype: str) -> Any:
     config.pop("compile_config", None)
     config = _rewritten(config, dtype, custom)
     try:
-        with _default_precision(dtype), warnings.catch_warnings():
+        with default_precision(dtype), warnings.catch_warnings():
             # Keras tries to build a model of one's own on float32 inputs, and warns where that fails.
             warnings.simplefilter("ignore", UserWarning)
             # safe_mode guards against code in files; this config comes from an object of this process.
@@ -63,7 +63,7 @@ def _other_precision(model: Any, dtype: str) -> str | None:
 
 
 @contextmanager
-def _default_precision(dtype: str) -> Iterator[None]:
+def default_precision(dtype: str) -> Iterator[None]:
     """Sets the default precision while a user's model makes its inner layers."""
     policy, floatx = keras.config.dtype_policy(), keras.config.floatx()
     keras.config.set_floatx(dtype)
@@ -99,6 +99,15 @@ def _accepted(kind: Any, config: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in config.items() if k in names or k not in ("name", "trainable", "dtype")}
 
 
+def accepting(kind: Any) -> Any:
+    """A class of users that `keras` can make from a config, whatever Keras adds to it."""
+    added = {"name": "", "trainable": True, "dtype": None}
+    if _accepted(kind, added) == added:
+        return kind
+    made = classmethod(lambda cls, config: kind.from_config.__func__(cls, _accepted(kind, config)))
+    return type(kind.__name__, (kind,), {"from_config": made})
+
+
 @contextmanager
 def own_code(model: Any) -> Iterator[dict[str, Any]]:
     """The classes and functions of users in a model, by the names under which Keras looks for them. Meanwhile lambdas,
@@ -107,12 +116,9 @@ def own_code(model: Any) -> Iterator[dict[str, Any]]:
     wrapped = dir(keras.layers.Layer)  # by Keras, as `build` is
     values = [value for layer in layers for name, value in vars(layer).items() if name not in wrapped]
     values = [v for v in values if not (getattr(v, "__module__", None) or "keras.").startswith(("keras.", "builtins"))]
-    own = [type(layer) for layer in layers if not type(layer).__module__.startswith("keras.")]
-    own += [
-        v if isinstance(v, types.FunctionType) else type(v)
-        for v in values
-        if isinstance(v, types.FunctionType) or hasattr(v, "get_config")
-    ]
+    own: list[Any] = [type(layer) for layer in layers if not type(layer).__module__.startswith("keras.")]
+    own += [v for v in values if isinstance(v, types.FunctionType)]
+    own += [type(v) for v in values if not isinstance(v, types.FunctionType) and hasattr(v, "get_config")]
     names = {thing: thing.__name__ for thing in own}
     shared = [name for name in names.values() if name == "<lambda>" or [*names.values()].count(name) > 1]
     for i, (thing, name) in enumerate(names.items()):

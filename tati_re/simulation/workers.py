@@ -21,7 +21,7 @@ from tati_re.engine.block import Held
 from tati_re.engine.environment import versions
 from tati_re.exchange.apart import Apart
 from tati_re.exchange.replicas import ReplicaExchange
-from tati_re.models.precision import own_code
+from tati_re.models.precision import accepting, default_precision, own_code
 from tati_re.options.make import Options
 from tati_re.simulation.request import Request
 
@@ -151,24 +151,28 @@ def _of_block(request: Request, size: int, apart: Apart | None, execution: str) 
 class _OwnCode:
     """What a model has of users, by its names: where it is read Keras learns them, which the model after it needs."""
 
-    def __init__(self, found: dict[str, Any]) -> None:
-        self._found = found
+    def __init__(self, *known: Any) -> None:
+        self._known = known
 
     def __reduce__(self) -> Any:
-        return _known, (self._found,)
+        return _learned, self._known
 
 
-def _known(found: dict[str, Any]) -> bool:
-    keras.saving.get_custom_objects().update(found)
+def _learned(found: dict[str, Any], dtype: str) -> bool:
+    keras.saving.get_custom_objects().update({name: accepting(thing) for name, thing in found.items()})
+    _OPEN.enter_context(default_precision(dtype))  # of layers within those of users
     return True
 
 
 def _pickled(request: Request, made_of: Callable, execution: str) -> bytes:
     import cloudpickle
 
+    learned: Any = own_code(request.system.model) if request.system.has_data else nullcontext({})
     try:
-        with own_code(request.system.model) if request.system.has_data else nullcontext({}) as found:
-            return cloudpickle.dumps(partial(_made, _OwnCode(found), made_of, request, execution))
+        with learned as found:
+            return cloudpickle.dumps(
+                partial(_made, _OwnCode(found, request.options.dtype), made_of, request, execution)
+            )
     except Exception as error:
         what = "workers: the model, the sampler or a function of this run cannot travel to another process."
         received = " ".join(str(error).split())[:200] or type(error).__name__
