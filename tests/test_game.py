@@ -132,6 +132,20 @@ def test_bad_games_are_refused():
         both.sample(num_rounds=2, output=3)
     with pytest.raises(tati_re.InputError, match="no player"):
         tati_re.Game(x=(player, sim), y=(sim, player))
+    sim.set_options(workers=1)
+    with pytest.raises(tati_re.InputError, match="workers: x is a player of a game"):
+        both.sample(num_rounds=2)
+
+
+def test_of_a_game_that_does_not_start_nothing_is_left(tmp_path):
+    """The second player does not start: the first one's folder is no obstacle to the same call."""
+    (tmp_path / "y").mkdir()
+    (tmp_path / "y" / "own.txt").touch()
+    with pytest.raises(tati_re.InputError, match=f"The output folder {tmp_path / 'y'} is not empty"):
+        game().sample(num_rounds=2, output=tmp_path)
+    assert [path.name for path in tmp_path.rglob("*")] == ["y", "own.txt"]
+    (tmp_path / "y" / "own.txt").unlink()
+    assert game().sample(num_rounds=2, output=tmp_path)["x"].exit_status == 0
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import platform
+import re
 import signal
 import threading
 
@@ -149,6 +150,13 @@ def test_a_link_in_its_place_is_not_followed(tmp_path):
     with pytest.raises(StorageError, match=r"^Cannot write .*/a: "), writing(tmp_path / "a"):
         pass
     assert (tmp_path / "mine").read_text() == "mine"
+
+
+def test_an_output_that_is_a_link_to_nowhere_is_said_to_be_one(tmp_path):
+    (tmp_path / "run").symlink_to(tmp_path / "gone")
+    sentence = f"The folder {tmp_path}/run is a link to a place that is not there. Received: {tmp_path}/gone."
+    with pytest.raises(InputError, match=re.escape(sentence)), writing(tmp_path / "run"):
+        pass
 
 
 def test_where_nothing_can_be_locked_it_is_said_once_and_goes_on(tmp_path, monkeypatch):

@@ -336,11 +336,16 @@ def test_float64_of_layers_and_models_of_ones_own():
     own(np.zeros((1, 4), "float32"))
     own.first.trainable = False
     model = keras.Sequential([keras.Input((4,)), Scale(), layers.Dense(2, activation=lambda x: x * tf.sigmoid(x))])
-    for source in (own, model):
+    made = [lambda x, factor=factor: tf.tanh(factor * x) for factor in (2.0, -0.5)]
+    for function in made:
+        function.__name__ = "tanh_of"  # as functions that one function makes
+    alike = keras.Sequential([keras.Input((4,)), *(layers.Dense(3, activation=function) for function in made)])
+    for source in (own, model, alike):
         exact = in_precision(source, "float64")
         x = np.random.default_rng(0).normal(size=(5, 4))
         assert exact(x).dtype == tf.float64
         np.testing.assert_allclose(exact(x), source(x.astype("float32")), rtol=1e-4, atol=1e-5)
+    assert {function.__name__ for function in made} == {"tanh_of"}
     assert input_shape_of(own) == (None, 4)
     assert output_shape_of(own) == (None, 2)
     exact = in_precision(own, "float64")

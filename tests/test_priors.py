@@ -218,6 +218,12 @@ def test_a_prior_object_may_have_a_width_for_each_parameter(tmp_path):
     assert run.manifest["prior"] == {"prior": "gaussian", "prior_std": [0.5, 1.5]}
     with pytest.raises(InputError, match="started with prior given in Python"):
         Simulation.resume(str(tmp_path / "run"), num_steps=6, data=(X, LABELS))
+    for other, sentence in (
+        (priors.Gaussian(np.linspace(0.5, 1.75, 8)), r"resume: the prior differs .*1\.75.* Expected: .*1\.5"),
+        ("gaussian", r"resume: prior cannot be changed\. Received: gaussian\. Expected: an object\."),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            Simulation.resume(str(tmp_path / "run"), num_steps=6, data=(X, LABELS), prior=other)
     assert Simulation.resume(str(tmp_path / "run"), num_steps=6, data=(X, LABELS), prior=prior).manifest
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tati_re import InputError, Simulation, load
+from tati_re import InputError, Simulation, load, priors
 from tati_re.cli import sample
 from tati_re.core.backend import threads
 from tati_re.engine.limits import LIMITS, Limits
@@ -288,6 +288,27 @@ def test_arrays_must_be_given_again(copy):
 def test_options_cannot_be_changed(copy):
     with pytest.raises(InputError, match="step_size"):
         Simulation.resume(str(copy), data=DATA, step_size=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "was"),
+    [
+        ("prior", priors.Gaussian(2.0), "gaussian"),
+        ("prior", "laplace", "gaussian"),
+        ("mass", np.full(4, 2.0), "unit"),
+        ("step_schedule", [(0, 0.1), (9, 0.2)], "constant"),
+        ("loss", lambda targets, outputs: targets - outputs, "none"),
+    ],
+)
+def test_what_had_a_name_cannot_be_changed_by_an_object_or_another_name(copy, name, value, was):
+    sentence = rf"^resume: {name} cannot be changed\. Received: .*\. Expected: {was}\.$"
+    with pytest.raises(InputError, match=sentence):
+        Simulation.resume(str(copy), data=DATA, **{name: value})
+
+
+def test_a_name_may_be_said_again(copy, whole):
+    Simulation.resume(str(copy), num_steps=STEPS, data=DATA, prior="gaussian", mass="unit")
+    assert tables(copy) == whole
 
 
 def test_other_observables_are_refused(copy):

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from tati_re.core.errors import InputError
+from tati_re.engine.environment import TemporaryFolder
 from tati_re.runs import checkpoint, files, manifest, run_folder
 from tati_re.runs.csv_table import CsvTable
 from tati_re.runs.h5_table import H5Table
@@ -54,6 +56,13 @@ def test_prepare_makes_a_folder(tmp_path):
     folder = run_folder.prepare(tmp_path / "runs" / "a")
     assert folder == tmp_path / "runs" / "a" and folder.is_dir()
     assert run_folder.prepare(str(folder)) == folder
+
+
+def test_a_temporary_folder_that_cannot_be_made_is_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    sentence = r"^Cannot write a temporary folder, where there is no output: No such file or directory\."
+    with pytest.raises(StorageError, match=sentence):
+        TemporaryFolder()
 
 
 def test_prepare_refuses_what_is_there(tmp_path):

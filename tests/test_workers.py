@@ -37,6 +37,7 @@ from tati_re.engine.block import OneVector
 from tati_re.engine.limits import LIMITS
 from tati_re.evidence import log_evidence
 from tati_re.report.description import what_was_sampled
+from tati_re.simulation import workers as workers_of
 from tati_re.simulation.loops import RunLoops
 from tati_re.simulation.request import make_request
 from tati_re.simulation.workers import Workers, _of_block
@@ -564,6 +565,47 @@ def test_what_workers_cannot_do_is_said_before_the_start(tmp_path):
     sim.sample(num_steps=20, step_size=0.01, output=tmp_path / "run")
     with pytest.raises(InputError, match="no blocks"):
         Simulation.resume(tmp_path / "run", num_steps=40, workers=2, data=(X, Y))
+
+
+def test_layers_and_functions_of_a_script_travel_to_another_process(monkeypatch):
+    """No module has them, two functions have one name, and a layer takes nothing of what Keras adds to its config, with
+    another one inside that has the default precision; where they are read, Keras knows none of them."""
+
+    class Own(keras.layers.Layer):
+        def __init__(self, units, activation):
+            super().__init__()
+            self.inside, self.activation = keras.layers.Dense(units), keras.activations.get(activation)
+
+        def build(self, shape):
+            self.inside.build(shape)
+
+        def call(self, inputs):
+            return self.activation(self.inside(inputs))
+
+        def get_config(self):
+            return super().get_config() | {"units": self.inside.units, "activation": self.activation}
+
+    def scaled(factor):
+        def tanh(x):
+            return tf.tanh(factor * x)
+
+        return tanh
+
+    keras.utils.set_random_seed(1)
+    inside = [Own(4, activation=scaled(2.0)), Own(3, activation=scaled(-0.5)), keras.layers.Dense(1)]
+    model = keras.Sequential([keras.Input((3,)), *inside])
+    given = {"dtype": "float64", "threads": threads(), "verbose": 0, "step_size": 0.1, "num_steps": 2}
+    sim = Simulation(model, data=(X, Y), num_walkers=2, **given)
+    request = make_request("sample", sim.options.settled(workers=1), sim.objects, sim.system)
+    known = keras.saving.get_custom_objects()
+    for name in ("Own", "own_1", "own_2"):
+        monkeypatch.setitem(known, name, None)  # what is read stays in this test
+        del known[name]
+    with contextlib.ExitStack() as process:
+        monkeypatch.setattr(workers_of, "_OPEN", process)
+        _, told = cloudpickle.loads(workers_of._pickled(request, RunLoops, "graph"))()
+    assert {*known} >= {"Own", "own_1", "own_2"}
+    assert told["gradient"] == workers_of._fingerprint(RunLoops(request, "graph").loops[0])["gradient"]
 
 
 def test_a_process_answers_fails_and_dies():

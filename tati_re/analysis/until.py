@@ -131,7 +131,7 @@ def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
         ratio = fdtri(len(halves) - 1, halves.sum() - len(halves), 1 - 0.005 / count)
         found["rhat_by_chance"] = math.sqrt(1 + (ratio - 1) / mean_size(halves))
     if hat > limit and math.isfinite(hat):
-        found["spoiled_by"], found["rhat_without"] = _spoilers(draws, weights, hat)
+        found["spoiled_by"], found["rhat_without"] = _spoilers(draws, there, hat)
     elif few:
         found |= {"rhat": math.nan, "rhat_of": "too few draws"}
     return found
@@ -155,12 +155,11 @@ def _influence(draws: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
     return weights * (draws - (weights * draws).sum() / total) * (weights.size / total)
 
 
-def _spoilers(draws: np.ndarray, weights: np.ndarray | None, hat: float) -> tuple[list[int], float]:
+def _spoilers(draws: np.ndarray, weights: np.ndarray, hat: float) -> tuple[list[int], float]:
     """The fewest walkers without which two thirds of R-hat's excess are gone, fewer than half and ten at most, and what
     it is then: those whose draws lie farthest from the others', or from the middle of all, by mean rank."""
     from scipy.stats import rankdata
 
-    weights = np.ones(draws.shape) if weights is None else weights
     owner, values = np.nonzero(weights)[0], draws[weights > 0]
     counts, parts = np.bincount(owner, minlength=len(draws)), (values, np.abs(values - np.median(values)))
     with np.errstate(invalid="ignore"):

@@ -10,13 +10,15 @@ from pathlib import Path
 import numpy as np
 
 from tati_re.core.backend import keras, tf
+from tati_re.runs.storage import storing
 
 
 class TemporaryFolder:
     """A folder that goes when nothing needs it any more, at the latest when Python ends."""
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="tati_re-"))
+        with storing("a temporary folder, where there is no output"):
+            self.folder = Path(tempfile.mkdtemp(prefix="tati_re-"))
         weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
 

@@ -23,8 +23,7 @@ def in_precision(model: Any, dtype: str) -> Any:
     if not _other_precision(model, dtype):
         return model
     hint = f'a model with get_config, or dtype="{model.dtype_policy.variable_dtype}"'
-    with _named_lambdas(model):
-        custom = _custom_objects(model)
+    with own_code(model) as custom:
         try:
             config = keras.saving.serialize_keras_object(model)
         except (NotImplementedError, TypeError, ValueError):
@@ -33,7 +32,7 @@ def in_precision(model: Any, dtype: str) -> Any:
     config.pop("compile_config", None)
     config = _rewritten(config, dtype, custom)
     try:
-        with _default_precision(dtype), warnings.catch_warnings():
+        with default_precision(dtype), warnings.catch_warnings():
             # Keras tries to build a model of one's own on float32 inputs, and warns where that fails.
             warnings.simplefilter("ignore", UserWarning)
             # safe_mode guards against code in files; this config comes from an object of this process.
@@ -64,7 +63,7 @@ def _other_precision(model: Any, dtype: str) -> str | None:
 
 
 @contextmanager
-def _default_precision(dtype: str) -> Iterator[None]:
+def default_precision(dtype: str) -> Iterator[None]:
     """Sets the default precision while a user's model makes its inner layers."""
     policy, floatx = keras.config.dtype_policy(), keras.config.floatx()
     keras.config.set_floatx(dtype)
@@ -100,35 +99,37 @@ def _accepted(kind: Any, config: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in config.items() if k in names or k not in ("name", "trainable", "dtype")}
 
 
-def _own_values(model: Any) -> Iterator[Any]:
-    for layer in [model, *layers_of(model)]:
-        for value in vars(layer).values():
-            if not (getattr(value, "__module__", None) or "keras.").startswith(("keras.", "builtins")):
-                yield value
-
-
-def _custom_objects(model: Any) -> dict[str, Any]:
-    kinds = (type(layer) for layer in [model, *layers_of(model)])
-    found: dict[str, Any] = {kind.__name__: kind for kind in kinds if not kind.__module__.startswith("keras.")}
-    for value in _own_values(model):
-        if isinstance(value, types.FunctionType):
-            found[value.__name__] = value
-        elif hasattr(value, "get_config"):
-            found[type(value).__name__] = type(value)
-    return found
+def accepting(kind: Any) -> Any:
+    """A class of users that `keras` can make from a config, whatever Keras adds to it."""
+    added = {"name": "", "trainable": True, "dtype": None}
+    if _accepted(kind, added) == added:
+        return kind
+    made = classmethod(lambda cls, config: kind.from_config.__func__(cls, _accepted(kind, config)))
+    return type(kind.__name__, (kind,), {"from_config": made})
 
 
 @contextmanager
-def _named_lambdas(model: Any) -> Iterator[None]:
-    """Gives lambdas a name: Keras would save them as code without their closure."""
-    unnamed = [v for v in _own_values(model) if isinstance(v, types.FunctionType) and v.__name__ == "<lambda>"]
-    for i, function in enumerate(unnamed):
-        function.__name__ = f"function_{i}"
+def own_code(model: Any) -> Iterator[dict[str, Any]]:
+    """The classes and functions of users in a model, by the names under which Keras looks for them. Meanwhile lambdas,
+    which Keras would save without their closure, and those that share a name have names of their own."""
+    layers = [model, *layers_of(model)]
+    wrapped = dir(keras.layers.Layer)  # by Keras, as `build` is
+    values = [value for layer in layers for name, value in vars(layer).items() if name not in wrapped]
+    values = [v for v in values if not (getattr(v, "__module__", None) or "keras.").startswith(("keras.", "builtins"))]
+    own: list[Any] = [type(layer) for layer in layers if not type(layer).__module__.startswith("keras.")]
+    own += [v for v in values if isinstance(v, types.FunctionType)]
+    own += [type(v) for v in values if not isinstance(v, types.FunctionType) and hasattr(v, "get_config")]
+    names = {thing: thing.__name__ for thing in own}
+    shared = [name for name in names.values() if name == "<lambda>" or [*names.values()].count(name) > 1]
+    for i, (thing, name) in enumerate(names.items()):
+        if name in shared:
+            thing.__name__ = f"own_{i}"
     try:
-        yield
+        yield {thing.__name__: thing for thing in names} | {keras.saving.get_registered_name(v): v for v in names}
     finally:
-        for function in unnamed:
-            function.__name__ = "<lambda>"
+        for thing, name in names.items():
+            if name in shared:
+                thing.__name__ = name
 
 
 def _copy_state(source: Any, target: Any, dtype: str, hint: str) -> None:

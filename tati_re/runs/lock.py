@@ -11,7 +11,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, BinaryIO, ParamSpec, TypeVar
 
-from tati_re.core.errors import AnyPath, InputError
+from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.runs.files import LOCK
 from tati_re.runs.storage import storing
 
@@ -28,6 +28,8 @@ def writing(folder: AnyPath | None, new: bool = True) -> Iterator[None]:
     if where is None or (where.exists() and not where.is_dir()) or not (new or where.exists()):
         yield
         return
+    what = f"The folder {where} is a link to a place that is not there."
+    refuse_if(where.is_symlink() and not where.exists(), what, where.resolve(), "a folder")
     made = [place for place in (where, *where.parents) if not place.exists()]
     path = where / LOCK
     try:

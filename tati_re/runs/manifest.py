@@ -24,7 +24,7 @@ _OF_DATA = ("standardize", "noise_std")
 
 def write(folder: AnyPath, content: Mapping[str, Any]) -> None:
     """Writes `manifest.toml` atomically, `schema_version` first. TOML has no None: such keys are left out."""
-    text = tomli_w.dumps(_plain({"schema_version": SCHEMA_VERSION, **content}, MANIFEST))
+    text = tomli_w.dumps(plain({"schema_version": SCHEMA_VERSION, **content}, MANIFEST))
     write_whole(Path(folder) / MANIFEST, text.encode())
 
 
@@ -99,13 +99,14 @@ def check_data(content: Mapping[str, Any], dataset: Any, who: AnyPath) -> None:
         raise InputError(what, dataset.name, f"{content['dataset']['name']}, unchanged")
 
 
-def _plain(value: Any, where: str) -> Any:
+def plain(value: Any, where: str) -> Any:
+    """A value as TOML gives it back; `where` it is, for messages."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item, f"{where}: {key}") for key, item in value.items() if item is not None}
+        return {str(key): plain(item, f"{where}: {key}") for key, item in value.items() if item is not None}
     if isinstance(value, (np.generic, np.ndarray)):
         value = value.tolist()
     if isinstance(value, (list, tuple)):
-        return [_plain(item, where) for item in value]
+        return [plain(item, where) for item in value]
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, (str, bool, int, float)):

@@ -16,7 +16,7 @@ from tati_re.core.given import as_array
 from tati_re.core.interruption import interruptible
 from tati_re.engine.driver import Outcome
 from tati_re.engine.loop import Carry
-from tati_re.runs import checkpoint, manifest
+from tati_re.runs import checkpoint, manifest, run_folder
 from tati_re.simulation.calls import Calls
 from tati_re.simulation.checks import check_request
 from tati_re.simulation.launch import Launch, started
@@ -34,6 +34,11 @@ def _check(folder: Any, *counts: Any) -> None:
     whole = all(isinstance(count, int | np.integer) and count >= 1 for count in counts)
     refuse_if(not whole, "num_rounds, steps: below 1, or no integers.", counts, "1 or more")
     refuse_if(not isinstance(folder, str | os.PathLike | None), "output is no path.", folder, "a folder")
+
+
+def _check_options(name: str, sim: Simulation) -> None:
+    for option in sim.options.explicit & {*_OF_ONE}:
+        refuse_if(getattr(sim.options, option), f"{option}: {name} is a player of a game.", option, "none")
 
 
 class Player:
@@ -92,8 +97,7 @@ class Game:
             is_so, here = player.positions, sim.walkers.position
             expected, received = f"{here.shape} of {here.dtype}", f"{tuple(is_so.shape)} of {is_so.dtype.name}"
             refuse_if(received != expected, f"{name}: the player is not that of its simulation.", received, expected)
-            for option in sim.options.explicit & {*_OF_ONE}:
-                refuse_if(getattr(sim.options, option), f"{option}: {name} is a player of a game.", option, "none")
+            _check_options(name, sim)
 
     def sample(
         self, num_rounds: int, steps: int | Mapping[str, int] = 1, output: AnyPath | None = None
@@ -114,6 +118,7 @@ class Game:
         _check(output, num_rounds, *turns.values())
         calls = Calls(*(sim.calls for _, sim in self.players.values()))  # of one seed, each has noise of its own
         for name, (player, sim) in self.players.items():
+            _check_options(name, sim)  # which may be others by now
             player._now.assign(sim.walkers.position)
             sim.calls = calls
             folder = None if output is None else os.fspath(Path(output) / name)
@@ -124,12 +129,14 @@ class Game:
             options, limits = prepared(sim, options, objects), replace(sim.limits, most_steps=turns[name])
             requests.append(make_request("sample", options, objects, sim.system, limits))
             check_request(requests[-1])
-        with ExitStack() as stack:
+        with ExitStack() as stack, ExitStack() as failing:
             launched: list[Any] = []
             for (name, (_, sim)), request in zip(self.players.items(), requests, strict=True):
                 launched.append(stack.enter_context(started(request, sim.walkers, sim.calls, bool(launched))))
                 where = launched[-1][0].folder
+                failing.callback(run_folder.clear, where)  # of a game whose other players do not start
                 manifest.write(where, manifest.read(where) | {"turn": turns[name]})
+            failing.pop_all()
             return self._played(launched, num_rounds)
 
     def resume(self, folder: AnyPath, num_rounds: int) -> dict[str, Run]:

@@ -30,6 +30,8 @@ from tati_re.simulation.workers import check_workers
 _OF_CALL = ("observables", "callbacks")
 AS_IT_WAS = ("record_every", "trajectory_every", "step_size", "num_burnin_steps")
 """Options that go on as the run had them, whatever their default is now."""
+_ALIKE = ("prior", "loss", "optimizer", "mass", "step_schedule", "temperature_schedule")
+"""Options that are given again as they were, by name or as an object."""
 BESIDE = ("max_time", "requeue_signal", "verbose", "workers", "cluster", "worker_gpus")
 """Options that may be others when a run goes on, beside `num_steps`."""
 
@@ -51,7 +53,7 @@ def reopened(
     folder, said = os.fspath(folder), run_files.manifest
     refuse_if(said.get("turn") != turn, "resume: this run is a player of a game.", folder, "Game.resume")
     objects = {name: run_files.objects[name] for name in _OF_CALL if name in run_files.objects} | objects
-    again = {name: objects[name] for name in (*CODE, *WRITTEN) if name in objects and is_named(objects[name])}
+    again = {name: objects[name] for name in (*CODE, *WRITTEN, *_ALIKE) if is_named(objects.get(name, ()))}
     objects = {name: value for name, value in objects.items() if name not in again and value is not None}
     overrides = {name: objects.pop(name) for name in BESIDE if name in objects}
     what = "resume: this run has one loop for all walkers, and no blocks."
@@ -63,9 +65,10 @@ def reopened(
             raise InputError(f"resume: {name} {what}.", expected=allowed)
     stored = dict(said["options"])
     steps = num_steps if num_steps is not None else stored.get("num_steps")
-    for name in set(CODE) & set(again):
-        if again[name] != stored.get(name):
-            raise InputError(f"resume: {name} cannot be changed.", again[name], stored.get(name, "an object"))
+    for name, value in {name: (again | objects).get(name) for name in (*CODE, *_ALIKE)}.items():
+        was = "an object" if name in said["objects"] else stored.get(name, "none")
+        if (name in again and value != was) or (name in _ALIKE and name in objects and was != "an object"):
+            raise InputError(f"resume: {name} cannot be changed.", value, was)
     values = {**manifest.given_options(said), **again, **dict.fromkeys(("max_time", "cluster", "worker_gpus"))}
     if "num_burnin_steps" not in said.get("given", ("num_burnin_steps",)):
         values.pop("num_burnin_steps", None)  # where it is not over, its end is still to be found
@@ -100,6 +103,10 @@ def reopened(
         now = {name: value for name, value in request.method.get_config().items() if value is not None}
         changed = json.loads(json.dumps(now)) != said["method"]
         refuse_if(changed, "resume: the sampler differs from the run's.", now, said["method"])
+    for name, made in (("prior", request.potential.prior), ("loss", request.potential.loss)):
+        now, then = manifest.plain(made.get_config(), name), said.get(name, {})
+        changed = name in objects and any(now[key] != then[key] for key in {*now} & {*then})
+        refuse_if(changed, f"resume: the {name} differs from the run's.", now, then)
     run = Launch(request, starting_walkers(start, system.flat), run_files.folder, said["execution"])
     if sorted(run.loops.observables.extra) != sorted(said["observables"]):
         what = "resume: the observables differ from the run's."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,12 +15,13 @@ import numpy as np
 from tati_re.cluster.on_ray import Cluster, check_cluster
 from tati_re.cluster.processes import Here, Process
 from tati_re.cluster.team import Team
-from tati_re.core.backend import deterministic, on_gpu, tf, threads
+from tati_re.core.backend import deterministic, keras, on_gpu, tf, threads
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.engine.block import Held
 from tati_re.engine.environment import versions
 from tati_re.exchange.apart import Apart
 from tati_re.exchange.replicas import ReplicaExchange
+from tati_re.models.precision import accepting, default_precision, own_code
 from tati_re.options.make import Options
 from tati_re.simulation.request import Request
 
@@ -105,9 +106,9 @@ class Workers:
         request = _of_block(request, size, self.apart, execution)
         alike = self.threads == threads() and not on_gpu()
         self.here = self.number == 1 and alike and not asks and options.cluster is None
-        start: Callable[[int], Any] = partial(Here, partial(_made, made_of, request, execution))
+        start: Callable[[int], Any] = partial(Here, partial(_made, False, made_of, request, execution))
         if not self.here:
-            pickled = _pickled(partial(_made, made_of, request, execution, True))
+            pickled = _pickled(request, made_of, execution)
             if options.cluster is None:
                 start = partial(Process, pickled, self.threads, options.worker_gpus)
             else:
@@ -147,11 +148,31 @@ def _of_block(request: Request, size: int, apart: Apart | None, execution: str) 
     return Request(settled, objects, request.system, request.kind, apart or request.method, limits)
 
 
-def _pickled(made: Callable) -> bytes:
+class _OwnCode:
+    """What a model has of users, by its names: where it is read Keras learns them, which the model after it needs."""
+
+    def __init__(self, *known: Any) -> None:
+        self._known = known
+
+    def __reduce__(self) -> Any:
+        return _learned, self._known
+
+
+def _learned(found: dict[str, Any], dtype: str) -> bool:
+    keras.saving.get_custom_objects().update({name: accepting(thing) for name, thing in found.items()})
+    _OPEN.enter_context(default_precision(dtype))  # of layers within those of users
+    return True
+
+
+def _pickled(request: Request, made_of: Callable, execution: str) -> bytes:
     import cloudpickle
 
+    learned: Any = own_code(request.system.model) if request.system.has_data else nullcontext({})
     try:
-        return cloudpickle.dumps(made)
+        with learned as found:
+            return cloudpickle.dumps(
+                partial(_made, _OwnCode(found, request.options.dtype), made_of, request, execution)
+            )
     except Exception as error:
         what = "workers: the model, the sampler or a function of this run cannot travel to another process."
         received = " ".join(str(error).split())[:200] or type(error).__name__
@@ -159,9 +180,9 @@ def _pickled(made: Callable) -> bytes:
 
 
 def _made(
-    made_of: Callable[[Request, str], Any], request: Request, execution: str, alone: bool = False
+    alone: Any, made_of: Callable[[Request, str], Any], request: Request, execution: str
 ) -> tuple[Callable, dict[str, Any]]:
-    """What answers messages in a process, and what its numbers depend on."""
+    """What answers messages in a process, which may be its alone, and what its numbers depend on."""
     if alone:
         _OPEN.enter_context(deterministic())
     loop = made_of(request, execution).loops[0]
