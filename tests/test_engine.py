@@ -330,10 +330,9 @@ def test_a_step_size_that_is_too_large_is_told_with_its_limit(sampler, symbol):
     ("evaluation", "batch_size"),
     [
         ("vectorized", 4),
-        ("unrolled", None),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
-            for case in [("vectorized", None), ("unrolled", 4), ("looped", None), ("looped", 4)]
+            for case in [("unrolled", None), ("vectorized", None), ("unrolled", 4), ("looped", None), ("looped", 4)]
         ),
     ],
 )

@@ -62,7 +62,7 @@ def test_xla_compiles_once():
     assert sum(seconds[1:]) < seconds[0]
 
 
-@pytest.mark.parametrize("scheme", ["halves", "simultaneous"])
+@pytest.mark.parametrize("scheme", ["halves", pytest.param("simultaneous", marks=pytest.mark.slow)])
 def test_a_turn_is_its_steps(scheme):
     """The walkers that move leave the others only where a turn ends or something is recorded: the same numbers as
     step by step, for turns of 7 steps, rows each 5 or each step, and chunks of 20."""
@@ -183,6 +183,7 @@ def test_a_mass_around_an_ensemble():
     assert sampled.gain() > 2
 
 
+@pytest.mark.slow
 def test_a_mass_by_fan_in_around_an_ensemble_in_a_run():
     """The Gaussian posterior of a linear model: each variance within 5.5 standard errors of its closed form."""
     x = np.random.default_rng(0).standard_normal((40, 2))

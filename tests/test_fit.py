@@ -45,7 +45,9 @@ def test_gradient_descent_is_plain_descent():
     np.testing.assert_allclose(run.trajectory.iloc[:, 4:], np.concatenate([stored[10], stored[20]]), rtol=1e-10)
 
 
-@pytest.mark.parametrize("layer", [keras.layers.Dropout, keras.layers.GaussianNoise])
+@pytest.mark.parametrize(
+    "layer", [keras.layers.Dropout, pytest.param(keras.layers.GaussianNoise, marks=pytest.mark.slow)]
+)
 def test_walkers_and_runs_drop_units_of_their_own(layer, tmp_path):
     """Of one state of the seed generator all walkers, and runs of all seeds, would stay together."""
     model = keras.Sequential([keras.Input((2,)), layer(0.5), keras.layers.Dense(1)])
@@ -203,7 +205,7 @@ def test_layers_go_through_sample_and_resume(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name == "LSTM" else ()) for name in LAYERS]
+    "name", [pytest.param(name, marks=() if name == "BatchNormalization" else pytest.mark.slow) for name in LAYERS]
 )
 def test_layers_go_through_sample_in_float64(name):
     model, data = layered(name)

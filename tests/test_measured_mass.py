@@ -316,7 +316,7 @@ def test_a_run_stopped_in_the_burnin_goes_on_as_if_it_had_not(tmp_path, mass, st
     assert tables(tmp_path / "halves") == tables(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("sampler", [Splitting("BAOAB"), HamiltonianMonteCarlo()])
+@pytest.mark.parametrize("sampler", [Splitting("BAOAB"), pytest.param(HamiltonianMonteCarlo(), marks=pytest.mark.slow)])
 def test_a_sampler_object_with_a_mass_finds_the_steps_of_the_option(sampler):
     """Masses equal to the stiffness, 1 and 10,000: the stable step is a hundred times that at equal masses, which the
     energy errors of an object had."""

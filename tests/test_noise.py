@@ -159,7 +159,7 @@ def test_a_walker_goes_the_same_way_whoever_is_beside_it(sampler):
     data = generator.normal(size=(20, 3)), generator.integers(0, 2, 20)
     options = {"num_steps": 24, "step_size": 1e-2, "trajectory_every": 4, "dtype": "float64", "execution": "graph"}
     paths = []
-    for walkers in (1, 2, 20):
+    for walkers in (1, 20):
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, activation="softmax")])
         model.set_weights([np.zeros((3, 2)), np.zeros(2)])
         options |= {"batch_size": None if "HMC" in sampler else 5, "num_walkers": walkers}
@@ -362,7 +362,9 @@ def test_numbers_do_not_depend_on_where_a_chunk_begins(dtype):
         np.testing.assert_array_equal(whole[3:], later)
 
 
-@DTYPES
+@pytest.mark.parametrize(
+    "dtype", [pytest.param(tf.float32, marks=pytest.mark.slow), tf.float64], ids=lambda dtype: dtype.name
+)
 def test_nor_do_those_that_are_compiled_for_a_graph(dtype):
     draws = [Draw("normal", (4, 2**16 + 1), dtype), Draw("uniform", (3,), tf.float64)]
     whole, later = (Drawing(draws, count, "graph") for count in (5, 3))

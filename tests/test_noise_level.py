@@ -105,6 +105,7 @@ def test_the_scale_of_the_prior_is_a_part_of_the_deviation_and_the_noise_starts_
     assert sim.parameters[-1] == pytest.approx(np.log(0.7 if scale == 0.7 else np.std(Y)))
 
 
+@pytest.mark.slow
 def test_a_small_noise_is_found_by_the_defaults():
     """Noise of a tenth of the deviation: 1/σ² is Gamma(1 + (N - 4)/2, scale² + squares/2) but for the weights' prior.
     With the deviation as scale, 1.8 times as much would be found."""

@@ -118,7 +118,7 @@ def test_a_mass_keeps_the_law_of_a_test_on_the_energies_that_a_step_asked_for(h,
     assert (np.abs(squares.mean(0) - 1) < 5.5 * errors).all()
 
 
-@pytest.mark.parametrize("copies", [True, False])
+@pytest.mark.parametrize("copies", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_what_belongs_to_a_rung_stays_there_while_a_walker_is_elsewhere(copies, monkeypatch):
     """Mean U/T at three temperatures, 1 each; a memory that travels gives 1.3 to 1.5."""
     if not copies:

@@ -115,7 +115,9 @@ def test_classes_at_several_places_are_shares_of_each_place():
         run.loo()
 
 
-@pytest.mark.parametrize(("places", "classes", "named"), [(5, 3, True), (3, 3, False), (4, 2, True)])
+@pytest.mark.parametrize(
+    ("places", "classes", "named"), [pytest.param(5, 3, True, marks=pytest.mark.slow), (3, 3, False), (4, 2, True)]
+)
 def test_class_numbers_at_several_places(tmp_path, places, classes, named):
     """Of softmax regressions at each place, against the network by hand; also where there are as many places as
     classes, and of labels of 0 and 1."""

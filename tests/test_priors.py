@@ -120,7 +120,10 @@ def test_walkers_fill_a_box_with_walls_of_their_own_in_each_direction(sampler, s
         assert abs(squares.mean() - (1.1 * bound) ** 2 / 3) > TOLERANCE * error
 
 
-@pytest.mark.parametrize("sampler", [HamiltonianMonteCarlo(4, 0.5, "reflect"), FirstOrderHMC(4, 0.5, "reflect")])
+@pytest.mark.parametrize(
+    "sampler",
+    [pytest.param(HamiltonianMonteCarlo(4, 0.5, "reflect"), marks=pytest.mark.slow), FirstOrderHMC(4, 0.5, "reflect")],
+)
 def test_hmc_that_is_reflected_has_the_truncated_law(sampler):
     """A standard normal law truncated at 1 and at 2 has second moments 0.29113 and 0.77374 with steps as wide as the
     box; the law without walls, 1, and the uniform one, 1/3 and 4/3, would show."""

@@ -213,7 +213,7 @@ def test_ladders_are_independent():
 # ------------------------------------------------------------------------------------------------------------ who swaps
 
 
-@pytest.mark.parametrize("rungs", [2, 5, pytest.param(6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rungs", [pytest.param(2, marks=pytest.mark.slow), 5, pytest.param(6, marks=pytest.mark.slow)])
 def test_at_one_temperature_all_swaps_are_accepted_and_a_round_trip_takes_2m_rounds(rungs):
     rounds = 40 * rungs
     ladder = Ladder(np.ones(rungs), np.ones(rungs), np.full(rungs, 0.1))
@@ -287,6 +287,7 @@ def test_step_sizes_belong_to_the_rung(tempering):
     assert run.events[:, 8].sum() > 20
 
 
+@pytest.mark.slow
 def test_tuned_step_sizes_belong_to_the_rung_and_freeze():
     """On a quartic well the acceptance of HMC depends on the energy: hot rungs need smaller steps, T^(-1/4)."""
     ladder = make_ladder(num_replicas=4, temperature_ratio=2.0, step_size=0.5)

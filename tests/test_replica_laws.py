@@ -395,6 +395,7 @@ def test_draws_of_the_prior_may_be_where_the_likelihood_is_none(exchange):
     assert np.isfinite(run.ladder["expected_acceptance"][:-1]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_draws_of_the_prior_leave_no_gradient_of_elsewhere(every):
     """BAOAB is exact here, and momenta at the prior have 1 - h²/4; foreign gradients make .87 and .59."""

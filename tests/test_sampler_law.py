@@ -286,7 +286,7 @@ def test_a_wrong_number_of_examples_is_rejected(sampler, factor):
     assert rejected(sampler, potential=well(factor))
 
 
-@pytest.mark.parametrize("word", ["BAOAB", "OBABO"])
+@pytest.mark.parametrize("word", ["BAOAB", pytest.param("OBABO", marks=pytest.mark.slow)])
 def test_a_letter_that_takes_the_whole_step_twice_is_rejected(word):
     """Without division by the number of its occurrences a letter that appears twice moves by 2h."""
     sampler = Splitting(word)

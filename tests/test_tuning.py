@@ -266,7 +266,9 @@ def test_rows_too_far_apart_to_tell_lengthen_nothing():
             assert (length > 1.3 * before) == grows and (grows or length <= before)
 
 
-@pytest.mark.parametrize("sampler", [Splitting("BAOAB", "auto"), MCLMC("auto")], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "sampler", [pytest.param(Splitting("BAOAB", "auto"), marks=pytest.mark.slow), MCLMC("auto")], ids=lambda s: s.name
+)
 def test_the_friction_is_that_of_the_slowest_direction(sampler):
     """Frequencies 1 to 10 and equal ones: the friction that is found is about the lowest, within a factor 4, whatever
     the first, 0.25 of the highest; the burn-in ends before its 2,000 steps, with the wanted error."""

@@ -307,6 +307,7 @@ def test_weights_are_those_of_the_bias_that_was_written(small):
         assert offset.std() < 0.03 * np.log(mine["weight"]).std()
 
 
+@pytest.mark.slow
 def test_weights_and_heights_are_those_of_the_temperature_of_a_schedule(small):
     """At T = 3 weights are e^{A(U)/3}, and the bias is as high, in units of T, as at T = 1."""
     run = sample(temperature_schedule=[(1, 3.0)])
@@ -355,7 +356,7 @@ def test_one_temperature_may_be_biased_alone():
     "options",
     [
         pytest.param({"exchange": "none"}, marks=pytest.mark.slow),
-        {"exchange": "infinite"},
+        pytest.param({"exchange": "infinite"}, marks=pytest.mark.slow),
         pytest.param({"sampler": "BADODAB", "swap_rule": "barker"}, marks=pytest.mark.slow),
     ],
 )

@@ -119,6 +119,7 @@ def test_bytes_do_not_depend_on_the_number_of_workers(tmp_path, name):
         assert differences(run(tmp_path / str(workers), walkers, system, workers=workers, **options), oracle) == []
 
 
+@pytest.mark.slow
 def test_a_ladder_without_swaps_is_made_in_blocks(tmp_path):
     options = LADDER | {"exchange": "none", "num_steps": 50}
     frames = [simulation(2).sample(**options, **workers).run_info for workers in ({}, {"workers": 1})]
@@ -357,6 +358,7 @@ def test_workers_that_were_begun_before_a_stop_are_ended():
     assert begun.closed
 
 
+@pytest.mark.slow
 def test_a_ladder_goes_on_from_its_first_checkpoint(tmp_path, monkeypatch):
     """Killed before it had made a step."""
     few = {"num_replicas": 2, "max_temperature": 3.0, "num_steps": 30, "step_size": 0.01, "workers": 1}

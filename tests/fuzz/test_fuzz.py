@@ -28,7 +28,7 @@ from tests.fuzz import strategies
 
 MAINS = {"sample": sample.main, "optimize": optimize.main}
 SHARES = {"commands": 0.5, "files": 0.3, "arguments": 0.2}
-QUICK, SLOW = 150, 5000
+QUICK, SLOW = 60, 5000
 MOST_SECONDS, MOST_KILOBYTES = 60, 2 * 2**20
 EVERY = 8
 """Of what passes the checks in the slow cases, one in so many is run; in the quick ones nothing but the first."""
