@@ -246,7 +246,11 @@ def test_what_xla_cannot_compile_runs_as_a_graph_and_its_model_must_be_given_aga
 
 
 def test_options_that_a_fit_does_not_use_are_told(capsys):
-    sim = Simulation(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]), (X, Y), **LINEAR | {"verbose": 1})
+    sim = Simulation(
+        keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]),
+        (X, Y),
+        **LINEAR | {"verbose": 1, "execution": "eager"},
+    )
     sim.fit(num_steps=3, step_size=0.1, friction=7.0, learning_rate=0.01)
     assert "Not used by a fit: friction, step_size." in capsys.readouterr().out
     sim.fit(num_steps=3, learning_rate=0.01)
@@ -261,7 +265,11 @@ def test_options_that_a_fit_does_not_use_are_told(capsys):
 
 def test_options_of_fits_and_evidences_that_a_run_does_not_use_are_told(capsys):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-    sim = Simulation(model, (X, Y), **LINEAR | {"verbose": 1, "step_size": 1e-3, "walker_start": "fit", "fit_steps": 2})
+    sim = Simulation(
+        model,
+        (X, Y),
+        **LINEAR | {"verbose": 1, "step_size": 1e-3, "walker_start": "fit", "fit_steps": 2, "execution": "eager"},
+    )
     sim.sample(num_steps=3, sampler="BAOAB", learning_rate=0.1, evidence_nodes=5)
     assert "Not used by this run: evidence_nodes." in capsys.readouterr().out, "it begins with a fit"
     sim.sample(num_steps=3, sampler="BAOAB", learning_rate=0.1, evidence_nodes=5)
