@@ -38,6 +38,7 @@ def stiffness(n: int) -> np.ndarray:
     return 2 * np.linspace(1, 100, n) / n
 
 
+@pytest.mark.slow
 def test_xla_compiles_once():
     """Chunks in which other groups move are not compiled anew: six of them take less time than the first call."""
     sampler = EnsembleQuasiNewton(Splitting("BAOAB"), 10.0, 3)

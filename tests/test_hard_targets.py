@@ -145,10 +145,7 @@ def slope(sampler, betas, step_size: float, count: int = 80, every: int = 10, wa
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("sampler", "step_size"),
-    [
-        pytest.param(HamiltonianMonteCarlo(5, 0.5), 0.25, id="HMC"),
-        pytest.param(Splitting("BAOAB"), 0.1, id="BAOAB", marks=pytest.mark.slow),
-    ],
+    [pytest.param(HamiltonianMonteCarlo(5, 0.5), 0.25, id="HMC"), pytest.param(Splitting("BAOAB"), 0.1, id="BAOAB")],
 )
 def test_the_ratio_of_two_temperatures(sampler, step_size):
     """β = 1 and 0.5 on U = x⁴/4 + x²/2 in 4 dimensions: the slope is -0.5 within 5.5 standard errors, which resolve 4 %

@@ -105,7 +105,7 @@ def after(sampler, potential, step_size: float, num_steps: int, walkers: int = 2
         pytest.param(Splitting("BAOAB"), 0.5, 150, marks=pytest.mark.slow),
         (SGLD(), 0.1, 150),
         pytest.param(HamiltonianMonteCarlo(3, 0.5), 0.25, 150, marks=pytest.mark.slow),
-        (HamiltonianMonteCarlo(3, 0.5, "reflect"), 0.7, 60),
+        pytest.param(HamiltonianMonteCarlo(3, 0.5, "reflect"), 0.7, 60, marks=pytest.mark.slow),
     ],
 )
 def test_walkers_fill_a_box_with_walls_of_their_own_in_each_direction(sampler, step_size, num_steps):

@@ -396,7 +396,7 @@ def test_draws_of_the_prior_may_be_where_the_likelihood_is_none(exchange):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize("every", [1, 3])
 def test_draws_of_the_prior_leave_no_gradient_of_elsewhere(every):
     """BAOAB is exact here, and momenta at the prior have 1 - h²/4; foreign gradients make .87 and .59."""
     start = np.random.default_rng(0).normal(size=(200, 1)) * 0.95

@@ -162,6 +162,7 @@ def test_xla_gives_the_numbers_of_the_graph(options):
         np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_single_precision():
     run = sample(batch_size=4, sampler="BADODAB", dtype="float32", swap_rule="barker_compensated", adapt_ladder=True)
     rows = run.run_info.query(f"step > {BURNIN}")

@@ -67,7 +67,7 @@ def truncated_moments() -> tuple[np.ndarray, np.ndarray]:
         pytest.param(Splitting("UBU"), 0.1, 100, marks=pytest.mark.slow),
         pytest.param(SGLD(), 0.01, 500, marks=pytest.mark.slow),
         pytest.param(GeneralizedHMC(2.0, 3), 0.2, 30, marks=pytest.mark.slow),
-        (MALA(), 0.2, 60),
+        pytest.param(MALA(), 0.2, 60, marks=pytest.mark.slow),
         (HamiltonianMonteCarlo(4, 0.5, "reflect"), 0.15, 20),
     ],
     ids=lambda value: getattr(value, "name", None),

@@ -405,13 +405,15 @@ def test_other_energies_of_the_next_worker_are_found():
         team.ask("advance", (1,), {0: ()})
 
 
-def test_another_number_of_workers_is_no_change_of_the_manifest(tmp_path, capsys):
+def test_another_number_of_workers_is_no_change_of_the_manifest(tmp_path, monkeypatch, capsys):
     run(tmp_path / "a", 2, workers=1, block_size=1, num_steps=20)
     with pytest.raises(
         InputError, match=r"^workers: there are more of them than blocks.* Received: 3\. Expected: 1 to 2"
     ):
         Simulation.resume(tmp_path / "a", num_steps=30, workers=3, verbose=0, data=(X, Y))
-    Simulation.resume(tmp_path / "a", num_steps=30, workers=2, verbose=0, data=(X, Y))
+    with monkeypatch.context() as patch:  # two workers, both in this process
+        patch.setattr("tati_re.simulation.workers.Process", lambda made, *_: Here(cloudpickle.loads(made)))
+        Simulation.resume(tmp_path / "a", num_steps=30, workers=2, verbose=0, data=(X, Y))
     assert [file.sentence for file in verify(tmp_path / "a") if not file.whole] == []
     capsys.readouterr()
     Simulation.resume(tmp_path / "a", num_steps=40, verbose=2, data=(X, Y))

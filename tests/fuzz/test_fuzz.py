@@ -1,6 +1,6 @@
 """Whatever is typed, read or handed over: a readable run, or one sentence that names what it is about.
 
-150 cases in the quick suite, most of them up to the checks of a launch, and 5,000 behind --slow. They are always
+60 cases in the quick suite, most of them up to the checks of a launch, and 5,000 behind --slow. They are always
 the same: a failure comes again.
 """
 
