@@ -356,6 +356,7 @@ def test_a_ladder_to_the_prior_keeps_its_law_at_other_temperatures(temperature):
     assert x.mean().std() / 50**0.5 < 0.02 * (1 + temperature)
 
 
+@pytest.mark.slow
 def test_a_ladder_of_a_model_with_a_weight_regularizer():
     """Gaussians of precision 1 + 40 + Σx² and, at λ = 0, 41; draws of the prior alone made 1 of the latter."""
     x = np.random.default_rng(0).normal(size=(10, 1))

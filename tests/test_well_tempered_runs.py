@@ -382,7 +382,8 @@ def test_mini_batches_beside_energies_of_all_data(capsys):
     assert rows.query(f"step > {BURNIN}")["weight"].std() > 0.01
 
 
-@pytest.mark.parametrize("rule", ["penalty", pytest.param("barker_compensated", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", ["penalty", "barker_compensated"])
 def test_mini_batches_by_their_own_energies_are_warned_of(rule, capsys):
     """A noisy rule is told the variance of its estimate; examples of a pair: those asked for, or all of 12."""
     run = sample(verbose=1, **MINI | {"swap_rule": rule}, bias_energies="batch", exchange_batch_size=6)

@@ -411,8 +411,13 @@ def test_another_number_of_workers_is_no_change_of_the_manifest(tmp_path, monkey
         InputError, match=r"^workers: there are more of them than blocks.* Received: 3\. Expected: 1 to 2"
     ):
         Simulation.resume(tmp_path / "a", num_steps=30, workers=3, verbose=0, data=(X, Y))
+
+    def beside(pickled, *_):
+        made = cloudpickle.loads(pickled)
+        return Here(partial(made.func, *made.args[:3]), 0)
+
     with monkeypatch.context() as patch:  # two workers, both in this process
-        patch.setattr("tati_re.simulation.workers.Process", lambda made, *_: Here(cloudpickle.loads(made)))
+        patch.setattr("tati_re.simulation.workers.Process", beside)
         Simulation.resume(tmp_path / "a", num_steps=30, workers=2, verbose=0, data=(X, Y))
     assert [file.sentence for file in verify(tmp_path / "a") if not file.whole] == []
     capsys.readouterr()
