@@ -228,6 +228,7 @@ def test_the_cap_keeps_stiff_directions_stable():
     assert len(free.values) < len(capped.values) == 500
 
 
+@pytest.mark.slow
 def test_the_cap_around_sgld_is_that_of_its_steps():
     """h multiplies the gradient: h (k + η λ) <= 1 at the cap, where a variance is up to twice the exact one. The cap of
     h² let η λ grow to 1/h² and every run end."""

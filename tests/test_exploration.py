@@ -499,6 +499,7 @@ def test_the_time_of_processes_is_over_too(monkeypatch):
     assert begun == [[0, 1], [0, 1], [2, 3], [4], [0, 1, 2, 3, 4]]
 
 
+@pytest.mark.slow
 def test_a_run_by_code_is_explored_where_it_is_trusted(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "wells.py").write_text("def two(x):\n    return 3 * (x[:, 0] ** 2 - 1) ** 2 + 0.5 * x[:, 1] ** 2\n")

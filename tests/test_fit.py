@@ -82,8 +82,8 @@ def test_gradient_descent_takes_its_mini_batches_in_turn():
     ("optimizer", "same"),
     [
         ("adam", lambda: keras.optimizers.Adam(0.05)),
-        ("sgd", lambda: keras.optimizers.SGD(0.05)),
-        ("rmsprop", lambda: keras.optimizers.RMSprop(0.05)),
+        pytest.param("sgd", lambda: keras.optimizers.SGD(0.05), marks=pytest.mark.slow),
+        pytest.param("rmsprop", lambda: keras.optimizers.RMSprop(0.05), marks=pytest.mark.slow),
         (
             keras.optimizers.SGD(keras.optimizers.schedules.ExponentialDecay(0.1, 5, 0.5), momentum=0.9, nesterov=True),
             lambda: keras.optimizers.SGD(

@@ -35,7 +35,11 @@ def test_the_zoo_has_no_doubles():
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name in LIKE_OTHERS else ()) for name in ZOO]
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in (*LIKE_OTHERS, "attention", "two inputs") else ())
+        for name in ZOO
+    ],
 )
 def test_gradients_are_slopes_and_walkers_agree(name):
     """Central differences of fourth order in float64, and the same gradients whatever way walkers are computed."""

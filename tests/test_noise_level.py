@@ -187,6 +187,7 @@ def test_a_fit_finds_the_most_probable_noise():
     assert np.exp(2 * sim.parameters[-1]) == pytest.approx((SQUARES + 2 * 0.75) / (20 + 6.0), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_run_with_mini_batches_goes_on_byte_for_byte(tmp_path):
     options = OPTIONS | {"batch_size": 6}
     options |= {"sampler": "BAOAB", "step_size": 0.01, "record_every": 1, "trajectory_every": 1}

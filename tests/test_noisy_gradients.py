@@ -143,7 +143,7 @@ SAID_BY_OTHERS = (
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.slow if case in SAID_BY_OTHERS else ()) for case in LINEAR]
+    "case", [pytest.param(case, marks=pytest.mark.slow if case in (*SAID_BY_OTHERS, "SGLD") else ()) for case in LINEAR]
 )
 def test_variance_under_noise(case):
     sampler, step_size, variance, temperature, expected = LINEAR[case]

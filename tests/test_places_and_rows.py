@@ -116,7 +116,8 @@ def test_classes_at_several_places_are_shares_of_each_place():
 
 
 @pytest.mark.parametrize(
-    ("places", "classes", "named"), [pytest.param(5, 3, True, marks=pytest.mark.slow), (3, 3, False), (4, 2, True)]
+    ("places", "classes", "named"),
+    [pytest.param(5, 3, True, marks=pytest.mark.slow), (3, 3, False), pytest.param(4, 2, True, marks=pytest.mark.slow)],
 )
 def test_class_numbers_at_several_places(tmp_path, places, classes, named):
     """Of softmax regressions at each place, against the network by hand; also where there are as many places as
@@ -199,7 +200,7 @@ def test_class_numbers_at_places_that_do_not_fit():
         Simulation(network, (x, y), class_weights=[1, 1, 2], **sparse)
 
 
-@pytest.mark.parametrize("single", [True, False])
+@pytest.mark.parametrize("single", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_rows_of_0_and_1_are_of_the_places_that_the_outputs_have(tmp_path, single):
     """Also where each row has a single 1, and from the folder again; as the loss of each place says it."""
     random = np.random.default_rng(2)
@@ -618,7 +619,7 @@ def test_a_study_of_temperatures_goes_by_names_and_by_one_loss():
     assert (curve.average_loss <= curve.test_loss).all() and (curve.average_loss > 0.5 * curve.test_loss).all()
     few = temperature_curve(runs, frame, values, burnin=40, thin=2)
     assert few.draws.tolist() == [20, 20] and curve.draws.tolist() == [80, 80]
-    signs = [_sampled((frame, np.sign(values)), how={"temperature": t}, loss="mean_squared_error") for t in (1.0, 2.0)]
+    signs = [_sampled((frame, np.sign(values)), loss="mean_squared_error")]
     assert temperature_curve(signs, frame, np.sign(values)).average_loss.isna().all()
 
 
@@ -659,6 +660,7 @@ def test_a_few_stuck_draws_are_worth_nothing():
     assert diagnosis([Quantity("stuck", still)], 1.01)["ess"] == 0.0
 
 
+@pytest.mark.slow
 def test_the_table_of_parameters_counts_by_weight():
     """Positions without weight, as those at other temperatures, are no draws of the target."""
     network, x, y = _series()

@@ -103,7 +103,7 @@ def after(sampler, potential, step_size: float, num_steps: int, walkers: int = 2
     ("sampler", "step_size", "num_steps"),
     [
         pytest.param(Splitting("BAOAB"), 0.5, 150, marks=pytest.mark.slow),
-        (SGLD(), 0.1, 150),
+        pytest.param(SGLD(), 0.1, 150, marks=pytest.mark.slow),
         pytest.param(HamiltonianMonteCarlo(3, 0.5), 0.25, 150, marks=pytest.mark.slow),
         pytest.param(HamiltonianMonteCarlo(3, 0.5, "reflect"), 0.7, 60, marks=pytest.mark.slow),
     ],

@@ -442,6 +442,7 @@ def test_every_execution_gives_the_same_numbers(case):
     assert 0 < graph.events[:, 8].mean() < 1
 
 
+@pytest.mark.slow
 def test_a_run_is_traced_and_compiled_once(monkeypatch):
     """Later chunks take less time in all than the compilation in the first call."""
     loops, seconds, run = [], [], Loop.run

@@ -225,9 +225,8 @@ def whole(tmp_path_factory):
     return run
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=() if case == "mini-batches" else pytest.mark.slow) for case in CASES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
 def test_an_interruption_changes_no_byte(tmp_path, whole, case):
     """Stopped in the burn-in, while the ladder adapts, and again after it."""
     sample(tmp_path / "parts", **CASES[case] | {"num_burnin_steps": BURNIN, "num_steps": 70})

@@ -55,10 +55,11 @@ def quick(but: tuple[str, ...]) -> list:
 
 ITS_LAW_ELSEWHERE = (
     *("TACT-HMC-1.0-None-6.0-0.1-100.0-25", "mCCAdL-1.0-None", "BAOAB-1.0", "SGLD"),
-    *("HMC-10-0.5-reject", "MALA", "RWMH"),
+    *("HMC-10-0.5-reject", "MALA", "RWMH", "MAMS-5-0.5-reject-leapfrog", "CCAdL-2.0-None-3"),
 )
 """In test_tact_hmc.py: θ at every ξ, and ξ itself. In closed form: mCCAdL and BAOAB in test_gaussian_law.py, SGLD in
-test_sampler_law.py, HMC in test_hmc.py, MALA and RWMH in test_metropolis_samplers.py."""
+test_sampler_law.py, HMC in test_hmc.py, MALA and RWMH in test_metropolis_samplers.py, MAMS in test_microcanonical.py.
+CCAdL has it without a window."""
 COMPILED_LIKE_OTHERS = (
     *("CCAdL-1.0-None-None", "SGNHT-1.0-None", "SGHMC-1.0-0.0", "HMC1-10-0.5-reject", "GHMC-1.0-10", "RWMH", "MALA"),
     *("GLA1-1.0", "ABOBA-0.7", "BADODAB-0.5-2.0", "LM", "Skeleton-1.0", "MCLMC-1.0-leapfrog"),

@@ -187,6 +187,7 @@ def test_rung_and_position_have_their_joint_law(log_weights):
     assert np.abs(deviations(law, found, expected_in_wells(law))).max() < TOLERANCE
 
 
+@pytest.mark.slow
 def test_a_wrong_sign_of_g_is_rejected():
     law = law_of_wells()
     found = measured(law, HMC, (), num_steps=200, log_weights=-law.log_weights)

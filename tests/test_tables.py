@@ -253,7 +253,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 6))])
 def test_h5_survives_kill(tmp_path, seed):
     path = tmp_path / "t.h5"
     command = [sys.executable, "-c", WRITER, str(path), str(seed)]

@@ -291,6 +291,7 @@ def test_the_length_of_trajectories_follows_the_slowest_direction():
     )
 
 
+@pytest.mark.slow
 def test_a_direction_too_slow_for_the_window_asks_for_a_long_memory():
     """One direction is a thousand times slower than the others: the memory of MCLMC grows with the window."""
     state, steps, _, end = sampled(Tuner(Metered(MCLMC("auto"))), [1e-6, *np.ones(9)], 3_840, 3_840, walkers=4)

@@ -311,7 +311,8 @@ def test_a_run_from_far_above_a_density_finds_its_moments_in_a_short_burnin():
     assert np.abs(draws.mean(0) - exact).max() < 5.5 * spread
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
 def test_a_density_with_kinks_finds_its_moments(seed):
     """exp(-Σ|x|) in 15 dimensions: in a short window the gradient of a coordinate does not change; taken for flat, it
     was thrown to 10⁴ times its size. x² has the mean 2 and the variance 20; 400 effective draws of each leave an error

@@ -55,7 +55,10 @@ LONG = {
         f"userguide/{name}.md"
         for name in ("convergence", "own_sampler", "priors", "resume", "simulation", "start", "target")
     ),
-    *(f"userguide/{name}.md" for name in ("concepts", "data", "exchange", "others", "run_folder", "swap_rules")),
+    *(
+        f"userguide/{name}.md"
+        for name in ("concepts", "data", "exchange", "gotchas", "others", "run_folder", "swap_rules")
+    ),
 }
 """Pages that sample for long; what they call is sampled in the tests of its own."""
 WITH_CODE = [page for page in PAGES if blocks(page)]

@@ -217,6 +217,7 @@ def test_the_bias_is_frozen_to_the_bit_after_the_burn_in():
     np.testing.assert_allclose(table["log_weight"], table["bias"] / 1.3 ** table["rung"])
 
 
+@pytest.mark.slow
 def test_energies_that_are_not_finite_are_not_counted():
     """A replica at a place where U is NaN neither swaps nor enters the bias."""
 

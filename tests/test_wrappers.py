@@ -259,6 +259,7 @@ def test_a_run_with_a_control_variate_is_cooler(tmp_path):
     assert temperatures[0] > 2 and 0.9 < temperatures[1] < 1.3
 
 
+@pytest.mark.slow
 def test_it_resumes_byte_for_byte(tmp_path):
     x = np.random.default_rng(0).normal(size=(30, 2))
     whole, parts = tmp_path / "whole", tmp_path / "parts"
