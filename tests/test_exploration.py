@@ -383,7 +383,7 @@ def two_weights(tmp_path_factory):
 
 def test_command(two_weights, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    limits = ["--leg-steps", "100", "--max-rounds", "3", "--num-candidates", "2", "--heats", "8", "--output", "a"]
+    limits = ["--leg-steps", "100", "--max-rounds", "2", "--num-candidates", "2", "--heats", "8", "--output", "a"]
     status = command.main([*two_weights, *limits])
     out, err = capsys.readouterr()
     assert status == 0, err

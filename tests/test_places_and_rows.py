@@ -619,7 +619,7 @@ def test_a_study_of_temperatures_goes_by_names_and_by_one_loss():
     assert (curve.average_loss <= curve.test_loss).all() and (curve.average_loss > 0.5 * curve.test_loss).all()
     few = temperature_curve(runs, frame, values, burnin=40, thin=2)
     assert few.draws.tolist() == [20, 20] and curve.draws.tolist() == [80, 80]
-    signs = [_sampled((frame, np.sign(values)), loss="mean_squared_error")]
+    signs = [_sampled((frame, np.sign(values)), how={"temperature": t}, loss="mean_squared_error") for t in (1.0, 2.0)]
     assert temperature_curve(signs, frame, np.sign(values)).average_loss.isna().all()
 
 

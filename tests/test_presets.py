@@ -215,6 +215,7 @@ def test_resghmc_with_annealing_and_a_step_size_for_each_chain():
     assert cold["temperature"].iloc[-1] == 1.0
 
 
+@pytest.mark.slow
 def test_a_preset_places_walkers_that_a_simulation_has():
     """Fits of their own begin at starts of their own: one step of Adam at 1e-6 leaves them as far apart as those are;
     walkers that were placed stay where they are."""

@@ -431,7 +431,7 @@ def executed(case: str, execution: str, num_steps: int = 6, limits: Limits = LIM
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=() if case == "penalty" else pytest.mark.slow) for case in CASES]
+    "case", [pytest.param(case, marks=() if case == "metropolis" else pytest.mark.slow) for case in CASES]
 )
 def test_every_execution_gives_the_same_numbers(case):
     graph = executed(case, "graph")

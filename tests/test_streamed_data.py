@@ -114,6 +114,7 @@ def test_what_else_reads_examples_reads_the_same(options):
     np.testing.assert_allclose(runs[0].to_numpy(), runs[1].to_numpy(), rtol=2e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_fit_reads_the_same(images):
     data = str(images / "images.npz")
     ends = []
