@@ -456,6 +456,7 @@ def test_a_function_is_explored_by_processes_of_which_one_is_killed():
     assert killed and not alive()
 
 
+@pytest.mark.slow
 def test_minima_far_from_the_origin_are_told_apart():
     """What lies a thousandth of its distance from the origin apart is one minimum only if nothing lies between."""
 

@@ -590,6 +590,7 @@ def test_labels_in_any_form_have_the_loss_of_their_class():
             np.testing.assert_array_equal(other, own)
 
 
+@pytest.mark.slow
 def test_several_runs_keep_their_chains_and_the_worth_of_each():
     """The error of a pooled mean is that of its worst part by its share: 2,000 draws of a run that hardly moves count
     little. Draws of one walker number in two runs are two chains."""

@@ -131,6 +131,7 @@ def test_full_batches_swap_by_metropolis_and_the_likelihood_alone_may_be_tempere
     assert set(rows["temperature"]) == {1.0}
 
 
+@pytest.mark.slow
 def test_exact_swaps_beside_mini_batches_see_all_data():
     """D from the positions of all rungs, on all examples."""
     run = sample(batch_size=4, swap_rule="metropolis", trajectory_rungs="all", trajectory_every=1, num_steps=60)

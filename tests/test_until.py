@@ -425,7 +425,7 @@ def test_a_walker_of_a_network_that_drifts_is_asked_for_by_name(monkeypatch, cap
 
 
 def test_a_run_whose_length_nobody_gave_goes_on_where_its_end_is_near(tmp_path, monkeypatch, capsys):
-    """From 3,000 steps on as far as 12,000, where it can tell; a kill beyond the first bound changes no byte."""
+    """From 3,000 steps on as far as 12,000, where it can tell."""
     monkeypatch.setattr("tati_re.simulation.request.MOST_STEPS", 3_000)
     asked = {"until": "ess>2000", "verbose": 1}
     whole = simulation(**asked).sample(output=str(tmp_path / "a"))
@@ -434,15 +434,24 @@ def test_a_run_whose_length_nobody_gave_goes_on_where_its_end_is_near(tmp_path, 
     told = re.search(r"not reached at step 3,000, and is expected to be at ([\d,]+)\.", capsys.readouterr().out)
     assert told is not None and 3_725 <= int(told[1].replace(",", "")) < 12_000
 
-    def stop(folder, step):
-        if step > 3_000:
-            raise RuntimeError("killed")
-
     # Positions lie further apart from there on, and those before are counted as those.
     options = whole.manifest["options"]
     steps = [one.step for one in stored_positions(whole) if one.walker == 0]
     assert options["trajectory_every"] == 2 * until["every"] and set(np.diff(steps)) == {2 * until["every"]}
     assert whole.trajectory["step"].nunique() > len(steps)
+
+
+@pytest.mark.slow
+def test_a_kill_beyond_the_first_bound_changes_no_byte(tmp_path, monkeypatch):
+    monkeypatch.setattr("tati_re.simulation.request.MOST_STEPS", 3_000)
+    asked = {"until": "ess>2000", "verbose": 1}
+    whole = simulation(**asked).sample(output=str(tmp_path / "a"))
+    until = whole.manifest["until"]
+
+    def stop(folder, step):
+        if step > 3_000:
+            raise RuntimeError("killed")
+
     with pytest.raises(RuntimeError, match="killed"):
         simulation(**asked).sample(output=str(tmp_path / "b"), callbacks=[stop], checkpoint_seconds=1e-9)
     again = tati_re.Simulation.resume(str(tmp_path / "b"), potential=gaussian)

@@ -82,7 +82,7 @@ def test_a_gaussian_between_hard_walls_has_the_truncated_moments(sampler, step_s
     assert deviations(found, 0.0, 1.0).max() > 50
 
 
-@pytest.mark.parametrize("wrong", [Clipped, NotTurned])
+@pytest.mark.parametrize("wrong", [Clipped, pytest.param(NotTurned, marks=pytest.mark.slow)])
 def test_clipping_and_a_momentum_that_goes_on_are_caught(wrong):
     found = positions_after(Splitting("BAOAB"), wrong(priors.Gaussian(1.0), LOWER, UPPER), 0.1, 100, [0.1, 0.3, -0.2])
     assert deviations(found, *truncated_moments()).max() > TOLERANCE
