@@ -130,7 +130,7 @@ def test_long_pages_name_options_that_exist(page):
                 reduce(getattr, name.split(".")[1:], tati_re)
             if isinstance(node, ast.Call) and (called := ast.unparse(node.func)).endswith((".sample", ".Simulation")):
                 rounds = inspect.signature(tati_re.Game.sample).parameters if "Game(" in called else ()
-                known = {"data", "callbacks", *OPTIONS, *ALIASES, *rounds}
+                known = {"data", "callbacks", "observables", *OPTIONS, *ALIASES, *rounds}
                 assert {word.arg for word in node.keywords if word.arg} <= known, called
 
 
