@@ -283,7 +283,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "CCAdL")) for name in CASES])
 def test_laws_with_real_batches(name):
     """Under replacement as computed; a wrong variant, the noise of epochs subtracted, is found too cold."""
     make, law, frequency = CASES[name]

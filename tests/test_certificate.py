@@ -42,7 +42,7 @@ def verdicts(run):
     ("sampler", "verdict", "factor"),
     [
         pytest.param("BAOAB", "inside", 1.0, marks=pytest.mark.slow),
-        ("GLA2", "inside", 1.0),
+        pytest.param("GLA2", "inside", 1.0, marks=pytest.mark.slow),
         pytest.param("SGNHT", "unknown", 0.87, marks=pytest.mark.slow),
         ("GLA1", "unknown", 0.907),
     ],

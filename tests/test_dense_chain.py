@@ -97,7 +97,7 @@ CROSS_ENTROPY, GAUSSIAN = "sparse_categorical_crossentropy", "gaussian"
         ("own", CROSS_ENTROPY, [], 8, "linear"),
         ("own", GAUSSIAN, [3], 1, "tanh"),
         pytest.param("looped", CROSS_ENTROPY, [4, 3], 3, "elu", marks=pytest.mark.slow),
-        ("stacked", GAUSSIAN, [4, 3], 8, "relu"),
+        pytest.param("stacked", GAUSSIAN, [4, 3], 8, "relu", marks=pytest.mark.slow),
         ("shared", CROSS_ENTROPY, [3], 8, "sigmoid"),
         ("shared, looped", GAUSSIAN, [], 3, "linear"),
     ],
@@ -287,9 +287,8 @@ def test_other_coordinates_see_it_squared():
     agree(variance, inside.gradient_variance(tf.zeros_like(origin)))
 
 
-@pytest.mark.parametrize(
-    ("evaluation", "batches"), [("vectorized", "shared"), pytest.param("looped", "own", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("evaluation", "batches"), [("vectorized", "shared"), ("looped", "own")])
 def test_xla_compiles_once(evaluation, batches, monkeypatch):
     """Later chunks take less time in all than the compilation in the first call."""
     system = {"hidden": [3], "num_walkers": 3, "batch_size": 5, "walker_batches": batches}

@@ -38,6 +38,7 @@ def stiffness(n: int) -> np.ndarray:
     return 2 * np.linspace(1, 100, n) / n
 
 
+@pytest.mark.slow
 def test_xla_compiles_once():
     """Chunks in which other groups move are not compiled anew: six of them take less time than the first call."""
     sampler = EnsembleQuasiNewton(Splitting("BAOAB"), 10.0, 3)
@@ -62,7 +63,7 @@ def test_xla_compiles_once():
     assert sum(seconds[1:]) < seconds[0]
 
 
-@pytest.mark.parametrize("scheme", ["halves", "simultaneous"])
+@pytest.mark.parametrize("scheme", ["halves", pytest.param("simultaneous", marks=pytest.mark.slow)])
 def test_a_turn_is_its_steps(scheme):
     """The walkers that move leave the others only where a turn ends or something is recorded: the same numbers as
     step by step, for turns of 7 steps, rows each 5 or each step, and chunks of 20."""
@@ -183,6 +184,7 @@ def test_a_mass_around_an_ensemble():
     assert sampled.gain() > 2
 
 
+@pytest.mark.slow
 def test_a_mass_by_fan_in_around_an_ensemble_in_a_run():
     """The Gaussian posterior of a linear model: each variance within 5.5 standard errors of its closed form."""
     x = np.random.default_rng(0).standard_normal((40, 2))
@@ -226,6 +228,7 @@ def test_the_cap_keeps_stiff_directions_stable():
     assert len(free.values) < len(capped.values) == 500
 
 
+@pytest.mark.slow
 def test_the_cap_around_sgld_is_that_of_its_steps():
     """h multiplies the gradient: h (k + η λ) <= 1 at the cap, where a variance is up to twice the exact one. The cap of
     h² let η λ grow to 1/h² and every run end."""

@@ -113,6 +113,7 @@ def test_the_error_bar_of_populations_covers_the_truth_over_twenty_seeds():
     assert 0.44 < np.sqrt(np.mean(np.square(scores))) < 1.67
 
 
+@pytest.mark.slow
 def test_populations_that_are_not_moved_are_caught(monkeypatch):
     """Members that stay where they were resampled, of which fewer and fewer are different."""
     from tati_re.evidence.chains import Chains

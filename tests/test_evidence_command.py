@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -12,6 +14,7 @@ import pytest
 
 import tati_re
 from tati_re.cli import evidence
+from tati_re.cluster.jobs import SideBySide
 from tati_re.evidence.methods import prepared
 from tests import regression as known
 
@@ -73,23 +76,25 @@ def test_workers_make_the_same_estimates(models):
     assert evidence.main(["--resume", "out", "--workers", "3", "--quiet"]) == 0
 
 
-def test_jobs_of_a_command_can_be_read_where_it_is_not_the_main_module(models):
+def test_jobs_of_a_command_can_be_read_where_it_is_not_the_main_module(models, monkeypatch):
     """`python -m` and bin/tati-evidence make the command `__main__`, which is another module in a worker."""
     read = "import pickle, sys; [pickle.loads(each) for each in pickle.load(sys.stdin.buffer)]"
-    program = f"""
-import cloudpickle, pickle, runpy, subprocess, sys
-from tati_re.cluster.jobs import SideBySide
-def run(team, jobs, found):
-    sent = pickle.dumps([team._pickled, *map(pickle.dumps, jobs)])
-    done = subprocess.run([sys.executable, "-c", {read!r}], input=sent, capture_output=True)
-    print(len(jobs), done.returncode, done.stderr.decode()[-300:])
-    sys.exit(0)
-SideBySide.run = run
-sys.argv[1:] = ["--compare", "line.toml", "parabola.toml", "--workers", "2", "--output", "out"]
-runpy.run_module("tati_re.cli.evidence", run_name="__main__", alter_sys=True)
-"""
-    done = subprocess.run([sys.executable, "-c", program], cwd=models, capture_output=True, text=True)
-    assert done.stdout.splitlines()[-1].strip() == "2 0", done.stdout + done.stderr
+    done = []
+
+    def run(team, jobs, found):
+        sent = pickle.dumps([team._pickled, *map(pickle.dumps, jobs)])
+        done.append(subprocess.run([sys.executable, "-c", read], input=sent, capture_output=True, check=False))
+        done.append(len(jobs))
+        sys.exit(0)
+
+    monkeypatch.setattr(SideBySide, "run", run)
+    monkeypatch.setattr(tati_re.cli, "evidence", evidence)  # stays the one that other tests know
+    monkeypatch.delitem(sys.modules, "tati_re.cli.evidence")
+    words = ["--compare", "line.toml", "parabola.toml", "--workers", "2", "--output", "out"]
+    monkeypatch.setattr(sys, "argv", ["tati-evidence", *words])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_module("tati_re.cli.evidence", run_name="__main__", alter_sys=True)
+    assert end.value.code == 0 and done[1] == 2 and done[0].returncode == 0, done
 
 
 def test_options_that_the_methods_do_not_use_are_told(models, capsys):

@@ -57,7 +57,7 @@ def stopping(monkeypatch, after: int, error: type[BaseException]) -> None:
     [
         pytest.param("stepping_stone", "ladder", 4, marks=pytest.mark.slow),
         pytest.param("frenkel_ladd", "sequential", 4, marks=pytest.mark.slow),
-        ("smc", "ladder", 3),
+        pytest.param("smc", "ladder", 3, marks=pytest.mark.slow),
     ],
 )
 def test_a_stopped_estimate_goes_on_to_the_same_digits(tmp_path, steps, method, sampling, after):

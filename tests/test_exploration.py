@@ -383,7 +383,7 @@ def two_weights(tmp_path_factory):
 
 def test_command(two_weights, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    limits = ["--leg-steps", "100", "--max-rounds", "3", "--num-candidates", "2", "--heats", "8", "--output", "a"]
+    limits = ["--leg-steps", "100", "--max-rounds", "2", "--num-candidates", "2", "--heats", "8", "--output", "a"]
     status = command.main([*two_weights, *limits])
     out, err = capsys.readouterr()
     assert status == 0, err
@@ -456,6 +456,7 @@ def test_a_function_is_explored_by_processes_of_which_one_is_killed():
     assert killed and not alive()
 
 
+@pytest.mark.slow
 def test_minima_far_from_the_origin_are_told_apart():
     """What lies a thousandth of its distance from the origin apart is one minimum only if nothing lies between."""
 
@@ -499,6 +500,7 @@ def test_the_time_of_processes_is_over_too(monkeypatch):
     assert begun == [[0, 1], [0, 1], [2, 3], [4], [0, 1, 2, 3, 4]]
 
 
+@pytest.mark.slow
 def test_a_run_by_code_is_explored_where_it_is_trusted(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "wells.py").write_text("def two(x):\n    return 3 * (x[:, 0] ** 2 - 1) ** 2 + 0.5 * x[:, 1] ** 2\n")

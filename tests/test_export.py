@@ -284,6 +284,7 @@ def test_what_arviz_makes_of_runs(name):
         assert data.posterior.attrs["left_out"]
 
 
+@pytest.mark.slow
 def test_new_targets_of_each_call_have_noise_of_their_own():
     x = np.linspace(-1, 1, 40)[:, None]
     sim = Simulation(data=(x, x[:, 0]), hidden=[], noise_std=1.0, seed=1, verbose=0, execution="graph", num_walkers=2)

@@ -45,7 +45,9 @@ def test_gradient_descent_is_plain_descent():
     np.testing.assert_allclose(run.trajectory.iloc[:, 4:], np.concatenate([stored[10], stored[20]]), rtol=1e-10)
 
 
-@pytest.mark.parametrize("layer", [keras.layers.Dropout, keras.layers.GaussianNoise])
+@pytest.mark.parametrize(
+    "layer", [keras.layers.Dropout, pytest.param(keras.layers.GaussianNoise, marks=pytest.mark.slow)]
+)
 def test_walkers_and_runs_drop_units_of_their_own(layer, tmp_path):
     """Of one state of the seed generator all walkers, and runs of all seeds, would stay together."""
     model = keras.Sequential([keras.Input((2,)), layer(0.5), keras.layers.Dense(1)])
@@ -80,8 +82,8 @@ def test_gradient_descent_takes_its_mini_batches_in_turn():
     ("optimizer", "same"),
     [
         ("adam", lambda: keras.optimizers.Adam(0.05)),
-        ("sgd", lambda: keras.optimizers.SGD(0.05)),
-        ("rmsprop", lambda: keras.optimizers.RMSprop(0.05)),
+        pytest.param("sgd", lambda: keras.optimizers.SGD(0.05), marks=pytest.mark.slow),
+        pytest.param("rmsprop", lambda: keras.optimizers.RMSprop(0.05), marks=pytest.mark.slow),
         (
             keras.optimizers.SGD(keras.optimizers.schedules.ExponentialDecay(0.1, 5, 0.5), momentum=0.9, nesterov=True),
             lambda: keras.optimizers.SGD(
@@ -203,7 +205,7 @@ def test_layers_go_through_sample_and_resume(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name == "LSTM" else ()) for name in LAYERS]
+    "name", [pytest.param(name, marks=() if name == "BatchNormalization" else pytest.mark.slow) for name in LAYERS]
 )
 def test_layers_go_through_sample_in_float64(name):
     model, data = layered(name)
@@ -244,7 +246,11 @@ def test_what_xla_cannot_compile_runs_as_a_graph_and_its_model_must_be_given_aga
 
 
 def test_options_that_a_fit_does_not_use_are_told(capsys):
-    sim = Simulation(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]), (X, Y), **LINEAR | {"verbose": 1})
+    sim = Simulation(
+        keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]),
+        (X, Y),
+        **LINEAR | {"verbose": 1, "execution": "eager"},
+    )
     sim.fit(num_steps=3, step_size=0.1, friction=7.0, learning_rate=0.01)
     assert "Not used by a fit: friction, step_size." in capsys.readouterr().out
     sim.fit(num_steps=3, learning_rate=0.01)
@@ -259,7 +265,11 @@ def test_options_that_a_fit_does_not_use_are_told(capsys):
 
 def test_options_of_fits_and_evidences_that_a_run_does_not_use_are_told(capsys):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-    sim = Simulation(model, (X, Y), **LINEAR | {"verbose": 1, "step_size": 1e-3, "walker_start": "fit", "fit_steps": 2})
+    sim = Simulation(
+        model,
+        (X, Y),
+        **LINEAR | {"verbose": 1, "step_size": 1e-3, "walker_start": "fit", "fit_steps": 2, "execution": "eager"},
+    )
     sim.sample(num_steps=3, sampler="BAOAB", learning_rate=0.1, evidence_nodes=5)
     assert "Not used by this run: evidence_nodes." in capsys.readouterr().out, "it begins with a fit"
     sim.sample(num_steps=3, sampler="BAOAB", learning_rate=0.1, evidence_nodes=5)

@@ -70,7 +70,7 @@ def test_two_players_sample_their_joint_gaussian(tmp_path):
 def test_players_of_one_seed_have_noise_of_their_own_in_each_game():
     """The same noise for both would make their covariance too large by half."""
     one = game(1, 1, apart=0)
-    runs = [one.sample(num_rounds=120, steps=5) for _ in range(2)]
+    runs = [one.sample(num_rounds=40, steps=5) for _ in range(2)]
     assert [run.manifest["options"].get("call", 1) for both in runs for run in both.values()] == [1, 2, 3, 4]
     assert all(np.abs(deviations(both, 1, 1)).max() < 5.5 for both in runs)
     sims = {name: sim for name, (_, sim) in one.players.items()}

@@ -81,7 +81,9 @@ def deviations(sampler, name: str, function=None, num_steps: int = 300):
     return z, np.array([TOLERANCE * error / (law or 1) for (_, error), law in zip(pairs, laws, strict=True)])
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "banana")) for name in TARGETS]
+)
 def test_moments(name):
     """4,000 walkers, 300 trajectories of 5 to 15 steps; the resolution stands in `TARGETS`."""
     z, resolution = deviations(HamiltonianMonteCarlo(10, 0.5), name)
@@ -140,12 +142,10 @@ def slope(sampler, betas, step_size: float, count: int = 80, every: int = 10, wa
     return weights[1], math.sqrt((inverse @ scores @ scores.T @ inverse)[1, 1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sampler", "step_size"),
-    [
-        pytest.param(HamiltonianMonteCarlo(5, 0.5), 0.25, id="HMC"),
-        pytest.param(Splitting("BAOAB"), 0.1, id="BAOAB", marks=pytest.mark.slow),
-    ],
+    [pytest.param(HamiltonianMonteCarlo(5, 0.5), 0.25, id="HMC"), pytest.param(Splitting("BAOAB"), 0.1, id="BAOAB")],
 )
 def test_the_ratio_of_two_temperatures(sampler, step_size):
     """β = 1 and 0.5 on U = x⁴/4 + x²/2 in 4 dimensions: the slope is -0.5 within 5.5 standard errors, which resolve 4 %
@@ -157,6 +157,7 @@ def test_the_ratio_of_two_temperatures(sampler, step_size):
     assert TOLERANCE * error < 0.04 * 0.5
 
 
+@pytest.mark.slow
 def test_a_wrong_temperature_is_rejected():
     """A method that runs 10 % too hot at one of the two temperatures."""
     found, error = slope(HamiltonianMonteCarlo(5, 0.5), (1.0, 0.5 / 1.1), 0.25)

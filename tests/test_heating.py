@@ -359,7 +359,9 @@ def test_runs_heat_as_they_expected(sampler, order, step_size, batch_size, num_s
         assert expected / 1.5 < value < 1.5 * expected
 
 
-@pytest.mark.parametrize(("order", "every", "friction"), [("epochs", 4, 1.0), ("symmetric", 8, 8.0)])
+@pytest.mark.parametrize(
+    ("order", "every", "friction"), [pytest.param("epochs", 4, 1.0, marks=pytest.mark.slow), ("symmetric", 8, 8.0)]
+)
 def test_rows_at_one_place_of_each_sweep_heat_as_they_expected(order, every, friction):
     """One parameter, the mean of 64 targets in four batches, rows each sweep: exact but for chance, 5.5 standard errors
     of 100 walkers. The place before it has 0.6 for 0.17 in epochs, and 0.1 for 0.001 in symmetric ones (positions)."""

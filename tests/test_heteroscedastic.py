@@ -119,6 +119,7 @@ def test_hidden_builds_two_outputs_a_target_and_others_are_refused():
         Simulation(model=one, data=(x, y), **QUICK).sample(step_size=0.001, num_steps=1)
 
 
+@pytest.mark.slow
 def test_a_run_learns_where_the_noise_is_large(tmp_path):
     """The whole product by its defaults, raw units: y = 200 + 50 x with a noise of 5 where x < 0, of 50 elsewhere."""
     x = RANDOM.uniform(-1, 1, 600)

@@ -198,7 +198,8 @@ def test_the_formula_gives_the_published_numbers():
 
 
 @pytest.mark.parametrize(
-    ("steps", "jitter", "walkers", "num_steps", "expected"), [(8, 0.0, 500, 200, 0.8007), (10, 0.5, 50, 2_000, 0.8470)]
+    ("steps", "jitter", "walkers", "num_steps", "expected"),
+    [pytest.param(8, 0.0, 500, 200, 0.8007, marks=pytest.mark.slow), (10, 0.5, 50, 2_000, 0.8470)],
 )
 def test_acceptance_on_a_gaussian(steps, jitter, walkers, num_steps, expected):
     """d = 100, h = 0.5: mean acceptance probability, fraction of steps that moved, E[exp(-ΔH)] and variance within 5.5
@@ -288,12 +289,13 @@ class WrongSign(HamiltonianMonteCarlo):
         return LangevinState(*fields, rung=state.rung), Info(tf.exp(tf.minimum(change, 0.0)), change)
 
 
-@pytest.mark.parametrize("wrong", [NoTest, WrongSign])
+@pytest.mark.parametrize("wrong", [NoTest, pytest.param(WrongSign, marks=pytest.mark.slow)])
 def test_a_missing_or_inverted_metropolis_test_is_rejected(wrong):
     """The variance is outside of 5.5 standard errors at every step size."""
     assert np.abs(law_of(wrong(4, 0.5))[1, 0]).min() > TOLERANCE
 
 
+@pytest.mark.slow
 def test_an_asymmetric_map_is_rejected(monkeypatch):
     """A trajectory without its last half kick is no involution: the variance is wrong by more than 5.5 standard errors
     at h = 0.5 and 1.5."""

@@ -148,6 +148,7 @@ def line_of_points(n=200, parameters=3, seed=0):
     return x, x @ np.arange(1.0, parameters)[:, None] + 0.5 + 0.3 * generator.standard_normal((n, 1))
 
 
+@pytest.mark.slow
 def test_from_the_fit_to_the_table(tmp_path, capsys, monkeypatch):
     """A linear model of 4 parameters, by its options alone: P/2 at every rung that knows them all; and resumed."""
     monkeypatch.chdir(tmp_path)

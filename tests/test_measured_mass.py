@@ -293,15 +293,9 @@ def test_a_third_of_the_gradients_makes_a_smaller_error(mass):
     assert worst[0] < worst[1] / 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("mass", "stop"),
-    [
-        ("variance", 25),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (("fisher:3", 25), ("fisher:3", 40), ("fisher", 25), ("fisher", 40))
-        ),
-    ],
+    ("mass", "stop"), [("variance", 25), ("fisher:3", 25), ("fisher:3", 40), ("fisher", 25), ("fisher", 40)]
 )
 def test_a_run_stopped_in_the_burnin_goes_on_as_if_it_had_not(tmp_path, mass, stop):
     """At the end of a window, and in the middle of one."""
@@ -316,7 +310,7 @@ def test_a_run_stopped_in_the_burnin_goes_on_as_if_it_had_not(tmp_path, mass, st
     assert tables(tmp_path / "halves") == tables(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("sampler", [Splitting("BAOAB"), HamiltonianMonteCarlo()])
+@pytest.mark.parametrize("sampler", [Splitting("BAOAB"), pytest.param(HamiltonianMonteCarlo(), marks=pytest.mark.slow)])
 def test_a_sampler_object_with_a_mass_finds_the_steps_of_the_option(sampler):
     """Masses equal to the stiffness, 1 and 10,000: the stable step is a hundred times that at equal masses, which the
     energy errors of an object had."""

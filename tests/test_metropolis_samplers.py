@@ -236,7 +236,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.slow if case.startswith(("GHMC", "HMC1")) else ()) for case in CASES]
+    "case", [pytest.param(case, marks=pytest.mark.slow if case.startswith(("GHMC", "HMC")) else ()) for case in CASES]
 )
 def test_the_law_is_exact_at_condition_number_100(case):
     """It resolves E exp(-β ΔH), E cos s, means and variances to the numbers in `CASES`; the worst is that of the soft
@@ -275,7 +275,7 @@ def only_potential(proposal, kept, change, noise, rule=mala.accept_or_keep):
         pytest.param("MALA", mala, accept_all, marks=pytest.mark.slow),
         ("MALA", mala, only_potential),
         pytest.param("RWMH", rwmh, accept_all, marks=pytest.mark.slow),
-        ("GHMC", ghmc, accept_all),
+        pytest.param("GHMC", ghmc, accept_all, marks=pytest.mark.slow),
         ("GHMC, one leapfrog step", ghmc, without_flip),
     ],
 )

@@ -74,7 +74,7 @@ def test_the_function_gets_options_shapes_and_a_seed():
     assert Simulation("my_net:ready", (X, X[:, 0]), dtype="float64", verbose=0).parameters.dtype == np.float64
 
 
-@pytest.mark.parametrize("name", ["build", "own"])
+@pytest.mark.parametrize("name", [pytest.param("build", marks=pytest.mark.slow), "own"])
 def test_the_command_samples_and_resumes_it(folder, name):
     options = [*DATA, "--trajectory-every", "2", "--record-every", "1", "--model", f"my_net.py:{name}"]
     options += ["--sampler", "BAOAB", "--step-size", "0.001"]
@@ -144,7 +144,7 @@ def test_predictions_of_a_model_that_only_code_builds(folder, capsys):
     )
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_another_model_of_the_same_shapes_is_refused(folder, dtype):
     def made(activation, scale=2.0):
         class Scaled(keras.layers.Layer):

@@ -35,7 +35,11 @@ def test_the_zoo_has_no_doubles():
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name in LIKE_OTHERS else ()) for name in ZOO]
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in (*LIKE_OTHERS, "attention", "two inputs") else ())
+        for name in ZOO
+    ],
 )
 def test_gradients_are_slopes_and_walkers_agree(name):
     """Central differences of fourth order in float64, and the same gradients whatever way walkers are computed."""
@@ -66,6 +70,7 @@ def test_gradients_are_slopes_and_walkers_agree(name):
     np.testing.assert_allclose(found["looped"][0, 1:], gradient, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RESUMED)
 def test_a_resumed_run_is_the_same_byte_for_byte(name, tmp_path):
     options = {"batch_size": 4, "num_walkers": 2, "step_size": 0.01, "record_every": 1, "trajectory_every": 2}

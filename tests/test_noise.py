@@ -106,7 +106,7 @@ def test_the_bits_are_the_same_eagerly_and_in_a_graph(dtype):
 @DTYPES
 @pytest.mark.parametrize(
     ("first", "walkers", "first_walker"),
-    [pytest.param(0, 3, 0, marks=pytest.mark.slow), (1, 20, 5), (10**12, 3, 2**33)],
+    [pytest.param(0, 3, 0, marks=pytest.mark.slow), pytest.param(1, 20, 5, marks=pytest.mark.slow), (10**12, 3, 2**33)],
 )
 def test_the_blocks_that_xla_makes_are_the_bits_of_the_kernel(dtype, first, walkers, first_walker):
     draws = draws_of(dtype, walkers, parameters=7)
@@ -127,7 +127,8 @@ def test_the_numbers_of_a_walker_do_not_depend_on_the_others(dtype):
             np.testing.assert_array_equal(values[:, first : first + walkers] if values.shape[1] > 1 else values, part)
 
 
-def test_a_run_under_xla_takes_the_numbers_of_the_graph(monkeypatch):
+@pytest.mark.parametrize("how", ["xla", pytest.param("compiled for a graph", marks=pytest.mark.slow)])
+def test_a_run_under_xla_takes_the_numbers_of_the_graph(monkeypatch, how):
     """8 walkers of 310 parameters in float64: enough bits a step for the loop to have XLA make them. For a graph it
     makes those of large networks, here of this one."""
     made = []
@@ -135,7 +136,7 @@ def test_a_run_under_xla_takes_the_numbers_of_the_graph(monkeypatch):
     generator = np.random.default_rng(0)
     data = generator.normal(size=(20, 30)), generator.integers(0, 10, 20)
     found = {}
-    for name, execution in (("graph", "graph"), ("xla", "xla"), ("compiled for a graph", "graph")):
+    for name, execution in (("graph", "graph"), (how, "xla" if how == "xla" else "graph")):
         if name.startswith("compiled"):
             monkeypatch.setitem(noise._COMPILED_FROM_BYTES, "graph", 2**14)
         model = keras.Sequential([keras.Input((30,)), keras.layers.Dense(10, activation="softmax")])
@@ -159,7 +160,7 @@ def test_a_walker_goes_the_same_way_whoever_is_beside_it(sampler):
     data = generator.normal(size=(20, 3)), generator.integers(0, 2, 20)
     options = {"num_steps": 24, "step_size": 1e-2, "trajectory_every": 4, "dtype": "float64", "execution": "graph"}
     paths = []
-    for walkers in (1, 2, 20):
+    for walkers in (1, 20):
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, activation="softmax")])
         model.set_weights([np.zeros((3, 2)), np.zeros(2)])
         options |= {"batch_size": None if "HMC" in sampler else 5, "num_walkers": walkers}
@@ -362,7 +363,9 @@ def test_numbers_do_not_depend_on_where_a_chunk_begins(dtype):
         np.testing.assert_array_equal(whole[3:], later)
 
 
-@DTYPES
+@pytest.mark.parametrize(
+    "dtype", [pytest.param(tf.float32, marks=pytest.mark.slow), tf.float64], ids=lambda dtype: dtype.name
+)
 def test_nor_do_those_that_are_compiled_for_a_graph(dtype):
     draws = [Draw("normal", (4, 2**16 + 1), dtype), Draw("uniform", (3,), tf.float64)]
     whole, later = (Drawing(draws, count, "graph") for count in (5, 3))

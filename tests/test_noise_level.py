@@ -105,6 +105,7 @@ def test_the_scale_of_the_prior_is_a_part_of_the_deviation_and_the_noise_starts_
     assert sim.parameters[-1] == pytest.approx(np.log(0.7 if scale == 0.7 else np.std(Y)))
 
 
+@pytest.mark.slow
 def test_a_small_noise_is_found_by_the_defaults():
     """Noise of a tenth of the deviation: 1/σ² is Gamma(1 + (N - 4)/2, scale² + squares/2) but for the weights' prior.
     With the deviation as scale, 1.8 times as much would be found."""
@@ -186,6 +187,7 @@ def test_a_fit_finds_the_most_probable_noise():
     assert np.exp(2 * sim.parameters[-1]) == pytest.approx((SQUARES + 2 * 0.75) / (20 + 6.0), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_run_with_mini_batches_goes_on_byte_for_byte(tmp_path):
     options = OPTIONS | {"batch_size": 6}
     options |= {"sampler": "BAOAB", "step_size": 0.01, "record_every": 1, "trajectory_every": 1}

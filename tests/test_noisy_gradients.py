@@ -143,7 +143,7 @@ SAID_BY_OTHERS = (
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.slow if case in SAID_BY_OTHERS else ()) for case in LINEAR]
+    "case", [pytest.param(case, marks=pytest.mark.slow if case in (*SAID_BY_OTHERS, "SGLD") else ()) for case in LINEAR]
 )
 def test_variance_under_noise(case):
     sampler, step_size, variance, temperature, expected = LINEAR[case]
@@ -186,6 +186,7 @@ class Louder(NumpyEvaluate):
         return 0.0 * position + (500.0 if self.clock.step <= 40 else 0.5)
 
 
+@pytest.mark.slow
 def test_an_estimate_from_a_far_start_leaves_the_law():
     """V = 4 + θ²/100 where θ² is above 100, from θ = 300: V̂ has forgotten it."""
     step_size, friction = 0.1, 1.0
@@ -318,7 +319,7 @@ def test_noise_that_depends_on_the_position_is_damped_where_it_arises(sampler):
 @pytest.mark.parametrize(
     "sampler",
     [
-        pytest.param(Splitting("BADODAB", 0.3), id="BADODAB"),
+        pytest.param(Splitting("BADODAB", 0.3), id="BADODAB", marks=pytest.mark.slow),
         pytest.param(SGNHT(0.3), id="SGNHT", marks=pytest.mark.slow),
         pytest.param(CCAdL(0.3), id="CCAdL", marks=pytest.mark.slow),
     ],

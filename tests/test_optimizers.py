@@ -473,11 +473,7 @@ RESUMED = {
 
 
 @pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, marks=pytest.mark.slow if case in ("fire", "annealing", "barzilai_borwein") else ())
-        for case in RESUMED
-    ],
+    "case", [pytest.param(case, marks=() if case == "sgd with momentum" else pytest.mark.slow) for case in RESUMED]
 )
 @pytest.mark.parametrize("half", [pytest.param(3, marks=pytest.mark.slow), 13])
 def test_resume_byte_for_byte(tmp_path, case, half):

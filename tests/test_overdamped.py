@@ -92,13 +92,10 @@ def test_a_frozen_preconditioner_has_the_law_of_its_step_sizes():
     assert 3.5 < values[2].mean() / values[3].mean() < 6.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("decay", "corrects", "step_size", "expected"),
-    [
-        (0.0, False, 0.001, 1.872),
-        pytest.param(0.0, True, 0.001, 1.024, marks=pytest.mark.slow),
-        pytest.param(0.9, True, 0.01, 1.595, marks=pytest.mark.slow),
-    ],
+    [(0.0, False, 0.001, 1.872), (0.0, True, 0.001, 1.024), (0.9, True, 0.01, 1.595)],
 )
 def test_a_preconditioner_that_goes_on_adapting_is_wrong_but_for_the_published_divergence_without_memory(
     decay, corrects, step_size, expected

@@ -118,7 +118,7 @@ def test_a_mass_keeps_the_law_of_a_test_on_the_energies_that_a_step_asked_for(h,
     assert (np.abs(squares.mean(0) - 1) < 5.5 * errors).all()
 
 
-@pytest.mark.parametrize("copies", [True, False])
+@pytest.mark.parametrize("copies", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_what_belongs_to_a_rung_stays_there_while_a_walker_is_elsewhere(copies, monkeypatch):
     """Mean U/T at three temperatures, 1 each; a memory that travels gives 1.3 to 1.5."""
     if not copies:
@@ -134,6 +134,7 @@ def test_what_belongs_to_a_rung_stays_there_while_a_walker_is_elsewhere(copies, 
         assert error < 0.05
 
 
+@pytest.mark.slow
 def test_averages_of_a_walker_that_comes_and_goes_take_all_of_its_rows_at_the_target():
     sampler = SimulatedTempering(HamiltonianMonteCarlo(5), inverse_temperatures=[1.0, 0.3, 0.1], move_every=50)
     sim = tati_re.Simulation(potential=narrow, dimension=2, num_walkers=8, seed=3, verbose=0)

@@ -562,7 +562,8 @@ def test_flag_file_and_object_are_one_run(folder):
     assert tables("a")["run.csv"].count(b"\n") == 1 + 2 * 6
 
 
-@pytest.mark.parametrize("name", ["packed/deeper.py:Own", pytest.param("packed.deeper:Own", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["packed/deeper.py:Own", "packed.deeper:Own"])
 def test_workers_get_the_code_of_a_file_and_what_it_imports_beside_it(folder, name, rewritten_graphs):
     """They have neither the module of the file nor the folder where it found another one."""
     (folder / "packed" / "own.py").write_text(OWN)

@@ -115,7 +115,10 @@ def test_classes_at_several_places_are_shares_of_each_place():
         run.loo()
 
 
-@pytest.mark.parametrize(("places", "classes", "named"), [(5, 3, True), (3, 3, False), (4, 2, True)])
+@pytest.mark.parametrize(
+    ("places", "classes", "named"),
+    [pytest.param(5, 3, True, marks=pytest.mark.slow), (3, 3, False), pytest.param(4, 2, True, marks=pytest.mark.slow)],
+)
 def test_class_numbers_at_several_places(tmp_path, places, classes, named):
     """Of softmax regressions at each place, against the network by hand; also where there are as many places as
     classes, and of labels of 0 and 1."""
@@ -197,7 +200,7 @@ def test_class_numbers_at_places_that_do_not_fit():
         Simulation(network, (x, y), class_weights=[1, 1, 2], **sparse)
 
 
-@pytest.mark.parametrize("single", [True, False])
+@pytest.mark.parametrize("single", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_rows_of_0_and_1_are_of_the_places_that_the_outputs_have(tmp_path, single):
     """Also where each row has a single 1, and from the folder again; as the loss of each place says it."""
     random = np.random.default_rng(2)
@@ -507,7 +510,8 @@ def test_runs_find_their_columns_by_name(tmp_path, capsys):
     def sampled(name, columns, labels=("y",)):
         how = {"label_columns": [*labels], "hidden": [], "test_fraction": 0.2, "shuffle": False, "noise_std": 0.3}
         sim = Simulation(data=frame[[*columns, *labels]], output=str(tmp_path / name), **how, **QUIET)
-        sim.fit(num_steps=200, learning_rate=0.1, output=str(tmp_path / f"fit-{name}"))
+        if name in ("one", "other"):
+            sim.fit(num_steps=200, learning_rate=0.1, output=str(tmp_path / f"fit-{name}"))
         return sim.sample(sampler="BAOAB", step_size=0.002, num_steps=100, trajectory_every=10)
 
     one, other, apart = sampled("one", "ab"), sampled("other", "ba"), sampled("apart", "ac")
@@ -586,6 +590,7 @@ def test_labels_in_any_form_have_the_loss_of_their_class():
             np.testing.assert_array_equal(other, own)
 
 
+@pytest.mark.slow
 def test_several_runs_keep_their_chains_and_the_worth_of_each():
     """The error of a pooled mean is that of its worst part by its share: 2,000 draws of a run that hardly moves count
     little. Draws of one walker number in two runs are two chains."""
@@ -656,6 +661,7 @@ def test_a_few_stuck_draws_are_worth_nothing():
     assert diagnosis([Quantity("stuck", still)], 1.01)["ess"] == 0.0
 
 
+@pytest.mark.slow
 def test_the_table_of_parameters_counts_by_weight():
     """Positions without weight, as those at other temperatures, are no draws of the target."""
     network, x, y = _series()

@@ -200,6 +200,7 @@ def test_re_hmc_starts_within_its_walls_and_tunes_each_rung():
     assert first.nunique() == 4
 
 
+@pytest.mark.slow
 def test_resghmc_with_annealing_and_a_step_size_for_each_chain():
     """Both temperatures cool from the start's to their own, at a fixed ratio; step sizes stay with the rung."""
     run = small(
@@ -214,6 +215,7 @@ def test_resghmc_with_annealing_and_a_step_size_for_each_chain():
     assert cold["temperature"].iloc[-1] == 1.0
 
 
+@pytest.mark.slow
 def test_a_preset_places_walkers_that_a_simulation_has():
     """Fits of their own begin at starts of their own: one step of Adam at 1e-6 leaves them as far apart as those are;
     walkers that were placed stay where they are."""

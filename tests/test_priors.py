@@ -103,9 +103,9 @@ def after(sampler, potential, step_size: float, num_steps: int, walkers: int = 2
     ("sampler", "step_size", "num_steps"),
     [
         pytest.param(Splitting("BAOAB"), 0.5, 150, marks=pytest.mark.slow),
-        (SGLD(), 0.1, 150),
+        pytest.param(SGLD(), 0.1, 150, marks=pytest.mark.slow),
         pytest.param(HamiltonianMonteCarlo(3, 0.5), 0.25, 150, marks=pytest.mark.slow),
-        (HamiltonianMonteCarlo(3, 0.5, "reflect"), 0.7, 60),
+        pytest.param(HamiltonianMonteCarlo(3, 0.5, "reflect"), 0.7, 60, marks=pytest.mark.slow),
     ],
 )
 def test_walkers_fill_a_box_with_walls_of_their_own_in_each_direction(sampler, step_size, num_steps):
@@ -120,7 +120,10 @@ def test_walkers_fill_a_box_with_walls_of_their_own_in_each_direction(sampler, s
         assert abs(squares.mean() - (1.1 * bound) ** 2 / 3) > TOLERANCE * error
 
 
-@pytest.mark.parametrize("sampler", [HamiltonianMonteCarlo(4, 0.5, "reflect"), FirstOrderHMC(4, 0.5, "reflect")])
+@pytest.mark.parametrize(
+    "sampler",
+    [pytest.param(HamiltonianMonteCarlo(4, 0.5, "reflect"), marks=pytest.mark.slow), FirstOrderHMC(4, 0.5, "reflect")],
+)
 def test_hmc_that_is_reflected_has_the_truncated_law(sampler):
     """A standard normal law truncated at 1 and at 2 has second moments 0.29113 and 0.77374 with steps as wide as the
     box; the law without walls, 1, and the uniform one, 1/3 and 4/3, would show."""

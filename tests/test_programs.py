@@ -75,7 +75,9 @@ def test_what_computes_something_else_does_not(found):
     assert not any(found)
 
 
-def test_programs_keep_no_data_alive_and_those_of_long_ago_go():
+def test_programs_keep_no_data_alive_and_those_of_long_ago_go(monkeypatch):
+    monkeypatch.setattr(programs, "_programs", type(programs._programs)())
+    monkeypatch.setattr(programs, "_MOST", 4)
     function = steps(np.ones(200), 0.5)
     held = weakref.ref(function._function.__closure__[0].cell_contents)
     function(tf.ones(200, tf.float64), tf.constant(1))

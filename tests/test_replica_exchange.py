@@ -213,7 +213,7 @@ def test_ladders_are_independent():
 # ------------------------------------------------------------------------------------------------------------ who swaps
 
 
-@pytest.mark.parametrize("rungs", [2, 5, pytest.param(6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rungs", [pytest.param(2, marks=pytest.mark.slow), 5, pytest.param(6, marks=pytest.mark.slow)])
 def test_at_one_temperature_all_swaps_are_accepted_and_a_round_trip_takes_2m_rounds(rungs):
     rounds = 40 * rungs
     ladder = Ladder(np.ones(rungs), np.ones(rungs), np.full(rungs, 0.1))
@@ -287,6 +287,7 @@ def test_step_sizes_belong_to_the_rung(tempering):
     assert run.events[:, 8].sum() > 20
 
 
+@pytest.mark.slow
 def test_tuned_step_sizes_belong_to_the_rung_and_freeze():
     """On a quartic well the acceptance of HMC depends on the energy: hot rungs need smaller steps, T^(-1/4)."""
     ladder = make_ladder(num_replicas=4, temperature_ratio=2.0, step_size=0.5)
@@ -430,7 +431,7 @@ def executed(case: str, execution: str, num_steps: int = 6, limits: Limits = LIM
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=() if case == "penalty" else pytest.mark.slow) for case in CASES]
+    "case", [pytest.param(case, marks=() if case == "metropolis" else pytest.mark.slow) for case in CASES]
 )
 def test_every_execution_gives_the_same_numbers(case):
     graph = executed(case, "graph")
@@ -441,6 +442,7 @@ def test_every_execution_gives_the_same_numbers(case):
     assert 0 < graph.events[:, 8].mean() < 1
 
 
+@pytest.mark.slow
 def test_a_run_is_traced_and_compiled_once(monkeypatch):
     """Later chunks take less time in all than the compilation in the first call."""
     loops, seconds, run = [], [], Loop.run

@@ -342,7 +342,8 @@ def flat(x):
     return 0.05 * x[:, 0] ** 2
 
 
-@pytest.mark.parametrize("temperature", [0.1, *(pytest.param(value, marks=pytest.mark.slow) for value in (1.0, 3.0))])
+@pytest.mark.slow
+@pytest.mark.parametrize("temperature", [0.1, 1.0, 3.0])
 def test_a_ladder_to_the_prior_keeps_its_law_at_other_temperatures(temperature):
     """N(1/2, T/2); draws of the prior in place of its power make .124 of .05, and .82 of 1.5."""
     given = {"dimension": 1, "prior": "gaussian", "num_walkers": 50, "temperature": temperature}
@@ -356,6 +357,7 @@ def test_a_ladder_to_the_prior_keeps_its_law_at_other_temperatures(temperature):
     assert x.mean().std() / 50**0.5 < 0.02 * (1 + temperature)
 
 
+@pytest.mark.slow
 def test_a_ladder_of_a_model_with_a_weight_regularizer():
     """Gaussians of precision 1 + 40 + Σx² and, at λ = 0, 41; draws of the prior alone made 1 of the latter."""
     x = np.random.default_rng(0).normal(size=(10, 1))
@@ -395,7 +397,8 @@ def test_draws_of_the_prior_may_be_where_the_likelihood_is_none(exchange):
     assert np.isfinite(run.ladder["expected_acceptance"][:-1]).all()
 
 
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 3])
+@pytest.mark.slow
+@pytest.mark.parametrize("every", [1, 3])
 def test_draws_of_the_prior_leave_no_gradient_of_elsewhere(every):
     """BAOAB is exact here, and momenta at the prior have 1 - h²/4; foreign gradients make .87 and .59."""
     start = np.random.default_rng(0).normal(size=(200, 1)) * 0.95

@@ -131,6 +131,7 @@ def test_full_batches_swap_by_metropolis_and_the_likelihood_alone_may_be_tempere
     assert set(rows["temperature"]) == {1.0}
 
 
+@pytest.mark.slow
 def test_exact_swaps_beside_mini_batches_see_all_data():
     """D from the positions of all rungs, on all examples."""
     run = sample(batch_size=4, swap_rule="metropolis", trajectory_rungs="all", trajectory_every=1, num_steps=60)
@@ -162,6 +163,7 @@ def test_xla_gives_the_numbers_of_the_graph(options):
         np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_single_precision():
     run = sample(batch_size=4, sampler="BADODAB", dtype="float32", swap_rule="barker_compensated", adapt_ladder=True)
     rows = run.run_info.query(f"step > {BURNIN}")
@@ -224,9 +226,8 @@ def whole(tmp_path_factory):
     return run
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=() if case == "mini-batches" else pytest.mark.slow) for case in CASES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
 def test_an_interruption_changes_no_byte(tmp_path, whole, case):
     """Stopped in the burn-in, while the ladder adapts, and again after it."""
     sample(tmp_path / "parts", **CASES[case] | {"num_burnin_steps": BURNIN, "num_steps": 70})

@@ -52,7 +52,9 @@ def test_starts_without_a_ladder_move_the_walkers_for_this_run():
     np.testing.assert_allclose(sim.parameters, starts[0], atol=1e-7)
 
 
-@pytest.mark.parametrize("given", [{}, {"sampler": "auto", "step_size": "auto", "num_steps": 40}])
+@pytest.mark.parametrize(
+    "given", [{}, pytest.param({"sampler": "auto", "step_size": "auto", "num_steps": 40}, marks=pytest.mark.slow)]
+)
 def test_walkers_with_starts_are_not_said_to_begin_elsewhere_nor_fitted(given, capsys):
     options = {**SMALL, **STEPS, "verbose": 1} | given
     sim = Simulation(**options, num_walkers=WALKERS, walker_start="fit", fit_steps=20)

@@ -417,6 +417,7 @@ def test_warnings_lead_to_what_they_are_about(folder):
     assert {"#run-0-traces", "#run-0-averages", "#run-0-groups", "#top"} <= set(page.links)
 
 
+@pytest.mark.slow
 def test_a_bias_alone_is_no_ladder(tmp_path):
     """A page spoke of a ladder of 1 rungs at temperatures 1 to 1, a summary of its mean potential nan."""
     length = {"num_steps": 60, "num_burnin_steps": 20, "record_every": 2}

@@ -192,6 +192,7 @@ def test_factors_of_the_third_mixture(rule, exact):
     assert abs(100 * found.swap_rate - exact[1]) < max(TOLERANCE * spread, 0.02 * exact[1])
 
 
+@pytest.mark.slow
 def test_without_swaps_chains_stay_in_their_mode():
     start = np.full((200, 1), -4.0)
     found = LAW.sample(LAW.MIXTURES["2"], "SGLD", 100, 500, 0, start=start)

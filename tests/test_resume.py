@@ -86,6 +86,7 @@ def start(folder: Path, num_steps: int = STEPS, limits: Limits = LIMITS, **optio
 
 
 STATE_LIKE_OTHERS = (
+    "symmetric sweeps",
     "BAOAB, own batches",
     "RWMH, all examples",
     "OBABO, xla",

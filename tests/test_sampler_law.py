@@ -161,6 +161,7 @@ def test_variances_of_a_word(word):
     assert all(abs(deviation.spread - 1) < 0.1 for deviation in found)
 
 
+@pytest.mark.slow
 def test_variance_of_sgld():
     """Resolves 0.39 % (hk = 0.25) to 0.21 % (hk = 1), where the bias itself is 14 % to 100 %."""
     found = deviations(SGLD(), [overdamped_law(step_size) for step_size in STEP_SIZES])
@@ -286,7 +287,7 @@ def test_a_wrong_number_of_examples_is_rejected(sampler, factor):
     assert rejected(sampler, potential=well(factor))
 
 
-@pytest.mark.parametrize("word", ["BAOAB", "OBABO"])
+@pytest.mark.parametrize("word", ["BAOAB", pytest.param("OBABO", marks=pytest.mark.slow)])
 def test_a_letter_that_takes_the_whole_step_twice_is_rejected(word):
     """Without division by the number of its occurrences a letter that appears twice moves by 2h."""
     sampler = Splitting(word)
@@ -314,6 +315,7 @@ def test_a_letter_whose_two_noises_are_independent_is_rejected(monkeypatch):
     assert rejected(Splitting("UBU"))
 
 
+@pytest.mark.slow
 def test_another_word_is_rejected():
     """OBABO in place of BAOAB: 1.6 % at hω = 0.25, the smallest difference between published words, is outside of 7,000
     steps."""

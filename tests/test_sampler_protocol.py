@@ -55,18 +55,20 @@ def quick(but: tuple[str, ...]) -> list:
 
 ITS_LAW_ELSEWHERE = (
     *("TACT-HMC-1.0-None-6.0-0.1-100.0-25", "mCCAdL-1.0-None", "BAOAB-1.0", "SGLD"),
-    *("HMC-10-0.5-reject", "MALA", "RWMH"),
+    *("HMC-10-0.5-reject", "MALA", "RWMH", "MAMS-5-0.5-reject-leapfrog", "CCAdL-2.0-None-3"),
 )
 """In test_tact_hmc.py: θ at every ξ, and ξ itself. In closed form: mCCAdL and BAOAB in test_gaussian_law.py, SGLD in
-test_sampler_law.py, HMC in test_hmc.py, MALA and RWMH in test_metropolis_samplers.py."""
+test_sampler_law.py, HMC in test_hmc.py, MALA and RWMH in test_metropolis_samplers.py, MAMS in test_microcanonical.py.
+CCAdL has it without a window."""
 COMPILED_LIKE_OTHERS = (
     *("CCAdL-1.0-None-None", "SGNHT-1.0-None", "SGHMC-1.0-0.0", "HMC1-10-0.5-reject", "GHMC-1.0-10", "RWMH", "MALA"),
     *("GLA1-1.0", "ABOBA-0.7", "BADODAB-0.5-2.0", "LM", "Skeleton-1.0", "MCLMC-1.0-leapfrog"),
-    *("BAOAB-1.0", "HMC-10-0.5-reject"),
+    *("BAOAB-1.0", "HMC-10-0.5-reject", "TACT-HMC-1.0-None-6.0-0.1-100.0-25"),
 )
 """Made of functions that a sampler which stays has: CCAdL with a window has the push and the thermostat of SGNHT,
 SGHMC with an estimate has SGHMC, MAMS trajectories, the Metropolis test and the rotation, mCCAdL all letters, and SGLD
-the moves without momenta. BAOAB and HMC agree in whole runs in test_engine.py."""
+the moves without momenta. BAOAB and HMC agree in whole runs in test_engine.py, and TACT-HMC has a law under XLA in
+test_tact_hmc.py."""
 EVERY = pytest.mark.parametrize("sampler", SAMPLERS, ids=named)
 
 

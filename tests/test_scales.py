@@ -126,6 +126,7 @@ def test_skewed_targets_are_told(capsys):
         assert (told in " ".join(capsys.readouterr().out.split())) == here
 
 
+@pytest.mark.slow
 def test_raw_bytes_of_images_are_divided_in_a_run_its_folder_and_its_model(tmp_path):
     """Images that Keras' sets give as arrays: settled, kept by from_folder, predictions of bytes, the model saved."""
     images = RANDOM.integers(0, 256, (N, 4, 4)).astype(np.uint8)

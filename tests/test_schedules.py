@@ -132,7 +132,7 @@ def test_what_divides_by_the_temperature_does_not_explore(options, who):
         pytest.param(
             {"step_schedule": "cyclical", "cycle_steps": 8, "exploration_fraction": 0.25}, marks=pytest.mark.slow
         ),
-        {"temperature_schedule": "annealing", "temperature_start": 9.0},
+        pytest.param({"temperature_schedule": "annealing", "temperature_start": 9.0}, marks=pytest.mark.slow),
     ],
     ids=lambda options: next(iter(options.values())),
 )

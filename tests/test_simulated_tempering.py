@@ -188,6 +188,7 @@ def test_rung_and_position_have_their_joint_law(log_weights):
     assert np.abs(deviations(law, found, expected_in_wells(law))).max() < TOLERANCE
 
 
+@pytest.mark.slow
 def test_a_wrong_sign_of_g_is_rejected():
     law = law_of_wells()
     found = measured(law, HMC, (), num_steps=200, log_weights=-law.log_weights)
@@ -203,6 +204,7 @@ def test_a_wrong_sign_of_u_is_rejected(monkeypatch):
     assert np.abs(deviations(law, found, expected_in_wells(law))).max() > 2 * TOLERANCE
 
 
+@pytest.mark.slow
 def test_masses_of_two_wells_that_a_plain_sampler_does_not_connect():
     """All start on the right, at rung 0; g is found in the burn-in. A barrier of 8 T is 1 T at the hot end."""
     sampler = SimulatedTempering(HMC, BETAS, move_every=2)
@@ -533,7 +535,7 @@ def test_a_coordinate_has_all_rows_of_walkers_that_come_and_go():
     np.testing.assert_array_equal((found.weights > 0).sum(1), at_target)
 
 
-@pytest.mark.parametrize("every", [1, 2])
+@pytest.mark.parametrize("every", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_averages_over_positions_have_all_rows_of_walkers_that_come_and_go(every):
     """Cut to the walker with fewest at the target they were those of other steps, which is a bias."""
 

@@ -130,6 +130,7 @@ def test_a_pickle_holds_files_and_no_tensorflow(regressor, table):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(given)).model.get_weights()[0], model.get_weights()[0])
 
 
+@pytest.mark.slow
 def test_options_are_parameters_of_searches(table, tmp_path):
     estimator = BayesianRegressor(**SMALL, folder=tmp_path)
     assert estimator.get_params()["prior_std"] is None and "prior_std" in str(estimator.set_params(prior_std=0.5))

@@ -125,6 +125,7 @@ def test_stages_share_no_numbers_and_a_stage_draws_none_twice():
 TWO = [{"num_steps": 8, "learning_rate": 0.1}, {"num_steps": 8, "learning_rate": 0.05}]
 
 
+@pytest.mark.slow
 def test_stages_of_one_batch_size_are_compiled_once():
     def number_of_programs(*sizes: int) -> int:
         programs._programs.clear()

@@ -90,7 +90,7 @@ def test_baldocks_window_is_reached():
     assert set(np.unique(ratios.round(9))) <= {0.9, 1.0, round(1 / 0.9, 9)}
 
 
-@pytest.mark.parametrize("rule", ["dual_averaging", "baldock"])
+@pytest.mark.parametrize("rule", ["dual_averaging", pytest.param("baldock", marks=pytest.mark.slow)])
 def test_nothing_changes_after_the_burnin(rule):
     """From step 101 on there is one step size, bit for bit; the rung keeps its own."""
     inner = HamiltonianMonteCarlo(3, 0.5)

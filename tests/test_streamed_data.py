@@ -105,13 +105,16 @@ def test_sums_over_all_data_go_piece_by_piece(images):
     np.testing.assert_allclose(*found, rtol=1e-12)
 
 
-@pytest.mark.parametrize("options", [{"sampler": "mCCAdL"}, {"walker_batches": "shared"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"sampler": "mCCAdL"}, pytest.param({"walker_batches": "shared"}, marks=pytest.mark.slow)], ids=str
+)
 def test_what_else_reads_examples_reads_the_same(options):
     """Gradients of single examples, and batches that walkers share; from arrays."""
     runs = [simulation((X, Y), limit).sample(**RUN | options, num_steps=3).run_info for limit in (100.0, LOW)]
     np.testing.assert_allclose(runs[0].to_numpy(), runs[1].to_numpy(), rtol=2e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_fit_reads_the_same(images):
     data = str(images / "images.npz")
     ends = []

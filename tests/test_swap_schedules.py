@@ -174,7 +174,7 @@ def test_a_round_trip_takes_two_rounds_a_rung(rungs):
     assert 0 < first <= 2 * rungs and 0 <= 200 * rungs - trips <= rungs
 
 
-@pytest.mark.parametrize("acceptance", [0.8, 0.4])
+@pytest.mark.parametrize("acceptance", [0.8, pytest.param(0.4, marks=pytest.mark.slow)])
 def test_rates_of_round_trips(acceptance):
     """1/(2 + 2Σ r/(1-r)) for even_odd, 1/(2M + 2Σ r/(1-r)) for random parity, M pairs (Syed et al. 2021)."""
     rungs, rounds, rejection = 8, 20_000, np.full(7, 1 - acceptance)

@@ -81,7 +81,7 @@ def test_a_function_is_called_as_it_is_meant(function, numpy, batched):
     np.testing.assert_allclose(products, np.broadcast_to([2.0, 0.75], x.shape), rtol=1e-8)
 
 
-@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize("batched", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_function_may_write_into_its_arrays(batched):
     """It centers the position that it is given in place, and gives the same array of slopes each time. The mean of x
     is 3, and was 0 where what it wrote moved the walkers."""

@@ -266,7 +266,9 @@ def test_rows_too_far_apart_to_tell_lengthen_nothing():
             assert (length > 1.3 * before) == grows and (grows or length <= before)
 
 
-@pytest.mark.parametrize("sampler", [Splitting("BAOAB", "auto"), MCLMC("auto")], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "sampler", [pytest.param(Splitting("BAOAB", "auto"), marks=pytest.mark.slow), MCLMC("auto")], ids=lambda s: s.name
+)
 def test_the_friction_is_that_of_the_slowest_direction(sampler):
     """Frequencies 1 to 10 and equal ones: the friction that is found is about the lowest, within a factor 4, whatever
     the first, 0.25 of the highest; the burn-in ends before its 2,000 steps, with the wanted error."""
@@ -289,6 +291,7 @@ def test_the_length_of_trajectories_follows_the_slowest_direction():
     )
 
 
+@pytest.mark.slow
 def test_a_direction_too_slow_for_the_window_asks_for_a_long_memory():
     """One direction is a thousand times slower than the others: the memory of MCLMC grows with the window."""
     state, steps, _, end = sampled(Tuner(Metered(MCLMC("auto"))), [1e-6, *np.ones(9)], 3_840, 3_840, walkers=4)

@@ -206,7 +206,7 @@ def test_starts_that_nobody_has_given_are_within_the_walls(chosen):
     assert np.isfinite(run.run_info["potential"]).all()
 
 
-@pytest.mark.parametrize(("dimension", "sampler"), [(4, "HMC"), (12, "MCLMC")])
+@pytest.mark.parametrize(("dimension", "sampler"), [(4, "HMC"), pytest.param(12, "MCLMC", marks=pytest.mark.slow)])
 def test_a_run_within_walls_finds_its_moments(dimension, sampler):
     """Half normals: mean sqrt(2/π). Rejecting, HMC's step fell to 5e-6; a mass with directions cannot be reflected."""
     sim = tati_re.Simulation(
@@ -291,6 +291,7 @@ def test_walkers_that_are_near_a_density_stay_where_others_descend(chosen):
     assert (sim.parameters == starts).all(), "a run of a few steps has none to spare"
 
 
+@pytest.mark.slow
 def test_a_run_from_far_above_a_density_finds_its_moments_in_a_short_burnin():
     """A Poisson regression from where exp overflows by 10⁶: before walkers descended the burn-in took 30,720 steps."""
     random = np.random.default_rng(0)
@@ -310,6 +311,7 @@ def test_a_run_from_far_above_a_density_finds_its_moments_in_a_short_burnin():
     assert np.abs(draws.mean(0) - exact).max() < 5.5 * spread
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_density_with_kinks_finds_its_moments(seed):
     """exp(-Σ|x|) in 15 dimensions: in a short window the gradient of a coordinate does not change; taken for flat, it

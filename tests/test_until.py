@@ -14,6 +14,7 @@ from tati_re.analysis.convergence import effective_sample_size, r_hat
 from tati_re.analysis.until import Quantity, conditions_of, diagnosis, look_after, steps_left, what_is_missing
 from tati_re.cli.sample import main
 from tati_re.core.backend import tf, threads
+from tati_re.engine.limits import Limits
 from tati_re.simulation.unattended import prepared
 from tests.systems import tables
 
@@ -259,7 +260,6 @@ GROWING |= {"until": "rhat<1.01, ess>400", "record_every": 1, "trajectory_every"
 
 
 def test_a_run_whose_bias_grows_after_the_burn_in_begins_anew_with_shorter_steps(tmp_path):
-    """A kill between the checkpoint of a look and what follows from it changes no byte."""
     whole = tati_re.Simulation(**NECK).sample(**GROWING, output=str(tmp_path / "a"))
     looks, burnin = whole.manifest["until"]["looks"], whole.manifest["options"]["num_burnin_steps"]
     wanted = 4 * 0.05**3 / 1.05**2
@@ -278,6 +278,12 @@ def test_a_run_whose_bias_grows_after_the_burn_in_begins_anew_with_shorter_steps
     assert certified.loc["discretization bias", "verdict"] == "inside"
     assert certified.loc["effective size", "value"] < 4 * (2_000 - burnin)
 
+
+@pytest.mark.slow
+def test_a_kill_between_the_checkpoint_of_a_look_and_what_follows_from_it_changes_no_byte(tmp_path):
+    whole = tati_re.Simulation(**NECK).sample(**GROWING, output=str(tmp_path / "a"))
+    burnin = whole.manifest["options"]["num_burnin_steps"]
+
     def stop(folder, step):
         if step == burnin:
             raise RuntimeError("killed")
@@ -289,7 +295,14 @@ def test_a_run_whose_bias_grows_after_the_burn_in_begins_anew_with_shorter_steps
     assert str(again.manifest["until"]) == str(whole.manifest["until"])  # nan among them
 
 
-def test_a_burn_in_takes_half_of_max_time_at_most(tmp_path, monkeypatch):
+@pytest.fixture
+def ticking(monkeypatch):
+    """A clock that goes on by a tenth of a second each time it is looked at, at each chunk of 200 steps or fewer."""
+    monkeypatch.setattr(tati_re.Simulation, "limits", Limits(most_steps=200))
+    monkeypatch.setattr(time, "monotonic", iter(np.arange(0.1, 1e5, 0.1).tolist()).__next__)
+
+
+def test_a_burn_in_takes_half_of_max_time_at_most(tmp_path, monkeypatch, ticking):
     """It would take five million steps: nothing settles. What follows is drawn, and goes on with the same burn-in."""
     monkeypatch.setattr("tati_re.samplers.wrappers.tuner._MOST_RHAT", 0.0)
     asked = GROWING | {"num_steps": 10_000_000, "until": None, "record_every": 10, "trajectory_every": 10}
@@ -412,7 +425,7 @@ def test_a_walker_of_a_network_that_drifts_is_asked_for_by_name(monkeypatch, cap
 
 
 def test_a_run_whose_length_nobody_gave_goes_on_where_its_end_is_near(tmp_path, monkeypatch, capsys):
-    """From 3,000 steps on as far as 12,000, where it can tell; a kill beyond the first bound changes no byte."""
+    """From 3,000 steps on as far as 12,000, where it can tell."""
     monkeypatch.setattr("tati_re.simulation.request.MOST_STEPS", 3_000)
     asked = {"until": "ess>2000", "verbose": 1}
     whole = simulation(**asked).sample(output=str(tmp_path / "a"))
@@ -421,15 +434,24 @@ def test_a_run_whose_length_nobody_gave_goes_on_where_its_end_is_near(tmp_path, 
     told = re.search(r"not reached at step 3,000, and is expected to be at ([\d,]+)\.", capsys.readouterr().out)
     assert told is not None and 3_725 <= int(told[1].replace(",", "")) < 12_000
 
-    def stop(folder, step):
-        if step > 3_000:
-            raise RuntimeError("killed")
-
     # Positions lie further apart from there on, and those before are counted as those.
     options = whole.manifest["options"]
     steps = [one.step for one in stored_positions(whole) if one.walker == 0]
     assert options["trajectory_every"] == 2 * until["every"] and set(np.diff(steps)) == {2 * until["every"]}
     assert whole.trajectory["step"].nunique() > len(steps)
+
+
+@pytest.mark.slow
+def test_a_kill_beyond_the_first_bound_changes_no_byte(tmp_path, monkeypatch):
+    monkeypatch.setattr("tati_re.simulation.request.MOST_STEPS", 3_000)
+    asked = {"until": "ess>2000", "verbose": 1}
+    whole = simulation(**asked).sample(output=str(tmp_path / "a"))
+    until = whole.manifest["until"]
+
+    def stop(folder, step):
+        if step > 3_000:
+            raise RuntimeError("killed")
+
     with pytest.raises(RuntimeError, match="killed"):
         simulation(**asked).sample(output=str(tmp_path / "b"), callbacks=[stop], checkpoint_seconds=1e-9)
     again = tati_re.Simulation.resume(str(tmp_path / "b"), potential=gaussian)
@@ -448,7 +470,7 @@ def test_a_run_goes_on_neither_far_where_its_end_is_far_nor_beyond_a_length_that
     assert not short.manifest["until"]["reached"] and short.run_info["step"].max() == 3_200
 
 
-def test_a_run_that_a_clock_ends_goes_on_until_then(monkeypatch, capsys):
+def test_a_run_that_a_clock_ends_goes_on_until_then(monkeypatch, capsys, ticking):
     """Also where its end is far, or cannot be told; the bound in steps is then none."""
     monkeypatch.setattr("tati_re.simulation.request.MOST_STEPS", 200)
     timed = simulation(until="ess>10000000", verbose=1).sample(max_time=6.0)

@@ -55,6 +55,10 @@ LONG = {
         f"userguide/{name}.md"
         for name in ("convergence", "own_sampler", "priors", "resume", "simulation", "start", "target")
     ),
+    *(
+        f"userguide/{name}.md"
+        for name in ("concepts", "data", "exchange", "gotchas", "others", "run_folder", "swap_rules")
+    ),
 }
 """Pages that sample for long; what they call is sampled in the tests of its own."""
 WITH_CODE = [page for page in PAGES if blocks(page)]
@@ -69,9 +73,20 @@ def write_own_table(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=pytest.mark.slow) if page in LONG else page for page in WITH_CODE]
+    ("page", "most_steps"),
+    [
+        *(
+            pytest.param(page, None, marks=pytest.mark.slow) if page in (*LONG, "README.md") else (page, None)
+            for page in WITH_CODE
+        ),
+        ("README.md", 1_500),
+    ],
 )
-def test_page_runs(page, tmp_path, monkeypatch, capsys):
+def test_page_runs(page, most_steps, tmp_path, monkeypatch, capsys):
+    """README also with runs that end sooner than a reader's."""
+    if most_steps:
+        monkeypatch.setattr("tati_re.simulation.request.MOST_STEPS", most_steps)
+        monkeypatch.setattr("tati_re.simulation.unattended.MOST_STEPS", most_steps)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     if page == "README.md":
@@ -115,7 +130,7 @@ def test_long_pages_name_options_that_exist(page):
                 reduce(getattr, name.split(".")[1:], tati_re)
             if isinstance(node, ast.Call) and (called := ast.unparse(node.func)).endswith((".sample", ".Simulation")):
                 rounds = inspect.signature(tati_re.Game.sample).parameters if "Game(" in called else ()
-                known = {"data", "callbacks", *OPTIONS, *ALIASES, *rounds}
+                known = {"data", "callbacks", "observables", *OPTIONS, *ALIASES, *rounds}
                 assert {word.arg for word in node.keywords if word.arg} <= known, called
 
 

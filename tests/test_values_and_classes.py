@@ -62,6 +62,7 @@ def test_a_model_with_several_outputs_is_refused_for_one_column_of_counts():
         tati_re.Simulation(model, (X, COUNTS), loss="poisson").sample(num_steps=1, step_size=0.1)
 
 
+@pytest.mark.slow
 def test_targets_of_the_estimator_keep_their_units_where_the_loss_or_its_noise_has_them():
     """Without that the rates come out as one constant, and a noise of 20 as 20 deviations of the targets."""
     how = {"hidden": (), "members": 2, "num_steps": 500, "num_burnin_steps": 150, "sampler": "HMC"}

@@ -278,6 +278,7 @@ def test_step_sizes_follow_from_the_largest_eigenvalue():
         flat.suggest_step_size()
 
 
+@pytest.mark.slow
 def test_the_limit_of_stability_is_where_it_is_said_to_be():
     """Below the limit the potential stays near its minimum, above it grows without bound: no friction to speak of, and
     1,500 steps, in which a growth of 1 % in a step would be a factor of 10^6."""

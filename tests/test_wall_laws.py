@@ -67,7 +67,7 @@ def truncated_moments() -> tuple[np.ndarray, np.ndarray]:
         pytest.param(Splitting("UBU"), 0.1, 100, marks=pytest.mark.slow),
         pytest.param(SGLD(), 0.01, 500, marks=pytest.mark.slow),
         pytest.param(GeneralizedHMC(2.0, 3), 0.2, 30, marks=pytest.mark.slow),
-        (MALA(), 0.2, 60),
+        pytest.param(MALA(), 0.2, 60, marks=pytest.mark.slow),
         (HamiltonianMonteCarlo(4, 0.5, "reflect"), 0.15, 20),
     ],
     ids=lambda value: getattr(value, "name", None),
@@ -82,7 +82,7 @@ def test_a_gaussian_between_hard_walls_has_the_truncated_moments(sampler, step_s
     assert deviations(found, 0.0, 1.0).max() > 50
 
 
-@pytest.mark.parametrize("wrong", [Clipped, NotTurned])
+@pytest.mark.parametrize("wrong", [Clipped, pytest.param(NotTurned, marks=pytest.mark.slow)])
 def test_clipping_and_a_momentum_that_goes_on_are_caught(wrong):
     found = positions_after(Splitting("BAOAB"), wrong(priors.Gaussian(1.0), LOWER, UPPER), 0.1, 100, [0.1, 0.3, -0.2])
     assert deviations(found, *truncated_moments()).max() > TOLERANCE

@@ -217,6 +217,7 @@ def test_the_bias_is_frozen_to_the_bit_after_the_burn_in():
     np.testing.assert_allclose(table["log_weight"], table["bias"] / 1.3 ** table["rung"])
 
 
+@pytest.mark.slow
 def test_energies_that_are_not_finite_are_not_counted():
     """A replica at a place where U is NaN neither swaps nor enters the bias."""
 
@@ -307,6 +308,7 @@ def test_weights_are_those_of_the_bias_that_was_written(small):
         assert offset.std() < 0.03 * np.log(mine["weight"]).std()
 
 
+@pytest.mark.slow
 def test_weights_and_heights_are_those_of_the_temperature_of_a_schedule(small):
     """At T = 3 weights are e^{A(U)/3}, and the bias is as high, in units of T, as at T = 1."""
     run = sample(temperature_schedule=[(1, 3.0)])
@@ -355,7 +357,7 @@ def test_one_temperature_may_be_biased_alone():
     "options",
     [
         pytest.param({"exchange": "none"}, marks=pytest.mark.slow),
-        {"exchange": "infinite"},
+        pytest.param({"exchange": "infinite"}, marks=pytest.mark.slow),
         pytest.param({"sampler": "BADODAB", "swap_rule": "barker"}, marks=pytest.mark.slow),
     ],
 )
@@ -381,7 +383,8 @@ def test_mini_batches_beside_energies_of_all_data(capsys):
     assert rows.query(f"step > {BURNIN}")["weight"].std() > 0.01
 
 
-@pytest.mark.parametrize("rule", ["penalty", pytest.param("barker_compensated", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", ["penalty", "barker_compensated"])
 def test_mini_batches_by_their_own_energies_are_warned_of(rule, capsys):
     """A noisy rule is told the variance of its estimate; examples of a pair: those asked for, or all of 12."""
     run = sample(verbose=1, **MINI | {"swap_rule": rule}, bias_energies="batch", exchange_batch_size=6)

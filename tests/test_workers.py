@@ -120,6 +120,7 @@ def test_bytes_do_not_depend_on_the_number_of_workers(tmp_path, name):
         assert differences(run(tmp_path / str(workers), walkers, system, workers=workers, **options), oracle) == []
 
 
+@pytest.mark.slow
 def test_a_ladder_without_swaps_is_made_in_blocks(tmp_path):
     options = LADDER | {"exchange": "none", "num_steps": 50}
     frames = [simulation(2).sample(**options, **workers).run_info for workers in ({}, {"workers": 1})]
@@ -358,6 +359,7 @@ def test_workers_that_were_begun_before_a_stop_are_ended():
     assert begun.closed
 
 
+@pytest.mark.slow
 def test_a_ladder_goes_on_from_its_first_checkpoint(tmp_path, monkeypatch):
     """Killed before it had made a step."""
     few = {"num_replicas": 2, "max_temperature": 3.0, "num_steps": 30, "step_size": 0.01, "workers": 1}
@@ -404,13 +406,20 @@ def test_other_energies_of_the_next_worker_are_found():
         team.ask("advance", (1,), {0: ()})
 
 
-def test_another_number_of_workers_is_no_change_of_the_manifest(tmp_path, capsys):
+def test_another_number_of_workers_is_no_change_of_the_manifest(tmp_path, monkeypatch, capsys):
     run(tmp_path / "a", 2, workers=1, block_size=1, num_steps=20)
     with pytest.raises(
         InputError, match=r"^workers: there are more of them than blocks.* Received: 3\. Expected: 1 to 2"
     ):
         Simulation.resume(tmp_path / "a", num_steps=30, workers=3, verbose=0, data=(X, Y))
-    Simulation.resume(tmp_path / "a", num_steps=30, workers=2, verbose=0, data=(X, Y))
+
+    def beside(pickled, *_):
+        made = cloudpickle.loads(pickled)
+        return Here(partial(made.func, *made.args[:3]), 0)
+
+    with monkeypatch.context() as patch:  # two workers, both in this process
+        patch.setattr("tati_re.simulation.workers.Process", beside)
+        Simulation.resume(tmp_path / "a", num_steps=30, workers=2, verbose=0, data=(X, Y))
     assert [file.sentence for file in verify(tmp_path / "a") if not file.whole] == []
     capsys.readouterr()
     Simulation.resume(tmp_path / "a", num_steps=40, verbose=2, data=(X, Y))

@@ -239,11 +239,15 @@ def test_a_run_with_a_control_variate_is_cooler(tmp_path):
     random = np.random.default_rng(0)
     x = random.normal(size=(200, 3))
     y = x @ [1.0, -1.0, 0.5] + random.normal(size=200)
-    temperatures = []
+    temperatures, there = [], None
     for control in (False, True):
         keras.utils.set_random_seed(0)
         sim = Simulation(data=(x, y), noise_std=1.0, dtype="float64", num_walkers=20, seed=2, verbose=0)
-        sim.fit(optimizer="gradient_descent", learning_rate=0.2, num_steps=200)
+        if there is not None:
+            sim.parameters = there
+        else:
+            sim.fit(optimizer="gradient_descent", learning_rate=0.2, num_steps=200)
+            there = np.array(sim.parameters)
         run = sim.sample(
             num_steps=800, num_burnin_steps=200, step_size=0.02, friction=5.0, batch_size=20, control_variate=control,
             control_variate_every=40 * control, record_every=5, trajectory_every=0, execution="graph",
@@ -255,6 +259,7 @@ def test_a_run_with_a_control_variate_is_cooler(tmp_path):
     assert temperatures[0] > 2 and 0.9 < temperatures[1] < 1.3
 
 
+@pytest.mark.slow
 def test_it_resumes_byte_for_byte(tmp_path):
     x = np.random.default_rng(0).normal(size=(30, 2))
     whole, parts = tmp_path / "whole", tmp_path / "parts"
