@@ -73,20 +73,9 @@ def write_own_table(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "most_steps"),
-    [
-        *(
-            pytest.param(page, None, marks=pytest.mark.slow) if page in (*LONG, "README.md") else (page, None)
-            for page in WITH_CODE
-        ),
-        ("README.md", 1_500),
-    ],
+    "page", [pytest.param(page, marks=pytest.mark.slow) if page in LONG else page for page in WITH_CODE]
 )
-def test_page_runs(page, most_steps, tmp_path, monkeypatch, capsys):
-    """README also with runs that end sooner than a reader's."""
-    if most_steps:
-        monkeypatch.setattr("tati_re.simulation.request.MOST_STEPS", most_steps)
-        monkeypatch.setattr("tati_re.simulation.unattended.MOST_STEPS", most_steps)
+def test_page_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     if page == "README.md":
