@@ -415,7 +415,7 @@ def test_another_number_of_workers_is_no_change_of_the_manifest(tmp_path, monkey
 
     def beside(pickled, *_):
         made = cloudpickle.loads(pickled)
-        return Here(partial(made.func, *made.args[:3]), 0)
+        return Here(partial(made.func, False, *made.args[1:]), 0)
 
     with monkeypatch.context() as patch:  # two workers, both in this process
         patch.setattr("tati_re.simulation.workers.Process", beside)

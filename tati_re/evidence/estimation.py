@@ -114,7 +114,12 @@ class Estimation:
 
     def estimates(self) -> Evidences:
         with stopping(self.options.requeue_signal):
-            return Evidences([self.by(name) for name in dict.fromkeys(self.options.method)])
+            found = [self.by(name) for name in dict.fromkeys(self.options.method)]
+        data, notes = self.sim.dataset, ()
+        if data.test_inputs is not None and not {"test_fraction", "test_data"} & self.options.explicit:
+            tests = f"{len(data.test_inputs):,} are kept for testing (test_fraction)"
+            notes = (f"log Z is that of {data.num_examples:,} examples; {tests}.",)
+        return Evidences([replace(one, notes=one.notes + notes) for one in found])
 
     def _specification(self) -> dict[str, str]:
         sim, options = self.sim, self.options
@@ -190,11 +195,7 @@ class Estimation:
             start = time.monotonic() - spent
             found = estimated(energies, method, self.grid())
         settings = {**found.settings, "seconds": round(time.monotonic() - start, 3)}
-        notes, data = found.notes, self.sim.dataset
-        if data.test_inputs is not None and not {"test_fraction", "test_data"} & self.options.explicit:
-            tests = f"{len(data.test_inputs):,} are kept for testing (test_fraction)"
-            notes += (f"log Z is that of {data.num_examples:,} examples; {tests}.",)
-        return replace(found, method=method, settings=settings, notes=notes)
+        return replace(found, method=method, settings=settings)
 
     def from_prior(self) -> tuple[Energies, float]:
         """Energies along the path from the prior, and their sampling time in seconds."""

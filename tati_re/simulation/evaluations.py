@@ -50,7 +50,8 @@ class Evaluations:
     def score(self, walker_index: int | None = None):
         """Accuracy on the current batch: a number, or `(walkers,)`."""
         if self._engine().potential.metric_name is None:
-            raise InputError("score is the accuracy of a classifier.", self.system.dataset.name, "loss(), predict()")
+            received = "regression" if self.system.has_data else self.system.dataset.name
+            raise InputError("score is the accuracy of a classifier.", received, "loss(), predict()")
         batch = self._batch_for("score")
         found = self._engine().metric(self.walkers.position, batch, self.walkers.auxiliary)
         return self._of_walker(found, walker_index)
