@@ -115,7 +115,7 @@ class Estimation:
     def estimates(self) -> Evidences:
         with stopping(self.options.requeue_signal):
             found = [self.by(name) for name in dict.fromkeys(self.options.method)]
-        data, notes = self.sim.dataset, ()
+        data, notes = self.sim.dataset, tuple[str, ...]()
         if data.test_inputs is not None and not {"test_fraction", "test_data"} & self.options.explicit:
             tests = f"{len(data.test_inputs):,} are kept for testing (test_fraction)"
             notes = (f"log Z is that of {data.num_examples:,} examples; {tests}.",)
