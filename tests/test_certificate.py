@@ -270,6 +270,14 @@ def test_positions_far_from_0_are_judged_about_their_mean(sampler, step_size, ve
     assert rows_of(run, 400).loc["configurational heating", "verdict"] == "unknown"  # which were not looked at
 
 
+def test_where_no_position_is_stored_none_is_looked_at():
+    sim = tati_re.Simulation(
+        potential=lambda x: 0.5 * tf.reduce_sum((x - 1000.0) ** 2, axis=-1), dimension=1, num_walkers=4, verbose=0
+    )
+    run = sim.sample(sampler="BAOAB", step_size=0.5, num_steps=670, num_burnin_steps=350, trajectory_every=340)
+    assert rows_of(run).loc["configurational heating", "verdict"] == "unknown" and "centered" not in run.manifest
+
+
 def test_a_flat_density_within_walls_is_judged_by_its_positions(tmp_path):
     target = {"dataset": {"potential": True, "num_examples": 1}}
     flat, shape = {"potential": np.full((4, 600), 7.0)}, (4, 600, PARAMETERS)

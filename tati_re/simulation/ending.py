@@ -165,10 +165,14 @@ class Ending:
             return {}
         rows, width = rows_at_target(run), walkers.position.shape[0]
         found = [one for one in measured_temperatures(rows, number) if one.kind == "configurational"]
-        if not found or found[0].tells or "weight" in rows or has_no_target(run.manifest):
+        moving = "weight" in rows or "turn" in run.manifest  # in a game U is another one at each round
+        if moving or not found or found[0].tells or has_no_target(run.manifest):
             return {}
         thin = max(1, steps // (most * (request.trajectory_every or 1)))
-        blocks = list(Positions(run, thin=thin).blocks())
+        try:
+            blocks = list(Positions(run, thin=thin).blocks())
+        except InputError:  # no position is stored yet
+            return {}
         step, values = (np.concatenate(part) for part in zip(*((one.step, one.values) for one in blocks), strict=True))
         if len(step) < FEWEST_ROWS * width or (np.unique(step, return_counts=True)[1] != width).any():
             return {}
