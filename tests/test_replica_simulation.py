@@ -173,7 +173,7 @@ def test_what_a_ladder_learns_has_half_of_a_run_whose_burn_in_nobody_gave():
     asked = [make_options(sim.options, **plain, **more) for more in ({}, *learning)]
     found = [make_request("sample", options, {}, sim.system).options.num_burnin_steps for options in asked]
     assert found == [0, 30, 30, 30]
-    run = sim.sample(**plain | {"record_every": 1}, adapt_ladder=True, execution="eager")
+    run = sim.sample(**plain | {"record_every": 1}, adapt_ladder=True, execution="graph")
     said = "steps, all that it may take; not settled: what a ladder or a bias learns, which is not looked at"
     assert run.certificate["note"].iloc[-1] == said
 
