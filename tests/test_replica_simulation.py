@@ -10,6 +10,8 @@ import pytest
 from tati_re import InputError, Simulation
 from tati_re.engine.limits import LIMITS, Limits
 from tati_re.exchange.bookkeeping import EVENT_COLUMNS
+from tati_re.options.make import make_options
+from tati_re.simulation.request import make_request
 from tests.systems import tables
 
 RUNGS, WALKERS, STEPS, BURNIN, EVERY = 4, 2, 96, 50, 2
@@ -164,6 +166,18 @@ def test_xla_gives_the_numbers_of_the_graph(options):
 
 
 @pytest.mark.slow
+def test_what_a_ladder_learns_has_half_of_a_run_whose_burn_in_nobody_gave():
+    sim = Simulation(data=(X, Y), **SYSTEM)
+    plain = {name: value for name, value in LADDER.items() if name != "num_burnin_steps"} | {"num_steps": 60}
+    learning = {"adapt_ladder": True}, {"exchange": "tempering"}, {"bias": "well_tempered"}
+    asked = [make_options(sim.options, **plain, **more) for more in ({}, *learning)]
+    found = [make_request("sample", options, {}, sim.system).options.num_burnin_steps for options in asked]
+    assert found == [0, 30, 30, 30]
+    run = sim.sample(**plain | {"record_every": 1}, adapt_ladder=True, execution="graph")
+    said = "steps, all that it may take; not settled: what a ladder or a bias learns, which is not looked at"
+    assert run.certificate["note"].iloc[-1] == said
+
+
 def test_single_precision():
     run = sample(batch_size=4, sampler="BADODAB", dtype="float32", swap_rule="barker_compensated", adapt_ladder=True)
     rows = run.run_info.query(f"step > {BURNIN}")

@@ -23,7 +23,7 @@ MINIMUM_DRAWS = 4
 """Fewest draws of a chain for which R-hat and the effective sample size are defined (each half chain needs two)."""
 
 LARGEST_R_HAT = 1.01
-"""Above it walkers are said not to have converged (Vehtari and others, 2021); `until` asks for less by default."""
+"""Above it walkers are said not to have converged (Vehtari and others, 2021); `until` asks for this by default."""
 
 ENOUGH_TIMES = 50.0
 """Autocorrelation times from which on a chain tells its own, and the error of its mean."""

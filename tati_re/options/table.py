@@ -186,7 +186,7 @@ class Options(BaseModel):
         None, "number of coordinates of a potential that is a function; none: that of coordinates", ge=1
     )
     coordinates: list[str] = _posterior([], "names of the coordinates of such a potential; if empty: x[0], x[1], ...")
-    prior: PriorNames = _posterior("gaussian", "prior distribution of the parameters")
+    prior: PriorNames = _posterior("gaussian", "prior of the parameters; under potential mean_loss none unless named")
     prior_std: Positive = _posterior(1.0, "standard deviation of the Gaussian prior")
     prior_scale: Positive = _posterior(1.0, "scale of the Laplace prior (variance 2 scale^2) and the Student-t prior")
     prior_degrees: Positive = _posterior(3.0, "degrees of freedom of the Student-t prior; 1: Cauchy distribution")
@@ -367,7 +367,7 @@ class Options(BaseModel):
         "even_odd", "pairs that try: even and odd neighbors in turn, one of the two at random, or any two rungs"
     )
     exchange_every: int | None = _replicas(
-        None, "steps between swap rounds; none: 1 for samplers with a Metropolis test, else 20", ge=1
+        None, "steps between swap rounds; none: 20, 1 with a Metropolis test, and 10 with exchange tempering", ge=1
     )
     exchange_batch_size: int | None = _replicas(None, "examples per energy estimate of a swap; none: batch_size", ge=2)
     swap_variance: float = _replicas(
@@ -491,8 +491,8 @@ class Options(BaseModel):
     overwrite: bool = _run(False, "replace the files of an earlier run in the run folder")
     resume: str | None = _run(
         None,
-        "run folder to resume; beside it only num_steps (in all), max_time, requeue_signal, verbose and what workers "
-        "are told",
+        "run folder to resume; beside it only num_steps (in all), max_time, requeue_signal, verbose, what workers are "
+        "told, and data, code and files that the folder names",
     )
     seed: int = _run(0, "seed of all random numbers", ge=0)
     call: int | None = _run(

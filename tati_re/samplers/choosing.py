@@ -49,8 +49,7 @@ def with_steps(sampler, options, given_schedule: bool = False):
 
 def with_tuner(sampler, options, automatic: bool):
     """The sampler with what ends its burn-in, if it adapts and no number of steps was given, and tunes its lengths."""
-    others = options.adapt_ladder or options.bias != "none" or options.exchange == "tempering"
-    finds_end = automatic and sampler.adapts and not others and options.temperature_schedule == "constant"
+    finds_end = automatic and sampler.adapts and options.temperature_schedule == "constant"
     config = sampler.get_config()
     asked = finds_end or "auto" in (config.get("friction"), config.get("num_leapfrog_steps"))
     return Tuner(sampler, finds_end) if asked and not sampler.label_names else sampler

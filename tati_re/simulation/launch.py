@@ -153,8 +153,7 @@ class Launch:
         stored = manifest.read(self.folder) | {"burnin_found": tuned}
         if stored["options"].get("num_burnin_steps") != last:
             stored["options"] = stored["options"] | {"num_burnin_steps": last}
-        unseen = "" if self.request.method.finds_end else "what a ladder or a bias learns, which is not looked at"
-        stored["burnin_open"] = tuned.partition(NOT_SETTLED)[2] or unseen
+        stored["burnin_open"] = tuned.partition(NOT_SETTLED)[2] or stored.get("burnin_open", "")
         if self._tunes_noise:
             found = self._heating(carry)
             stored["heating"] = stored.get("heating", {}) | {"start": found}
@@ -175,7 +174,10 @@ class Launch:
 
     def settle(self, folder: Path) -> None:
         """Writes the manifest, from which on the run can be resumed, and takes its place in the folder."""
-        manifest.write(self.folder, manifest_of(self.loops) | self._expected | self._center())
+        options, ends = self.request.options, self.request.method.finds_end or not self.request.samples
+        learns = options.burnin and "num_burnin_steps" not in options.explicit and not ends
+        unseen = {"burnin_open": "what a ladder or a bias learns, which is not looked at"} if learns else {}
+        manifest.write(self.folder, manifest_of(self.loops) | unseen | self._expected | self._center())
         run_folder.settle(folder)
         self.folder = self.ending.folder = self.driver.folder = folder
         self.driver.tables.move(folder)

@@ -147,9 +147,11 @@ def _sampled(options: Options, objects: Mapping[str, Any], system: System) -> tu
         options = options.settled(num_burnin_steps=latest_end(options.num_steps))
     sampler = sampler_of(options, objects, system, True)
     prior = system.prior(options, objects)
-    if fresh and not sampler.adapts:
+    moves = options.num_rungs > 1 and (options.adapt_ladder or options.exchange == "tempering")
+    learns = moves or options.bias != "none"  # what no tuner sees
+    if fresh and not (sampler.adapts or learns):
         options = options.settled(num_burnin_steps=0)
-    tuner = with_tuner(sampler, options, finds_end)
+    tuner = with_tuner(sampler, options, finds_end and not learns)
     regularized = system.flat.regularizer is not None
     return options, with_replicas(tuner, options, sees_all(options, system), prior, regularized)
 

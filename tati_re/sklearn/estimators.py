@@ -189,8 +189,8 @@ class BayesianRegressor(RegressorMixin, Posterior):
         hidden: Units of each hidden layer. Default: None, (32,) where there is no model.
         members: Independent walkers, at least 1. Default: 4.
         sampler: A name, or an object. Default: None, chosen by the run.
-        num_steps: The last step. Default: None, as `until` says, 100,000, or 400,000 at most.
-        until: When to end, such as `"rhat<1.01, ess>400"`, which is the default of a run that chooses its sampler.
+        num_steps: The last step. Default: None, 100,000, or up to 2,000,000 where `until` takes so many.
+        until: When to end. Default: None, of a run that chooses its sampler `"rhat<1.01, ess>400, rhat(weights)<1.1"`.
         seed: Of all random numbers: the same seed gives the same posterior. Default: 0.
         random_state: An integer or `RandomState` in place of `seed`, which bagging sets for each of its members.
         folder: Where each fit makes a run folder, fit-1, fit-2, ... Default: None, temporary ones.
