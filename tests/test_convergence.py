@@ -105,6 +105,16 @@ def test_chains_that_say_nothing():
     assert np.isnan(effective_sample_size(broken))
 
 
+@pytest.mark.filterwarnings("error")
+def test_halves_that_stand_still_have_no_variance_to_divide_by():
+    """One move in the middle was an R-hat of 6.5e15 with a warning of 0/0; so were two sizes that no mean tells."""
+    once = np.repeat([[0.0, 1.0]], 50, axis=1).repeat(4, axis=0)
+    assert r_hat(once) == r_hat(once[:, 48:52]) == np.inf
+    signs = np.random.default_rng(7).permuted(np.tile([1.0, -1.0], (4, 50)), axis=1)
+    assert r_hat(signs * [[1.0], [1.0], [2.0], [2.0]]) == np.inf
+    assert 0.99 < r_hat(signs) < 1.1, "of two values as often, the distance from their median never changes"
+
+
 @pytest.mark.parametrize("power", [-1000, -500, -100, 500, 1000])
 def test_the_unit_of_the_draws_does_not_matter(power):
     """Squares of such numbers are 0 or infinite, and draws within 1e-15 are taken for constant by the library."""

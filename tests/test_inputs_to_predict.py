@@ -106,8 +106,14 @@ def test_labels_that_nobody_knows_are_none(tmp_path, suffix):
     write(frame.assign(y=np.nan), path, index=False)
     inputs, labels = read_inputs(str(path), run)
     np.testing.assert_allclose(inputs, frame[["a", "b"]])
-    assert labels is None
+    assert labels is None and run.predict(frame.assign(y=np.nan)).targets is None
     frame.loc[3:, "y"] = np.nan
+    some = (
+        r"some rows only\. Received: none in 27 of 30\. Expected: labels in all rows, or inputs\.drop\(columns=\['y'\]"
+    )
+    with pytest.raises(InputError, match=some):
+        run.predict(frame)
+    assert len(run.predict(frame.drop(columns=["y"])).mean) == 30
     write(frame, path, index=False)
     with pytest.raises(InputError, match="an empty cell"):
         read_inputs(str(path), run)

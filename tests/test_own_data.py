@@ -433,6 +433,18 @@ def test_bytes_are_not_scaled_twice(tmp_path):
     for data in (tmp_path / "floats.npz", (pixels, classes)):
         Simulation(model, data, verbose=0)
     Simulation(sequential(keras.layers.Rescaling(2.0, -1.0), *rest), tmp_path / "bytes.npz", verbose=0)
+    adapted, ready = keras.layers.Normalization(axis=None), keras.layers.Normalization(axis=None)
+    adapted.adapt(pixels)
+    ready.adapt(pixels / 255)
+    for flat in (
+        sequential(adapted, *rest),
+        keras.Sequential([keras.layers.Flatten(), adapted, keras.layers.Dense(2)]),
+    ):
+        with pytest.raises(InputError, match=r"its layer Normalization scales bytes, which are multiplied by 1/255"):
+            Simulation(flat, tmp_path / "bytes.npz", verbose=0)
+    Simulation(sequential(adapted, *rest), (pixels, classes), verbose=0)
+    Simulation(sequential(ready, *rest), tmp_path / "bytes.npz", verbose=0)
+    Simulation(sequential(keras.layers.Rescaling(255.0), adapted, *rest), tmp_path / "bytes.npz", verbose=0)
 
 
 def test_counts_are_told_from_classes(capsys):

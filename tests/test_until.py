@@ -400,8 +400,9 @@ def test_an_end_that_is_not_reached_says_what_is_missing(tmp_path, capsys):
     until = tati_re.load(tmp_path / "a").manifest["until"]
     assert not until["reached"] and [look["step"] for look in until["looks"]] == [2500, 3000]
     said = " ".join((out.out + out.err).split())
-    advice = re.search(r"To go on: tati-sample (--resume \S+ --num-steps \d+), or Simulation", said)
-    assert advice is not None and main([*advice[1].split(), "--trust"]) == 0
+    advice = re.search(r"To go on: tati-sample (--resume \S+ --trust --num-steps \d+), or Simulation\.(.+?\))\.", said)
+    assert advice is not None and main(advice[1].split()) == 0
+    assert advice[2] == f"resume('{tmp_path}/a', {advice[1].split()[-1]}, trust=True)"
     end = tati_re.load(tmp_path / "a").manifest["until"]["looks"][-1]
     assert end["step"] == int(advice[1].split()[-1]) and end["ess"] > 1_600
     assert main([*command, "--until", "rhat>2"]) == 2

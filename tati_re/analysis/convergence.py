@@ -142,7 +142,7 @@ def r_hat(chains: np.ndarray, weights: np.ndarray | None = None) -> float:
             chain has, and count by their draws (`core.rhat.rhat_of_halves`). Default: None.
 
     Returns:
-        Infinity where each chain is stuck at a different value; nan where none ever changes or draws are not finite.
+        Infinity where half chains are stuck at different values; nan where none ever changes or draws are not finite.
 
     Raises:
         InputError: Too few draws a chain.
@@ -154,14 +154,17 @@ def r_hat(chains: np.ndarray, weights: np.ndarray | None = None) -> float:
         chains = _checked(halves_of(chains))
     if not _moves(chains):
         return float("nan")
-    if (np.ptp(chains, axis=1) == 0).all():
-        return float("inf")
-    if chains.shape[1] < 2 * MINIMUM_DRAWS:
+    halves = halves_of(chains)
+    if chains.shape[1] < 2 * MINIMUM_DRAWS and np.ptp(halves, axis=1).any():
         return float(array_stats().rhat(chains, method="rank"))
     # As `method="rank"`, with ranks from one sort.
-    halves = halves_of(chains)
-    parts = (_normal_scores(part) for part in (halves, np.abs(halves - np.median(halves))))
-    return float(max(array_stats().rhat(part, method="identity") for part in parts))
+    return max(map(_r_hat_of_ranks, (halves, np.abs(halves - np.median(halves)))))
+
+
+def _r_hat_of_ranks(halves: np.ndarray) -> float:
+    if (np.ptp(halves, axis=1) == 0).all():
+        return math.inf if np.ptp(halves) > 0 else 1.0
+    return float(array_stats().rhat(_normal_scores(halves), method="identity"))
 
 
 def _unlike_r_hat(chains: list[np.ndarray]) -> float:

@@ -102,7 +102,8 @@ def _rule(options, exact: bool):
 
 
 def _check_burnin(options, what: str) -> None:
-    refuse_if(not options.num_burnin_steps, what, "num_burnin_steps = 0", "some thousand, and fewer than num_steps")
+    received = "num_burnin_steps = 0" if "num_burnin_steps" in options.explicit else "no num_burnin_steps"
+    refuse_if(not options.burnin, what, received, "num_burnin_steps, some thousand and fewer than num_steps")
 
 
 def ladder_sentences(method, potential) -> list[str]:

@@ -33,12 +33,12 @@ def options_of_folder(
     refuse_if(not isinstance(trust, bool), "trust has the wrong type.", repr(trust), "True or False")
     options = make_options(values, **overrides)
     if not trust:
-        asked = _asked(options, Path(folder))
+        asked = asked_of(options, Path(folder))
         refuse_untrusted({name: text for name, text in asked.items() if name not in again}, folder, who)
     return options
 
 
-def _asked(options: Options, folder: Path) -> dict[str, str]:
+def asked_of(options: Options, folder: Path) -> dict[str, str]:
     """Code, and files outside of the folder that a run would write, by the option that names them. A sampler that an
     installed package has registered has a name without a module, and is the choice of who installed it."""
     asked = {n: t for n, t in options.values_of(CODE).items() if is_code(t) and t not in FAMILIES.values()}

@@ -11,7 +11,9 @@ import numpy as np
 import tomli_w
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.options.make import make_options
 from tati_re.options.table import OPTIONS
+from tati_re.options.trust import asked_of
 from tati_re.runs import checkpoint
 from tati_re.runs.digests import lasting
 from tati_re.runs.files import MANIFEST, MODEL
@@ -83,12 +85,15 @@ def given_options(content: Mapping[str, Any]) -> dict[str, Any]:
 
 def going_on(folder: Path, num_steps: int | None = None) -> str:
     """How a run goes on: from Python, with what is to be given again, and by a command where nothing is."""
+    said = read(folder)
     kept = {"directions"} | ({"model"} if (folder / MODEL).exists() else set())
-    again = sorted({*read(folder).get("objects", [])} - kept)
+    trusts = bool(asked_of(make_options(given_options(said)), folder).keys() - kept)
+    again = [f"{name}=..." for name in sorted({*said.get("objects", [])} - kept)]
     steps = [] if num_steps is None else [str(num_steps)]
-    call = f"Simulation.resume({', '.join([repr(os.fspath(folder)), *steps, *(f'{name}=...' for name in again)])})"
-    flag = f" --num-steps {num_steps}" if steps else ""
-    return call if again else f"tati-sample --resume {shlex.quote(os.fspath(folder))}{flag}, or {call}"
+    call = ", ".join([repr(os.fspath(folder)), *steps, *again, *["trust=True"] * trusts])
+    flags = " --trust" * trusts + "".join(f" --num-steps {number}" for number in steps)
+    command = "" if again else f"tati-sample --resume {shlex.quote(os.fspath(folder))}{flags}, or "
+    return f"{command}Simulation.resume({call})"
 
 
 def check_data(content: Mapping[str, Any], dataset: Any, who: AnyPath) -> None:

@@ -307,12 +307,11 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
         beside = [name for name, value in options.values_of(OF_LAYERS).items() if value != OPTIONS[name].default]
         what, expected = "The layers of a given model have their own.", "hidden, or a function that builds the model"
         refuse_if(beside and not (code or options.tati), what, ", ".join(beside), expected)
-        twice = [each for each in layers_of(model) if type(each).__name__ == "Rescaling" and np.max(each.scale) < 0.1]
-        what = "model: its layer Rescaling scales bytes, which are multiplied by 1/255 already, from 0 to 1."
-        expected = "floats from 0 to 255 as the inputs, or a model without that layer"
-        refuse_if(twice and read.input_scale < 1.0, what, expected=expected)
         if not model.built and not dataset.layout:
             model(dataset.inputs[:1] * 1)
+        twice = _scales_bytes(model) if read.input_scale < 1.0 else None
+        what = f"model: its layer {twice} scales bytes, which are multiplied by 1/255 already, from 0 to 1."
+        refuse_if(twice, what, expected="floats from 0 to 255 as the inputs, or a model for inputs from 0 to 1")
         given, model = model, in_precision(model, options.dtype)
         if model is not given and ("mixed" in given.dtype_policy.name or "dtype" not in options.explicit):
             notes += (f"The model is rebuilt in {options.dtype}, and sampled in it (dtype).",)
@@ -330,6 +329,15 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     named = None if compiled is None or isinstance(compiled, (list, tuple, dict)) else loss_name(compiled)
     data, limit = ready if dataset is read else read, 1e6 * options.memory_limit
     return System(data, model, flat, ready, limit, notes, compiled=named)
+
+
+def _scales_bytes(model: keras.Model) -> str | None:
+    """The kind of a layer for inputs up to 255: one that divides, or a first one with a mean that is none of 0 to 1."""
+    layers = [layer for layer in layers_of(model) if type(layer).__name__ not in ("InputLayer", "Flatten", "Reshape")]
+    if any(type(layer).__name__ == "Rescaling" and np.max(layer.scale) < 0.1 for layer in layers):
+        return "Rescaling"
+    own = [layer.mean for layer in layers[:1] if isinstance(layer, keras.layers.Normalization) and not layer.invert]
+    return "Normalization" if any(mean is not None and np.max(mean) > 1 for mean in own) else None
 
 
 def _classes_by_outputs(read: Dataset, model: Any) -> tuple[int | None, str]:
