@@ -28,6 +28,7 @@ from tati_re.runs.storage import write_whole
 
 _GIGABYTE = 1e9
 _LEAST_BURNIN = 320  # Steps that tune something, before which a burn-in takes three quarters of the time, else half.
+_FEWEST_BURNIN = 40  # Steps that change the step size at least, before which the clock ends no burn-in.
 
 
 class Outcome(enum.Enum):
@@ -225,9 +226,9 @@ class Driver:
 
     @property
     def _may_begin(self) -> bool:
-        """Whether this is a burn-in that may end at any step."""
+        """Whether this is a burn-in that may end at any step, since it has tuned something."""
         line, method = self.loop.timeline, self.loop.method
-        return method.finds_end and self.step < line.num_burnin_steps and line.groups == 1
+        return method.finds_end and _FEWEST_BURNIN <= self.step < line.num_burnin_steps and line.groups == 1
 
     def _begun_anew(self, carry: Carry, said: str) -> Carry:
         """The carry with a step that is short enough; all that was drawn before it is burn-in."""

@@ -141,7 +141,7 @@ class Ending:
         if self.reached:
             return f"until {self._request.options.until} is reached at step {step:,}."
         if steps <= 0:
-            return f"until is not reached: at step {step:,} the burn-in is not over, and nothing is drawn yet."
+            return f"until is not reached: up to step {step:,} all is burn-in, and nothing is drawn yet."
         said = f"until is not reached: {what_is_missing(self.conditions, found, steps)}"
         if run.has(files.LADDER):
             swaps = run.ladder["acceptance"].to_numpy()[:-1]
