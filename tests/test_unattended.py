@@ -340,6 +340,14 @@ def test_fits_take_a_quarter_of_max_time(monkeypatch):
     assert asked == [("fit", 2.0)]
 
 
+def test_fits_that_a_clock_ends_say_so_after_one_step(capsys):
+    """The time is over with compiling: the shortest chunk is taken, and no fit is there to be resumed."""
+    tati_re.Simulation(**REGRESSION | {"verbose": 1, "execution": "eager"}).sample(max_time=1e-3)
+    said = [line for line in capsys.readouterr().out.splitlines() if "max_time is over" in line]
+    assert said[0] == "A quarter of max_time is over: the fits end here. Step 1 of 2000."
+    assert said[1:] == ["max_time is over, a checkpoint is written; resume the run to go on. Step 1 of 100000."]
+
+
 def test_a_length_and_a_given_acceptance_go_together(chosen):
     sim = tati_re.Simulation(**{**REGRESSION, "hidden": [], "step_size": "auto", "num_walkers": 2}, fit_steps=2)
     assert chosen(sim, num_steps=10).target_acceptance == 0.98

@@ -15,6 +15,7 @@ from tati_re.analysis.until import Quantity, conditions_of, diagnosis, look_afte
 from tati_re.cli.sample import main
 from tati_re.core.backend import tf, threads
 from tati_re.engine.limits import Limits
+from tati_re.engine.loop import Loop
 from tati_re.simulation.unattended import prepared
 from tests.systems import tables
 
@@ -316,6 +317,51 @@ def test_a_burn_in_takes_half_of_max_time_at_most(tmp_path, monkeypatch, ticking
     assert again.manifest["options"]["num_burnin_steps"] == burnin
     sizes = again.run_info.set_index("step")["step_size"]
     assert sizes[sizes.index > burnin].nunique() == 1
+
+
+@pytest.fixture
+def stepping(monkeypatch):
+    """A clock that goes on by what is said of a step with each one, looked at after each 10."""
+
+    def set_clock(seconds):
+        now, run = [0.0], Loop.run
+
+        def timed(loop, carry, first_move, count, *others):
+            chunk = run(loop, carry, first_move, count, *others)
+            now[0] += sum(map(seconds, range(first_move, first_move + int(chunk.taken))))
+            return chunk
+
+        monkeypatch.setattr(Loop, "run", timed)
+        monkeypatch.setattr(tati_re.Simulation, "limits", Limits(most_steps=10, first_steps=10))
+        monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    return set_clock
+
+
+def test_a_run_begins_anew_only_where_the_clock_leaves_as_many_steps_as_were_drawn(stepping, capsys):
+    """At the look at step 1,210, after 250 s of drawing: 40 s are left, for 194 steps of the run's mean time."""
+    stepping(lambda step: 0.01 if step <= 960 else 1.0)
+    run = tati_re.Simulation(**NECK | {"verbose": 1}).sample(**GROWING, max_time=300.0)
+    assert run.manifest["options"]["num_burnin_steps"] == 960 and run.run_info["step"].max() == 1_260
+    assert "what was drawn so far is burn-in" not in capsys.readouterr().out
+    assert run.certificate.set_index("quantity").loc["discretization bias", "verdict"] == "outside"
+
+
+def test_a_burn_in_of_few_steps_takes_three_quarters_of_max_time(stepping):
+    """Of the 190 s after the first 10 steps: what follows is drawn, and the certificate says what was tuned."""
+    stepping(lambda step: 1.0)
+    run = tati_re.Simulation(**NECK).sample(**GROWING, max_time=200.0)
+    assert (run.manifest["options"]["num_burnin_steps"], run.run_info["step"].max()) == (160, 200)
+    assert len(list(stored_positions(run))) == 4 * 40
+    assert "not settled: " in run.certificate.set_index("quantity").loc["burn-in", "note"]
+
+
+def test_a_clock_that_ends_a_burn_in_before_the_first_draw_is_said(stepping, capsys):
+    stepping(lambda step: 1.0)
+    """Three quarters are over at step 30, of fewer than 40: too few to have tuned anything."""
+    tati_re.Simulation(**NECK | {"verbose": 1}).sample(**GROWING, max_time=33.0)
+    said = "until is not reached: up to step 40 all is burn-in, and nothing is drawn yet.\n"
+    assert said in capsys.readouterr().out
 
 
 def test_a_run_that_ends_in_its_burn_in_has_no_later_end(tmp_path):

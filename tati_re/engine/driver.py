@@ -27,7 +27,8 @@ from tati_re.runs.digests import lasting, of_whole
 from tati_re.runs.storage import write_whole
 
 _GIGABYTE = 1e9
-_LEAST_BURNIN = 320  # Steps that tune something, before which the clock ends no burn-in.
+_LEAST_BURNIN = 320  # Steps that tune something, before which a burn-in takes three quarters of the time, else half.
+_FEWEST_BURNIN = 40  # Steps that change the step size at least, before which the clock ends no burn-in.
 
 
 class Outcome(enum.Enum):
@@ -40,15 +41,16 @@ class Outcome(enum.Enum):
 
 class Looks(Protocol):
     """Steps at which it is asked whether a run ends: the next one after a step, past a burn-in, and the answer at it,
-    from the files of the run, after which `begins_anew` says whether shorter steps are needed first; and the last step
-    of a run that comes to its bound, later where it goes on, from there on with a position each `trajectory_every`."""
+    from the files of the run and how many steps the clock leaves, after which `begins_anew` says whether shorter steps
+    are needed first; and the last step of a run that comes to its bound, later where it goes on, from there on with a
+    position each `trajectory_every`."""
 
     begins_anew: bool
     trajectory_every: int
 
     def next_look(self, step: int, burnin: int) -> int: ...
 
-    def is_reached(self, step: int) -> bool: ...
+    def is_reached(self, step: int, left: float) -> bool: ...
 
     def bound(self, step: int) -> int: ...
 
@@ -139,7 +141,7 @@ class Driver:
                     if (loop := self._loop_at(self.step + 1)) is not self.loop:
                         carry, self.loop, most = loop.take_over(carry), loop, self.limits.first_steps
                     if plan.looks is not None and self._is_look(carry):
-                        if plan.looks.is_reached(self.step):
+                        if plan.looks.is_reached(self.step, (deadline - took) * self.step / max(self.seconds, 1e-9)):
                             last = self._move
                             break
                         if plan.looks.begins_anew:
@@ -159,10 +161,11 @@ class Driver:
                     pace = (self.step - paced[1]) / max(now - paced[0], 1e-9)
                     self.progress.update(self.step, *self.tables.last, None if alone and self._move < last else pace)
                     paced = (now, self.step) if alone else paced
-                    # Half of the time that fits and compiling have left.
+                    # Of the time that fits and compiling have left.
                     ready, over = ready or now, now >= deadline
-                    if self._may_begin and 2 * now - ready >= deadline > now:
-                        carry = self._begun_anew(carry, "Half of max_time is over: the burn-in ends here.")
+                    share, times = ("Half", 1) if self.step >= _LEAST_BURNIN else ("Three quarters", 3)
+                    if self._may_begin and now - ready >= times * (deadline - now) > 0:
+                        carry = self._begun_anew(carry, f"{share} of max_time is over: the burn-in ends here.")
                     if interrupted() or over:
                         outcome = Outcome.INTERRUPTED if interrupted() else Outcome.OUT_OF_TIME
                         break
@@ -225,7 +228,7 @@ class Driver:
     def _may_begin(self) -> bool:
         """Whether this is a burn-in that may end at any step, since it has tuned something."""
         line, method = self.loop.timeline, self.loop.method
-        return method.finds_end and _LEAST_BURNIN <= self.step < line.num_burnin_steps and line.groups == 1
+        return method.finds_end and _FEWEST_BURNIN <= self.step < line.num_burnin_steps and line.groups == 1
 
     def _begun_anew(self, carry: Carry, said: str) -> Carry:
         """The carry with a step that is short enough; all that was drawn before it is burn-in."""

@@ -11,7 +11,7 @@ class Limits:
     when the call began that `max_time` bounds, by `time.monotonic`; None: with the steps."""
 
     most_steps: int = 16_384
-    first_steps: int = 4
+    first_steps: int = 1
     chunk_seconds: float = 0.5
     began: float | None = None
 

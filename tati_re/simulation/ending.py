@@ -49,8 +49,9 @@ class Ending:
         """The step of the next look after this one."""
         return burnin + look_after(step - burnin, self._request.record_every, self._turn)
 
-    def is_reached(self, step: int) -> bool:
-        """Looks at what the run stored up to this step, its last checkpoint; notes what it found."""
+    def is_reached(self, step: int, left: float = math.inf) -> bool:
+        """Looks at what the run stored up to this step, its last checkpoint, after which the clock leaves so many;
+        notes what it found."""
         stored = manifest.read(self.folder)
         looks = stored.get("until", {}).get("looks", [])
         look = next((look for look in looks if look["step"] == step), None)
@@ -58,19 +59,19 @@ class Ending:
             look = {"step": step, **self.numbers()}
             looks = [*looks, look]
         until = {"most": self._request.options.num_steps, "every": self.trajectory_every, **stored.get("until", {})}
-        self.begins_anew = self._is_biased(look, until, "num_steps" in stored["given"] or "given" in until)
+        self.begins_anew = self._is_biased(look, until, left, "num_steps" in stored["given"] or "given" in until)
         until["reached"] = self.reached = all(one.met(look) for one in self.conditions) and not self.begins_anew
         until |= {"conditions": list(map(str, self.conditions)), "looks": looks}
         manifest.write(self.folder, stored | {"until": until})
         return self.reached
 
-    def _is_biased(self, look: dict[str, Any], until: dict[str, Any], fixed: bool) -> bool:
+    def _is_biased(self, look: dict[str, Any], until: dict[str, Any], left: float, fixed: bool) -> bool:
         """Whether the steps that the burn-in has found have more bias by now than was asked for, by the mean of enough
         energy errors, and steps are left to draw as much with shorter ones; `fixed`: the bound will be no later one."""
         request, method, step = self._request, self._request.method, look["step"]
         drawn = step - burnin_of(RunFiles(self.folder), None)
         seen = drawn * request.options.num_walkers / (1 if method.meters else RARELY)
-        enough = seen >= _FEWEST_ERRORS and drawn <= (1 if fixed else _LONGER) * until["most"] - step
+        enough = seen >= _FEWEST_ERRORS and drawn <= min((1 if fixed else _LONGER) * until["most"] - step, left)
         biased = look.get("eevpd", 0.0) > BAND * error_of_bias(request.options.target_bias)
         return biased and enough and method.finds_end and method.copies == 1
 
@@ -139,6 +140,8 @@ class Ending:
             return None
         if self.reached:
             return f"until {self._request.options.until} is reached at step {step:,}."
+        if steps <= 0:
+            return f"until is not reached: up to step {step:,} all is burn-in, and nothing is drawn yet."
         said = f"until is not reached: {what_is_missing(self.conditions, found, steps)}"
         if run.has(files.LADDER):
             swaps = run.ladder["acceptance"].to_numpy()[:-1]

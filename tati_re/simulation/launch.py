@@ -52,6 +52,7 @@ def launch(request: Request, walkers: Walkers, calls: Calls, brief: bool = False
     """Starts a run, notes it among the calls, and takes it to its end; the walkers stay where they arrive. A `brief`
     one says nothing at its start."""
     with started(request, walkers, calls, brief) as (running, carry, temporary):
+        running.brief = brief
         return running.finish(carry, temporary)
 
 
@@ -121,6 +122,7 @@ class Launch:
         self.request, self.walkers, self.folder = request, walkers, folder
         self.progress = make_progress(request.options.verbose)
         self.loops = RunLoops(request, execution, self.progress.message)
+        self.brief = False
         self._starts: tuple[np.ndarray, tuple] | None = None
         self._expected: dict[str, Any] = {}
         directions, names = request.directions, request.system.flat.parameter_names
@@ -276,7 +278,9 @@ class Launch:
                 stored["heating"] = stored.get("heating", {}) | {"end": self._heating(carry)}
                 manifest.write(self.folder, stored)
         if stopped:
-            said = f"{outcome.value} Step {driver.step} of {driver.planned}"
+            fits = self.brief and outcome is Outcome.OUT_OF_TIME
+            said = "A quarter of max_time is over: the fits end here." if fits else outcome.value
+            said += f" Step {driver.step} of {driver.planned}"
             if temporary is None and alone:
                 said += f"; {manifest.going_on(self.folder)}"
             self.progress.message(f"{said}.")
