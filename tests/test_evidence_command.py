@@ -15,7 +15,7 @@ import pytest
 import tati_re
 from tati_re.cli import evidence
 from tati_re.cluster.jobs import SideBySide
-from tati_re.evidence.methods import prepared
+from tati_re.evidence.methods import prepared, sample_parts
 from tests import regression as known
 
 SHORT = ["--execution", "graph", "--num-steps", "40", "--evidence-nodes", "6", "--num-leapfrog-steps", "3"]
@@ -149,6 +149,18 @@ def test_an_evidence_of_a_part_of_a_table_says_so(models):
         told[name] = [note for note in found.notes if "examples" in note]
     note = "log Z is that of 16 examples; 4 are kept for testing (test_fraction)."
     assert told == {"of itself": [note], "asked": []}
+
+
+def test_a_worker_leaves_what_another_one_is_writing(models):
+    """Two methods of a model keep their parts in one folder: what looks like left by a kill is of the other worker."""
+    sim = tati_re.Simulation(data="points.csv", noise_std=0.3, test_fraction=0.0, seed=1, verbose=0)
+    few = {"num_particles": 8, "num_populations": 2, "num_moves": 1, "num_steps": 20}
+    now = prepared(sim, ["smc"], **few)
+    now.keep("parts")
+    written = models / "parts" / "prior-point-007.npz.0123456789abcdef.partial"
+    written.touch()
+    sample_parts(now.options, models / "parts", "smc")
+    assert written.exists() and (models / "parts" / "smc-populations.npz").exists()
 
 
 def test_help_lists_the_options_and_loads_nothing_heavy():
