@@ -57,7 +57,7 @@ def predict(
         runs: A run, or several whose draws count alike.
         inputs: `(n, ...)`, as in the data set, before any scaling. Default: those of the test part of the run's data.
         labels: Right labels or values, `(n,)` or `(n, outputs)`, in the units of the data. Default: a data
-            frame's columns of their names, unless all are empty; of the test part its own.
+            frame's columns of their names, if whole; of the test part its own.
         interval: Probability inside of the central intervals, in 0..1. Default: 0.9.
         rung: Of a ladder whose rungs are all stored. Default: 0, the target.
         burnin: Steps to leave out. Default: the run's own burn-in.
@@ -102,19 +102,18 @@ def predict(
 
 
 def labels_by_name(runs: Sequence[RunFiles], inputs: Any, labels: Any) -> Any:
-    """Labels in the order of all runs; where none are given those among the inputs, but none where all are missing."""
+    """Labels in the order of all runs; where none are given those among the inputs, if none of them is missing."""
     names, *others = (run.manifest["dataset"].get("label_names", []) for run in runs)
     for other in others:
         received = f"{', '.join(names)} and {', '.join(other)}"
         refuse_if(names and other and other != names, "The runs predict different things.", received)
     if labels is None and names and is_frame(inputs) and {*names} <= {str(name) for name in inputs.columns}:
         own = in_order(inputs, names, "labels")
-        if own.isna().all(axis=None):
+        if missing := int(own.isna().any(axis=1).sum()):
+            if missing < len(own):
+                what = f"The labels of {missing:,} of {len(own):,} rows are missing"
+                warnings.warn(f"{what}: predictions have no labels and no scores.", stacklevel=4)
             return None
-        missing, some = own.isna().any(axis=1).sum(), f"labels in all rows, or inputs.drop(columns={list(names)})"
-        refuse_if(
-            missing, "labels: the data frame has those of some rows only.", f"none in {missing} of {len(own)}", some
-        )
         return own if len(names) > 1 else own[names[0]]
     check_order(inputs, labels, "labels")
     return in_order(labels, names, "labels")
