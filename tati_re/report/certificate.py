@@ -108,9 +108,8 @@ def certificate(run: RunFiles, burnin: int | None = None) -> pd.DataFrame:
     own, burnin = burnin_of(run, None), burnin_of(run, burnin)
     kept = rows[rows["step"] > burnin]
     every, last = int(options.get("record_every", 1)), 0 if run.run_info.empty else int(run.run_info["step"].max())
-    noted = [
-        said.get(name) for name in ("centered", "convergence")
-    ]  # at the end of the run, if it is one of these rows
+    # What the run noted at its end, if that is one of these rows.
+    noted = [said.get(name) for name in ("centered", "convergence")]
     centered, numbers = (one if one and own == burnin and 0 <= one["step"] - last < every else None for one in noted)
     found = [_bias(said, kept, *tolerance), *_temperatures(said, kept, centered, *tolerance)]
     converged = _convergence(run, rows, burnin, numbers)

@@ -134,7 +134,7 @@ class Ending:
         found = next((look for look in looks if look["step"] == step), None) or {"step": step, **self.numbers()}
         if self.reached:
             stored["options"]["num_steps"] = step
-        centered = self._centered(step, steps)
+        centered = self._centered(run, step, steps)
         manifest.write(self.folder, stored | {"convergence": found, **({"centered": centered} if centered else {})})
         if not self.conditions:
             return None
@@ -155,10 +155,10 @@ class Ending:
             said += f". To go on: {call}"
         return f"{said}."
 
-    def _centered(self, last: int, steps: int) -> dict[str, Any]:
+    def _centered(self, run: RunFiles, last: int, steps: int) -> dict[str, Any]:
         """The configurational temperature of some stored positions, those of each half about the means of the other,
         where the noise of that about 0 hides it; nothing where this takes a twentieth of what so many steps took."""
-        request, run, walkers = self._request, RunFiles(self.folder), self._walkers
+        request, walkers = self._request, self._walkers
         number, path = request.potential.num_parameters, files.trajectory_in(self.folder)
         size, passes = request.options.batch_size, 1
         if size is not None and not request.potential.batches.full:
@@ -166,10 +166,11 @@ class Ending:
         most = min(max(FEWEST_ROWS, _CENTERED // walkers.position.shape[0]), steps // (20 * passes))
         if path is None or path.stat().st_size > _MOST_BYTES or most < FEWEST_ROWS or request.directions is not None:
             return {}
+        if has_no_target(run.manifest) or "turn" in run.manifest:  # in a game U is another one at each round
+            return {}
         rows, width = rows_at_target(run), walkers.position.shape[0]
         found = [one for one in measured_temperatures(rows, number) if one.kind == "configurational"]
-        moving = "weight" in rows or "turn" in run.manifest  # in a game U is another one at each round
-        if moving or not found or found[0].tells or has_no_target(run.manifest):
+        if "weight" in rows or not found or found[0].tells:
             return {}
         thin = max(1, steps // (most * (request.trajectory_every or 1)))
         try:
