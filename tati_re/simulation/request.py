@@ -121,39 +121,57 @@ def make_request(
     kind: str, options: Options, objects: Mapping[str, Any], system: System, limits: Limits = LIMITS
 ) -> Request:
     """The request with the method that options and objects name, and the order of mini-batches that it takes."""
-    options = capped(options, system.dataset.num_examples)
-    if options.sampler == "auto":
-        options = options.settled(sampler=DEFAULT)
-    if kind == "sample":
-        options, method = _sampled(options, objects, system)
-    else:
-        first = planned(options)[0].learning_rate
-        given = options if first is None else make_options(options, learning_rate=first)
-        method = make_optimizer(objects.get("optimizer", options.optimizer), given, system.flat.shapes)
-    if options.batch_sampling == "auto":
-        subtracts = kind == "sample" and method.subtracts_noise and not sees_all(options, system)
-        options = options.settled(batch_sampling="replacement" if subtracts else "epochs")
-    return Request(system.settled(options), objects, system, kind, method, limits)
+    return _Draft(kind, options, objects, system).request(limits)
 
 
-def _sampled(options: Options, objects: Mapping[str, Any], system: System) -> tuple[Options, Method]:
-    """The options with none left open, and the sampler of a run on its ladder."""
-    if options.until is not None and "num_steps" not in options.explicit:
-        options = options.settled(num_steps=MOST_STEPS)
-    check_memory(options, system.flat.num_parameters, options.num_walkers * options.num_rungs)
-    finds_end = "num_burnin_steps" not in options.explicit and "temperature_schedule" not in objects
-    fresh = options.num_burnin_steps is None
-    if fresh:
-        options = options.settled(num_burnin_steps=latest_end(options.num_steps))
-    sampler = sampler_of(options, objects, system, True)
-    prior = system.prior(options, objects)
-    moves = options.num_rungs > 1 and (options.adapt_ladder or options.exchange == "tempering")
-    learns = moves or options.bias != "none"  # what no tuner sees
-    if fresh and not (sampler.adapts or learns):
-        options = options.settled(num_burnin_steps=0)
-    tuner = with_tuner(sampler, options, finds_end and not learns)
-    regularized = system.flat.regularizer is not None
-    return options, with_replicas(tuner, options, sees_all(options, system), prior, regularized)
+@dataclass
+class _Draft:
+    """A launch before all of its options are settled."""
+
+    kind: str
+    options: Options
+    objects: Mapping[str, Any]
+    system: System
+
+    def request(self, limits: Limits) -> Request:
+        """The request, with nothing left open."""
+        self.options = capped(self.options, self.system.dataset.num_examples)
+        if self.options.sampler == "auto":
+            self._settle(sampler=DEFAULT)
+        method = self._sampler() if self.kind == "sample" else self._optimizer()
+        if self.options.batch_sampling == "auto":
+            subtracts = method.subtracts_noise and not sees_all(self.options, self.system)
+            self._settle(batch_sampling="replacement" if subtracts else "epochs")
+        return Request(self.system.settled(self.options), self.objects, self.system, self.kind, method, limits)
+
+    def _settle(self, **values: Any) -> None:
+        self.options = self.options.settled(**values)
+
+    def _sampler(self) -> Method:
+        """The sampler of a run on its ladder."""
+        explicit = self.options.explicit
+        if self.options.until is not None and "num_steps" not in explicit:
+            self._settle(num_steps=MOST_STEPS)
+        check_memory(self.options, self.system.flat.num_parameters, self.options.num_walkers * self.options.num_rungs)
+        finds_end = "num_burnin_steps" not in explicit and "temperature_schedule" not in self.objects
+        fresh = self.options.num_burnin_steps is None
+        if fresh:
+            self._settle(num_burnin_steps=latest_end(self.options.num_steps))
+        sampler = sampler_of(self.options, self.objects, self.system, True)
+        prior = self.system.prior(self.options, self.objects)
+        moves = self.options.num_rungs > 1 and (self.options.adapt_ladder or self.options.exchange == "tempering")
+        learns = moves or self.options.bias != "none"  # what no tuner sees
+        if fresh and not (sampler.adapts or learns):
+            self._settle(num_burnin_steps=0)
+        tuner = with_tuner(sampler, self.options, finds_end and not learns)
+        regularized = self.system.flat.regularizer is not None
+        return with_replicas(tuner, self.options, sees_all(self.options, self.system), prior, regularized)
+
+    def _optimizer(self) -> Method:
+        """The optimizer of a fit, at the rate of its first stage."""
+        first = planned(self.options)[0].learning_rate
+        given = self.options if first is None else make_options(self.options, learning_rate=first)
+        return make_optimizer(self.objects.get("optimizer", self.options.optimizer), given, self.system.flat.shapes)
 
 
 def own_sampler(options: Options, objects: Mapping[str, Any]):
