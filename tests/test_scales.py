@@ -12,7 +12,7 @@ from tati_re import InputError, SamplingError, Simulation
 from tati_re.coming_from_tati import Simulation as SimulationOfTati
 from tati_re.core.backend import keras
 from tati_re.data import Dataset, load_data
-from tati_re.data.preparation import automatic, of_order_one, said_of_skewed, standardized
+from tati_re.data.standardizing import automatic, of_order_one, said_of_skewed, standardized
 from tati_re.options.table import OPTIONS
 from tati_re.posterior.noise_level import NoisePrior
 from tati_re.runs import manifest

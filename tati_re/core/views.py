@@ -13,11 +13,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Class = TypeVar("Class", bound=type)
+_drawing: dict[str, str] = {}
+
+
+def draws_in(room: str) -> None:
+    """Names the room above whose functions draw: the top of the package knows it, the rooms of results do not."""
+    _drawing["room"] = room
 
 
 def drawn(kind: str, result: Any, /, **choices: Any) -> Figure:
-    """The figure of a kind of result, for its method `plot`; no other code reaches upward so."""
-    figure: Figure = getattr(import_module("tati_re.plotting"), f"plot_{kind}")(result, **choices)
+    """The figure of a kind of result, for its method `plot`."""
+    figure: Figure = getattr(import_module(_drawing["room"]), f"plot_{kind}")(result, **choices)
     return figure
 
 

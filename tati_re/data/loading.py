@@ -11,8 +11,8 @@ from tati_re.data.dataset import Dataset, with_weights
 from tati_re.data.frames import check_order, is_frame
 from tati_re.data.generators import GENERATORS, built_in
 from tati_re.data.labels import are_labels, kind_of, numbers_of_names
-from tati_re.data.preparation import prepare
 from tati_re.data.sources import FILES, ReadOptions, by_name, derived, is_table, read_source, read_test_part, shown
+from tati_re.data.standardizing import prepare
 
 DEFAULT_TEST_FRACTION = 0.2
 BINARY = ("binary_crossentropy", "BinaryCrossentropy", "bce", "BCE")

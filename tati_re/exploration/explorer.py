@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path as File
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas
 
 from tati_re.analysis.diffusion_map import diffusion_map
 from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
-from tati_re.core.views import drawn, shown
 from tati_re.exploration.descent import WHOLE, StationaryPoint
 from tati_re.exploration.jobs import Job, JobResult, Pool, system_of
-from tati_re.exploration.paths import Path, connect, disconnectivity
+from tati_re.exploration.paths import Path, connect
+from tati_re.exploration.result import Exploration, disconnectivity
 from tati_re.exploration.trajectories import ModelTrajectories
 from tati_re.landscape.tables import digest
 from tati_re.posterior.function import FunctionPotential
@@ -26,44 +26,12 @@ from tati_re.runs.lock import one_writer
 from tati_re.runs.specification import open_folder
 from tati_re.runs.storage import replacing, write_whole
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 DIRECTIONS = ("covariance", "diffusion_map")
 SPECIFICATION = "exploration.toml"
 MERGE = 0.1
 """Temperatures: two bottoms with a lower barrier between them are one."""
 _CLOUD = 1500
 _COORDINATES = 10
-
-
-@shown
-class Exploration(NamedTuple):
-    """The minima, barriers and paths found by an exploration.
-
-    Attributes:
-        minima: One row a bottom, the lowest first: `number, kind, potential, loss, gradient_norm, hessian_index,
-            num_flat, smallest, largest, ln_volume, distance` (from the lowest), `times_found, round`.
-        positions: Of the bottoms, `(n, parameters)`.
-        barriers: One row a pair: `first, second, distance, linear_barrier, relaxed_barrier, residual`.
-        paths: Both ways of each pair, by pair of numbers.
-        legs: Positions of all legs, `(k, n, parameters)` as a list.
-        num_rounds, reason: How many there were, and why it stopped, in words.
-        out_of_time: Whether `max_time` was over.
-    """
-
-    minima: pandas.DataFrame
-    positions: np.ndarray
-    barriers: pandas.DataFrame
-    paths: dict[tuple[int, int], Path]
-    legs: list[np.ndarray]
-    num_rounds: int
-    reason: str
-    out_of_time: bool = False
-
-    def plot(self, path: AnyPath | None = None) -> Figure:
-        """Draws minima, barriers and paths; see `tati_re.plotting.plot_exploration`."""
-        return drawn("exploration", self, path=path)
 
 
 @one_writer

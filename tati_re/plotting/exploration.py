@@ -10,7 +10,7 @@ from tati_re.core.errors import AnyPath, refuse_if
 from tati_re.plotting.figure import COLORS, DARK, GRAY, color_bar, labeled, legend_above, new_figure, plain, save
 
 if TYPE_CHECKING:
-    from tati_re.exploration.explorer import Exploration
+    from tati_re.exploration.result import Exploration
 
 _SHOWN = 3
 _CLOUD = 3000
@@ -38,7 +38,7 @@ def plot_disconnectivity(found: "Exploration", path: AnyPath | None = None) -> F
     The ends of the lines are at the potentials of the minima, the forks at those of the passes; minima that are below a
     common fork reach each other without going higher. See `tati_re.exploration.disconnectivity`. Without paths between
     minima it is an `InputError`."""
-    from tati_re.exploration.paths import disconnectivity  # loads TensorFlow, as what made the exploration did
+    from tati_re.exploration.result import disconnectivity  # loads TensorFlow, as what made the exploration did
 
     tree = disconnectivity(found)
     refuse_if(not len(tree), "The exploration found no path between minima.")

@@ -23,7 +23,7 @@ from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import burnin_of
 from tati_re.samplers.wrappers.metered import BAND, RARELY, error_of_bias
 from tati_re.simulation.request import Request
-from tati_re.simulation.starts import Walkers
+from tati_re.simulation.walkers import Walkers
 
 _FEW_SWAPS = 0.01
 _FEWEST_ERRORS = 1_000

@@ -13,9 +13,9 @@ from tati_re.samplers.wrappers.metered import is_timed
 from tati_re.simulation.batch_norm import check_model
 from tati_re.simulation.current_batch import CurrentBatch
 from tati_re.simulation.request import own_sampler
-from tati_re.simulation.starts import Walkers
 from tati_re.simulation.step_size_advice import StepSizeAdvice, advice
 from tati_re.simulation.system import System
+from tati_re.simulation.walkers import Walkers
 
 _MOST_EXAMPLES = 10_000
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tati_re.core.backend import set_threads
 from tati_re.core.errors import AnyPath, InputError
-from tati_re.data.preparation import standardized_as
+from tati_re.data.standardizing import standardized_as
 from tati_re.models.identity import refuse_other_model
 from tati_re.options.make import OPTIONS, make_options
 from tati_re.options.trust import options_of_folder, refuse_untrusted
@@ -17,7 +17,6 @@ from tati_re.runs.run import RunFiles
 from tati_re.simulation.system import OBJECTS, OF_LAYERS, is_named
 
 if TYPE_CHECKING:
-    from tati_re.simulation.simulation import Simulation
     from tati_re.simulation.system import System
 
 _OF_START = ("call", "parameters", "parameters_step", "walker_start", "walker_jitter")
@@ -27,8 +26,8 @@ BUILT = {"hidden": [], "model": None} | {name: OPTIONS[name].default for name in
 _OF_DATA = {"data", "test_data", "test_fraction", "input_columns", "standardize"}
 
 
-def from_folder(kind: "type[Simulation]", folder: AnyPath, trust: bool, given: dict[str, Any]) -> "Simulation":
-    """The simulation that a run was made with, see `Simulation.from_folder`."""
+def from_folder(kind: Any, folder: AnyPath, trust: bool, given: dict[str, Any]) -> Any:
+    """The simulation that a run was made with, of class `kind`; see `Simulation.from_folder`."""
     run, who = RunFiles.open(folder), os.fspath(folder)
     objects = {name: value for name, value in given.items() if name in OBJECTS and not is_named(value)}
     changed = {name: value for name, value in given.items() if name not in objects}

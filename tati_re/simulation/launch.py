@@ -44,8 +44,9 @@ from tati_re.simulation.loops import RunLoops
 from tati_re.simulation.request import Request
 from tati_re.simulation.run import Run
 from tati_re.simulation.saved_model import save_model
-from tati_re.simulation.starts import Walkers, first_values, on_all_rungs
+from tati_re.simulation.starts import first_values, on_all_rungs
 from tati_re.simulation.step_size_advice import divergence_advice
+from tati_re.simulation.walkers import Walkers
 
 
 def launch(request: Request, walkers: Walkers, calls: Calls, brief: bool = False) -> Run:

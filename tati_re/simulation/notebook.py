@@ -1,28 +1,28 @@
 """A Simulation in notebooks."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any
 
 from tati_re.core.views import html_table
+from tati_re.options.make import Options
+from tati_re.simulation.system import System
 
-if TYPE_CHECKING:
-    from tati_re.simulation.simulation import Simulation
 
-
-def simulation_html(sim: "Simulation") -> str:
+def simulation_html(system: System, options: Options, objects: Mapping[str, Any]) -> str:
     """The parts of a Simulation, without evaluating anything."""
-    options, flat, dataset = sim.options, sim.system.flat, sim.dataset
+    flat, dataset = system.flat, system.dataset
     shapes = zip(flat.tensor_names, flat.shapes, strict=True)
     tensors = [f"{name} {'×'.join(map(str, shape)) or '1'}" for name, shape in shapes]
     shown = tensors if len(tensors) <= 8 else [*tensors[:4], "...", *tensors[-3:]]
     batch = "all examples" if options.batch_size is None else f"mini-batches of {options.batch_size}"
-    sampler = "an object" if "sampler" in sim.objects else options.sampler
+    sampler = "an object" if "sampler" in objects else options.sampler
     lines = [
         ("parameters", f"{flat.num_parameters:,}: {', '.join(shown)}"),
         ("walkers", str(options.num_walkers)),
         ("data", f"{dataset.name}, {dataset.num_examples:,} examples ({dataset.task}), {batch}")
-        if sim.system.has_data
+        if system.has_data
         else ("target", dataset.name),
-        ("potential", f"{options.potential}, temperature {options.kT:g}" if sim.system.has_data else ""),
+        ("potential", f"{options.potential}, temperature {options.kT:g}" if system.has_data else ""),
         ("sampler", f"{sampler}, step_size {options.step_size}"),
     ]
     return html_table("Simulation", lines)

@@ -98,7 +98,7 @@ class Run(RunFiles):
         vector = self.parameters(which, None if which == "mean" else walker)
         from tati_re.prediction.network import flat_model_of
         from tati_re.simulation.saved_model import save_model
-        from tati_re.simulation.starts import Walkers
+        from tati_re.simulation.walkers import Walkers
 
         flat = flat_model_of(self)
         # Moving statistics are each walker's own; those of a mean over walkers are walker 0's.

@@ -19,7 +19,7 @@ from tati_re.runs.storage import StorageError, replacing
 
 if TYPE_CHECKING:
     from tati_re.models.flat import FlatModel
-    from tati_re.simulation.starts import Walkers
+    from tati_re.simulation.walkers import Walkers
 
 
 def in_units(model: Any, preparation: Preparation | None, predicts_noise: bool = False) -> Any:

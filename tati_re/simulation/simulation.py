@@ -148,7 +148,7 @@ class Simulation(Evaluations):
         return f"Simulation of {self.dataset.name}: {size}"
 
     def _repr_html_(self) -> str:
-        return simulation_html(self)
+        return simulation_html(self.system, self.options, self.objects)
 
     # Parameters and momenta
 

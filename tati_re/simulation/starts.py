@@ -1,14 +1,11 @@
 """Where the walkers of a Simulation start, and the replicas of a run: at given places, together or apart."""
 
-from dataclasses import dataclass
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 
 from tati_re.core.backend import Compiled, tf
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.given import as_array
 from tati_re.core.potential import Potential
 from tati_re.core.protocol import Rung
 from tati_re.models.names import fan_in_plus_one, parameter_names, tensor_names
@@ -17,41 +14,10 @@ from tati_re.options.make import Options, make_options
 from tati_re.posterior.noise_level import with_noise_of
 from tati_re.runs.parameters import FileParameters, read_parameters
 from tati_re.simulation.request import Request
+from tati_re.simulation.walkers import Walkers, check_sum
 
 _FRESH, _JITTER, _SEEDS = 0x5354, 0x4A49, 0x5345
 _FIRST_TIME_STEP = 0.1
-
-
-@dataclass
-class Walkers:
-    """Where the walkers of a simulation are, `(walkers, parameters)`, with their momenta, None until they are drawn.
-    `auxiliary` are Keras' non-trainable variables, `(walkers, ...)` each. `sentence` is what the start of a run says of
-    the position; None once they have moved. `drawn` is a check sum of the position that nobody has given."""
-
-    position: np.ndarray
-    auxiliary: tuple[np.ndarray, ...]
-    sentence: str | None = None
-    momentum: np.ndarray | None = None
-    drawn: int | None = None
-
-    @property
-    def placed(self) -> bool:
-        """Whether the walkers were put where they are, or have moved."""
-        return self.drawn != _check_sum(self.position)
-
-    def move(self, position: np.ndarray) -> None:
-        """Starts elsewhere, where nobody has placed the walkers either."""
-        self.position, self.drawn = position, _check_sum(position)
-
-    def fitting(self, value: Any, name: str) -> np.ndarray:
-        """A new array in shape and type of the positions, of what is given for each walker or for all."""
-        value = as_array(value, name)
-        if value.shape not in (self.position.shape, self.position.shape[1:]):
-            what = f"{name}: wrong shape."
-            raise InputError(what, value.shape, f"{self.position.shape[1:]} for all walkers, or {self.position.shape}")
-        if value.dtype.kind not in "fiu" or not np.isfinite(value).all():
-            raise InputError(f"{name}: not all are finite numbers.", expected="finite numbers")
-        return np.array(np.broadcast_to(value, self.position.shape), self.position.dtype)
 
 
 def starting_walkers(options: Options, flat: Any, given: Any = None) -> Walkers:
@@ -83,11 +49,7 @@ def starting_walkers(options: Options, flat: Any, given: Any = None) -> Walkers:
     elif walkers > 1 and options.parameters is None and np.ndim(given) < 2:
         said += "; walker_start jitter or fresh, or a fit, sets them apart"
     free = given is None and options.parameters is None
-    return Walkers(position, auxiliary, f"{said}." if said else None, drawn=_check_sum(position) if free else None)
-
-
-def _check_sum(position: np.ndarray) -> int:
-    return crc32(memoryview(np.ascontiguousarray(position)))
+    return Walkers(position, auxiliary, f"{said}." if said else None, drawn=check_sum(position) if free else None)
 
 
 def _from_file(path: str, step: int | None, flat: Any) -> FileParameters:

@@ -14,7 +14,7 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.memory import check_free
 from tati_re.data import Batches, Dataset, dataset_from_options
 from tati_re.data.generators import GENERATORS
-from tati_re.data.preparation import automatic, said_of_skewed, standardized, standardized_as
+from tati_re.data.standardizing import automatic, said_of_skewed, standardized, standardized_as
 from tati_re.models.build import build_network, imported_model, load_model
 from tati_re.models.flat import FlatModel
 from tati_re.models.inputs import tensors_of

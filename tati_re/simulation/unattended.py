@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from tati_re.core.backend import tf
+from tati_re.engine.limits import Limits
 from tati_re.engine.progress import make_progress
 from tati_re.optimizers import make_optimizer
 from tati_re.options.make import OPTIMIZE, Options, make_options, options_of
@@ -16,14 +17,14 @@ from tati_re.options.stages import check_num_steps
 from tati_re.runs import run_folder
 from tati_re.runs.lock import writing
 from tati_re.samplers.choosing import FEWEST_BURNIN_STEPS, latest_end
+from tati_re.simulation.calls import Calls
 from tati_re.simulation.checks import check_request
 from tati_re.simulation.heating import expected_heating
 from tati_re.simulation.launch import launch
 from tati_re.simulation.request import MOST_STEPS, Request, is_cheap, make_request, sees_all
 from tati_re.simulation.starts import descended, starting_walkers
-
-if TYPE_CHECKING:
-    from tati_re.simulation.simulation import Simulation
+from tati_re.simulation.system import System
+from tati_re.simulation.walkers import Walkers
 
 AUTO = "auto"
 NUM_WALKERS = 4
@@ -47,7 +48,21 @@ their errors take all of a burn-in. In a funnel of 100 dimensions U falls by 110
 _OF_THE_RUN = ("output", "overwrite", "run_file", "averages_file", "trajectory_file", "save_model", "tensorboard")
 
 
-def prepared(sim: Simulation, options: Options, objects: Mapping[str, Any]) -> Options:
+class Chosen(Protocol):
+    """What of a Simulation a choice reads and moves."""
+
+    options: Options
+    walkers: Walkers
+    system: System
+    calls: Calls
+    limits: Limits
+
+    def num_walkers(self) -> int: ...
+
+    def num_parameters(self) -> int: ...
+
+
+def prepared(sim: Chosen, options: Options, objects: Mapping[str, Any]) -> Options:
     """The options of a run of `Simulation.sample` with what was left open; says what was chosen, fits the walkers where
     they are to start at a fit and have not moved, and descends from far above a density."""
     return _Choice(sim, options, objects).made()
@@ -65,7 +80,7 @@ def is_open(options: Options, objects: Mapping[str, Any]) -> bool:
 class _Choice:
     """What a run chooses by itself: its options change from choice to choice, the walkers of the Simulation as well."""
 
-    sim: Simulation
+    sim: Chosen
     options: Options
     objects: Mapping[str, Any]
 

@@ -1,0 +1,143 @@
+"""Which preparation a data set gets: what `standardize` asks for, and what "auto" finds."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tati_re.core.errors import InputError, refuse_if
+from tati_re.data.columns import Columns
+from tati_re.data.dataset import Dataset
+from tati_re.data.on_disk import on_disk
+from tati_re.data.preparation import Preparation, Standard
+
+_SKEWED = 2.0
+"""Skewness of an exponential law, from which on logarithms are thought of."""
+_NEAR = math.sqrt(10)  # Means up to this, and deviations within this factor of 1, are of order 1.
+_SMALL, _LARGE, _PIXELS = 0.1, 10.0, 64
+STANDARDIZE = ("none", "inputs", "all", "pixels")
+
+
+def prepare(dataset: Dataset, columns: Columns | None, standardize: str) -> Preparation | None:
+    """The preparation of a data set that is already split, fitted on its training part; None where nothing happens.
+    `standardize` is "none", "inputs", "all" for the targets of a regression too (those of classes stay), or "pixels",
+    inputs divided by the largest of them."""
+    modes = "'none', 'inputs', 'all' or 'pixels'"
+    refuse_if(standardize not in STANDARDIZE, "standardize is not known.", standardize, modes)
+    if columns is not None and columns.plain:
+        columns = None
+    if columns is None and standardize == "none":
+        return None
+    what = "standardize, input_columns: data larger than memory_limit are read as they are."
+    expected = "a larger memory_limit, or inputs prepared beforehand"
+    refuse_if(on_disk(dataset.inputs), what, f"inputs of {dataset.inputs.nbytes / 1e6:,.3g} megabytes", expected)
+    inputs = Preparation(columns).inputs(dataset.inputs, dataset.input_scale)
+    if not np.isfinite(inputs).all():
+        raise InputError("input_columns give values that are not finite.", ", ".join(columns.texts if columns else ()))
+    standard = Standard.of_pixels(inputs) if standardize == "pixels" else None
+    standard = Standard.of(inputs, dataset.weights) if standardize in ("inputs", "all") else standard
+    both = standardize == "all" and dataset.task == "regression"
+    targets = Standard.of(dataset.targets, dataset.weights) if both else None
+    return Preparation(columns, standard, targets, standardize)
+
+
+def standardized(dataset: Dataset, standardize: str) -> Dataset:
+    """The data set, columns derived, with inputs ("inputs") or targets as well ("all") standardized behind them."""
+    columns = None if dataset.preparation is None else dataset.preparation.columns
+    preparation = prepare(dataset, columns, standardize)
+    return dataset if preparation is None else replace(dataset, preparation=preparation)
+
+
+def standardized_as(dataset: Dataset, said: dict[str, Any], standardize: str) -> Dataset:
+    """The same by the numbers that a run's manifest says (`get_config`), whatever data they were measured on."""
+    columns = None if dataset.preparation is None else dataset.preparation.columns
+    found = replace(Preparation.from_config(said), columns=columns, standardize=standardize)
+    return replace(dataset, preparation=found)
+
+
+def of_order_one(values: np.ndarray) -> bool:
+    """Whether each column, or all pixels of images, has a mean of at most √10 and a standard deviation between 1/√10
+    and √10; of a column that is constant, or 0 and 1 alone, the mean only. Numbers without a finite deviation stay."""
+    columns = values.reshape(len(values), -1) if values.ndim < 3 else values.reshape(-1, 1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, deviation = columns.mean(0, dtype=np.float64), columns.std(0, dtype=np.float64)
+    if not np.isfinite(deviation).all():
+        return True
+    free = deviation <= 1e-12 * np.abs(mean)
+    free |= (deviation == 0) | ((columns == 0) | (columns == 1)).all(0)
+    near = (deviation >= 1 / _NEAR) & (deviation <= _NEAR)
+    return bool(((np.abs(mean) <= _NEAR) & (free | near)).all())
+
+
+def automatic(dataset: Dataset, given: bool, kept: str, memory_limit: float | None = None) -> tuple[str, str | None]:
+    """What standardize "auto" means for a data set, one of `STANDARDIZE`, and a sentence for the start of a run.
+    `given`: the network was not made for these data; `kept`: why targets stay in their units, or empty."""
+    inputs, prepared, told = dataset.inputs, dataset.preparation, "standardize auto leaves the data as they are, for"
+    if dataset.input_scale != 1.0 or (prepared is not None and (prepared.input_standard or prepared.target_standard)):
+        return "none", None
+    if on_disk(inputs):
+        return "none", f"{told} they are on the disk." if inputs.dtype.kind == "f" else None
+    # What the network would see.
+    seen = inputs if prepared is None else prepared.inputs(inputs)
+    pixels, why = _are_pixels(seen), "they are several" if dataset.layout else ""
+    largest = float(Standard.of_pixels(seen).deviation)
+    if inputs.size * 4 > (memory_limit or math.inf) and inputs.dtype == np.uint8:
+        why = "as numbers they are larger than memory_limit"
+    near = True, dataset.task != "regression" or of_order_one(dataset.targets)
+    # Rows of scaled pixels have columns that hardly vary, which a deviation of their own would blow up.
+    scaled = seen.ndim == 2 and seen.shape[1] >= _PIXELS and _SMALL <= largest <= _LARGE
+    scaled = scaled and bool(2 * np.median(np.abs(seen).max(0)) >= largest)
+    if inputs.ndim < 3 and inputs.dtype.kind == "f" and not (why or pixels or scaled):
+        near = of_order_one(seen), near[1]
+    elif inputs.dtype.kind == "f" or (pixels and inputs.dtype == np.uint8) or not given:
+        # Other whole numbers, of words and classes, are for a model that is made for them.
+        near = largest <= _LARGE, near[1]
+    if all(near):
+        return "none", None
+    parts = [name for name, of_order in zip(("inputs", "targets"), near, strict=True) if not of_order]
+    if why or given:
+        why = "the model is given, which may expect them so or scale them itself" if given else why
+        fixed = dataset.layout or (inputs.dtype.kind != "f" and not (given and pixels))
+        cure = "scale them before" if fixed else f"standardize {'pixels, ' * pixels}inputs, or all, does it"
+        cure = f"; for one that does neither, {cure}" if given else f": {cure}"
+        return "none", f"{told} {why}; the {' and '.join(parts)} are far from order 1{cure}."
+    if kept and "targets" in parts:
+        parts.remove("targets")
+    else:
+        kept = ""
+    if not parts:
+        return "none", f"The targets, far from order 1, stay in the units of {kept}." if kept else None
+    stay = f"; the targets stay in the units of {kept}" if kept else ""
+    if parts == ["inputs"] and pixels:
+        return "pixels", f"The inputs, pixels, are divided by {largest:g}{stay}; standardize none leaves them."
+    mode, words = ("all", "inputs and targets") if "targets" in parts else ("inputs", "inputs")
+    return mode, (
+        f"The {words} are standardized (mean 0, deviation 1 on the training set): the {' and '.join(parts)} are far "
+        f"from order 1{stay}. Predictions are in the units of the data; standardize none leaves them."
+    )
+
+
+def said_of_skewed(targets: np.ndarray) -> tuple[str, ...]:
+    """A sentence for the start of a run, where positive targets are much more skewed than their logarithms."""
+    for column in targets.reshape(len(targets), -1).T.astype(np.float64):
+        plain, of_log = _skewness(column), abs(_skewness(np.log(np.where(column > 0, column, np.nan))))
+        if 2 * of_log < plain > _SKEWED:
+            return (
+                f"The targets have a skewness of {plain:.1f}, their logarithms of {of_log:.1f}: under Gaussian noise "
+                "of one width a few large ones rule the fit; log(y) as the target may describe them better.",
+            )
+    return ()
+
+
+def _skewness(values: np.ndarray) -> float:
+    deviation = (values - values.mean()) / (np.ptp(values) or 1.0)
+    return float((deviation**3).mean() / max((deviation**2).mean() ** 1.5, 1e-300))
+
+
+def _are_pixels(inputs: np.ndarray) -> bool:
+    """Whether they are whole numbers from 0 to 255, in images or in rows of as many as 8 x 8 pixels at least."""
+    if inputs.ndim == 2 and inputs.shape[1] < _PIXELS:
+        return False
+    low, high = inputs.min() >= 0, inputs.max() <= 255
+    return bool(low and high and (inputs.dtype.kind != "f" or (inputs == np.floor(inputs)).all()))
