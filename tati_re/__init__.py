@@ -9,7 +9,7 @@ from tati_re._version import __version__ as __version__
 from tati_re.core.errors import InputError as InputError
 from tati_re.core.errors import SamplingError as SamplingError
 from tati_re.core.lazy import lazy_names
-from tati_re.core.views import draws_in
+from tati_re.core.views import shown_by
 
 if TYPE_CHECKING:
     from tati_re import analysis as analysis
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # of TensorFlow, which a script may import next
 
-draws_in("tati_re.plotting")
+shown_by(figures="tati_re.plotting", words="tati_re.report.summary")
 
 __getattr__, _lazy = lazy_names(__name__)
 __all__ = sorted(["InputError", "SamplingError", "__version__", "help", *_lazy])

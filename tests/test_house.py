@@ -16,15 +16,11 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_a_room_imports_only_rooms_below_it():
-    """The contract stands in pyproject.toml, with the view methods that are its only exceptions."""
+    """The contract stands in pyproject.toml, without an exception."""
     # A process of its own: it takes the standard streams of pytest for a terminal.
     program = "from importlinter.cli import lint_imports\nraise SystemExit(lint_imports(no_cache=True, no_logo=True))"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-# The view method that brings what it shows from the room above, in one line.
-VIEWS = {("tati_re.simulation.run", "tati_re.report.summary")}
 
 
 @cache
@@ -76,9 +72,6 @@ def test_no_circles_of_files(types):
     first files of rooms, which list names."""
     trees = {name: tree for name, tree in parsed().items() if not types or name.count(".") > 1}
     imports = {name: set(imports_of(tree, trees, types)) for name, tree in trees.items()}
-    for source, target in VIEWS:
-        assert target in imports[source], "no view method any more: take it from the list"
-        imports[source].discard(target)
     assert circles(imports) == []
 
 

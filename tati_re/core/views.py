@@ -1,4 +1,4 @@
-"""How results are shown: their figures, drawn in a room above theirs, found by name; and small tables."""
+"""How results are shown: by figures and words of rooms above theirs, found by name; and small tables."""
 
 from __future__ import annotations
 
@@ -13,18 +13,27 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Class = TypeVar("Class", bound=type)
-_drawing: dict[str, str] = {}
+_above: dict[str, str] = {}
 
 
-def draws_in(room: str) -> None:
-    """Names the room above whose functions draw: the top of the package knows it, the rooms of results do not."""
-    _drawing["room"] = room
+def shown_by(**rooms: str) -> None:
+    """Names what draws `figures` and says `words`: the top of the package knows it, the rooms of results do not."""
+    _above.update(rooms)
+
+
+def _from_above(part: str, name: str) -> Any:
+    return getattr(import_module(_above[part]), name)
 
 
 def drawn(kind: str, result: Any, /, **choices: Any) -> Figure:
     """The figure of a kind of result, for its method `plot`."""
-    figure: Figure = getattr(import_module(_drawing["room"]), f"plot_{kind}")(result, **choices)
+    figure: Figure = _from_above("figures", f"plot_{kind}")(result, **choices)
     return figure
+
+
+def told(kind: str, run: Any) -> Any:
+    """What is said of a run, for its methods, by the function `kind` of the room of words."""
+    return _from_above("words", kind)(run)
 
 
 def html_table(title: str, lines: Iterable[tuple[str, str]] = (), notes: Iterable[str] = (), frame: Any = None) -> str:

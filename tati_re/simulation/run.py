@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.exit_status import INTERRUPTED
-from tati_re.core.views import drawn, html_table
+from tati_re.core.views import drawn, html_table, told
 from tati_re.data.preparation import Preparation
 from tati_re.posterior.predictive import HETEROSCEDASTIC
 from tati_re.runs import checkpoint, files
@@ -75,9 +75,7 @@ class Run(RunFiles):
         return self
 
     def _repr_html_(self) -> str:
-        from tati_re.report.summary import summary_lines
-
-        notes, lines = summary_lines(self)
+        notes, lines = told("summary_lines", self)
         return html_table(f"Run {self.folder.name}", lines, notes)
 
     def save_model(self, which: str | int, path: AnyPath, walker: int = 0) -> None:
@@ -150,9 +148,7 @@ class Run(RunFiles):
         400). Its rows: the bound of the discretization bias of variances, predicted and measured heating, the least
         effective sample size and the worst R-hat of U, predictions and projections of the positions, walkers that
         disagree, errors of averages that `until` names, divergences, and the burn-in. `InputError` of a fit."""
-        from tati_re.report.summary import certificate
-
-        return certificate(self)
+        return told("certificate", self)
 
     def plot(self, observables: Sequence[str] | str | None = None, **choices: Any) -> "Figure":
         """Draws traces, ranks and autocorrelation; `observables`, `burnin`, `thin` and `path` as
@@ -161,6 +157,4 @@ class Run(RunFiles):
 
     def summary(self) -> str:
         """Returns what the run says about itself: averages, temperatures, effective sample sizes, R-hat."""
-        from tati_re.report.summary import summarize
-
-        return summarize(self)
+        return str(told("summarize", self))
