@@ -1,11 +1,9 @@
 """A Keras model rebuilt in float64 (or float32)."""
 
 import re
-import types
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
@@ -13,6 +11,7 @@ import numpy as np
 from tati_re.core.backend import keras, layers_of, tf
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.models.inspect import input_dtype_of, input_shape_of
+from tati_re.models.own_code import accepted, own_code
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64", "mixed_float16", "mixed_bfloat16")
 
@@ -81,55 +80,11 @@ def _rewritten(config: Any, dtype: str, custom: dict[str, Any]) -> Any:
         if str(name).endswith(("DTypePolicy", "DTypePolicyMap")):
             return {"module": "keras", "class_name": "DTypePolicy", "config": {"name": dtype}, "registered_name": None}
         if name in custom and isinstance(config.get("config"), dict):
-            config = {**config, "config": _accepted(custom[name], config["config"])}
+            config = {**config, "config": accepted(custom[name], config["config"])}
         return {k: dtype if k == "dtype" and v in _FLOATS else _rewritten(v, dtype, custom) for k, v in config.items()}
     if isinstance(config, (list, tuple)):
         return type(config)(_rewritten(value, dtype, custom) for value in config)
     return config
-
-
-def _accepted(kind: Any, config: dict[str, Any]) -> dict[str, Any]:
-    """Drops the entries that Keras adds to a config and a user's class does not accept."""
-    if not isinstance(kind, type) or "from_config" in vars(kind):
-        return config
-    taken = signature(kind.__init__).parameters.values()
-    if any(p.kind is Parameter.VAR_KEYWORD for p in taken):
-        return config
-    names = {p.name for p in taken}
-    return {k: v for k, v in config.items() if k in names or k not in ("name", "trainable", "dtype")}
-
-
-def accepting(kind: Any) -> Any:
-    """A class of users that `keras` can make from a config, whatever Keras adds to it."""
-    added = {"name": "", "trainable": True, "dtype": None}
-    if _accepted(kind, added) == added:
-        return kind
-    made = classmethod(lambda cls, config: kind.from_config.__func__(cls, _accepted(kind, config)))
-    return type(kind.__name__, (kind,), {"from_config": made})
-
-
-@contextmanager
-def own_code(model: Any) -> Iterator[dict[str, Any]]:
-    """The classes and functions of users in a model, by the names under which Keras looks for them. Meanwhile lambdas,
-    which Keras would save without their closure, and those that share a name have names of their own."""
-    layers = [model, *layers_of(model)]
-    wrapped = dir(keras.layers.Layer)  # by Keras, as `build` is
-    values = [value for layer in layers for name, value in vars(layer).items() if name not in wrapped]
-    values = [v for v in values if not (getattr(v, "__module__", None) or "keras.").startswith(("keras.", "builtins"))]
-    own: list[Any] = [type(layer) for layer in layers if not type(layer).__module__.startswith("keras.")]
-    own += [v for v in values if isinstance(v, types.FunctionType)]
-    own += [type(v) for v in values if not isinstance(v, types.FunctionType) and hasattr(v, "get_config")]
-    names = {thing: thing.__name__ for thing in own}
-    shared = [name for name in names.values() if name == "<lambda>" or [*names.values()].count(name) > 1]
-    for i, (thing, name) in enumerate(names.items()):
-        if name in shared:
-            thing.__name__ = f"own_{i}"
-    try:
-        yield {thing.__name__: thing for thing in names} | {keras.saving.get_registered_name(v): v for v in names}
-    finally:
-        for thing, name in names.items():
-            if name in shared:
-                thing.__name__ = name
 
 
 def _copy_state(source: Any, target: Any, dtype: str, hint: str) -> None:

@@ -21,7 +21,8 @@ from tati_re.engine.block import Held
 from tati_re.engine.environment import versions
 from tati_re.exchange.apart import Apart
 from tati_re.exchange.replicas import ReplicaExchange
-from tati_re.models.precision import accepting, default_precision, own_code
+from tati_re.models.own_code import accepting, own_code
+from tati_re.models.precision import default_precision
 from tati_re.options.make import Options
 from tati_re.simulation.request import Request
 
