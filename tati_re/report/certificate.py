@@ -166,7 +166,8 @@ def _bias(said: dict[str, Any], kept: pd.DataFrame, rare: float, asked: float, g
     good = error <= allowed
     if rare > _MOST_RARE:
         good = None if good else good
-        note += f"; one alone may have any: 1 % of the rows have {100 * rare:.0f} % of the energy error, as at the neck of a funnel"
+        few = f"1 % of the rows have {100 * rare:.0f} % of the energy error, as at the neck of a funnel"
+        note += f"; one alone may have any: {few}"
     elif (number := int(said.get("parameters", {}).get("num", 0))) > 1:
         note += f"; one alone may have {_bias_of(number * error):.2g}"
     if asked < bound and good:
