@@ -142,7 +142,7 @@ def _row(what: str, value: float, asked: float, good: bool | None, note: str = "
 def _rare(said: dict[str, Any], kept: pd.DataFrame, begin: int) -> float:
     """The share of the energy error since the burn-in that a hundredth of the rows has; 0 where not each step, or that
     of each walker at one temperature, is metered, or rows are few."""
-    if said.get("options", {}).get("sampler") != "MCLMC" or "replica" in kept or "eevpd" not in kept:
+    if said.get("options", {}).get("sampler") != "MCLMC" or "rung" in kept or "eevpd" not in kept:
         return 0.0
     sums = kept.assign(sum=kept["eevpd"] * (kept["step"] - begin)).groupby("walker")["sum"]
     errors = np.sort(sums.diff().dropna().to_numpy())[::-1]
