@@ -22,6 +22,7 @@ from tati_re.core import ops
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.core.protocol import Clock
+from tati_re.options.make import make_options
 from tati_re.posterior.function import FunctionPotential
 from tati_re.posterior.priors import Gaussian
 from tati_re.prediction.arviz import to_arviz
@@ -33,6 +34,7 @@ from tati_re.samplers.wrappers.control_variate import ControlVariate
 from tati_re.samplers.wrappers.eqn import EnsembleQuasiNewton
 from tati_re.samplers.wrappers.simulated_tempering import _LEARNT, SimulatedTempering
 from tati_re.samplers.wrappers.step_size_tuning import StepSizeTuning
+from tati_re.simulation.request import make_request
 from tati_re.testing import CHECKS
 from tests.scenarios import (
     TOLERANCE,
@@ -471,6 +473,17 @@ def test_a_run_shows_rung_and_weight():
     assert ((rows["rung"] == 0) == (rows["weight"] == 1)).all()
     np.testing.assert_allclose(rows["temperature"], 2.0 ** rows["rung"], rtol=1e-12)
     assert set(rows["rung"]) == {0, 1, 2}
+
+
+@pytest.mark.parametrize(("temperatures", "every"), [([1.0], 32), ([1.0, 2.0, 4.0, 8.0], 8)])
+def test_a_thousand_positions_at_the_target_are_stored(temperatures, every):
+    """Of 32,000 that four walkers pass after the burn-in; of four rungs a fourth of the positions counts, which was 250
+    where an effective size of 400 is asked for."""
+    sim = Simulation(potential=lambda x: 0.5 * ops.sum_of_products(x, x), dimension=2, num_walkers=4, verbose=0)
+    asked = {"sampler": "HMC", "step_size": 0.5, "num_steps": 10_000, "num_burnin_steps": 2_000}
+    asked |= {"temperatures": temperatures, "exchange": "tempering"} if len(temperatures) > 1 else {}
+    options = make_options(sim.options, **asked)
+    assert make_request("sample", options, {}, sim.system, sim.limits).trajectory_every == every
 
 
 def test_the_log_weights_that_a_run_has_found_are_told(capsys):

@@ -242,15 +242,11 @@ class TargetPotential(FunctionPotential):
         return f"U = L + V; L = {function}; V = -log prior, {self.prior}"
 
     def notices(self) -> list[str]:
-        target = self.target
-        how = "all walkers at once" if target.batched else "one walker at a time"
-        if target.numpy:
-            return [
-                f"{target.name} is called for {how}, in NumPy with its own gradient: the steps run as a graph, for XLA "
-                "cannot compile it."
-            ]
-        whose = "returns its own gradient" if target.pair else "is differentiated by TensorFlow"
-        return [f"{target.name} is called for {how}, and {whose}."]
+        how = "all walkers at once" if self.target.batched else "one walker at a time"
+        whose = "and returns its own gradient" if self.target.pair else "and is differentiated by TensorFlow"
+        if self.target.numpy:
+            whose = "in NumPy with its own gradient: the steps run as a graph, for XLA cannot compile it"
+        return [f"{self.target.name} is called for {how}, {whose}."]
 
 
 def _shape(value: Any) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ BLOCK_BYTES = 1 << 18
 LENGTH = 16
 """Hexadecimal digits of the digest of a block."""
 
-_CHANGES = ("stopped", "heating", "until", "convergence")
+_CHANGES = ("stopped", "heating", "until", "convergence", "centered")
 _CHANGING_OPTIONS = ("num_steps", "stages", "max_time", "output", "overwrite", "data", "test_data", "verbose")
 """What a manifest may say anew: a resume makes runs longer, folders move, and data have a fingerprint of their own."""
 

@@ -48,7 +48,7 @@ def read(folder: AnyPath) -> dict[str, Any]:
         what = f"The file {path} was written by another version of the package."
         raise InputError(what, f"schema_version = {version}", f"schema_version = {SCHEMA_VERSION}")
     known = _known(folder)
-    if lost := min(known.keys() - lasting(content), default=None):
+    if lost := min(known.keys() - lasting(content) - content.keys(), default=None):
         raise InputError(f"The file {path} is cut: {lost.removeprefix('options.')} is missing.", expected=known[lost])
     return content
 

@@ -70,7 +70,8 @@ class Request:
         recorded = options.num_walkers if options.trajectory_rungs == "target" else self.copies
         width = self.system.flat.num_parameters if self.directions is None else len(self.directions)
         positions = (options.num_steps - (options.num_burnin_steps or 0)) * recorded
-        every = positions / _POSITIONS
+        # Those at other temperatures of simulated tempering have no weight.
+        every = positions / _POSITIONS / len(self.method.get_config().get("simulated_tempering", [1.0]))
         if options.until is not None:  # it may end long before num_steps
             every = min(every / 20, _OF_FITS)
         return max(1, round(max(every, positions * 8 * width / _POSITION_BYTES)))

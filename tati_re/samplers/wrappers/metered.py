@@ -129,6 +129,10 @@ class Metered(Wrapper):
         used = state.rung.step_size * factor * ops.where(adapting, caution, zeros + 1.0)
         inside = inside._replace(rung=state.rung._replace(step_size=used))
         new, info = self.inner.step(inside, evaluate, noise)
+        if not self.current:  # its potential is that of a place within the step
+            end = new.position
+            potential = ops.cond(adapting, lambda: copy.copy(evaluate)(end).potential, lambda: new.potential)
+            new = new._replace(potential=potential)
         error = self._error(inside, info, evaluate, noise)
         bad = adapting & self._is_bad(inside, new, error, evaluate)
         new, failures = self._undone(inside, new, bad, ops.where(bad, state.failures + 1.0, zeros))
