@@ -14,6 +14,7 @@ from tati_re import Simulation
 from tati_re.cli.predict import main as tati_predict
 from tati_re.core.errors import InputError
 from tati_re.data import load_data
+from tati_re.data.describing import describe_dataset
 from tati_re.data.frames import numbers_of
 from tests.systems import tables
 
@@ -490,6 +491,31 @@ def test_a_run_on_a_file_says_which_column_are_the_labels(tmp_path, capsys):
     assert "The labels are in" not in said_at_the_start(capsys, None, data, label_columns=["price"])
     pd.DataFrame({"a": X[:, 0], "label_u": X[:, 1], "label_v": Y}).to_csv(tmp_path / "own.csv", index=False)
     assert "The labels are in the columns label_u, label_v (label_columns)." in said_at_the_start(capsys, None, data)
+
+
+def test_a_counter_among_the_inputs_and_rows_in_both_parts_are_told(tmp_path, capsys):
+    """Where rows are sorted by their class, their number is the class; a row in both parts is no test of anything."""
+    frame = pd.DataFrame({"id": np.arange(1, 41), "a": X[:, 0], "b": X[:, 1], "price": Y})
+    frame.to_csv(tmp_path / "own.csv", index=False)
+    said = said_at_the_start(capsys, None, str(tmp_path / "own.csv"))
+    assert (
+        "The input id is the number of the row, 1 to 40: it tells whatever the rows are sorted by. input_columns "
+        "leaves it out." in said
+    )
+    assert "trained on too" not in said
+    for columns in (["a", "b"], ["id^2", "a"]):
+        assert "number of the row" not in said_at_the_start(
+            capsys, None, str(tmp_path / "own.csv"), input_columns=columns
+        )
+    shuffled = frame.sample(frac=1, random_state=1)
+    assert "number of the row" not in said_at_the_start(capsys, None, shuffled)
+    assert "number of the row" not in said_at_the_start(capsys, None, frame[["id", "price"]])
+    parts = (X[:20], Y[:20]), (X[15:35], Y[15:35])
+    told = "5 of the 20 examples to test with are trained on too, inputs and labels alike: scores of predictions count"
+    assert told in said_at_the_start(capsys, None, parts)
+    assert told in describe_dataset(load_data(parts))
+    others = (X[:20], Y[:20]), (X[15:35], Y[15:35] + 1)
+    assert "trained on too" not in said_at_the_start(capsys, None, others)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def _module(option: str, name: str) -> ModuleType:
         beside = f", or {name}.py:..." if Path(f"{name}.py").exists() else ""
         expected = f"one that is installed or lies in {Path.cwd()}{beside}"
         raise InputError(f"{option}: there is no such module.", received=name, expected=expected) from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _failed(option, name, error) from error
 
 
@@ -115,11 +115,11 @@ def _file(option: str, path: Path, form: str) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise _failed(option, path, error) from error
     return module
 
 
-def _failed(option: str, where: object, error: Exception) -> InputError:
+def _failed(option: str, where: object, error: BaseException) -> InputError:
     return InputError(f"{option}: {where} cannot be imported ({said(error)}).")
