@@ -1,5 +1,6 @@
 """A data set in words: its contents, classes and ranges."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -43,10 +44,9 @@ def cautions(dataset: Dataset) -> Iterator[str]:
     x, y, test_x, test_y = dataset.inputs, dataset.targets, dataset.test_inputs, dataset.test_targets
     if on_disk(x) or len(x) < 10:
         return
-    parts = [x] if test_x is None else [x, test_x]
     derived = dataset.preparation is not None and dataset.preparation.columns is not None
     for place in np.flatnonzero(x[0] < x[1]) if x.ndim == 2 and x.shape[1] > 1 and not derived else ():
-        columns = [part[:, place] for part in parts]
+        columns = [part[:, place] for part in (x, test_x) if part is not None]
         numbers = np.sort(np.concatenate(columns))
         if numbers[0] in (0, 1) and (np.diff(numbers) == 1).all() and all((np.diff(c) > 0).all() for c in columns):
             name = (dataset.feature_names or numbered(x.shape[1]))[place]
@@ -76,19 +76,15 @@ def _ranges(values: np.ndarray, names: tuple[str, ...]) -> list[str]:
 def _counts(dataset: Dataset) -> list[str]:
     """The number of examples of each class, in both parts."""
 
-    def of(targets: np.ndarray | None) -> dict[int, int]:
-        if targets is None:
-            return {}
-        found = targets.argmax(1) if dataset.task == "one_hot" else targets
-        return dict(zip(*(values.tolist() for values in np.unique(found, return_counts=True)), strict=True))
-
-    train, test = of(dataset.targets), of(dataset.test_targets)
+    parts = [part for part in (dataset.targets, dataset.test_targets) if part is not None]
+    found = [(part.argmax(1) if dataset.task == "one_hot" else part).reshape(-1).tolist() for part in parts]
+    train, test = Counter(found[0]), Counter(*found[1:])
     first = -1 if dataset.task == "signs" else 0
     classes = [-1, 1] if first else list(range(dataset.num_classes or 0))
     named = dict(enumerate(dataset.class_names))
     wide = max(3, *(len(name) for name in dataset.class_names[:MOST_CLASSES]), 0)
     lines = [
-        f"  class {named.get(c, c):<{wide}} {train.get(c, 0):>8d}" + (f" and {test.get(c, 0)} to test" if test else "")
+        f"  class {named.get(c, c):<{wide}} {train[c]:>8d}" + (f" and {test[c]} to test" if test else "")
         for c in classes[:MOST_CLASSES]
     ]
     return lines + ([f"  and {len(classes) - MOST_CLASSES} classes more"] if len(classes) > MOST_CLASSES else [])

@@ -54,8 +54,7 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
             f"No test part: all {dataset.num_examples} examples are trained on. test_fraction=0.2 keeps a fifth of "
             "them apart for scores of predictions."
         )
-    if dataset.name not in GENERATORS:
-        yield from cautions(dataset)
+    yield from () if dataset.name in GENERATORS else cautions(dataset)
     compiled, used, logits = request.system.compiled, potential.loss.name, options.from_logits
     if compiled and request.objects.get("loss", options.loss) is None and compiled != used:
         yield f"The model's compiled loss, {compiled}, is not used, but {used}: loss=model.loss takes it."
