@@ -524,6 +524,9 @@ def test_a_counter_among_the_inputs_and_rows_in_both_parts_are_told(tmp_path, ca
         ("01.02.2020", "the days since a first date"),
         ("31/12/2020 08:00", "the days since a first date"),
         ("1,234", "plain numbers"),
+        ("-0,1257", "plain numbers"),
+        ("−1.5", "plain numbers"),
+        ("1.234.567", "plain numbers"),
         ("$12.50", "plain numbers"),
         ("0.5%", "plain numbers"),
         ("1.2.3", "get_dummies"),
@@ -537,6 +540,15 @@ def test_a_cell_that_is_no_number_is_told_what_to_become(tmp_path, cell, expecte
     for data in (tmp_path / "a.csv", pd.DataFrame({"a": [cell] * 4, "y": [0.5, 1.5, 2.5, 3.5]})):
         with pytest.raises(InputError, match=rf"column 'a' .*Expected: numbers?.*{expected}|Expected: {expected}"):
             load_data(data)
+
+
+@pytest.mark.parametrize("form", ["−{}.5", "{}.250.000", '"{},250"', '"-{},5"'])
+def test_numbers_as_spreadsheets_write_them_are_no_names_of_classes(tmp_path, form):
+    """A typographic minus and points between thousands were 40 classes without a word, a decimal comma had no place."""
+    rows = [f"{i}," + form.format(i) for i in range(1, 41)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,price", *rows]), encoding="utf-8")
+    with pytest.raises(InputError, match=r"t\.csv, line 2, column 'price' is not a finite number\. Received: "):
+        load_data(tmp_path / "t.csv")
 
 
 def test_numbers_that_are_text_are_no_names():

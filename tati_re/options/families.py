@@ -95,10 +95,8 @@ def options_of_family(where: str) -> list[str]:
 
 def meaning(field: FieldInfo) -> str:
     """The help of an option, with the names of all samplers where it lists them."""
-    text = str(field.description)
-    if "{samplers}" not in text:
-        return text
-    return text.replace("{samplers}", ", ".join([*WORDS[6:], *families()])).replace("{presets}", ", ".join(PRESETS))
+    names = ", ".join([*WORDS[6:], *families()])
+    return str(field.description).replace("{samplers}", names).replace("{presets}", ", ".join(PRESETS))
 
 
 def markdown_table() -> str:
