@@ -542,7 +542,7 @@ def test_a_cell_that_is_no_number_is_told_what_to_become(tmp_path, cell, expecte
             load_data(data)
 
 
-@pytest.mark.parametrize("form", ["−{}.5", "{}.250.000", '"{},250"', '"-{},5"'])
+@pytest.mark.parametrize("form", ["−{}.5", "{}.250.000", '"-{},5"'])
 def test_numbers_as_spreadsheets_write_them_are_no_names_of_classes(tmp_path, form):
     """A typographic minus and points between thousands were 40 classes without a word, a decimal comma had no place."""
     rows = [f"{i}," + form.format(i) for i in range(1, 41)]
