@@ -3,6 +3,7 @@
 import gzip
 import io
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -78,7 +79,11 @@ def test_test_files_that_do_not_fit(tmp_path):
     two = write(tmp_path / "b.csv", "x1,label\n5,2\n")
     assert "test_data: the test file has another header. Received: x1, label." in said(load_data, one, test_data=two)
     text = said(load_data, one, test_data=tmp_path / "c.csv")
-    assert text.startswith("test_data is a file that does not exist.")
+    assert text.startswith("test_data is a file that does not exist.") and text.endswith(" or .tfrecord file.")
+    what = (
+        "data is a file that does not exist. Received: moved/d.csv. Expected: a .csv, .txt, .npz, .parquet or .tfrecord"
+    )
+    assert said(load_data, "moved/d.csv") == f"{what} file in {Path.cwd()}, or its folder before its name."
     assert said(load_data, one, test_data=3).startswith("test_data has the wrong form.")
     np.savez(tmp_path / "a.npz", x=IMAGES, y=LABELS)
     assert "not of the type of the training" in said(load_data, tmp_path / "a.npz", test_data=(np.ones((1, 4, 5)), [0]))

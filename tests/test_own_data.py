@@ -14,6 +14,7 @@ from tati_re import Simulation
 from tati_re.cli.predict import main as tati_predict
 from tati_re.core.errors import InputError
 from tati_re.data import load_data
+from tati_re.data.describing import describe_dataset
 from tati_re.data.frames import numbers_of
 from tests.systems import tables
 
@@ -492,12 +493,40 @@ def test_a_run_on_a_file_says_which_column_are_the_labels(tmp_path, capsys):
     assert "The labels are in the columns label_u, label_v (label_columns)." in said_at_the_start(capsys, None, data)
 
 
+def test_a_counter_among_the_inputs_and_rows_in_both_parts_are_told(tmp_path, capsys):
+    """Where rows are sorted by their class, their number is the class; a row in both parts is no test of anything."""
+    frame = pd.DataFrame({"id": np.arange(1, 41), "a": X[:, 0], "b": X[:, 1], "price": Y})
+    frame.to_csv(tmp_path / "own.csv", index=False)
+    said = said_at_the_start(capsys, None, str(tmp_path / "own.csv"))
+    assert (
+        "The input id is the number of the row, 1 to 40: it tells whatever the rows are sorted by. input_columns "
+        "leaves it out." in said
+    )
+    assert "trained on too" not in said
+    for columns in (["a", "b"], ["id^2", "a"]):
+        assert "number of the row" not in said_at_the_start(
+            capsys, None, str(tmp_path / "own.csv"), input_columns=columns
+        )
+    shuffled = frame.sample(frac=1, random_state=1)
+    assert "number of the row" not in said_at_the_start(capsys, None, shuffled)
+    assert "number of the row" not in said_at_the_start(capsys, None, frame[["id", "price"]])
+    parts = (X[:20], Y[:20]), (X[15:35], Y[15:35])
+    told = "5 of the 20 examples to test with are trained on too, inputs and labels alike: scores of predictions count"
+    assert told in said_at_the_start(capsys, None, parts)
+    assert told in describe_dataset(load_data(parts))
+    others = (X[:20], Y[:20]), (X[15:35], Y[15:35] + 1)
+    assert "trained on too" not in said_at_the_start(capsys, None, others)
+
+
 @pytest.mark.parametrize(
     ("cell", "expected"),
     [
         ("01.02.2020", "the days since a first date"),
         ("31/12/2020 08:00", "the days since a first date"),
         ("1,234", "plain numbers"),
+        ("-0,1257", "plain numbers"),
+        ("−1.5", "plain numbers"),
+        ("1.234.567", "plain numbers"),
         ("$12.50", "plain numbers"),
         ("0.5%", "plain numbers"),
         ("1.2.3", "get_dummies"),
@@ -511,6 +540,15 @@ def test_a_cell_that_is_no_number_is_told_what_to_become(tmp_path, cell, expecte
     for data in (tmp_path / "a.csv", pd.DataFrame({"a": [cell] * 4, "y": [0.5, 1.5, 2.5, 3.5]})):
         with pytest.raises(InputError, match=rf"column 'a' .*Expected: numbers?.*{expected}|Expected: {expected}"):
             load_data(data)
+
+
+@pytest.mark.parametrize("form", ["−{}.5", "{}.250.000", '"-{},5"'])
+def test_numbers_as_spreadsheets_write_them_are_no_names_of_classes(tmp_path, form):
+    """A typographic minus and points between thousands were 40 classes without a word, a decimal comma had no place."""
+    rows = [f"{i}," + form.format(i) for i in range(1, 41)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,price", *rows]), encoding="utf-8")
+    with pytest.raises(InputError, match=r"t\.csv, line 2, column 'price' is not a finite number\. Received: "):
+        load_data(tmp_path / "t.csv")
 
 
 def test_numbers_that_are_text_are_no_names():

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -652,6 +653,54 @@ def test_a_package_adds_a_sampler_by_one_file_and_one_line(tmp_path, monkeypatch
         sys.modules.pop("own", None)
     config = tomllib.loads((tmp_path / "run" / "manifest.toml").read_text())["method"]
     assert config["sampler"] == "Own" and config["friction"] == 2.5
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Lets packages that are installed give these names to samplers."""
+
+    def install(*entries: tuple[str, str]) -> None:
+        found = [EntryPoint(name, where, "tati_re.samplers") for name, where in entries]
+        monkeypatch.setattr(families, "entry_points", lambda group: found)
+        families._installed.cache_clear()
+
+    yield install
+    families._installed.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["HMC", "baoab", "Mine"])
+def test_a_name_that_two_samplers_have_is_refused_where_it_is_asked_for(installed, name, capsys):
+    """A package that takes a name of others breaks neither the help nor runs by other names, nor is it run for them."""
+    installed(("Mine", "tests.test_own_sampler:First"), (name, "elsewhere:Second"))
+    with pytest.raises(SystemExit, match="0"):
+        sample.main(["--help"])
+    assert "MAMS, MALA, RWMH, TACT-HMC, Mine; your" in " ".join(capsys.readouterr().out.split())
+    assert make_sampler("OBABO", make_options()).name == "OBABO"
+    with pytest.raises(InputError) as refused:
+        make_sampler(name.upper(), make_options())
+    assert str(refused.value) == (
+        f"sampler: the name {name} is taken, and a package that is installed gives it to elsewhere:Second. Expected: "
+        "another name in the entry points of that package, or elsewhere:Second."
+    )
+    assert "elsewhere" not in families.markdown_table()
+
+
+def test_a_package_that_cannot_be_imported_leaves_the_options_page(installed, tmp_path, monkeypatch):
+    """And a class without a docstring has none there, rather than that of `Method`."""
+    (tmp_path / "ends_at_once.py").write_text("import sys\nsys.exit(3)\n")
+    (tmp_path / "says_nothing.py").write_text(
+        "from tati_re.samplers import Method\n\n\nclass Silent(Method):\n    def step(self): ...\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    installed(("Ends", "ends_at_once:Ends"), ("Silent", "says_nothing:Silent"))
+    rows = families.markdown_table().split("\n")
+    assert rows[-2:] == [
+        "| `Ends` |  | sampler: ends_at_once cannot be imported (SystemExit: 3). |",
+        "| `Silent` |  |  |",
+    ]
+    for name in ("ENDS", f"{tmp_path}/ends_at_once.py:Ends"):
+        with pytest.raises(InputError, match=r"ends_at_once(\.py)? cannot be imported \(SystemExit: 3\)"):
+            make_sampler(name, make_options())
 
 
 def test_what_is_installed_is_read_once(monkeypatch):

@@ -43,9 +43,8 @@ def chains_of(run_info: pd.DataFrame, column: str, num_burnin_steps: int = 0) ->
     """
     refuse_if(column not in run_info, f"The run has no column '{column}'.", column, ", ".join(map(str, run_info)))
     rows = run_info[run_info["step"] > num_burnin_steps]
-    if rows.empty:
-        last = int(run_info["step"].max()) if len(run_info) else 0
-        raise InputError(f"No rows are left after the burn-in of {num_burnin_steps:,} steps.", f"last step {last:,}")
+    last = int(run_info["step"].max()) if len(run_info) else 0
+    refuse_if(rows.empty, f"No rows are left after the burn-in of {num_burnin_steps:,} steps.", f"last step {last:,}")
     values = rows[column].to_numpy(dtype=np.float64)
     values = np.where(np.abs(values) < 1e-150, 0.0, values)  # such as acceptances of 1e-277, whose squares are 0
     return values[rows_by_walker(rows["step"].to_numpy(), rows["walker"].to_numpy())]

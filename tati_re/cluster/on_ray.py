@@ -25,9 +25,8 @@ def check_cluster(address: str) -> None:
     if importlib.util.find_spec("ray") is None:
         raise InputError("cluster: Ray is not installed.", address, "pip install 'tati_re[cluster]'")
     mode, path = os.environ.get("RAY_AUTH_MODE"), os.environ.get("RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token")
-    if mode != "token":
-        what = "cluster: Ray runs whatever it is sent, and has to ask for a token."
-        raise InputError(what, f"RAY_AUTH_MODE={mode or ''}", "RAY_AUTH_MODE=token here and where Ray is started")
+    what, right = "cluster: Ray runs whatever it is sent, and has to ask for a token.", "RAY_AUTH_MODE=token"
+    refuse_if(mode != "token", what, f"RAY_AUTH_MODE={mode or ''}", f"{right} here and where Ray is started")
     if os.environ.get("RAY_AUTH_TOKEN"):
         return
     file = Path(path).expanduser()

@@ -1,9 +1,13 @@
 """A data set in words: its contents, classes and ranges."""
 
+from collections import Counter
+from collections.abc import Iterator
+
 import numpy as np
 
 from tati_re.data.columns import numbered
 from tati_re.data.dataset import Dataset
+from tati_re.data.on_disk import on_disk
 
 MOST_COLUMNS = MOST_CLASSES = 20
 _WORDS = {
@@ -32,7 +36,32 @@ def describe_dataset(dataset: Dataset) -> str:
         lines += _ranges(targets, dataset.label_names or names)
     else:
         lines += _counts(dataset)
-    return "\n".join(lines)
+    return "\n".join([*lines, *cautions(dataset)])
+
+
+def cautions(dataset: Dataset) -> Iterator[str]:
+    """Says which of several inputs is the number of its row, and where examples to test with are trained on."""
+    x, y, test_x, test_y = dataset.inputs, dataset.targets, dataset.test_inputs, dataset.test_targets
+    if on_disk(x) or len(x) < 10:
+        return
+    derived = dataset.preparation is not None and dataset.preparation.columns is not None
+    for place in np.flatnonzero(x[0] < x[1]) if x.ndim == 2 and x.shape[1] > 1 and not derived else ():
+        columns = [part[:, place] for part in (x, test_x) if part is not None]
+        numbers = np.sort(np.concatenate(columns))
+        if numbers[0] in (0, 1) and (np.diff(numbers) == 1).all() and all((np.diff(c) > 0).all() for c in columns):
+            name = (dataset.feature_names or numbered(x.shape[1]))[place]
+            yield (
+                f"The input {name} is the number of the row, {numbers[0]:g} to {numbers[-1]:g}: it tells whatever the "
+                "rows are sorted by. input_columns leaves it out."
+            )
+    if test_x is not None and test_y is not None:
+        test = [(row.tobytes(), label.tobytes()) for row, label in zip(test_x, test_y, strict=True)]
+        known = {*test}.intersection((row.tobytes(), label.tobytes()) for row, label in zip(x, y, strict=True))
+        if 20 * (count := sum(each in known for each in test)) >= len(test):
+            yield (
+                f"{count} of the {len(test)} examples to test with are trained on too, inputs and labels alike: "
+                "scores of predictions count them as new."
+            )
 
 
 def _ranges(values: np.ndarray, names: tuple[str, ...]) -> list[str]:
@@ -47,19 +76,15 @@ def _ranges(values: np.ndarray, names: tuple[str, ...]) -> list[str]:
 def _counts(dataset: Dataset) -> list[str]:
     """The number of examples of each class, in both parts."""
 
-    def of(targets: np.ndarray | None) -> dict[int, int]:
-        if targets is None:
-            return {}
-        found = targets.argmax(1) if dataset.task == "one_hot" else targets
-        return dict(zip(*(values.tolist() for values in np.unique(found, return_counts=True)), strict=True))
-
-    train, test = of(dataset.targets), of(dataset.test_targets)
+    parts = [part for part in (dataset.targets, dataset.test_targets) if part is not None]
+    found = [(part.argmax(1) if dataset.task == "one_hot" else part).reshape(-1).tolist() for part in parts]
+    train, test = Counter(found[0]), Counter(*found[1:])
     first = -1 if dataset.task == "signs" else 0
     classes = [-1, 1] if first else list(range(dataset.num_classes or 0))
     named = dict(enumerate(dataset.class_names))
     wide = max(3, *(len(name) for name in dataset.class_names[:MOST_CLASSES]), 0)
     lines = [
-        f"  class {named.get(c, c):<{wide}} {train.get(c, 0):>8d}" + (f" and {test.get(c, 0)} to test" if test else "")
+        f"  class {named.get(c, c):<{wide}} {train[c]:>8d}" + (f" and {test[c]} to test" if test else "")
         for c in classes[:MOST_CLASSES]
     ]
     return lines + ([f"  and {len(classes) - MOST_CLASSES} classes more"] if len(classes) > MOST_CLASSES else [])

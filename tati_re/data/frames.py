@@ -19,7 +19,7 @@ COLUMNS = f"{TEXT}; label_columns names the labels, input_columns leaves columns
 CLASSES = "a number, or in all rows the name of a class"
 UNKNOWN = ("", "na", "n/a", "nan", "nat", "null", "none", "?")  # Cells, in lower case.
 _FRACTION = re.compile(r"\s*[-+]?\d*[.,]\d+(e[-+]?\d+)?\s*", re.I)
-PLAIN = "plain numbers, such as 1234.5: no text, no %, no currency and no commas between thousands"
+PLAIN = "plain numbers, such as -1234.5: no text, no %, no currency and no commas, but in a file with semicolons"
 DATES = "numbers, such as the days since a first date: (x - x.min()) / pandas.Timedelta(days=1)"
 MISSING = "numbers in all rows: dropna and fillna of pandas, or SimpleImputer of scikit-learn"
 
@@ -111,7 +111,9 @@ def advice(cell: str) -> str:
         return MISSING
     if re.match(r"\d{1,2}([./-])\d{1,2}\1(\d{4}|\d\d)\b(?![./-])", cell):
         return DATES
-    if re.fullmatch(r"[-+]?[$€£]?\s*[-+]?(\d*[.,]?\d+\s*[%$€£]|\d{1,3}([,' ]\d{3})+([.,]\d+)?)|[$€£]\s*[\d.,]+", cell):
+    grouped = r"\d{1,3}([,' ]\d{3})+([.,]\d+)?|\d{1,3}(\.\d{3}){2,}(,\d+)?|\d*,\d+"
+    marked = rf"[-+]?[$€£]?\s*[-+]?(\d*[.,]?\d+\s*[%$€£]|{grouped})|−[\d.]+|[$€£]\s*[\d.,]+"
+    if re.fullmatch(marked, cell):
         return PLAIN
     with suppress(ValueError):
         datetime.fromisoformat(cell)

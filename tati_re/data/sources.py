@@ -158,9 +158,8 @@ def _listed(source: Any) -> list[Any]:
 
 def by_name(source: object) -> bool:
     """Whether a source is a name: text or a path, or a list of them."""
-    if isinstance(source, (list, tuple)):
-        return all(isinstance(part, (str, Path)) for part in source)
-    return isinstance(source, (str, Path))
+    parts = source if isinstance(source, (list, tuple)) else [source]
+    return all(isinstance(part, (str, Path)) for part in parts)
 
 
 def is_table(source: object) -> bool:
@@ -198,7 +197,8 @@ def _existing(source: str | Path) -> Path:
     if not known and len(path.parts) == 1:
         expected = f"{', '.join(names)}, or {FILES}"
         raise InputError(f"data is not known.{nearest(str(source), (*names, *others))}", source, expected)
-    raise InputError(f"data is a file that does not exist.{nearest(path.name, others)}", source, FILES)
+    expected = FILES if path.is_absolute() else f"{FILES} in {Path.cwd()}, or its folder before its name"
+    raise InputError(f"data is a file that does not exist.{nearest(path.name, others)}", source, expected)
 
 
 def _from_pair(source: object, first: Contents | None = None) -> Contents:

@@ -35,8 +35,7 @@ class Observables:
         self.metric_name = metric_name
         extra = {} if extra is None else extra
         named = isinstance(extra, Mapping) and all(isinstance(n, str) and n and callable(extra[n]) for n in extra)
-        if not named:
-            raise InputError("observables is no table of functions.", shown(extra, 77, repr), '{"name": function}')
+        refuse_if(not named, "observables is no table of functions.", shown(extra, 77, repr), '{"name": function}')
         odd = [name for name in extra if not name.isprintable()]
         refuse_if(odd, "observables: a name cannot head a column.", repr(odd[:1]), "a name without line ends and tabs")
         self.extra = dict(extra)

@@ -47,18 +47,27 @@ def _installed() -> tuple[EntryPoint, ...]:
 
 
 def families() -> dict[str, str]:
-    """The samplers by name, those of installed packages included, which may not take another sampler's name."""
+    """The samplers by name, those of installed packages included: a name that is taken stays what it was."""
     all_of_them = dict(FAMILIES)
     for entry in _installed():
-        if entry.name.upper() in map(str.upper, all_of_them):
-            raise InputError(f"The name of the sampler {entry.value} is taken.", entry.name, "another entry point")
-        all_of_them[entry.name] = entry.value
+        if entry.name.upper() not in map(str.upper, (*all_of_them, *WORDS, *PRESETS, "auto")):
+            all_of_them[entry.name] = entry.value
     return all_of_them
 
 
 def family(name: str) -> str | None:
     """Where the sampler of this name, in any case, is made; `None` if there is none."""
     return next((where for known, where in families().items() if known.upper() == name.upper()), None)
+
+
+def check_name(name: str) -> None:
+    """Refuses a name that an installed package gives to a sampler, and that is another's too."""
+    for entry in _installed():
+        if entry.name.upper() == name.upper() and entry.value != family(name):
+            what = (
+                f"sampler: the name {entry.name} is taken, and a package that is installed gives it to {entry.value}."
+            )
+            raise InputError(what, expected=f"another name in the entry points of that package, or {entry.value}")
 
 
 def is_foreign(name: str) -> bool:
@@ -86,17 +95,18 @@ def options_of_family(where: str) -> list[str]:
 
 def meaning(field: FieldInfo) -> str:
     """The help of an option, with the names of all samplers where it lists them."""
-    text = str(field.description)
-    if "{samplers}" not in text:
-        return text
-    return text.replace("{samplers}", ", ".join([*WORDS[6:], *families()])).replace("{presets}", ", ".join(PRESETS))
+    names = ", ".join([*WORDS[6:], *families()])
+    return str(field.description).replace("{samplers}", names).replace("{presets}", ", ".join(PRESETS))
 
 
 def markdown_table() -> str:
     """The samplers that have a name as a Markdown table: name, options, what it is."""
     rows = ["| sampler | its options | what it is |", "|---|---|---|"]
     for name, where in families().items():
-        said = (inspect.getdoc(factory(where)) or "").split("\n\n")[0].replace("\n", " ")
-        options = ", ".join(f"`{option}`" for option in options_of_family(where))
+        try:
+            said = inspect.cleandoc(factory(where).__doc__ or "").split("\n\n")[0].replace("\n", " ")
+            options = ", ".join(f"`{option}`" for option in options_of_family(where))
+        except InputError as error:  # another package, which cannot be imported
+            said, options = str(error), ""
         rows.append(f"| `{name}` | {options} | {said} |")
     return "\n".join(rows)

@@ -6,8 +6,7 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -27,13 +26,17 @@ def found(option: str, name: str, form: str, known: Callable[[Any], bool], kind:
     (where, _, what), noun = name.rpartition(":"), kind.split()[1]
     refuse_if(not where or not what.isidentifier(), f"{option}: the form is MODULE:{noun.upper()}.", repr(name), form)
     path, before = Path(where) if where.endswith(".py") else None, {*sys.modules}
-    folder = Path.cwd() if path is None else path.resolve().parent
-    with importable(folder):
+    folder, places = Path.cwd() if path is None else path.resolve().parent, list(sys.path)
+    sys.path.insert(0, str(folder))  # first, as for a script that lies there
+    importlib.invalidate_caches()
+    try:
         module = _module(option, where) if path is None else _file(option, path, form)
         if not hasattr(module, what):
             others = [key for key, value in vars(module).items() if known(value)]
             sentence = f"{option}: {where} has no {noun} of this name.{nearest(what, others)}"
             raise InputError(sentence, received=what, expected=", ".join(others) or kind)
+    finally:
+        sys.path[:] = places
     for new in {*sys.modules} - before:
         here = folder in Path(getattr(sys.modules[new], "__file__", None) or "").parents[:2]
         # Workers would not find what lies in this folder alone.
@@ -79,18 +82,6 @@ def called(option: str, factory: Callable, options: Any, others: Mapping[str, An
         raise InputError(f"{option}: {name} cannot be made ({said(error)}).") from error
 
 
-@contextmanager
-def importable(folder: Path) -> Iterator[None]:
-    """The folder comes first where modules are looked for, as it does for a script that lies there."""
-    before = list(sys.path)
-    sys.path.insert(0, str(folder))
-    importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        sys.path[:] = before
-
-
 def _module(option: str, name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
@@ -100,7 +91,7 @@ def _module(option: str, name: str) -> ModuleType:
         beside = f", or {name}.py:..." if Path(f"{name}.py").exists() else ""
         expected = f"one that is installed or lies in {Path.cwd()}{beside}"
         raise InputError(f"{option}: there is no such module.", received=name, expected=expected) from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _failed(option, name, error) from error
 
 
@@ -115,11 +106,11 @@ def _file(option: str, path: Path, form: str) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise _failed(option, path, error) from error
     return module
 
 
-def _failed(option: str, where: object, error: Exception) -> InputError:
+def _failed(option: str, where: object, error: BaseException) -> InputError:
     return InputError(f"{option}: {where} cannot be imported ({said(error)}).")

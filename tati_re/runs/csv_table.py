@@ -63,9 +63,8 @@ class CsvTable(Rows):
             found = file.readline()
             file.seek(max(position - 1, 0))
             last = file.read(1)
-        if found not in headers:
-            what = f"The file {path} has other columns than the run to resume."
-            raise InputError(what, found.decode(errors="replace").rstrip(), headers[0].decode().rstrip())
+        what, expected = f"The file {path} has other columns than the run to resume.", headers[0].decode().rstrip()
+        refuse_if(found not in headers, what, found.decode(errors="replace").rstrip(), expected)
         size = path.stat().st_size
         if position < len(found) or size < position or last != b"\n":
             what = f"The file {path} does not fit the checkpoint; was it edited?"

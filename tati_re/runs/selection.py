@@ -39,9 +39,8 @@ def keep(rows: pd.DataFrame, burnin: int = 0, thin: int = 1, rung: int | None = 
         if kept.empty and len(rows) and not (rows["rung"] == rung).any():
             raise InputError("There are no rows of this rung.", rung, f"0 to {int(rows['rung'].max())}")
     refuse_if(rows.empty, "No row was recorded.", expected="a longer run, or a smaller record_every")
-    if kept.empty:
-        last = int(rows["step"].max()) if len(rows) else 0
-        raise InputError(f"No rows are left after the burn-in of {burnin:,} steps.", f"last step {last:,}")
+    last = f"last step {int(rows['step'].max()):,}"
+    refuse_if(kept.empty, f"No rows are left after the burn-in of {burnin:,} steps.", last)
     if thin > 1:
         places = ["walker", "rung"] if _on_ladder(kept) else ["walker"]
         kept = kept[kept.groupby(places).cumcount() % thin == 0]

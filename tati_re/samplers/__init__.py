@@ -13,7 +13,7 @@ from tati_re.core.protocol import Energy as Energy
 from tati_re.core.protocol import Info as Info
 from tati_re.core.protocol import Rung as Rung
 from tati_re.core.protocol import State as State
-from tati_re.options.families import DEFAULT, FAMILIES, WORDS, families, family
+from tati_re.options.families import DEFAULT, FAMILIES, WORDS, check_name, families, family
 from tati_re.samplers.ccadl import CCAdL as CCAdL
 from tati_re.samplers.choosing import imported
 from tati_re.samplers.first_order_hmc import FirstOrderHMC as FirstOrderHMC
@@ -70,6 +70,7 @@ def tuned(sampler: Method, options) -> Method:
 
 def _of_name(name: str, options) -> Method:
     name = DEFAULT if name.lower() == "auto" else name
+    check_name(name)
     where = name if ":" in name else family(name)
     if where is not None:
         if where in FAMILIES.values() and options.thermostat_bath == "noise":

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tati_re.core.backend import set_threads
-from tati_re.core.errors import AnyPath, InputError
+from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.data.standardizing import standardized_as
 from tati_re.models.identity import refuse_other_model
 from tati_re.options.make import OPTIONS, make_options
@@ -78,8 +78,7 @@ def objects_of(
 def check_model(system: "System", run: RunFiles, who: str) -> None:
     """Refuses a model whose parameters have other names than those of the run, or which is another one."""
     names = run.manifest["parameters"]["names"]
-    if system.flat.tensor_names != names:
-        what = f"{who}: the model differs from the run's."
-        raise InputError(what, ", ".join(system.flat.tensor_names), ", ".join(names))
+    now = system.flat.tensor_names
+    refuse_if(now != names, f"{who}: the model differs from the run's.", ", ".join(now), ", ".join(names))
     if run.has(files.MODEL) and system.has_data:
         refuse_other_model(system.model, run.folder / files.MODEL, who)
