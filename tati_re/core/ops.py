@@ -179,6 +179,11 @@ def compiled_by_xla() -> Iterator[None]:
         _UNDER_XLA.reset(token)
 
 
+def is_for_xla() -> bool:
+    """Whether what is traced now is marked so."""
+    return _UNDER_XLA.get()
+
+
 def rows(values, first, count: int):
     """`count` rows of `(walkers, ...)` values from `first` on, which may be a tensor."""
     if _is_numpy(values, first):
@@ -186,7 +191,7 @@ def rows(values, first, count: int):
     # Not a slice: XLA takes where a slice begins for a constant of the compilation, and would compile every chunk anew.
     tf = _tf()
     values = tf.convert_to_tensor(values)
-    if _UNDER_XLA.get():
+    if is_for_xla():
         size = tf.constant([count, *values.shape[1:]])
         from tati_re.core.backend import dynamic_slice
 
@@ -201,7 +206,7 @@ def with_rows(values, first, new):
         changed[int(first) : int(first) + len(new)] = new
         return changed
     tf = _tf()
-    if _UNDER_XLA.get():
+    if is_for_xla():
         from tati_re.core.backend import dynamic_update_slice
 
         return dynamic_update_slice(values, _begin(values, first), new)

@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -18,7 +19,7 @@ from tati_re.data.preparation import automatic, said_of_skewed, standardized, st
 from tati_re.models.build import build_network, imported_model, load_model
 from tati_re.models.flat import FlatModel
 from tati_re.models.inputs import tensors_of
-from tati_re.models.inspect import one_output, output_activation_of, output_shape_of
+from tati_re.models.inspect import one_output, output_activation_of, output_shape_of, work_of
 from tati_re.models.precision import in_precision
 from tati_re.options.make import OPTIONS, Options, options_of, unknown
 from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
@@ -127,6 +128,11 @@ class System:
             return False
         data = self.examples
         return device_bytes(data.inputs, data.input_scale, self.flat.input_dtype) > self.memory_limit
+
+    @cached_property
+    def work(self) -> float:
+        """What the network costs for one example: `work_of`."""
+        return work_of(self.model, tf.cast(np.asarray(self.examples.inputs[:1]), self.flat.input_dtype))
 
     def settled(self, options: Options) -> Options:
         """The options with what follows from data and network where nothing was given."""
