@@ -195,18 +195,15 @@ def dynamic_update_slice(values, begin, new):
     return gen_xla_ops.xla_dynamic_update_slice(input=values, update=new, indices=begin)
 
 
-def watched(call: Callable[[], Any], seen: Callable[[str, Any, Any], None]) -> None:
-    """Calls, and tells `seen(kind, inputs, outputs)` of each operation that TensorFlow computes."""
+def watched(call: Callable[[], Any], seen: Callable) -> None:
+    """Calls, and `seen(kind, inputs, attributes, outputs, ...)` after each operation that TensorFlow computes."""
     from tensorflow.python.framework import op_callbacks
 
-    def told(kind: Any, inputs: Any, attributes: Any, outputs: Any, *others: Any, **names: Any) -> None:
-        seen(kind if isinstance(kind, str) else kind.decode(), inputs, outputs)
-
-    op_callbacks.add_op_callback(told)
+    op_callbacks.add_op_callback(seen)
     try:
         call()
     finally:
-        op_callbacks.remove_op_callback(told)
+        op_callbacks.remove_op_callback(seen)
 
 
 _held, _runs, _counting = ExitStack(), list[object](), Lock()

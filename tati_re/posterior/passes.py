@@ -10,7 +10,7 @@ import numpy as np
 from tati_re.core.backend import tf, value_and_gradient
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.evaluate import Energy, Rung
-from tati_re.core.ops import is_for_xla
+from tati_re.core.ops import UNDER_XLA
 from tati_re.core.potential import Batch, Prior
 from tati_re.models.chain import chain_of
 from tati_re.models.inspect import vectorizes
@@ -210,7 +210,7 @@ class ModelPasses:
     def _traced(self, *form) -> Callable:
         """Summed losses, gradients and new auxiliary of a batch: a function that is traced once for all graphs, and of
         recurrent layers once more for XLA: of their loops it takes no gradient that was made for others."""
-        key = *form, self.flat.recurrent and is_for_xla()
+        key = *form, self.flat.recurrent and UNDER_XLA.get()
         if key not in self._functions:
             how, shared, training, counting = form
 

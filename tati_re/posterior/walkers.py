@@ -25,7 +25,6 @@ def choose(
     auxiliary variables that it updates. `moves_data`: the batch of one walker is much larger than its parameters, under
     XLA, which a loop keeps from converting images inside of the product (784-10, batch 550: 0.6 ms, unrolled 0.7)."""
     # There each copy is compiled under XLA: 4 of a ResNet-20 took 124 s on a processor, one or a loop 45.
-    # Each copy of an LSTM is traced and compiled too: 8 take 10 s under XLA, 6 in a graph, a loop 4 and 1.4.
     many = num_walkers > (2 if on_gpu() or recurrent else MANY_WALKERS)
     if training:
         own = "looped" if many and on_gpu() else "unrolled"

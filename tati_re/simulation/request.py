@@ -11,6 +11,7 @@ from tati_re.core.method import Method
 from tati_re.engine.limits import LIMITS, Limits
 from tati_re.exchange.choosing import with_replicas
 from tati_re.models.chain import chain_of
+from tati_re.models.inspect import work_of
 from tati_re.optimizers import make_optimizer
 from tati_re.options.families import DEFAULT
 from tati_re.options.make import Options, make_options
@@ -111,12 +112,11 @@ class Request:
 
 def is_cheap(system: System) -> bool:
     """Whether steps that see all of the data cost little."""
-    size = system.dataset.num_examples
-    if size <= FEW_EXAMPLES:
+    size, flat = system.dataset.num_examples, system.flat
+    if size <= FEW_EXAMPLES or (size * flat.num_parameters <= MOST_PRODUCTS and chain_of(flat.model) is not None):
         return True
-    if size * system.flat.num_parameters <= MOST_PRODUCTS and chain_of(system.flat.model) is not None:
-        return True
-    return size < FULL_BATCH_BELOW and size * system.work <= MOST_WORK
+    example = system.examples.inputs[:1], flat.input_dtype
+    return size < FULL_BATCH_BELOW and size * work_of(flat.model, *example) <= MOST_WORK
 
 
 def sees_all(options: Options, system: System) -> bool:

@@ -4,7 +4,6 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -19,7 +18,7 @@ from tati_re.data.preparation import automatic, said_of_skewed, standardized, st
 from tati_re.models.build import build_network, imported_model, load_model
 from tati_re.models.flat import FlatModel
 from tati_re.models.inputs import tensors_of
-from tati_re.models.inspect import one_output, output_activation_of, output_shape_of, work_of
+from tati_re.models.inspect import one_output, output_activation_of, output_shape_of
 from tati_re.models.precision import in_precision
 from tati_re.options.make import OPTIONS, Options, options_of, unknown
 from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
@@ -129,11 +128,6 @@ class System:
         data = self.examples
         return device_bytes(data.inputs, data.input_scale, self.flat.input_dtype) > self.memory_limit
 
-    @cached_property
-    def work(self) -> float:
-        """What the network costs for one example: `work_of`."""
-        return work_of(self.model, tf.cast(np.asarray(self.examples.inputs[:1]), self.flat.input_dtype))
-
     def settled(self, options: Options) -> Options:
         """The options with what follows from data and network where nothing was given."""
         noise = self.noise_std(options)
@@ -153,9 +147,8 @@ class System:
 
     def check(self, options: Options, objects: Mapping[str, Any]) -> None:
         """Refuses options of a call that this system has no use for."""
-        if "potential" in objects or options.is_target:
-            what = "potential shapes the system where it is a function."
-            raise InputError(what, expected="potential=f where the Simulation is made")
+        what = "potential shapes the system where it is a function."
+        refuse_if("potential" in objects or options.is_target, what, None, "potential=f where the Simulation is made")
 
     def check_failure(self) -> None:
         """Says what failed in code of users while a run went on, if that is why it stopped."""
