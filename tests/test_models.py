@@ -12,7 +12,7 @@ from tati_re import Simulation
 from tati_re.core.errors import InputError
 from tati_re.models.build import build_network, load_model
 from tati_re.models.flat import FlatModel
-from tati_re.models.inspect import input_shape_of, output_activation_of, output_shape_of
+from tati_re.models.inspect import input_shape_of, output_activation_of, output_shape_of, work_of
 from tati_re.models.names import parameter_names, tensor_names
 from tati_re.models.precision import in_precision
 from tati_re.simulation import system
@@ -262,6 +262,15 @@ def test_graph_xla_and_vectorized_agree_with_eager(make):
         np.testing.assert_allclose(slope, slopes, rtol=1e-4, atol=1e-4)
     assert flat.vectorizable == (make not in (convolution, lstm))
     assert flat.xla_safe
+
+
+def test_work_counts_numbers_products_and_each_round_of_a_loop():
+    """A dense layer makes ten sums of 784 products, and adds a bias to each."""
+    dense = keras.Sequential([keras.Input((784,)), layers.Dense(10)])
+    assert work_of(dense, np.ones((1, 784)), "float32") == 10 * (1 + 784 / 16) + 10
+    model = keras.Sequential([keras.Input((None, 1)), layers.LSTM(4)])
+    found = [work_of(model, np.ones((1, n, 1)), "float32") for n in (2, 3, 4, 9)]
+    assert found[2] - found[1] == found[1] - found[0] == (found[3] - found[2]) / 5 > 0
 
 
 def test_what_is_not_known_is_not_vectorized():

@@ -7,6 +7,7 @@ import pytest
 
 from tati_re import InputError, Simulation, priors
 from tati_re.core.backend import keras, tf
+from tati_re.core.ops import compiled_by_xla
 from tati_re.data import Dataset
 from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
@@ -241,6 +242,40 @@ def test_auto_takes_the_evaluation_that_was_measured_as_the_fastest(inputs, hidd
     sim = Simulation(data=(x, x[:, 0]), **options)
     made = sim.system.potential(sim.options)
     assert (made.walker_evaluation, made._full_evaluation) == (chosen, on_all)
+
+
+@pytest.mark.parametrize(
+    ("layer", "walkers", "chosen"),
+    [
+        (keras.layers.GRU(2), 2, "unrolled"),
+        (keras.layers.GRU(2), 3, "looped"),
+        (keras.layers.Bidirectional(keras.layers.LSTM(2)), 3, "looped"),
+        (keras.layers.Conv1D(2, 2), 16, "unrolled"),
+    ],
+)
+def test_recurrent_layers_are_looped_whose_copies_take_long_to_compile(layer, walkers, chosen):
+    model = keras.Sequential([keras.Input((3, 1)), layer, keras.layers.Flatten(), keras.layers.Dense(1)])
+    sim = Simulation(model, (np.zeros((4, 3, 1)), np.arange(4.0)), num_walkers=walkers, verbose=0)
+    made = sim.system.potential(sim.options)
+    assert (made.walker_evaluation, made._full_evaluation) == (chosen, chosen)
+
+
+def test_what_comes_before_a_recurrent_layer_compiles_under_xla():
+    """The gradient by the sequences that it takes was traced in a graph first, in a form that XLA refuses."""
+    parts = keras.Input((3,), dtype="int32"), keras.layers.Embedding(5, 2), keras.layers.SimpleRNN(2)
+    sim = Simulation(keras.Sequential([*parts, keras.layers.Dense(1)]), (np.eye(3), np.arange(3.0)), verbose=0)
+    potential, position = sim.system.potential(sim.options), tf.constant(sim.walkers.position)
+
+    def energy(position):
+        return tuple(potential.bind(rung_of(np.ones(1)), None, tuple(map(tf.constant, potential.auxiliary)))(position))
+
+    def marked(position):
+        with compiled_by_xla():
+            return energy(position)
+
+    graph = tf.function(energy, autograph=False)(position)
+    for here, there in zip(graph, tf.function(marked, autograph=False, jit_compile=True)(position), strict=True):
+        np.testing.assert_allclose(here, there, rtol=1e-5)
 
 
 @pytest.mark.parametrize("options", [{}, {"walker_batches": "shared"}, {"batch_size": None}])

@@ -195,6 +195,17 @@ def dynamic_update_slice(values, begin, new):
     return gen_xla_ops.xla_dynamic_update_slice(input=values, update=new, indices=begin)
 
 
+def watched(call: Callable[[], Any], seen: Callable) -> None:
+    """Calls, and `seen(kind, inputs, attributes, outputs, ...)` after each operation that TensorFlow computes."""
+    from tensorflow.python.framework import op_callbacks
+
+    op_callbacks.add_op_callback(seen)
+    try:
+        call()
+    finally:
+        op_callbacks.remove_op_callback(seen)
+
+
 _held, _runs, _counting = ExitStack(), list[object](), Lock()
 _REWRITES = "arithmetic_optimization"
 

@@ -166,17 +166,17 @@ def shift_right(x, bits: int):
     return tf.bitwise.right_shift(x, tf.constant(bits, tf.uint32))
 
 
-_UNDER_XLA: ContextVar[bool] = ContextVar("under_xla", default=False)
+UNDER_XLA: ContextVar[bool] = ContextVar("under_xla", default=False)
 
 
 @contextmanager
 def compiled_by_xla() -> Iterator[None]:
     """Marks code traced for XLA, which has its own operations for parts of arrays."""
-    token = _UNDER_XLA.set(True)
+    token = UNDER_XLA.set(True)
     try:
         yield
     finally:
-        _UNDER_XLA.reset(token)
+        UNDER_XLA.reset(token)
 
 
 def rows(values, first, count: int):
@@ -186,7 +186,7 @@ def rows(values, first, count: int):
     # Not a slice: XLA takes where a slice begins for a constant of the compilation, and would compile every chunk anew.
     tf = _tf()
     values = tf.convert_to_tensor(values)
-    if _UNDER_XLA.get():
+    if UNDER_XLA.get():
         size = tf.constant([count, *values.shape[1:]])
         from tati_re.core.backend import dynamic_slice
 
@@ -201,7 +201,7 @@ def with_rows(values, first, new):
         changed[int(first) : int(first) + len(new)] = new
         return changed
     tf = _tf()
-    if _UNDER_XLA.get():
+    if UNDER_XLA.get():
         from tati_re.core.backend import dynamic_update_slice
 
         return dynamic_update_slice(values, _begin(values, first), new)

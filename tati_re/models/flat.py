@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tati_re.core.backend import keras, tf
+from tati_re.core.backend import keras, layers_of, tf
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.given import users_code
 from tati_re.models import inspect
@@ -111,8 +111,8 @@ class FlatModel:
     `tensor_names` their names by place; `parts` has, by name, whole shape and numbers of fixed entries;
     `num_fixed` parameters do not move. `others` are the non-trainable variables, then the fixed ones, `auxiliary` their
     values. The model takes inputs of `input_dtype`; its `training_layers` act differently while training. The layers
-    are `vectorizable` as single large operations; the gradient compiles under XLA where it is `xla_safe`. `regularizer`
-    makes of the weights of one walker the sum of theirs, or is None."""
+    are `vectorizable` as single large operations; the gradient compiles under XLA where it is `xla_safe`; `recurrent`
+    ones are loops. `regularizer` makes of the weights of one walker the sum of theirs, or is None."""
 
     samples_noise = False
 
@@ -130,6 +130,7 @@ class FlatModel:
         self.has_training_state = bool(self.training_layers)
         self.vectorizable = inspect.vectorizable(model)
         self.xla_safe = inspect.xla_safe(model)
+        self.recurrent = any(isinstance(layer, keras.layers.RNN) for layer in layers_of(model))
         terms = [(i, v.regularizer) for i, v in enumerate(variables) if v.regularizer is not None]
         self.regularized = [self.tensor_names[i] for i, _ in terms]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.backend import keras, layers_of, on_gpu, origin_of, quiet, tf, value_and_gradient
+from tati_re.core.backend import keras, layers_of, on_gpu, origin_of, quiet, tf, value_and_gradient, watched
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import users_code
 from tati_re.models.inputs import called, layout_of, tensors_of
@@ -30,9 +30,9 @@ _ACTIVATION_LAYERS = {"Softmax": "softmax", "ReLU": "relu", "LeakyReLU": "leaky_
 
 
 def refuse_unsupported(model: Any) -> None:
-    if not model.built or not all(layer.built for layer in layers_of(model)):
-        what = "The model has no weights yet."
-        raise InputError(what, model.name, "one that starts with keras.Input, or was called on data")
+    layers = [model, *layers_of(model)]
+    built, expected = all(each.built for each in layers), "one that starts with keras.Input, or was called on data"
+    refuse_if(not built, "The model has no weights yet.", model.name, expected)
     variables = model.trainable_variables
     what = "The model has no trainable parameters."
     refuse_if(not variables, what, model.name, "a model with weights that are trainable")
@@ -41,16 +41,13 @@ def refuse_unsupported(model: Any) -> None:
     masked = len(output_shape_of(model)) > 2 and outputs and getattr(outputs[0], "_keras_mask", None) is not None
     what = "The model masks places of its outputs, which the loss would count."
     refuse_if(masked, what, "Masking or mask_zero", "sequences of one length, or outputs of one place")
-    for variable in variables:
-        if variable.constraint is not None:
-            received = f"{type(variable.constraint).__name__} on {variable.path}"
-            raise InputError("Constraints of the model cannot be sampled; use a prior.", received, "no constraints")
+    bound = [f"{type(v.constraint).__name__} on {v.path}" for v in variables if v.constraint is not None]
+    refuse_if(bound, "Constraints of the model cannot be sampled; use a prior.", ", ".join(bound), "no constraints")
     for layer in layers_of(model):
         if getattr(layer, "activity_regularizer", None) is not None:
             raise InputError("Activity regularizers cannot be sampled.", f"one on layer {layer.name}", "none")
         if getattr(layer, "stateful", False):
             raise InputError("A layer keeps its state between batches.", f"layer {layer.name}", "stateful=False")
-    layers = [model, *layers_of(model)]
     if any(not type(each).__module__.startswith("keras.") or isinstance(each, keras.layers.Lambda) for each in layers):
         _refuse_calls(model)
     odd = [each.name for each in layers if not _SCOPE.fullmatch(each.name)]
@@ -146,17 +143,28 @@ def acts_alone(layer: Any) -> bool:
 def xla_safe(model: Any) -> bool:
     """Returns whether the gradient of the model compiles under XLA, for one walker.
     Keras' layers do; code that is not Keras' own, layers that prepare data, and those that call cuDNN are tried."""
-    if all(_known_to_xla(part) for part in [model, *layers_of(model)]):
+    kinds = [(type(part).__module__, type(part).__name__) for part in [model, *layers_of(model)]]
+    tried = {"Lambda"} | ({"LSTM", "GRU"} if on_gpu() else set())
+    prepares = [".preprocessing." in module and kind not in ("Normalization", "Rescaling") for module, kind in kinds]
+    if all(module.startswith("keras.") and kind not in tried for module, kind in kinds) and not any(prepares):
         return True
     weights = [v.value for v in model.trainable_variables]
     return _computes(model, lambda total, at: total(at), lambda gradient: gradient(weights), jit_compile=True)
 
 
-def _known_to_xla(part: Any) -> bool:
-    module, kind = type(part).__module__, type(part).__name__
-    prepares = ".preprocessing." in module and kind not in ("Normalization", "Rescaling")
-    fused = kind in ("LSTM", "GRU") and on_gpu()
-    return module.startswith("keras.") and not (prepares or fused) and kind != "Lambda"
+def work_of(model: Any, inputs: Any, dtype: str) -> float:
+    """What a pass over some inputs costs: the numbers that it makes, with a sixteenth of the products that those of a
+    matrix product or a convolution are sums of, about, each round of a loop counted. Each takes 0.2 to 1 ns."""
+    x, work = tf.cast(np.asarray(inputs), dtype), list[float]()
+
+    def seen(kind: Any, given: Any, _: Any, outputs: Any, *others: Any, **names: Any) -> None:
+        sizes = [each.shape.num_elements() or 0 for each in (*outputs[:1], *given[:2])]
+        if not any(each in str(kind) for each in ("ReadVariableOp", "Reshape", "Identity", "ExpandDims", "Squeeze")):
+            sums = any(each in str(kind) for each in ("MatMul", "Conv", "Einsum"))
+            work.append(sum(sizes[:1]) + (math.sqrt(math.prod(sizes)) / 16 if sums else 0))
+
+    watched(lambda: called(model, x), seen)
+    return sum(work)
 
 
 def training_layers(model: Any) -> list[str]:

@@ -23,7 +23,8 @@ class Outputs:
         self.num_outputs, self.places = int(np.prod(shape, dtype=int)), int(np.prod(shape[:-1], dtype=int))
         self._together = flat.vectorizable and not flat.auxiliary
         self._width = max([self.num_outputs, *(shape[-1] for shape in flat.shapes if shape)])
-        self._one, self._several = Compiled(self._of_one, free=(0,)), Compiled(self._of_several, free=(0, 1))
+        self._one = Compiled(lambda x, v, *others: flat.call(flat.split_one(v), others, prepared(x))[0], free=(0,))
+        self._several = Compiled(self._of_several, free=(0, 1))
 
     def __call__(self, parameters: np.ndarray, auxiliary: Sequence[np.ndarray], inputs: np.ndarray) -> np.ndarray:
         """The outputs of each draw, `(draws, n, ...)`, in the model's number type. Parameters are `(draws, P)`, their
@@ -39,9 +40,6 @@ class Outputs:
     def of_one(self, vector: np.ndarray, auxiliary: Sequence[np.ndarray], inputs: np.ndarray) -> np.ndarray:
         """The outputs of one vector `(P,)` with its variables that are not trained, `(n, ...)`."""
         return np.concatenate([piece.numpy() for piece in self._one.over_pieces(_ROWS, [inputs], vector, *auxiliary)])
-
-    def _of_one(self, x: Any, vector: Any, *auxiliary: Any) -> Any:
-        return self.flat.call(self.flat.split_one(vector), auxiliary, self._prepared(x))[0]
 
     def _of_several(self, x: Any, vectors: Any) -> Any:
         from tati_re.posterior.walkers import map_walkers

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from tati_re.core.backend import tf, value_and_gradient
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.evaluate import Energy, Rung
+from tati_re.core.ops import UNDER_XLA
 from tati_re.core.potential import Batch, Prior
 from tati_re.models.chain import chain_of
 from tati_re.models.inspect import vectorizes
@@ -109,9 +110,10 @@ class ModelPasses:
         # They do not stay in the cache together (784-100-10, batch 550, 4 walkers 3.4 ms a gradient, looped 2.9).
         large = self.under_xla and batch_numbers > _LARGE_BATCH and batch_numbers * self.num_walkers > _LARGE_BATCHES
         sizes = moves_data, large, self._wide(batches.batch_size)
-        self.walker_evaluation = choose(*asked, self.shared, self.training, *sizes)
-        self._own_evaluation = choose(*asked, False, False, *sizes)
-        self._full_evaluation = choose(*asked, True, False, wide=self._wide(self.num_examples))
+        decided = partial(choose, *asked, recurrent=self.flat.recurrent)
+        self.walker_evaluation = decided(self.shared, self.training, *sizes)
+        self._own_evaluation = decided(False, False, *sizes)
+        self._full_evaluation = decided(True, False, wide=self._wide(self.num_examples))
         self._may_be_short = not batches.full and self.num_examples % batches.batch_size != 0
 
     def _wide(self, examples: int) -> bool:
@@ -206,8 +208,10 @@ class ModelPasses:
         return losses / self.scale, gradient, auxiliary, right
 
     def _traced(self, *form) -> Callable:
-        """Summed losses, gradients and new auxiliary of a batch: a function that is traced once for all graphs."""
-        if form not in self._functions:
+        """Summed losses, gradients and new auxiliary of a batch: a function that is traced once for all graphs, and of
+        recurrent layers once more for XLA: of their loops it takes no gradient that was made for others."""
+        key = *form, self.flat.recurrent and UNDER_XLA.get()
+        if key not in self._functions:
             how, shared, training, counting = form
 
             def evaluated(position, x, y, weight, auxiliary):
@@ -220,8 +224,8 @@ class ModelPasses:
                     return *once(lambda *inputs: direct(*inputs)[:2], position, x, y, weight, shape=shape), auxiliary
                 return direct(position, x, y, weight)
 
-            self._functions[form] = tf.function(evaluated, autograph=False)
-        function = self._functions[form]
+            self._functions[key] = tf.function(evaluated, autograph=False)
+        function = self._functions[key]
         return function.python_function if tf.executing_eagerly() else function
 
     def full(self, position, rung: Rung, auxiliary: tuple) -> Energy:

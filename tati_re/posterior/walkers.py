@@ -16,15 +16,16 @@ def choose(
     moves_data: bool = False,
     large: bool = False,
     wide: bool = False,
+    recurrent: bool = False,
 ) -> str:
     """The walker evaluation of a run, "vectorized", "unrolled" or "looped": as requested, or for "auto" chosen here.
     That is vectorized, one product for all walkers, where the layers allow it. But on CPUs that was measured as slower
     for `wide` shared inputs and `large` own batches, which are looped. Others are unrolled up to 16 walkers (2 on a
-    GPU) and looped beyond. `training` is never vectorized: that form does not carry the auxiliary variables that it
-    updates. `moves_data`: the batch of one walker is much larger than its parameters, under XLA, which a loop keeps
-    from converting images inside of the product (784-10, batch 550: 0.6 ms, unrolled 0.7)."""
+    GPU, and of `recurrent` layers) and looped beyond. `training` is never vectorized: that form does not carry the
+    auxiliary variables that it updates. `moves_data`: the batch of one walker is much larger than its parameters, under
+    XLA, which a loop keeps from converting images inside of the product (784-10, batch 550: 0.6 ms, unrolled 0.7)."""
     # There each copy is compiled under XLA: 4 of a ResNet-20 took 124 s on a processor, one or a loop 45.
-    many = num_walkers > (2 if on_gpu() else MANY_WALKERS)
+    many = num_walkers > (2 if on_gpu() or recurrent else MANY_WALKERS)
     if training:
         own = "looped" if many and on_gpu() else "unrolled"
         return own if requested in ("auto", "vectorized") else requested

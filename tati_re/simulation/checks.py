@@ -59,11 +59,6 @@ def check_values(names: Iterable[str], options: Options, objects: Mapping[str, A
         makers[name]()
 
 
-def check_system(request: Request) -> None:
-    """Options that the system has no use for."""
-    request.system.check(request.options, request.objects)
-
-
 def check_full_batch(request: Request) -> None:
     """Mini-batches for a method that is only right on all data."""
     method = request.method
@@ -331,7 +326,8 @@ def check_given(request: Request) -> None:
 
 
 CHECKS = [
-    *(check_callbacks, check_system, check_walls, check_control_variate, check_stages, check_full_batch),
+    lambda request: request.system.check(request.options, request.objects),
+    *(check_callbacks, check_walls, check_control_variate, check_stages, check_full_batch),
     *(check_isokinetic, check_exploration, check_batch_sampling, check_burnin, check_stream_predictions, check_starts),
     *(check_batch_norm, check_validation, check_single_files, check_tensorboard, check_energies),
     *(check_until, check_given, check_observables, check_workers),

@@ -96,9 +96,8 @@ def _auxiliary(stored: FileParameters, own: tuple) -> tuple:
 
 
 def _check(options: Options) -> None:
-    if options.parameters_step is not None and options.parameters is None:
-        expected = "parameters, the file it is a step of"
-        raise InputError("parameters_step belongs to a file.", options.parameters_step, expected)
+    step, expected = options.parameters_step, "parameters, the file it is a step of"
+    refuse_if(step is not None and options.parameters is None, "parameters_step belongs to a file.", step, expected)
     if options.parameters is not None and options.walker_start in ("fresh", "fit"):
         what = f"parameters and walker_start {options.walker_start} both say where walkers start."
         raise InputError(what, options.parameters, "one of the two, or walker_start same or jitter")

@@ -147,9 +147,8 @@ class System:
 
     def check(self, options: Options, objects: Mapping[str, Any]) -> None:
         """Refuses options of a call that this system has no use for."""
-        if "potential" in objects or options.is_target:
-            what = "potential shapes the system where it is a function."
-            raise InputError(what, expected="potential=f where the Simulation is made")
+        what = "potential shapes the system where it is a function."
+        refuse_if("potential" in objects or options.is_target, what, None, "potential=f where the Simulation is made")
 
     def check_failure(self) -> None:
         """Says what failed in code of users while a run went on, if that is why it stopped."""

@@ -21,14 +21,13 @@ from tati_re.simulation.calls import Calls
 from tati_re.simulation.checks import check_request
 from tati_re.simulation.heating import expected_heating
 from tati_re.simulation.launch import launch
-from tati_re.simulation.request import MOST_STEPS, Request, is_cheap, make_request, sees_all
+from tati_re.simulation.request import BATCH_SIZE, MOST_STEPS, Request, is_cheap, make_request, sees_all
 from tati_re.simulation.starts import descended, starting_walkers
 from tati_re.simulation.system import System
 from tati_re.simulation.walkers import Walkers
 
 AUTO = "auto"
 NUM_WALKERS = 4
-BATCH_SIZE = 128
 FEW_PARAMETERS = 10
 MOST_DIRECTIONS = 100
 """Parameters up to which the mass has all directions where all examples are seen and the target has one minimum as far
