@@ -43,8 +43,7 @@ def keep(rows: pd.DataFrame, burnin: int = 0, thin: int = 1, rung: int | None = 
         last = int(rows["step"].max()) if len(rows) else 0
         raise InputError(f"No rows are left after the burn-in of {burnin:,} steps.", f"last step {last:,}")
     if thin > 1:
-        places = ["walker", "rung"] if _on_ladder(kept) else ["walker"]
-        kept = kept[kept.groupby(places).cumcount() % thin == 0]
+        kept = kept[kept.groupby(["walker", "rung"] if _on_ladder(kept) else ["walker"]).cumcount() % thin == 0]
     return kept.reset_index(drop=True)
 
 
