@@ -183,8 +183,7 @@ def _kernel_width(values: np.ndarray, weights: np.ndarray, counted: np.ndarray) 
     """Direct plug-in of two stages. Source: S. Sheather, M. Jones, J. R. Stat. Soc. B 53, 683 (1991)."""
     spread = min(counted.std(), np.subtract(*np.quantile(counted, [0.75, 0.25])) / 1.349) or counted.std()
     size = max(4.0, convergence.effective_sample_size(weights * (values - counted.mean()), "mean"))
-    middle = (values - np.median(counted)) / spread
-    share, edges = np.histogram(middle, 800, (-8, 8), weights=weights)
+    share, edges = np.histogram((values - np.median(counted)) / spread, 800, (-8, 8), weights=weights)
     share, roughness = share / weights.sum(), 105 / (32 * np.sqrt(np.pi))
     for order, top in ((6, 15.0), (4, 3.0)):
         h = (2 * top / (np.sqrt(2 * np.pi) * abs(roughness) * size)) ** (1 / (order + 3))

@@ -178,8 +178,7 @@ def linear_step(method: Method, step_size: float, temperature: float, stiffness:
 
 
 def _linear_step(method: Method, step_size: float, temperature: float, stiffness: np.ndarray) -> LinearStep:
-    first = _Wells(stiffness[:, None], step_size, temperature)
-    state = method.init(np.zeros((len(stiffness), 1)), first, _Silence())
+    state = method.init(np.zeros((len(stiffness), 1)), _Wells(stiffness[:, None], step_size, temperature), _Silence())
     alike = [name for name, value in state._asdict().items() if np.shape(value) == (len(stiffness), 1)]
     names = ["position", *(name for name in alike if name != "position")]
     size = len(names)

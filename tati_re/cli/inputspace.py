@@ -55,8 +55,7 @@ def _predict(typed: dict[str, Any], folder: Path) -> None:
 
         stored = run.manifest["parameters"]
         names = parameter_names(stored["names"], stored["shapes"])
-        step = integer_of(typed, "parameters_step")
-        parameters = read_parameters(typed["parameters"], step, names=names).positions
+        parameters = read_parameters(typed["parameters"], integer_of(typed, "parameters_step"), names=names).positions
     inputs = read_inputs(typed["inputs"], run) if "inputs" in typed else None
     ranges = typed["range"].split(",") if "range" in typed else None
     space = input_space(

@@ -162,8 +162,7 @@ def _say_hessian(typed: dict[str, Any], surface: Any, centre: Any, free: Any, fo
         density = hessian_density(surface, centre, probes, DENSITY_STEPS, free, seed)
         width = max(float(np.ptp(density.nodes)) / 150, 1e-12)
         grid = np.linspace(density.nodes.min() - 4 * width, density.nodes.max() + 4 * width, 1001)
-        values = {"eigenvalue": grid, "density": density.on(grid, width)}
-        write_whole(folder / "density.csv", frame_text(values))
+        write_whole(folder / "density.csv", frame_text({"eigenvalue": grid, "density": density.on(grid, width)}))
         files.append("density.csv")
         rows.append(("part_below_zero", 0, *density.share(-np.inf, 0.0)))
         if "no_figures" not in typed:

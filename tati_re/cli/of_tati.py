@@ -299,8 +299,7 @@ def sample_as_tati(argv: list[str]) -> None:
         directions = np.asarray(read_directions(typed["directions_file"], len(names))) * free[np.argsort(order)]
         kinds = ["weights"] * len(directions)
     if walks:
-        chosen = _numbers(typed, "parse_steps", 0, int)
-        steps, points = read_trajectory(typed["parse_parameters_file"], names, chosen)
+        steps, points = read_trajectory(typed["parse_parameters_file"], names, _numbers(typed, "parse_steps", 0, int))
         coordinates = points @ directions.T
     else:
         axes = map(_axis, [typed] * len(kinds), kinds, _numbers(typed, "interval_offsets", len(kinds)))

@@ -87,8 +87,7 @@ class Observables:
         def computed():
             loss = evaluate.mean_loss(position)
             weight = tf.cast(evaluate.rung.likelihood_weight, tf.float64)
-            energy = tf.math.multiply_no_nan(loss, weight * evaluate.scale)
-            return [loss, energy - evaluate.log_prior(position)]
+            return [loss, tf.math.multiply_no_nan(loss, weight * evaluate.scale) - evaluate.log_prior(position)]
 
         return tf.cond(tf.equal(evaluate.clock.step % self.full_every, 0), computed, lambda: [undefined, undefined])
 

@@ -169,6 +169,5 @@ def _at_target(loop: Loop, row: np.ndarray) -> tuple[float, float | None]:
     """Mean potential and kinetic temperature of the walkers at the target, of a row `(walkers, columns)`."""
     columns, first, temperature = loop.observables.columns, loop.walkers_at_rung, None
     if loop.method.has_momentum:
-        kinetic = row[:first, columns.index("kinetic_energy")]
-        temperature = float(2 * kinetic.mean() / loop.potential.num_parameters)
+        temperature = float(2 * row[:first, columns.index("kinetic_energy")].mean() / loop.potential.num_parameters)
     return float(row[:first, columns.index("potential")].mean()), temperature

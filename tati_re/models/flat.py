@@ -165,8 +165,7 @@ class FlatModel:
         self.parts = {}
         if fix:
             # What a unit has as inputs does not depend on which of its weights move.
-            ends = np.cumsum([int(np.prod(v.shape)) for v in trainable])[:-1]
-            fans = np.split(fan_in_plus_one(names, whole), ends)
+            fans = np.split(fan_in_plus_one(names, whole), np.cumsum([int(np.prod(v.shape)) for v in trainable])[:-1])
             sizes = [s if c is None else (len(c.free),) for c, s in zip(self._constants, self.shapes, strict=True)]
             self.shapes = [PartShape(size, fans[i][0] - 1) for size, i in zip(sizes, free, strict=True)]
             self.parts = {

@@ -17,8 +17,7 @@ class OwnStatistics:
 
     def __init__(self, flat: Any, inputs: np.ndarray, batch_size: int | None, prepared: Callable) -> None:
         size = min(batch_size or len(inputs), len(inputs))
-        count = min(_MOST_BATCHES, len(inputs) // size)
-        firsts = np.linspace(0, len(inputs) - size, count).astype(int)
+        firsts = np.linspace(0, len(inputs) - size, min(_MOST_BATCHES, len(inputs) // size)).astype(int)
         self._batches = [prepared(inputs[first : first + size]) for first in firsts]
         momenta: dict[int, float] = {}
         for layer in layers_of(flat.model):

@@ -89,8 +89,7 @@ def _pairs(first: Path, second: Path) -> list[tuple[str, Path, Path]]:
         return [(first.name if first.name == second.name else f"{first.name} and {second.name}", first, second)]
     for folder in (first, second):
         manifest.read(folder)
-    names = [file.name for file in files.FILES if file.repeatable]
-    pairs = [(name, first / name, second / name) for name in names]
+    pairs = [(file.name, first / file.name, second / file.name) for file in files.FILES if file.repeatable]
     return [pair for pair in pairs if pair[1].exists() or pair[2].exists()]
 
 

@@ -69,8 +69,7 @@ class CsvTable(Rows):
         if position < len(found) or size < position or last != b"\n":
             what = f"The file {path} does not fit the checkpoint; was it edited?"
             raise InputError(what, f"{size} bytes", f"at least {position} bytes, and the end of a row there")
-        known = csv_digest(path, Known(position, digest))
-        return cls(path, columns, **options, _position=position, _digest=known)
+        return cls(path, columns, **options, _position=position, _digest=csv_digest(path, Known(position, digest)))
 
     def flush(self) -> None:
         if self.pending:

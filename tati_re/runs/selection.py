@@ -42,8 +42,7 @@ def keep(rows: pd.DataFrame, burnin: int = 0, thin: int = 1, rung: int | None = 
     last = f"last step {int(rows['step'].max()):,}"
     refuse_if(kept.empty, f"No rows are left after the burn-in of {burnin:,} steps.", last)
     if thin > 1:
-        places = ["walker", "rung"] if _on_ladder(kept) else ["walker"]
-        kept = kept[kept.groupby(places).cumcount() % thin == 0]
+        kept = kept[kept.groupby(["walker", "rung"] if _on_ladder(kept) else ["walker"]).cumcount() % thin == 0]
     return kept.reset_index(drop=True)
 
 

@@ -8,7 +8,7 @@ from tati_re.core.method import Method
 from tati_re.core.ops import as_float64, column, floor, maximum, minimum, repeat, sqrt, sum_of_products, sum_over
 from tati_re.core.protocol import Info, with_energy
 from tati_re.samplers.metropolis import accept_or_keep
-from tati_re.samplers.splitting import LangevinState, with_momenta
+from tati_re.samplers.splitting import LangevinState, drift, kick, with_momenta
 from tati_re.samplers.wrappers.coordinates import extend
 
 _FIRST, _MOST = 3, 1000.0
@@ -110,11 +110,8 @@ def leapfrog(state: LangevinState, evaluate, length, before=0.5, reflect: bool =
     t = column(state.rung.step_size, state.position)
 
     def body(state):
-        position, momentum = state.position + t * state.momentum, state.momentum
-        if reflect:
-            position, momentum = evaluate.confine(position, momentum)
-        state = with_energy(state._replace(position=position), evaluate.full(position))
-        return (state._replace(momentum=momentum - t * state.gradient),)
+        state = drift(state, evaluate if reflect else None, t)
+        return (kick(with_energy(state, evaluate.full(state.position)), t),)
 
-    (end,) = repeat(length, body, (state._replace(momentum=state.momentum - before * t * state.gradient),))
-    return end._replace(momentum=end.momentum + before * t * end.gradient)
+    (end,) = repeat(length, body, (kick(state, before * t),))
+    return kick(end, -before * t)

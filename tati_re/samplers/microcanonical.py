@@ -17,7 +17,7 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Method
 from tati_re.core.ops import column, exp, log, maximum, minimum, sqrt, sum_of_products
 from tati_re.core.protocol import Info, with_energy
-from tati_re.samplers.splitting import FIRST_RATE, ornstein_uhlenbeck, with_momenta
+from tati_re.samplers.splitting import FIRST_RATE, drift, ornstein_uhlenbeck, with_momenta
 from tati_re.samplers.wrappers.coordinates import extend
 
 _LEAST_ERROR, _ISOTROPIC = 0.1931833275037836, (3.0 - 3.0**0.5) / 6.0
@@ -74,10 +74,8 @@ def moved(state, evaluate, integrator: str, reflect: bool):
     for number, share in enumerate(INTEGRATORS[integrator]):
         t = share * state.rung.step_size
         if number % 2:
-            position, momentum = state.position + column(t, state.position) * state.momentum, state.momentum
-            if reflect:
-                position, momentum = evaluate.confine(position, momentum)
-            state = with_energy(state._replace(position=position, momentum=momentum), evaluate.full(position))
+            state = drift(state, evaluate if reflect else None, column(t, state.position))
+            state = with_energy(state, evaluate.full(state.position))
         else:
             state, change = rotate(state, t)
             kinetic = kinetic + change

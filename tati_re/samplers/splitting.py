@@ -260,8 +260,10 @@ def evaluated(state, evaluate, first: bool = True):
 
 
 def drift(state, evaluate, t):
-    """A(t): θ <- θ + t p, reflected at the walls of the prior."""
-    position, momentum = evaluate.confine(state.position + t * state.momentum, state.momentum)
+    """A(t): θ <- θ + t p, reflected at the walls of the prior, but for an `evaluate` of None."""
+    position, momentum = state.position + t * state.momentum, state.momentum
+    if evaluate is not None:
+        position, momentum = evaluate.confine(position, momentum)
     return state._replace(position=position, momentum=momentum)
 
 

@@ -36,8 +36,7 @@ def from_folder(kind: Any, folder: AnyPath, trust: bool, given: dict[str, Any]) 
     # Loading the model makes TensorFlow settle its threads.
     set_threads(make_options(values).threads)
     objects = objects_of(run, objects, who, trust, [name for name in _OF_SYSTEM if name not in changed])
-    built = BUILT if "model" in objects else {}
-    values = {**values, **built, **changed}
+    values = {**values, **(BUILT if "model" in objects else {}), **changed}
     sim = kind.from_options(options_of_folder(values, who, who, trust, {*objects, *changed}), objects)
     if not _OF_DATA & {*objects, *changed}:
         manifest.check_data(run.manifest, dataset := sim.system.dataset, who)

@@ -341,8 +341,7 @@ class Launch:
             raise
         except SamplingError as error:
             kept = self.request.options.output is not None and error.step
-            advice = divergence_advice(error, self.request, self.loops.potential, *self._start_values())
-            said = f"{error} {advice}"
+            said = f"{error} {divergence_advice(error, self.request, self.loops.potential, *self._start_values())}"
             if kept:
                 manifest.write(self.folder, manifest.read(self.folder) | {"stopped": said})
                 said += f" What came before is in {self.folder}."

@@ -88,8 +88,7 @@ def reopened(
         options = options.settled(threads=said["workers"]["threads"])
     objects = said.get("tables", {}) | objects_of(run_files, objects, "resume", trust or "model" in again)
     # Where it started is in the checkpoint; the file that said so may be gone.
-    built = BUILT if "model" in objects else {}
-    start = make_options(options, parameters=None, parameters_step=None, **built)
+    start = make_options(options, parameters=None, parameters_step=None, **(BUILT if "model" in objects else {}))
     system = system_of(start, objects)
     manifest.check_data(said, system.dataset, "resume")
     check_model(system, run_files, "resume")

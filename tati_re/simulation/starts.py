@@ -73,8 +73,7 @@ def _fixed_names(flat: Any) -> set[str]:
     """Names of the model's parameters that keep their values."""
     if flat.model is None:
         return set()
-    variables = flat.model.trainable_variables
-    every = parameter_names(tensor_names(flat.model), [tuple(v.shape) for v in variables])
+    every = parameter_names(tensor_names(flat.model), [tuple(v.shape) for v in flat.model.trainable_variables])
     return set(every) - set(flat.parameter_names())
 
 

@@ -149,8 +149,7 @@ def mean_squares(sampler: Any, names: list[str], stiffness: float, steps: list[f
     """Mean squares of fields by name, `(temperatures, step sizes, walkers)`, of the last two thirds of the steps."""
     groups = (len(TEMPERATURES), len(steps), WALKERS)
     temperature = np.broadcast_to(np.array(TEMPERATURES)[:, None, None], groups).ravel()
-    step_size = np.broadcast_to(np.array(steps)[None, :, None], groups).ravel()
-    rung = rung_of(step_size, temperature, numpy=True)
+    rung = rung_of(np.broadcast_to(np.array(steps)[None, :, None], groups).ravel(), temperature, numpy=True)
     evaluate = NumpyEvaluate(rung, lambda x: 0.5 * stiffness * np.sum(x * x, axis=-1), lambda x: stiffness * x)
     evaluate.gradient_variance = np.zeros_like
     noise = NumpyNoise(7)

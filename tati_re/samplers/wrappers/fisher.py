@@ -53,8 +53,7 @@ class DiagonalWindows:
     def _counted(self, memory: tuple, state) -> tuple:
         sums, drawn, *mass, skipped = [*memory[:4]], *memory[4:]
         ones = 0.0 * state.position + 1.0
-        sizes = ops.sum_of_products(state.position, ones) + ops.sum_of_products(state.gradient, ones)
-        good = ops.is_finite(sizes)
+        good = ops.is_finite(ops.sum_of_products(state.position, ones) + ops.sum_of_products(state.gradient, ones))
         drawn = drawn + ops.as_float64(good)
         number = ops.maximum(drawn, 1.0 + 0.0 * drawn)[:, None]
         for k, values in ((0, state.position), (2, state.gradient)):

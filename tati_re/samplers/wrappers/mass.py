@@ -96,8 +96,7 @@ class Massive(Wrapper):
         if self.rule is None:
             return step_in_coordinates(self.inner, state, evaluate, noise, self._given(state.position))[:2]
         memory = tuple(fields_of(state, self.rule.fields).values())
-        ask = evaluate.full if self.full_batch else evaluate
-        memory = self.rule.adapted(memory, state, evaluate.clock, ask)
+        memory = self.rule.adapted(memory, state, evaluate.clock, evaluate.full if self.full_batch else evaluate)
         coordinates = self.rule.coordinates(memory)
         new, info, _ = step_in_coordinates(self.inner, inner_of(state), evaluate, noise, coordinates)
         return type(state)(**new._asdict(), **dict(zip(self.rule.fields, memory, strict=True))), info
