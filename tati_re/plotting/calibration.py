@@ -51,7 +51,8 @@ def _draw_apart(axes: Axes, inside: Any, outside: Any, name: str) -> None:
     for one, word, color, filled in ((inside, "test", COLORS[0], True), (outside, "other inputs", COLORS[1], False)):
         draw_stairs(axes, one.entropy, edges, word, color, filled)
     area = auroc(inside.entropy, outside.entropy)
-    axes.set_title(f"{name}, AUROC {area:.3f}", loc="left", color=DARK, fontsize=10, pad=4 + 14 * legend_above(axes))
+    pad = 4 + 14 * legend_above(axes)
+    axes.set_title(f"{name}, AUROC {area:.3f}", loc="left", color=DARK, fontsize=10, pad=pad)
     axes.set_ylabel("part of predictions")
 
 

@@ -65,7 +65,8 @@ def plot_ladder(ladder: pd.DataFrame, path: AnyPath | None = None) -> Figure:
     axes.plot(pairs["rung"] + 0.5, pairs["expected_acceptance"], "_", color=DARK, markersize=14, label="expected")
     axes.axhline(0.01, color=COLORS[1], linewidth=0.8, linestyle="--", label="broken below")
     axes.set_ylim(0, 1)
-    shown = pairs["rung"].to_numpy()[:: (-(-len(pairs) // 10))]
+    every = -(-len(pairs) // 10)
+    shown = pairs["rung"].to_numpy()[::every]
     axes.set_xticks(shown + 0.5, [f"{rung:g}–{rung + 1:g}" for rung in shown])
     legend_above(axes)
     labeled(axes, "between rungs, 0 is the target", "part of the swaps")
