@@ -54,7 +54,7 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
             f"No test part: all {dataset.num_examples} examples are trained on. test_fraction=0.2 keeps a fifth of "
             "them apart for scores of predictions."
         )
-    yield from () if dataset.name in GENERATORS else cautions(dataset)
+    yield from cautions(dataset) if request.system.has_data and dataset.name not in GENERATORS else ()
     compiled, used, logits = request.system.compiled, potential.loss.name, options.from_logits
     if compiled and request.objects.get("loss", options.loss) is None and compiled != used:
         yield f"The model's compiled loss, {compiled}, is not used, but {used}: loss=model.loss takes it."
