@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest, refuse_if
-from tati_re.core.ops import as_int32, cumulative_sum, exp, largest, sum_over, take, take_last, where
+from tati_re.core.ops import as_int32, cumulative_sum, exp, largest, maximum, minimum, sum_over, take, take_last
 
 MOST_GIBBS_RUNGS = 6
 
@@ -79,8 +79,7 @@ class AllPairs(_Schedule):
         order = as_int32(_summed(here * rungs.astype(np.int32)))
         count = self.num_rungs // 2 * 2
         first, second = order[..., 0:count:2], order[..., 1:count:2]
-        swapped = first > second
-        return Pairs(where(swapped, second, first), where(swapped, first, second), first != second)
+        return Pairs(minimum(first, second), maximum(first, second), first != second)
 
 
 SCHEDULES = {kind.name: kind for kind in (EvenOdd, RandomNeighbours, AllPairs)}
@@ -148,8 +147,7 @@ def _neighbors(num_rungs: int, parity) -> Pairs:
     """Of an even number of rungs, odd rounds pair the last with the first, which is not valid."""
     begin = parity + 2 * np.arange(num_rungs // 2, dtype=np.int32)
     first, second = begin % num_rungs, (begin + 1) % num_rungs
-    swapped = first > second
-    return Pairs(where(swapped, second, first), where(swapped, first, second), second > first)
+    return Pairs(minimum(first, second), maximum(first, second), second > first)
 
 
 def _summed(values):

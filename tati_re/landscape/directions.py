@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from tati_re.analysis.covariance import covariance_eigenpairs, leading_eigenpairs
+from tati_re.analysis.covariance import covariance_eigenpairs, leading_eigenpairs, signed
 from tati_re.core.errors import InputError, nearest, refuse_if
 
 NORMALIZATIONS = ("filter", "tensor", "none")
@@ -78,9 +78,8 @@ def trajectory_directions(positions: np.ndarray, centre: np.ndarray, count: int 
     most = int(np.sum(lengths > 1e-12 * max(lengths[0], 1e-300)))
     expected = f"1 to {most}" if most else "a path"
     refuse_if(most < count, "The path has fewer directions than asked for.", count, expected)
-    largest = rows[np.arange(count), np.abs(rows).argmax(axis=1)]
     explained = np.clip(values[:count], 0, None) / max(values.clip(0).sum(), 1e-300)
-    return rows * np.where(largest < 0, -1.0, 1.0)[:, None], explained
+    return signed(rows), explained
 
 
 def covariance_directions(source, numbers: Sequence[int], **choices) -> tuple[np.ndarray, np.ndarray]:
