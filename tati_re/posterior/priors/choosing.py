@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -29,27 +29,12 @@ _TABLES = ("prior", *_USED)
 _WALLS = ("lower_wall", "upper_wall", "prior_lower_boundary", "prior_upper_boundary", "prior_factor", "prior_power")
 
 
-class _TensorPrior(NamedTuple):
-    """The options of the prior of one tensor; no wall is `None`."""
-
-    prior: str
-    prior_std: float
-    prior_scale: float
-    prior_degrees: float
-    prior_bound: float
-    lower_wall: float | None
-    upper_wall: float | None
-    prior_lower_boundary: float | None
-    prior_upper_boundary: float | None
-    prior_factor: float
-    prior_power: float
-
-    @property
-    def kind(self) -> tuple:
-        """The part shared by neighboring tensors of one prior object; widths and walls may differ."""
-        soft = self.prior_lower_boundary is not None or self.prior_upper_boundary is not None
-        hard = self.lower_wall is not None or self.upper_wall is not None
-        return self.prior, self.prior_degrees if self.prior == "student_t" else None, soft, hard
+def _kind(chosen: Mapping[str, Any]) -> tuple:
+    """Of the options of a tensor's prior, the part that neighboring tensors of one prior object share; widths and
+    walls, None where there is none, may differ."""
+    soft = chosen["prior_lower_boundary"] is not None or chosen["prior_upper_boundary"] is not None
+    hard = chosen["lower_wall"] is not None or chosen["upper_wall"] is not None
+    return chosen["prior"], chosen["prior_degrees"] if chosen["prior"] == "student_t" else None, soft, hard
 
 
 def make_prior(options, names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> Prior:
@@ -66,13 +51,13 @@ def make_prior(options, names: Sequence[str], shapes: Sequence[tuple[int, ...]])
     sizes = [math.prod(shape) for shape in shapes]
     given = options.values_of((*_TABLES, *_WALLS))
     columns = {name: by_tensor(name, value, OPTIONS[name].default, names) for name, value in given.items()}
-    chosen = [_TensorPrior(**{name: column[i] for name, column in columns.items()}) for i in range(len(names))]
+    chosen = [{name: column[i] for name, column in columns.items()} for i in range(len(names))]
     fans = None
     if options.prior_scaling == "fan_in":
-        if all(each.prior == "none" for each in chosen):
+        if all(each["prior"] == "none" for each in chosen):
             raise InputError("prior_scaling: there is no prior to scale.", "prior none", "a prior, such as gaussian")
         fans = np.split(fan_in_plus_one(names, shapes), np.cumsum(sizes)[:-1])
-    runs, parts = [list(run) for _, run in groupby(range(len(chosen)), lambda i: chosen[i].kind)], []
+    runs, parts = [list(run) for _, run in groupby(range(len(chosen)), lambda i: _kind(chosen[i]))], []
     for run in runs:
         fan_in = None if fans is None else np.concatenate([fans[i] for i in run])
         parts.append(_one([chosen[i] for i in run], [sizes[i] for i in run], fan_in, options))
@@ -81,12 +66,12 @@ def make_prior(options, names: Sequence[str], shapes: Sequence[tuple[int, ...]])
     return Product(parts, [sum(sizes[i] for i in run) for run in runs], [[names[i] for i in run] for run in runs])
 
 
-def _one(chosen: Sequence[_TensorPrior], sizes: Sequence[int], fan_in, options) -> Prior:
+def _one(chosen: Sequence[Mapping[str, Any]], sizes: Sequence[int], fan_in, options) -> Prior:
     def of(name: str, absent: float | None = None):
-        values = [absent if (value := getattr(each, name)) is None else value for each in chosen]
+        values = [absent if (value := each[name]) is None else value for each in chosen]
         return values[0] if len(set(values)) == 1 else np.repeat(values, sizes)
 
-    family, degrees, soft, hard = chosen[0].kind
+    family, degrees, soft, hard = _kind(chosen[0])
     if family == "none":
         prior: Any = Flat()
     else:
