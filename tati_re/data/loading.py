@@ -69,9 +69,8 @@ def load_data(
     if label_columns is not None and not (is_table(source) or is_frame(source)):
         received = shown(source)
         raise InputError("label_columns: columns can only be named for a table.", received, "a .csv or .parquet file")
-    fraction = test_fraction
-    if fraction is None:
-        fraction = DEFAULT_TEST_FRACTION if by_name(source) else 0.0
+    default = DEFAULT_TEST_FRACTION if by_name(source) else 0.0
+    fraction = default if test_fraction is None else test_fraction
     refuse_if(not 0 <= fraction < 1, "test_fraction is out of its range.", fraction, "a number in [0, 1)")
     if isinstance(source, str) and source in GENERATORS:
         source, fraction = built_in(source, 0.0 if test_data is not None else fraction, seed, shuffle), 0.0
