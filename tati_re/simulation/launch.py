@@ -52,7 +52,6 @@ def launch(request: Request, walkers: Walkers, calls: Calls, brief: bool = False
     """Starts a run, notes it among the calls, and takes it to its end; the walkers stay where they arrive. A `brief`
     one says nothing at its start."""
     with started(request, walkers, calls, brief) as (running, carry, temporary):
-        running.brief = brief
         return running.finish(carry, temporary)
 
 
@@ -90,7 +89,7 @@ def _begun(request: Request, walkers: Walkers, folder: Path, brief: bool) -> tup
     """The run compiled, with all that a resume needs on the disk."""
     system = request.system
     execution = system.execution(request.options, request.copies, not request.samples)
-    running = Launch(request, walkers, folder, execution)
+    running = Launch(request, walkers, folder, execution, brief)
     for sentence in () if brief else start_sentences(running.loops, walkers.sentence):
         running.progress.message(sentence)
     with storing(folder / files.MODEL):
@@ -109,7 +108,7 @@ def _begun(request: Request, walkers: Walkers, folder: Path, brief: bool) -> tup
         running.progress.message("XLA cannot compile this model: the steps run as a graph.")
         running.loops.close()
         graph = request.options.settled(execution="graph")
-        running = Launch(replace(request, options=graph), walkers, folder, "graph")
+        running = Launch(replace(request, options=graph), walkers, folder, "graph", brief)
         carry = running.begin()
     return running, carry
 
@@ -118,11 +117,10 @@ class Launch:
     """Builds loop, driver and files of one run, and finishes it; the walkers are moved when the run ends. The folder is
     empty, or that of the run to go on with; `execution` is "xla", "graph" or "eager"."""
 
-    def __init__(self, request: Request, walkers: Walkers, folder: Path, execution: str) -> None:
-        self.request, self.walkers, self.folder = request, walkers, folder
+    def __init__(self, request: Request, walkers: Walkers, folder: Path, execution: str, brief: bool = False) -> None:
+        self.request, self.walkers, self.folder, self._brief = request, walkers, folder, brief
         self.progress = make_progress(request.options.verbose)
         self.loops = RunLoops(request, execution, self.progress.message)
-        self.brief = False
         self._starts: tuple[np.ndarray, tuple] | None = None
         self._expected: dict[str, Any] = {}
         directions, names = request.directions, request.system.flat.parameter_names
@@ -245,10 +243,8 @@ class Launch:
 
     def finish(self, carry, temporary: TemporaryFolder | None = None, outcome: Outcome | None = None) -> Run:
         """Runs to the end, where that has no outcome yet, and leaves the walkers where they arrived."""
-        try:
+        with contextlib.closing(self.loops):
             return self._finished(carry, temporary, outcome)
-        finally:
-            self.loops.close()
 
     def _finished(self, carry, temporary: TemporaryFolder | None, outcome: Outcome | None) -> Run:
         driver, options = self.driver, self.request.options
@@ -278,7 +274,7 @@ class Launch:
                 stored["heating"] = stored.get("heating", {}) | {"end": self._heating(carry)}
                 manifest.write(self.folder, stored)
         if stopped:
-            fits = self.brief and outcome is Outcome.OUT_OF_TIME
+            fits = self._brief and not self.request.samples and outcome is Outcome.OUT_OF_TIME
             said = "A quarter of max_time is over: the fits end here." if fits else outcome.value
             said += f" Step {driver.step} of {driver.planned}"
             if temporary is None and alone:
