@@ -76,10 +76,7 @@ class Process(Worker):
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         ends = theirs.fileno(), self._said.fileno()
         copied = forked(environment, *ends) if CAN_FORK and gpu is None else None
-        # One that is no copy imports TensorFlow itself.
-        command = [sys.executable, "-m", "tati_re.cluster.worker", str(ends[0])]
-        how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": ends[1], "stderr": ends[1], "pass_fds": ends[:1]}
-        self._process = copied or subprocess.Popen(command, env=environment, **how)
+        self._process = copied or _started(environment, *ends)
         theirs.close()
         self.pid = self._process.pid
         self.send((threads, pickled))
@@ -102,6 +99,14 @@ class Process(Worker):
         self._process.kill()
         self._process.wait()
         self._said.close()
+
+
+def _started(environment: dict[str, str], pipe: int, said: int) -> subprocess.Popen:
+    """A worker that imports TensorFlow itself."""
+    command = [sys.executable, "-m", "tati_re.cluster.worker", str(pipe)]
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment, pass_fds=[pipe]
+    )
 
 
 def gpu_of(number: int, share: float | None) -> int | None:

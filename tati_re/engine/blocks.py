@@ -16,6 +16,7 @@ from tati_re.engine.noise import Draw, RecordingNoise, StepNoise, draw_numbers
 from tati_re.engine.recording import Carry, Chunk, RunningMoments, carry_of, leaves_of
 from tati_re.engine.silent import SilentEvaluate
 from tati_re.exchange.apart import Apart, Placed
+from tati_re.runs.checkpoint import moments_of
 
 _AHEAD, _AHEAD_NUMBERS = 256, 10_000
 """Steps whose random numbers are drawn in one call, which takes as long as so many numbers that no round needs."""
@@ -155,9 +156,7 @@ class Blocks(Loop):
 
     def restore(self, arrays) -> None:
         if self._apart is not None:
-            of = {first: [f"blocks/{first}/{name}" for name in RunningMoments._fields] for first in self._firsts}
-            # The last, squares of weights, are not in checkpoints of earlier versions.
-            self._moments = {k: [arrays.get(name, arrays[names[0]]) for name in names] for k, names in of.items()}
+            self._moments = {first: moments_of(arrays, f"blocks/{first}") for first in self._firsts}
 
     def start(self, position: np.ndarray, auxiliary: tuple, first_walker: int = 0) -> Carry:
         own = {k: (position[here], tuple(value[here] for value in auxiliary)) for k, here in self._parts.items()}

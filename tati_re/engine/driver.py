@@ -334,8 +334,7 @@ class Driver:
         state = state._replace(**fields)
         self.loop.prepare(state)
         self.loop.restore(arrays)
-        stored = {"moments/squares": arrays["moments/count"]} | arrays  # not in checkpoints of earlier versions
-        moments = RunningMoments(*(tf.constant(stored[f"moments/{n}"], tf.float64) for n in RunningMoments._fields))
+        moments = RunningMoments(*(tf.constant(each, tf.float64) for each in checkpoint.moments_of(arrays)))
         values = tuple(tf.constant(arrays[f"auxiliary/{k}"]) for k in range(len(auxiliary)))
         known = "highest" in arrays  # not in checkpoints of earlier versions
         return Carry(state, values, moments, tf.constant(arrays["highest"]) if known else self.loop.highest(state))

@@ -80,6 +80,12 @@ def load(folder: AnyPath) -> tuple[dict[str, np.ndarray], dict[str, Any], str | 
     raise InputError(f"No checkpoint in {where} can be used: {'; '.join(problems)}.")
 
 
+def moments_of(arrays: Mapping[str, np.ndarray], where: str = "moments") -> list[np.ndarray]:
+    """`count`, `mean`, `m2` and `squares` of averages; the last, in earlier versions not there, were the count."""
+    count, mean, m2 = (arrays[f"{where}/{name}"] for name in ("count", "mean", "m2"))
+    return [count, mean, m2, arrays.get(f"{where}/squares", count)]
+
+
 def metas(folder: AnyPath) -> Iterator[dict[str, Any]]:
     """The `meta` of each checkpoint that is readable, the newest first, without the arrays."""
     return filter(None, (_meta(Path(folder) / CHECKPOINTS / name) for name in (CURRENT, ASIDE, PREVIOUS)))

@@ -212,14 +212,13 @@ class RunFiles:
             warnings.warn(note, stacklevel=4)
         if "moments/mean" not in arrays or not np.max(arrays["moments/count"], initial=0) > 0:
             raise InputError(f"The run {self.folder} has no averaged parameters: no step after burn-in was saved.")
-        mean = np.atleast_2d(arrays["moments/mean"]).astype(np.float64)
         options = self.manifest.get("options", {})
         # Where the positions of all rungs are stored those of the target come first.
         target = slice(options.get("num_walkers", 1) if options.get("trajectory_rungs") == "all" else None)
-        names = ("count", "squares" if "moments/squares" in arrays else "count")
-        count, squares = (np.broadcast_to(arrays[f"moments/{n}"], len(mean)).astype(np.float64) for n in names)
-        degrees = degrees_of_freedom(count, squares)[:, None]
-        variance = np.atleast_2d(arrays["moments/m2"]).astype(np.float64) / degrees
+        counts, *sums, weights = checkpoint.moments_of(arrays)
+        mean, m2 = (np.atleast_2d(each).astype(np.float64) for each in sums)
+        count, squares = (np.broadcast_to(each, len(mean)).astype(np.float64) for each in (counts, weights))
+        variance = m2 / degrees_of_freedom(count, squares)[:, None]
         return Moments(mean[target], variance[target], count[target], squares[target])
 
     def _stored(self, which: str | int, walker: int | None) -> np.ndarray:

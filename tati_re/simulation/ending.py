@@ -56,7 +56,7 @@ class Ending:
         looks = stored.get("until", {}).get("looks", [])
         look = next((look for look in looks if look["step"] == step), None)
         if look is None:
-            look = {"step": step, **self.numbers()}
+            look = {"step": step, **self.numbers(RunFiles(self.folder))}
             looks = [*looks, look]
         until = {"most": self._request.options.num_steps, "every": self.trajectory_every, **stored.get("until", {})}
         self.begins_anew = self._is_biased(look, until, left, "num_steps" in stored["given"] or "given" in until)
@@ -104,9 +104,9 @@ class Ending:
         manifest.write(self.folder, stored | {"options": stored["options"] | new})
         return bound
 
-    def numbers(self) -> dict[str, Any]:
+    def numbers(self, run: RunFiles) -> dict[str, Any]:
         """R-hat, effective sample size and errors of what is stored."""
-        run, mcse = RunFiles(self.folder), dict[str, float]()
+        mcse = dict[str, float]()
         try:
             found = diagnosis(quantities(run, self._predict, most=int(4 * self._size)), self._hat)
             rows = rows_at_target(run)
@@ -131,7 +131,7 @@ class Ending:
         if not self.conditions and positions < self._size:
             return None
         looks = stored.get("until", {}).get("looks", [])
-        found = next((look for look in looks if look["step"] == step), None) or {"step": step, **self.numbers()}
+        found = next((look for look in looks if look["step"] == step), None) or {"step": step, **self.numbers(run)}
         if self.reached:
             stored["options"]["num_steps"] = step
         centered = self._centered(run, step, steps)

@@ -244,10 +244,8 @@ class Launch:
 
     def finish(self, carry, temporary: TemporaryFolder | None = None, outcome: Outcome | None = None) -> Run:
         """Runs to the end, where that has no outcome yet, and leaves the walkers where they arrived."""
-        try:
+        with contextlib.closing(self.loops):
             return self._finished(carry, temporary, outcome)
-        finally:
-            self.loops.close()
 
     def _finished(self, carry, temporary: TemporaryFolder | None, outcome: Outcome | None) -> Run:
         driver, options = self.driver, self.request.options
@@ -277,7 +275,7 @@ class Launch:
                 stored["heating"] = stored.get("heating", {}) | {"end": self._heating(carry)}
                 manifest.write(self.folder, stored)
         if stopped:
-            fits = self._brief and outcome is Outcome.OUT_OF_TIME
+            fits = self._brief and not self.request.samples and outcome is Outcome.OUT_OF_TIME
             said = "A quarter of max_time is over: the fits end here." if fits else outcome.value
             said += f" Step {driver.step} of {driver.planned}"
             if temporary is None and alone:
