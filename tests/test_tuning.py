@@ -18,7 +18,7 @@ from tati_re.analysis.heating import relative_heating
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.core.protocol import Clock
-from tati_re.core.rhat import split_rhat
+from tati_re.core.rhat import rhat_of_halves, split_rhat
 from tati_re.engine.limits import Limits
 from tati_re.runs import checkpoint
 from tati_re.runs.selection import select_rows
@@ -240,6 +240,15 @@ def test_integrated_times_and_rhat():
     shifted = white + np.arange(4)[:, None]
     assert abs(split_rhat(shifted) - np.sqrt(1 + np.repeat(np.arange(4), 2).var(ddof=1))) < 0.05
     assert slowest(np.ones((2, 50, 3))) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("length", [7, 123])
+def test_r_hat_of_what_stands_still_is_1(length):
+    """The mean of equal numbers may differ from them by rounding: by that R-hat was up to 1.7e133."""
+    still = np.full((3, 2 * length), 0.1)
+    assert split_rhat(still) == 1 and rhat_of_halves(list(still[:, :length])) == 1
+    still[1] = 0.2
+    assert split_rhat(still) > 1e6 and rhat_of_halves(list(still[:, :length])) > 1e6
 
 
 def test_the_largest_of_many_times_is_too_large_by_their_noise():

@@ -19,7 +19,8 @@ def rhat_of_halves(halves: Sequence[np.ndarray]) -> np.ndarray:
     squares = sum(((half - mean) ** 2).sum(axis=0) for half, mean in zip(halves, means, strict=True))
     between = np.tensordot(sizes, (means - np.average(means, 0, sizes)) ** 2, 1) / (len(sizes) - 1)
     ratio = between / np.maximum(squares / (sizes.sum() - len(sizes)), 1e-300)
-    return np.where(between == 0, 1.0, np.sqrt(1 + (ratio - 1) / mean_size(sizes)))
+    still = np.all([(half == halves[0][0]).all(axis=0) for half in halves], axis=0)  # whose mean may be rounded
+    return np.where(still | (between == 0), 1.0, np.sqrt(1 + (ratio - 1) / mean_size(sizes)))
 
 
 def split_rhat(chains: np.ndarray) -> np.ndarray:
@@ -29,4 +30,5 @@ def split_rhat(chains: np.ndarray) -> np.ndarray:
     if half < 2:
         return np.full(chains.shape[2:], math.inf)
     within, between = parts.var(1, ddof=1).mean(0), parts.mean(1).var(0, ddof=1)
-    return np.where(between == 0, 1.0, np.sqrt((half - 1) / half + between / np.maximum(within, 1e-300)))
+    still = (parts == parts[:1, :1]).all((0, 1))  # whose mean may be rounded
+    return np.where(still | (between == 0), 1.0, np.sqrt((half - 1) / half + between / np.maximum(within, 1e-300)))
