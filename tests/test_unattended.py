@@ -136,14 +136,14 @@ def test_more_examples_are_seen_whole_where_that_is_cheap(hidden, sampler, chose
     )
 
 
-@pytest.mark.parametrize(("examples", "sampler"), [(640, "MCLMC"), (700, "BAOAB")])
+@pytest.mark.parametrize(("examples", "sampler"), [(640, "MCLMC"), (1_400, "MCLMC"), (1_800, "BAOAB")])
 def test_fewer_examples_are_not_seen_whole_where_each_costs_much(examples, sampler, chosen, capsys):
-    """A pass over 700 sequences of 12 steps makes 22 million numbers, and all of them are five mini-batches."""
+    """A pass over 1,400 sequences of 12 steps makes 44 million numbers, over 1,800 of them 57 million."""
     x = np.random.default_rng(0).standard_normal((examples, 12, 1))
     model = keras.Sequential([keras.Input((12, 1)), keras.layers.LSTM(64), keras.layers.Dense(1)])
     sim = tati_re.Simulation(model, (x, x.sum(axis=(1, 2))), seed=1)
     assert chosen(sim, num_steps=8, batch_sampling="epochs").sampler == sampler
-    said = f"{'all' if sampler == 'MCLMC' else 'mini-batches of 128 of'} {examples} examples"
+    said = f"{'all' if sampler == 'MCLMC' else 'mini-batches of 128 of'} {examples:,} examples"
     assert f"Sampler {sampler}: {said}" in capsys.readouterr().out
 
 

@@ -30,9 +30,9 @@ _OF_FITS = 100  # Steps between stored positions of a fit, and the most of a run
 BATCH_SIZE = 128
 FEW_EXAMPLES, FULL_BATCH_BELOW = 5 * BATCH_SIZE, 5_000
 """Examples up to which every step sees all of them, whatever it costs, and below which it does where that is cheap."""
-MOST_WORK = 10_000_000
-"""Examples times the work for one of them (`work_of`) that is cheap: a step of four walkers takes some 0.05 s then.
-LSTM(32) on 1,600 sequences of 50 steps has ten times as much, and drew nothing in a minute."""
+MOST_WORK = 50_000_000
+"""Examples times the work for one of them (`work_of`) that is cheap: a step of four walkers takes some 0.25 s then, and
+5,000 of them 20 minutes. LSTM(32) on 1,600 sequences of 50 steps has twice as much, and drew nothing in a minute."""
 MOST_PRODUCTS = 25_000_000
 """Examples times parameters up to which networks of dense layers see more examples as well: a step of four walkers
 takes some 20 ms then, and one on mini-batches has to be a hundredth as long for their noise to heat by 2 %. Of 40,000
