@@ -155,7 +155,8 @@ class Posterior(BaseEstimator):
 
     def _predicted(self, x: Any, level: float = 0.9) -> Any:
         refuse_if(not 0 < level < 1, "level is out of range.", level, "a number between 0 and 1")
-        found = average([self.source_], self._inputs(x), None, level)
+        inputs = self._inputs(x)
+        found = average([self.source_], inputs, None, level)
         warn_of_few_draws(found, 4)
         return found
 
@@ -274,7 +275,8 @@ class BayesianClassifier(ClassifierMixin, Posterior):
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of the largest averaged probability, `(n,)`."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        most_probable = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[most_probable]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Averaged probability of each of `classes_`, `(n, classes)`."""
