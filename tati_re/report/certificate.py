@@ -100,7 +100,8 @@ def certificate(run: RunFiles, burnin: int | None = None) -> pd.DataFrame:
     """What a sampled run certifies, one row each: see `Run.certificate`."""
     run = as_run(run)
     said, rows = run.manifest, run.run_info
-    refuse_if(rows.empty and said.get("kind") != "fit", "The run has no rows yet.", run.folder, "a run that took steps")
+    more = "a run that came to its first row; Simulation.resume goes on"
+    refuse_if(rows.empty and said.get("kind") != "fit", "The run has no rows yet.", run.folder, more)
     if is_optimization(said, rows):
         raise InputError("A fit has no certificate: it looks for a minimum.", run.folder, "a run that sampled")
     rows, given = at_target(rows), set(said.get("given", ()))
