@@ -10,7 +10,6 @@ import numpy as np
 from tati_re._version import __version__
 from tati_re.core.backend import tf, threads
 from tati_re.core.errors import shown
-from tati_re.data.describing import cautions
 from tati_re.data.generators import GENERATORS
 from tati_re.data.labels import doubts
 from tati_re.engine.environment import versions
@@ -54,7 +53,7 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
             f"No test part: all {dataset.num_examples} examples are trained on. test_fraction=0.2 keeps a fifth of "
             "them apart for scores of predictions."
         )
-    yield from cautions(dataset) if request.system.has_data and dataset.name not in GENERATORS else ()
+    yield from request.system.cautions if request.system.has_data else ()
     compiled, used, logits = request.system.compiled, potential.loss.name, options.from_logits
     if compiled and request.objects.get("loss", options.loss) is None and compiled != used:
         yield f"The model's compiled loss, {compiled}, is not used, but {used}: loss=model.loss takes it."

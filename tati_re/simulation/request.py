@@ -11,7 +11,6 @@ from tati_re.core.method import Method
 from tati_re.engine.limits import LIMITS, Limits
 from tati_re.exchange.choosing import with_replicas
 from tati_re.models.chain import chain_of
-from tati_re.models.inspect import work_of
 from tati_re.optimizers import make_optimizer
 from tati_re.options.families import DEFAULT
 from tati_re.options.make import Options, make_options
@@ -31,7 +30,7 @@ BATCH_SIZE = 128
 FEW_EXAMPLES, FULL_BATCH_BELOW = 5 * BATCH_SIZE, 5_000
 """Examples up to which every step sees all of them, whatever it costs, and below which it does where that is cheap."""
 MOST_WORK = 50_000_000
-"""Examples times the work for one of them (`work_of`) that is cheap: a step of four walkers takes some 0.25 s then, and
+"""Work of all examples (`System.work`) that is cheap: a step of four walkers takes some 0.25 s then, and
 5,000 of them 20 minutes. LSTM(32) on 1,600 sequences of 50 steps has twice as much, and drew nothing in a minute."""
 MOST_PRODUCTS = 25_000_000
 """Examples times parameters up to which networks of dense layers see more examples as well: a step of four walkers
@@ -116,8 +115,7 @@ def is_cheap(system: System) -> bool:
     size, flat = system.dataset.num_examples, system.flat
     if size <= FEW_EXAMPLES or (size * flat.num_parameters <= MOST_PRODUCTS and chain_of(flat.model) is not None):
         return True
-    example = system.examples.inputs[:1], flat.input_dtype
-    return size < FULL_BATCH_BELOW and size * work_of(flat.model, *example) <= MOST_WORK
+    return size < FULL_BATCH_BELOW and system.work <= MOST_WORK
 
 
 def sees_all(options: Options, system: System) -> bool:

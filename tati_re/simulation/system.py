@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -13,12 +14,13 @@ from tati_re.core.backend import keras, layers_of, on_gpu, tf
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.memory import check_free
 from tati_re.data import Batches, Dataset, dataset_from_options
+from tati_re.data.describing import cautions
 from tati_re.data.generators import GENERATORS
 from tati_re.data.standardizing import automatic, said_of_skewed, standardized, standardized_as
 from tati_re.models.build import build_network, imported_model, load_model
 from tati_re.models.flat import FlatModel
 from tati_re.models.inputs import tensors_of
-from tati_re.models.inspect import one_output, output_activation_of, output_shape_of
+from tati_re.models.inspect import one_output, output_activation_of, output_shape_of, work_of
 from tati_re.models.precision import in_precision
 from tati_re.options.make import OPTIONS, Options, options_of, unknown
 from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
@@ -119,6 +121,16 @@ class System:
     def examples(self) -> Dataset:
         """The model's training data: derived, standardized, in the model's shape."""
         return self.dataset if self.ready is None else self.ready
+
+    @cached_property
+    def cautions(self) -> tuple[str, ...]:
+        """What is to be said of the data after a pass over them, which many short runs make once."""
+        return () if self.dataset.name in GENERATORS else tuple(cautions(self.dataset))
+
+    @cached_property
+    def work(self) -> float:
+        """What a pass of the network over all examples costs, by `work_of` one of them."""
+        return self.examples.num_examples * work_of(self.flat.model, self.examples.inputs[:1], self.flat.input_dtype)
 
     @property
     def streamed(self) -> bool:
