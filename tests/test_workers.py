@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import pickle
 import random
 import signal
 import subprocess
@@ -231,7 +232,7 @@ class Dying:
         if verb == "advance":
             for block in own:
                 self._sums[block] = self._sums[block] * 3 + number
-        self._answer = {block: Told(np.array(self._sums[block])) for block in own}
+        self._answer = {block: Told(np.array(self._sums[block])) for block in own or ()}
 
     def receive(self):
         if not self._asked:
@@ -390,6 +391,21 @@ def test_where_a_run_was_made_is_told(tmp_path, capsys):
     for number in range(3):
         team.ask("advance", (number,), {0: (), 1: ()})
     assert team.places == ["c", "b"]
+
+
+def test_what_is_the_same_to_all_workers_is_pickled_once():
+    heard = []
+
+    class Hearing(Dying):
+        def tell(self, message: bytes) -> None:
+            heard.append(message)
+            self.send(pickle.loads(message))
+
+    team = Team(lambda _: Hearing([]), range(3), 3, lambda _: None)
+    assert team.ask("leaves", (0,), None) == {}
+    assert len(heard) == 3 and all(message is heard[0] for message in heard)
+    team.load(dict.fromkeys(range(3), 1))
+    assert len(heard) == 3
 
 
 def test_other_energies_of_the_next_worker_are_found():

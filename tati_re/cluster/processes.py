@@ -29,6 +29,11 @@ class Failed(WorkersLost):
         super().__init__(f"A worker could not go on ({kind}: {self.words}).", 0, 0)
 
 
+def packed(message: Any) -> bytes:
+    """As it travels to a worker."""
+    return pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+
+
 class Worker(ABC):
     """Who answers messages; they travel as bytes, which whoever hands them on need not read."""
 
@@ -48,7 +53,7 @@ class Worker(ABC):
 
     def send(self, message: Any) -> None:
         """Asks."""
-        self.tell(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+        self.tell(packed(message))
 
     def receive(self) -> Any:
         """The answer; `Lost` where the worker is gone, `Failed` or an `InputError` where it could not answer."""
@@ -121,6 +126,9 @@ class Here:
 
     def __init__(self, made: Any, _number: int) -> None:
         self._answer, self._found = made()
+
+    def tell(self, message: bytes) -> None:
+        self.send(pickle.loads(message))
 
     def send(self, message: Any) -> None:
         self._found = self._answer(*message)

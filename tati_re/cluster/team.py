@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.cluster.processes import Failed, Lost
+from tati_re.cluster.processes import Failed, Lost, packed
 from tati_re.core.errors import InputError, WorkersLost
 
 _DEATHS = 3
@@ -93,8 +93,13 @@ class Team:
         self._asked += 1
         message = verb, common, own
         parts = [_part(message, held) for held in self._held]
-        for worker, part in zip(self.workers, parts, strict=True):
-            worker.send(part)
+        if own or len(parts) == 1:
+            for worker, part in zip(self.workers, parts, strict=True):
+                worker.send(part)
+        else:
+            same = packed(message)  # once for all
+            for worker in self.workers:
+                worker.tell(same)
         answers: dict[int, Any] = {}
         for number, part in enumerate(parts):
             try:
