@@ -161,6 +161,10 @@ class Loop:
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Takes it from there."""
 
+    def states(self, carry: Carry) -> list:
+        """The states of walkers that tune what they do together: of all, or of each block."""
+        return [carry.state]
+
     def tuned(self, carry: Carry) -> str:
         """A line on what the burn-in has tuned."""
         return self.method.tuned(carry.state)
