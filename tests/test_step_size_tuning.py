@@ -250,8 +250,8 @@ def test_run_csv_shows_the_step_size_in_use(tmp_path):
 
 @pytest.mark.parametrize("ladder", [{}, {"temperatures": [1.0, 2.0, 4.0], "workers": 1}])
 def test_the_step_size_that_is_told_is_the_one_in_use(tmp_path, ladder):
-    """Not the last one that was tried; on a ladder in blocks that of all rungs; also where the run stops at the end of the
-    burn-in."""
+    """Not the last one that was tried; on a ladder in blocks that of all rungs; also where the run stops at the end of
+    the burn-in."""
 
     def harmonic(x):
         return 0.5 * tf.reduce_sum(x**2, 1)
