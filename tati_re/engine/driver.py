@@ -270,7 +270,7 @@ class Driver:
         over = self._is_frozen or (now and self.step >= last)
         if method.adapts and self.plan.burnt_in is not None and not self._told and over:
             self._told = True
-            self.plan.burnt_in(last, self.loop.tuned(carry), carry)
+            self.plan.burnt_in(last, method.tuned(carry.state), carry)
             self._manifest = {}
 
     def exit_status(self, outcome: Outcome) -> int:

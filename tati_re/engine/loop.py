@@ -165,10 +165,6 @@ class Loop:
         """The states of walkers that tune what they do together: of all, or of each block."""
         return [carry.state]
 
-    def tuned(self, carry: Carry) -> str:
-        """A line on what the burn-in has tuned."""
-        return self.method.tuned(carry.state)
-
     def template(self, position: np.ndarray):
         """A state of the right structure and shapes, without an evaluation; its numbers mean nothing."""
         noise, position = RecordingNoise(self.potential.dtype), tf.constant(position, self.potential.dtype)
