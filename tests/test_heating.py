@@ -282,8 +282,11 @@ def test_a_tuned_run_is_heated_no_more_than_it_may(tmp_path, monkeypatch):
     for most in (end - 30, 20):
         monkeypatch.setattr(Simulation, "limits", Limits(most, most))
         Simulation.resume(str(tmp_path / "stopped"), data=data, max_time=1e-9)
-    Simulation.resume(str(tmp_path / "stopped"), data=data)
+    stopped = Simulation.resume(str(tmp_path / "stopped"), data=data)
     assert (tmp_path / "stopped" / "run.csv").read_bytes() == (tmp_path / "whole" / "run.csv").read_bytes()
+    assert stopped.manifest["heating"] == run.manifest["heating"]
+    longer = Simulation.resume(str(tmp_path / "stopped"), 485, data=data)
+    assert longer.manifest["heating"]["start"] == run.manifest["heating"]["start"]
     monkeypatch.setattr("tati_re.simulation.launch.cool_enough", lambda *_: {})
     alone, _ = run_of("alone")
     hot = alone.manifest["heating"]["start"]["mean"]

@@ -18,6 +18,7 @@ from tati_re import Simulation, load
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.core.protocol import Clock
+from tati_re.engine.limits import Limits
 from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
 from tati_re.samplers import MALA, GeneralizedHMC, HamiltonianMonteCarlo, Info, Splitting, StepSizeTuning, make_sampler
@@ -245,6 +246,29 @@ def test_run_csv_shows_the_step_size_in_use(tmp_path):
     shown = found.run_info["step_size"].to_numpy()
     assert shown[0] == 0.001 and len(np.unique(shown[40:])) == 1 and shown[-1] > 0.01
     assert found.manifest["method"]["target_acceptance"] == 0.8
+
+
+@pytest.mark.parametrize("ladder", [{}, {"temperatures": [1.0, 2.0, 4.0], "workers": 1}])
+def test_the_step_size_that_is_told_is_the_one_in_use(tmp_path, ladder):
+    """Not the last one that was tried; on a ladder in blocks that of all rungs; also where the run stops at the end of
+    the burn-in."""
+
+    def harmonic(x):
+        return 0.5 * tf.reduce_sum(x**2, 1)
+
+    told = []
+    for name, chunk, most in (("whole", 130, None), ("resumed", 60, 1e-9)):
+        sim = Simulation(potential=harmonic, dimension=2, execution="graph", seed=1, verbose=0, num_walkers=2)
+        sim.limits = Limits(chunk, chunk)
+        given = {"sampler": "RWMH", "target_acceptance": 0.4, "num_steps": 130} | ladder
+        done = sim.sample(max_time=most, output=tmp_path / name, **given)
+        if most:
+            done = Simulation.resume(tmp_path / name, potential=harmonic, verbose=0)
+        last = done.run_info.groupby("rung" if ladder else "walker").step_size.last()
+        told.append(done.manifest["burnin_found"].partition(",")[0])
+        low, high = last.min(), last.max()
+        assert told[-1] == f"step size {low:.3g}" + f" to {high:.3g}" * bool(ladder)
+    assert len({*told}) == 1
 
 
 def test_an_ensemble_cannot_be_tuned_at_the_same_time():

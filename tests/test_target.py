@@ -243,6 +243,9 @@ REFUSED = {
     "batch_size": {"call": {"batch_size": 2}},
     "stream_predictions": {"call": {"stream_predictions": 2}},
     "control_variate": {"call": {"control_variate": True}},
+    "exchange_batch_size: a potential given as a function has no data": {
+        "call": {"exchange_batch_size": 2, "num_replicas": 2, "temperature_ratio": 2.0}
+    },
     "save_model": {"call": {"save_model": "a.keras"}},
     "replica_start": {"call": {"replica_start": "descent", "num_replicas": 2, "temperature_ratio": 2.0}},
     "potential": {"call": {"potential": one}},

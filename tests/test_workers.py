@@ -38,6 +38,7 @@ from tati_re.engine.block import OneVector
 from tati_re.engine.limits import LIMITS
 from tati_re.evidence import log_evidence
 from tati_re.report.description import what_was_sampled
+from tati_re.samplers.wrappers.metered import UNLIMITED
 from tati_re.simulation import workers as workers_of
 from tati_re.simulation.loops import RunLoops
 from tati_re.simulation.request import make_request
@@ -173,6 +174,27 @@ def test_a_ladder_in_blocks_makes_the_steps_of_one_loop(tmp_path, options):
         frames.append([done.run_info, done.trajectory, done.averages, done.exchanges, *moments])
     for without, within in zip(*frames, strict=True):
         np.testing.assert_allclose(np.asarray(within, float), np.asarray(without, float), rtol=1e-6, atol=1e-8)
+
+
+def test_noise_heats_no_block_more_than_it_may(monkeypatch):
+    """Each finds a step, a friction and masses of its own: what cools the first one is not what cools the others."""
+    seen = []
+
+    def cooled(request, position, auxiliary, tuned, room):
+        seen.append((position[0], tuned["coordinates"].scale.shape, tuned["coordinates"].directions.shape))
+        return {"friction": 2.0 + position[0], "step_limit": 3.0} if position[0] else {}
+
+    monkeypatch.setattr("tati_re.simulation.launch.cool_enough", cooled)
+    given = {"mass": "fisher:2", "friction": "auto", "num_steps": 202, "num_burnin_steps": 200, "record_every": 1}
+    starts = np.zeros((1, 4, 26))
+    starts[0, 2:] = 1.0
+    states = []
+    monkeypatch.setattr(RunLoops, "compiles", lambda loops, carry: states.append(carry.state) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        simulation(4, batch_size=20).sample(workers=1, block_size=2, starts=starts, **given)
+    assert seen == [(0.0, (1, 26), (2, 26)), (1.0, (1, 26), (2, 26))]
+    np.testing.assert_array_equal(states[0].raised, [1.0, 1.0, 3.0, 3.0])
+    np.testing.assert_array_equal(states[0].step_limit, [UNLIMITED, UNLIMITED, *3 * states[0].step_factor[2:]])
 
 
 # -------------------------------------------------------------------------------------------------------- what may die

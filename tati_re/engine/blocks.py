@@ -179,14 +179,11 @@ class Blocks(Loop):
         potential, energy = np.where(seen, facts.T, 0.0)
         return potential, energy if whole else potential
 
-    def _states(self, carry: Carry) -> list:
+    def states(self, carry: Carry) -> list:
         return [carry_of(leaves, self._like).state for leaves in self._split(carry).values()]
 
-    def tuned(self, carry: Carry) -> str:
-        return self.method.tuned(self._states(carry)[0])
-
     def end_burnin(self, carry: Carry) -> None:
-        self._end([self.method.burnin_end(state) for state in self._states(carry)] if self.method.finds_end else [None])
+        self._end([self.method.burnin_end(state) for state in self.states(carry)] if self.method.finds_end else [None])
 
     def _end(self, ends: list[int | None]) -> None:
         """The burn-in is over where all blocks have found its end."""

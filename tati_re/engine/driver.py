@@ -123,6 +123,7 @@ class Driver:
             self.predictions.restore(arrays)
         self._manifest = meta.get("manifest", {})
         self.loop.end_burnin(carry)
+        self._told = self._is_frozen
         self.tables.reopen(meta["files"], meta.get("digests", {}))
         return carry
 
@@ -174,6 +175,7 @@ class Driver:
                         saved = time.monotonic()
                 if self._move >= last:
                     outcome = Outcome.FINISHED
+                self._tell_burnin(carry, now=True)
                 self.flush(carry)
                 self.signal = interrupted()
         finally:
@@ -256,12 +258,19 @@ class Driver:
             self.progress.start(bound, self.step, self.loop.method.name, self.loop.walkers)
         return line.moves(bound)
 
-    def _tell_burnin(self, carry: Carry) -> None:
+    @property
+    def _is_frozen(self) -> bool:
+        """Whether the burn-in is over, and with a step past it the step size, of which the last one tried is no mean;
+        what noise may not heat is settled at once."""
+        return self.step >= self.loop.timeline.num_burnin_steps + (self.loop.cools is None)
+
+    def _tell_burnin(self, carry: Carry, now: bool = False) -> None:
         """Tells the end of a burn-in that the method has found, once; the manifest has another number from then on."""
         method, last = self.loop.method, self.loop.timeline.num_burnin_steps
-        if method.adapts and self.plan.burnt_in is not None and not self._told and self.step >= last:
+        over = self._is_frozen or (now and self.step >= last)
+        if method.adapts and self.plan.burnt_in is not None and not self._told and over:
             self._told = True
-            self.plan.burnt_in(last, self.loop.tuned(carry), carry)
+            self.plan.burnt_in(last, method.tuned(carry.state), carry)
             self._manifest = {}
 
     def exit_status(self, outcome: Outcome) -> int:

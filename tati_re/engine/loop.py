@@ -161,9 +161,9 @@ class Loop:
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Takes it from there."""
 
-    def tuned(self, carry: Carry) -> str:
-        """A line on what the burn-in has tuned."""
-        return self.method.tuned(carry.state)
+    def states(self, carry: Carry) -> list:
+        """The states of walkers that tune what they do together: of all, or of each block."""
+        return [carry.state]
 
     def template(self, position: np.ndarray):
         """A state of the right structure and shapes, without an evaluation; its numbers mean nothing."""

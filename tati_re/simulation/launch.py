@@ -208,27 +208,34 @@ class Launch:
 
     def _heating(self, carry) -> dict[str, Any]:
         """What the noise of mini-batches is expected to do around the target's first walker."""
-        return expected_heating(self.request, *self._target(carry))
+        return expected_heating(self.request, *self._targets(carry)[0])
 
-    def _target(self, carry) -> tuple[np.ndarray, tuple, dict[str, Any]]:
-        """Position and auxiliary variables of the target's first walker, and what it found."""
-        method, state = self.request.method, carry.state
-        first = int(np.asarray(method.order(state))[0]) if method.by_rung else 0
-        auxiliary = tuple(np.array(value)[[first]] for value in carry.auxiliary)
-        return np.array(state.position)[first], auxiliary, settings_of(method, state, first)
+    def _targets(self, carry) -> list[tuple[np.ndarray, tuple, dict[str, Any]]]:
+        """Position and auxiliary variables of the target's first walker, and what it found; at one temperature of the
+        first one of each block, which tunes for itself."""
+        method, states = self.request.method, self.loops.loops[-1].states(carry)
+        size, position = self.request.copies // len(states), np.array(carry.state.position)
+        firsts = [int(np.asarray(method.order(carry.state))[0])] if method.by_rung else range(0, len(position), size)
+        auxiliary = [tuple(np.array(value)[[first]] for value in carry.auxiliary) for first in firsts]
+        found = [settings_of(method, states[first // size], first % size) for first in firsts]
+        return list(zip(position[firsts], auxiliary, found, strict=True))
 
     def _cooled(self, carry: Carry, last: int) -> Carry:
         """After a move of the burn-in: noise heats no more than it may, at all rungs alike, now and until next time."""
         burning = last < self.loops.loops[-1].timeline.num_burnin_steps
-        factors = cool_enough(self.request, *self._target(carry), ROOM if burning else 1.0)
+        each = [cool_enough(self.request, *target, ROOM if burning else 1.0) for target in self._targets(carry)]
         fields = carry.state._asdict()
-        tuned = [name for name in ("friction", "step_factor") if name in factors]
-        changed: dict[str, Any] = {name: fields[name] * factors[name] for name in tuned}
+
+        def of_walkers(name: str, unchanged: float) -> np.ndarray:
+            return np.repeat([factors.get(name, unchanged) for factors in each], self.request.copies // len(each))
+
+        tuned = [name for name in ("friction", "step_factor") if name in fields]
+        changed: dict[str, Any] = {name: fields[name] * of_walkers(name, 1.0) for name in tuned}
         if "step_limit" in fields:
-            free = fields["step_limit"] * 0.0 + UNLIMITED
-            changed["step_limit"] = fields["step_factor"] * factors["step_limit"] if "step_limit" in factors else free
+            limit = fields["step_factor"] * of_walkers("step_limit", np.inf)
+            changed["step_limit"] = tf.where(tf.math.is_finite(limit), limit, UNLIMITED)
         if "raised" in fields:
-            changed["raised"] = fields["raised"] * 0.0 + factors.get("friction", 1.0)
+            changed["raised"] = fields["raised"] * 0.0 + of_walkers("friction", 1.0)
         return carry._replace(state=carry.state._replace(**changed))
 
     def go_on(self):

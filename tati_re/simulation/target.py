@@ -19,6 +19,7 @@ _ABSENT = (
     *(name for name in options_of(("data", "model")) if name != "dtype"),
     *("loss", "from_logits", "noise_std", "noise_prior", "noise_prior_scale", "noise_prior_shape", "prior_scaling"),
     *("batch_norm", "control_variate", "stream_predictions", "walker_evaluation", "walker_batches", "save_model"),
+    "exchange_batch_size",
 )
 """Options that are about data or a network."""
 _OTHERWISE = {"potential": ("mean_loss",), "walker_start": ("fresh",), "replica_start": ("fresh", "descent")}

@@ -168,22 +168,22 @@ class Tuner(Wrapper):
 
     def shortened(self, state, step: int):
         state, found = self.inner.shortened(state, step), np.array(state.tuner_found)
-        found[..., 0] = step
+        found.reshape(-1, len(_FOUND))[:, 0] = step
         return state._replace(tuner_found=ops.constant(found, state.tuner_found))
 
     def tuned(self, state) -> str:
-        """A line on what was tuned, and on what had not settled when the burn-in was over."""
+        """A line on what was tuned, and on what had not settled when the burn-in was over, in any block of walkers."""
         values = state._asdict()
         values.setdefault("step_size", step_size_of(state, state.rung))
         names = [name for name in ("step_size", *LENGTHS, "mass_spread") if name in values]
         said = [f"{name.replace('_', ' ')} {_range(np.asarray(values[name]))}" for name in names]
-        found = np.asarray(state.tuner_found)
-        open_ = [name for name, settled in zip(FOR_SPEED, found[1:4], strict=True) if not settled > 0]
-        if not found[4] < _MOST_RHAT:
-            open_.append(f"U (R-hat {found[4]:.3g} over the walkers of the last window)")
-        if not found[5] < _HOT:
+        found = np.reshape(state.tuner_found, (-1, len(_FOUND)))[:, 1:].T
+        open_ = [name for name, settled in zip(FOR_SPEED, found, strict=False) if not (settled > 0).all()]
+        if not (rhat := found[3].max()) < _MOST_RHAT:
+            open_.append(f"U (R-hat {rhat:.3g} over the walkers of the last window)")
+        if not found[4].max() < _HOT:
             open_.append("the kinetic temperature")
-        open_ = ["all of it, since no window of steps was complete"] if np.isnan(found[1:]).all() else open_
+        open_ = ["all of it, since no window of steps was complete"] if np.isnan(found).all() else open_
         if self.finds_end and open_:
             said.append(NOT_SETTLED + ", ".join(open_))
         return ", ".join(said)
