@@ -136,7 +136,8 @@ class Ending:
         found = next((look for look in looks if look["step"] == step), None) or {"step": step, **self.numbers(run)}
         if self.reached:
             stored["options"]["num_steps"] = step
-        centered, found = self._centered(run, step, steps), found | {"unexplained": self._unexplained(run, steps)}
+        centered, share = self._centered(run, step, steps), self._unexplained(run, steps)
+        found = found | ({"unexplained": share} if share else {})
         manifest.write(self.folder, stored | {"convergence": found, **({"centered": centered} if centered else {})})
         if not self.conditions:
             return None
@@ -194,8 +195,7 @@ class Ending:
         return {"step": last, "num_draws": virials.size, "mean": one.mean, "lower": one.lower, "upper": one.upper}
 
     def _unexplained(self, run: RunFiles, steps: int) -> float:
-        """The share of lines between stored positions along which the gradient of a function does not tell its change,
-        where no Metropolis test has seen that; each line takes 26 gradients, and a hundred steps of the run."""
+        """The share of lines between stored positions that a function's gradient contradicts, unless a test saw U."""
         request, potential, most = self._request, self._request.potential, min(_LINES, steps // 100)
         apart = "turn" in run.manifest or request.directions is not None
         if request.method.metropolis or apart or not isinstance(potential, TargetPotential):
