@@ -448,3 +448,28 @@ def test_its_temperature_on_the_command_line(tmp_path, monkeypatch):
     (tmp_path / "trap.py").write_text("def trap(x):\n    return 5e-7 * (x[:, 0] ** 2 + x[:, 1] ** 2)\n")
     flags = "--dimension 2 --temperature 4.1e-21 --step-size 500 --num-steps 5 --execution eager --quiet --output run"
     assert main(["--potential", "trap.py:trap", *flags.split()]) == 0
+
+
+def wrong_far_away(x):
+    """Lacks what the walls of U beyond 1 add to its gradient."""
+    return 0.5 * np.sum(x**2 + 2 * np.maximum(np.abs(x) - 1, 0) ** 2, axis=-1), x
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    ("function", "share"),
+    [
+        (lambda x: tf.reduce_sum(x**2, -1) + 0.3 * tf.cast(x[:, 0] > 0, x.dtype), 1.0),
+        (wrong_far_away, 0.3),
+        (lambda x: tf.reduce_sum(x**2, -1) + 1e4, 0.0),
+        (lambda x: tf.reduce_sum(tf.abs(x), -1), 0.0),
+        (lambda x: 2 * tf.reduce_sum(tf.math.log1p(x**2 / 3), -1), 0.0),
+        (lambda x: 0.5 * x[:, 0] ** 2 + x[:, 0] + 0.5 * tf.exp(-x[:, 0]) * tf.reduce_sum(x[:, 1:] ** 2, -1), 0.0),
+    ],
+)
+def test_lines_between_draws_tell_a_jump_and_a_wrong_gradient(function, share, dtype):
+    """The first coordinate changes its sign along each line. What is smooth, has kinks or a neck has no such lines."""
+    draws = np.random.default_rng(1).standard_normal((65, 3)).astype(dtype)
+    draws[:, 0] = np.abs(draws[:, 0]) * (-1) ** np.arange(65)
+    found = Target(function, 3, dtype).unexplained(draws)
+    assert found >= share if share else found == 0

@@ -169,14 +169,10 @@ def covariance_table(
         curvature = temperature / np.where(values > 0, values, np.nan)
     columns: dict[str, Any] = {"number": np.arange(1, len(values) + 1), "eigenvalue": values}
     columns |= {"share": values / (eigenpairs.total_variance or np.nan), "curvature": curvature}
-    columns |= {"direction": [_in_words(value, mean) for value in values], "residual": eigenpairs.residuals}
+    words = ["stiff, fast", "as the mean direction", "flat, slow"]
+    kinds = [words[1 + int(value > 1.5 * mean) - int(value < mean / 1.5)] for value in values]
+    columns |= {"direction": kinds, "residual": eigenpairs.residuals}
     return pd.DataFrame(columns | {"autocorrelation_steps": times, "note": notes})
-
-
-def _in_words(value: float, mean: float) -> str:
-    if value > 1.5 * mean:
-        return "flat, slow"
-    return "stiff, fast" if value < mean / 1.5 else "as the mean direction"
 
 
 def _times_along(positions: Positions, eigenpairs: Eigenpairs) -> tuple[list[float], list[str]]:

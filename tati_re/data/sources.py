@@ -15,7 +15,7 @@ from tati_re.data.columns import Columns, numbered, parse_columns
 from tati_re.data.contents import Contents, joined
 from tati_re.data.frames import check_order, in_order, is_frame, labels_of, numbers_of
 from tati_re.data.generators import GENERATORS
-from tati_re.data.packing import Layout, is_several, order_of, packed
+from tati_re.data.packing import is_several, order_of, packed
 from tati_re.data.tables import TEXTS, choose_columns, read_header, read_parquet, read_parquet_names, read_table
 from tati_re.data.tf_datasets import is_tf_dataset, read_tf_dataset
 from tati_re.data.tfrecord import read_tfrecord
@@ -225,15 +225,10 @@ def _pair(source: Sequence[Any], first: Contents | None) -> Contents:
         tuple(str(name) for name in part.columns) if is_frame(part) and part.columns.is_unique else ()
         for part in (x, y)
     )
-    inputs, layout = _inputs(x, y)
-    weights = numbers_of(source[2], "data") if len(source) == 3 else None
-    return Contents(inputs, labels_of(y), (), names=names, label_names=label_names, weights=weights, layout=layout)
-
-
-def _inputs(inputs: Any, targets: Any) -> tuple[np.ndarray, Layout]:
-    """Inputs in one array, and the layout of several."""
     try:
-        count = len(targets)
+        count = len(y)
     except TypeError:
         count = None
-    return packed(inputs) if is_several(inputs, count) else (numbers_of(inputs, "data"), ())
+    inputs, layout = packed(x) if is_several(x, count) else (numbers_of(x, "data"), ())
+    weights = numbers_of(source[2], "data") if len(source) == 3 else None
+    return Contents(inputs, labels_of(y), (), names=names, label_names=label_names, weights=weights, layout=layout)

@@ -68,7 +68,8 @@ class PartFiles:
 def opened(folder: AnyPath, specification: Mapping[str, Any], overwrite: bool) -> list[str]:
     """Makes the folder of an estimate, or opens one of the same estimate; returns messages on what is reused."""
     now = {**specification, **versions()}
-    how: dict[str, Any] = {"outdated": ("*.npz",), "overwrite": overwrite, "difference": _difference}
+    how: dict[str, Any] = {"outdated": ("*.npz",), "overwrite": overwrite}
+    how["difference"] = lambda then, now: first_difference(then, {k: v for k, v in now.items() if k not in versions()})
     then = open_folder(folder, SPECIFICATION, now, "evidence", **how)
     if then is None:
         return []
@@ -77,7 +78,3 @@ def opened(folder: AnyPath, specification: Mapping[str, Any], overwrite: bool) -
     if first_difference(then, now):
         messages.append("The versions differ from those of the parts: results are not the same digit for digit.")
     return messages
-
-
-def _difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    return first_difference(then, {name: text for name, text in now.items() if name not in versions()})

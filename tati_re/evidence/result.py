@@ -53,7 +53,8 @@ class Evidence:
     def summary(self) -> str:
         """The estimate and its notes, in words."""
         found = f"log Z = {value_and_error(self.log_z, self.error, self.short)} by {NAMES[self.method]}"
-        said = ", ".join(f"{name} {_short(value)}" for name, value in self.settings.items())
+        forms = {float: ",.4g", int: ","}
+        said = ", ".join(f"{name} {value:{forms.get(type(value), '')}}" for name, value in self.settings.items())
         return "\n".join(filter(None, [found, said, *self.notes, FOOTNOTE * self.short]))
 
     def _repr_html_(self) -> str:
@@ -142,7 +143,3 @@ def bayes_factors(estimates: Mapping[str, Evidence]):
 def value_and_error(value: float, error: float, short: bool = False) -> str:
     """Value and error with two digits of the error: `-18.075 ± 0.012`, `± 0.012†` of short chains."""
     return with_error(value, error, short) + " (error not known)" * (not (math.isfinite(error) and error > 0))
-
-
-def _short(value: Any) -> str:
-    return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)

@@ -106,6 +106,18 @@ class Target:
                     expected="the gradient of U = -log density, with its sign",
                 )
 
+    def unexplained(self, positions: np.ndarray) -> float:
+        """The share of the lines from each position to the next along which U changes by other than the integral of its
+        gradient, by 0.1 and three times what 16 and 8 nodes differ by: where U jumps, or a gradient is wrong."""
+        along, sums = np.diff(positions, axis=0), []
+        for nodes, weights in map(np.polynomial.legendre.leggauss, (8, 16)):
+            slopes = [self.value_and_gradient(positions[:-1] + (1 + x) / 2 * along)[1] for x in nodes]
+            sums.append(np.einsum("k,kij,ij->i", weights / 2, slopes, along))
+        values = self.value_and_gradient(positions)[0].astype(np.float64)
+        rounding = 100 * np.finfo(self.dtype).eps * np.abs(values).max()
+        least = 0.1 + rounding + 3 * np.sqrt(np.mean((sums[1] - sums[0]) ** 2))
+        return float(np.mean(np.abs(np.diff(values) - sums[1]) > least))
+
     def is_quadratic(self, position: np.ndarray) -> bool:
         """Whether each entry of the gradient is linear, to 1e-6 (float32: 1e-3) of its size, on the line through
         `(dimension,)` whose direction has random entries of the size of |θ| + 1, as that of a Gaussian is."""

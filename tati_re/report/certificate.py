@@ -69,6 +69,7 @@ def latest(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 _MOST_RARE = 0.75  # Where walkers touch what no step can enter, 1 % of the rows have 90 % of the energy error.
+_MOST_UNSEEN = 0.05  # Of lines between draws, along which the gradient does not tell how U changes.
 _MOST_MOVED = 5.5  # Standard errors by which U of the first rows may be off.
 INSIDE, OUTSIDE, UNKNOWN = "inside", "outside", "unknown"
 TARGET_BIAS = 0.02
@@ -113,7 +114,8 @@ def certificate(run: RunFiles, burnin: int | None = None) -> pd.DataFrame:
     # What the run noted at its end, if that is one of these rows.
     noted = [said.get(name) for name in ("centered", "convergence")]
     centered, numbers = (one if one and own == burnin and 0 <= one["step"] - last < every else None for one in noted)
-    found = [_bias(said, kept, _rare(said, kept, own), *tolerance), *_temperatures(said, kept, centered, *tolerance)]
+    seen = _rare(said, kept, own), float((numbers or {}).get("unexplained", 0.0))
+    found = [_bias(said, kept, *seen, *tolerance), *_temperatures(said, kept, centered, *tolerance)]
     converged = _convergence(run, rows, burnin, numbers)
     agreed = all(row.verdict == INSIDE for row in converged)
     burnt = _burnin(said, options, burnin, given, agreed, _moved(kept))
@@ -150,7 +152,7 @@ def _rare(said: dict[str, Any], kept: pd.DataFrame, begin: int) -> float:
     return float(errors[: len(errors) // 100].sum() / errors.sum()) if len(errors) >= 500 and errors.sum() > 0 else 0.0
 
 
-def _bias(said: dict[str, Any], kept: pd.DataFrame, rare: float, asked: float, given: bool) -> Row:
+def _bias(said: dict[str, Any], kept: pd.DataFrame, rare: float, unseen: float, asked: float, given: bool) -> Row:
     what = "discretization bias"
     tested = "acceptance" in kept and "acceptance" not in said.get("observables", [])
     if tested and not sees_batches(said) and not said.get("method", {}).get("swap_bias"):
@@ -165,10 +167,12 @@ def _bias(said: dict[str, Any], kept: pd.DataFrame, rare: float, asked: float, g
         return _row(what, bound, asked, None, note, given)
     note = "of a variance, a bound on the mean over all directions"
     good = error <= allowed
-    if rare > _MOST_RARE:
+    why = f"1 % of the rows have {100 * rare:.0f} % of the energy error, as at the neck of a funnel"
+    if unseen > _MOST_UNSEEN:
+        why = f"on {percent(unseen)} of the lines between draws U jumps, or its gradient is wrong, which HMC would see"
+    if unseen > _MOST_UNSEEN or rare > _MOST_RARE:
         good = None if good else good
-        few = f"1 % of the rows have {100 * rare:.0f} % of the energy error, as at the neck of a funnel"
-        note += f"; one alone may have any: {few}"
+        note += f"; one alone may have any: {why}"
     elif (number := int(said.get("parameters", {}).get("num", 0))) > 1:
         note += f"; one alone may have {_bias_of(number * error):.2g}"
     if asked < bound and good:

@@ -11,11 +11,13 @@ from tati_re.analysis.averages import average, energy_error, rows_at_target
 from tati_re.analysis.convergence import chains_of
 from tati_re.analysis.temperature import FEWEST_ROWS, has_no_target, measured_temperature, measured_temperatures
 from tati_re.analysis.until import DEFAULTS, conditions_of, diagnosis, look_after, steps_left, what_is_missing
+from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.options.make import make_options
 from tati_re.posterior.device_data import device_inputs
 from tati_re.posterior.evaluator import Evaluator
 from tati_re.posterior.outputs import Outputs
+from tati_re.posterior.target import TargetPotential
 from tati_re.prediction.quantities import INPUTS, Predict, quantities
 from tati_re.runs import files, manifest
 from tati_re.runs.positions import Positions
@@ -29,8 +31,8 @@ _FEW_SWAPS = 0.01
 _FEWEST_ERRORS = 1_000
 _CENTERED, _MOST_BYTES = 400, 2**28
 """Stored positions that are looked at about their means, and bytes of the file that is read for it."""
+_LINES, _FEWEST_LINES = 64, 12
 _LONGER, _LONGER_UNTOLD = 20, 4
-"""How many times its first bound a run may have whose length nobody gave, told that it takes so many, and not."""
 
 
 class Ending:
@@ -134,7 +136,8 @@ class Ending:
         found = next((look for look in looks if look["step"] == step), None) or {"step": step, **self.numbers(run)}
         if self.reached:
             stored["options"]["num_steps"] = step
-        centered = self._centered(run, step, steps)
+        centered, share = self._centered(run, step, steps), self._unexplained(run, steps)
+        found = found | ({"unexplained": share} if share else {})
         manifest.write(self.folder, stored | {"convergence": found, **({"centered": centered} if centered else {})})
         if not self.conditions:
             return None
@@ -190,6 +193,19 @@ class Ending:
         virials = 0.5 * (moved * gradients).sum(axis=2).T
         one = measured_temperature(virials, "configurational", number, found[0].target)
         return {"step": last, "num_draws": virials.size, "mean": one.mean, "lower": one.lower, "upper": one.upper}
+
+    def _unexplained(self, run: RunFiles, steps: int) -> float:
+        """The share of lines between stored positions that a function's gradient contradicts, unless a test saw U."""
+        request, potential, most = self._request, self._request.potential, min(_LINES, steps // 100)
+        apart = "turn" in run.manifest or request.directions is not None
+        if request.method.metropolis or apart or not isinstance(potential, TargetPotential):
+            return 0.0
+        thin = max(1, steps * self._walkers.position.shape[0] // ((most + 1) * (request.trajectory_every or 1)))
+        try:
+            values = np.concatenate([one.values for one in Positions(run, thin=thin).blocks()])[: most + 1]
+            return potential.target.unexplained(values) if len(values) > _FEWEST_LINES else 0.0
+        except (InputError, tf.errors.OpError):  # none is stored yet, or the function fails between them
+            return 0.0
 
     @cached_property
     def _predict(self) -> Predict | None:

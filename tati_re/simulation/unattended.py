@@ -30,8 +30,7 @@ AUTO = "auto"
 NUM_WALKERS = 4
 FEW_PARAMETERS = 10
 MOST_DIRECTIONS = 100
-"""Parameters up to which the mass has all directions where all examples are seen and the target has one minimum as far
-as is known: a density of one's own, or a network of one layer."""
+"""Parameters up to which the mass of a density of one's own, or of a network of one layer, has all directions."""
 TARGET_BIAS = 0.05
 """Of MCLMC, an energy error of 4.5e-4 per parameter and step: the bound is wide, and 0.02 costs 1.6 times the steps."""
 TARGET_ACCEPTANCE = 0.98
@@ -42,8 +41,7 @@ FIT_BATCH_SIZE, FIT_EPOCHS, MOST_FIT_STEPS = 100, 10, 20_000
 """A fit takes the default of steps, or as many as see each example so often, up to the most."""
 DESCENT_STEPS, FAR = 1_000, 1_000.0
 """A density of one's own is descended for so many steps, or a twentieth of a shorter run, if a tenth of them shows that
-U falls by more than so many d T. Walkers for which it does begin at the end: from so far above, steps that are tuned to
-their errors take all of a burn-in. In a funnel of 100 dimensions U falls by 110, into the neck: they stay."""
+U falls by more than so many d T. In a funnel of 100 dimensions U falls by 110, into the neck: walkers stay."""
 _OF_THE_RUN = ("output", "overwrite", "run_file", "averages_file", "trajectory_file", "save_model", "tensorboard")
 
 
