@@ -411,3 +411,21 @@ def test_a_network_heats_as_it_expected():
         print(f"network: {value:.3f} +- {error:.3f}, expected {expected:.3f}")
         assert error < expected / 4
         assert expected / 1.5 < value < 1.5 * expected
+
+
+def test_the_noise_at_one_place_is_measured_once(monkeypatch):
+    """At the start and at the end of the burn-in, where it is tuned by and then told: it was measured twice there."""
+    places = []
+
+    def measured(potential, position, *others):
+        places.append(position.tobytes())
+        return noise_spectrum(potential, position, *others)
+
+    monkeypatch.setattr("tati_re.simulation.heating.noise_spectrum", measured)
+    sim = regression(4, 64, num_walkers=2)[0]
+    sim.sample(sampler="BAOAB", friction="auto", mass="fisher", batch_size=8, num_steps=120, execution="graph")
+    assert len(set(places)) == len(places) > 2
+    places.clear()
+    # One for the choice between two orders of mini-batches, and three of the run.
+    regression(4, 64)[0].sample(batch_size=8, num_steps=60, fit_steps=10, execution="graph")
+    assert len(places) == 4

@@ -4,6 +4,7 @@ import re
 import time
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.signal import lfilter
 
@@ -16,6 +17,7 @@ from tati_re.cli.sample import main
 from tati_re.core.backend import tf, threads
 from tati_re.engine.limits import Limits
 from tati_re.engine.loop import Loop
+from tati_re.runs.positions import Positions
 from tati_re.simulation.unattended import prepared
 from tests.systems import tables
 
@@ -223,7 +225,40 @@ def test_a_run_ends_at_a_look_and_a_killed_one_looks_at_the_same_steps(tmp_path,
     # A longer run goes on from there, and is the run without an end.
     longer = tati_re.Simulation.resume(str(tmp_path / "b"), num_steps=last + 500, potential=gaussian)
     plain = simulation().sample(num_steps=last + 500, trajectory_every=20, trajectory_format=kind)
-    assert longer.manifest["until"]["reached"] and tables(longer.folder) == tables(plain.folder)
+    pd.testing.assert_frame_equal(longer.trajectory, plain.trajectory)
+    first, second = ({**tables(run.folder), f"trajectory.{kind}": None} for run in (longer, plain))
+    assert longer.manifest["until"]["reached"] and first == second
+
+
+def test_a_run_has_positions_wherever_it_ends(tmp_path, monkeypatch):
+    """16 of each walker, evenly, where the bound of 100,000 steps asks for one each 64, which left 3 of 250 steps; a
+    kill changes no byte, and what is read of a longer run is what is stored each 64 steps."""
+    monkeypatch.setattr("tati_re.simulation.request._POSITION_BYTES", 100_000)
+    seen = {}
+
+    def look(folder, step):
+        last = 1_200 if folder.name == "a" else 300
+        steps = tati_re.load(folder).trajectory.query("walker == 2")["step"].to_numpy()
+        if step > 100:
+            seen[step] = steps
+        if step > last:
+            raise RuntimeError("killed")
+
+    for name in "ab":
+        with pytest.raises(RuntimeError, match="killed"):
+            sim = simulation(until="ess>1e9")
+            sim.limits = Limits(first_steps=50, chunk_seconds=1e-9)
+            sim.sample(callbacks=[look], checkpoint_seconds=1e-9, output=str(tmp_path / name))
+    assert len(seen) > 20
+    for step, steps in seen.items():
+        every = max(1, min(64, 2 ** int(np.log2(max(1, (step - 100) / 16)))))
+        np.testing.assert_array_equal(steps, np.arange(-(-101 // every) * every, step + 1, every))
+        assert len(steps) >= min(16, step - 100)
+    first, second = (tati_re.Simulation.resume(str(tmp_path / k), 1_500, potential=gaussian) for k in "ab")
+    assert tables(first.folder) == tables(second.folder)
+    plain = simulation().sample(num_steps=1_500, trajectory_every=64)
+    pd.testing.assert_frame_equal(first.trajectory, plain.trajectory)
+    assert [one.step for one in stored_positions(first)] == plain.trajectory["step"].to_list()
 
 
 @pytest.mark.slow
@@ -359,9 +394,17 @@ def test_a_burn_in_of_few_steps_takes_three_quarters_of_max_time(stepping):
 def test_a_clock_that_ends_a_burn_in_before_the_first_draw_is_said(stepping, capsys):
     stepping(lambda step: 1.0)
     """Three quarters are over at step 30, of fewer than 40: too few to have tuned anything."""
-    tati_re.Simulation(**NECK | {"verbose": 1}).sample(**GROWING, max_time=33.0)
+    run = tati_re.Simulation(**NECK | {"verbose": 1}).sample(**GROWING, max_time=33.0)
     said = "until is not reached: up to step 40 all is burn-in, and nothing is drawn yet.\n"
     assert said in capsys.readouterr().out
+    certified = run.certificate.set_index("quantity")[["value", "verdict", "note"]]
+    note = "steps of up to 960: not over, nothing is drawn yet"
+    assert certified.loc["burn-in"].to_list() == [40, "outside", note]
+    assert set(certified.loc[["discretization bias", "effective size", "R-hat"], "note"]) == {"nothing is drawn yet"}
+    with pytest.raises(
+        InputError, match=r"^No positions are left after the burn-in of 960 steps\. Received: 40 steps, "
+    ):
+        Positions(run).read()
 
 
 def test_a_run_that_ends_in_its_burn_in_has_no_later_end(tmp_path):
@@ -369,7 +412,7 @@ def test_a_run_that_ends_in_its_burn_in_has_no_later_end(tmp_path):
     asked = {"sampler": "MCLMC", "step_size": "auto", "until": "ess>400", "output": str(tmp_path / "run")}
     run = tati_re.Simulation(**NECK).sample(**asked, max_time=1e-3)
     assert run.exit_status == 75 and run.run_info.empty
-    with pytest.raises(InputError, match="has no rows yet"):
+    with pytest.raises(InputError, match=r"has no rows yet: it ended at step \d, before the first one\."):
         run.certificate  # noqa: B018
     again = tati_re.Simulation.resume(str(tmp_path / "run"), num_steps=400, potential=funnel)
     assert again.exit_status == 0 and again.manifest["options"]["num_steps"] == 400
@@ -485,7 +528,8 @@ def test_a_run_whose_length_nobody_gave_goes_on_where_its_end_is_near(tmp_path, 
     options = whole.manifest["options"]
     steps = [one.step for one in stored_positions(whole) if one.walker == 0]
     assert options["trajectory_every"] == 2 * until["every"] and set(np.diff(steps)) == {2 * until["every"]}
-    assert whole.trajectory["step"].nunique() > len(steps)
+    stored = pd.read_csv(whole.folder / "trajectory.csv")["step"].nunique()
+    assert whole.trajectory["step"].nunique() == len(steps) < stored
 
 
 @pytest.mark.slow

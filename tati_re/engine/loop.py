@@ -195,7 +195,7 @@ class Loop:
         width = self.potential.num_parameters if self.directions is None else self.directions.shape[1]
         position_bytes, line = 0, self.timeline
         if line.trajectory_every:
-            position_bytes = self.num_recorded * width * self.potential.dtype.size / line.trajectory_every
+            position_bytes = self.num_recorded * width * self.potential.dtype.size / line.closest
         rows = 8 * self.walkers * len(self.observables.columns) / line.record_every
         event_bytes = 8 * self.event_rows * len(self.method.event_columns) / (line.event_every or 1)
         heaviest = max(sum(draw.bytes() for draw in self.draws), indices, position_bytes, rows, event_bytes, 1)

@@ -77,8 +77,7 @@ class Buffers(NamedTuple):
 
 class RowBuffers:
     """Stores what is due after a step of a loop, whose `num_recorded` walkers have positions and moments stored, of
-    `width` numbers each: projections on `directions` `(parameters, k)`, where there are any. `chunk_steps` is a
-    chunk's most."""
+    `width` numbers each: projections on `directions` `(parameters, k)`, if any. A chunk has `chunk_steps` at most."""
 
     def __init__(self, loop: Any, width: int, chunk_steps: int) -> None:
         self.method: Method = loop.method
@@ -90,7 +89,7 @@ class RowBuffers:
         turns = 1 if timeline.groups == 1 else chunk_steps // timeline.group_steps + 2
         turns += 1  # for what is not due
         self._most_rows = chunk_steps // timeline.record_every + turns
-        self._most_positions = chunk_steps // timeline.trajectory_every + turns if timeline.trajectory_every else 0
+        self._most_positions = chunk_steps // timeline.closest + turns if timeline.trajectory_every else 0
         self._most_events = chunk_steps // timeline.event_every + turns if timeline.event_every else 0
         self._of_row = (self.walkers, len(self.observables.columns))
         self._of_position, self._of_beside = (self.num_recorded, width), (self.num_recorded, 2 + len(self.labels))

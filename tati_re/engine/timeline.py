@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tati_re.runs.trajectory_rows import steps_between
+
 Factor = Callable[[np.ndarray], np.ndarray]
 
 
@@ -34,10 +36,10 @@ class Moves(NamedTuple):
 
 @dataclass
 class Timeline:
-    """Moves, steps and due records. There is a row each `record_every` steps, a position each `trajectory_every` and an
-    event, where the method has something to tell, each `event_every`; 0: none. Burn-in steps have no positions and no
-    moments; what adapts does so until they end. Groups of walkers take turns of `group_steps` steps. The factors give,
-    of step numbers `(n,)`, what step size and temperature are multiplied with; None: 1."""
+    """Moves, steps and due records. There is a row each `record_every` steps, a position each `trajectory_every`, more
+    for the `fewest_positions`, and an event of a method that has some each `event_every`; 0: none. Burn-in steps have
+    no positions and no moments; what adapts does so until they end. Groups of walkers take turns of `group_steps`
+    steps. The factors give, of step numbers `(n,)`, what step size and temperature are multiplied with; None: 1."""
 
     record_every: int
     trajectory_every: int
@@ -47,6 +49,11 @@ class Timeline:
     step_factor: Factor | None
     temperature_factor: Factor | None
     event_every: int
+    fewest_positions: int = 0
+
+    @property
+    def closest(self) -> int:
+        return int(steps_between(self.trajectory_every, self.fewest_positions, 0))
 
     @property
     def varies(self) -> bool:
@@ -76,7 +83,8 @@ class Timeline:
         return steps % self.record_every == 0
 
     def positions_due(self, steps: np.ndarray) -> np.ndarray:
-        return _each(self.trajectory_every, steps) & self.counted(steps)
+        every = steps_between(self.trajectory_every, self.fewest_positions, steps - self.num_burnin_steps)
+        return _each(every, steps) & self.counted(steps)
 
     def counted(self, steps: np.ndarray) -> np.ndarray:
         """Whether each of these steps counts for averages: past the burn-in, and not in a descent at temperature 0."""
@@ -101,6 +109,6 @@ class Timeline:
         return Moves(stop.astype(np.int32), *due, steps, adapting, group.astype(np.int32), *self.factors(steps))
 
 
-def _each(every: int, steps: np.ndarray) -> np.ndarray:
+def _each(every: int | np.ndarray, steps: np.ndarray) -> np.ndarray:
     """Which of the steps are multiples of `every`; 0: none."""
-    return steps % every == 0 if every else np.zeros(len(steps), bool)
+    return steps % every == 0 if np.all(every) else np.zeros(len(steps), bool)

@@ -466,7 +466,7 @@ class Options(BaseModel):
     trajectory_every: Annotated[int, Field(ge=0)] | Literal["auto"] = _run(
         "auto",
         "steps between rows of the trajectory; 0: no trajectory; auto: so many that about 1,000 positions of all "
-        "walkers are stored, 512 MB at most (with until 20 times as many, and 100 or fewer), and 100 for fit",
+        "walkers are stored, 512 MB at most (with until 20 times as many), more of a run that ends early; 100 for fit",
     )
     group_temperatures: bool = _run(
         False, "columns of run.csv with the kinetic energy and the virial of each tensor, for tati-analyse"

@@ -19,7 +19,7 @@ from tati_re.prediction.metrics import class_labels
 from tati_re.prediction.network import Network, dataset_of
 from tati_re.prediction.scores import crps, mixture_cdf, mixture_interval, normal_crps, weighted_quantiles
 from tati_re.runs import checkpoint, files
-from tati_re.runs.run import RunFiles
+from tati_re.runs.run import RunFiles, last_step, stored_every
 from tati_re.runs.selection import burnin_of
 
 MEMORY_VALUES = 8_000_000
@@ -140,8 +140,7 @@ def source_of(
         return network, Members(positions, np.arange(len(positions)))
     if thin is None:
         first = burnin_of(run, burnin)
-        last = next(checkpoint.metas(run.folder), {"step": first})["step"]
-        steps = (last - first) // (options.get("trajectory_every") or 1)
+        steps = (last_step(run, first) - first) // (stored_every(run) or 1)
         most = max(FEWEST_DRAWS, MOST_PREDICTIONS // max(1, len(network.packed(inputs))))
         thin = max(1, steps * options["num_walkers"] // most)
     return network, Draws(run, rung, burnin, thin)

@@ -11,7 +11,7 @@ from tati_re.core.errors import InputError
 from tati_re.runs import files
 from tati_re.runs.manifest import sees_batches
 from tati_re.runs.positions import Positions
-from tati_re.runs.run import RunFiles
+from tati_re.runs.run import RunFiles, stored_every
 from tati_re.runs.selection import burnin_of
 
 Predict = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -36,8 +36,7 @@ def quantities(run: RunFiles, predict: Predict | None = None, burnin: int | None
     path = files.trajectory_in(run.folder)
     if path is None or (not most and path.stat().st_size > _MOST_BYTES):
         return found
-    options, walkers = run.manifest["options"], rows["walker"].nunique()
-    every = options.get("trajectory_every") or options.get("record_every") or 1
+    every, walkers = stored_every(run) or run.manifest["options"].get("record_every") or 1, rows["walker"].nunique()
     stored = (int(rows["step"].max()) - burnin) // every * walkers
     try:
         positions = Positions(run, burnin, max(1, -(-stored // max(most, DRAWS, DRAWS_OF_WALKER * walkers))))

@@ -14,12 +14,13 @@ from tati_re.analysis.until import DEFAULTS, WEIGHTS, conditions_of, diagnosis, 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.prediction.quantities import quantities
 from tati_re.runs.manifest import sees_batches
-from tati_re.runs.run import RunFiles
+from tati_re.runs.run import RunFiles, last_step
 from tati_re.runs.selection import as_run, at_target, burnin_of, is_optimization
 from tati_re.samplers.choosing import latest_end
 from tati_re.samplers.wrappers.metered import BAND, error_of_bias
 from tati_re.samplers.wrappers.tuner import FOR_SPEED, NOT_SETTLED
 
+_NOT_YET = "nothing is drawn yet"
 _FACTOR = 1.5  # How far the prediction and a measured temperature may differ.
 _SLOW = (
     "not in equilibrium yet, or the steps are large for the stiffest direction; take more burn-in, or reduce step_size"
@@ -102,7 +103,9 @@ def certificate(run: RunFiles, burnin: int | None = None) -> pd.DataFrame:
     run = as_run(run)
     said, rows = run.manifest, run.run_info
     more = "a run that came to its first row; Simulation.resume goes on"
-    refuse_if(rows.empty and said.get("kind") != "fit", "The run has no rows yet.", run.folder, more)
+    now = last_step(run, 0 if rows.empty else int(rows["step"].max()))
+    what = f"The run has no rows yet: it ended at step {now:,}, before the first one."
+    refuse_if(rows.empty and said.get("kind") != "fit", what, run.folder, more)
     if is_optimization(said, rows):
         raise InputError("A fit has no certificate: it looks for a minimum.", run.folder, "a run that sampled")
     rows, given = at_target(rows), set(said.get("given", ()))
@@ -119,6 +122,8 @@ def certificate(run: RunFiles, burnin: int | None = None) -> pd.DataFrame:
     converged = _convergence(run, rows, burnin, numbers)
     agreed = all(row.verdict == INSIDE for row in converged)
     burnt = _burnin(said, options, burnin, given, agreed, _moved(kept))
+    if now <= own:
+        burnt = _row("burn-in", float(now), math.nan, False, f"steps of up to {own:,}: not over, {_NOT_YET}")
     return Certificate([*found, *converged, _divergences(said, rows, burnin), burnt])
 
 
@@ -159,7 +164,8 @@ def _bias(said: dict[str, Any], kept: pd.DataFrame, rare: float, unseen: float, 
         return _row(what, 0.0, asked, True, "exact: a Metropolis test on all data", given)
     error = energy_error(kept) if "eevpd" in kept and len(kept) else math.nan
     if not math.isfinite(error):
-        return _row(what, math.nan, asked, None, "no energy error was metered; step_size auto does", given)
+        none = "no energy error was metered; step_size auto does" if len(kept) else _NOT_YET
+        return _row(what, math.nan, asked, None, none, given)
     allowed = BAND * error_of_bias(asked)
     bound, most = _bias_of(error), _bias_of(allowed)
     if said.get("first_order"):
@@ -187,8 +193,7 @@ def _bias_of(error: float) -> float:
 
 
 def _temperatures(said: dict[str, Any], kept: pd.DataFrame, centered: Any, asked: float, given: bool) -> list[Row]:
-    """The heating that was predicted, and the temperatures that were measured; that of the positions about their means
-    where the run has it."""
+    """The heating predicted, and the temperatures measured, that of the positions about their means if there."""
     heating: dict[str, Any] = {"mean": 0.0, "not_predicted": "none: all data in every step"}
     heating = latest(said) if sees_batches(said) else heating
     slowest = f"{percent(heating.get('slowest', math.nan))} in the slowest directions"
@@ -230,7 +235,7 @@ def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, numbers: Any) -
     # A flat U within walls says nothing of positions, where walkers are compared by them.
     moved = size > 0 and said.get("dataset", {}).get("potential")
     still = len(drawn) >= MINIMUM_DRAWS and drawn.nunique() == 1 and not moved
-    none, size = ("U never changes", 0.0) if still else ("too few rows", size)
+    none, size = ("U never changes", 0.0) if still else ("too few rows" if len(drawn) else _NOT_YET, size)
     of = f"least, of {numbers['ess_of']}{note}" if numbers["ess_of"] else none
     found = [_row("effective size", size, limits["ess"], size > limits["ess"], of, "ess" in given)]
     good = True if hat < limits["rhat"] else None if hat < chance else False

@@ -20,7 +20,7 @@ from tati_re.runs.files import MANIFEST, MODEL
 from tati_re.runs.storage import write_whole
 
 SCHEMA_VERSION = 1
-_SETTLED = ("batch_sampling", "execution", "num_steps")  # Options that each start of a run settles anew.
+_SETTLED = ("batch_sampling", "execution", "num_steps", "trajectory_every")  # Options that each start settles anew.
 _OF_DATA = ("standardize", "noise_std")
 
 

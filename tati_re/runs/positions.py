@@ -9,7 +9,7 @@ import numpy as np
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs import checked, checkpoint, files, reading
 from tati_re.runs.digests import Known
-from tati_re.runs.run import AnyRun, RunFiles, degrees_of_freedom
+from tati_re.runs.run import AnyRun, RunFiles, degrees_of_freedom, last_step, stored_every
 from tati_re.runs.selection import as_run, burnin_of, check_thin
 
 BLOCK_BYTES = 1 << 27
@@ -79,7 +79,7 @@ class Positions:
         self.run = as_run(run)
         self.burnin = burnin_of(self.run, burnin)
         options, method = (self.run.manifest.get(name, {}) for name in ("options", "method"))
-        self._every = options.get("trajectory_every", 0)
+        self._every = stored_every(self.run)
         whole = options.get("trajectory_rungs") == "all"
         rungs = range(method.get("num_replicas", 1) if whole else len(method.get("simulated_tempering", "0")))
         what = "The positions of this rung are not stored; trajectory_rungs says of which they are."
@@ -143,7 +143,8 @@ class Positions:
         refuse_if(missing, "The walker is not in the trajectory.", self.walker, f"0 to {len(walkers) - 1}")
         what = f"No positions are left after the burn-in of {self.burnin:,} steps."
         expected = "a smaller trajectory_every, more steps (the run resumed, num_steps), or a smaller burnin"
-        refuse_if(empty, what, f"last stored step {last:,}, trajectory_every {self._every:,}", expected)
+        received = f"{last_step(self.run, last):,} steps, last stored {last:,}, trajectory_every {self._every:,}"
+        refuse_if(empty, what, received, expected)
 
     def read(self) -> Block:
         """Returns all selected rows at once, by step and walker."""

@@ -16,7 +16,7 @@ from tati_re.core.given import said
 from tati_re.core.views import drawn
 from tati_re.runs import checkpoint, files, manifest, reading
 from tati_re.runs.checked import read_table, read_whole, whole_array
-from tati_re.runs.trajectory_rows import rows_of_step, stored_steps
+from tati_re.runs.trajectory_rows import rows_of_step, steps_between, stored_steps
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -160,8 +160,10 @@ class RunFiles:
 
     @property
     def trajectory(self) -> pandas.DataFrame:
-        """The stored positions, from `trajectory.csv` or `trajectory.h5`."""
-        return self._table(files.trajectory_of(self.folder).name)
+        """The stored positions, from `trajectory.csv` or `trajectory.h5`, all as far apart as the last ones."""
+        frame = self._table(files.trajectory_of(self.folder).name)
+        far = frame["step"] % (stored_every(self) or 1) == 0
+        return frame if far.all() else frame[far].reset_index(drop=True)
 
     @property
     def directions(self) -> np.ndarray:
@@ -234,7 +236,7 @@ class RunFiles:
                 # The integer columns step and walker are in `index`, so that `rows` starts with potential, loss.
                 first = files.FIRST_PARAMETER - len(files.INDEX)
                 return file["rows"][row][first : first + num_parameters]
-        frame = self.trajectory
+        frame = self._table(path.name)
         row = self._find(frame[["step", "walker"]].to_numpy(), step, walker)
         last = files.FIRST_PARAMETER + num_parameters
         return frame.iloc[row, files.FIRST_PARAMETER : last].to_numpy(dtype=np.float64)
@@ -247,6 +249,18 @@ class RunFiles:
         if walker is None and len(rows) > 1:
             raise InputError("The run has several walkers.", "walker=None", f"a walker from 0 to {len(rows) - 1}")
         return rows[_checked(0 if walker is None else walker, len(rows))]
+
+
+def stored_every(run: RunFiles) -> int:
+    """Steps between the positions of a walker that count, those between the last ones; 0: none is stored."""
+    options, fewest = run.manifest.get("options", {}), run.manifest.get("fewest_positions", 0)
+    drawn = last_step(run, options.get("num_steps", 0)) - (options.get("num_burnin_steps") or 0)
+    return int(steps_between(options.get("trajectory_every", 0), fewest, drawn))
+
+
+def last_step(run: RunFiles, default: int) -> int:
+    """The step of the last checkpoint, the default where there is none."""
+    return next(checkpoint.metas(run.folder), {"step": default})["step"]
 
 
 AnyRun = RunFiles | AnyPath

@@ -18,6 +18,14 @@ _WEIGHTS, _BIASES = re.compile(r"w(?:eight)?(\d+)"), re.compile(r"b(?:ias)?(\d+)
 _WALKER = ("walker", "id")
 
 
+def steps_between(every: int, fewest: int, drawn: np.ndarray | int) -> np.ndarray:
+    """Steps between stored positions of a walker after so many `drawn`: `every`, halved while it is even and leaves
+    fewer than the `fewest` positions; 0 of them: never."""
+    halvings = (every & -every).bit_length() - 1 if fewest and every > 7 else 0
+    least = every >> halvings
+    return least * 2 ** np.clip(np.frexp(drawn / max(1, fewest * least))[1] - 1, 0, halvings)
+
+
 class ExpectedParameters(NamedTuple):
     """The names of a model's parameters, and of fixed ones, which keep their values: a file may have them too."""
 

@@ -196,6 +196,7 @@ def manifest_of(run: RunLoops) -> dict[str, Any]:
         "given": sorted(options.explicit - {"resume", "overwrite"}),
         "unused": unused(request),
         **({"tables": tables} if tables else {}),
+        **({"fewest_positions": request.fewest_positions} if request.fewest_positions else {}),
         "objects": sorted(set(OBJECTS) & set(request.objects)),
         "observables": sorted(run.observables.extra),
         "seed": options.seed,

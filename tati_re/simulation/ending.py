@@ -21,7 +21,7 @@ from tati_re.posterior.target import TargetPotential
 from tati_re.prediction.quantities import INPUTS, Predict, quantities
 from tati_re.runs import files, manifest
 from tati_re.runs.positions import Positions
-from tati_re.runs.run import RunFiles
+from tati_re.runs.run import RunFiles, stored_every
 from tati_re.runs.selection import burnin_of
 from tati_re.samplers.wrappers.metered import BAND, RARELY, error_of_bias
 from tati_re.simulation.request import Request
@@ -33,6 +33,7 @@ _CENTERED, _MOST_BYTES = 400, 2**28
 """Stored positions that are looked at about their means, and bytes of the file that is read for it."""
 _LINES, _FEWEST_LINES = 64, 12
 _LONGER, _LONGER_UNTOLD = 20, 4
+"""How many times its first bound a run may have whose length nobody gave, told that it takes so many, and not."""
 
 
 class Ending:
@@ -52,8 +53,7 @@ class Ending:
         return burnin + look_after(step - burnin, self._request.record_every, self._turn)
 
     def is_reached(self, step: int, left: float = math.inf) -> bool:
-        """Looks at what the run stored up to this step, its last checkpoint, after which the clock leaves so many;
-        notes what it found."""
+        """Looks at what the run stored up to this step, its last checkpoint, so many `left` by the clock; notes it."""
         stored = manifest.read(self.folder)
         looks = stored.get("until", {}).get("looks", [])
         look = next((look for look in looks if look["step"] == step), None)
@@ -129,7 +129,7 @@ class Ending:
             self.is_reached(step)
         stored, run = manifest.read(self.folder), RunFiles(self.folder)
         steps = step - burnin_of(run, None)
-        positions = steps // (self._request.trajectory_every or steps + 1) * self._walkers.position.shape[0]
+        positions = steps // (stored_every(run) or steps + 1) * self._walkers.position.shape[0]
         if not self.conditions and positions < self._size:
             return None
         looks = stored.get("until", {}).get("looks", [])
@@ -175,7 +175,7 @@ class Ending:
         found = [one for one in measured_temperatures(rows, number) if one.kind == "configurational"]
         if "weight" in rows or not found or found[0].tells:
             return {}
-        thin = max(1, steps // (most * (request.trajectory_every or 1)))
+        thin = max(1, steps // (most * (stored_every(run) or 1)))
         try:
             blocks = list(Positions(run, thin=thin).blocks())
         except InputError:  # no position is stored yet
@@ -200,7 +200,7 @@ class Ending:
         apart = "turn" in run.manifest or request.directions is not None
         if request.method.metropolis or apart or not isinstance(potential, TargetPotential):
             return 0.0
-        thin = max(1, steps * self._walkers.position.shape[0] // ((most + 1) * (request.trajectory_every or 1)))
+        thin = max(1, steps * self._walkers.position.shape[0] // ((most + 1) * (stored_every(run) or 1)))
         try:
             values = np.concatenate([one.values for one in Positions(run, thin=thin).blocks()])[: most + 1]
             return potential.target.unexplained(values) if len(values) > _FEWEST_LINES else 0.0

@@ -71,7 +71,9 @@ class RunLoops:
         moves = potential, request.method, self.observables, rung, options.run_seed, self.execution
         burnin = options.burnin if request.samples else 0
         stored = request.record_every, request.trajectory_every, burnin, request.directions
-        return kind(*moves, *stored, *self._schedules(stage), **given)
+        loop = kind(*moves, *stored, *self._schedules(stage), **given)
+        loop.timeline.fewest_positions = request.fewest_positions
+        return loop
 
     def _schedules(self, stage: PlannedStage) -> tuple[Factor | None, Factor | None]:
         """The factors of step size and temperature; of a fit in stages, of the rate of the first one."""

@@ -1,7 +1,7 @@
 """The request of a launch: options and objects of one call, the system, and the resulting method."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,8 +23,8 @@ from tati_re.samplers.choosing import checked, latest_end, made, with_steps, wit
 from tati_re.simulation.saved_model import read_directions
 from tati_re.simulation.system import System, check_memory
 
-_POSITIONS, _POSITION_BYTES = 1_000, 2**29
-"""Stored positions of all walkers that `trajectory_every` auto aims at, and their bytes at most, in float64."""
+_POSITIONS, _FEWEST, _POSITION_BYTES = 1_000, 64, 2**29
+"""Stored positions of all walkers by `trajectory_every` auto, of a run and of a short one; float64 bytes at most."""
 _OF_FITS = 100  # Steps between stored positions of a fit, and the most of a run with `until`.
 BATCH_SIZE = 128
 FEW_EXAMPLES, FULL_BATCH_BELOW = 5 * BATCH_SIZE, 5_000
@@ -43,7 +43,8 @@ MOST_STEPS = 100_000
 @dataclass(frozen=True)
 class Request:
     """The request of a launch: its kind is "sample" or "fit". `objects` are what was given as objects in Python: loss,
-    prior, sampler, observables, callbacks, starts, ... `method` is the sampler with its wrappers, or the optimizer."""
+    prior, sampler, observables, callbacks, starts, ... `method` is the sampler with its wrappers, or the optimizer.
+    Each walker of a run that may end early has stored the `fewest_positions` as soon as it took as many steps."""
 
     options: Options
     objects: Mapping[str, Any]
@@ -51,6 +52,7 @@ class Request:
     kind: str
     method: Method
     limits: Limits = LIMITS
+    fewest_positions: int = 0
 
     @property
     def samples(self) -> bool:
@@ -71,14 +73,21 @@ class Request:
             return given
         if not self.samples:
             return _OF_FITS
-        recorded = options.num_walkers if options.trajectory_rungs == "target" else self.copies
-        width = self.system.flat.num_parameters if self.directions is None else len(self.directions)
+        recorded, size = self.stored
         positions = (options.num_steps - (options.num_burnin_steps or 0)) * recorded
         # Those at other temperatures of simulated tempering have no weight.
         every = positions / _POSITIONS / len(self.method.get_config().get("simulated_tempering", [1.0]))
         if options.until is not None:  # it may end long before num_steps
             every = min(every / 20, _OF_FITS)
-        return max(1, round(max(every, positions * 8 * width / _POSITION_BYTES)))
+        every = max(1, round(max(every, positions * size / _POSITION_BYTES)))
+        power = 2 ** max(0, every.bit_length() - 3) if self.fewest_positions else 1
+        return -(-every // power) * power
+
+    @property
+    def stored(self) -> tuple[int, int]:
+        """Walkers with stored positions, and bytes of one in float64."""
+        width = self.system.flat.num_parameters if self.directions is None else len(self.directions)
+        return self.options.num_walkers if self.options.trajectory_rungs == "target" else self.copies, 8 * width
 
     @property
     def full_batch(self) -> bool:
@@ -149,7 +158,13 @@ class _Draft:
         if self.options.batch_sampling == "auto":
             subtracts = method.subtracts_noise and not sees_all(self.options, self.system)
             self._settle(batch_sampling="replacement" if subtracts else "epochs")
-        return Request(self.system.settled(self.options), self.objects, self.system, self.kind, method, limits)
+        request = Request(self.system.settled(self.options), self.objects, self.system, self.kind, method, limits)
+        explicit, (recorded, size) = self.options.explicit, request.stored
+        as_long = "num_steps" in explicit and self.options.max_time is None
+        if not request.samples or "trajectory_every" in explicit or as_long:
+            return request
+        fewest = min(-(-_FEWEST // recorded), _POSITION_BYTES // (16 * recorded * size))
+        return replace(request, fewest_positions=fewest)
 
     def _settle(self, **values: Any) -> None:
         self.options = self.options.settled(**values)

@@ -3,6 +3,7 @@
 import json
 import os
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from tati_re.core.backend import set_threads
@@ -95,6 +96,7 @@ def reopened(
     if run_files.has(files.DIRECTIONS):
         objects = {**objects, "directions": run_files.directions}
     request = make_request(said["kind"], options, objects, system, limits)
+    request = replace(request, fewest_positions=said.get("fewest_positions", 0))
     check_single_files(request)
     check_workers(request)
     if request.samples and (is_foreign(options.sampler) or "sampler" in objects):
@@ -130,8 +132,8 @@ def reopened(
         run.progress.message(f"All {done} steps of this run are done; give a larger num_steps to go on.")
     steps = max(options.num_steps, done)
     longer = {"stages": extended(stored.get("stages", []), steps)} if options.stages and not request.samples else {}
-    if num_steps is not None and "until" in said:
-        said["until"] |= {"given": True}
+    if num_steps is not None and stored.get("until"):
+        said["until"] = {**said.get("until", {}), "given": True}
     manifest.write(run_files.folder, said | {"options": stored | {"num_steps": steps} | longer})
     return run, carry
 

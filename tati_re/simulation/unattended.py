@@ -214,10 +214,13 @@ class _Choice:
 
     def _choose_order(self) -> str:
         """The order of mini-batches that is expected to heat less, of epochs and symmetric sweeps."""
-        found, walkers = {}, self.sim.walkers
+        found, walkers, spectra = {}, self.sim.walkers, dict[bytes, Any]()
         for order in ("epochs", "symmetric"):
             auxiliary = tuple(value[:1] for value in walkers.auxiliary)
-            found[order] = expected_heating(self._request(batch_sampling=order), walkers.position[0], auxiliary)
+            request = self._request(batch_sampling=order)
+            request.potential.spectra = spectra
+            found[order] = expected_heating(request, walkers.position[0], auxiliary)
+            spectra = request.potential.spectra
         known = {order: heating["mean"] for order, heating in found.items() if "mean" in heating}
         best = min(known, key=lambda order: known[order]) if len(known) == len(found) else "epochs"
         self._change(batch_sampling=best)
@@ -240,8 +243,7 @@ class _Choice:
         return [f"{said} (sampler)."]
 
     def _fit(self) -> None:
-        """Takes each walker to a minimum of U, in a quarter of `max_time` at most; the last quarter of the steps at
-        a tenth of the learning rate."""
+        """Takes walkers to minima of U, in a quarter of `max_time` at most, the last quarter at a tenth of the rate."""
         sim, options = self.sim, self.options
         left_out = {*_OF_THE_RUN, "num_steps", "num_burnin_steps", "stages", "call", "full_every"}
         objects = {name: value for name, value in self.objects.items() if name not in ("callbacks", "starts")}

@@ -146,7 +146,8 @@ def _of_block(request: Request, size: int, apart: Apart | None, execution: str) 
     if request.directions is not None:
         objects["directions"] = request.directions
     limits = replace(request.limits, most_steps=min(request.limits.most_steps, _STRETCH))
-    return Request(settled, objects, request.system, request.kind, apart or request.method, limits)
+    method = apart or request.method
+    return Request(settled, objects, request.system, request.kind, method, limits, request.fewest_positions)
 
 
 class _OwnCode:
