@@ -248,7 +248,10 @@ def test_run_csv_shows_the_step_size_in_use(tmp_path):
     assert found.manifest["method"]["target_acceptance"] == 0.8
 
 
-@pytest.mark.parametrize("ladder", [{}, {"temperatures": [1.0, 2.0, 4.0], "workers": 1}])
+LADDER_IN_BLOCKS = pytest.param({"temperatures": [1.0, 2.0, 4.0], "workers": 1}, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("ladder", [{}, LADDER_IN_BLOCKS])
 def test_the_step_size_that_is_told_is_the_one_in_use(tmp_path, ladder):
     """Not the last one that was tried; on a ladder in blocks that of all rungs; also where the run stops at the end of
     the burn-in."""

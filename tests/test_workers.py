@@ -736,7 +736,7 @@ def test_a_server_whose_answer_was_not_waited_for_is_asked_no_more(monkeypatch):
     """The process that it then made would be taken for the next one."""
     server = ForkServer(os.environ)
     with monkeypatch.context() as patch:
-        patch.setattr(server._control, "recv", lambda: signal.raise_signal(signal.SIGINT))
+        patch.setattr(server._control, "recv", lambda: signal.default_int_handler(signal.SIGINT, None))
         with pytest.raises(KeyboardInterrupt):
             server.start(os.environ, 1, 2)
     with pytest.raises(OSError, match="closed"):

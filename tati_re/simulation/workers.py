@@ -78,7 +78,7 @@ def check_workers(request: Request) -> None:
     refuse_if(why is not None, f"workers: {why}.", options.workers, "no workers")
     blocks = request.copies // block_size(request)
     what = f"workers: there are more of them than blocks, of {block_size(request)} walker(s) each."
-    refuse_if(options.workers > blocks, what, options.workers, f"1 to {blocks}, or more or smaller blocks")
+    refuse_if(options.workers > blocks, what, options.workers, f"1 to {blocks}; block_size, num_walkers make more")
 
 
 def check_gpus(options: Options) -> None:
