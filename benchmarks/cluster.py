@@ -111,6 +111,8 @@ def measured(name: str, kind: str, workers: int | None, seconds: float, cluster:
             **options,
             **({} if workers is None else {"workers": workers, "cluster": cluster}),
         )
+    if len(times) < 2 or len(rates) < 2:
+        raise SystemExit(f"{name}, {kind}: fewer than two checkpoints in {seconds:g} s; give more (--seconds)")
     first, last = times[0], times[-1]
     steps = max(last[1] - first[1], 1)
     ms, driver, theirs = (1e3 * (last[i] - first[i]) / steps for i in (0, 2, 3))
