@@ -151,6 +151,8 @@ def test_a_sentence_says_what_is_missing():
         "400 take about 3,000 more steps at this rate; mcse(u)<0.1: 0.2, which takes about 3,000 more steps at this "
         "rate; mcse(v)<1 cannot be told from so few rows or stored positions"
     )
+    said = what_is_missing(conditions_of("ess>400"), numbers | {"ess": 0.0}, 1000)
+    assert said == "ess is 0 of x, and how long the rest takes cannot be told yet"
     said = what_is_missing(conditions_of("rhat<1.01"), numbers | {"rhat": 1.03}, 1000)
     assert said.endswith(
         "1.030 of U, 1.004 without walker 3, and 1.01 takes about 2,000 more steps if the walkers agree, else longer"

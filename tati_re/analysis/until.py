@@ -194,8 +194,9 @@ def what_is_missing(conditions: Sequence[Condition], numbers: Mapping[str, Any],
             parts.append(f"{said}, and {told if left < math.inf else f'when it is below {one.limit:g} cannot be told'}")
         else:
             what = f"ess is {value:,.0f} of {numbers['ess_of']}" if one.quantity == "ess" else f"{one}: {value:.3g}"
-            more = f"about {steps_left(one, numbers, steps):,.0f} more steps at this rate" if value else "no rate"
-            parts.append(f"{what}, which takes {more}" if one.name else f"{what}, and {one.limit:g} take {more}")
+            take = "which takes" if one.name else f"and {one.limit:g} take"
+            more = f"{take} about {steps_left(one, numbers, steps):,.0f} more steps at this rate" if value else None
+            parts.append(f"{what}, {more or 'and how long the rest takes cannot be told yet'}")
     return "; ".join(parts)
 
 
