@@ -468,6 +468,7 @@ def test_kill_9_at_two_instants(nursery, long_run, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("rewritten_graphs")
 @pytest.mark.parametrize("case", ["BAOAB, own batches", "SGLD, with replacement"])
 def test_kill_9_at_twenty_instants(nursery, long_run, tmp_path, case):
     instants = [random.uniform(0, 1) for _ in range(10)]
