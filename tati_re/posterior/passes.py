@@ -64,7 +64,7 @@ class ModelPasses:
         walker_evaluation = "auto" if self._loops else walker_evaluation
         self._asked_evaluation = walker_evaluation
         self._functions: dict[tuple, Any] = {}
-        self.spectra: dict[bytes, Any] = {}
+        self.spectra: dict[bytes, Any] = {}  # the noise of mini-batches at one place, by what it was measured with
         self.take_batches(batches)
         self.metric_name = "accuracy" if has_accuracy(dataset, loss) else None
         self.auxiliary = tuple(np.repeat(value[None], self.num_walkers, axis=0) for value in flat.auxiliary)

@@ -193,7 +193,7 @@ def _bias_of(error: float) -> float:
 
 
 def _temperatures(said: dict[str, Any], kept: pd.DataFrame, centered: Any, asked: float, given: bool) -> list[Row]:
-    """The heating predicted, and the temperatures measured, that of the positions about their means if there."""
+    """The predicted heating and the measured temperatures, with that of positions about their means where known."""
     heating: dict[str, Any] = {"mean": 0.0, "not_predicted": "none: all data in every step"}
     heating = latest(said) if sees_batches(said) else heating
     slowest = f"{percent(heating.get('slowest', math.nan))} in the slowest directions"

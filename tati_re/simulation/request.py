@@ -159,10 +159,11 @@ class _Draft:
             subtracts = method.subtracts_noise and not sees_all(self.options, self.system)
             self._settle(batch_sampling="replacement" if subtracts else "epochs")
         request = Request(self.system.settled(self.options), self.objects, self.system, self.kind, method, limits)
-        explicit, (recorded, size) = self.options.explicit, request.stored
+        explicit = self.options.explicit
         as_long = "num_steps" in explicit and self.options.max_time is None
         if not request.samples or "trajectory_every" in explicit or as_long:
             return request
+        recorded, size = request.stored
         fewest = min(-(-_FEWEST // recorded), _POSITION_BYTES // (16 * recorded * size))
         return replace(request, fewest_positions=fewest)
 
