@@ -28,10 +28,11 @@ from tati_re.engine.noise import (
     draw_blocks,
     draw_numbers,
     numbers_of,
+    open_uniform,
+    parts_of,
     philox_key,
     philox_keys,
-    standard_normal,
-    symmetric_uniform,
+    standard_normals,
 )
 from tests.scenarios import TOLERANCE
 
@@ -119,9 +120,9 @@ def test_the_blocks_that_xla_makes_are_the_bits_of_the_kernel(dtype, first, walk
 
 @DTYPES
 def test_the_numbers_of_a_walker_do_not_depend_on_the_others(dtype):
-    """Nor on how walkers are cut into blocks; 40 are drawn in a loop. A number of all walkers is that of no block."""
-    whole = arrays(draws_of(dtype, 40), 7, "step", 5, 3)
-    for first, walkers in ((0, 1), (0, 2), (0, 8), (0, 17), (1, 1), (7, 17), (39, 1)):
+    """Nor on how walkers are cut into blocks; 70 are drawn by a compiled program. A shared number is of no block."""
+    whole = arrays(draws_of(dtype, 70), 7, "step", 5, 3)
+    for first, walkers in ((0, 1), (0, 2), (0, 8), (0, 17), (1, 1), (7, 17), (69, 1)):
         block = arrays(draws_of(dtype, walkers), 7, "step", 5, 3, first_walker=first)
         for values, part in zip(whole, block, strict=True):
             np.testing.assert_array_equal(values[:, first : first + walkers] if values.shape[1] > 1 else values, part)
@@ -282,6 +283,17 @@ def test_normals_are_normal(dtype):
 
 
 @DTYPES
+def test_pairs_go_all_round(dtype):
+    """The angle of a pair is uniform, and tells nothing of its radius; half a circle would be seen."""
+    cosines, sines = np.split(sample(dtype).astype(np.float64), 2, axis=-1)
+    angle, square = np.arctan2(sines, cosines), (cosines**2 + sines**2) / 2 - 1
+    assert distance(angle, lambda x: (x + np.pi) / (2 * np.pi)) < KOLMOGOROV
+    for wave in (np.cos(angle), np.sin(angle), np.cos(2 * angle), np.cos(4 * angle), np.sin(4 * angle)):
+        assert abs((wave * square).mean()) < TOLERANCE / math.sqrt(2 * wave.size)
+    assert distance(np.arctan2(sines, np.abs(cosines)), lambda x: (x + np.pi) / (2 * np.pi)) > KOLMOGOROV
+
+
+@DTYPES
 def test_wrong_normals_are_rejected(dtype):
     """The same distance sees a scale that is 3 % off, and a mean that is off by 0.02."""
     values = sample(dtype)
@@ -302,26 +314,28 @@ def test_uniforms_are_uniform_and_float64():
 @DTYPES
 @pytest.mark.parametrize("execution", ["eager", "graph", "xla"])
 def test_ranges_are_open_at_the_extreme_bits(dtype, execution):
-    """No bits give an end of the interval, whose logarithm or erfinv would be infinite, in any execution: a model of
-    10^5 parameters meets the last few bits within some hundred steps. Normals end at the same value on both sides."""
+    """No bits give an end of the interval, whose logarithm would be infinite, in any execution: a model of 10^5
+    parameters meets the last few bits within some hundred steps. Normals end at the same value on both sides."""
     integers = Draw("normal", (1, 1), dtype).bit_type
     info = np.iinfo(integers.as_numpy_dtype)
     near = np.arange(4096)
     bits = tf.constant([*(info.min + near), -1, 0, 1, *(info.max - near[::-1])], integers)
     compile_as = {"eager": lambda f: f, "graph": tf.function, "xla": partial(tf.function, jit_compile=True)}[execution]
-    uniform = compile_as(symmetric_uniform)(bits, dtype).numpy()
-    assert (np.abs(uniform) < 1).all() and (np.diff(uniform) >= 0).all()
-    normal = compile_as(standard_normal)(bits, dtype).numpy()
+    uniform = compile_as(open_uniform)(bits, dtype).numpy()
+    assert (uniform > 0).all() and (uniform < 1).all() and (np.diff(uniform[bits.numpy() >= 0]) >= 0).all()
+    few = tf.constant([*(info.min + near[:40]), *range(-4, 5), *(info.max - near[:40])], integers)
+    normals = compile_as(standard_normals)(tf.repeat(few, len(few)), tf.tile(few, [len(few)]), dtype)
+    normal = np.concatenate([values.numpy() for values in normals])
     assert np.isfinite(normal).all()
     assert normal.max() == pytest.approx(-normal.min(), abs=0.01)
-    assert 5.2 < normal.max() < 5.5 if dtype == tf.float32 else 8.0 < normal.max() < 8.4
+    assert 6.6 < normal.max() < 6.7 if dtype == tf.float32 else 9.3 < normal.max() < 9.5
 
 
 def test_uniform_numbers_are_open_at_the_extreme_bits():
     draw = Draw("uniform", (8,), tf.float64)
     info = np.iinfo(np.int64)
     bits = np.array([info.min, info.min + 1, info.min + 2000, -1, 0, info.max - 2000, info.max - 1, info.max])[:, None]
-    values = numbers_of(draw, tf.constant(bits)[None]).numpy()
+    values = numbers_of(draw, [tf.constant(bits)[None]]).numpy()
     assert (values > 0).all() and (values < 1).all()
 
 
@@ -348,11 +362,21 @@ def test_a_step_that_asks_for_something_else_is_told(ask):
         ask(noise)
 
 
-def test_parameters_have_numbers_of_their_own_walker():
-    """The numbers of a walker stand in one row of the bits, so that its padding is nobody's."""
-    draws = [Draw("normal", (4, 3), tf.float32)]
+@DTYPES
+def test_parameters_have_numbers_of_their_own_walker(dtype):
+    """In plain float64: the bits of a row, whose padding is nobody's, make those of that walker, two a radius and an
+    angle. Seven numbers take two blocks of four in float32, four of two in float64."""
+    draws = [Draw("normal", (4, 7), dtype)]
     (bits,) = draw_bits(draws, philox_keys(draws, 0, "step"), 1, 1)
-    np.testing.assert_allclose(numbers_of(draws[0], bits)[0], standard_normal(bits[0][:, :3], tf.float32), rtol=1e-5)
+    radius, angle = (values.numpy() for values in parts_of(draws[0], bits))
+    most = np.iinfo(radius.dtype).max
+    length = np.sqrt(-2 * np.log(((radius & most) + 0.5) / (most + 1.0)))
+    x = 0.25 * np.pi * angle / (most + 1.0)
+    cosine, sine = np.where(angle & 2, np.cos(x), -np.cos(x)), np.sin(x)
+    cosine, sine = np.where(angle & 1, sine, cosine), np.where(angle & 1, cosine, sine)
+    found = numbers_of(draws[0], [tf.constant(radius), tf.constant(angle)])
+    expected = np.concatenate([length * cosine, length * sine], axis=-1)[..., :7]
+    np.testing.assert_allclose(found, expected, rtol=1e-12 if dtype == tf.float64 else 1e-5, atol=1e-6)
 
 
 @DTYPES

@@ -575,7 +575,9 @@ def test_predictions_left_out_examples_and_ends_use_all_draws_of_walkers_that_co
     random = np.random.default_rng(0)
     x = random.standard_normal((30, 2))
     y = x @ [1.0, -0.5] + 0.3 * random.standard_normal(30)
-    sim = Simulation(data=(x, y), noise_std=0.3, standardize="none", num_walkers=4, test_fraction=0.2, verbose=0)
+    sim = Simulation(
+        data=(x, y), noise_std=0.3, standardize="none", num_walkers=4, test_fraction=0.2, verbose=0, seed=4
+    )
     sim.parameters = np.tile([1.0, -0.5, 0.0], (4, 1))
     options = {"exchange": "tempering", "num_replicas": 4, "max_temperature": 20.0, "execution": "graph"}
     options |= {"num_steps": 500, "num_burnin_steps": 200, "trajectory_every": 1, "until": "mcse(potential)<1e-6"}

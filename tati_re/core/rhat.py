@@ -26,9 +26,5 @@ def rhat_of_halves(halves: Sequence[np.ndarray]) -> np.ndarray:
 def split_rhat(chains: np.ndarray) -> np.ndarray:
     """R-hat of `(walkers, rows, ...)`, each walker cut in two, without ranks; 1 where nothing moves."""
     half = chains.shape[1] // 2
-    parts = np.concatenate([chains[:, :half], chains[:, half : 2 * half]])
-    if half < 2:
-        return np.full(chains.shape[2:], math.inf)
-    within, between = parts.var(1, ddof=1).mean(0), parts.mean(1).var(0, ddof=1)
-    still = (parts == parts[:1, :1]).all((0, 1))  # whose mean may be rounded
-    return np.where(still | (between == 0), 1.0, np.sqrt((half - 1) / half + between / np.maximum(within, 1e-300)))
+    parts = [*chains[:, :half], *chains[:, half : 2 * half]]
+    return rhat_of_halves(parts) if half > 1 else np.full(chains.shape[2:], math.inf)

@@ -4,10 +4,11 @@ One Philox key belongs to (seed, purpose, number of the draw within a step). The
 (step, block of four 32-bit words), its high word is the walker: its numbers are the same however many there are beside
 it. What has ladders first is likewise counted by ladder; a single number that all walkers share has high word 0. The
 bits of many steps are drawn at once, by TensorFlow's own kernel, walker by walker, or, for large arrays, by the same
-rounds compiled by XLA, and turned into normals by the inverse of the error function: eager, graph and XLA execution
-see the same bits, and chunk sizes and restarts change nothing.
+rounds compiled by XLA, and turned into normals in pairs, as radius and angle: eager, graph and XLA execution see the
+same bits, and chunk sizes and restarts change nothing.
 
-Source: Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2, 3 (2011)."""
+Sources: Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2, 3 (2011); Box and Muller, Ann. Math.
+Stat. 29, 610 (1958)."""
 
 import hashlib
 import math
@@ -22,9 +23,8 @@ from tati_re.engine import philox
 
 _PHILOX = 1
 _VECTOR = 64  # Numbers that Eigen's unrolled loops take at once, on processors with 512 bits.
-_MOST_UNROLLED, _MOST_LOOPED = 16, 64
-"""Walkers that have a node of the graph each for their bits, and that are drawn in a loop, which copies once more; for
-more walkers a program is compiled."""
+_MOST_UNROLLED = 64
+"""Walkers that have a node of the graph each for their bits; for more a program is compiled."""
 _COMPILED_FROM_BYTES = {"xla": 2**14, "graph": 2**17, "eager": math.inf}
 """Bytes of random bits in a step from which on it pays to have XLA compile their making: 4 walkers of 54,000 parameters
 take 1.2 ms where TensorFlow's kernels take 3.2; compiling takes half a second."""
@@ -77,16 +77,13 @@ def draw_bits(draws: Sequence[Draw], keys, first_step, num_steps: int, first_wal
     bits = []
     for number, draw in enumerate(draws):
         high, key = draw.high_words(first_walker), keys[number : number + 1]
-        if draw.padded[0] > _MOST_LOOPED:
+        if draw.padded[0] > _MOST_UNROLLED:
             bits.append(_compiled(draw, num_steps)(key, _low_words(draw, first_step, num_steps), high[:, None]))
             continue
         low = tf.cast(tf.cast(first_step, tf.int64) * draw.counters(), tf.uint64)
         shape = (num_steps, draw.padded[1])
-        if draw.padded[0] > _MOST_UNROLLED:
-            bits.append(_looped(key, low, high, shape, draw.bit_type))
-        else:
-            each = [_kernel(key, low, word, shape, draw.bit_type) for word in tf.unstack(high)]
-            bits.append(tf.stack(each, axis=1))
+        each = [_kernel(key, low, word, shape, draw.bit_type) for word in tf.unstack(high)]
+        bits.append(tf.stack(each, axis=1))
     return bits
 
 
@@ -96,21 +93,11 @@ def _kernel(key, low, high, shape: tuple[int, int], dtype: tf.DType) -> tf.Tenso
     return drawn(shape=shape, key=key, counter=tf.stack([low, high]), alg=_PHILOX, dtype=dtype)
 
 
-@tf.function(autograph=False)
-def _looped(key, low, high, shape: tuple[int, int], dtype: tf.DType) -> tf.Tensor:
-    """The bits of several walkers, one after the other; a function, so that no eager call makes the loop in Python."""
-    each = tf.map_fn(lambda word: _kernel(key, low, word, shape, dtype), high, fn_output_signature=dtype)
-    return tf.transpose(each, (1, 0, 2))
-
-
 @lru_cache(maxsize=256)
 def _compiled(draw: Draw, num_steps: int) -> Callable:
     """Key and the two words of the counters to the bits of many walkers, compiled once for all keys."""
-
-    def bits(key, low, high):
-        return bits_of_blocks(draw, philox.words(key[0], low, high), num_steps)
-
-    return tf.function(bits, autograph=False, jit_compile=True)
+    compiled = tf.function(autograph=False, jit_compile=True)
+    return compiled(lambda key, *counters: bits_of_blocks(draw, philox.words(key[0], *counters), num_steps))
 
 
 def _low_words(draw: Draw, first_step, num_steps: int) -> tf.Tensor:
@@ -122,32 +109,38 @@ def _low_words(draw: Draw, first_step, num_steps: int) -> tf.Tensor:
 def draw_blocks(draws: Sequence[Draw], keys, first_step, num_steps: int, first_walker=0) -> list[list[tf.Tensor]]:
     """The bits of `draw_bits` as XLA makes them fastest: the four words of each Philox block apart. For each draw these
     are four uint32 tensors `(num_steps, walkers, blocks)`; `bits_of_blocks` puts them in order."""
-    blocks = []
-    for number, draw in enumerate(draws):
-        low = _low_words(draw, first_step, num_steps)
-        blocks.append(philox.words(keys[number], low, draw.high_words(first_walker)[:, None]))
-    return blocks
+    return [
+        philox.words(keys[number], _low_words(draw, first_step, num_steps), draw.high_words(first_walker)[:, None])
+        for number, draw in enumerate(draws)
+    ]
 
 
 def bits_of_blocks(draw: Draw, blocks: list[tf.Tensor], num_steps: int) -> tf.Tensor:
     """The bits of one draw, `(num_steps, walkers, padded numbers)`, from the words of its blocks."""
-    return tf.reshape(philox.interleaved(blocks, draw.bit_type), (num_steps, *draw.padded))
+    return tf.reshape(tf.stack(philox.numbers(blocks, draw.bit_type), axis=-1), (num_steps, *draw.padded))
 
 
-def symmetric_uniform(bits: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Signed bits to uniform numbers in (-1, 1), never at an end."""
-    half_range = 2.0 ** (8 * bits.dtype.size - 1)
-    largest = 1.0 - float(np.finfo(dtype.as_numpy_dtype).eps)
-    values = (tf.cast(bits, dtype) + 0.5) * tf.constant(1.0 / half_range, dtype)
-    return tf.clip_by_value(values, tf.constant(-largest, dtype), tf.constant(largest, dtype))
+def open_uniform(bits: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Signed bits to uniform numbers in (0, 1), never at an end; the sign does not count."""
+    kept = tf.cast(tf.bitwise.bitwise_and(bits, tf.constant(bits.dtype.max, bits.dtype)), dtype)
+    return (kept + 0.5) * tf.constant((1.0 - 0.5 * np.finfo(dtype.as_numpy_dtype).eps) / (bits.dtype.max + 1), dtype)
 
 
-def standard_normal(bits: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Signed bits to standard normal numbers: sqrt(2) erfinv(u). The lower half is computed and mirrored: outside of
-    XLA the inverse goes by (u + 1)/2, which is coarse near 1 and infinite at the last number below it. float32 numbers
-    end at 5.3 standard deviations (float64: 8.2); what is beyond has probability 1.2e-7 and is set to the end."""
-    uniform = symmetric_uniform(bits, dtype)
-    return tf.sign(uniform) * tf.math.erfinv(-tf.abs(uniform)) * tf.constant(-math.sqrt(2.0), dtype)
+def standard_normals(radius: tf.Tensor, angle: tf.Tensor, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
+    """Two arrays of signed bits to two of standard normal numbers: r cos φ and r sin φ with r² = -2 ln u, u in (0, 1),
+    and an angle of even law. Its sine and cosine are Taylor's, to rounding, between -π/4 and π/4; the two lowest bits
+    turn it. float32 numbers end at 6.6 standard deviations (float64: 9.4): beyond is a probability of 5e-11."""
+    length = tf.sqrt(-2.0 * tf.math.log(open_uniform(radius, dtype)))
+    x = tf.cast(angle, dtype) * tf.constant(0.25 * math.pi / (angle.dtype.max + 1), dtype)
+    square, terms = x * x, 4 if dtype == tf.float32 else 8
+    cosine, sine = ((1.0 / math.factorial(2 * terms + odd)) * tf.ones_like(x) for odd in range(2))
+    for k in reversed(range(terms)):
+        cosine = cosine * square + tf.constant((-1) ** k / math.factorial(2 * k), dtype)
+        sine = sine * square + tf.constant((-1) ** k / math.factorial(2 * k + 1), dtype)
+    one = tf.constant(1, angle.dtype)
+    cosine, sine = cosine * tf.cast(tf.bitwise.bitwise_and(angle, 2 * one) - one, dtype), sine * x
+    turned = tf.equal(tf.bitwise.bitwise_and(angle, one), one)
+    return length * tf.where(turned, sine, cosine), length * tf.where(turned, cosine, sine)
 
 
 class RecordingNoise:
@@ -168,20 +161,30 @@ class RecordingNoise:
         return tf.zeros(self.draws[-1].shape, dtype)
 
 
-def numbers_of(draw: Draw, bits: tf.Tensor) -> tf.Tensor:
-    """The numbers of one draw from its bits `(steps, walkers, padded numbers)`: `(steps, *shape)`. Made in whole
-    vectors of the processor: what is left over at the end of an array goes by another logarithm, which rounds
-    otherwise, and which steps stand there depends on where a chunk begins."""
-    size = math.prod(bits.shape)
-    whole = tf.reshape(bits, (size,))
+def numbers_of(draw: Draw, parts: Sequence[tf.Tensor]) -> tf.Tensor:
+    """The numbers of one draw, `(steps, *shape)`, from the bits of its Philox blocks, `(steps, walkers, numbers)` each:
+    all that are first in their block before all that are second. Made in whole vectors of the processor: what is left
+    over at the end of an array goes by another logarithm, which rounds otherwise, and which steps stand there depends
+    on where a chunk begins."""
+    like, size = parts[0].shape, math.prod(parts[0].shape)
+    parts = [tf.reshape(part, (size,)) for part in parts]
     if rest := -size % _VECTOR:
-        whole = tf.concat([whole, tf.zeros((rest,), bits.dtype)], axis=0)
+        parts = [tf.concat([part, tf.zeros((rest,), part.dtype)], axis=0) for part in parts]
     if draw.kind == "normal":
-        numbers = standard_normal(whole, draw.dtype)
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        cosines, sines = zip(*(standard_normals(*pair, draw.dtype) for pair in pairs), strict=True)
+        made = [*cosines, *sines]
     else:
-        numbers = 0.5 * (symmetric_uniform(whole, draw.dtype) + 1.0)
-    numbers = tf.reshape(numbers[:size], bits.shape)
-    return tf.reshape(numbers[:, :, : math.prod(draw.shape[1:])], (bits.shape[0], *draw.shape))
+        made = [open_uniform(part, draw.dtype) for part in parts]
+    numbers = tf.concat([tf.reshape(values[:size], like) for values in made], axis=-1)
+    return tf.reshape(numbers[:, :, : math.prod(draw.shape[1:])], (like[0], *draw.shape))
+
+
+def parts_of(draw: Draw, bits: tf.Tensor) -> list[tf.Tensor]:
+    """The bits of a draw, `(steps, walkers, padded numbers)`, as `numbers_of` takes them: in two parts."""
+    steps, walkers, _ = bits.shape
+    blocks = tf.reshape(bits, (steps, walkers, draw.counters(), -1, 2))
+    return [tf.reshape(part, (steps, walkers, -1)) for part in tf.unstack(tf.transpose(blocks, (4, 0, 1, 3, 2)))]
 
 
 def draw_numbers(
@@ -189,14 +192,14 @@ def draw_numbers(
 ) -> list[tf.Tensor]:
     """The numbers of all draws for `num_steps` steps: as `draw_bits`, `(num_steps, *shape)` each."""
     bits = draw_bits(draws, philox_keys(draws, seed, purpose), first_step, num_steps, first_walker)
-    return [numbers_of(*pair) for pair in zip(draws, bits, strict=True)]
+    return [numbers_of(draw, parts_of(draw, one)) for draw, one in zip(draws, bits, strict=True)]
 
 
 class Drawing:
     """The numbers of `num_steps` steps that a loop makes at once: drawn as bits, turned into numbers where used."""
 
     def __init__(self, draws: Sequence[Draw], num_steps: int, execution: str) -> None:
-        self._draws, self._num_steps = draws, num_steps
+        self._draws = draws
         self._in_blocks = sum(draw.bytes() for draw in draws) >= _COMPILED_FROM_BYTES[execution]
 
         draw = draw_blocks if self._in_blocks else draw_bits
@@ -210,9 +213,8 @@ class Drawing:
 
     def _numbers(self, bits) -> list[tf.Tensor]:
         """The numbers of each draw, `(num_steps, *shape)`."""
-        if self._in_blocks:
-            bits = [bits_of_blocks(*pair, self._num_steps) for pair in zip(self._draws, bits, strict=True)]
-        return [numbers_of(*pair) for pair in zip(self._draws, bits, strict=True)]
+        parts = (lambda draw, words: philox.numbers(words, draw.bit_type)) if self._in_blocks else parts_of
+        return [numbers_of(draw, parts(draw, one)) for draw, one in zip(self._draws, bits, strict=True)]
 
 
 class StepNoise:

@@ -34,14 +34,13 @@ def words(key, low, high) -> list[tf.Tensor]:
     return [a, b, c, d]
 
 
-def interleaved(blocks: list[tf.Tensor], bit_type: tf.DType) -> tf.Tensor:
-    """The words of all blocks one after the other, as numbers of `bit_type`: int32, or int64 of two words each."""
+def numbers(blocks: list[tf.Tensor], bit_type: tf.DType) -> list[tf.Tensor]:
+    """The words of all blocks as numbers of `bit_type`: four of int32, or two of int64, of two words each."""
     if bit_type == tf.int32:
-        return tf.bitcast(tf.reshape(tf.stack(blocks, axis=-1), (-1,)), tf.int32)
-    wide = [tf.cast(word, tf.uint64) for word in blocks]
-    shift = tf.constant(32, tf.uint64)
+        return [tf.bitcast(word, tf.int32) for word in blocks]
+    wide, shift = [tf.cast(word, tf.uint64) for word in blocks], tf.constant(32, tf.uint64)
     halves = [tf.bitwise.bitwise_or(low, tf.bitwise.left_shift(high, shift)) for low, high in (wide[:2], wide[2:])]
-    return tf.bitcast(tf.reshape(tf.stack(halves, axis=-1), (-1,)), tf.int64)
+    return [tf.bitcast(half, tf.int64) for half in halves]
 
 
 def _halves(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

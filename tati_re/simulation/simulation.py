@@ -12,7 +12,7 @@ from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.given import as_array
 from tati_re.data.packing import as_packed
 from tati_re.engine.limits import LIMITS
-from tati_re.engine.noise import Draw, draw_bits, philox_keys, standard_normal
+from tati_re.engine.noise import Draw, draw_numbers
 from tati_re.models.build import activation_names
 from tati_re.models.inputs import fit_inputs
 from tati_re.models.inspect import input_shape_of
@@ -207,8 +207,7 @@ class Simulation(Evaluations):
         given = {name: value for name, value in given.items() if value is not None}
         chosen = self.calls.next("init_momenta", make_options(self.options, **given), given)
         draw = Draw("normal", self.walkers.position.shape, tf.as_dtype(self.walkers.position.dtype))
-        bits = draw_bits([draw], philox_keys([draw], chosen.run_seed, "init_momenta"), 0, 1)[0][0]
-        normal = standard_normal(bits, draw.dtype).numpy()[:, : self.num_parameters()]
+        normal = draw_numbers([draw], chosen.run_seed, "init_momenta", 0, 1)[0][0].numpy()
         self.walkers.momentum = normal * np.sqrt(chosen.kT).astype(normal.dtype)
 
     def num_parameters(self) -> int:
