@@ -297,7 +297,7 @@ GROWING = {"sampler": "MCLMC", "step_size": "auto", "friction": "auto", "target_
 GROWING |= {"until": "rhat<1.01, ess>400", "record_every": 1, "trajectory_every": 1}
 
 
-def test_a_run_whose_bias_grows_after_the_burn_in_begins_anew_with_shorter_steps(tmp_path):
+def test_a_run_whose_bias_grows_after_the_burn_in_begins_anew_with_shorter_steps(tmp_path, rewritten_graphs):
     whole = tati_re.Simulation(**NECK).sample(**GROWING, output=str(tmp_path / "a"))
     looks, burnin = whole.manifest["until"]["looks"], whole.manifest["options"]["num_burnin_steps"]
     wanted = 4 * 0.05**3 / 1.05**2
