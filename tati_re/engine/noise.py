@@ -201,7 +201,6 @@ class Drawing:
     def __init__(self, draws: Sequence[Draw], num_steps: int, execution: str) -> None:
         self._draws = draws
         self._in_blocks = sum(draw.bytes() for draw in draws) >= _COMPILED_FROM_BYTES[execution]
-
         draw = draw_blocks if self._in_blocks else draw_bits
 
         def drawn(keys, first_step, first_walker) -> list:

@@ -106,7 +106,7 @@ def run_loop(sampler: Any, execution: str) -> LoopRun:
 
 
 def check_execution(sampler: Any, run: Callable[[Any, str], LoopRun] = run_loop) -> None:
-    """A graph within 1e-12 of eager, XLA (its own erfinv) within 1e-9; one trace."""
+    """A graph within 1e-12 of eager, XLA (its own logarithm) within 1e-9; one trace."""
     eager = run(sampler, "eager")
     require(eager.traces == 0 and len(eager.rows) == 5, "25 eager steps do not give 5 rows.")
     for execution, tolerance in (("graph", 1e-12), ("xla", 1e-9)):
