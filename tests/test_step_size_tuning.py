@@ -253,8 +253,8 @@ LADDER_IN_BLOCKS = pytest.param({"temperatures": [1.0, 2.0, 4.0], "workers": 1},
 
 @pytest.mark.parametrize("ladder", [{}, LADDER_IN_BLOCKS])
 def test_the_step_size_that_is_told_is_the_one_in_use(tmp_path, ladder):
-    """Not the last one that was tried; on a ladder in blocks that of all rungs; also where the run stops at the end of
-    the burn-in."""
+    """Not the last one that was tried; on a ladder in blocks those of all rungs, of which each walker has its own; also
+    where the run stops at the end of the burn-in."""
 
     def harmonic(x):
         return 0.5 * tf.reduce_sum(x**2, 1)
@@ -267,7 +267,7 @@ def test_the_step_size_that_is_told_is_the_one_in_use(tmp_path, ladder):
         done = sim.sample(max_time=most, output=tmp_path / name, **given)
         if most:
             done = Simulation.resume(tmp_path / name, potential=harmonic, verbose=0)
-        last = done.run_info.groupby("rung" if ladder else "walker").step_size.last()
+        last = done.run_info.groupby(["rung", "walker"] if ladder else "walker").step_size.last()
         told.append(done.manifest["burnin_found"].partition(",")[0])
         low, high = last.min(), last.max()
         assert told[-1] == f"step size {low:.3g}" + f" to {high:.3g}" * bool(ladder)
