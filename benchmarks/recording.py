@@ -2,8 +2,8 @@
 
 `Simulation.sample` as users run it, with its files and checkpoints, once compiled: processor time of a move of all
 walkers, as the difference of a longer and a shorter run, both past what their certificates read, with a row and a
-position every 100th move and every move. Beside it, where BlackJAX is installed, the moves of its HMC on the same
-posterior, compiled as one `lax.scan`.
+position every 100th move and every move, medians of turns. Beside it, where BlackJAX is installed, the moves of its HMC
+on the same posterior, compiled as one `lax.scan`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ import numpy as np
 from benchmarks.engine import show
 
 _LEAPFROGS, _STEP, _WALKERS = 10, 0.05, 4
+_EVERY = 100, 1
 CASES: dict[str, dict[str, Any]] = {
     "784-10, 4 walkers, BAOAB, batch 550": {"format": "h5"},
     "logistic, 31 parameters, 4 walkers, HMC of 10": {"format": "csv"},
@@ -53,11 +54,11 @@ def _simulation(name: str):
     return sim, {"sampler": "HMC", "step_size": _STEP, "num_leapfrog_steps": _LEAPFROGS}
 
 
-def microseconds(name: str, every: int, seconds: float) -> float:
-    """Of processor time, a move of all walkers."""
+def microseconds(name: str, seconds: float, turns: int) -> tuple[float, float]:
+    """Of processor time, a move of all walkers, with each 100th kept and with every one: medians of runs in turn."""
     sim, how = _simulation(name)
 
-    def taken(num_steps: int) -> float:
+    def taken(num_steps: int, every: int) -> float:
         began = time.process_time()
         with tempfile.TemporaryDirectory() as folder:
             kept = {"record_every": every, "trajectory_every": every, "trajectory_format": CASES[name]["format"]}
@@ -65,15 +66,18 @@ def microseconds(name: str, every: int, seconds: float) -> float:
             sim.sample(**how, **kept, **fixed, num_steps=num_steps, output=f"{folder}/run")
         return time.process_time() - began
 
-    few = 1_600  # draws enough for all that the certificate reads, which costs no more for a longer run
-    taken(few)
-    short, many = min(taken(few) for _ in range(2)), few
-    while (more := taken(many := 4 * many)) < short + seconds:
+    few = many = 1_600  # draws enough for all that the certificate reads, which costs no more for a longer run
+    for every in _EVERY:
+        taken(few, every)
+    short = taken(few, 1)
+    while taken(many := 2 * many, 1) < short + seconds:
         pass
-    return 1e6 * (more - short) / (many - few)
+    found = [[taken(many, every) - taken(few, every) for every in _EVERY] for _ in range(turns)]
+    rare, each = 1e6 * np.median(found, axis=0) / (many - few)
+    return float(rare), float(each)
 
 
-def of_blackjax(seconds: float) -> float:
+def of_blackjax(seconds: float) -> tuple[float]:
     """Microseconds of processor time of a move of BlackJAX' HMC, 4 chains, each move's positions returned."""
     import blackjax
     import jax
@@ -99,35 +103,31 @@ def of_blackjax(seconds: float) -> float:
     while time.process_time() - began < seconds:
         states, _ = jax.block_until_ready(scan(states, jax.random.key(moves)))
         moves += count
-    return 1e6 * (time.process_time() - began) / moves
+    return (1e6 * (time.process_time() - began) / moves,)
 
 
-def _in_a_process(call: str) -> float:
-    """Value of a call in a process of its own, one thread: neither library's threads meet the other's."""
-    code = f"from benchmarks import recording; print(recording.{call})"
+def _in_a_process(call: str) -> list[float]:
+    """Values of a call in a process of its own, one thread: neither library's threads meet the other's."""
+    code = f"from benchmarks import recording; print(*recording.{call})"
     flags = "--xla_cpu_multi_thread_eigen=false"
     environment = os.environ | {"TF_NUM_INTRAOP_THREADS": "1", "OMP_NUM_THREADS": "1", "XLA_FLAGS": flags}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
-    return float(done.stdout.split()[-1])
+    return [float(word) for word in done.stdout.splitlines()[-1].split()]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints one line a case."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recording", description="What keeping draws costs.")
     parser.add_argument("--quick", action="store_true", help="runs longer by 2 s in place of 10 s")
-    seconds = 2.0 if parser.parse_args(argv).quick else 10.0
-    ways: list[tuple[str, Callable[[str], str]]] = [
-        ("every 100th", lambda name: f"microseconds({name!r}, 100, {seconds})"),
-        ("every one", lambda name: f"microseconds({name!r}, 1, {seconds})"),
-    ]
+    seconds, turns = (2.0, 3) if parser.parse_args(argv).quick else (10.0, 5)
     lines = []
     for name in CASES:
-        rare, each = (_in_a_process(call(name)) for _, call in ways)
+        rare, each = _in_a_process(f"microseconds({name!r}, {seconds}, {turns})")
         peer = ""
         if "HMC" in name and importlib.util.find_spec("blackjax"):
-            peer = f"{_in_a_process(f'of_blackjax({seconds})'):,.0f}"
+            peer = f"{_in_a_process(f'of_blackjax({seconds})')[0]:,.0f}"
         lines.append([name, CASES[name]["format"], f"{rare:,.0f}", f"{each:,.0f}", f"{each / rare:.2f}", peer])
     head = ("run", "positions", "µs a move, every 100th kept", "µs, every one kept", "ratio", "BlackJAX, every one")
     show("Processor time of a move of all walkers, through Simulation.sample", head, lines)

@@ -6,6 +6,7 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ _CELL, _LINE = re.compile(_NUMBER), re.compile(_NUMBER + rb"(?:," + _NUMBER + rb
 _WORDS = ("test",)  # Columns that hold words.
 
 _PART_BYTES = 1 << 24  # Bytes of a table that are read at a time for its digest.
+_WIDE = 4_096  # Columns.
 
 _NOT_OF_RUN = "they are not what the run wrote; the file was changed after its checkpoint."
 _EXPECTED = "the file as the run wrote it; tati-compare --verify checks a whole folder"
@@ -176,7 +178,7 @@ class RowCheck:
         left = self._known.size - self._rows
         self._rows += len(index)
         if left > 0:
-            self.digest.update(h5_bytes(index[:left], rows[:left]))
+            add_rows(self.digest, index[:left], rows[:left])
         if change := self.digest.first_change(self._known.digest):
             where = f"rows {change[0] // self._width + 1:,} to {-(-change[1] // self._width):,}: {_NOT_OF_RUN}"
             raise InputError(f"{self._path}, {where}", expected=_EXPECTED)
@@ -233,7 +235,8 @@ def csv_digest(path: Path, known: Known) -> Digest:
     return check.digest.going_on()
 
 
-def h5_bytes(index: np.ndarray, rows: np.ndarray) -> memoryview:
-    """What the digest of an HDF5 table is of, little-endian."""
+def add_rows(digest: Digest, index: np.ndarray, rows: np.ndarray) -> None:
+    """Adds rows of an HDF5 table to its digest, little-endian; wide ones as they lie, for a copy takes as long."""
     parts = [np.ascontiguousarray(part, part.dtype.newbyteorder("<")).view(np.uint8) for part in (index, rows)]
-    return np.concatenate([part.reshape(len(index), -1) for part in parts], axis=1).reshape(-1).data
+    for piece in chain(*zip(*parts, strict=True)) if rows.shape[1] >= _WIDE else [np.concatenate(parts, axis=1)]:
+        digest.update(piece.reshape(-1).data)

@@ -12,7 +12,7 @@ from h5py import h5f, h5fd, h5p
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.runs import reading
-from tati_re.runs.checked import RowCheck, h5_bytes
+from tati_re.runs.checked import RowCheck, add_rows
 from tati_re.runs.digests import Digest, Known
 from tati_re.runs.rows import INTEGERS, Rows
 from tati_re.runs.storage import open_existing, replacing, storing, sync_file, write_whole
@@ -125,7 +125,7 @@ class H5Table(Rows):
                     for index, rows in written:
                         data[start : (start := start + len(index))] = index if name == "index" else rows
                         if digest is not None and name == "rows":
-                            digest.update(h5_bytes(index, rows))
+                            add_rows(digest, index, rows)
                     data.flush()
             sync_file(path)
         return last

@@ -55,7 +55,7 @@ class Positions:
         burnin, thin: As of `tati_re.analysis.averages`, of stored positions of a walker at each rung for rows.
         walker: One walker. Default: None, all.
         rung: Of a ladder whose rungs are all stored; None stands for all. Default: 0, the target.
-        keep_type: Whether numbers of an HDF5 file keep their type, in place of float64. Default: False.
+        keep_type: Whether positions of an HDF5 file keep their type, in place of float64. Default: False.
 
     Raises:
         InputError: The run stored no trajectory, or a number is out of range.
@@ -138,7 +138,8 @@ class Positions:
                 chosen &= self._due(block.walker, np.zeros_like(block.walker) if rung is None else rung, chosen, seen)
             if chosen.any():
                 empty = False
-                yield block.at(chosen)
+                block = block.at(chosen)
+                yield block if self.keep_type else block._replace(values=block.values.astype(np.float64, copy=False))
         missing = empty and self.walker not in (None, *walkers)
         refuse_if(missing, "The walker is not in the trajectory.", self.walker, f"0 to {len(walkers) - 1}")
         what = f"No positions are left after the burn-in of {self.burnin:,} steps."
@@ -188,7 +189,6 @@ class Positions:
                 stop = min(start + self._most_rows, length)
                 index, rows = file["index"][start:stop], file["rows"][start:stop]
                 check.add(index, rows)
-                rows = rows if self.keep_type else rows.astype(np.float64, copy=False)
                 yield self._block(index, self._index, rows)
             check.end()
 
@@ -214,8 +214,8 @@ class Positions:
         def integers(name: str) -> np.ndarray:
             return index[:, names.index(name)].astype(np.int64)
 
-        potential, loss = (rows[:, self._columns.index(name)] for name in files.BEFORE_PARAMETERS)
-        weight = rows[:, self._columns.index("weight")] if "weight" in self._columns else None
+        potential, loss = (rows[:, self._columns.index(name)].astype(np.float64) for name in files.BEFORE_PARAMETERS)
+        weight = rows[:, self._columns.index("weight")].astype(np.float64) if "weight" in self._columns else None
         step, walker = (integers(name) for name in files.INDEX)
         rung = integers("rung") if "rung" in names else None
         return Block(step, walker, potential, loss, rows[:, self._values], weight), rung
