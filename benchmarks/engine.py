@@ -154,11 +154,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if results:
         _show(results, repetitions, seconds)
     if PERCEPTRON in arguments.rows:
-        from benchmarks.small import report
+        from benchmarks.small import TITLE, report
 
         print(f"measuring {PERCEPTRON} ...", file=sys.stderr, flush=True)
-        title = "The perceptron of the two clusters: 3 parameters, 500 points, full batch, no prior, mean loss"
-        show(title, ("", "here"), report(arguments.quick))
+        show(TITLE, ("", "here"), report(arguments.quick))
     print(f"\n{_machine()}; load {load:.1f} before and {os.getloadavg()[0]:.1f} after, {time.time() - began:.0f} s.")
     return 0
 

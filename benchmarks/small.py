@@ -1,15 +1,21 @@
-"""Where overheads count: the perceptron of three parameters, the start of a process, calls from Python, `--help`."""
+"""Where overheads count: `python -m benchmarks.small [--quick]`. The perceptron of three parameters, the start of a
+process, calls from Python, `--help`. Figures are reported, never asserted."""
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.engine import show
+
+TITLE = "The perceptron of the two clusters: 3 parameters, 500 points, full batch, no prior, mean loss"
 SYSTEM = {"data": "two_clusters", "loss": "mean_squared_error", "potential": "mean_loss", "prior": "none", "seed": 1}
 DYNAMICS = {"sampler": "BAOAB", "step_size": 0.1, "friction": 10.0, "inverse_temperature": 10.0}
 
@@ -59,6 +65,30 @@ def start_up(repetitions: int) -> float:
         began = time.time()
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         found.append(float(done.stdout.split()[-1]) - began)
+    return float(np.median(found))
+
+
+def command_seconds(repetitions: int) -> float:
+    """Seconds of `tati-sample` of one step in a fresh process, from its start to its end, files written; the median."""
+    options = {name.replace("_", "-"): str(value) for name, value in (SYSTEM | DYNAMICS).items()}
+    command = [sys.executable, "-m", "tati_re.cli.sample", "--num-steps", "1", "--record-every", "1", "--verbose", "0"]
+    command += [word for name, value in options.items() for word in (f"--{name}", value)]
+    found = []
+    for _ in range(repetitions):
+        with tempfile.TemporaryDirectory() as folder:
+            began = time.perf_counter()
+            subprocess.run([*command, "--output", f"{folder}/run"], stdout=subprocess.DEVNULL, check=True)
+            found.append(time.perf_counter() - began)
+    return float(np.median(found))
+
+
+def import_seconds(repetitions: int) -> float:
+    """Seconds of a fresh process that imports TensorFlow, of which the others' most part is, the median."""
+    found = []
+    for _ in range(repetitions):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-c", "import tensorflow"], stderr=subprocess.DEVNULL, check=True)
+        found.append(time.perf_counter() - began)
     return float(np.median(found))
 
 
@@ -112,8 +142,22 @@ def report(quick: bool) -> list[tuple[str, str]]:
         (f"steps/s over {steps:,} steps, every 100th recorded", f"{compiled:,.0f}"),
         ("the same with the time to compile", f"{whole:,.0f}"),
         ("steps/s with execution graph", f"{graph:,.0f}"),
-        ("start of the process to the first step, s", f"{start_up(repetitions):.2f}"),
+        ("tati-sample of one step, s", f"{command_seconds(repetitions):.2f}"),
+        ("a script, from the start of its process to the end of its first step, s", f"{start_up(repetitions):.2f}"),
+        ("a process that imports TensorFlow, s", f"{import_seconds(repetitions):.2f}"),
         ("calls/s of gradients()", f"{calls_per_second(repetitions, 0.3 if quick else 2.0):,.0f}"),
         ("tati-sample --help, s", f"{help_seconds('tati_re.cli.sample', repetitions):.2f}"),
         ("tati-optimize --help, s", f"{help_seconds('tati_re.cli.optimize', repetitions):.2f}"),
     ]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Prints a line each."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.small", description="Where overheads count.")
+    parser.add_argument("--quick", action="store_true", help="shorter runs, each once")
+    show(TITLE, ("", "here"), report(parser.parse_args(argv).quick))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
