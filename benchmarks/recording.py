@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.engine import show
+from benchmarks.timing import ONE_THREAD
 
 _LEAPFROGS, _STEP, _WALKERS = 10, 0.05, 4
 _EVERY = 100, 1
@@ -109,9 +110,7 @@ def of_blackjax(seconds: float) -> tuple[float]:
 def _in_a_process(call: str) -> list[float]:
     """Values of a call in a process of its own, one thread: neither library's threads meet the other's."""
     code = f"from benchmarks import recording; print(*recording.{call})"
-    flags = "--xla_cpu_multi_thread_eigen=false"
-    environment = os.environ | {"TF_NUM_INTRAOP_THREADS": "1", "OMP_NUM_THREADS": "1", "XLA_FLAGS": flags}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | ONE_THREAD)
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
     return [float(word) for word in done.stdout.splitlines()[-1].split()]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.engine import show
+from benchmarks.systems import Row, images
+from benchmarks.timing import ONE_THREAD
 
 CASES: dict[str, dict[str, Any]] = {
     "perceptron 784-10": {},
@@ -94,45 +97,33 @@ def measure(case: dict[str, Any], num_steps: int) -> dict[str, float]:
 
 
 def grown(hidden: int, walkers: int, examples: int) -> dict[str, float]:
-    """Memory before and at most, MB, and milliseconds of processor time a walker and step, compilation apart.
+    """Memory before and at most, MB, and milliseconds of processor time a walker and step of the compiled loop.
 
-    784-hidden-10, images as bytes, own mini-batches of 100; the difference of two runs, one longer by some seconds;
-    memory is that of the first run.
+    784-hidden-10, images as bytes, own mini-batches of 100, one thread; memory is that of a short run.
     """
     import tati_re
+    from benchmarks.ours import Steps
     from tati_re.data import Dataset
 
-    generator = np.random.default_rng(0)
-    images = generator.integers(0, 256, (examples, 784), dtype=np.uint8)
-    data = Dataset.from_arrays(images, generator.integers(0, 10, examples).astype(np.int32), input_scale=1 / 255)
+    row = Row(f"784-{hidden}-10", walkers, "own", 100, examples)
+    data = Dataset.from_arrays(*images(count=examples), input_scale=1 / 255)
     sim = tati_re.Simulation(
         data=data, hidden=[hidden], num_walkers=walkers, batch_size=100, seed=0, verbose=0, standardize="none"
     )
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-    def seconds(num_steps: int) -> float:
-        start = time.process_time()
-        with tempfile.TemporaryDirectory() as folder:
-            every = {"record_every": 100, "trajectory_every": num_steps, "checkpoint_seconds": 1e6}
-            common = {
-                "sampler": "BAOAB",
-                "step_size": 1e-5,
-                "friction": 10.0,
-                "execution": "xla",
-                "num_burnin_steps": 0,
-            }
-            sim.sample(num_steps=num_steps, output=f"{folder}/run", **common, **every)
-        return time.process_time() - start
-
-    few = max(4, int(400 / walkers / max(hidden / 10, 1)))
-    seconds(few)
+    num_steps = max(4, int(400 / walkers / max(hidden / 10, 1)))
+    options = {"sampler": "BAOAB", "step_size": 1e-5, "friction": 10.0, "execution": "xla", "num_burnin_steps": 0}
+    options |= {"record_every": 100, "trajectory_every": num_steps, "checkpoint_seconds": 1e6}
+    with tempfile.TemporaryDirectory() as folder:
+        sim.sample(num_steps=num_steps, output=f"{folder}/run", **options)
     largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    short = min(seconds(few) for _ in range(2))
-    many = few
-    while (more := seconds(many := 4 * many)) < short + 2:
-        pass
-    each = 1e3 * (more - short) / (many - few) / walkers
-    return {"parameters": float(sim.num_parameters()), "before": before, "largest": largest, "each": each}
+    found, steps = [], Steps(row, "xla")
+    for _ in range(3):
+        wall, spent = time.perf_counter(), time.process_time()
+        taken = steps.measure(1.0) / walkers
+        found.append(taken * (time.process_time() - spent) / (time.perf_counter() - wall))
+    parameters = float(sim.num_parameters())
+    return {"parameters": parameters, "before": before, "largest": largest, "each": float(np.median(found))}
 
 
 def growth() -> int:
@@ -146,7 +137,8 @@ def growth() -> int:
         name = f"{hidden},{walkers},{examples}"
         print(f"{name} ...", file=sys.stderr, flush=True)
         command = [sys.executable, "-m", "benchmarks.sizes", "--case", name]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parent.parent)
+        place = {"cwd": Path(__file__).parent.parent, "env": os.environ | ONE_THREAD}
+        done = subprocess.run(command, capture_output=True, text=True, check=True, **place)
         found = json.loads(done.stdout.splitlines()[-1])
         one = (found["largest"] - found["before"]) / walkers
         size = f"{found['parameters']:,.0f}"

@@ -25,12 +25,14 @@ class Row:
         walkers: Number of walkers.
         batches: "own" or "shared".
         batch_size: Examples in a mini-batch.
+        examples: Of the data.
     """
 
     network: str
     walkers: int
     batches: str = "own"
     batch_size: int = BATCH_SIZE
+    examples: int = NUM_EXAMPLES
 
     @property
     def name(self) -> str:
@@ -66,11 +68,11 @@ ROWS = {row.name: row for row in DENSE + OTHER + ON_GPU}
 SHAPES = {"conv": (28, 28, 1), "lstm": (28, 28), "resnet20": (32, 32, 3)}
 
 
-def images(shape: tuple[int, ...] = (784,)) -> tuple[np.ndarray, np.ndarray]:
-    """55,000 random images of bytes and their random labels, always the same."""
+def images(shape: tuple[int, ...] = (784,), count: int = NUM_EXAMPLES) -> tuple[np.ndarray, np.ndarray]:
+    """Random images of bytes and their random labels, always the same."""
     generator = np.random.default_rng(0)
-    inputs = generator.integers(0, 256, (NUM_EXAMPLES, *shape), np.uint8)
-    return inputs, generator.integers(0, 10, NUM_EXAMPLES, np.int32)
+    inputs = generator.integers(0, 256, (count, *shape), np.uint8)
+    return inputs, generator.integers(0, 10, count, np.int32)
 
 
 class Measured(NamedTuple):
@@ -103,7 +105,7 @@ def measured(row: Row, execution: str = "auto", walker_evaluation: str = "auto",
     import tati_re
     from tati_re.data import Dataset
 
-    inputs, labels = images(SHAPES.get(row.network, (784,)))
+    inputs, labels = images(SHAPES.get(row.network, (784,)), row.examples)
     data = Dataset(inputs, labels, name="images", input_scale=1 / 255, num_classes=10)
     sim = tati_re.Simulation(
         None if row.dense else _network(row.network),

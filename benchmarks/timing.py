@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Mapping
 import numpy as np
 
 _HOPELESS = 4.0
+ONE_THREAD = {"TF_NUM_INTRAOP_THREADS": "1", "OMP_NUM_THREADS": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
+"""Environment of a process whose processor time is looked at: threads that wait for work spend it too."""
 
 
 def milliseconds_per_step(call: Callable[[], int], seconds: float) -> float:

@@ -59,7 +59,7 @@ def loss_and_gradient(
             tape.watch(values)
             loss, new = total(values, extra, inputs, labels)
         slopes = tape.gradient(loss, values, unconnected_gradients="zero")
-        return loss, [tf.reshape(dense(slope), [-1]) for slope in slopes], new
+        return loss, [tf.reshape(dense(slope), [-1]) for slope in slopes], tuple(new)
 
     if how == "unrolled":
         results = [one(*each) for each in _each(weights, auxiliary, x, y, shared)]
@@ -69,14 +69,12 @@ def loss_and_gradient(
         new = tuple(tf.stack([result[2][k] for result in results]) for k in range(len(auxiliary)))
         return tf.stack([loss for loss, _, _ in results]), gradient, new
 
-    def looped(*each):
-        loss, slopes, new = one(*each)
-        return loss, tf.concat(slopes, 0), tuple(new)
-
-    parameters = sum(int(tf.TensorShape(w.shape[1:]).num_elements()) for w in weights)
+    # Piece by piece: one that XLA joins inside of the loop is read through masks, also where no memory is.
+    pieces = [tf.TensorSpec((w.shape[1:].num_elements(),), w.dtype) for w in weights]
     extra = tuple(tf.TensorSpec(a.shape[1:], a.dtype) for a in auxiliary)
-    signature = tf.TensorSpec(shape, tf.float64), tf.TensorSpec((parameters,), weights[0].dtype), extra
-    return map_walkers("looped", looped, weights, auxiliary, x, y, shared, signature)
+    signature = tf.TensorSpec(shape, tf.float64), pieces, extra
+    losses, slopes, new = map_walkers("looped", one, weights, auxiliary, x, y, shared, signature)
+    return losses, tf.concat(slopes, 1), new
 
 
 def once(function: Callable, position, *others, shape: tuple[int, ...] | None = None):
