@@ -78,7 +78,7 @@ def microseconds(name: str, seconds: float, turns: int) -> tuple[float, float]:
     return float(rare), float(each)
 
 
-def of_blackjax(seconds: float) -> tuple[float]:
+def of_blackjax(seconds: float) -> float:
     """Microseconds of processor time of a move of BlackJAX' HMC, 4 chains, each move's positions returned."""
     import blackjax
     import jax
@@ -104,12 +104,12 @@ def of_blackjax(seconds: float) -> tuple[float]:
     while time.process_time() - began < seconds:
         states, _ = jax.block_until_ready(scan(states, jax.random.key(moves)))
         moves += count
-    return (1e6 * (time.process_time() - began) / moves,)
+    return 1e6 * (time.process_time() - began) / moves
 
 
 def _in_a_process(call: str) -> list[float]:
     """Values of a call in a process of its own, one thread: neither library's threads meet the other's."""
-    code = f"from benchmarks import recording; print(*recording.{call})"
+    code = f"import numpy; from benchmarks import recording; print(*numpy.ravel(recording.{call}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | ONE_THREAD)
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])

@@ -68,30 +68,6 @@ def start_up(repetitions: int) -> float:
     return float(np.median(found))
 
 
-def command_seconds(repetitions: int) -> float:
-    """Seconds of `tati-sample` of one step in a fresh process, from its start to its end, files written; the median."""
-    options = {name.replace("_", "-"): str(value) for name, value in (SYSTEM | DYNAMICS).items()}
-    command = [sys.executable, "-m", "tati_re.cli.sample", "--num-steps", "1", "--record-every", "1", "--verbose", "0"]
-    command += [word for name, value in options.items() for word in (f"--{name}", value)]
-    found = []
-    for _ in range(repetitions):
-        with tempfile.TemporaryDirectory() as folder:
-            began = time.perf_counter()
-            subprocess.run([*command, "--output", f"{folder}/run"], stdout=subprocess.DEVNULL, check=True)
-            found.append(time.perf_counter() - began)
-    return float(np.median(found))
-
-
-def import_seconds(repetitions: int) -> float:
-    """Seconds of a fresh process that imports TensorFlow, of which the others' most part is, the median."""
-    found = []
-    for _ in range(repetitions):
-        began = time.perf_counter()
-        subprocess.run([sys.executable, "-c", "import tensorflow"], stderr=subprocess.DEVNULL, check=True)
-        found.append(time.perf_counter() - began)
-    return float(np.median(found))
-
-
 def calls_per_second(repetitions: int, seconds: float) -> float:
     """Calls of `Simulation.gradients()`, the parameters changed before each, the median."""
     from tati_re import Simulation
@@ -110,18 +86,15 @@ def calls_per_second(repetitions: int, seconds: float) -> float:
     return float(np.median(found[1:]))
 
 
-def help_seconds(command: str, repetitions: int) -> float:
-    """Seconds of `--help` of a command in a fresh process, the median.
-
-    Args:
-        command: Module of the command, such as "tati_re.cli.sample".
-        repetitions: How often.
-    """
+def process_seconds(repetitions: int, *arguments: str) -> float:
+    """Seconds of a fresh Python process of these arguments, FOLDER in them a new one, from its start to its end, the
+    median."""
     found = []
     for _ in range(repetitions):
-        began = time.perf_counter()
-        subprocess.run([sys.executable, "-m", command, "--help"], stdout=subprocess.DEVNULL, check=True)
-        found.append(time.perf_counter() - began)
+        with tempfile.TemporaryDirectory() as folder:
+            command, began = [word.replace("FOLDER", folder) for word in arguments], time.perf_counter()
+            subprocess.run([sys.executable, *command], capture_output=True, check=True)
+            found.append(time.perf_counter() - began)
     return float(np.median(found))
 
 
@@ -138,16 +111,22 @@ def report(quick: bool) -> list[tuple[str, str]]:
     repetitions = 1 if quick else 5
     compiled, whole = np.median([steps_per_second(steps) for _ in range(1 if quick else 3)], axis=0)
     graph, _ = steps_per_second(steps // 10, "graph")
+    options = SYSTEM | DYNAMICS | {"num_steps": 1, "record_every": 1, "verbose": 0, "output": "FOLDER/run"}
+    one_step = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+
+    def started(*arguments: str) -> str:
+        return f"{process_seconds(repetitions, *arguments):.2f}"
+
     return [
         (f"steps/s over {steps:,} steps, every 100th recorded", f"{compiled:,.0f}"),
         ("the same with the time to compile", f"{whole:,.0f}"),
         ("steps/s with execution graph", f"{graph:,.0f}"),
-        ("tati-sample of one step, s", f"{command_seconds(repetitions):.2f}"),
+        ("tati-sample of one step, s", started("-m", "tati_re.cli.sample", *one_step)),
         ("a script, from the start of its process to the end of its first step, s", f"{start_up(repetitions):.2f}"),
-        ("a process that imports TensorFlow, s", f"{import_seconds(repetitions):.2f}"),
+        ("a process that imports TensorFlow, s", started("-c", "import tensorflow")),
         ("calls/s of gradients()", f"{calls_per_second(repetitions, 0.3 if quick else 2.0):,.0f}"),
-        ("tati-sample --help, s", f"{help_seconds('tati_re.cli.sample', repetitions):.2f}"),
-        ("tati-optimize --help, s", f"{help_seconds('tati_re.cli.optimize', repetitions):.2f}"),
+        ("tati-sample --help, s", started("-m", "tati_re.cli.sample", "--help")),
+        ("tati-optimize --help, s", started("-m", "tati_re.cli.optimize", "--help")),
     ]
 
 

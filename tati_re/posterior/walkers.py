@@ -69,7 +69,7 @@ def loss_and_gradient(
         new = tuple(tf.stack([result[2][k] for result in results]) for k in range(len(auxiliary)))
         return tf.stack([loss for loss, _, _ in results]), gradient, new
 
-    # Piece by piece: one that XLA joins inside of the loop is read through masks, also where no memory is.
+    # Piece by piece: what XLA joins inside of the loop it reads through masks, also where no memory is.
     pieces = [tf.TensorSpec((w.shape[1:].num_elements(),), w.dtype) for w in weights]
     extra = tuple(tf.TensorSpec(a.shape[1:], a.dtype) for a in auxiliary)
     signature = tf.TensorSpec(shape, tf.float64), pieces, extra
