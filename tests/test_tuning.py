@@ -7,6 +7,7 @@ error, a burn-in that goes on adapting.
 
 from __future__ import annotations
 
+import itertools
 from collections import namedtuple
 from types import SimpleNamespace
 
@@ -23,6 +24,7 @@ from tati_re.engine.limits import Limits
 from tati_re.runs import checkpoint
 from tati_re.runs.selection import select_rows
 from tati_re.samplers import MCLMC, SGHMC, SGLD, HamiltonianMonteCarlo, Massive, Splitting, StepSizeTuning
+from tati_re.samplers.wrappers import tuner
 from tati_re.samplers.wrappers.metered import Metered, error_of_bias
 from tati_re.samplers.wrappers.tuner import Tuner, slowest
 from tati_re.simulation import heating
@@ -291,6 +293,18 @@ def test_the_friction_is_that_of_the_slowest_direction(sampler):
     early = sampled(Tuner(Metered(sampler)), np.ones(20), 20, 19)[0]
     said = Tuner(Metered(sampler)).tuned(early)
     assert said.endswith("not settled: all of it, since no window of steps was complete")
+
+
+def test_masses_that_drift_do_not_hold_up_a_burnin_of_many_draws(monkeypatch):
+    """Masses that change by 20 % a window end it early, by 40 % where a window has 400 draws of U, by 60 % never."""
+    ends = []
+    for change in (0.2, 0.4, 0.6):
+        count = itertools.count()
+        monkeypatch.setattr(
+            tuner, "_masses", lambda state, count=count, change=change: np.full(64, change * next(count))
+        )
+        ends.append(sampled(Tuner(Metered(Splitting("BAOAB", 1.0))), np.ones(20), 1_930, 1_929)[3])
+    assert ends == [120, 1_920, 1_929]
 
 
 def test_the_length_of_trajectories_follows_the_slowest_direction():

@@ -24,7 +24,7 @@ FOR_SPEED = ("the step size", "the mass", "the length of the momenta's memory")
 _LONGEST = 1000.0  # Steps of the longest memory.
 _PART, _PART_ON_SPHERE, _PART_OF_PATH = 0.4, 0.65, 0.25
 _MOST_RHAT, _ACCEPTANCE, _HOT = 1.1, 0.1, 2.0
-_MASS_CHANGE, _LENGTH_CHANGE = 0.25, math.log(1.6)
+_MASS_CHANGE, _LENGTH_CHANGE, _DRAWS = 0.25, math.log(1.6), 400.0
 _TIMES, _FEWEST, _ENOUGH, _UNSEEN = 10.0, 80.0, 2_500.0, 0.2
 """A window that settles a length has this many τ, at least the next number of steps, at most the third; of what drifts
 through it τ seems a quarter of it."""
@@ -45,10 +45,11 @@ class Tuner(Wrapper):
     0.4 windows at least where τ is above a fifth of one. A step is the least of others, and 1,000 are the most; no L
     grows by a τ below two rows that are several steps apart. The burn-in is over when the step size has settled
     (EEVPD of the window between a quarter and twice the wanted one, the acceptance within 0.1), the median mass has
-    changed by less than a quarter since the last time, L by less than a factor 1.6, or 2.6 where it moves at once, in a
-    window of 10 τ or 2,500 steps (what a friction was `raised` by since, to cool the noise of mini-batches, is no
-    change), the split R-hat of U over the walkers of each rung is below 1.1, and their kinetic temperature below twice
-    T. Cost: little; 256 rows in memory. Source: L = 0.4 h τ: Robnik et al., arXiv 2212.08549. `inner` adapts, or
+    changed by less than a quarter since the last time (by twice that in a window with 400 draws of U: where weights
+    drift from copy to copy of a minimum, masses never settle), L by less than a factor 1.6, or 2.6 where it moves at
+    once, in a window of 10 τ or 2,500 steps (what a friction was `raised` by since, to cool the noise of mini-batches,
+    is no change), the split R-hat of U over the walkers of each rung is below 1.1, and their kinetic temperature below
+    twice T. Cost: little; 256 rows in memory. Source: L = 0.4 h τ: Robnik et al., arXiv 2212.08549. `inner` adapts, or
     has `friction` or `trajectory_length` in its state; where it `finds_end`, the burn-in ends by itself."""
 
     def __init__(self, inner=None, finds_end: bool = True) -> None:
@@ -106,9 +107,10 @@ class Tuner(Wrapper):
         change = np.median(np.abs(masses - np.asarray(state.tuner_masses)))
         changed, ratio = self._lengths(state, (tau, sure), float(np.median(own[..., 4])), window, stride)
         rhat, heat = float(max(split_rhat(rung[:, :, 0]) for rung in own)), float(own[..., 5].mean((1, 2)).max())
+        draws = window * own.shape[1] / (stride * max(slowest(rung[..., :1])[0] for rung in series))  # of U
         settled = (
             self._step_settled(state, own, weights),
-            change < _MASS_CHANGE,
+            change < _MASS_CHANGE * (1.0 + (draws > _DRAWS)),
             abs(ratio) < _LENGTH_CHANGE and (not changed or window >= min(max(_TIMES * tau, _FEWEST), _ENOUGH)),
             rhat < _MOST_RHAT,
             heat < _HOT,
