@@ -93,6 +93,9 @@ def test_a_run_that_is_too_short_has_no_verdict():
     assert 8 < found.effective_sample_size < 24 and found.verdict == "too short"
     assert "band" not in temperature_text(found)
     assert measured_temperature(1e4 * few, "kinetic", 13, 1.0).verdict == "above"
+    scattered = 500 * np.random.default_rng(0).standard_normal(3_000)  # as of positions far from 0
+    found = measured_temperature(scattered, "configurational", 1, 1.0)
+    assert "no verdict: its noise is too large" in temperature_text(found)
     still = measured_temperature(np.ones(40), "kinetic", 1, 1.0)
     assert still.verdict == "never changes" and temperature_note(still, {}) is None and temperature_text(still)
 

@@ -81,8 +81,9 @@ def temperature_text(temperature: Temperature) -> str:
     """Returns `1.003  target 1  band 0.998 to 1.002  outside`."""
     half = temperature.upper - temperature.target
     if temperature.verdict == "too short":
-        size = f"{temperature.effective_sample_size:.0f} effective rows"
-        return f"{temperature.mean:.3g}  target {temperature.target:g}  no verdict: the run is too short ({size})"
+        size = temperature.effective_sample_size
+        why = f"{'its noise is too large' if size > 1_000 else 'the run is too short'} ({size:.0f} effective rows)"
+        return f"{temperature.mean:.3g}  target {temperature.target:g}  no verdict: {why}"
     places = max(2, 2 - math.floor(math.log10(half))) if half > 0 else 3
     verdict = "outside" if temperature.verdict in ("above", "below") else temperature.verdict
     band = f"  band {temperature.lower:.{places}f} to {temperature.upper:.{places}f}" if math.isfinite(half) else ""
