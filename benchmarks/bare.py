@@ -1,4 +1,6 @@
-"""The limit of a step: nothing but the compiled gradient of the model, mini-batches gathered, again and again."""
+"""The limit of a step: nothing but the compiled gradient of the model, mini-batches gathered, again
+and again.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ _STEPS = 50
 
 
 def bare_gradient(row: Row, execution: str, walker_evaluation: str) -> Callable[[float], float]:
-    """Measures the gradient of the mean loss alone: no prior, no noise, no rows, batches drawn beforehand.
+    """Measures the gradient of the mean loss alone: no prior, no noise, no rows, batches drawn
+    beforehand.
 
     Each step moves the position by 1e-9 of the gradient, so that no step can be left out.
 

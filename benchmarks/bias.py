@@ -1,11 +1,13 @@
-"""The bias of the default beside the bound that its certificate states: `python -m benchmarks.bias [NAME ...]`.
+"""The bias of the default beside the bound that its certificate states: `python -m benchmarks.bias
+[NAME ...]`.
 
-Each target is sampled as `sample()` chooses by itself (MCLMC on all data), of as many walkers and as long as --quick or
-the table of `CASES` says, and then, where its moments have no closed form, by MAMS from where the walkers are, which is
-exact. Printed are the bound (row "discretization bias" of the certificate), and the relative error of variances: its
-mean over what is observed, which is what the bound is about, and the largest, with standard errors from the walkers
-of both runs. What is observed are the coordinates; of networks, whose coordinates have copies, the
-outputs at 64 inputs, U, and the sum of the squares of the weights. `beyond` is how many standard errors the mean is
+Each target is sampled as `sample()` chooses by itself (MCLMC on all data), of as many walkers and
+as long as --quick or the table of `CASES` says, and then, where its moments have no closed form, by
+MAMS from where the walkers are, which is exact. Printed are the bound (row "discretization bias" of
+the certificate), and the relative error of variances: its mean over what is observed, which is what
+the bound is about, and the largest, with standard errors from the walkers of both runs. What is
+observed are the coordinates; of networks, whose coordinates have copies, the outputs at 64 inputs,
+U, and the sum of the squares of the weights. `beyond` is how many standard errors the mean is
 beyond the bound.
 """
 
@@ -26,12 +28,15 @@ from benchmarks.efficiency.ours import TUNED, in_tensorflow
 
 NUM_WALKERS, NUM_ROWS = 32, 500
 EXACT = {**TUNED, "sampler": "MAMS", "num_leapfrog_steps": 20}
-"""The sampler of the reference. The length that it finds for weights of networks is some hundred steps."""
+"""The sampler of the reference. The length that it finds for weights of networks is some hundred
+steps.
+"""
 
 
 class Case(NamedTuple):
-    """A target, the steps of the default and of the reference, what is observed of positions `(n, d)`, the exact
-    variances of it, or None, and the options of a network."""
+    """A target, the steps of the default and of the reference, what is observed of positions `(n,
+    d)`, the exact variances of it, or None, and the options of a network.
+    """
 
     target: Any
     num_steps: int
@@ -42,10 +47,16 @@ class Case(NamedTuple):
 
 
 def regression(activation: str, hidden: int = 10, count: int = 100) -> Case:
-    """A layer of units on a smooth function of two inputs with noise of deviation 0.2; all parameters N(0, 1)."""
+    """A layer of units on a smooth function of two inputs with noise of deviation 0.2; all
+    parameters N(0, 1).
+    """
     random = np.random.default_rng(0)
     x = random.uniform(-1.5, 1.5, (count, 2)).astype(np.float32)
-    y = np.sin(2 * x[:, :1]) + x[:, :1] * x[:, 1:] + 0.2 * random.standard_normal((count, 1)).astype(np.float32)
+    y = (
+        np.sin(2 * x[:, :1])
+        + x[:, :1] * x[:, 1:]
+        + 0.2 * random.standard_normal((count, 1)).astype(np.float32)
+    )
     function = {"tanh": np.tanh, "relu": lambda values: np.maximum(values, 0.0)}[activation]
 
     def outputs(theta, inputs):
@@ -57,10 +68,20 @@ def regression(activation: str, hidden: int = 10, count: int = 100) -> Case:
         theta = theta.astype(np.float64)
         squares = np.sum(theta**2, axis=1, keepdims=True)
         misses = np.sum((outputs(theta, x) - y[:, 0]) ** 2, axis=1, keepdims=True)
-        return np.concatenate([outputs(theta, x[:64]), misses / 0.08 + 0.5 * squares, squares], axis=1)
+        return np.concatenate(
+            [outputs(theta, x[:64]), misses / 0.08 + 0.5 * squares, squares], axis=1
+        )
 
-    options = {"data": (x, y), "hidden": [hidden], "activation": activation, "loss": "gaussian", "noise_std": 0.2}
-    return Case(None, 40_000, 4_000, observed, network=options | {"prior_std": 1.0, "standardize": "none"})
+    options = {
+        "data": (x, y),
+        "hidden": [hidden],
+        "activation": activation,
+        "loss": "gaussian",
+        "noise_std": 0.2,
+    }
+    return Case(
+        None, 40_000, 4_000, observed, network=options | {"prior_std": 1.0, "standardize": "none"}
+    )
 
 
 def closed(target, num_steps: int, columns: slice = slice(None)) -> Case:
@@ -69,11 +90,17 @@ def closed(target, num_steps: int, columns: slice = slice(None)) -> Case:
 
 
 def shallow_funnel(deviation: float) -> Case:
-    """Neal's funnel with v ~ N(0, deviation²) and nine x ~ N(0, exp(v)); of v the variance is looked at."""
+    """Neal's funnel with v ~ N(0, deviation²) and nine x ~ N(0, exp(v)); of v the variance is
+    looked at.
+    """
 
     def potential(xp, x):
         v = x[..., 0]
-        return 0.5 * v * v / deviation**2 + 4.5 * v + 0.5 * xp.exp(-v) * xp.sum(x[..., 1:] * x[..., 1:], -1)
+        return (
+            0.5 * v * v / deviation**2
+            + 4.5 * v
+            + 0.5 * xp.exp(-v) * xp.sum(x[..., 1:] * x[..., 1:], -1)
+        )
 
     target = targets.funnel()._replace(potential=potential)
     return Case(target, 60_000, 0, lambda x: x[:, :1], np.array([deviation**2]))
@@ -92,7 +119,9 @@ CASES: dict[str, Callable[[], Case]] = {
 
 
 def variances(run, observed, of: int) -> tuple[np.ndarray, np.ndarray]:
-    """Variances about the mean over all walkers: of all rows, and what each walker contributes, `(walkers, k)`."""
+    """Variances about the mean over all walkers: of all rows, and what each walker contributes,
+    `(walkers, k)`.
+    """
     from tati_re.analysis import stored_positions
 
     rows: list[list[np.ndarray]] = [[] for _ in range(of)]
@@ -122,7 +151,11 @@ def measured(name: str, walkers: int, share: float, options: dict[str, Any]) -> 
         steps = max(400, int(share * num_steps))
         every = max(1, steps // 2 // NUM_ROWS)
         with tempfile.TemporaryDirectory() as folder:
-            kept = {"trajectory_every": every, "record_every": every, "output": str(Path(folder) / "run")}
+            kept = {
+                "trajectory_every": every,
+                "record_every": every,
+                "output": str(Path(folder) / "run"),
+            }
             run = sim.sample(num_steps=steps, trajectory_format="h5", **kept, **options)
             return variances(run, case.observed, walkers), run.certificate.set_index("quantity")
 
@@ -138,29 +171,53 @@ def measured(name: str, walkers: int, share: float, options: dict[str, Any]) -> 
     worst = int(np.argmax(abs(relative)))
     mean = float(relative.mean())
     return {
-        "bound": float(row["value"]), "verdict": row["verdict"], "mean": mean, "error": error,
-        "worst": float(relative[worst]), "error of it": float(errors[worst]), "of": worst,
-        "beyond": (abs(mean) - float(row["value"])) / error, "burn-in": certificate.loc["burn-in", "value"],
-        "R-hat": certificate.loc["R-hat", "value"], "ess": certificate.loc["effective size", "value"],
-        **({"squares": relative[-1], "U": relative[-2], "outputs": relative[:-2].mean()} if case.network else {}),
-    }  # fmt: skip
+        "bound": float(row["value"]),
+        "verdict": row["verdict"],
+        "mean": mean,
+        "error": error,
+        "worst": float(relative[worst]),
+        "error of it": float(errors[worst]),
+        "of": worst,
+        "beyond": (abs(mean) - float(row["value"])) / error,
+        "burn-in": certificate.loc["burn-in", "value"],
+        "R-hat": certificate.loc["R-hat", "value"],
+        "ess": certificate.loc["effective size", "value"],
+        **(
+            {"squares": relative[-1], "U": relative[-2], "outputs": relative[:-2].mean()}
+            if case.network
+            else {}
+        ),
+    }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints a line for each target."""
-    parser = argparse.ArgumentParser(description="The default's bias beside the bound of its certificate.")
-    parser.add_argument("targets", nargs="*", metavar="NAME", help=f"of {', '.join(CASES)}; default: all")
+    parser = argparse.ArgumentParser(
+        description="The default's bias beside the bound of its certificate."
+    )
+    parser.add_argument(
+        "targets", nargs="*", metavar="NAME", help=f"of {', '.join(CASES)}; default: all"
+    )
     parser.add_argument("--num-walkers", type=int, default=NUM_WALKERS, metavar="N")
-    parser.add_argument("--share", type=float, default=1.0, metavar="X", help="of the steps; default 1")
-    parser.add_argument("--target-bias", type=float, default=None, metavar="B", help="default: what the preset has")
+    parser.add_argument(
+        "--share", type=float, default=1.0, metavar="X", help="of the steps; default 1"
+    )
+    parser.add_argument(
+        "--target-bias", type=float, default=None, metavar="B", help="default: what the preset has"
+    )
     arguments = parser.parse_args(argv)
     unknown = [name for name in arguments.targets if name not in CASES]
     if unknown:
-        parser.error(f"no such target. Received: {', '.join(unknown)}. Expected: {', '.join(CASES)}")
+        parser.error(
+            f"no such target. Received: {', '.join(unknown)}. Expected: {', '.join(CASES)}"
+        )
     options = {} if arguments.target_bias is None else {"target_bias": arguments.target_bias}
     for name in arguments.targets or CASES:
         found = measured(name, arguments.num_walkers, arguments.share, options)
-        said = (f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in found.items())
+        said = (
+            f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
+            for key, value in found.items()
+        )
         print(f"{name}: {', '.join(said)}", flush=True)
     return 0
 

@@ -1,12 +1,14 @@
-"""What workers gain: `python -m benchmarks.cluster [--workers 1 2 4] [--walkers N] [--seconds 8] [--ray] [--rounds]`.
+"""What workers gain: `python -m benchmarks.cluster [--workers 1 2 4] [--walkers N] [--seconds 8]
+[--ray] [--rounds]`.
 
-Independent walkers and ladders with swaps; for each the time of a step with one loop, and with 1, 2 and more workers
-over pipes, in turn, medians, the processor time of driver and workers, the seconds before the first step, the megabytes
-of a checkpoint written in a second, the states of all walkers fetched from the workers included, and the memory of a
-worker. `--ray` adds workers on a Ray cluster of machines
-with one core each, simulated on this one. `--rounds` measures what a round of swaps takes of the driver's processor
-instead, with workers that compute and with workers that only answer, and over pipes the time between the last answer
-of a round and the last message of the next. Figures are reported, never asserted.
+Independent walkers and ladders with swaps; for each the time of a step with one loop, and with 1, 2
+and more workers over pipes, in turn, medians, the processor time of driver and workers, the seconds
+before the first step, the megabytes of a checkpoint written in a second, the states of all walkers
+fetched from the workers included, and the memory of a worker. `--ray` adds workers on a Ray cluster
+of machines with one core each, simulated on this one. `--rounds` measures what a round of swaps
+takes of the driver's processor instead, with workers that compute and with workers that only
+answer, and over pipes the time between the last answer of a round and the last message of the next.
+Figures are reported, never asserted.
 """
 
 import argparse
@@ -49,13 +51,20 @@ def simulation(system: dict, walkers: int) -> Simulation:
 
     layers = keras.layers
     model = keras.Sequential(
-        [keras.Input((28, 28, 1)), layers.Conv2D(system["conv"], 3), layers.Flatten(), layers.Dense(10)]
+        [
+            keras.Input((28, 28, 1)),
+            layers.Conv2D(system["conv"], 3),
+            layers.Flatten(),
+            layers.Dense(10),
+        ]
     )
     return Simulation(model, data=(IMAGES.reshape(-1, 28, 28, 1), LABELS), **given)
 
 
 def of_workers() -> tuple[float, float]:
-    """Seconds of a processor that the workers of this machine have taken, and the megabytes of one."""
+    """Seconds of a processor that the workers of this machine have taken, and the megabytes of
+    one.
+    """
     taken, memory = 0.0, []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -74,9 +83,12 @@ def block_size(walkers: int) -> int:
     return min(4, walkers // 2)
 
 
-def measured(name: str, kind: str, workers: int | None, seconds: float, cluster: str | None) -> dict[str, float]:
-    """Milliseconds of a step of all walkers after the first checkpoint, by the clock and of processors of the driver
-    and the workers, and the seconds before the first step."""
+def measured(
+    name: str, kind: str, workers: int | None, seconds: float, cluster: str | None
+) -> dict[str, float]:
+    """Milliseconds of a step of all walkers after the first checkpoint, by the clock and of
+    processors of the driver and the workers, and the seconds before the first step.
+    """
     system, walkers = SYSTEMS[name]
     options = dict(KINDS[kind])
     if kind == "swaps":
@@ -112,7 +124,9 @@ def measured(name: str, kind: str, workers: int | None, seconds: float, cluster:
             **({} if workers is None else {"workers": workers, "cluster": cluster}),
         )
     if len(times) < 2 or len(rates) < 2:
-        raise SystemExit(f"{name}, {kind}: fewer than two checkpoints in {seconds:g} s; give more (--seconds)")
+        raise SystemExit(
+            f"{name}, {kind}: fewer than two checkpoints in {seconds:g} s; give more (--seconds)"
+        )
     first, last = times[0], times[-1]
     steps = max(last[1] - first[1], 1)
     ms, driver, theirs = (1e3 * (last[i] - first[i]) / steps for i in (0, 2, 3))
@@ -128,7 +142,9 @@ def measured(name: str, kind: str, workers: int | None, seconds: float, cluster:
 
 
 def echoing(*arguments):
-    """As `_made`, but after its first rounds a worker gives the answer that it gave to such a message before."""
+    """As `_made`, but after its first rounds a worker gives the answer that it gave to such a
+    message before.
+    """
     answer, told = MADE(*arguments)
     kept: dict[tuple, list] = {}
 
@@ -144,9 +160,11 @@ def echoing(*arguments):
 
 
 def rounds(workers: int, seconds: float, cluster: str | None, echo: bool) -> np.ndarray:
-    """Milliseconds of a processor that a round takes of the driver's main thread, and of its process, by the clock, and
-    between the last answer heard and the last message sent: each stretch of 784-10 on 500 examples, 8 rungs in 8
-    blocks that swap after each step, divided by its rounds; `(4, stretches)`."""
+    """Milliseconds of a processor that a round takes of the driver's main thread, and of its
+    process, by the clock, and between the last answer heard and the last message sent: each stretch
+    of 784-10 on 500 examples, 8 rungs in 8 blocks that swap after each step, divided by its rounds;
+    `(4, stretches)`.
+    """
     blocks, process = resolve_name(BLOCKS), resolve_name(PROCESS)
     found, made, gaps = [], [], []
     run, swapped, tell, hear = blocks.run, blocks._swapped, process.tell, process.hear
@@ -183,9 +201,21 @@ def rounds(workers: int, seconds: float, cluster: str | None, echo: bool) -> np.
         patch.multiple(process, tell=told, hear=heard),
         patch("tati_re.simulation.workers._made", echoing if echo else MADE),
     ):
-        sim = Simulation(data=(IMAGES[:500], LABELS[:500]), hidden=[], num_walkers=1, seed=1, verbose=0)
-        every = {"num_steps": 10**8, "record_every": 1000, "trajectory_every": 0, "exchange_every": 1}
-        ladder = {"num_replicas": 8, "max_temperature": 4.0, "step_size": 1e-4, "output": Path(folder) / "run"}
+        sim = Simulation(
+            data=(IMAGES[:500], LABELS[:500]), hidden=[], num_walkers=1, seed=1, verbose=0
+        )
+        every = {
+            "num_steps": 10**8,
+            "record_every": 1000,
+            "trajectory_every": 0,
+            "exchange_every": 1,
+        }
+        ladder = {
+            "num_replicas": 8,
+            "max_temperature": 4.0,
+            "step_size": 1e-4,
+            "output": Path(folder) / "run",
+        }
         sim.sample(**ladder, **every, max_time=seconds, workers=workers, cluster=cluster)
     return np.array(found[1:]).T
 
@@ -198,22 +228,33 @@ def simulated(machines: int):
     os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(file)}
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+    )
     for _ in range(machines - 1):
         cluster.add_node(num_cpus=1)
     return cluster
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster", description="What workers gain.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.cluster", description="What workers gain."
+    )
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2, 4])
-    parser.add_argument("--walkers", type=int, help="of each system, 2 or more; default: as its name says")
+    parser.add_argument(
+        "--walkers", type=int, help="of each system, 2 or more; default: as its name says"
+    )
     parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=KINDS)
     parser.add_argument("--ray", action="store_true")
     parser.add_argument("--rounds", action="store_true")
-    parser.add_argument("--only", nargs="*", default=list(SYSTEMS), choices=[*SYSTEMS, "784-10", "784-100-10", "conv"])
+    parser.add_argument(
+        "--only",
+        nargs="*",
+        default=list(SYSTEMS),
+        choices=[*SYSTEMS, "784-10", "784-100-10", "conv"],
+    )
     given = parser.parse_args()
     if given.walkers:
         SYSTEMS.update({name: (system, given.walkers) for name, (system, _) in SYSTEMS.items()})
@@ -226,14 +267,21 @@ def main() -> None:
                 taken = rounds(workers, given.seconds, address, echo)
                 if not taken.size:
                     print(
-                        f"{workers} worker(s): no stretch of steps ended in {given.seconds:g} s (--seconds)", flush=True
+                        f"{workers} worker(s): no stretch of steps ended in {given.seconds:g} s (--seconds)",
+                        flush=True,
                     )
                     continue
                 told = zip(names, np.median(taken, 1), taken.min(1), taken.max(1), strict=True)
-                words = [f"{name} {each[0]:.2f} ms ({each[1]:.2f} to {each[2]:.2f})" for name, *each in told]
+                words = [
+                    f"{name} {each[0]:.2f} ms ({each[1]:.2f} to {each[2]:.2f})"
+                    for name, *each in told
+                ]
                 where = "over pipes" if address is None else "over Ray"
                 who = f"{workers} worker(s) that {'answer' if echo else 'compute'}"
-                print(f"a round {where}, {who}: {', '.join(words)}; {len(taken.T)} stretches", flush=True)
+                print(
+                    f"a round {where}, {who}: {', '.join(words)}; {len(taken.T)} stretches",
+                    flush=True,
+                )
         return
     for name in (name for name in SYSTEMS if {name, name.split()[0]} & {*given.only}):
         for kind in given.kinds:
@@ -254,13 +302,21 @@ def main() -> None:
                     statistics.median(one[key] for one in each)
                     for key in ("ms", "driver", "workers", "start", "MB", "rate")
                 )
-                spread = f"{min(one['ms'] for one in each):.2f} to {max(one['ms'] for one in each):.2f}"
-                who = "one loop" if workers is None else f"{workers} worker(s)" + " on Ray" * (address is not None)
+                spread = (
+                    f"{min(one['ms'] for one in each):.2f} to {max(one['ms'] for one in each):.2f}"
+                )
+                who = (
+                    "one loop"
+                    if workers is None
+                    else f"{workers} worker(s)" + " on Ray" * (address is not None)
+                )
                 words = f"{ms:.2f} ms a step ({spread}), {today / ms:.2f} x, start {start:.0f} s"
                 words += f"; processors {driver:.2f} ms driver, {theirs:.2f} workers; snapshot {rate:.0f} MB/s"
                 if workers is not None:
                     words += f"; {memory:.0f} MB a worker"
-                system = name if given.walkers is None else f"{name.split(' x ')[0]} x {given.walkers}"
+                system = (
+                    name if given.walkers is None else f"{name.split(' x ')[0]} x {given.walkers}"
+                )
                 print(f"{system}, {kind}, {who}: {words}", flush=True)
 
 

@@ -1,4 +1,6 @@
-"""What the digests of the tables cost a run that writes each row: pairs of runs with and without them."""
+"""What the digests of the tables cost a run that writes each row: pairs of runs with and without
+them.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,16 @@ import numpy as np
 from benchmarks.small import DYNAMICS, SYSTEM
 
 Digest = pkgutil.resolve_name("tati_re.runs.digests:Digest")
-"""An inside of the package, which moves without notice: its time is taken apart from that of the run."""
+"""An inside of the package, which moves without notice: its time is taken apart from that of the
+run.
+"""
 
 
 def cost(num_steps: int, repetitions: int) -> tuple[float, float]:
-    """The share of a run's processor time that its digests take, on the perceptron of three parameters with a row and a
-    position each step, where rows cost most: measured inside, the median over the runs; and as the median difference of
-    pairs with and without them, which sees the noise of the machine too.
+    """The share of a run's processor time that its digests take, on the perceptron of three
+    parameters with a row and a position each step, where rows cost most: measured inside, the
+    median over the runs; and as the median difference of pairs with and without them, which sees
+    the noise of the machine too.
 
     Args:
         num_steps: Length of each run.
@@ -40,7 +45,12 @@ def cost(num_steps: int, repetitions: int) -> tuple[float, float]:
         with tempfile.TemporaryDirectory() as folder, mock.patch.object(Digest, "update", replaced):
             began = time.process_time()
             options = DYNAMICS | {"step_size": 0.005, "record_every": 1, "trajectory_every": 1}
-            simulation.sample(**options, num_steps=num_steps, checkpoint_seconds=0.5, output=str(Path(folder) / "run"))
+            simulation.sample(
+                **options,
+                num_steps=num_steps,
+                checkpoint_seconds=0.5,
+                output=str(Path(folder) / "run"),
+            )
             return time.process_time() - began
 
     shares, differences = [], []
@@ -56,4 +66,6 @@ def cost(num_steps: int, repetitions: int) -> tuple[float, float]:
 
 if __name__ == "__main__":
     share, difference = cost(20_000, 3)
-    print(f"digests: {100 * share:.2f} % of a run that writes each row; pairs differ by {100 * difference:+.1f} %")
+    print(
+        f"digests: {100 * share:.2f} % of a run that writes each row; pairs differ by {100 * difference:+.1f} %"
+    )

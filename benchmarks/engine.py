@@ -1,10 +1,12 @@
-"""One table of speeds: `python -m benchmarks.engine [--quick] [--rows NAME ...] [--auto-only] [--device gpu]`.
+"""One table of speeds: `python -m benchmarks.engine [--quick] [--rows NAME ...] [--auto-only]
+[--device gpu]`.
 
-For each row, in one run with interleaved repetitions and medians: the bare compiled gradient (the limit of a step),
-whole steps of BAOAB, the same job written by hand as a `jax.lax.scan`, and every other `execution` and
-`walker_evaluation` beside those that "auto" chose. The images are random, 55,000 of 784 bytes with scale 1/255; the
-mini-batches are gathered as bytes. Figures are reported, never asserted. On a GPU the rows are others, and only what
-"auto" chose is measured beside the bare gradient and JAX, for compiling a ResNet in all ways takes long.
+For each row, in one run with interleaved repetitions and medians: the bare compiled gradient (the
+limit of a step), whole steps of BAOAB, the same job written by hand as a `jax.lax.scan`, and every
+other `execution` and `walker_evaluation` beside those that "auto" chose. The images are random,
+55,000 of 784 bytes with scale 1/255; the mini-batches are gathered as bytes. Figures are reported,
+never asserted. On a GPU the rows are others, and only what "auto" chose is measured beside the bare
+gradient and JAX, for compiling a ResNet in all ways takes long.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class Result(NamedTuple):
     jax: dict[str, float]
 
 
-def measure(row: Row, repetitions: int, seconds: float, with_jax: bool, auto_only: bool = False) -> Result:
+def measure(
+    row: Row, repetitions: int, seconds: float, with_jax: bool, auto_only: bool = False
+) -> Result:
     """Measures one row.
 
     Args:
@@ -69,14 +73,22 @@ def measure(row: Row, repetitions: int, seconds: float, with_jax: bool, auto_onl
         measures[f"bare {execution} {how}"] = bare_gradient(row, execution, how)
         if f"{execution} {how}" != chosen:
             measures[f"other {execution} {how}"] = Steps(row, execution, how).measure
-    peers = {form: jax_scan.JaxScan(row, form) for form in jax_scan.forms(row)} if with_jax and row.in_jax else {}
+    peers = (
+        {form: jax_scan.JaxScan(row, form) for form in jax_scan.forms(row)}
+        if with_jax and row.in_jax
+        else {}
+    )
     measures |= {f"jax {form}": peer.measure for form, peer in peers.items()}
     found = interleaved(measures, repetitions, seconds, always=[f"auto {chosen}"])
     for peer in peers.values():
         peer.close()
 
     def of(kind: str) -> dict[str, float]:
-        return {name.removeprefix(f"{kind} "): value for name, value in found.items() if name.startswith(f"{kind} ")}
+        return {
+            name.removeprefix(f"{kind} "): value
+            for name, value in found.items()
+            if name.startswith(f"{kind} ")
+        }
 
     return Result(row, chosen, found[f"auto {chosen}"], of("bare"), of("other"), of("jax"))
 
@@ -98,7 +110,12 @@ def other_cells(result: Result) -> list[str]:
     best = _fastest(result.others)
     every = ", ".join(f"{name} {result.auto / value:.2f}" for name, value in result.others.items())
     gain = result.auto / best[1] if best else 0.0
-    return [result.row.name, result.chosen, f"{'above 1.10: ' if gain > 1.1 else ''}{gain:.2f}", every]
+    return [
+        result.row.name,
+        result.chosen,
+        f"{'above 1.10: ' if gain > 1.1 else ''}{gain:.2f}",
+        every,
+    ]
 
 
 def _fastest(values: dict[str, float]) -> tuple[str, float] | None:
@@ -107,10 +124,16 @@ def _fastest(values: dict[str, float]) -> tuple[str, float] | None:
 
 def show(title: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
     """Prints a table in Markdown, its columns aligned."""
-    widths = [max(3, *(len(row[column]) for row in (heads, *lines))) for column in range(len(heads))]
+    widths = [
+        max(3, *(len(row[column]) for row in (heads, *lines))) for column in range(len(heads))
+    ]
     print(f"\n{title}\n")
     for row in (heads, ["-" * width for width in widths], *lines):
-        print("| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |")
+        print(
+            "| "
+            + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+            + " |"
+        )
     print()
 
 
@@ -120,14 +143,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: The arguments. Default: those of the process.
     """
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.engine", description="Speed beside its limit and JAX.")
-    parser.add_argument("--quick", action="store_true", help="3 repetitions of 0.3 s in place of 5 of 1 s")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.engine", description="Speed beside its limit and JAX."
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="3 repetitions of 0.3 s in place of 5 of 1 s"
+    )
     known = [*ROWS, PERCEPTRON]
-    parser.add_argument("--rows", nargs="+", choices=known, metavar="NAME",
-                        help=f"of {', '.join(known)}; default all but those with resnet20 or x64, and on a GPU "
-                             f"{', '.join(DEVICE_ROWS)}")  # fmt: skip
-    parser.add_argument("--auto-only", action="store_true", help="no other execution or walker evaluation than auto's")
-    parser.add_argument("--device", choices=["cpu", "gpu"], help="default: a GPU where TensorFlow sees one")
+    parser.add_argument(
+        "--rows",
+        nargs="+",
+        choices=known,
+        metavar="NAME",
+        help=f"of {', '.join(known)}; default all but those with resnet20 or x64, and on a GPU "
+        f"{', '.join(DEVICE_ROWS)}",
+    )
+    parser.add_argument(
+        "--auto-only",
+        action="store_true",
+        help="no other execution or walker evaluation than auto's",
+    )
+    parser.add_argument(
+        "--device", choices=["cpu", "gpu"], help="default: a GPU where TensorFlow sees one"
+    )
     arguments = parser.parse_args(argv)
     on_gpu = _placed(arguments.device)
     if on_gpu is None:
@@ -135,7 +173,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     small = [name for name in known if name not in [row.name for row in ON_GPU]]
     arguments.rows = arguments.rows or (DEVICE_ROWS if on_gpu else small)
-    # Many loops are compiled on purpose; TensorFlow takes that for one function traced again and again, and warns.
+    # Many loops are compiled on purpose; TensorFlow takes that for one function traced again and
+    # again, and warns.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     repetitions, seconds = (3, 0.3) if arguments.quick else (5, 1.0)
     with_jax = jax_scan.available()
@@ -146,10 +185,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in arguments.rows:
         if name in ROWS:
             print(f"measuring {name} ...", file=sys.stderr, flush=True)
-            results.append(measure(ROWS[name], repetitions, seconds, with_jax, arguments.auto_only or on_gpu))
+            results.append(
+                measure(ROWS[name], repetitions, seconds, with_jax, arguments.auto_only or on_gpu)
+            )
             # A row each as it is done, so that a run cut short has told what it found.
             print(
-                f"  {' | '.join(cells(results[-1]))}; others {other_cells(results[-1])[2]}", file=sys.stderr, flush=True
+                f"  {' | '.join(cells(results[-1]))}; others {other_cells(results[-1])[2]}",
+                file=sys.stderr,
+                flush=True,
             )
     if results:
         _show(results, repetitions, seconds)
@@ -158,7 +201,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(f"measuring {PERCEPTRON} ...", file=sys.stderr, flush=True)
         show(TITLE, ("", "here"), report(arguments.quick))
-    print(f"\n{_machine()}; load {load:.1f} before and {os.getloadavg()[0]:.1f} after, {time.time() - began:.0f} s.")
+    print(
+        f"\n{_machine()}; load {load:.1f} before and {os.getloadavg()[0]:.1f} after, {time.time() - began:.0f} s."
+    )
     return 0
 
 
@@ -173,19 +218,39 @@ def _placed(device: str | None) -> bool | None:
 
 
 def _show(results: Sequence[Result], repetitions: int, seconds: float) -> None:
-    heads = ("row", "bare ms", "by", "BAOAB ms", "bare/BAOAB", "jax ms", "by", "jax/BAOAB", "auto", "steps/s")
+    heads = (
+        "row",
+        "bare ms",
+        "by",
+        "BAOAB ms",
+        "bare/BAOAB",
+        "jax ms",
+        "by",
+        "jax/BAOAB",
+        "auto",
+        "steps/s",
+    )
     title = f"Milliseconds of one step of all walkers, medians of {repetitions} interleaved repetitions of {seconds} s"
     show(title, heads, [cells(result) for result in results])
-    print("bare: gradient of the mean loss, mini-batch gathered as bytes, fastest way. jax: lax.scan by hand, images "
-          "stored as bytes\nor as float32, the faster. Ratios are rates: bare/BAOAB 1 is the limit, jax/BAOAB above 1 "
-          "is faster than JAX.")  # fmt: skip
+    print(
+        "bare: gradient of the mean loss, mini-batch gathered as bytes, fastest way. jax: lax.scan by hand, images "
+        "stored as bytes\nor as float32, the faster. Ratios are rates: bare/BAOAB 1 is the limit, jax/BAOAB above 1 "
+        "is faster than JAX."
+    )
     if any(result.jax for result in results):
         forms = list(dict.fromkeys(form for result in results for form in result.jax))
-        lines = [[r.row.name, *(f"{r.jax[form]:.3f}" if form in r.jax else "" for form in forms)] for r in results]
+        lines = [
+            [r.row.name, *(f"{r.jax[form]:.3f}" if form in r.jax else "" for form in forms)]
+            for r in results
+        ]
         show("JAX by form, ms; bare is its gradient alone", ("row", *forms), lines)
     if any(result.others for result in results):
         heads = ("row", "auto", "fastest other", "rate of every other way beside that of auto")
-        show("Other executions and walker evaluations", heads, [other_cells(result) for result in results])
+        show(
+            "Other executions and walker evaluations",
+            heads,
+            [other_cells(result) for result in results],
+        )
 
 
 def _machine() -> str:
@@ -198,7 +263,8 @@ def _machine() -> str:
 
         versions += f", JAX {importlib.metadata.version('jax')}"
     gpus = [
-        tf.config.experimental.get_device_details(gpu)["device_name"] for gpu in tf.config.list_physical_devices("GPU")
+        tf.config.experimental.get_device_details(gpu)["device_name"]
+        for gpu in tf.config.list_physical_devices("GPU")
     ]
     return ", ".join([f"{os.cpu_count()} cores", *gpus, versions])
 

@@ -1,11 +1,12 @@
 """The peer: the same job in JAX as one would write it by hand, a `lax.scan` over BAOAB steps.
 
-Each walker has its own threefry keys; the mini-batches are gathered inside the scan, the walkers are a `vmap`, the
-state is donated to the compiled function, and one row of observables comes back every 100th step. The batches are drawn
-by the same code as those of a run; "drawn inside" draws them in the scan, with replacement, as is quickest to write.
-"plain" is one walker without a `vmap`, which XLA compiles to another product than that of a batch of one. "bare" is
-the gradient alone, for batches drawn beforehand. JAX works in a process of its own, so that neither library's threads
-meet the other's: `python -m benchmarks.jax_scan ROW FORM`.
+Each walker has its own threefry keys; the mini-batches are gathered inside the scan, the walkers
+are a `vmap`, the state is donated to the compiled function, and one row of observables comes back
+every 100th step. The batches are drawn by the same code as those of a run; "drawn inside" draws
+them in the scan, with replacement, as is quickest to write. "plain" is one walker without a `vmap`,
+which XLA compiles to another product than that of a batch of one. "bare" is the gradient alone, for
+batches drawn beforehand. JAX works in a process of its own, so that neither library's threads meet
+the other's: `python -m benchmarks.jax_scan ROW FORM`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ STORED = ("bytes", "float32")
 
 
 def forms(row: Row) -> tuple[str, ...]:
-    """What is measured in a row: how the images lie, and other forms of the faster program, with bytes."""
+    """What is measured in a row: how the images lie, and other forms of the faster program, with
+    bytes.
+    """
     if not row.dense:
         return "bytes", "bytes bare"
     plain = ("bytes plain",) if row.walkers == 1 else ()
@@ -50,8 +53,12 @@ class JaxScan:
 
     def __init__(self, row: Row, form: str) -> None:
         command = [sys.executable, "-m", "benchmarks.jax_scan", row.name, form]
-        # On a GPU: float32 as float32, and no more of its memory than is needed, for TensorFlow holds the rest.
-        wanted = {"JAX_DEFAULT_MATMUL_PRECISION": "highest", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        # On a GPU: float32 as float32, and no more of its memory than is needed, for TensorFlow
+        # holds the rest.
+        wanted = {
+            "JAX_DEFAULT_MATMUL_PRECISION": "highest",
+            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        }
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self._process = subprocess.Popen(command, env={**os.environ, **wanted}, **pipes)
         self._answer()
@@ -100,7 +107,9 @@ def _steps(row: Row, stored: str, how: str = ""):
 
     def loss(theta, inputs, classes):
         weights = [p.reshape(s) for p, s in zip(jnp.split(theta, cuts[:-1]), shapes, strict=True)]
-        log_probability = jnp.take_along_axis(jax.nn.log_softmax(apply(weights, inputs)), classes[:, None], 1)
+        log_probability = jnp.take_along_axis(
+            jax.nn.log_softmax(apply(weights, inputs)), classes[:, None], 1
+        )
         return -log_probability.sum() * (NUM_EXAMPLES / count)
 
     def gradient(theta, indices):
@@ -139,7 +148,12 @@ def _steps(row: Row, stored: str, how: str = ""):
     def chunk(state, indices):
         state, _ = jax.lax.scan(step, state, indices)
         theta, momentum, slope, value, _ = state
-        squares = [(momentum**2).sum(1), (theta * slope).sum(1), (slope**2).sum(1), (theta**2).sum(1)]
+        squares = [
+            (momentum**2).sum(1),
+            (theta * slope).sum(1),
+            (slope**2).sum(1),
+            (theta**2).sum(1),
+        ]
         return state, jnp.stack([value, *squares], axis=1)
 
     compiled = jax.jit(chunk, donate_argnums=0)
@@ -171,14 +185,18 @@ def _dense(row: Row):
     def apply(weights, inputs):
         outputs = inputs
         for layer in range(0, len(weights), 2):
-            outputs = (jax.nn.relu(outputs) if layer else outputs) @ weights[layer] + weights[layer + 1]
+            outputs = (jax.nn.relu(outputs) if layer else outputs) @ weights[layer] + weights[
+                layer + 1
+            ]
         return outputs
 
     return shapes, apply
 
 
 def _resnet(row: Row):
-    """Likewise of the ResNet-20 of `examples/resghmc_resnet.py`, normalized by the statistics of each batch."""
+    """Likewise of the ResNet-20 of `examples/resghmc_resnet.py`, normalized by the statistics of
+    each batch.
+    """
     import jax
     import jax.numpy as jnp
 
@@ -189,7 +207,10 @@ def _resnet(row: Row):
             stride, after = (2 if before < 16 * 2**stage else 1), 16 * 2**stage
             layout += [(3, before, after, stride), (3, after, after, 1)]
             layout += [(1, before, after, stride)] if stride > 1 else []
-    shapes = [shape for size, a, b, _ in layout for shape in ((size, size, a, b), (b,), (b,))] + [(64, 10), (10,)]
+    shapes = [shape for size, a, b, _ in layout for shape in ((size, size, a, b), (b,), (b,))] + [
+        (64, 10),
+        (10,),
+    ]
 
     def apply(weights, inputs):
         used = iter(range(len(layout)))
@@ -198,7 +219,9 @@ def _resnet(row: Row):
             layer = next(used)
             kernel, scale, shift = weights[3 * layer : 3 * layer + 3]
             strides = (layout[layer][3],) * 2
-            x = jax.lax.conv_general_dilated(x, kernel, strides, "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+            x = jax.lax.conv_general_dilated(
+                x, kernel, strides, "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+            )
             spread = jax.lax.rsqrt(x.var((0, 1, 2)) + 1e-3)
             return (x - x.mean((0, 1, 2))) * spread * scale + shift
 

@@ -1,7 +1,9 @@
-"""The time of a plane: `python -m benchmarks.landscape [--points 41] [--examples 55000]`. Reported, never asserted.
+"""The time of a plane: `python -m benchmarks.landscape [--points 41] [--examples 55000]`. Reported,
+never asserted.
 
-A softmax perceptron of 7,850 parameters (784-10) on random images of 784 bytes, a plane of 41 x 41 points, once for
-blocks of points of several sizes, and one point at a time for comparison (a few points only, scaled up).
+A softmax perceptron of 7,850 parameters (784-10) on random images of 784 bytes, a plane of 41 x 41
+points, once for blocks of points of several sizes, and one point at a time for comparison (a few
+points only, scaled up).
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         count = grid.num_points if size > 1 else SINGLE
         taken = seconds(surface, grid, count) * grid.num_points / count
         print(
-            f"{grid.num_points} points, {arguments.examples:,} images, blocks of {size:3}: {taken:6.1f} s", flush=True
+            f"{grid.num_points} points, {arguments.examples:,} images, blocks of {size:3}: {taken:6.1f} s",
+            flush=True,
         )
     return 0
 

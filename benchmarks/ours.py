@@ -1,4 +1,6 @@
-"""Steps of a sampler as a run of tati_re takes them: batches drawn, rows every 100th step brought back; no files."""
+"""Steps of a sampler as a run of tati_re takes them: batches drawn, rows every 100th step brought
+back; no files.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,14 @@ class Steps:
     Attributes:
         execution: What "auto" came to.
         walker_evaluation: Likewise.
-        chunk_steps: Moves of one call; a method whose walkers take turns makes several for one step of all.
+        chunk_steps: Moves of one call; a method whose walkers take turns makes several for one step
+            of all.
         xla_safe: XLA can compile the network.
     """
 
-    def __init__(self, row: Row, execution: str = "auto", walker_evaluation: str = "auto", method=None) -> None:
+    def __init__(
+        self, row: Row, execution: str = "auto", walker_evaluation: str = "auto", method=None
+    ) -> None:
         import tensorflow as tf
 
         from tati_re.engine import Loop, Observables, deterministic
@@ -55,9 +60,13 @@ class Steps:
 
     def _call(self) -> int:
         chunk = self._loop.run(self._carry, self._step + 1, self.chunk_steps)
-        potentials = chunk.rows.numpy()[: int(chunk.num_rows), :, self._loop.observables.columns.index("potential")]
+        potentials = chunk.rows.numpy()[
+            : int(chunk.num_rows), :, self._loop.observables.columns.index("potential")
+        ]
         if int(chunk.taken) != self.chunk_steps or not np.isfinite(potentials).all():
-            raise RuntimeError(f"The measured run is not stable in step {self._step + int(chunk.taken)}.")
+            raise RuntimeError(
+                f"The measured run is not stable in step {self._step + int(chunk.taken)}."
+            )
         self._carry = chunk.carry
         self._step += self.chunk_steps
         return self.chunk_steps

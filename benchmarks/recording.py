@@ -1,9 +1,11 @@
-"""What keeping draws costs: `python -m benchmarks.recording [--quick]`. Figures are reported, never asserted.
+"""What keeping draws costs: `python -m benchmarks.recording [--quick]`. Figures are reported, never
+asserted.
 
-`Simulation.sample` as users run it, with its files and checkpoints, once compiled: processor time of a move of all
-walkers, as the difference of a longer and a shorter run, both past what their certificates read, with a row and a
-position every 100th move and every move, medians of turns. Beside it, where BlackJAX is installed, the moves of its HMC
-on the same posterior, compiled as one `lax.scan`.
+`Simulation.sample` as users run it, with its files and checkpoints, once compiled: processor time
+of a move of all walkers, as the difference of a longer and a shorter run, both past what their
+certificates read, with a row and a position every 100th move and every move, medians of turns.
+Beside it, where BlackJAX is installed, the moves of its HMC on the same posterior, compiled as one
+`lax.scan`.
 """
 
 from __future__ import annotations
@@ -35,13 +37,21 @@ def _logistic() -> tuple[np.ndarray, np.ndarray]:
     """569 examples of 30 inputs in two classes, as many as scikit-learn's breast cancer has."""
     generator = np.random.default_rng(0)
     x = generator.standard_normal((569, 30)).astype(np.float32)
-    return x, (x @ generator.standard_normal(30) + generator.logistic(size=569) > 0).astype(np.int32)
+    return x, (x @ generator.standard_normal(30) + generator.logistic(size=569) > 0).astype(
+        np.int32
+    )
 
 
 def _simulation(name: str):
     import tati_re
 
-    common = {"num_walkers": _WALKERS, "prior": "gaussian", "seed": 0, "verbose": 0, "standardize": "none"}
+    common = {
+        "num_walkers": _WALKERS,
+        "prior": "gaussian",
+        "seed": 0,
+        "verbose": 0,
+        "standardize": "none",
+    }
     if name.startswith("784"):
         from benchmarks.systems import images
 
@@ -56,18 +66,26 @@ def _simulation(name: str):
 
 
 def microseconds(name: str, seconds: float, turns: int) -> tuple[float, float]:
-    """Of processor time, a move of all walkers, with each 100th kept and with every one: medians of runs in turn."""
+    """Of processor time, a move of all walkers, with each 100th kept and with every one: medians of
+    runs in turn.
+    """
     sim, how = _simulation(name)
 
     def taken(num_steps: int, every: int) -> float:
         began = time.process_time()
         with tempfile.TemporaryDirectory() as folder:
-            kept = {"record_every": every, "trajectory_every": every, "trajectory_format": CASES[name]["format"]}
+            kept = {
+                "record_every": every,
+                "trajectory_every": every,
+                "trajectory_format": CASES[name]["format"],
+            }
             fixed = {"num_burnin_steps": 0, "execution": "xla"}
             sim.sample(**how, **kept, **fixed, num_steps=num_steps, output=f"{folder}/run")
         return time.process_time() - began
 
-    few = many = 1_600  # draws enough for all that the certificate reads, which costs no more for a longer run
+    few = many = (
+        1_600  # draws enough for all that the certificate reads, which costs no more for a longer run
+    )
     for every in _EVERY:
         taken(few, every)
     short = taken(few, 1)
@@ -79,7 +97,9 @@ def microseconds(name: str, seconds: float, turns: int) -> tuple[float, float]:
 
 
 def of_blackjax(seconds: float) -> float:
-    """Microseconds of processor time of a move of BlackJAX' HMC, 4 chains, each move's positions returned."""
+    """Microseconds of processor time of a move of BlackJAX' HMC, 4 chains, each move's positions
+    returned.
+    """
     import blackjax
     import jax
     import jax.numpy as jnp
@@ -108,9 +128,13 @@ def of_blackjax(seconds: float) -> float:
 
 
 def _in_a_process(call: str) -> list[float]:
-    """Values of a call in a process of its own, one thread: neither library's threads meet the other's."""
+    """Values of a call in a process of its own, one thread: neither library's threads meet the
+    other's.
+    """
     code = f"import numpy; from benchmarks import recording; print(*numpy.ravel(recording.{call}))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | ONE_THREAD)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | ONE_THREAD
+    )
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
     return [float(word) for word in done.stdout.splitlines()[-1].split()]
@@ -118,7 +142,9 @@ def _in_a_process(call: str) -> list[float]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints one line a case."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.recording", description="What keeping draws costs.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.recording", description="What keeping draws costs."
+    )
     parser.add_argument("--quick", action="store_true", help="runs longer by 2 s in place of 10 s")
     seconds, turns = (2.0, 3) if parser.parse_args(argv).quick else (10.0, 5)
     lines = []
@@ -127,8 +153,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         peer = ""
         if "HMC" in name and importlib.util.find_spec("blackjax"):
             peer = f"{_in_a_process(f'of_blackjax({seconds})')[0]:,.0f}"
-        lines.append([name, CASES[name]["format"], f"{rare:,.0f}", f"{each:,.0f}", f"{each / rare:.2f}", peer])
-    head = ("run", "positions", "µs a move, every 100th kept", "µs, every one kept", "ratio", "BlackJAX, every one")
+        lines.append(
+            [
+                name,
+                CASES[name]["format"],
+                f"{rare:,.0f}",
+                f"{each:,.0f}",
+                f"{each / rare:.2f}",
+                peer,
+            ]
+        )
+    head = (
+        "run",
+        "positions",
+        "µs a move, every 100th kept",
+        "µs, every one kept",
+        "ratio",
+        "BlackJAX, every one",
+    )
     show("Processor time of a move of all walkers, through Simulation.sample", head, lines)
     return 0
 

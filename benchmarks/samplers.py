@@ -1,8 +1,9 @@
-"""What each sampler costs beside the bare gradient: `python -m benchmarks.samplers [--quick] [--network 784-100-10]`.
+"""What each sampler costs beside the bare gradient: `python -m benchmarks.samplers [--quick]
+[--network 784-100-10]`.
 
-Milliseconds of one step of all walkers, in one run with interleaved repetitions and medians, over the bare compiled
-gradient on the same mini-batches times the gradients that a step of the sampler needs. Figures are reported, never
-asserted.
+Milliseconds of one step of all walkers, in one run with interleaved repetitions and medians, over
+the bare compiled gradient on the same mini-batches times the gradients that a step of the sampler
+needs. Figures are reported, never asserted.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def methods() -> dict:
         Splitting,
     )
 
-    words = {word: Splitting(word, FRICTION) for word in ("BAOAB", "OBABO", "GLA1", "GLA2", "BADODAB")}
+    words = {
+        word: Splitting(word, FRICTION) for word in ("BAOAB", "OBABO", "GLA1", "GLA2", "BADODAB")
+    }
     return words | {
         "SGHMC": SGHMC(FRICTION),
         "SGNHT": SGNHT(FRICTION),
@@ -44,7 +47,9 @@ def methods() -> dict:
         "BAOAB, mass by gradient rms": Massive(Splitting("BAOAB", FRICTION)),
         "BAOAB, control variate": ControlVariate(Splitting("BAOAB", FRICTION)),
         "BAOAB, ensemble (EQN, halves)": EnsembleQuasiNewton(Splitting("BAOAB", FRICTION)),
-        "BAOAB, ensemble (EQN, simultaneous)": EnsembleQuasiNewton(Splitting("BAOAB", FRICTION), scheme="simultaneous"),
+        "BAOAB, ensemble (EQN, simultaneous)": EnsembleQuasiNewton(
+            Splitting("BAOAB", FRICTION), scheme="simultaneous"
+        ),
         "CCAdL": CCAdL(FRICTION),
         "mCCAdL": Splitting("mCCAdL", FRICTION),
     }
@@ -56,14 +61,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: The arguments. Default: those of the process.
     """
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.samplers", description="Samplers beside the gradient.")
-    parser.add_argument("--quick", action="store_true", help="3 repetitions of 0.3 s in place of 5 of 1 s")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.samplers", description="Samplers beside the gradient."
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="3 repetitions of 0.3 s in place of 5 of 1 s"
+    )
     parser.add_argument("--network", choices=("784-10", "784-100-10"), default="784-10")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="samplers whose names begin so; default all")
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", help="samplers whose names begin so; default all"
+    )
     arguments = parser.parse_args(argv)
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     row = Row(arguments.network, 8)
-    measures = {f"bare {how}": bare_gradient(row, "xla", how) for how in ("unrolled", "looped", "vectorized")}
+    measures = {
+        f"bare {how}": bare_gradient(row, "xla", how)
+        for how in ("unrolled", "looped", "vectorized")
+    }
     chosen = {
         name: method
         for name, method in methods().items()
@@ -77,7 +91,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     lines = []
     for name, method in chosen.items():
         gradients = method.gradients_per_step
-        lines.append([name, f"{gradients:g}", f"{found[name]:.2f}", f"{found[name] / (gradients * bare):.2f}"])
+        lines.append(
+            [
+                name,
+                f"{gradients:g}",
+                f"{found[name]:.2f}",
+                f"{found[name] / (gradients * bare):.2f}",
+            ]
+        )
     title = f"{arguments.network}, 8 walkers with own mini-batches of {row.batch_size}; bare gradient {bare:.2f} ms"
     show(title, ("sampler", "gradients", "ms a step", "over the bare gradients"), lines)
     return 0

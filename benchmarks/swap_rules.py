@@ -1,8 +1,8 @@
 """What a swap costs beside its energies: `python -m benchmarks.swap_rules [--quick]`.
 
-Draws of the compensation density beside `np.interp` in a table of 8001 rows, the search of its cut, and batches drawn
-without replacement beside a shuffle of all examples; one run, interleaved repetitions, medians. Figures are reported,
-never asserted.
+Draws of the compensation density beside `np.interp` in a table of 8001 rows, the search of its cut,
+and batches drawn without replacement beside a shuffle of all examples; one run, interleaved
+repetitions, medians. Figures are reported, never asserted.
 """
 
 from __future__ import annotations
@@ -57,10 +57,15 @@ def batches() -> dict[str, Callable[[], object]]:
     return {
         "shuffle of all, numpy": lambda: generator.permutation(_EXAMPLES)[:_BATCH],
         "permuted, numpy": lambda: permuted(places, keys, _EXAMPLES),
-    } | {f"permuted, {name}": (lambda call=call: call(*tensors).numpy()) for name, call in functions.items()}
+    } | {
+        f"permuted, {name}": (lambda call=call: call(*tensors).numpy())
+        for name, call in functions.items()
+    }
 
 
-def measured(calls: dict[str, Callable[[], object]], repetitions: int, seconds: float) -> dict[str, float]:
+def measured(
+    calls: dict[str, Callable[[], object]], repetitions: int, seconds: float
+) -> dict[str, float]:
     """Milliseconds of one call of each."""
 
     def measure(call: Callable[[], object]) -> Callable[[float], float]:
@@ -72,7 +77,9 @@ def measured(calls: dict[str, Callable[[], object]], repetitions: int, seconds: 
 
     for call in calls.values():
         call()
-    return interleaved({name: measure(call) for name, call in calls.items()}, repetitions, seconds, always=calls)
+    return interleaved(
+        {name: measure(call) for name, call in calls.items()}, repetitions, seconds, always=calls
+    )
 
 
 def table_seconds(repetitions: int) -> tuple[float, float]:
@@ -98,8 +105,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: The arguments. Default: those of the process.
     """
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.swap_rules", description="What a swap costs.")
-    parser.add_argument("--quick", action="store_true", help="3 repetitions of 0.3 s in place of 5 of 1 s")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.swap_rules", description="What a swap costs."
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="3 repetitions of 0.3 s in place of 5 of 1 s"
+    )
     arguments = parser.parse_args(argv)
     repetitions, seconds = (3, 0.3) if arguments.quick else (5, 1.0)
     found = measured(draws(), repetitions, seconds)
@@ -109,7 +120,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     lines = [[name, f"{1e3 * value:.0f}"] for name, value in found.items()]
     show(f"{_BATCH} of {_EXAMPLES:,} examples without replacement", ("way", "microseconds"), lines)
     search, table = table_seconds(3 if arguments.quick else 9)
-    show("Compensation table", ("part", "ms"), [["best_cut", f"{1e3 * search:.0f}"], ["table", f"{1e3 * table:.0f}"]])
+    show(
+        "Compensation table",
+        ("part", "ms"),
+        [["best_cut", f"{1e3 * search:.0f}"], ["table", f"{1e3 * table:.0f}"]],
+    )
     return 0
 
 

@@ -57,18 +57,36 @@ class Row:
     @property
     def evaluations(self) -> tuple[str, ...]:
         """The ways to evaluate the walkers that differ for this row."""
-        return ("unrolled", "vectorized", "looped") if self.dense and self.walkers > 1 else ("unrolled", "looped")
+        return (
+            ("unrolled", "vectorized", "looped")
+            if self.dense and self.walkers > 1
+            else ("unrolled", "looped")
+        )
 
 
-DENSE = tuple(Row(network, *rest) for network in ("784-10", "784-100-10") for rest in ((1,), (8, "own"), (8, "shared")))
-OTHER = (Row("conv", 1, batch_size=100), Row("conv", 4, batch_size=100), Row("lstm", 1, batch_size=100))
-ON_GPU = (Row("784-100-10", 64), Row("resnet20", 1, batch_size=256), Row("resnet20", 8, batch_size=256))
+DENSE = tuple(
+    Row(network, *rest)
+    for network in ("784-10", "784-100-10")
+    for rest in ((1,), (8, "own"), (8, "shared"))
+)
+OTHER = (
+    Row("conv", 1, batch_size=100),
+    Row("conv", 4, batch_size=100),
+    Row("lstm", 1, batch_size=100),
+)
+ON_GPU = (
+    Row("784-100-10", 64),
+    Row("resnet20", 1, batch_size=256),
+    Row("resnet20", 8, batch_size=256),
+)
 ROWS = {row.name: row for row in DENSE + OTHER + ON_GPU}
 """Those after `OTHER` take minutes on a processor."""
 SHAPES = {"conv": (28, 28, 1), "lstm": (28, 28), "resnet20": (32, 32, 3)}
 
 
-def images(shape: tuple[int, ...] = (784,), count: int = NUM_EXAMPLES) -> tuple[np.ndarray, np.ndarray]:
+def images(
+    shape: tuple[int, ...] = (784,), count: int = NUM_EXAMPLES
+) -> tuple[np.ndarray, np.ndarray]:
     """Random images of bytes and their random labels, always the same."""
     generator = np.random.default_rng(0)
     inputs = generator.integers(0, 256, (count, *shape), np.uint8)
@@ -91,7 +109,9 @@ class Measured(NamedTuple):
     execution: str
 
 
-def measured(row: Row, execution: str = "auto", walker_evaluation: str = "auto", prior: str = "gaussian") -> Measured:
+def measured(
+    row: Row, execution: str = "auto", walker_evaluation: str = "auto", prior: str = "gaussian"
+) -> Measured:
     """Makes the potential of a row.
 
     The images stay bytes with scale 1/255, so that gathering a mini-batch moves bytes.
@@ -123,7 +143,9 @@ def measured(row: Row, execution: str = "auto", walker_evaluation: str = "auto",
         friction=FRICTION,
     )
     position = np.repeat(sim.system.flat.get()[None], row.walkers, axis=0)
-    return Measured(sim.system.potential(sim.options), position, sim.options, sim.system.execution(sim.options))
+    return Measured(
+        sim.system.potential(sim.options), position, sim.options, sim.system.execution(sim.options)
+    )
 
 
 def _network(name: str):
@@ -134,7 +156,11 @@ def _network(name: str):
         sys.path.append(str(Path(__file__).parents[1] / "examples"))
         return importlib.import_module("resghmc_resnet").resnet((32, 32, 3), 3, 16)
     if name == "conv":
-        layers = [keras.Input((28, 28, 1)), keras.layers.Conv2D(8, 3, activation="relu"), keras.layers.Flatten()]
+        layers = [
+            keras.Input((28, 28, 1)),
+            keras.layers.Conv2D(8, 3, activation="relu"),
+            keras.layers.Flatten(),
+        ]
     else:
         layers = [keras.Input((28, 28)), keras.layers.LSTM(16)]
     return keras.Sequential([*layers, keras.layers.Dense(10)])

@@ -1,9 +1,11 @@
-"""A table of one's own, nothing chosen: `python -m benchmarks.tables [--data FOLDER] [--only NAME ...] [--max-time S]`.
+"""A table of one's own, nothing chosen: `python -m benchmarks.tables [--data FOLDER] [--only NAME
+...] [--max-time S]`.
 
-`tati_re.Simulation(data="own.csv", hidden=[50]).sample()` on raw tables, generated, of scikit-learn, and of FOLDER/uci.
-Each is a CSV file with a header and the target last, of which a random four fifths are learned from. A line for each,
-in Markdown: steps, what the certificate says, noise, seconds and processor time with compilation, and the test part
-beside a random forest of 300 trees with its defaults.
+`tati_re.Simulation(data="own.csv", hidden=[50]).sample()` on raw tables, generated, of
+scikit-learn, and of FOLDER/uci. Each is a CSV file with a header and the target last, of which a
+random four fifths are learned from. A line for each, in Markdown: steps, what the certificate says,
+noise, seconds and processor time with compilation, and the test part beside a random forest of 300
+trees with its defaults.
 """
 
 from __future__ import annotations
@@ -76,14 +78,21 @@ def written(path: Path, rows: np.ndarray, classes: bool) -> Path:
     lines = [",".join([*heads, "class" if classes else "y"])]
     for row in rows:
         lines.append(
-            ",".join([*(f"{value:.9g}" for value in row[:-1]), f"{int(row[-1])}" if classes else f"{row[-1]:.9g}"])
+            ",".join(
+                [
+                    *(f"{value:.9g}" for value in row[:-1]),
+                    f"{int(row[-1])}" if classes else f"{row[-1]:.9g}",
+                ]
+            )
         )
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
 
 def score(outputs: np.ndarray, targets: np.ndarray, classes: bool) -> str:
-    """Accuracy of a mean prediction, or its root mean squared error in deviations of the targets."""
+    """Accuracy of a mean prediction, or its root mean squared error in deviations of the
+    targets.
+    """
     if not classes:
         return f"{np.sqrt(np.mean((outputs - targets) ** 2)) / targets.std():.3f}"
     return f"{np.mean(outputs == targets):.3f}"
@@ -107,7 +116,9 @@ def measured(name: str, data: Path | None, max_time: float | None) -> SimpleName
     with tempfile.TemporaryDirectory() as folder:
         file = written(Path(folder) / "own.csv", train, classes)
         began = time.perf_counter(), time.process_time()
-        run = Simulation(data=str(file), hidden=[50], verbose=0).sample(**({"max_time": max_time} if max_time else {}))
+        run = Simulation(data=str(file), hidden=[50], verbose=0).sample(
+            **({"max_time": max_time} if max_time else {})
+        )
         seconds, processor = time.perf_counter() - began[0], time.process_time() - began[1]
         told = run.certificate.set_index("quantity")
         predicted = run.predict(test[:, :-1].astype(np.float32))
@@ -133,9 +144,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.tables", description="Tables of one's own, by defaults."
     )
-    parser.add_argument("--data", type=Path, help="a folder with uci/*.txt; default: those of scikit-learn alone")
-    parser.add_argument("--only", nargs="+", choices=[*TABLES, *UCI], metavar="NAME", help=", ".join([*TABLES, *UCI]))
-    parser.add_argument("--max-time", type=float, help="seconds of each run; default: as many as it takes")
+    parser.add_argument(
+        "--data", type=Path, help="a folder with uci/*.txt; default: those of scikit-learn alone"
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=[*TABLES, *UCI],
+        metavar="NAME",
+        help=", ".join([*TABLES, *UCI]),
+    )
+    parser.add_argument(
+        "--max-time", type=float, help="seconds of each run; default: as many as it takes"
+    )
     given = parser.parse_args(argv)
     names = given.only or [*TABLES, *(UCI if given.data else ())]
     if given.data is None and set(names) & {*UCI}:

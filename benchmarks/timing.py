@@ -1,4 +1,6 @@
-"""Interleaved repetitions and their medians: every figure of a table is measured in turn with the others."""
+"""Interleaved repetitions and their medians: every figure of a table is measured in turn with the
+others.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,14 @@ from collections.abc import Callable, Collection, Mapping
 import numpy as np
 
 _HOPELESS = 4.0
-ONE_THREAD = {"TF_NUM_INTRAOP_THREADS": "1", "OMP_NUM_THREADS": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
-"""Environment of a process whose processor time is looked at: threads that wait for work spend it too."""
+ONE_THREAD = {
+    "TF_NUM_INTRAOP_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+}
+"""Environment of a process whose processor time is looked at: threads that wait for work spend it
+too.
+"""
 
 
 def milliseconds_per_step(call: Callable[[], int], seconds: float) -> float:
@@ -31,12 +39,15 @@ def milliseconds_per_step(call: Callable[[], int], seconds: float) -> float:
 
 
 def interleaved(
-    measures: Mapping[str, Callable[[float], float]], repetitions: int, seconds: float, always: Collection[str] = ()
+    measures: Mapping[str, Callable[[float], float]],
+    repetitions: int,
+    seconds: float,
+    always: Collection[str] = (),
 ) -> dict[str, float]:
     """Measures each in turn, so that what else the machine does meets all of them alike.
 
-    A round of a fifth of the time goes before, as warm-up; what takes more than 4 times as long as the fastest there
-    is not measured again.
+    A round of a fifth of the time goes before, as warm-up; what takes more than 4 times as long as
+    the fastest there is not measured again.
 
     Args:
         measures: By name, a function of the seconds to measure that returns milliseconds a step.

@@ -48,13 +48,19 @@ of `tati_re`. What is not listed here may move or change without notice. `Simula
 
 def module_of(room: str) -> ModuleType:
     """The module behind a public path."""
-    return importlib.import_module("tati_re").priors if room == "tati_re.priors" else importlib.import_module(room)
+    return (
+        importlib.import_module("tati_re").priors
+        if room == "tati_re.priors"
+        else importlib.import_module(room)
+    )
 
 
 def exported(room: str) -> list[str]:
     """The names that a room exports."""
     module = module_of(room)
-    return sorted(getattr(module, "__all__", [name for name in vars(module) if not name.startswith("_")]))
+    return sorted(
+        getattr(module, "__all__", [name for name in vars(module) if not name.startswith("_")])
+    )
 
 
 def names_of(room: str) -> list[str]:
@@ -78,7 +84,9 @@ def page() -> str:
     for room, title in ROOMS.items():
         module = module_of(room)
         rows = [f"| `{name}` | {line_about(getattr(module, name))} |" for name in names_of(room)]
-        parts.append("\n".join([f"## {title}: `{room}`\n", "| name | what it is |", "|---|---|", *rows, ""]))
+        parts.append(
+            "\n".join([f"## {title}: `{room}`\n", "| name | what it is |", "|---|---|", *rows, ""])
+        )
     return "\n".join(parts)
 
 

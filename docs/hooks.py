@@ -1,4 +1,6 @@
-"""What the site has beside the userguide: README, CONTRIBUTING, CHANGELOG, and a page of docstrings for each room."""
+"""What the site has beside the userguide: README, CONTRIBUTING, CHANGELOG, and a page of docstrings
+for each room.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 import api
 
 ROOT = Path(__file__).parent.parent
-PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changes.md"}
+PAGES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changes.md",
+}
 COPIED = ("CITATION.cff",)
 CODE = re.compile(r"<code>(tati_re(?:\.\w+)+)(\(\))?</code>")
 
@@ -40,7 +46,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """The pages of docstrings are a part of the reading order of their own, made from the list of rooms."""
+    """The pages of docstrings are a part of the reading order of their own, made from the list of
+    rooms.
+    """
     config.nav.insert(-1, {"Docstrings": [f"reference/{room}.md" for room in api.ROOMS]})
     return config
 

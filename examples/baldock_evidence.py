@@ -1,22 +1,25 @@
 """Model selection by evidence: one hidden layer against three, on 500 images of digits.
 
-Networks 256-40-10 (10,690 parameters) and 256-40-40-40-10 (13,970) with logistic hidden units, linear outputs and a
-uniform prior |θ_i| < 50/sqrt(k_i), k_i = fan-in + 1; the sum of the cross-entropies of 500 images, 16 x 16 pixels, at
-T = 1. log Z by thermodynamic integration from the prior, each run from a draw of its own, and by Frenkel-Ladd
-integration from springs at a minimum: two paths that have only their end in common. Trajectories are long, as a walker
-has to cross a box in which a step is a thousandth of the width.
+Networks 256-40-10 (10,690 parameters) and 256-40-40-40-10 (13,970) with logistic hidden units,
+linear outputs and a uniform prior |θ_i| < 50/sqrt(k_i), k_i = fan-in + 1; the sum of the
+cross-entropies of 500 images, 16 x 16 pixels, at T = 1. log Z by thermodynamic integration from the
+prior, each run from a draw of its own, and by Frenkel-Ladd integration from springs at a minimum:
+two paths that have only their end in common. Trajectories are long, as a walker has to cross a box
+in which a step is a thousandth of the width.
 
     python examples/baldock_evidence.py --data FOLDER [--num-runs 3] [--output DIR]
 
 FOLDER holds mnist.npz with x_train, y_train, x_test, y_test, as Keras stores it, and
-nn_sample_mnist_train_indices_50.txt, the 500 numbers of the training images. Writes results.csv (a row a run) and
-figure.png, in about half an hour on 2 cores. `--full` takes 28 runs, as many as published, of longer trajectories.
+nn_sample_mnist_train_indices_50.txt, the 500 numbers of the training images. Writes results.csv (a
+row a run) and figure.png, in about half an hour on 2 cores. `--full` takes 28 runs, as many as
+published, of longer trajectories.
 
-Published: R. Baldock, N. Marzari, Bayesian neural networks at finite temperature (arXiv 1904.04154): the shallow
-network has the larger evidence. Differences from the paper: points of the path at Gauss-Legendre nodes, λ = t⁵, in
-place of an even grid whose end at the springs has a spike; walls that reflect; energies summed in double precision; a
-box that is centered on 0 in the springs' normalization; runs of one network that share the minimum of their springs,
-for any of which the integral is exact.
+Published: R. Baldock, N. Marzari, Bayesian neural networks at finite temperature (arXiv
+1904.04154): the shallow network has the larger evidence. Differences from the paper: points of the
+path at Gauss-Legendre nodes, λ = t⁵, in place of an even grid whose end at the springs has a spike;
+walls that reflect; energies summed in double precision; a box that is centered on 0 in the springs'
+normalization; runs of one network that share the minimum of their springs, for any of which the
+integral is exact.
 """
 
 from __future__ import annotations
@@ -74,7 +77,9 @@ class Result(NamedTuple):
 
 
 def shrunk(images: np.ndarray) -> np.ndarray:
-    """Images `(n, 28, 28)` as `(n, 256)`: 16 x 16 by a triangle filter, then (v/255 - 0.1307)/0.3081."""
+    """Images `(n, 28, 28)` as `(n, 256)`: 16 x 16 by a triangle filter, then (v/255 -
+    0.1307)/0.3081.
+    """
     ratio = images.shape[1] / 16
     centres = (np.arange(16)[:, None] + 0.5) * ratio
     weights = np.maximum(0.0, 1.0 - np.abs(np.arange(images.shape[1]) + 0.5 - centres) / ratio)
@@ -106,7 +111,9 @@ def generated(seed: int) -> tuple[np.ndarray, np.ndarray]:
     return random.standard_normal((10, 256))[labels] + random.standard_normal((30, 256)), labels
 
 
-def simulation(data: tuple[np.ndarray, np.ndarray], net: str, num_walkers: int, seed: int) -> tati_re.Simulation:
+def simulation(
+    data: tuple[np.ndarray, np.ndarray], net: str, num_walkers: int, seed: int
+) -> tati_re.Simulation:
     """A network and the images."""
     return tati_re.Simulation(
         data=data,
@@ -131,7 +138,9 @@ def log_density(net: str) -> float:
 
 
 def sampled(data, net: str, method: str, sizes: Sizes, seed: int) -> tuple[list[Result], Evidence]:
-    """All runs of a network by a method, which are walkers independent of each other, and their estimate."""
+    """All runs of a network by a method, which are walkers independent of each other, and their
+    estimate.
+    """
     found = log_evidence(
         simulation(data, net, sizes.num_runs, seed),
         method,
@@ -145,7 +154,9 @@ def sampled(data, net: str, method: str, sizes: Sizes, seed: int) -> tuple[list[
     )
     error = float(found.error * np.sqrt(sizes.num_runs))
     say(found)
-    return [Result(net, method, run, float(value), error) for run, value in enumerate(found.repeats)], found
+    return [
+        Result(net, method, run, float(value), error) for run, value in enumerate(found.repeats)
+    ], found
 
 
 def say(found: Evidence) -> None:
@@ -158,19 +169,28 @@ def report(results: Sequence[Result], method: str) -> None:
     """Prints what a method says of both networks."""
     means = {}
     for net in NETS:
-        values = np.array([each.log_z for each in results if (each.net, each.method) == (net, method)])
+        values = np.array(
+            [each.log_z for each in results if (each.net, each.method) == (net, method)]
+        )
         means[net] = values.mean(), values.std(ddof=1)
-        print(f"{METHODS[method]}, {net}: log Z = {values.mean():,.0f}, standard deviation {values.std(ddof=1):,.0f}")
+        print(
+            f"{METHODS[method]}, {net}: log Z = {values.mean():,.0f}, standard deviation {values.std(ddof=1):,.0f}"
+        )
     (shallow, spread), (deep, other) = means.values()
     count = len([each for each in results if (each.net, each.method) == (next(iter(NETS)), method)])
     error = np.hypot(spread, other) / np.sqrt(count)
     winner = "the shallow network wins" if shallow > deep else "the deep network wins"
-    print(f"{METHODS[method]}: log Bayes factor {shallow - deep:+,.0f} ± {error:,.0f}: {winner}", flush=True)
+    print(
+        f"{METHODS[method]}: log Bayes factor {shallow - deep:+,.0f} ± {error:,.0f}: {winner}",
+        flush=True,
+    )
 
 
 def write(results: Sequence[Result], path: Path) -> None:
     """Writes the runs as CSV."""
-    lines = [",".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in each) for each in results]
+    lines = [
+        ",".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in each) for each in results
+    ]
     path.write_text("\n".join([",".join(Result._fields), *lines, ""]), encoding="utf-8")
 
 
@@ -186,7 +206,15 @@ def draw(curves: dict[tuple[str, str], Evidence], results: Sequence[Result], pat
             curve = curves[net, method].curve
             counted = curve[curve["weight"] > 0]
             t = counted["path"] ** 0.2
-            axes.plot(t, 5 * t**4 * counted["mean"], "o-", markersize=3, linewidth=1, color=color, label=net)
+            axes.plot(
+                t,
+                5 * t**4 * counted["mean"],
+                "o-",
+                markersize=3,
+                linewidth=1,
+                color=color,
+                label=net,
+            )
         axes.axhline(0, color=GRAY, linewidth=0.6)
         axes.set_title(METHODS[method], fontsize=9, loc="left")
         axes.set_xlabel("t, λ = t⁵")
@@ -197,7 +225,9 @@ def draw(curves: dict[tuple[str, str], Evidence], results: Sequence[Result], pat
         for number, net in enumerate(NETS):
             values = [each.log_z for each in results if (each.net, each.method) == (net, method)]
             height = len(methods) - 1 - row + 0.12 - 0.24 * number
-            panels[-1].plot(values, np.full(len(values), height), "o", markersize=4, color=COLORS[number])
+            panels[-1].plot(
+                values, np.full(len(values), height), "o", markersize=4, color=COLORS[number]
+            )
     panels[-1].set_yticks(range(len(methods)), [METHODS[method] for method in methods[::-1]])
     panels[-1].set_ylim(-0.5, len(methods) - 0.5)
     panels[-1].set_xlabel("log Z of each run, nats")
@@ -205,7 +235,13 @@ def draw(curves: dict[tuple[str, str], Evidence], results: Sequence[Result], pat
     save(figure, path)
 
 
-def experiment(data: tuple[np.ndarray, np.ndarray], methods: Sequence[str], sizes: Sizes, seed: int, output: Path):
+def experiment(
+    data: tuple[np.ndarray, np.ndarray],
+    methods: Sequence[str],
+    sizes: Sizes,
+    seed: int,
+    output: Path,
+):
     """Estimates both networks by each method.
 
     Raises:
@@ -216,9 +252,13 @@ def experiment(data: tuple[np.ndarray, np.ndarray], methods: Sequence[str], size
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise tati_re.InputError(f"The results cannot be written: {error.strerror}.", output) from None
+        raise tati_re.InputError(
+            f"The results cannot be written: {error.strerror}.", output
+        ) from None
     for net, by_hand in LOG_DENSITIES.items():
-        print(f"{net}: log prior density {log_density(net):,.3f} (by hand {by_hand:,.3f})", flush=True)
+        print(
+            f"{net}: log prior density {log_density(net):,.3f} (by hand {by_hand:,.3f})", flush=True
+        )
     results: list[Result] = []
     curves: dict[tuple[str, str], Evidence] = {}
     for method in methods:
@@ -233,22 +273,40 @@ def experiment(data: tuple[np.ndarray, np.ndarray], methods: Sequence[str], size
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the experiment; the exit status is 2 for bad input."""
-    parser = argparse.ArgumentParser(description="log Z of a shallow and a deep network on 500 digits.")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help=f"folder that holds mnist.npz and {INDICES}")
-    parser.add_argument("--methods", nargs="+", choices=tuple(METHODS), default=list(METHODS), help="default: both")
+    parser = argparse.ArgumentParser(
+        description="log Z of a shallow and a deep network on 500 digits."
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="FOLDER", help=f"folder that holds mnist.npz and {INDICES}"
+    )
+    parser.add_argument(
+        "--methods", nargs="+", choices=tuple(METHODS), default=list(METHODS), help="default: both"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="default 0")
     for name, default in Sizes._field_defaults.items():
         flag = "--" + name.replace("_", "-")
         parser.add_argument(flag, type=int, default=None, metavar="N", help=f"default {default:,}")
-    parser.add_argument("--quick", action="store_true", help="generated images, a few short trajectories")
-    parser.add_argument("--full", action="store_true", help="28 runs of longer trajectories: days on 2 cores")
-    parser.add_argument("--output", type=Path, default=Path("results/baldock_evidence"), metavar="DIR")
+    parser.add_argument(
+        "--quick", action="store_true", help="generated images, a few short trajectories"
+    )
+    parser.add_argument(
+        "--full", action="store_true", help="28 runs of longer trajectories: days on 2 cores"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("results/baldock_evidence"), metavar="DIR"
+    )
     arguments = parser.parse_args(argv)
-    given = {name: getattr(arguments, name) for name in Sizes._fields if getattr(arguments, name) is not None}
+    given = {
+        name: getattr(arguments, name)
+        for name in Sizes._fields
+        if getattr(arguments, name) is not None
+    }
     sizes = (QUICK if arguments.quick else FULL if arguments.full else Sizes())._replace(**given)
     try:
         if arguments.data is None and not arguments.quick:
-            raise tati_re.InputError("--data is missing.", None, f"a folder with mnist.npz and {INDICES}, or --quick")
+            raise tati_re.InputError(
+                "--data is missing.", None, f"a folder with mnist.npz and {INDICES}, or --quick"
+            )
         data = generated(arguments.seed) if arguments.quick else read(arguments.data)
         experiment(data, arguments.methods, sizes, arguments.seed, arguments.output)
     except (tati_re.InputError, tati_re.SamplingError) as error:

@@ -1,23 +1,27 @@
 """A semi-supervised Bayesian GAN: generators and discriminators as two simulations that take turns.
 
-A discriminator gives an image ten logits l. It is real with probability Z / (1 + Z), Z = sum of exp l, and of class c
-with exp(l_c) / Z. Its potential is the sum over images of -ln p(real), of -ln p(class) where a label is known, with a
-weight by which all labels count as much as all images, and of the mean -ln p(not real) of what each generator makes of
-a latent vector of the image; that of a generator is the sum over these vectors of the mean -ln p(real). Latent vectors
-are drawn once, so that both are functions of positions: each player reads the positions of the other,
+A discriminator gives an image ten logits l. It is real with probability Z / (1 + Z), Z = sum of exp
+l, and of class c with exp(l_c) / Z. Its potential is the sum over images of -ln p(real), of -ln
+p(class) where a label is known, with a weight by which all labels count as much as all images, and
+of the mean -ln p(not real) of what each generator makes of a latent vector of the image; that of a
+generator is the sum over these vectors of the mean -ln p(real). Latent vectors are drawn once, so
+that both are functions of positions: each player reads the positions of the other,
 `tati_re.Player.positions`.
 
-The discriminator is a pair of replicas by reSGHMC, with corrected swaps, generators and their samples are walkers of
-SGHMC; each has one step a round. The same discriminator by Adam on the labels alone, and by SGHMC, stands beside it,
-with as many gradients as a round takes of the cold replica.
+The discriminator is a pair of replicas by reSGHMC, with corrected swaps, generators and their
+samples are walkers of SGHMC; each has one step a round. The same discriminator by Adam on the
+labels alone, and by SGHMC, stands beside it, with as many gradients as a round takes of the cold
+replica.
 
-    python examples/bayesian_gan.py --data FOLDER [--images cifar10] [--num-labels 100] [--full] [--output DIR]
+    python examples/bayesian_gan.py --data FOLDER [--images cifar10] [--num-labels 100] [--full]
+    [--output DIR]
 
-FOLDER holds mnist.npz or cifar10_subset.npz. Writes results.csv, accuracy.csv and figure.png; a run that was stopped
-goes on where it was when the same command is given again.
+FOLDER holds mnist.npz or cifar10_subset.npz. Writes results.csv, accuracy.csv and figure.png; a run
+that was stopped goes on where it was when the same command is given again.
 
-Published: W. Deng, Q. Feng, L. Gao, F. Liang, G. Lin, Non-convex learning via replica exchange stochastic gradient MCMC
-(ICML 2020), section 5.3: convolutional networks on all images, features matched.
+Published: W. Deng, Q. Feng, L. Gao, F. Liang, G. Lin, Non-convex learning via replica exchange
+stochastic gradient MCMC (ICML 2020), section 5.3: convolutional networks on all images, features
+matched.
 """
 
 from __future__ import annotations
@@ -77,7 +81,9 @@ FULL = Sizes(0, 10_000, 2_000, 10, 2, 15_000, 64, 256, 60)
 
 
 class Images(NamedTuple):
-    """Images `(n, height, width, channels)` from 0 to 1, and labels `(n,)`, -1 where none is known."""
+    """Images `(n, height, width, channels)` from 0 to 1, and labels `(n,)`, -1 where none is
+    known.
+    """
 
     train: np.ndarray
     labels: np.ndarray
@@ -90,19 +96,28 @@ def scaled(images: np.ndarray) -> np.ndarray:
 
 
 def read(folder: Path | None, name: str, sizes: Sizes, seed: int) -> Images:
-    """The first images of a set, of which the first of each class keep their labels; without a folder, generated."""
+    """The first images of a set, of which the first of each class keep their labels; without a
+    folder, generated.
+    """
     if folder is None:
         random = np.random.default_rng(seed)
-        patterns, labels = random.integers(0, 192, (10, 8, 8, 1)), np.arange(sizes.num_images + sizes.num_test) % 10
+        patterns, labels = (
+            random.integers(0, 192, (10, 8, 8, 1)),
+            np.arange(sizes.num_images + sizes.num_test) % 10,
+        )
         images = patterns[labels] + random.integers(0, 64, (len(labels), 8, 8, 1))
         train, test = images[: sizes.num_images], images[sizes.num_images :]
         labels, test_labels = labels[: sizes.num_images], labels[sizes.num_images :]
     else:
         path = folder / {"mnist": "mnist.npz", "cifar10": "cifar10_subset.npz"}[name]
         if not path.is_file():
-            raise tati_re.InputError(f"--data: there is no {path.name}.", folder, f"a folder that holds {path.name}")
+            raise tati_re.InputError(
+                f"--data: there is no {path.name}.", folder, f"a folder that holds {path.name}"
+            )
         with np.load(path) as file:
-            train, labels, test, test_labels = (file[key] for key in ("x_train", "y_train", "x_test", "y_test"))
+            train, labels, test, test_labels = (
+                file[key] for key in ("x_train", "y_train", "x_test", "y_test")
+            )
         for option, count, most in (
             ("--num-images", sizes.num_images, len(labels)),
             ("--num-test", sizes.num_test, len(test)),
@@ -130,7 +145,10 @@ def discriminator(shape: tuple[int, ...], width: int):
     if shape[-1] == 1:
         inner = [layers.Flatten(), layers.Dense(width, "leaky_relu")]
     else:
-        inner = [layers.Conv2D(size, 3, 2, "same", activation="leaky_relu") for size in (width // 4, width // 2)]
+        inner = [
+            layers.Conv2D(size, 3, 2, "same", activation="leaky_relu")
+            for size in (width // 4, width // 2)
+        ]
         inner.append(layers.Flatten())
     return keras.Sequential([keras.Input(shape), *inner, layers.Dense(10)], name="discriminator")
 
@@ -151,7 +169,9 @@ def generator(shape: tuple[int, ...], width: int):
 
 
 def outputs_of(model, positions, inputs) -> list:
-    """The outputs of a network for each of several vectors of its parameters, `(walkers, parameters)`."""
+    """The outputs of a network for each of several vectors of its parameters, `(walkers,
+    parameters)`.
+    """
     import keras
 
     shapes = [tuple(variable.shape) for variable in model.trainable_variables]
@@ -159,7 +179,8 @@ def outputs_of(model, positions, inputs) -> list:
 
     def of_one(vector):
         weights = [
-            keras.ops.reshape(part, shape) for part, shape in zip(keras.ops.split(vector, ends), shapes, strict=True)
+            keras.ops.reshape(part, shape)
+            for part, shape in zip(keras.ops.split(vector, ends), shapes, strict=True)
         ]
         return model.stateless_call(weights, [], inputs)[0]
 
@@ -172,14 +193,19 @@ def made_layers(weight: float = 1.0):
     from keras import ops
 
     class Unreal(keras.layers.Layer):
-        """Mean -ln p(not real) by a network of what the other player's networks make of inputs, `(n, 1)`."""
+        """Mean -ln p(not real) by a network of what the other player's networks make of inputs,
+        `(n, 1)`.
+        """
 
         def __init__(self, network, other: tuple[Any, tati_re.Player]) -> None:
             super().__init__()
             self.network, self.read = network, lambda z: outputs_of(other[0], other[1].positions, z)
 
         def call(self, latent):
-            terms = [ops.softplus(ops.logsumexp(self.network(images), -1)) for images in self.read(latent)]
+            terms = [
+                ops.softplus(ops.logsumexp(self.network(images), -1))
+                for images in self.read(latent)
+            ]
             return ops.mean(ops.stack(terms), 0)[:, None]
 
     class Real(keras.layers.Layer):
@@ -190,9 +216,12 @@ def made_layers(weight: float = 1.0):
             self.read = lambda images: outputs_of(other[0], other[1].positions, images)
 
         def call(self, images):
-            return ops.mean(ops.stack([ops.softplus(-ops.logsumexp(logits, -1)) for logits in self.read(images)]), 0)[
-                :, None
-            ]
+            return ops.mean(
+                ops.stack(
+                    [ops.softplus(-ops.logsumexp(logits, -1)) for logits in self.read(images)]
+                ),
+                0,
+            )[:, None]
 
     class OfDiscriminator(keras.losses.Loss):
         """-ln p(real), w times -ln p(class) where a label is known, and the last output."""
@@ -215,7 +244,14 @@ def made_layers(weight: float = 1.0):
 class Problem:
     """The game and the discriminator alone, at their starts."""
 
-    def __init__(self, images: Images, sizes: Sizes, rate: float, temperatures: tuple[float, float], seed: int) -> None:
+    def __init__(
+        self,
+        images: Images,
+        sizes: Sizes,
+        rate: float,
+        temperatures: tuple[float, float],
+        seed: int,
+    ) -> None:
         import keras
 
         self.images, self.sizes = images, sizes
@@ -225,31 +261,66 @@ class Problem:
         count, start = sizes.num_generators * sizes.num_samples, flat(self.judge)
         first, second = [flat(generator(shape, sizes.width)) for _ in range(count)], [start]
         judges, makers = tati_re.Player(np.stack(second)), tati_re.Player(np.stack(first))
-        unreal, real, of_judge, of_maker = made_layers(len(images.labels) / np.sum(images.labels >= 0))
+        unreal, real, of_judge, of_maker = made_layers(
+            len(images.labels) / np.sum(images.labels >= 0)
+        )
         image, latent = keras.Input(shape, name="image"), keras.Input((LATENT,), name="latent")
         terms = [self.judge(image), unreal(self.judge, (self.maker, makers))(latent)]
         whole = keras.Model([image, latent], keras.layers.Concatenate()(terms))
         seen = keras.Input((LATENT,))
         # The networks that a player reads are other objects than those that move.
         fooled = keras.Model(
-            seen, real((discriminator(shape, sizes.width), judges))(generator(shape, sizes.width)(seen))
+            seen,
+            real((discriminator(shape, sizes.width), judges))(generator(shape, sizes.width)(seen)),
         )
-        self.vectors = np.random.default_rng(seed).standard_normal((len(images.train), LATENT)).astype(np.float32)
+        self.vectors = (
+            np.random.default_rng(seed)
+            .standard_normal((len(images.train), LATENT))
+            .astype(np.float32)
+        )
         labels = images.labels[:, None].astype(np.float32)
         step = math.sqrt(rate / len(labels))
-        own = {"prior_std": PRIOR_STD, "execution": "graph", "walker_evaluation": "looped", "seed": seed, "verbose": 0}
-        own |= {"batch_size": sizes.batch_size, "friction": MOMENTUM_LOST / step, "record_every": 10}
+        own = {
+            "prior_std": PRIOR_STD,
+            "execution": "graph",
+            "walker_evaluation": "looped",
+            "seed": seed,
+            "verbose": 0,
+        }
+        own |= {
+            "batch_size": sizes.batch_size,
+            "friction": MOMENTUM_LOST / step,
+            "record_every": 10,
+        }
         every = max(1, sizes.num_rounds // (2 * sizes.num_draws))
         pair = {
             "sampler": "reSGHMC",
             "temperatures": list(temperatures),
             "step_sizes": [step, math.sqrt(1 / 0.66) * step],
         }
-        pair |= {"swap_schedule": "all_pairs", "exchange_every": 10, "exchange_batch_size": min(256, len(labels))}
-        pair |= {"correction_factor": FACTOR, "correction_decay": FACTOR_DECAY, "trajectory_every": every}
-        single = {"sampler": "SGHMC", "temperature": temperatures[0], "step_size": step, "trajectory_every": every}
+        pair |= {
+            "swap_schedule": "all_pairs",
+            "exchange_every": 10,
+            "exchange_batch_size": min(256, len(labels)),
+        }
+        pair |= {
+            "correction_factor": FACTOR,
+            "correction_decay": FACTOR_DECAY,
+            "trajectory_every": every,
+        }
+        single = {
+            "sampler": "SGHMC",
+            "temperature": temperatures[0],
+            "step_size": step,
+            "trajectory_every": every,
+        }
         first_game = tati_re.Simulation(
-            whole, ((images.train, self.vectors), labels), loss=of_judge, parameters=second[0], **own, **pair
+            whole,
+            ((images.train, self.vectors), labels),
+            loss=of_judge,
+            parameters=second[0],
+            **own,
+            **pair,
         )
         second_game = tati_re.Simulation(
             fooled,
@@ -260,24 +331,37 @@ class Problem:
             **own,
             **single,
         )
-        self.game = tati_re.Game(discriminator=(judges, first_game), generator=(makers, second_game))
+        self.game = tati_re.Game(
+            discriminator=(judges, first_game), generator=(makers, second_game)
+        )
         self.makers = makers
         known = images.labels >= 0
         self.alone = tati_re.Simulation(
-            self.judge, (images.train[known], images.labels[known]), loss="sparse_categorical_crossentropy",
-            from_logits=True, parameters=start, **(own | {"batch_size": min(sizes.batch_size, int(known.sum()))}),
-        )  # fmt: skip
+            self.judge,
+            (images.train[known], images.labels[known]),
+            loss="sparse_categorical_crossentropy",
+            from_logits=True,
+            parameters=start,
+            **(own | {"batch_size": min(sizes.batch_size, int(known.sum()))}),
+        )
         step = math.sqrt(rate / int(known.sum()))
         self.single = single | {"step_size": step, "friction": MOMENTUM_LOST / step}
 
     def accuracies(self, vectors: Sequence[np.ndarray]) -> tuple[np.ndarray, float]:
-        """Test accuracy in % of the averages of the first 1, 2, ... predictions, and the NLL of the last average."""
+        """Test accuracy in % of the averages of the first 1, 2, ... predictions, and the NLL of the
+        last average.
+        """
         from tati_re.prediction import accuracy, negative_log_likelihood
 
-        outputs = [self.alone.predict_probabilities(self.images.test, vector).astype(np.float64) for vector in vectors]
+        outputs = [
+            self.alone.predict_probabilities(self.images.test, vector).astype(np.float64)
+            for vector in vectors
+        ]
         means = np.cumsum(outputs, axis=0) / np.arange(1, len(outputs) + 1)[:, None, None]
         labels = self.images.test_labels
-        return np.array([100 * accuracy(mean, labels) for mean in means]), negative_log_likelihood(means[-1], labels)
+        return np.array([100 * accuracy(mean, labels) for mean in means]), negative_log_likelihood(
+            means[-1], labels
+        )
 
 
 def flat(model) -> np.ndarray:
@@ -298,7 +382,9 @@ def played(problem: Problem, settings: dict[str, Any], output: Path) -> dict[str
     if said.is_file() and (folder / "generator").is_dir():
         before = json.loads(said.read_text(encoding="utf-8"))
         if before | {"num_rounds": rounds} != settings:
-            raise tati_re.InputError("--output holds a game with other settings.", output, "another folder")
+            raise tati_re.InputError(
+                "--output holds a game with other settings.", output, "another folder"
+            )
         return problem.game.resume(folder, rounds)
     output.mkdir(parents=True, exist_ok=True)
     said.write_text(json.dumps(settings), encoding="utf-8")
@@ -327,15 +413,20 @@ def draw(rows: list[tuple], results: list[tuple], made: np.ndarray, path: Path) 
     save(figure, path)
 
 
-def experiment(data: Path | None, name: str, sizes: Sizes, rate: float, hot: float, seed: int, output: Path) -> None:
+def experiment(
+    data: Path | None, name: str, sizes: Sizes, rate: float, hot: float, seed: int, output: Path
+) -> None:
     """Plays, scores and draws; without a folder on generated images.
 
     Raises:
-        InputError: A file that is not there, a size that does not fit, or a folder with another game.
+        InputError: A file that is not there, a size that does not fit, or a folder with another
+            game.
     """
     sizes = sizes._replace(num_labels=sizes.num_labels or {"mnist": 100, "cifar10": 2_000}[name])
     if sizes.num_rounds < 2 * sizes.num_draws:
-        raise tati_re.InputError("--num-rounds is too small.", sizes.num_rounds, f"at least {2 * sizes.num_draws}")
+        raise tati_re.InputError(
+            "--num-rounds is too small.", sizes.num_rounds, f"at least {2 * sizes.num_draws}"
+        )
     images, temperatures = read(data, name, sizes, seed), (0.01, 0.01 * hot)
     problem = Problem(images, sizes, rate, temperatures, seed)
     judge, maker = (sim for _, sim in problem.game.players.values())
@@ -357,7 +448,9 @@ def experiment(data: Path | None, name: str, sizes: Sizes, rate: float, hot: flo
     results.append(("Adam, labels alone", float(found[-1]), nll))
     alone.parameters = start
     found, nll = problem.accuracies(
-        positions(alone.sample(**problem.single, num_steps=sizes.num_rounds), sizes.num_rounds // 2)[1]
+        positions(
+            alone.sample(**problem.single, num_steps=sizes.num_rounds), sizes.num_rounds // 2
+        )[1]
     )
     results.append(("SGHMC, labels alone", float(found[-1]), nll))
     swaps = runs["discriminator"].exchanges["accepted"]
@@ -374,7 +467,10 @@ def experiment(data: Path | None, name: str, sizes: Sizes, rate: float, hot: flo
     ):
         text = "\n".join([header, *(",".join(str(value) for value in row) for row in table), ""])
         (output / path).write_text(text, encoding="utf-8")
-    made = [np.asarray(images) for images in outputs_of(problem.maker, problem.makers.positions, problem.vectors[:6])]
+    made = [
+        np.asarray(images)
+        for images in outputs_of(problem.maker, problem.makers.positions, problem.vectors[:6])
+    ]
     draw(rows, results, np.stack(made[:6]), output / "figure.png")
     print(f"{output / 'results.csv'}, {output / 'accuracy.csv'}, {output / 'figure.png'}")
 
@@ -382,25 +478,54 @@ def experiment(data: Path | None, name: str, sizes: Sizes, rate: float, hot: flo
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the experiment; the exit status is 2 for bad input."""
     parser = argparse.ArgumentParser(description="A semi-supervised Bayesian GAN.")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder that holds mnist.npz or cifar10_subset.npz")
-    parser.add_argument("--images", choices=["mnist", "cifar10"], default="mnist", help="default mnist")
     parser.add_argument(
-        "--learning-rate", type=float, default=0.001, metavar="R", help="of the mean loss; default 0.001"
+        "--data",
+        type=Path,
+        metavar="FOLDER",
+        help="folder that holds mnist.npz or cifar10_subset.npz",
     )
-    parser.add_argument("--hot", type=float, default=100.0, metavar="R", help="ratio of the temperatures; default 100")
+    parser.add_argument(
+        "--images", choices=["mnist", "cifar10"], default="mnist", help="default mnist"
+    )
+    parser.add_argument(
+        "--learning-rate",
+        type=float,
+        default=0.001,
+        metavar="R",
+        help="of the mean loss; default 0.001",
+    )
+    parser.add_argument(
+        "--hot",
+        type=float,
+        default=100.0,
+        metavar="R",
+        help="ratio of the temperatures; default 100",
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="default 0")
     for name, default in Sizes._field_defaults.items():
-        parser.add_argument("--" + name.replace("_", "-"), type=int, metavar="N", help=f"default {default:,}")
+        parser.add_argument(
+            "--" + name.replace("_", "-"), type=int, metavar="N", help=f"default {default:,}"
+        )
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="generated images, seconds")
-    size.add_argument("--full", action="store_true", help="10 generators x 2 samples and 15,000 rounds, as published")
+    size.add_argument(
+        "--full",
+        action="store_true",
+        help="10 generators x 2 samples and 15,000 rounds, as published",
+    )
     parser.add_argument("--output", type=Path, default=Path("results/bayesian_gan"), metavar="DIR")
     arguments = parser.parse_args(argv)
-    given = {name: getattr(arguments, name) for name in Sizes._fields if getattr(arguments, name) is not None}
+    given = {
+        name: getattr(arguments, name)
+        for name in Sizes._fields
+        if getattr(arguments, name) is not None
+    }
     sizes = (QUICK if arguments.quick else FULL if arguments.full else Sizes())._replace(**given)
     try:
         if arguments.data is None and not arguments.quick:
-            raise tati_re.InputError("--data is missing.", None, "a folder with mnist.npz, or --quick")
+            raise tati_re.InputError(
+                "--data is missing.", None, "a folder with mnist.npz, or --quick"
+            )
         data = None if arguments.quick else arguments.data
         rate, hot = arguments.learning_rate, arguments.hot
         experiment(data, arguments.images, sizes, rate, hot, arguments.seed, arguments.output)

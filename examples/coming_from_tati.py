@@ -6,8 +6,8 @@ Only the import lines are changed; in TATi they read
     from TATi.datasets.classificationdatasets import ClassificationDatasets
     from TATi.simulation import Simulation as tati
 
-The averages at the end lie where exp(-beta L) has them: for a quadratic loss the mean of the loss is its minimum plus
-P/(2 beta), P = 3 parameters.
+The averages at the end lie where exp(-beta L) has them: for a quadratic loss the mean of the loss
+is its minimum plus P/(2 beta), P = 3 parameters.
 """
 
 import numpy as np
@@ -17,7 +17,9 @@ from tati_re.coming_from_tati import Simulation as tati
 
 np.random.seed(426)
 dataset_generator = ClassificationDatasets()
-features, labels = dataset_generator.generate(dimension=500, noise=0.1, data_type=dataset_generator.TWOCLUSTERS)
+features, labels = dataset_generator.generate(
+    dimension=500, noise=0.1, data_type=dataset_generator.TWOCLUSTERS
+)
 data_numpy_to_csv(features, labels, "dataset-twoclusters.csv")
 
 nn = tati(

@@ -1,14 +1,17 @@
-"""The compensation density of a noisy Barker test: its spectrum, and the logistic law rebuilt from it.
+"""The compensation density of a noisy Barker test: its spectrum, and the logistic law rebuilt from
+it.
 
-Figure 1 of the paper on replica-exchange Nosé-Hoover dynamics: the spectrum that the density would need grows again
-past ω = π/σ², so that it has to be cut off; the published series does so with a filter λ = 10 and three terms. Beside
-it stands the density by quadrature with a searched cut. Both are added to their noise, N(0, σ²), and compared with the
-logistic law, which is what a swap test needs.
+Figure 1 of the paper on replica-exchange Nosé-Hoover dynamics: the spectrum that the density would
+need grows again past ω = π/σ², so that it has to be cut off; the published series does so with a
+filter λ = 10 and three terms. Beside it stands the density by quadrature with a searched cut. Both
+are added to their noise, N(0, σ²), and compared with the logistic law, which is what a swap test
+needs.
 
     python examples/compensation_density.py [--noise-variance 0.2] [--output results/compensation]
 
-Writes compensation.csv (densities and errors on a grid) and compensation.png to the output folder, in seconds. Source:
-R. Luo et al., Replica-exchange Nosé-Hoover dynamics for Bayesian learning on large datasets (2020), section 2.3.
+Writes compensation.csv (densities and errors on a grid) and compensation.png to the output folder,
+in seconds. Source: R. Luo et al., Replica-exchange Nosé-Hoover dynamics for Bayesian learning on
+large datasets (2020), section 2.3.
 """
 
 from __future__ import annotations
@@ -37,7 +40,11 @@ from tati_re.exchange import (
 )
 
 PUBLISHED_SERIES = "series, 3 terms, λ = 10"
-SERIES = {PUBLISHED_SERIES: (3, 10.0), "series, 2 terms, λ = 10": (2, 10.0), "series, 3 terms, no λ": (3, None)}
+SERIES = {
+    PUBLISHED_SERIES: (3, 10.0),
+    "series, 2 terms, λ = 10": (2, 10.0),
+    "series, 3 terms, no λ": (3, None),
+}
 SEARCHED = "searched cut"
 PUBLISHED = published("renhd_series")["coefficients"]
 """Eq. 18: coefficients of g, g², ... at σ² = 0.2."""
@@ -64,9 +71,12 @@ def logistic_derivative(order: int) -> list[int]:
     return coefficients
 
 
-def series_coefficients(noise_variance: float, terms: int, series_filter: float | None = 10.0) -> list[float]:
-    """The series as a polynomial in the logistic function g: coefficients of g¹, g², ..., as printed in eq. 18 for
-    σ² = 0.2, λ = 10 and three terms."""
+def series_coefficients(
+    noise_variance: float, terms: int, series_filter: float | None = 10.0
+) -> list[float]:
+    """The series as a polynomial in the logistic function g: coefficients of g¹, g², ..., as
+    printed in eq. 18 for σ² = 0.2, λ = 10 and three terms.
+    """
     total = np.zeros(2 * terms)
     for n, weight in enumerate(series_weights(noise_variance, terms, series_filter)):
         total[: 2 * n + 2] += weight * np.array(logistic_derivative(2 * n + 1), float)
@@ -84,7 +94,12 @@ def density_at(table: CompensationTable, x: np.ndarray) -> np.ndarray:
     return np.interp(np.abs(x), table.positions, table.density)
 
 
-def draw(noise_variance: float, found: dict[str, CompensationTable], errors: dict[str, np.ndarray], path: Path) -> None:
+def draw(
+    noise_variance: float,
+    found: dict[str, CompensationTable],
+    errors: dict[str, np.ndarray],
+    path: Path,
+) -> None:
     """Draws spectra, densities and the errors after convolution."""
     from tati_re.plotting import COLORS, DARK, GRAY, new_figure, plain, save
 
@@ -95,9 +110,19 @@ def draw(noise_variance: float, found: dict[str, CompensationTable], errors: dic
     cut = best_cut(noise_variance)
     ideal = log_spectrum(omega) + noise_variance * omega**2 / 2
     series = np.log(np.abs(_series(omega, noise_variance, *SERIES[PUBLISHED_SERIES])))
-    filtered = {PUBLISHED_SERIES: log_spectrum(omega) + series, SEARCHED: ideal - (omega / cut.frequency) ** cut.power}
+    filtered = {
+        PUBLISHED_SERIES: log_spectrum(omega) + series,
+        SEARCHED: ideal - (omega / cut.frequency) ** cut.power,
+    }
     left.plot(omega, ideal / np.log(10), color=GRAY, linewidth=2.5, label="no cut: grows for ever")
-    left.plot(omega, log_spectrum(omega) / np.log(10), color=DARK, linestyle="--", linewidth=0.9, label="logistic")
+    left.plot(
+        omega,
+        log_spectrum(omega) / np.log(10),
+        color=DARK,
+        linestyle="--",
+        linewidth=0.9,
+        label="logistic",
+    )
     for name, values in filtered.items():
         left.plot(omega, values / np.log(10), color=colors[name], label=name)
     left.axvline(np.pi / noise_variance, color=GRAY, linewidth=0.7, linestyle=":")
@@ -107,7 +132,9 @@ def draw(noise_variance: float, found: dict[str, CompensationTable], errors: dic
     left.set_ylabel("log₁₀ |spectrum|")
 
     z = np.linspace(-7, 7, 561)
-    middle.plot(z, expit(z) * expit(-z), color=DARK, linestyle="--", linewidth=0.9, label="logistic")
+    middle.plot(
+        z, expit(z) * expit(-z), color=DARK, linestyle="--", linewidth=0.9, label="logistic"
+    )
     for name in (PUBLISHED_SERIES, SEARCHED):
         middle.plot(z, density_at(found[name], z), color=colors[name], label=name)
     middle.set_xlabel("z")
@@ -127,12 +154,19 @@ def draw(noise_variance: float, found: dict[str, CompensationTable], errors: dic
         for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
     figure.legend(
-        handles.values(), handles.keys(), loc="outside upper center", frameon=False, fontsize=8, ncols=len(handles)
+        handles.values(),
+        handles.keys(),
+        loc="outside upper center",
+        frameon=False,
+        fontsize=8,
+        ncols=len(handles),
     )
     save(figure, path)
 
 
-def _series(omega: np.ndarray, noise_variance: float, terms: int, series_filter: float) -> np.ndarray:
+def _series(
+    omega: np.ndarray, noise_variance: float, terms: int, series_filter: float
+) -> np.ndarray:
     weights = series_weights(noise_variance, terms, series_filter)
     return sum(weight * (-1) ** n * omega ** (2 * n) for n, weight in enumerate(weights))
 
@@ -149,12 +183,16 @@ def compare(noise_variance: float, output: Path) -> None:
     """
     if not 0 < noise_variance <= LARGEST_NOISE_VARIANCE:
         raise tati_re.InputError(
-            "--noise-variance is out of range.", noise_variance, f"above 0, up to {LARGEST_NOISE_VARIANCE}"
+            "--noise-variance is out of range.",
+            noise_variance,
+            f"above 0, up to {LARGEST_NOISE_VARIANCE}",
         )
     found = tables(noise_variance)
     errors = {name: cumulative_after_noise(table, X) - expit(X) for name, table in found.items()}
     cut = best_cut(noise_variance)
-    print(f"compensation at noise variance {noise_variance:g}; cut exp(-(w/{cut.frequency:.2f})^{cut.power})")
+    print(
+        f"compensation at noise variance {noise_variance:g}; cut exp(-(w/{cut.frequency:.2f})^{cut.power})"
+    )
     coefficients = ", ".join(f"{value:.4g}" for value in series_coefficients(noise_variance, 3))
     print(f"eq. 18, coefficients of g, g^2, ...: {coefficients}")
     if np.isclose(noise_variance, 0.2):
@@ -164,7 +202,10 @@ def compare(noise_variance: float, output: Path) -> None:
         print(f"{name:28}{np.abs(values).max():.2e}")
     columns = {"z": X, "logistic": expit(X) * expit(-X)}
     for number, name in enumerate(found):
-        columns[f"density_{number}"], columns[f"error_{number}"] = density_at(found[name], X), errors[name]
+        columns[f"density_{number}"], columns[f"error_{number}"] = (
+            density_at(found[name], X),
+            errors[name],
+        )
     try:
         output.mkdir(parents=True, exist_ok=True)
         with open(output / "compensation.csv", "w") as file:
@@ -177,7 +218,9 @@ def compare(noise_variance: float, output: Path) -> None:
                 fmt="%.9g",
             )
     except OSError as error:
-        raise tati_re.InputError(f"The results cannot be written: {error.strerror}.", output) from None
+        raise tati_re.InputError(
+            f"The results cannot be written: {error.strerror}.", output
+        ) from None
     draw(noise_variance, found, errors, output / "compensation.png")
     print(f"\n{output / 'compensation.csv'}, {output / 'compensation.png'}")
 
@@ -193,7 +236,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="variance of the noise; default 0.2, as published",
     )
     parser.add_argument(
-        "--output", type=Path, default=Path("results/compensation"), metavar="DIR", help="folder of the files"
+        "--output",
+        type=Path,
+        default=Path("results/compensation"),
+        metavar="DIR",
+        help="folder of the files",
     )
     arguments = parser.parse_args(argv)
     try:

@@ -1,19 +1,23 @@
-"""Local learning coefficients of deep linear networks of 84 to 112,500 weights beside their closed form.
+"""Local learning coefficients of deep linear networks of 84 to 112,500 weights beside their closed
+form.
 
-The network is a product of matrices A_1 ... A_M, its truth T is 1 at the first `rank` places of the diagonal and 0
-elsewhere, and the loss with inputs of unit covariance is K = |A_1 ... A_M - T|²/2. Under exp(-n K - |A - A⁰|²/2), a
-tether of precision 1 to a point A⁰ where every matrix is such a diagonal, λ̂ = n E[K], which goes to λ as n grows. λ
-and its multiplicity are known (M. Aoyagi, 2024, theorem 1): about half the entries of T where hidden layers are wide,
-not half the weights.
+The network is a product of matrices A_1 ... A_M, its truth T is 1 at the first `rank` places of the
+diagonal and 0 elsewhere, and the loss with inputs of unit covariance is K = |A_1 ... A_M - T|²/2.
+Under exp(-n K - |A - A⁰|²/2), a tether of precision 1 to a point A⁰ where every matrix is such a
+diagonal, λ̂ = n E[K], which goes to λ as n grows. λ and its multiplicity are known (M. Aoyagi,
+2024, theorem 1): about half the entries of T where hidden layers are wide, not half the weights.
 
-Two runs of each: what both find is equilibrium. One starts at A⁰, where nothing but the first rank is in use: walkers
-of wide networks take long to spread into the directions that cost nothing. The other starts at draws of the tether, far
-above, from where `Simulation.sample()` descends first: those of narrow, deep networks are long on their way down. It
-chooses everything else, for variances that are wrong by 0.5 % at most.
+Two runs of each: what both find is equilibrium. One starts at A⁰, where nothing but the first rank
+is in use: walkers of wide networks take long to spread into the directions that cost nothing. The
+other starts at draws of the tether, far above, from where `Simulation.sample()` descends first:
+those of narrow, deep networks are long on their way down. It chooses everything else, for variances
+that are wrong by 0.5 % at most.
 
-    python examples/deep_linear_networks.py [--networks 4-6-6-4:2 30-70-70-30:5] [--num-steps N] [--output DIR]
+    python examples/deep_linear_networks.py [--networks 4-6-6-4:2 30-70-70-30:5] [--num-steps N]
+    [--output DIR]
 
-Writes results.csv and figure.png. The first three networks take eight minutes on one core, the fourth fifteen.
+Writes results.csv and figure.png. The first three networks take eight minutes on one core, the
+fourth fifteen.
 """
 
 from __future__ import annotations
@@ -39,11 +43,15 @@ STARTS = ("center", "draws")
 
 
 def closed_form(sizes: Sequence[int], rank: int) -> tuple[float, int]:
-    """λ and its multiplicity of a deep linear network at a truth of some rank (Aoyagi, 2024, theorem 1)."""
+    """λ and its multiplicity of a deep linear network at a truth of some rank (Aoyagi, 2024,
+    theorem 1).
+    """
     rest = np.sort(np.array(sizes)) - rank
     for layers in range(1, len(rest)):
         inside, total = rest[: layers + 1], rest[: layers + 1].sum()
-        if total >= layers * inside.max() and (layers + 1 == len(rest) or total < layers * rest[layers + 1]):
+        if total >= layers * inside.max() and (
+            layers + 1 == len(rest) or total < layers * rest[layers + 1]
+        ):
             break
     a = total - (-(-total // layers) - 1) * layers
     pairs = (total**2 - (inside**2).sum()) / 2
@@ -83,7 +91,11 @@ def energy(sizes: Sequence[int], rank: int, examples: float):
         product = tf.reshape(parts[0], (-1, *shapes[0]))
         for part, shape in zip(parts[1:], shapes[1:], strict=True):
             product = product @ tf.reshape(part, (-1, *shape))
-        return 0.5 * examples * tf.reduce_sum((product - tf.constant(truth, product.dtype)) ** 2, axis=(1, 2))
+        return (
+            0.5
+            * examples
+            * tf.reduce_sum((product - tf.constant(truth, product.dtype)) ** 2, axis=(1, 2))
+        )
 
     return potential
 
@@ -112,9 +124,20 @@ def estimated(sizes: Sequence[int], rank: int, start: str, given) -> tuple[dict,
     seconds = time.process_time() - began
     line = learning_coefficient(run).iloc[0]
     exact, multiplicity = closed_form(sizes, rank)
-    found = {"sizes": "-".join(map(str, sizes)), "rank": rank, "start": start, "weights": len(center), "exact": exact}
+    found = {
+        "sizes": "-".join(map(str, sizes)),
+        "rank": rank,
+        "start": start,
+        "weights": len(center),
+        "exact": exact,
+    }
     found |= {"multiplicity": multiplicity, "estimate": line["raw"], "error": line["raw_error"]}
-    found |= {"ratio": line["raw"] / exact, "short": bool(line["short"]), "steps": steps, "walkers": walkers}
+    found |= {
+        "ratio": line["raw"] / exact,
+        "short": bool(line["short"]),
+        "steps": steps,
+        "walkers": walkers,
+    }
     rows = run.run_info
     rows = rows[rows["step"] > run.manifest["options"]["num_burnin_steps"]]
     parts = np.array_split(rows.sort_values("step")["loss"].to_numpy() / exact, PARTS)
@@ -132,11 +155,25 @@ def drawn(lines: Sequence[dict], parts: Sequence[Sequence[float]], path: Path) -
     places = (np.arange(PARTS) + 0.5) / PARTS
     for number, (line, values) in enumerate(zip(lines, parts, strict=True)):
         first = line["start"] == STARTS[0]
-        label = f"{line['sizes']}, λ = {line['exact']:g} of {line['weights']:,} weights" if first else None
+        label = (
+            f"{line['sizes']}, λ = {line['exact']:g} of {line['weights']:,} weights"
+            if first
+            else None
+        )
         color = COLORS[number // len(STARTS) % len(COLORS)]
-        axes.plot(places, values, "o-" if first else "s--", color=color, markersize=3, linewidth=1, label=label)
+        axes.plot(
+            places,
+            values,
+            "o-" if first else "s--",
+            color=color,
+            markersize=3,
+            linewidth=1,
+            label=label,
+        )
     axes.set(xlabel="part of the run after its burn-in", ylabel="λ̂/λ (band: 5 %)", ylim=(0.8, 1.25))
-    axes.legend(frameon=False, fontsize=8, title="from the center; dashed, from draws", title_fontsize=8)
+    axes.legend(
+        frameon=False, fontsize=8, title="from the center; dashed, from draws", title_fontsize=8
+    )
     plain(axes)
     save(figure, path)
 
@@ -144,12 +181,20 @@ def drawn(lines: Sequence[dict], parts: Sequence[Sequence[float]], path: Path) -
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the experiment; the exit status is 2 for bad input."""
     parser = argparse.ArgumentParser(description="Learning coefficients of deep linear networks.")
-    parser.add_argument("--networks", nargs="+", default=NETWORKS, metavar="SIZES:RANK", help=" ".join(NETWORKS))
-    parser.add_argument("--examples", type=float, default=40_000, metavar="N", help="n; default 40,000")
-    parser.add_argument("--num-steps", type=int, metavar="N", help="default 40,000, of large networks 12,000")
+    parser.add_argument(
+        "--networks", nargs="+", default=NETWORKS, metavar="SIZES:RANK", help=" ".join(NETWORKS)
+    )
+    parser.add_argument(
+        "--examples", type=float, default=40_000, metavar="N", help="n; default 40,000"
+    )
+    parser.add_argument(
+        "--num-steps", type=int, metavar="N", help="default 40,000, of large networks 12,000"
+    )
     parser.add_argument("--num-walkers", type=int, metavar="N", help="default 8, 4 or 2, by size")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="default 0")
-    parser.add_argument("--output", type=Path, default=Path("results/deep_linear_networks"), metavar="DIR")
+    parser.add_argument(
+        "--output", type=Path, default=Path("results/deep_linear_networks"), metavar="DIR"
+    )
     given = parser.parse_args(argv)
     lines: list[dict] = []
     parts: list[list[float]] = []
@@ -163,7 +208,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 line, means = estimated(sizes, rank, start, given)
                 lines.append(line)
                 parts.append(means)
-                said = (f"{name} {v:.5g}" if isinstance(v, float) else f"{name} {v}" for name, v in line.items())
+                said = (
+                    f"{name} {v:.5g}" if isinstance(v, float) else f"{name} {v}"
+                    for name, v in line.items()
+                )
                 print(", ".join(said), flush=True)
     except (tati_re.InputError, tati_re.SamplingError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -1,24 +1,26 @@
-"""Ensemble quasi-Newton: how much faster walkers mix that precondition each other. Figure 10 of TATi's paper, and two
-more on images.
+"""Ensemble quasi-Newton: how much faster walkers mix that precondition each other. Figure 10 of
+TATi's paper, and two more on images.
 
-Figure 10, Gaussians: the mean loss w'Cw/n of n examples of a linear model, the eigenvalues of C even over [1, 100], for
-n = 2 to 128. Measured for 8 and 16 walkers are the law of the slowest direction (k times its variance,
-exactly 1) and the integrated autocorrelation times of the slowest and the fastest direction, beside that of a walker on
-its own: measured, and in closed form. The gain is their ratio, per gradient, with those that a refresh costs.
+Figure 10, Gaussians: the mean loss w'Cw/n of n examples of a linear model, the eigenvalues of C
+even over [1, 100], for n = 2 to 128. Measured for 8 and 16 walkers are the law of the slowest
+direction (k times its variance, exactly 1) and the integrated autocorrelation times of the slowest
+and the fastest direction, beside that of a walker on its own: measured, and in closed form. The
+gain is their ratio, per gradient, with those that a refresh costs.
 
-Images (with --data), in halves and with a prior. The paper's Figure 11 has neither: that is tati_figure_11.py. Sevens
-against nines: the five slowest directions of a logistic regression on images averaged over squares to 4 x 4,
-16 parameters, and the flat directions of a softmax regression on whole images, 1,568 parameters; with the biases fixed
-at zero, and free. U is the mean loss of mini-batches of 550 images plus a Gaussian prior of standard
-deviation 3, without which flat directions have no equilibrium; temperature 0.1.
+Images (with --data), in halves and with a prior. The paper's Figure 11 has neither: that is
+tati_figure_11.py. Sevens against nines: the five slowest directions of a logistic regression on
+images averaged over squares to 4 x 4, 16 parameters, and the flat directions of a softmax
+regression on whole images, 1,568 parameters; with the biases fixed at zero, and free. U is the mean
+loss of mini-batches of 550 images plus a Gaussian prior of standard deviation 3, without which flat
+directions have no equilibrium; temperature 0.1.
 
-    python examples/ensemble_quasi_newton.py [--num-steps 4000] [--output DIR]
-    python examples/ensemble_quasi_newton.py --data FOLDER [--pool 4] [--num-steps 20000] [--output DIR]
+    python examples/ensemble_quasi_newton.py [--num-steps 4000] [--output DIR] python
+    examples/ensemble_quasi_newton.py --data FOLDER [--pool 4] [--num-steps 20000] [--output DIR]
 
-FOLDER holds mnist.npz with x_train and y_train. Writes gaussians.csv or mnist.csv and a figure of the same name to the
-output folder, in about five minutes each. Source: F. Heber, Z. Trstanova, B. Leimkuhler, Posterior sampling strategies
-based on discretized stochastic differential equations for machine learning applications, J. Mach. Learn. Res. 21
-(2020), section 3.4.
+FOLDER holds mnist.npz with x_train and y_train. Writes gaussians.csv or mnist.csv and a figure of
+the same name to the output folder, in about five minutes each. Source: F. Heber, Z. Trstanova, B.
+Leimkuhler, Posterior sampling strategies based on discretized stochastic differential equations for
+machine learning applications, J. Mach. Learn. Res. 21 (2020), section 3.4.
 """
 
 from __future__ import annotations
@@ -59,7 +61,13 @@ STEPS_PER_DIMENSION = 80
 LEAST_GAIN = {(16, 8): 4.0, (16, 16): 9.0, (64, 8): 1.7, (64, 16): 3.2}
 """What theory asks for at this refresh, by dimension and number of walkers."""
 
-MNIST = {"potential": "mean_loss", "prior": "gaussian", "prior_std": 3.0, "batch_size": 550, "walker_batches": "shared"}
+MNIST = {
+    "potential": "mean_loss",
+    "prior": "gaussian",
+    "prior_std": 3.0,
+    "batch_size": 550,
+    "walker_batches": "shared",
+}
 MNIST_FRICTION, TEMPERATURE = 10.0, 0.1
 NUM_SLOW = 5
 NUM_FLAT = 100
@@ -72,7 +80,8 @@ LARGEST_BLENDING = 10_000.0
 """The paper's largest; only the cap makes it stable."""
 SMALLEST_NUM_STEPS = 500
 FALL_ON_GAUSSIANS, FALL_ON_MNIST = (
-    published("tati_ensemble")[row] for row in ("slow times, Gaussians", "five slowest times, MNIST")
+    published("tati_ensemble")[row]
+    for row in ("slow times, Gaussians", "five slowest times, MNIST")
 )
 
 
@@ -90,7 +99,8 @@ class Row(NamedTuple):
         system: "n = 16", "4 x 4, biases fixed", ...
         walkers: Of an ensemble; 1 for a walker on its own.
         direction: "slowest", "fastest", "slow 1", ... or "flat".
-        variance: Over the expected one; expected is the exact one, or that of the walkers on their own.
+        variance: Over the expected one; expected is the exact one, or that of the walkers on their
+            own.
         variance_error: Its standard error.
         time: Integrated autocorrelation time in gradients.
         time_error: Its standard error.
@@ -114,7 +124,9 @@ class Row(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """Projections `(rows, ensembles, walkers of one, directions)`, mean η and mean kinetic temperature."""
+    """Projections `(rows, ensembles, walkers of one, directions)`, mean η and mean kinetic
+    temperature.
+    """
 
     values: np.ndarray
     blending: float
@@ -122,12 +134,18 @@ class Sampled(NamedTuple):
 
 
 def time_alone(curvature: float, friction: float) -> float:
-    """Integrated autocorrelation time, in steps, of one direction of a Gaussian under BAOAB: z' = M z + noise."""
+    """Integrated autocorrelation time, in steps, of one direction of a Gaussian under BAOAB: z' = M
+    z + noise.
+    """
     matrix, noise = np.eye(2), np.zeros((2, 2))
     for letter in "BAOAB":
         t = STEP_SIZE / "BAOAB".count(letter)
         c = math.exp(-friction * t)
-        part = np.array({"A": [[1, t], [0, 1]], "B": [[1, 0], [-t * curvature, 1]], "O": [[1, 0], [0, c]]}[letter])
+        part = np.array(
+            {"A": [[1, t], [0, 1]], "B": [[1, 0], [-t * curvature, 1]], "O": [[1, 0], [0, c]]}[
+                letter
+            ]
+        )
         matrix, noise = part @ matrix, part @ noise @ part.T
         noise[1, 1] += (1 - c * c) if letter == "O" else 0.0
     covariance = solve_discrete_lyapunov(matrix, noise)
@@ -135,7 +153,9 @@ def time_alone(curvature: float, friction: float) -> float:
 
 
 def gain_of_a_fixed_root(curvatures: np.ndarray, num_lenders: int, num_draws: int = 400) -> float:
-    """Gain of the slowest direction if B were kept for long: 1 / E[(1 + η C)⁻¹] of the lenders' covariance C."""
+    """Gain of the slowest direction if B were kept for long: 1 / E[(1 + η C)⁻¹] of the lenders'
+    covariance C.
+    """
     random, inverses = np.random.default_rng(0), []
     for _ in range(num_draws):
         lenders = random.standard_normal((num_lenders, len(curvatures))) / np.sqrt(curvatures)
@@ -149,9 +169,11 @@ def gain_of_a_fixed_root(curvatures: np.ndarray, num_lenders: int, num_draws: in
 
 
 def measured_time(values: np.ndarray, variance: float, least: float, every: int = 1) -> Time:
-    """Integrated autocorrelation time of the ensembles' mean, times walkers, so that their correlation counts.
+    """Integrated autocorrelation time of the ensembles' mean, times walkers, so that their
+    correlation counts.
 
-    The sum of autocovariances ends at 2.5 times itself, where an exponential has lost 0.7 % of its weight.
+    The sum of autocovariances ends at 2.5 times itself, where an exponential has lost 0.7 % of its
+    weight.
 
     Args:
         values: Less their known mean, `(rows, ensembles, walkers of one)`.
@@ -171,11 +193,19 @@ def measured_time(values: np.ndarray, variance: float, least: float, every: int 
     return Time(every * time, every * time * math.sqrt(2 * (2 * window + 1) / (rows * ensembles)))
 
 
-def sample(sim: tati_re.Simulation, walkers: int, friction: float, blending: float = BLENDING, **options) -> Sampled:
-    """Samples with ensembles side by side, or walkers that do not know each other, and reads the positions back."""
+def sample(
+    sim: tati_re.Simulation, walkers: int, friction: float, blending: float = BLENDING, **options
+) -> Sampled:
+    """Samples with ensembles side by side, or walkers that do not know each other, and reads the
+    positions back.
+    """
     ensembles = sim.num_walkers() // walkers
     inner = Splitting("BAOAB", friction)
-    sampler = inner if walkers == 1 else EnsembleQuasiNewton(inner, blending, REFRESH, num_ensembles=ensembles)
+    sampler = (
+        inner
+        if walkers == 1
+        else EnsembleQuasiNewton(inner, blending, REFRESH, num_ensembles=ensembles)
+    )
     with tempfile.TemporaryDirectory() as folder:
         run = sim.sample(
             sampler=sampler,
@@ -198,7 +228,15 @@ def sample(sim: tati_re.Simulation, walkers: int, friction: float, blending: flo
 
 
 def compared(
-    system: str, walkers: int, direction: str, values: np.ndarray, variance: float, alone: Time, least, every, blending
+    system: str,
+    walkers: int,
+    direction: str,
+    values: np.ndarray,
+    variance: float,
+    alone: Time,
+    least,
+    every,
+    blending,
 ) -> Row:
     """A direction's row: values less their known mean, and what is expected of them."""
     time = measured_time(values, variance, least, every)
@@ -223,8 +261,12 @@ def compared(
     )
 
 
-def gaussian(n: int, num_walkers: Sequence[int], num_steps: int, total: int, seed: int) -> list[Row]:
-    """Ensembles (or walkers on their own) on the Gaussian of n dimensions, all started in its law."""
+def gaussian(
+    n: int, num_walkers: Sequence[int], num_steps: int, total: int, seed: int
+) -> list[Row]:
+    """Ensembles (or walkers on their own) on the Gaussian of n dimensions, all started in its
+    law.
+    """
     eigenvalues = np.linspace(1, 100, n)
     curvatures, directions = 2 * eigenvalues / n, ortho_group.rvs(n, random_state=seed)
     examples = np.sqrt(eigenvalues)[:, None] * directions
@@ -242,18 +284,35 @@ def gaussian(n: int, num_walkers: Sequence[int], num_steps: int, total: int, see
             seed=seed + walkers,
             verbose=0,
         )
-        start = np.random.default_rng(seed).standard_normal((sim.num_walkers(), n)) / np.sqrt(curvatures)
+        start = np.random.default_rng(seed).standard_normal((sim.num_walkers(), n)) / np.sqrt(
+            curvatures
+        )
         sim.parameters = start @ directions
         which = {"slowest": 0, "fastest": -1}
         sampled = sample(
-            sim, walkers, FRICTION, directions=directions[list(which.values())], num_steps=num_steps, trajectory_every=1
+            sim,
+            walkers,
+            FRICTION,
+            directions=directions[list(which.values())],
+            num_steps=num_steps,
+            trajectory_every=1,
         )
         for place, (name, index) in enumerate(which.items()):
             alone = Time(time_alone(curvatures[index], FRICTION), 0.0)
             values = sampled.values[..., place]
             least = 16 / (FRICTION * STEP_SIZE)
             rows.append(
-                compared(f"n = {n}", walkers, name, values, 1 / curvatures[index], alone, least, 1, sampled.blending)
+                compared(
+                    f"n = {n}",
+                    walkers,
+                    name,
+                    values,
+                    1 / curvatures[index],
+                    alone,
+                    least,
+                    1,
+                    sampled.blending,
+                )
             )
             say(rows[-1])
     return rows
@@ -272,18 +331,26 @@ def say(row: Row) -> None:
 
 
 def seven_or_nine(folder: Path | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Images `(examples, 28, 28)` with values in [0, 1], and labels, 1 for a nine; without a folder, generated."""
+    """Images `(examples, 28, 28)` with values in [0, 1], and labels, 1 for a nine; without a
+    folder, generated.
+    """
     if folder is None:
         random = np.random.default_rng(seed)
         labels = random.integers(0, 2, 1000)
         shapes = random.uniform(0, 1, (2, 28, 28))
-        return np.clip(shapes[labels] + 0.2 * random.standard_normal((1000, 28, 28)), 0, 1).astype("float32"), labels
+        return np.clip(shapes[labels] + 0.2 * random.standard_normal((1000, 28, 28)), 0, 1).astype(
+            "float32"
+        ), labels
     file = folder / "mnist.npz"
     if not file.is_file():
-        raise tati_re.InputError("--data: there is no mnist.npz.", folder, "a folder that holds mnist.npz")
+        raise tati_re.InputError(
+            "--data: there is no mnist.npz.", folder, "a folder that holds mnist.npz"
+        )
     with np.load(file) as arrays:
         if not {"x_train", "y_train"} <= set(arrays):
-            raise tati_re.InputError("--data: arrays are missing.", ", ".join(arrays), "x_train and y_train")
+            raise tati_re.InputError(
+                "--data: arrays are missing.", ", ".join(arrays), "x_train and y_train"
+            )
         images, labels = arrays["x_train"], arrays["y_train"]
     chosen = (labels == 7) | (labels == 9)
     return images[chosen].astype("float32") / 255, (labels[chosen] == 9).astype(int)
@@ -295,14 +362,20 @@ def pooled_inputs(images: np.ndarray, pool: int) -> np.ndarray:
     return images.reshape(-1, pool, side, pool, side).mean((2, 4)).reshape(-1, pool * pool)
 
 
-def perceptron(inputs, labels, outputs: int, use_bias: bool, num_walkers: int, seed: int) -> tati_re.Simulation:
+def perceptron(
+    inputs, labels, outputs: int, use_bias: bool, num_walkers: int, seed: int
+) -> tati_re.Simulation:
     """Logistic regression with one output, softmax regression with two."""
     import keras
 
-    model = keras.Sequential([keras.Input((inputs.shape[1],)), keras.layers.Dense(outputs, use_bias=use_bias)])
+    model = keras.Sequential(
+        [keras.Input((inputs.shape[1],)), keras.layers.Dense(outputs, use_bias=use_bias)]
+    )
     loss = "binary_crossentropy" if outputs == 1 else "sparse_categorical_crossentropy"
     data = (inputs, labels[:, None] if outputs == 1 else labels)
-    return tati_re.Simulation(model, data, loss=loss, num_walkers=num_walkers, seed=seed, verbose=0, **MNIST)
+    return tati_re.Simulation(
+        model, data, loss=loss, num_walkers=num_walkers, seed=seed, verbose=0, **MNIST
+    )
 
 
 def start_in_the_prior(sim: tati_re.Simulation, seed: int) -> None:
@@ -311,11 +384,20 @@ def start_in_the_prior(sim: tati_re.Simulation, seed: int) -> None:
     sim.parameters = std * np.random.default_rng(seed).standard_normal(sim.parameters.shape)
 
 
-def pooled(inputs, labels, use_bias: bool, num_walkers: Sequence[int], total: int, num_steps: int, seed: int):
+def pooled(
+    inputs,
+    labels,
+    use_bias: bool,
+    num_walkers: Sequence[int],
+    total: int,
+    num_steps: int,
+    seed: int,
+):
     """The slowest five directions of the pooled images.
 
-    Lonely walkers run twice as long: the eigenvectors come from the first half, times and variances from the second, as
-    an eigenvector has the largest variance in the very positions it was computed from.
+    Lonely walkers run twice as long: the eigenvectors come from the first half, times and variances
+    from the second, as an eigenvector has the largest variance in the very positions it was
+    computed from.
     """
     pool = math.isqrt(inputs.shape[1])
     system = f"{pool} x {pool}, biases {'free' if use_bias else 'fixed'}"
@@ -325,7 +407,9 @@ def pooled(inputs, labels, use_bias: bool, num_walkers: Sequence[int], total: in
     start_in_the_prior(sim, seed)
     alone = sample(sim, 1, MNIST_FRICTION, num_steps=burnin + 2 * num_steps, **options).values
     first, second = np.array_split(alone, 2)
-    directions = np.linalg.eigh(np.cov(first.reshape(-1, alone.shape[-1]).T))[1][:, ::-1][:, :NUM_SLOW].T
+    directions = np.linalg.eigh(np.cov(first.reshape(-1, alone.shape[-1]).T))[1][:, ::-1][
+        :, :NUM_SLOW
+    ].T
     centres = (second @ directions.T).mean((0, 1, 2))
     variances = (second @ directions.T).var((0, 1, 2))
     least, alones, errors, rows = 16 / (MNIST_FRICTION * STEP_SIZE), [], [], []
@@ -333,7 +417,9 @@ def pooled(inputs, labels, use_bias: bool, num_walkers: Sequence[int], total: in
         sampled = Sampled(second @ directions.T, math.nan, math.nan)
         if walkers > 1:
             sim = perceptron(inputs, labels, 1, use_bias, total, seed + walkers)
-            sim.parameters = second[np.random.default_rng(seed).integers(len(second), size=total), np.arange(total), 0]
+            sim.parameters = second[
+                np.random.default_rng(seed).integers(len(second), size=total), np.arange(total), 0
+            ]
             steps = {"num_steps": burnin + num_steps, "directions": directions}
             sampled = sample(sim, walkers, MNIST_FRICTION, MNIST_BLENDING, **steps, **options)
         for place in range(NUM_SLOW):
@@ -341,7 +427,9 @@ def pooled(inputs, labels, use_bias: bool, num_walkers: Sequence[int], total: in
             if walkers == 1:
                 alones.append(measured_time(values, variances[place], least, EVERY))
             name, used = f"slow {place + 1}", sampled.blending
-            row = compared(system, walkers, name, values, variances[place], alones[place], least, EVERY, used)
+            row = compared(
+                system, walkers, name, values, variances[place], alones[place], least, EVERY, used
+            )
             if walkers == 1:
                 errors.append(row.variance_error)
                 row = row._replace(gain_error=0.0)
@@ -352,12 +440,21 @@ def pooled(inputs, labels, use_bias: bool, num_walkers: Sequence[int], total: in
     return rows
 
 
-def whole(images, labels, use_bias: bool, num_walkers: Sequence[int], blending: float, num_steps: int, seed: int):
+def whole(
+    images,
+    labels,
+    use_bias: bool,
+    num_walkers: Sequence[int],
+    blending: float,
+    num_steps: int,
+    seed: int,
+):
     """The flat directions of a softmax regression on whole images.
 
-    Moving the weights of both outputs alike changes no probability, so that half of all directions are held by the
-    prior alone: their law is N(0, T 3²) and a lonely walker's time is known. Here are means over 100 of them; an
-    eigenvector of a sampled covariance would be chance where thousands of draws meet 1,568 parameters.
+    Moving the weights of both outputs alike changes no probability, so that half of all directions
+    are held by the prior alone: their law is N(0, T 3²) and a lonely walker's time is known. Here
+    are means over 100 of them; an eigenvector of a sampled covariance would be chance where
+    thousands of draws meet 1,568 parameters.
     """
     inputs = images.reshape(len(images), -1)
     system = f"28 x 28, biases {'free' if use_bias else 'fixed'}"
@@ -388,9 +485,16 @@ def whole(images, labels, use_bias: bool, num_walkers: Sequence[int], blending: 
         # Directions that feel no force but the prior's are alike: each is one more ensemble.
         values = np.moveaxis(sampled.values, 3, 1).reshape(len(sampled.values), -1, walkers)
         least = 16 / (MNIST_FRICTION * STEP_SIZE)
-        rows.append(compared(system, walkers, "flat", values, variance, alone, least, EVERY, sampled.blending))
+        rows.append(
+            compared(
+                system, walkers, "flat", values, variance, alone, least, EVERY, sampled.blending
+            )
+        )
         say(rows[-1])
-        print(f"{'':30}kinetic temperature {sampled.temperature:.4f} (wanted {TEMPERATURE})", flush=True)
+        print(
+            f"{'':30}kinetic temperature {sampled.temperature:.4f} (wanted {TEMPERATURE})",
+            flush=True,
+        )
     return rows
 
 
@@ -404,19 +508,30 @@ def tell_gaussians(rows: Sequence[Row]) -> None:
             kept = gain_of_a_fixed_root(2 * np.linspace(1, 100, n) / n, row.walkers // 2) / COST
             least = f">= {LEAST_GAIN[n, row.walkers]:g}" if (n, row.walkers) in LEAST_GAIN else ""
             measured = f"{row.gain:.2f} ± {row.gain_error:.2f}"
-            print(f"{row.system:12}{row.walkers:<10}{measured:18}{kept:<18.2f}{least:12}{FALL_ON_GAUSSIANS}")
-    off = max(abs(row.variance - 1) for row in rows if row.direction == "slowest" and row.walkers > 1)
+            print(
+                f"{row.system:12}{row.walkers:<10}{measured:18}{kept:<18.2f}{least:12}{FALL_ON_GAUSSIANS}"
+            )
+    off = max(
+        abs(row.variance - 1) for row in rows if row.direction == "slowest" and row.walkers > 1
+    )
     print(f"largest deviation of the law of the slowest direction: {off:.3f}")
 
 
 def tell_mnist(rows: Sequence[Row]) -> None:
     """Prints the gain of the slowest time beside the published one."""
-    print(f"\n{'':32}{'walkers':10}{'slowest time':18}{'alone':10}{'gain of it':14}{'mean gain':12}TATi, 28 x 28")
-    for system, walkers in dict.fromkeys((row.system, row.walkers) for row in rows if row.walkers > 1):
+    print(
+        f"\n{'':32}{'walkers':10}{'slowest time':18}{'alone':10}{'gain of it':14}{'mean gain':12}TATi, 28 x 28"
+    )
+    for system, walkers in dict.fromkeys(
+        (row.system, row.walkers) for row in rows if row.walkers > 1
+    ):
         same = [row for row in rows if (row.system, row.walkers) == (system, walkers)]
         slowest = max(same, key=lambda row: row.time)
         alone = max(row.alone for row in same)
-        time, mean = f"{slowest.time:.0f} ± {slowest.time_error:.0f}", np.mean([row.gain for row in same])
+        time, mean = (
+            f"{slowest.time:.0f} ± {slowest.time_error:.0f}",
+            np.mean([row.gain for row in same]),
+        )
         gain = f"{alone / slowest.time:<14.2f}{mean:<12.2f}{FALL_ON_MNIST}"
         print(f"{system:32}{walkers:<10}{time:18}{alone:<10.0f}{gain}")
 
@@ -434,7 +549,9 @@ def draw_gaussians(rows: Sequence[Row], path: Path) -> None:
     for place, (walkers, color) in enumerate(zip(numbers, COLORS, strict=False)):
         same = [row for row in rows if row.walkers == walkers and row.direction == "slowest"]
         n = np.array([int(row.system.removeprefix("n = ")) for row in same])
-        kept = [gain_of_a_fixed_root(2 * np.linspace(1, 100, m) / m, walkers // 2) / COST for m in n]
+        kept = [
+            gain_of_a_fixed_root(2 * np.linspace(1, 100, m) / m, walkers // 2) / COST for m in n
+        ]
         left.plot(n, kept, color=color, linewidth=1.0, linestyle="--")
         gains, bars = [row.gain for row in same], [row.gain_error for row in same]
         style = {"fmt": "o", "color": color, "markersize": 5, "linewidth": 1.0, "capsize": 2}
@@ -444,7 +561,14 @@ def draw_gaussians(rows: Sequence[Row], path: Path) -> None:
         laws, bars = [row.variance for row in same], [row.variance_error for row in same]
         right.errorbar(n * (0.97 + 0.06 * place), laws, bars, label=f"{walkers} walkers", **style)
     wanted = [(n, least) for (n, walkers), least in LEAST_GAIN.items() if walkers in numbers]
-    left.scatter(*zip(*wanted, strict=True), marker="_", s=120, color="black", linewidths=1.2, label="least, by theory")
+    left.scatter(
+        *zip(*wanted, strict=True),
+        marker="_",
+        s=120,
+        color="black",
+        linewidths=1.2,
+        label="least, by theory",
+    )
     for axes, title in (
         (left, "gain, slowest direction (dashed: B kept)"),
         (right, "variance, slowest direction / exact"),
@@ -472,7 +596,9 @@ def draw_mnist(rows: Sequence[Row], path: Path) -> None:
     from tati_re.plotting import COLORS, GRAY, new_figure, plain, save
 
     systems = list(dict.fromkeys(row.system for row in rows))
-    flat = [any(row.direction == "flat" for row in rows if row.system == system) for system in systems]
+    flat = [
+        any(row.direction == "flat" for row in rows if row.system == system) for system in systems
+    ]
     figure = new_figure(sum(1.6 if one else 2.6 for one in flat) + 1.0, 3.7)
     widths = [1.6 if one else 2.6 for one in flat]
     panels = np.atleast_1d(figure.subplots(1, len(systems), sharey=True, width_ratios=widths))
@@ -486,7 +612,8 @@ def draw_mnist(rows: Sequence[Row], path: Path) -> None:
             times, bars = [row.time for row in same], [row.time_error for row in same]
             style = {"fmt": "o", "color": color, "markersize": 5, "linewidth": 1.0, "capsize": 2}
             shown.setdefault(
-                f"{walkers} walker{'s' if walkers > 1 else ''}", axes.errorbar(places, times, bars, **style)
+                f"{walkers} walker{'s' if walkers > 1 else ''}",
+                axes.errorbar(places, times, bars, **style),
             )
         if single:
             alone = next(row.alone for row in rows if row.system == system)
@@ -496,15 +623,28 @@ def draw_mnist(rows: Sequence[Row], path: Path) -> None:
         axes.set_xlabel("walkers" if single else "slow direction")
         axes.set_yscale("log")
         pixels, _, rest = system.partition(", ")
-        axes.set_title(f"{pixels}{': flat directions' if single else ''}\n{rest}", fontsize=8.5, loc="left")
+        axes.set_title(
+            f"{pixels}{': flat directions' if single else ''}\n{rest}", fontsize=8.5, loc="left"
+        )
         plain(axes)
     times = [row.time for row in rows]
     panels[0].set_ylim(0.7 * min(times), 1.5 * max(times))
-    ticks = [tick for tick in (20, 50, 100, 200, 500, 1000, 2000) if 0.7 * min(times) < tick < 1.5 * max(times)]
+    ticks = [
+        tick
+        for tick in (20, 50, 100, 200, 500, 1000, 2000)
+        if 0.7 * min(times) < tick < 1.5 * max(times)
+    ]
     panels[0].set_yticks(ticks, [f"{tick:,}" for tick in ticks])
     panels[0].minorticks_off()
     panels[0].set_ylabel("autocorrelation time [gradients]")
-    figure.legend(shown.values(), shown.keys(), loc="outside upper center", frameon=False, fontsize=8, ncols=len(shown))
+    figure.legend(
+        shown.values(),
+        shown.keys(),
+        loc="outside upper center",
+        frameon=False,
+        fontsize=8,
+        ncols=len(shown),
+    )
     save(figure, path)
 
 
@@ -515,13 +655,17 @@ def checked(num_steps: int | None, default: int, pool: int) -> int:
         InputError: Too few, or squares that do not fill an image.
     """
     if num_steps is not None and num_steps < SMALLEST_NUM_STEPS:
-        raise tati_re.InputError("--num-steps is too small.", num_steps, f"at least {SMALLEST_NUM_STEPS}")
+        raise tati_re.InputError(
+            "--num-steps is too small.", num_steps, f"at least {SMALLEST_NUM_STEPS}"
+        )
     if pool < 3 or 28 % pool:
         raise tati_re.InputError("--pool does not fit 28 pixels.", pool, "4, 7, 14 or 28")
     return REFRESH * math.ceil((num_steps or default) / REFRESH)
 
 
-def reproduce(data: Path | None, pool: int, num_steps: int | None, seed: int, output: Path, quick: bool) -> None:
+def reproduce(
+    data: Path | None, pool: int, num_steps: int | None, seed: int, output: Path, quick: bool
+) -> None:
     """Runs one of the figures, or a part of both, prints and writes.
 
     Args:
@@ -540,12 +684,16 @@ def reproduce(data: Path | None, pool: int, num_steps: int | None, seed: int, ou
         images, labels = seven_or_nine(data, seed)
         results = {
             "gaussians": gaussian(4, NUM_WALKERS[:1], num_steps, 128, seed),
-            "mnist": pooled(pooled_inputs(images, pool), labels, False, NUM_WALKERS[:1], 16, num_steps, seed),
+            "mnist": pooled(
+                pooled_inputs(images, pool), labels, False, NUM_WALKERS[:1], 16, num_steps, seed
+            ),
         }
     elif data is None:
         num_steps = checked(num_steps, 4000, pool)
         walkers = (1, *NUM_WALKERS)
-        rows = [row for n in DIMENSIONS for row in gaussian(n, walkers, num_steps, TOTAL_WALKERS, seed)]
+        rows = [
+            row for n in DIMENSIONS for row in gaussian(n, walkers, num_steps, TOTAL_WALKERS, seed)
+        ]
         results = {"gaussians": rows}
     else:
         num_steps = checked(num_steps, 20_000, pool)
@@ -570,23 +718,45 @@ def reproduce(data: Path | None, pool: int, num_steps: int | None, seed: int, ou
 
 def write(rows: Sequence[Row], path: Path) -> None:
     """Writes the rows as CSV."""
-    lines = [",".join("" if v != v else f"{v:.6g}" if isinstance(v, float) else f'"{v}"' for v in row) for row in rows]
+    lines = [
+        ",".join("" if v != v else f"{v:.6g}" if isinstance(v, float) else f'"{v}"' for v in row)
+        for row in rows
+    ]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join([",".join(Row._fields), *lines, ""]), encoding="utf-8")
     except OSError as error:
-        raise tati_re.InputError(f"The results cannot be written: {error.strerror}.", path) from None
+        raise tati_re.InputError(
+            f"The results cannot be written: {error.strerror}.", path
+        ) from None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the experiment; the exit status is 2 for bad input."""
-    parser = argparse.ArgumentParser(description="Ensemble quasi-Newton: Figure 10 of TATi's paper, and images.")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder that holds mnist.npz, for images")
-    parser.add_argument("--pool", type=int, default=4, metavar="N", help="side of the pooled images; default 4")
-    parser.add_argument("--num-steps", type=int, metavar="N", help="of each walker; default 4,000, with --data 20,000")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of all random numbers; default 1")
-    parser.add_argument("--quick", action="store_true", help="a part of it on generated images, in seconds")
-    parser.add_argument("--output", type=Path, default=Path("results/ensemble_quasi_newton"), metavar="DIR")
+    parser = argparse.ArgumentParser(
+        description="Ensemble quasi-Newton: Figure 10 of TATi's paper, and images."
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="FOLDER", help="folder that holds mnist.npz, for images"
+    )
+    parser.add_argument(
+        "--pool", type=int, default=4, metavar="N", help="side of the pooled images; default 4"
+    )
+    parser.add_argument(
+        "--num-steps",
+        type=int,
+        metavar="N",
+        help="of each walker; default 4,000, with --data 20,000",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="of all random numbers; default 1"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="a part of it on generated images, in seconds"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("results/ensemble_quasi_newton"), metavar="DIR"
+    )
     arguments = parser.parse_args(argv)
     try:
         values = (arguments.data, arguments.pool, arguments.num_steps, arguments.seed)

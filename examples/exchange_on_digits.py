@@ -1,24 +1,27 @@
-"""Does a ladder from the prior to the posterior pay on a network of 2,410 weights? Digits of 8 x 8, 64-32-10, or with
-another number of hidden units.
+"""Does a ladder from the prior to the posterior pay on a network of 2,410 weights? Digits of 8 x 8,
+64-32-10, or with another number of hidden units.
 
-Weights have N(0, 1/fan-in), biases N(0, 1). Ladders temper the likelihood from the prior, which is drawn anew at each
-step, to the posterior, with inner rungs that adapt, and even and odd rounds of swaps; HMC of 10 leapfrog steps moves
-all rungs. As many single walkers, started at draws of the prior like all replicas, get as many gradients each as a
-ladder has. A third of each is burn-in.
+Weights have N(0, 1/fan-in), biases N(0, 1). Ladders temper the likelihood from the prior, which is
+drawn anew at each step, to the posterior, with inner rungs that adapt, and even and odd rounds of
+swaps; HMC of 10 leapfrog steps moves all rungs. As many single walkers, started at draws of the
+prior like all replicas, get as many gradients each as a ladder has. A third of each is burn-in.
 
-Compared are predictions, which copies of a network do not change: R-hat of the probability of the true class at 40 test
-images, over ladders or over walkers; the distance of one ladder (walker) from the mean of all, root mean square over
-images, in standard deviations of the posterior; and the test NLL of one ladder's (walker's) averaged predictions.
+Compared are predictions, which copies of a network do not change: R-hat of the probability of the
+true class at 40 test images, over ladders or over walkers; the distance of one ladder (walker) from
+the mean of all, root mean square over images, in standard deviations of the posterior; and the test
+NLL of one ladder's (walker's) averaged predictions.
 
-    python examples/exchange_on_digits.py [--hidden 32] [--examples 200] [--rungs 16] [--seeds 3] [--output DIR]
-    python examples/exchange_on_digits.py --full
-    python examples/exchange_on_digits.py --centers [--examples 1438] [--output DIR]
+    python examples/exchange_on_digits.py [--hidden 32] [--examples 200] [--rungs 16] [--seeds 3]
+    [--output DIR] python examples/exchange_on_digits.py --full python
+    examples/exchange_on_digits.py --centers [--examples 1438] [--output DIR]
 
-The last line asks what a control variate does for a swap of this network at two temperatures between which exact
-energies would swap at 0.5: V, the variance of the log ratio over mini-batches of a tenth of the images, against the age
-of the center, by two runs of BAOAB in equilibrium. Writes centers.csv.
+The last line asks what a control variate does for a swap of this network at two temperatures
+between which exact energies would swap at 0.5: V, the variance of the log ratio over mini-batches
+of a tenth of the images, against the age of the center, by two runs of BAOAB in equilibrium. Writes
+centers.csv.
 
-Runs that are done are files of the output folder. Writes results.csv, ladder.csv and figure.png; needs scikit-learn.
+Runs that are done are files of the output folder. Writes results.csv, ladder.csv and figure.png;
+needs scikit-learn.
 """
 
 from __future__ import annotations
@@ -43,7 +46,9 @@ BURNIN, DRAWS = 6_000, 800
 
 
 def digits(examples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Training and test images, and their labels, in an order drawn once: the last 359 are for tests."""
+    """Training and test images, and their labels, in an order drawn once: the last 359 are for
+    tests.
+    """
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
@@ -63,7 +68,9 @@ def probabilities(weights: np.ndarray, images: np.ndarray) -> np.ndarray:
     """Of each class, `(..., images, 10)`, for weights `(..., parameters)`."""
     *lead, count = weights.shape
     width = (count - CLASSES) // (PIXELS + 1 + CLASSES)
-    kernel, bias, out, last = np.split(weights, np.cumsum([PIXELS * width, width, width * CLASSES]), axis=-1)
+    kernel, bias, out, last = np.split(
+        weights, np.cumsum([PIXELS * width, width, width * CLASSES]), axis=-1
+    )
     hidden = np.tanh(images @ kernel.reshape(*lead, PIXELS, width) + bias[..., None, :])
     outputs = hidden @ out.reshape(*lead, width, CLASSES) + last[..., None, :]
     outputs -= outputs.max(-1, keepdims=True)
@@ -88,11 +95,20 @@ def sampled(method: str, given, seed: int) -> dict[str, np.ndarray]:
     images, labels, test, test_labels = digits(given.examples)
     system = network((images, labels), given.hidden)
     sim = tati_re.Simulation(**system, num_walkers=given.ladders, threads=1, seed=seed, verbose=0)
-    options: dict = {"sampler": "HMC", "num_leapfrog_steps": LEAPFROG_STEPS, "target_acceptance": 0.8}
+    options: dict = {
+        "sampler": "HMC",
+        "num_leapfrog_steps": LEAPFROG_STEPS,
+        "target_acceptance": 0.8,
+    }
     options["step_size"] = given.step_size
     steps = given.rounds
     if method == "ladder":
-        options |= {"tempering": "likelihood", "num_replicas": given.rungs, "adapt_ladder": True, "exchange_every": 1}
+        options |= {
+            "tempering": "likelihood",
+            "num_replicas": given.rungs,
+            "adapt_ladder": True,
+            "exchange_every": 1,
+        }
         starts = prior_draws(given.rungs * given.ladders, seed, given.hidden)
         options["starts"] = starts.reshape(given.rungs, given.ladders, -1)
     else:
@@ -101,14 +117,27 @@ def sampled(method: str, given, seed: int) -> dict[str, np.ndarray]:
     burnin = steps // 3
     every = max(1, (steps - burnin) // 100)
     began = time.process_time()
-    run = sim.sample(**options, num_steps=steps, num_burnin_steps=burnin, record_every=every, trajectory_every=every)
+    run = sim.sample(
+        **options,
+        num_steps=steps,
+        num_burnin_steps=burnin,
+        record_every=every,
+        trajectory_every=every,
+    )
     seconds = time.process_time() - began
     table = run.trajectory
     table = table[table["step"] > burnin].sort_values(["walker", "step"])
-    weights = table.filter(like="dense").to_numpy(float).reshape(given.ladders, -1, sim.num_parameters())
+    weights = (
+        table.filter(like="dense").to_numpy(float).reshape(given.ladders, -1, sim.num_parameters())
+    )
     found = np.array([probabilities(own, test) for own in weights])
     true = found[..., np.arange(len(test)), test_labels]
-    result = {"true": true[:, :, :IMAGES], "mean": found.mean(1), "labels": test_labels, "seconds": seconds}
+    result = {
+        "true": true[:, :, :IMAGES],
+        "mean": found.mean(1),
+        "labels": test_labels,
+        "seconds": seconds,
+    }
     rows = run.at_rung(0) if method == "ladder" else run.run_info
     result["loss"] = given.examples * rows[rows["step"] > burnin]["loss"].mean()
     if method == "ladder":
@@ -120,23 +149,41 @@ def sampled(method: str, given, seed: int) -> dict[str, np.ndarray]:
 
 
 def losses_at(temperature: float, given, seed: int) -> tuple[np.ndarray, float]:
-    """Losses of each example along a run in equilibrium, `(walkers, steps, examples)`, and their sum's deviation."""
+    """Losses of each example along a run in equilibrium, `(walkers, steps, examples)`, and their
+    sum's deviation.
+    """
     images, labels, _, _ = digits(given.examples)
     system = network((images, labels), given.hidden)
     sim = tati_re.Simulation(**system, num_walkers=given.ladders, threads=1, seed=seed, verbose=0)
     sim.fit(num_steps=500, learning_rate=0.01)
-    options = {"sampler": "BAOAB", "step_size": "auto", "friction": "auto", "temperature": temperature}
+    options = {
+        "sampler": "BAOAB",
+        "step_size": "auto",
+        "friction": "auto",
+        "temperature": temperature,
+    }
     steps = BURNIN + max(AGES) + DRAWS
-    run = sim.sample(**options, num_steps=steps, num_burnin_steps=BURNIN, record_every=1, trajectory_every=1)
+    run = sim.sample(
+        **options, num_steps=steps, num_burnin_steps=BURNIN, record_every=1, trajectory_every=1
+    )
     table = run.trajectory.sort_values(["walker", "step"])
-    weights = table.filter(like="dense").to_numpy(np.float32).reshape(given.ladders, -1, sim.num_parameters())
-    found = [[-np.log(probabilities(one, images)[np.arange(len(labels)), labels]) for one in own] for own in weights]
+    weights = (
+        table.filter(like="dense")
+        .to_numpy(np.float32)
+        .reshape(given.ladders, -1, sim.num_parameters())
+    )
+    found = [
+        [-np.log(probabilities(one, images)[np.arange(len(labels)), labels]) for one in own]
+        for own in weights
+    ]
     rows = run.run_info[run.run_info["step"] > BURNIN]
     return np.array(found), float(given.examples * rows["loss"].std())
 
 
 def variances(given) -> list[dict]:
-    """Median V of a swap, without a control variate (age 0) and with one whose center is some steps old."""
+    """Median V of a swap, without a control variate (age 0) and with one whose center is some steps
+    old.
+    """
     cold, deviation = losses_at(1.0, given, 1)
     # Metropolis' rule accepts half where the energies of neighbors deviate by 0.95/Δβ.
     gap = 0.95 / deviation
@@ -182,19 +229,35 @@ def summary(method: str, runs: Sequence[dict]) -> dict:
 
 
 def draw(runs: dict[str, list[dict]], path: Path) -> None:
-    """The barrier along the ladder, and the predictions of ladders and of walkers against their common mean."""
+    """The barrier along the ladder, and the predictions of ladders and of walkers against their
+    common mean.
+    """
     from tati_re.plotting import COLORS, GRAY, new_figure, plain, save
 
     figure = new_figure(9.0, 3.4)
     left, right = figure.subplots(1, 2)
     for run in runs["ladder"]:
-        left.plot(run["likelihood_weight"], run["barrier"], "o-", color=COLORS[0], markersize=3, linewidth=1)
+        left.plot(
+            run["likelihood_weight"],
+            run["barrier"],
+            "o-",
+            color=COLORS[0],
+            markersize=3,
+            linewidth=1,
+        )
     left.set(xlabel="weight of the likelihood", ylabel="barrier up to here, from the posterior")
     left.set_xscale("symlog", linthresh=1e-3)
     both = np.concatenate([run["true"].mean(1) for of in runs.values() for run in of]).mean(0)
     for color, (method, of) in zip(COLORS, runs.items(), strict=False):
         found = np.concatenate([run["true"].mean(1) for run in of])
-        right.plot(np.tile(both, len(found)), (found - both).ravel(), ".", color=color, markersize=4, label=method)
+        right.plot(
+            np.tile(both, len(found)),
+            (found - both).ravel(),
+            ".",
+            color=color,
+            markersize=4,
+            label=method,
+        )
     right.axhline(0, color=GRAY, linewidth=1)
     right.set(xlabel="p(true class), mean of all", ylabel="one ladder or walker less that mean")
     right.legend(frameon=False, fontsize=8)
@@ -211,12 +274,19 @@ def written(lines: Sequence[dict], path: Path) -> None:
         table.writeheader()
         table.writerows(lines)
     for line in lines:
-        print(", ".join(f"{name} {v:.4g}" if isinstance(v, float) else f"{name} {v}" for name, v in line.items()))
+        print(
+            ", ".join(
+                f"{name} {v:.4g}" if isinstance(v, float) else f"{name} {v}"
+                for name, v in line.items()
+            )
+        )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the experiment; the exit status is 2 for bad input."""
-    parser = argparse.ArgumentParser(description="Does a ladder from the prior to the posterior pay on digits?")
+    parser = argparse.ArgumentParser(
+        description="Does a ladder from the prior to the posterior pay on digits?"
+    )
     sizes = (
         ("--seeds", 1, "of each method"),
         ("--examples", 200, "training images, up to 1,438"),
@@ -227,10 +297,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     for flag, default, what in sizes:
         parser.add_argument(flag, type=int, metavar="N", help=f"{what}; default {default:,}")
-    parser.add_argument("--step-size", type=float, default=0.02, metavar="H", help="where tuning begins; default 0.02")
-    parser.add_argument("--centers", action="store_true", help="variance of a swap against the age of a center, alone")
-    parser.add_argument("--full", action="store_true", help="1,438 images, 8 ladders, 64 rungs, 3,000 rounds, 5 seeds")
-    parser.add_argument("--output", type=Path, default=Path("results/exchange_on_digits"), metavar="DIR")
+    parser.add_argument(
+        "--step-size",
+        type=float,
+        default=0.02,
+        metavar="H",
+        help="where tuning begins; default 0.02",
+    )
+    parser.add_argument(
+        "--centers",
+        action="store_true",
+        help="variance of a swap against the age of a center, alone",
+    )
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="1,438 images, 8 ladders, 64 rungs, 3,000 rounds, 5 seeds",
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("results/exchange_on_digits"), metavar="DIR"
+    )
     given = parser.parse_args(argv)
     full = {"hidden": 32, "seeds": 5, "examples": 1_438, "ladders": 8, "rungs": 64, "rounds": 3_000}
     for flag, default, _ in sizes:
@@ -238,22 +324,34 @@ def main(argv: Sequence[str] | None = None) -> int:
         if getattr(given, name) is None:
             setattr(given, name, full[name] if given.full else default)
     try:
-        ranges = {"seeds": (1, 100), "examples": (10, 1_438), "ladders": (2, 1_000), "rungs": (2, 1_000)}
+        ranges = {
+            "seeds": (1, 100),
+            "examples": (10, 1_438),
+            "ladders": (2, 1_000),
+            "rungs": (2, 1_000),
+        }
         ranges["hidden"] = 1, 1_000
         for name, (least, most) in ranges.items():
             if not least <= getattr(given, name) <= most:
-                raise tati_re.InputError(f"--{name} is out of range.", getattr(given, name), f"{least} to {most:,}")
+                raise tati_re.InputError(
+                    f"--{name} is out of range.", getattr(given, name), f"{least} to {most:,}"
+                )
         if given.rounds < 30:
             raise tati_re.InputError("--rounds is too small.", given.rounds, "at least 30")
         given.output.mkdir(parents=True, exist_ok=True)
-        settings = {name: getattr(given, name) for name in ("examples", "hidden", "ladders", "rungs", "rounds")}
+        settings = {
+            name: getattr(given, name)
+            for name in ("examples", "hidden", "ladders", "rungs", "rounds")
+        }
         settings["step_size"] = given.step_size
         if given.centers:
             written(variances(given), given.output / "centers.csv")
             return 0
         known = given.output / "sizes.json"
         if known.exists() and {"hidden": 32} | json.loads(known.read_text()) != settings:
-            raise tati_re.InputError("--output has runs of other sizes.", str(given.output), "another folder")
+            raise tati_re.InputError(
+                "--output has runs of other sizes.", str(given.output), "another folder"
+            )
         known.write_text(json.dumps(settings))
         runs: dict[str, list[dict]] = {"ladder": [], "walker": []}
         for seed in range(given.seeds):
@@ -264,14 +362,24 @@ def main(argv: Sequence[str] | None = None) -> int:
                     (given.output / "partial.npz").replace(path)
                 with np.load(path) as file:
                     found.append(dict(file))
-                print(f"{method}, seed {seed}: {float(found[-1]['seconds']):.0f} s of the processor", flush=True)
+                print(
+                    f"{method}, seed {seed}: {float(found[-1]['seconds']):.0f} s of the processor",
+                    flush=True,
+                )
     except (tati_re.InputError, tati_re.SamplingError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    written([summary(method, found) for method, found in runs.items()], given.output / "results.csv")
-    rungs = zip(*(runs["ladder"][0][name] for name in ("likelihood_weight", "acceptance", "barrier")), strict=True)
+    written(
+        [summary(method, found) for method, found in runs.items()], given.output / "results.csv"
+    )
+    rungs = zip(
+        *(runs["ladder"][0][name] for name in ("likelihood_weight", "acceptance", "barrier")),
+        strict=True,
+    )
     with (given.output / "ladder.csv").open("w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([["likelihood_weight", "acceptance", "barrier"], *rungs])
+        csv.writer(file, lineterminator="\n").writerows(
+            [["likelihood_weight", "acceptance", "barrier"], *rungs]
+        )
     draw(runs, given.output / "figure.png")
     return 0
 

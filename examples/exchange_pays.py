@@ -1,27 +1,33 @@
-"""When replica exchange pays on a network, and when it does not: ladders and single chains beside an oracle.
+"""When replica exchange pays on a network, and when it does not: ladders and single chains beside
+an oracle.
 
-The network f(x) = Σ_j c_j tanh(a_j x + b_j)/√H + d has 3H + 1 weights with priors N(0, s²). Its data are a well with
-two walls, y = tanh(8(x - 1.3)) - tanh(8(x + 1.3)) + noise, at points uniform in [-2, -.7] and [.7, 2]. Two units are
-just enough for it; one unit has two explanations, one wall or the other, which weigh the same where the data are
-mirrored. Every method gets as many gradients as a ladder: likelihood tempering from the prior, which is drawn anew at
-each step, an adapted ladder and even-odd rounds, by HMC; single chains of HMC, MCLMC and BAOAB, tuned by the package,
+The network f(x) = Σ_j c_j tanh(a_j x + b_j)/√H + d has 3H + 1 weights with priors N(0, s²). Its
+data are a well with two walls, y = tanh(8(x - 1.3)) - tanh(8(x + 1.3)) + noise, at points uniform
+in [-2, -.7] and [.7, 2]. Two units are just enough for it; one unit has two explanations, one wall
+or the other, which weigh the same where the data are mirrored. Every method gets as many gradients
+as a ladder: likelihood tempering from the prior, which is drawn anew at each step, an adapted
+ladder and even-odd rounds, by HMC; single chains of HMC, MCLMC and BAOAB, tuned by the package,
 start at fits, or at draws of the prior that are cooled from T = 1000 in the burn-in.
 
-The oracle is all ladders of a problem together. A second path checks it: given a and b the network is linear in c and
-d, whose integral is Gaussian, and the other 2H numbers are cooled by sequential Monte Carlo in NumPy. The 2^H H! copies
-of a network (signs and order of its units) have equal shares of the posterior, which is a third, exact one.
+The oracle is all ladders of a problem together. A second path checks it: given a and b the network
+is linear in c and d, whose integral is Gaussian, and the other 2H numbers are cooled by sequential
+Monte Carlo in NumPy. The 2^H H! copies of a network (signs and order of its units) have equal
+shares of the posterior, which is a third, exact one.
 
-Error: of the mean prediction of one ladder or one chain at 41 inputs in [-2.5, 2.5], root mean square over inputs and
-walkers, in standard deviations of the posterior.
+Error: of the mean prediction of one ladder or one chain at 41 inputs in [-2.5, 2.5], root mean
+square over inputs and walkers, in standard deviations of the posterior.
 
-With `--part batches` swaps of one unit see mini-batches, of data that are not mirrored: the share of the posterior
-with its wall on the right is known by quadrature. Replicas are exact draws at their rungs but for their walls, which
-only swaps and the prior change: what is measured is the rule of a swap that sees few examples (penalty, RENHD's
-compensated rule, or the noise ignored), and nothing else.
+With `--part batches` swaps of one unit see mini-batches, of data that are not mirrored: the share
+of the posterior with its wall on the right is known by quadrature. Replicas are exact draws at
+their rungs but for their walls, which only swaps and the prior change: what is measured is the rule
+of a swap that sees few examples (penalty, RENHD's compensated rule, or the noise ignored), and
+nothing else.
 
-    python examples/exchange_pays.py [--part one border tempered batches] [--seeds 3] [--full] [--output DIR]
+    python examples/exchange_pays.py [--part one border tempered batches] [--seeds 3] [--full]
+    [--output DIR]
 
-A part that is done is a file of the output folder and not done again. Writes results.csv, batches.csv and figures.
+A part that is done is a file of the output folder and not done again. Writes results.csv,
+batches.csv and figures.
 """
 
 from __future__ import annotations
@@ -83,19 +89,25 @@ class Problem(NamedTuple):
     def data(self) -> tuple[np.ndarray, np.ndarray]:
         """Inputs and targets, `(examples, 1)` each."""
         random = np.random.default_rng(0)
-        x, noise = random.uniform(0.7, 2.0, (self.examples, 1)), random.standard_normal((self.examples, 1))
+        x, noise = (
+            random.uniform(0.7, 2.0, (self.examples, 1)),
+            random.standard_normal((self.examples, 1)),
+        )
         if self.mirrored:
             x, noise = (np.repeat(values[::2], 2, 0) for values in (x, noise))
         x[::2] *= -1
         return x, np.tanh(8 * (x - 1.3)) - np.tanh(8 * (x + 1.3)) + self.noise * noise
 
     def outputs(self, weights: np.ndarray) -> np.ndarray:
-        """f at INPUTS of weights `(..., 3H + 1)`: kernel, bias, output kernel (with its 1/√H), output bias."""
+        """f at INPUTS of weights `(..., 3H + 1)`: kernel, bias, output kernel (with its 1/√H),
+        output bias.
+        """
         a, b, c = (weights[..., None, k * self.width : (k + 1) * self.width] for k in range(3))
         return (np.tanh(a * INPUTS[:, None] + b) * c).sum(-1) + weights[..., -1:]
 
     def shares(self, weights: np.ndarray) -> np.ndarray:
-        """Of draws `(walkers, draws, 3H + 1)`, the share of each of the 2^H H! copies: `(walkers, copies)`, to H = 3.
+        """Of draws `(walkers, draws, 3H + 1)`, the share of each of the 2^H H! copies: `(walkers,
+        copies)`, to H = 3.
 
         They differ in the signs of a and the order of -b/a.
         """
@@ -115,7 +127,10 @@ class Problem(NamedTuple):
             hidden=[self.width],
             activation="tanh",
             noise_std=self.noise,
-            prior_std={"*": self.prior_std, "dense_1/kernel": self.prior_std / math.sqrt(self.width)},
+            prior_std={
+                "*": self.prior_std,
+                "dense_1/kernel": self.prior_std / math.sqrt(self.width),
+            },
             num_walkers=walkers,
             dtype="float64",
             threads=1,
@@ -125,7 +140,9 @@ class Problem(NamedTuple):
         )
 
     def prior_draws(self, count: int, seed: int) -> np.ndarray:
-        draws = self.prior_std * np.random.default_rng([seed, 7]).standard_normal((count, 3 * self.width + 1))
+        draws = self.prior_std * np.random.default_rng([seed, 7]).standard_normal(
+            (count, 3 * self.width + 1)
+        )
         draws[:, 2 * self.width : -1] /= math.sqrt(self.width)
         return draws
 
@@ -138,7 +155,9 @@ def measured(problem: Problem, run, burnin: int, walkers: int) -> dict:
     table = table[table["step"] > burnin].sort_values(["walker", "step"])
     weights = table.filter(like="dense").to_numpy(float).reshape(walkers, -1, 3 * problem.width + 1)
     f = problem.outputs(weights)
-    share = (table["weight"].to_numpy() if "weight" in table else np.ones(len(table))).reshape(walkers, -1, 1)
+    share = (table["weight"].to_numpy() if "weight" in table else np.ones(len(table))).reshape(
+        walkers, -1, 1
+    )
     share = share / share.mean(1, keepdims=True)
     tempered = "num_replicas" in run.manifest["method"]
     rows = run.at_rung(0) if tempered else run.run_info
@@ -174,13 +193,19 @@ def ladders(problem: Problem, seed: int, walkers: int, rounds: int) -> dict:
         num_burnin_steps=burnin,
         record_every=10,
         trajectory_every=max(1, (rounds - burnin) // 1000),
-        starts=problem.prior_draws(problem.rungs * walkers, seed).reshape(problem.rungs, walkers, -1),
+        starts=problem.prior_draws(problem.rungs * walkers, seed).reshape(
+            problem.rungs, walkers, -1
+        ),
     )
     return measured(problem, run, burnin, walkers)
 
 
-def tempered(problem: Problem, seed: int, starts: np.ndarray, rounds: int, rungs: int, bias_factor: float) -> dict:
-    """A ladder of temperatures up to 100, with a well-tempered bias where `bias_factor` is above 1."""
+def tempered(
+    problem: Problem, seed: int, starts: np.ndarray, rounds: int, rungs: int, bias_factor: float
+) -> dict:
+    """A ladder of temperatures up to 100, with a well-tempered bias where `bias_factor` is above
+    1.
+    """
     sim = problem.simulation(len(starts), seed)
     sim.parameters = starts
     bias = {"bias": "well_tempered", "bias_factor": bias_factor} if bias_factor > 1 else {}
@@ -215,19 +240,26 @@ class Walls:
 
     def __init__(self, problem: Problem, most: float = 25.0, points: int = 151) -> None:
         self.problem, (self.x, self.y) = problem, problem.data()
-        self.a, self.b = (grid.ravel() for grid in np.meshgrid(*[np.linspace(-most, most, points)] * 2, indexing="ij"))
+        self.a, self.b = (
+            grid.ravel()
+            for grid in np.meshgrid(*[np.linspace(-most, most, points)] * 2, indexing="ij")
+        )
         hidden = np.tanh(self.a[:, None] * self.x[:, 0] + self.b[:, None])
         phi = np.stack([hidden, np.ones_like(hidden)], -1)
         self.gram, self.target = phi.transpose(0, 2, 1) @ phi, phi.transpose(0, 2, 1) @ self.y[:, 0]
         self.right = self.a * self.b < 0
 
     def share(self, weight: float, right: np.ndarray | None = None) -> np.ndarray:
-        """Of each cell at the likelihood's `weight`; of those of one wall alone where `right` says which."""
+        """Of each cell at the likelihood's `weight`; of those of one wall alone where `right` says
+        which.
+        """
         problem = self.problem
         ratio = weight * (problem.prior_std / problem.noise) ** 2
         matrix = ratio * self.gram + np.eye(2)
         fit = (self.target * np.linalg.solve(matrix, self.target[..., None])[..., 0]).sum(1)
-        log_share = 0.5 * weight * ratio * fit / problem.noise**2 - 0.5 * np.linalg.slogdet(matrix)[1]
+        log_share = (
+            0.5 * weight * ratio * fit / problem.noise**2 - 0.5 * np.linalg.slogdet(matrix)[1]
+        )
         log_share -= 0.5 * (self.a**2 + self.b**2) / problem.prior_std**2
         if right is not None:
             log_share = np.where(right, log_share, -np.inf)
@@ -238,15 +270,21 @@ class Walls:
         """-ln likelihood of each example, `(cells, examples)`, with c and d drawn given a and b."""
         problem = self.problem
         precision = weight * self.gram[cells] / problem.noise**2 + np.eye(2) / problem.prior_std**2
-        mean = np.linalg.solve(precision, weight * self.target[cells][..., None] / problem.noise**2)[..., 0]
+        mean = np.linalg.solve(
+            precision, weight * self.target[cells][..., None] / problem.noise**2
+        )[..., 0]
         factor = np.linalg.cholesky(np.linalg.inv(precision))
-        c, d = (mean + np.einsum("kij,kj->ki", factor, random.standard_normal(mean.shape))).T[..., None]
+        c, d = (mean + np.einsum("kij,kj->ki", factor, random.standard_normal(mean.shape))).T[
+            ..., None
+        ]
         outputs = c * np.tanh(self.a[cells, None] * self.x[:, 0] + self.b[cells, None]) + d
         return 0.5 * (outputs - self.y[:, 0]) ** 2 / problem.noise**2
 
 
 def spaced(walls: Walls, acceptance: float, draws: int, random: np.random.Generator) -> list[float]:
-    """Weights of the likelihood from 1 to 0 at which Metropolis' rule accepts this part of swaps of exact draws."""
+    """Weights of the likelihood from 1 to 0 at which Metropolis' rule accepts this part of swaps of
+    exact draws.
+    """
 
     def energies(weight):
         cells = random.choice(len(walls.a), draws, p=walls.share(weight))
@@ -267,18 +305,29 @@ def spaced(walls: Walls, acceptance: float, draws: int, random: np.random.Genera
     return found
 
 
-def batched(walls: Walls, weights: Sequence[float], seed: int, rule: str, examples: int, ladders: int, rounds: int):
-    """Ladders whose replicas are drawn anew at their rung in each round, but for the wall, which the prior alone lays
-    anew: the best that dynamics can do. Swaps see a mini-batch; where the rule wants it, it is doubled.
+def batched(
+    walls: Walls,
+    weights: Sequence[float],
+    seed: int,
+    rule: str,
+    examples: int,
+    ladders: int,
+    rounds: int,
+):
+    """Ladders whose replicas are drawn anew at their rung in each round, but for the wall, which
+    the prior alone lays anew: the best that dynamics can do. Swaps see a mini-batch; where the rule
+    wants it, it is doubled.
 
-    Returned are shares of the right wall, rates of swaps, arrivals at the target from the prior, examples seen, and
-    what V is with `examples` of them.
+    Returned are shares of the right wall, rates of swaps, arrivals at the target from the prior,
+    examples seen, and what V is with `examples` of them.
     """
     from tati_re.exchange import Penalty, make_swap_rule
 
     rule = Penalty(target_variance=None) if rule == AS_IT_COMES else make_swap_rule(rule)
     random, number, rungs = np.random.default_rng([seed, 5]), walls.problem.examples, len(weights)
-    sums = [[np.cumsum(walls.share(w, walls.right == side)) for side in (False, True)] for w in weights]
+    sums = [
+        [np.cumsum(walls.share(w, walls.right == side)) for side in (False, True)] for w in weights
+    ]
     free = float(walls.share(0.0)[walls.right].sum())
     wall = random.random((ladders, rungs)) < free
     fresh = np.zeros((ladders, rungs), bool)
@@ -314,12 +363,18 @@ def batched(walls: Walls, weights: Sequence[float], seed: int, rule: str, exampl
                 break
             n = np.where(small, np.minimum(2 * n, number), n)
         accepted = rule.accept(
-            gap * number * mean, variance, n, random.random(n.shape), random.standard_normal(n.shape)
+            gap * number * mean,
+            variance,
+            n,
+            random.random(n.shape),
+            random.standard_normal(n.shape),
         )
         accepted = np.asarray(accepted).T
         for one in (wall, fresh):
             pairs = one[:, low].copy(), one[:, low + 1].copy()
-            one[:, low], one[:, low + 1] = (np.where(accepted, pairs[1 - k], pairs[k]) for k in range(2))
+            one[:, low], one[:, low + 1] = (
+                np.where(accepted, pairs[1 - k], pairs[k]) for k in range(2)
+            )
         if counts:
             seen.append(n.mean())
             tries[low] += ladders
@@ -342,8 +397,12 @@ def fitted(problem: Problem, seed: int, walkers: int, steps: int) -> dict:
     return {"weights": sim.parameters}
 
 
-def chains(problem: Problem, sampler: str, seed: int, starts: np.ndarray | None, walkers: int, rounds: int) -> dict:
-    """Single chains with as many gradients each as a ladder has, from `starts`, or from cooled draws of the prior."""
+def chains(
+    problem: Problem, sampler: str, seed: int, starts: np.ndarray | None, walkers: int, rounds: int
+) -> dict:
+    """Single chains with as many gradients each as a ladder has, from `starts`, or from cooled
+    draws of the prior.
+    """
     sim = problem.simulation(walkers, seed)
     steps = problem.rungs * rounds * (1 if sampler == "HMC" else PER_ROUND)
     options: dict = {"sampler": sampler, "step_size": "auto"}
@@ -356,15 +415,22 @@ def chains(problem: Problem, sampler: str, seed: int, starts: np.ndarray | None,
         options |= {"friction": "auto"}
     burnin = steps // 3
     every = max(1, (steps - burnin) // 1000)
-    run = sim.sample(**options, num_steps=steps, num_burnin_steps=burnin, record_every=every, trajectory_every=every)
+    run = sim.sample(
+        **options,
+        num_steps=steps,
+        num_burnin_steps=burnin,
+        record_every=every,
+        trajectory_every=every,
+    )
     return measured(problem, run, burnin, walkers)
 
 
 def sequential(problem: Problem, seed: int, particles: int, moves: int = 12) -> dict:
     """The second path: sequential Monte Carlo over a and b, with c and d integrated in closed form.
 
-    Signs and order of the units are folded together after each move, which leaves the posterior what it is and makes
-    differences of two particles good proposals. Returned are E f and E f² of the posterior.
+    Signs and order of the units are folded together after each move, which leaves the posterior
+    what it is and makes differences of two particles good proposals. Returned are E f and E f² of
+    the posterior.
     """
     random = np.random.default_rng([seed, 11])
     (x, y), width = problem.data(), problem.width
@@ -416,19 +482,27 @@ def sequential(problem: Problem, seed: int, particles: int, moves: int = 12) -> 
                 proposal += 1e-6 * random.standard_normal(proposal.shape)
                 found = log_likelihood(proposal)
                 ratio = power * (found - energy[own])
-                ratio -= 0.5 * ((proposal**2).sum(1) - (units[own] ** 2).sum(1)) / problem.prior_std**2
+                ratio -= (
+                    0.5 * ((proposal**2).sum(1) - (units[own] ** 2).sum(1)) / problem.prior_std**2
+                )
                 accepted = np.log(random.random(len(own))) < ratio
-                units[own[accepted]], energy[own[accepted]] = folded(proposal[accepted]), found[accepted]
+                units[own[accepted]], energy[own[accepted]] = (
+                    folded(proposal[accepted]),
+                    found[accepted],
+                )
     phi = features(units, INPUTS)
     matrix, _, answer = solved(units)
     mean = (phi @ answer)[..., 0]
-    spread = problem.noise**2 * np.einsum("npk,nkp->np", phi, np.linalg.solve(matrix, phi.transpose(0, 2, 1)))
+    spread = problem.noise**2 * np.einsum(
+        "npk,nkp->np", phi, np.linalg.solve(matrix, phi.transpose(0, 2, 1))
+    )
     return {"mean": mean.mean(0)[None], "square": (mean**2 + spread).mean(0)[None]}
 
 
 class Task(NamedTuple):
-    """A part of the work, whose result is a file: a problem, a method, a seed, and where chains start (swaps: the rule,
-    and how many examples it sees)."""
+    """A part of the work, whose result is a file: a problem, a method, a seed, and where chains
+    start (swaps: the rule, and how many examples it sees).
+    """
 
     problem: Problem
     method: str
@@ -445,10 +519,14 @@ WELL = Problem()
 MIRROR = Problem(width=1, noise=0.2, rungs=10, mirrored=True)
 """One unit for two equal walls: two explanations, each with half of the posterior."""
 BORDER = {
-    "width": tuple(WELL._replace(width=width, rungs=14 if width < 4 else 18) for width in (1, 2, 3, 4, 6, 8)),
+    "width": tuple(
+        WELL._replace(width=width, rungs=14 if width < 4 else 18) for width in (1, 2, 3, 4, 6, 8)
+    ),
     "noise": tuple(MIRROR._replace(noise=noise) for noise in (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)),
     "prior_std": tuple(MIRROR._replace(prior_std=prior_std) for prior_std in (1.0, 2.0, 5.0, 10.0)),
-    "examples": tuple(MIRROR._replace(noise=0.5, examples=examples) for examples in (10, 20, 30, 60, 120)),
+    "examples": tuple(
+        MIRROR._replace(noise=0.5, examples=examples) for examples in (10, 20, 30, 60, 120)
+    ),
 }
 
 
@@ -462,7 +540,9 @@ SWAPS = (
     ("barker_compensated", 20),
     *(("naive", examples) for examples in (120, 20)),
 )
-"""Rules, and how many examples their energies have; those that grow double them until the variance is below 1."""
+"""Rules, and how many examples their energies have; those that grow double them until the variance
+is below 1.
+"""
 
 
 def tasks_of(part: str, seeds: int) -> list[Task]:
@@ -478,8 +558,13 @@ def tasks_of(part: str, seeds: int) -> list[Task]:
         for problem in problems:
             found += [Task(problem, name, seed) for name in ("ladder", "sequential")]
             if part == "one":
-                found += [Task(problem, "fit", seed), *(Task(problem, name, seed, "fit") for name in CHAINS)]
-            found += [Task(problem, name, seed, "prior") for name in CHAINS[: 3 if part == "one" else 2]]
+                found += [
+                    Task(problem, "fit", seed),
+                    *(Task(problem, name, seed, "fit") for name in CHAINS),
+                ]
+            found += [
+                Task(problem, name, seed, "prior") for name in CHAINS[: 3 if part == "one" else 2]
+            ]
     return list(dict.fromkeys(found))
 
 
@@ -501,7 +586,11 @@ def done(task: Task, given, folder: Path) -> None:
         found = sequential(task.problem, task.seed, given.particles)
     elif task.method in ("tempered", "biased"):
         starts = loaded(task._replace(method="fit", start=""), folder)["weights"]
-        rungs, factor = (given.rungs, 1.0) if task.method == "tempered" else (given.biased_rungs, given.bias_factor)
+        rungs, factor = (
+            (given.rungs, 1.0)
+            if task.method == "tempered"
+            else (given.biased_rungs, given.bias_factor)
+        )
         found = tempered(task.problem, task.seed, starts, given.rounds * 3, rungs, factor)
     elif task.method == "swaps":
         rule, examples = task.start.split(":")
@@ -511,7 +600,11 @@ def done(task: Task, given, folder: Path) -> None:
     elif task.method == "fit":
         found = fitted(task.problem, task.seed, given.chains, given.fit_steps)
     else:
-        starts = loaded(task._replace(method="fit", start=""), folder)["weights"] if task.start == "fit" else None
+        starts = (
+            loaded(task._replace(method="fit", start=""), folder)["weights"]
+            if task.start == "fit"
+            else None
+        )
         found = chains(task.problem, task.method, task.seed, starts, given.chains, given.rounds)
     seconds = time.perf_counter() - began, time.process_time() - of_processor
     partial = folder / "partial.npz"
@@ -526,13 +619,23 @@ def results(tasks: Iterable[Task], folder: Path) -> list[dict]:
     kinds = dict.fromkeys(task._replace(seed=0) for task in files if task.method != "fit")
     lines = []
     for kind in kinds:
-        oracle = [found for task, found in files.items() if task.problem == kind.problem and task.method == "ladder"]
+        oracle = [
+            found
+            for task, found in files.items()
+            if task.problem == kind.problem and task.method == "ladder"
+        ]
         own = [found for task, found in files.items() if task._replace(seed=0) == kind]
         if not oracle:
             continue
-        mean, square = (np.concatenate([found[name] for found in oracle]).mean(0) for name in ("mean", "square"))
+        mean, square = (
+            np.concatenate([found[name] for found in oracle]).mean(0) for name in ("mean", "square")
+        )
         off = (np.concatenate([found["mean"] for found in own]) - mean) / np.sqrt(square - mean**2)
-        line = kind.problem._asdict() | {"method": kind.method, "start": kind.start, "seeds": len(own)}
+        line = kind.problem._asdict() | {
+            "method": kind.method,
+            "start": kind.start,
+            "seeds": len(own),
+        }
         line |= {
             "walkers": len(off),
             "error": np.sqrt((off**2).mean()),
@@ -562,13 +665,23 @@ def of_batches(tasks: Iterable[Task], folder: Path) -> list[dict]:
     """A line for each rule and number of examples, all seeds together."""
     walls, lines = Walls(SKEWED), []
     exact = float(walls.share(1.0)[walls.right].sum())
-    tasks = [task for task in tasks if task.method == "swaps" and (folder / f"{task.name}.npz").exists()]
+    tasks = [
+        task for task in tasks if task.method == "swaps" and (folder / f"{task.name}.npz").exists()
+    ]
     for kind in dict.fromkeys(task.start for task in tasks):
         own = [loaded(task, folder) for task in tasks if task.start == kind]
         right = np.concatenate([found["right"] for found in own])
         rule, examples = kind.split(":")
-        line = {"rule": rule, "examples": int(examples), "seen": np.mean([found["seen"] for found in own])}
-        line |= {"share": right.mean(), "share_error": right.std(ddof=1) / math.sqrt(len(right)), "exact": exact}
+        line = {
+            "rule": rule,
+            "examples": int(examples),
+            "seen": np.mean([found["seen"] for found in own]),
+        }
+        line |= {
+            "share": right.mean(),
+            "share_error": right.std(ddof=1) / math.sqrt(len(right)),
+            "exact": exact,
+        }
         line |= {"error": math.sqrt(((right - exact) ** 2).mean()), "ladders": len(right)}
         line |= {"rungs": int(own[0]["rungs"]), "variance": float(own[0]["variance"])}
         line["arrivals"] = sum(float(found["arrivals"]) for found in own)
@@ -586,10 +699,14 @@ def drawn_batches(lines: Sequence[dict], path: Path) -> None:
     left, right = figure.subplots(1, 2)
     left.axhline(lines[0]["exact"], color=DARK, linewidth=1, label="exact")
     for color, rule in zip(COLORS, dict.fromkeys(line["rule"] for line in lines), strict=False):
-        own = sorted((line for line in lines if line["rule"] == rule), key=lambda line: line["seen"])
+        own = sorted(
+            (line for line in lines if line["rule"] == rule), key=lambda line: line["seen"]
+        )
         seen = [line["seen"] for line in own]
         share, error = ([line[name] for line in own] for name in ("share", "share_error"))
-        left.errorbar(seen, share, error, color=color, marker="o", markersize=4, linewidth=1, label=rule)
+        left.errorbar(
+            seen, share, error, color=color, marker="o", markersize=4, linewidth=1, label=rule
+        )
         arrivals = [line["arrivals"] / line["ladders"] for line in own]
         right.plot(seen, arrivals, "o-", color=color, markersize=4, linewidth=1, label=rule)
     left.set_ylabel("share with the wall on the right")
@@ -602,15 +719,24 @@ def drawn_batches(lines: Sequence[dict], path: Path) -> None:
 
 
 def drawn(lines: Sequence[dict], path: Path) -> None:
-    """The border: errors of one chain and one ladder, and Λ, against width, noise, prior and number of examples."""
+    """The border: errors of one chain and one ladder, and Λ, against width, noise, prior and number
+    of examples.
+    """
     from tati_re.plotting import COLORS, new_figure, plain, save
 
     figure = new_figure(11.2, 4.4)
     axes = figure.subplots(2, 4, sharex="col", sharey="row", height_ratios=(3, 1))
-    labels = {"width": "hidden units H", "noise": "noise σ", "prior_std": "prior width s", "examples": "examples N"}
+    labels = {
+        "width": "hidden units H",
+        "noise": "noise σ",
+        "prior_std": "prior width s",
+        "examples": "examples N",
+    }
     for (name, problems), (above, below) in zip(BORDER.items(), axes.T, strict=True):
         for color, (method, start, style) in zip(
-            COLORS, (("ladder", "", "o-"), ("HMC", "prior", "s--"), ("MCLMC", "prior", "^:")), strict=False
+            COLORS,
+            (("ladder", "", "o-"), ("HMC", "prior", "s--"), ("MCLMC", "prior", "^:")),
+            strict=False,
         ):
             found = [
                 (getattr(problem, name), line["error"], line.get("barrier"))
@@ -629,7 +755,8 @@ def drawn(lines: Sequence[dict], path: Path) -> None:
         above.set_title("a well" if name == "width" else "two explanations", loc="left", fontsize=9)
         below.set_xlabel(labels[name])
         if name != "width":
-            # The values that were tried are the ticks: those of a short logarithmic axis lie over each other.
+            # The values that were tried are the ticks: those of a short logarithmic axis lie over
+            # each other.
             tried = sorted({getattr(problem, name) for problem in problems})
             below.set_xscale("log")
             below.set_xticks(tried, [f"{value:g}" for value in tried])
@@ -644,38 +771,69 @@ def drawn(lines: Sequence[dict], path: Path) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the experiment; the exit status is 2 for bad input."""
-    parser = argparse.ArgumentParser(description="When replica exchange pays on a network, and when it does not.")
-    parser.add_argument(
-        "--part", nargs="+", choices=("one", "border", "tempered", "batches"), default=["one"], help="default: one"
+    parser = argparse.ArgumentParser(
+        description="When replica exchange pays on a network, and when it does not."
     )
-    parser.add_argument("--full", action="store_true", help="64 ladders, 64 chains, 6,000 rounds, 20,000 particles")
+    parser.add_argument(
+        "--part",
+        nargs="+",
+        choices=("one", "border", "tempered", "batches"),
+        default=["one"],
+        help="default: one",
+    )
+    parser.add_argument(
+        "--full", action="store_true", help="64 ladders, 64 chains, 6,000 rounds, 20,000 particles"
+    )
     for flag, default, what in (
         ("--seeds", 1, "of each method"),
         ("--ladders", 16, "independent ladders"),
         ("--chains", 8, "independent chains"),
-        ("--rounds", 1500, "of swaps, a third of them burn-in; a chain gets as many gradients as a ladder"),
+        (
+            "--rounds",
+            1500,
+            "of swaps, a third of them burn-in; a chain gets as many gradients as a ladder",
+        ),
         ("--particles", 6000, "of sequential Monte Carlo"),
         ("--fit-steps", 1000, "of the fits at which chains start"),
         ("--rungs", 8, "tempered: of the ladder without a bias"),
         ("--biased-rungs", 5, "tempered: of that with one"),
     ):
-        parser.add_argument(flag, type=int, default=default, metavar="N", help=f"{what}; default {default:,}")
-    parser.add_argument("--bias-factor", type=float, default=10.0, metavar="G", help="tempered: default 10")
+        parser.add_argument(
+            flag, type=int, default=default, metavar="N", help=f"{what}; default {default:,}"
+        )
+    parser.add_argument(
+        "--bias-factor", type=float, default=10.0, metavar="G", help="tempered: default 10"
+    )
     parser.add_argument("--output", type=Path, default=Path("results/exchange_pays"), metavar="DIR")
     given = parser.parse_args(argv)
     if given.full:
         given.ladders, given.chains, given.rounds, given.particles = 64, 64, 6000, 20_000
     try:
-        for name in ("seeds", "ladders", "chains", "rounds", "particles", "fit_steps", "rungs", "biased_rungs"):
+        for name in (
+            "seeds",
+            "ladders",
+            "chains",
+            "rounds",
+            "particles",
+            "fit_steps",
+            "rungs",
+            "biased_rungs",
+        ):
             if getattr(given, name) < 1:
                 raise tati_re.InputError(
                     f"--{name.replace('_', '-')} is too small.", getattr(given, name), "at least 1"
                 )
         given.output.mkdir(parents=True, exist_ok=True)
-        sizes = {name: value for name, value in vars(given).items() if name not in ("part", "seeds", "output")}
+        sizes = {
+            name: value
+            for name, value in vars(given).items()
+            if name not in ("part", "seeds", "output")
+        }
         known = given.output / "sizes.json"
         if known.exists() and json.loads(known.read_text()) != sizes:
-            raise tati_re.InputError("--output has parts of other sizes.", str(given.output), "another folder")
+            raise tati_re.InputError(
+                "--output has parts of other sizes.", str(given.output), "another folder"
+            )
         known.write_text(json.dumps(sizes))
         tasks = [task for part in given.part for task in tasks_of(part, given.seeds)]
         for task in tasks:
@@ -695,7 +853,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for line in lines + batches:
         print(
             ", ".join(
-                f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}" for name, value in line.items()
+                f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+                for name, value in line.items()
             )
         )
     if batches:

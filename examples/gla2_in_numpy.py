@@ -1,13 +1,15 @@
-"""GLA2 written in plain numpy on the Simulation interface, beside the built-in word of the same name.
+"""GLA2 written in plain numpy on the Simulation interface, beside the built-in word of the same
+name.
 
-The perceptron of the two clusters: 500 points, 3 parameters, mean squared loss, full batch, no prior, β = 10. Its
-potential is quadratic, so that the mean virial of GLA2 (BABO) at a finite step is known: the sum over the Hessian's
-eigenvalues k of T/2 / (1 - h² k/4).
+The perceptron of the two clusters: 500 points, 3 parameters, mean squared loss, full batch, no
+prior, β = 10. Its potential is quadratic, so that the mean virial of GLA2 (BABO) at a finite step
+is known: the sum over the Hessian's eigenvalues k of T/2 / (1 - h² k/4).
 
     python examples/gla2_in_numpy.py [--num-steps 50000] [--output results/gla2]
 
-Writes gla2.csv (virial and kinetic energy of each step, both ways) and gla2.png (running averages) to the output
-folder. Source: B. Leimkuhler, C. Matthews, Appl. Math. Res. Express 2013(1), 34-56; the system of TATi's paper, Fig. 4.
+Writes gla2.csv (virial and kinetic energy of each step, both ways) and gla2.png (running averages)
+to the output folder. Source: B. Leimkuhler, C. Matthews, Appl. Math. Res. Express 2013(1), 34-56;
+the system of TATi's paper, Fig. 4.
 """
 
 from __future__ import annotations
@@ -101,8 +103,16 @@ def draw(rows: np.ndarray, exact: float, path: Path) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the comparison; the exit status is 2 for bad input."""
     parser = argparse.ArgumentParser(description="GLA2 in plain numpy beside the built-in word.")
-    parser.add_argument("--num-steps", type=int, default=50_000, metavar="N", help="steps of each; default 50,000")
-    parser.add_argument("--output", type=Path, default=Path("results/gla2"), metavar="DIR", help="folder of the files")
+    parser.add_argument(
+        "--num-steps", type=int, default=50_000, metavar="N", help="steps of each; default 50,000"
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("results/gla2"),
+        metavar="DIR",
+        help="folder of the files",
+    )
     arguments = parser.parse_args(argv)
     try:
         compare(arguments.num_steps, arguments.output)
@@ -113,7 +123,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def compare(num_steps: int, output: Path) -> None:
-    """Samples both ways from the minimum, prints the averages with their errors, writes CSV and figure.
+    """Samples both ways from the minimum, prints the averages with their errors, writes CSV and
+    figure.
 
     Args:
         num_steps: Of each way; the first tenth is burn-in.
@@ -123,9 +134,16 @@ def compare(num_steps: int, output: Path) -> None:
         InputError: Too few steps to tell the errors, or a folder that cannot be written.
     """
     if num_steps < SMALLEST_NUM_STEPS:
-        raise tati_re.InputError("--num-steps is too small.", num_steps, f"at least {SMALLEST_NUM_STEPS:,}")
+        raise tati_re.InputError(
+            "--num-steps is too small.", num_steps, f"at least {SMALLEST_NUM_STEPS:,}"
+        )
     sim = tati_re.Simulation(
-        data="two_clusters", loss="mean_squared_error", potential="mean_loss", prior="none", seed=1, verbose=0
+        data="two_clusters",
+        loss="mean_squared_error",
+        potential="mean_loss",
+        prior="none",
+        seed=1,
+        verbose=0,
     )
     sim.fit(optimizer="gradient_descent", learning_rate=0.03, num_steps=NUM_FIT_STEPS)
     minimum, curvatures = sim.parameters.copy(), np.linalg.eigvalsh(sim.hessians())
@@ -136,20 +154,32 @@ def compare(num_steps: int, output: Path) -> None:
     temperature = 1 / INVERSE_TEMPERATURE
     half = 0.5 * temperature * len(minimum)
     exact = float(0.5 * temperature * np.sum(1 / (1 - STEP_SIZE**2 * curvatures / 4)))
-    print(f"GLA2, h = {STEP_SIZE}, friction {FRICTION:g}, beta {INVERSE_TEMPERATURE:g}, {len(rows):,} steps averaged")
+    print(
+        f"GLA2, h = {STEP_SIZE}, friction {FRICTION:g}, beta {INVERSE_TEMPERATURE:g}, {len(rows):,} steps averaged"
+    )
     print(f"{'':16}{'plain numpy':24}{'word GLA2':24}{'difference':12}exact")
-    for name, pair, value in (("virial", rows[:, :2], exact), ("kinetic energy", rows[:, 2:], half)):
-        (first, first_error), (second, second_error) = mean_and_error(pair[:, 0]), mean_and_error(pair[:, 1])
+    for name, pair, value in (
+        ("virial", rows[:, :2], exact),
+        ("kinetic energy", rows[:, 2:], half),
+    ):
+        (first, first_error), (second, second_error) = (
+            mean_and_error(pair[:, 0]),
+            mean_and_error(pair[:, 1]),
+        )
         error = np.hypot(first_error, second_error)
         cells = (f"{first:.5f} ± {first_error:.5f}", f"{second:.5f} ± {second_error:.5f}")
-        print(f"{name:16}{cells[0]:24}{cells[1]:24}{f'{(first - second) / error:+.1f} errors':12}{value:.5f}")
+        print(
+            f"{name:16}{cells[0]:24}{cells[1]:24}{f'{(first - second) / error:+.1f} errors':12}{value:.5f}"
+        )
 
     try:
         output.mkdir(parents=True, exist_ok=True)
         with open(output / "gla2.csv", "w") as file:
             np.savetxt(file, rows, delimiter=",", header=",".join(COLUMNS), comments="", fmt="%.9g")
     except OSError as error:
-        raise tati_re.InputError(f"The results cannot be written: {error.strerror}.", output) from None
+        raise tati_re.InputError(
+            f"The results cannot be written: {error.strerror}.", output
+        ) from None
     draw(rows[:, :2], exact, output / "gla2.png")
     print(f"{output / 'gla2.csv'}, {output / 'gla2.png'}")
 

@@ -1,18 +1,23 @@
-"""Is the noise of mini-batch gradients Gaussian, layer by layer, over the course of a run? RENHD's appendix, Figure 2.
+"""Is the noise of mini-batch gradients Gaussian, layer by layer, over the course of a run? RENHD's
+appendix, Figure 2.
 
-The thermostats of RENHD and its relatives take the noise of a gradient to be Gaussian. Here the gradients of many
-mini-batches at one place are projected on random unit vectors of one layer (a block of a ResNet, a layer of an LSTM),
-and Shapiro and Wilk's test is made of sets of 50 projections, each set of mini-batches of its own. The part of tests
-with a p-value below 0.05 is 0.05 where the noise is Gaussian. Beside it stands the same of Gaussian numbers with the
-covariance of the gradients: noise in few directions makes tests of one set alike, which scatters that part more.
+The thermostats of RENHD and its relatives take the noise of a gradient to be Gaussian. Here the
+gradients of many mini-batches at one place are projected on random unit vectors of one layer (a
+block of a ResNet, a layer of an LSTM), and Shapiro and Wilk's test is made of sets of 50
+projections, each set of mini-batches of its own. The part of tests with a p-value below 0.05 is
+0.05 where the noise is Gaussian. Beside it stands the same of Gaussian numbers with the covariance
+of the gradients: noise in few directions makes tests of one set alike, which scatters that part
+more.
 
-    python examples/gradient_noise.py --data FOLDER [--network lstm | resnet] [--quick | --full] [--output DIR]
+    python examples/gradient_noise.py --data FOLDER [--network lstm | resnet] [--quick | --full]
+    [--output DIR]
 
-FOLDER holds mnist.npz (lstm) or cifar10_subset.npz (resnet). The LSTM is that of renhd_lstm.py, moved by SGNHT, the
-ResNet that of resghmc_resnet.py, trained by Adam. Writes NETWORK.csv and NETWORK.png.
+FOLDER holds mnist.npz (lstm) or cifar10_subset.npz (resnet). The LSTM is that of renhd_lstm.py,
+moved by SGNHT, the ResNet that of resghmc_resnet.py, trained by Adam. Writes NETWORK.csv and
+NETWORK.png.
 
-Source: R. Luo, Q. Zhang, Y. Yang, J. Wang, Replica-exchange Nosé-Hoover dynamics for Bayesian learning on large
-datasets (2020), appendix C: ResNet-20.
+Source: R. Luo, Q. Zhang, Y. Yang, J. Wang, Replica-exchange Nosé-Hoover dynamics for Bayesian
+learning on large datasets (2020), appendix C: ResNet-20.
 """
 
 from __future__ import annotations
@@ -65,8 +70,14 @@ FULL = {
 
 
 def blocks_of(names: Sequence[str], blocks: int) -> list[str]:
-    """Of each parameter of the ResNet, its block; a block that changes the width has a convolution more."""
-    kinds = ["stem", *(f"block {stage * blocks + k + 1}" for stage in range(3) for k in range(blocks)), "head"]
+    """Of each parameter of the ResNet, its block; a block that changes the width has a convolution
+    more.
+    """
+    kinds = [
+        "stem",
+        *(f"block {stage * blocks + k + 1}" for stage in range(3) for k in range(blocks)),
+        "head",
+    ]
     counts = [1, *(3 if stage and not k else 2 for stage in range(3) for k in range(blocks)), 1]
     of_layer = [kind for kind, count in zip(kinds, counts, strict=True) for _ in range(count)]
     tensors = [name.split("[")[0] for name in names]
@@ -88,13 +99,19 @@ def p_values(gradients: np.ndarray, seed: int) -> list[float]:
 
 
 def fractions(gradients: np.ndarray, seed: int) -> tuple[float, float, tuple[float, float]]:
-    """Of tests of `(batches, parameters)` the part below 0.05: found, and of Gaussian numbers with their covariance;
-    and the band of independent tests."""
+    """Of tests of `(batches, parameters)` the part below 0.05: found, and of Gaussian numbers with
+    their covariance; and the band of independent tests.
+    """
     from tati_re.exchange import gaussianity_report
 
-    random, sets = np.random.default_rng([seed, 3]), np.array_split(gradients, len(gradients) // BATCHES_OF_A_TEST)
+    random, sets = (
+        np.random.default_rng([seed, 3]),
+        np.array_split(gradients, len(gradients) // BATCHES_OF_A_TEST),
+    )
     noise = gradients - gradients.mean(0)
-    twins = [random.standard_normal((len(one), len(noise))) @ noise / np.sqrt(len(noise)) for one in sets]
+    twins = [
+        random.standard_normal((len(one), len(noise))) @ noise / np.sqrt(len(noise)) for one in sets
+    ]
     found, like = (
         gaussianity_report(np.concatenate([p_values(one, k) for k, one in enumerate(all_sets)]))
         for all_sets in (sets, twins)
@@ -102,18 +119,28 @@ def fractions(gradients: np.ndarray, seed: int) -> tuple[float, float, tuple[flo
     return found.fraction, like.fraction, found.band
 
 
-def made(network: str, data: Path | None, sizes: Sizes, seed: int) -> tuple[tati_re.Simulation, list[str]]:
+def made(
+    network: str, data: Path | None, sizes: Sizes, seed: int
+) -> tuple[tati_re.Simulation, list[str]]:
     """The network with its data, and the layer of each parameter."""
     if network == "lstm":
-        own = renhd_lstm.Sizes(num_train=sizes.num_train, num_test=10, num_units=sizes.width, num_runs=1)
+        own = renhd_lstm.Sizes(
+            num_train=sizes.num_train, num_test=10, num_units=sizes.width, num_runs=1
+        )
         read, generated = renhd_lstm.read, renhd_lstm.generated
-        digits = generated(sizes.num_train, 10, seed) if data is None else read(data, sizes.num_train, 10)
+        digits = (
+            generated(sizes.num_train, 10, seed)
+            if data is None
+            else read(data, sizes.num_train, 10)
+        )
         sim = renhd_lstm.Problem(digits, own, seed).simulation
         sim.set_options(batch_size=sizes.batch_size)
         return sim, [name.split("[")[0] for name in sim.parameter_names()]
     own = resghmc_resnet.Sizes(batch_size=sizes.batch_size, blocks=sizes.blocks, width=sizes.width)
     read, generated = resghmc_resnet.read, resghmc_resnet.generated
-    images = generated(sizes.num_train, 10, seed) if data is None else read(data, sizes.num_train, 10)
+    images = (
+        generated(sizes.num_train, 10, seed) if data is None else read(data, sizes.num_train, 10)
+    )
     sim = resghmc_resnet.simulation(images, own, seed, "frozen")[0]
     return sim, blocks_of(sim.parameter_names(), sizes.blocks)
 
@@ -143,15 +170,27 @@ def measured(network: str, data: Path | None, sizes: Sizes, seed: int) -> list[d
         for layer in dict.fromkeys(layers):
             found, like, (low, high) = fractions(gradients[:, names == layer], seed)
             lines.append(
-                {"step": place, "layer": layer, "parameters": int((names == layer).sum()), "fraction": found}
-                | {"of_gaussian_numbers": like, "low": low, "high": high, "tests": sizes.sets * VECTORS}
+                {
+                    "step": place,
+                    "layer": layer,
+                    "parameters": int((names == layer).sum()),
+                    "fraction": found,
+                }
+                | {
+                    "of_gaussian_numbers": like,
+                    "low": low,
+                    "high": high,
+                    "tests": sizes.sets * VECTORS,
+                }
             )
             print(", ".join(f"{name} {value}" for name, value in lines[-1].items()), flush=True)
     return lines
 
 
 def draw(lines: Sequence[dict], path: Path) -> None:
-    """Fractions against the step, a line for each layer; dashed those of Gaussian numbers; the band in gray."""
+    """Fractions against the step, a line for each layer; dashed those of Gaussian numbers; the band
+    in gray.
+    """
     from tati_re.plotting import COLORS, GRAY, new_figure, plain, save
 
     figure = new_figure(7.5, 3.4)
@@ -160,10 +199,26 @@ def draw(lines: Sequence[dict], path: Path) -> None:
     layers = list(dict.fromkeys(line["layer"] for line in lines))
     axes.axhspan(lines[0]["low"], lines[0]["high"], color=GRAY, alpha=0.25, linewidth=0)
     for number, layer in enumerate(layers):
-        own, color = [line for line in lines if line["layer"] == layer], COLORS[number % len(COLORS)]
+        own, color = (
+            [line for line in lines if line["layer"] == layer],
+            COLORS[number % len(COLORS)],
+        )
         style = "os^v"[number // len(COLORS) % 4] + "-"
-        axes.plot(range(len(steps)), [line["fraction"] for line in own], style, color=color, markersize=4, label=layer)
-        axes.plot(range(len(steps)), [line["of_gaussian_numbers"] for line in own], ":", color=color, linewidth=1)
+        axes.plot(
+            range(len(steps)),
+            [line["fraction"] for line in own],
+            style,
+            color=color,
+            markersize=4,
+            label=layer,
+        )
+        axes.plot(
+            range(len(steps)),
+            [line["of_gaussian_numbers"] for line in own],
+            ":",
+            color=color,
+            linewidth=1,
+        )
     axes.axhline(0.05, color=GRAY, linewidth=1)
     axes.set_xticks(range(len(steps)), [f"{step:,}" for step in steps])
     axes.set(xlabel="step", ylabel="part of tests below 0.05", ylim=(0, None))
@@ -174,15 +229,25 @@ def draw(lines: Sequence[dict], path: Path) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the experiment; the exit status is 2 for bad input."""
-    parser = argparse.ArgumentParser(description="Is the noise of mini-batch gradients Gaussian, layer by layer?")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="with mnist.npz or cifar10_subset.npz")
-    parser.add_argument("--network", choices=("lstm", "resnet"), default="lstm", help="default lstm")
-    parser.add_argument("--batch-size", type=int, metavar="N", help="default 128 (lstm), 64 (resnet)")
+    parser = argparse.ArgumentParser(
+        description="Is the noise of mini-batch gradients Gaussian, layer by layer?"
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="FOLDER", help="with mnist.npz or cifar10_subset.npz"
+    )
+    parser.add_argument(
+        "--network", choices=("lstm", "resnet"), default="lstm", help="default lstm"
+    )
+    parser.add_argument(
+        "--batch-size", type=int, metavar="N", help="default 128 (lstm), 64 (resnet)"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="default 0")
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="generated images, in seconds")
     size.add_argument("--full", action="store_true", help="LSTM of 128 units, ResNet-20")
-    parser.add_argument("--output", type=Path, default=Path("results/gradient_noise"), metavar="DIR")
+    parser.add_argument(
+        "--output", type=Path, default=Path("results/gradient_noise"), metavar="DIR"
+    )
     given = parser.parse_args(argv)
     sizes = QUICK if given.quick else FULL[given.network] if given.full else DEFAULTS[given.network]
     if given.batch_size is not None:
@@ -191,7 +256,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if given.data is None and not given.quick:
             raise tati_re.InputError("--data is missing.", None, "a folder with images, or --quick")
         if not 1 <= sizes.batch_size <= sizes.num_train:
-            raise tati_re.InputError("--batch-size is out of range.", sizes.batch_size, f"1 to {sizes.num_train:,}")
+            raise tati_re.InputError(
+                "--batch-size is out of range.", sizes.batch_size, f"1 to {sizes.num_train:,}"
+            )
         lines = measured(given.network, None if given.quick else given.data, sizes, given.seed)
     except (tati_re.InputError, tati_re.SamplingError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -1,5 +1,6 @@
-"""Replica exchange on potentials that are functions: a run in the engine without files, and noise of known variance,
-for other examples."""
+"""Replica exchange on potentials that are functions: a run in the engine without files, and noise
+of known variance, for other examples.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +19,10 @@ from tati_re.posterior.function import FunctionEvaluate, FunctionPotential
 
 
 class LadderRun(NamedTuple):
-    """The records of a run on a ladder. These are `rows`, `(rows, rungs, ladders, columns)`, `events`, `(attempts,
-    columns of exchange.csv)`, `positions`, `(positions, rungs, ladders, parameters)`, the names of `columns`, and the
-    last `state`."""
+    """The records of a run on a ladder. These are `rows`, `(rows, rungs, ladders, columns)`,
+    `events`, `(attempts, columns of exchange.csv)`, `positions`, `(positions, rungs, ladders,
+    parameters)`, the names of `columns`, and the last `state`.
+    """
 
     rows: np.ndarray
     columns: list[str]
@@ -59,10 +61,18 @@ def run_ladder(
         limits: On the chunks of steps.
     """
     of = method.target
-    values = (of.inverse_temperature[0], of.likelihood_weight[0], np.asarray(method.ladder.step_size)[0])
-    rung = Rung(*(tf.fill([method.num_replicas], tf.constant(value, tf.float64)) for value in values))
+    values = (
+        of.inverse_temperature[0],
+        of.likelihood_weight[0],
+        np.asarray(method.ladder.step_size)[0],
+    )
+    rung = Rung(
+        *(tf.fill([method.num_replicas], tf.constant(value, tf.float64)) for value in values)
+    )
     how = seed, execution, record_every, trajectory_every, num_burnin_steps
-    loop = Loop(potential, method, Observables(method, None), rung, *how, num_steps=num_steps, limits=limits)
+    loop = Loop(
+        potential, method, Observables(method, None), rung, *how, num_steps=num_steps, limits=limits
+    )
     carry = loop.start(start, ())
     rows, events, positions, step = list[Any](), list[Any](), list[Any](), 0
     while step < num_steps:
@@ -77,17 +87,41 @@ def run_ladder(
     swaps = np.concatenate(events).reshape(-1, max(1, events[0].shape[-1]))
     swaps = swaps[swaps[:, 0] >= 0] if len(swaps) else swaps
     stored = stored.reshape(*shape, stored.shape[-1]) if stored.size else stored
-    return LadderRun(table.reshape(*shape, table.shape[-1]), loop.observables.columns, swaps, stored, carry.state)
+    return LadderRun(
+        table.reshape(*shape, table.shape[-1]), loop.observables.columns, swaps, stored, carry.state
+    )
 
 
 def run_walkers(
-    method, potential, start: np.ndarray, step_size: float, num_steps: int, every: int, num_burnin_steps: int, seed: int
+    method,
+    potential,
+    start: np.ndarray,
+    step_size: float,
+    num_steps: int,
+    every: int,
+    num_burnin_steps: int,
+    seed: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Walkers of a sampler with weights at temperature 1, in the engine: the weights `(rows, walkers)` and positions
-    `(rows, walkers, parameters)` of each so many steps after the burn-in."""
-    rung = Rung(*(tf.fill([len(start)], tf.constant(value, tf.float64)) for value in (1.0, 1.0, step_size)))
+    """Walkers of a sampler with weights at temperature 1, in the engine: the weights `(rows,
+    walkers)` and positions `(rows, walkers, parameters)` of each so many steps after the
+    burn-in.
+    """
+    rung = Rung(
+        *(tf.fill([len(start)], tf.constant(value, tf.float64)) for value in (1.0, 1.0, step_size))
+    )
     seen = Observables(method, None)
-    loop = Loop(potential, method, seen, rung, seed, "xla", every, every, num_burnin_steps, num_steps=num_steps)
+    loop = Loop(
+        potential,
+        method,
+        seen,
+        rung,
+        seed,
+        "xla",
+        every,
+        every,
+        num_burnin_steps,
+        num_steps=num_steps,
+    )
     carry, rows, positions, step = loop.start(start, ()), list[Any](), list[Any](), 0
     while step < num_steps:
         chunk = loop.run(carry, step + 1, min(loop.chunk_steps, num_steps - step))
@@ -99,22 +133,29 @@ def run_walkers(
 
 
 class NoisyPotential(FunctionPotential):
-    """A potential whose gradient has normal noise of known variance: the same noise for each evaluation within a step,
-    as with one mini-batch, and a function of seed and step alone.
+    """A potential whose gradient has normal noise of known variance: the same noise for each
+    evaluation within a step, as with one mini-batch, and a function of seed and step alone.
 
     Args:
         function: U, as of a `FunctionPotential`.
         num_parameters: P.
-        variance: Of each entry of the gradient, `(walkers, parameters)` to the same shape, or a number.
+        variance: Of each entry of the gradient, `(walkers, parameters)` to the same shape, or a
+            number.
         seed: Of the noise.
     """
 
-    def __init__(self, function: Callable, num_parameters: int, variance: Callable | float, seed: int = 0) -> None:
+    def __init__(
+        self, function: Callable, num_parameters: int, variance: Callable | float, seed: int = 0
+    ) -> None:
         super().__init__(function, num_parameters)
         self.seed = seed
-        self.variance = variance if callable(variance) else lambda position: variance * tf.ones_like(position)
+        self.variance = (
+            variance if callable(variance) else lambda position: variance * tf.ones_like(position)
+        )
 
-    def bind(self, rung: Rung, batch=None, auxiliary: tuple = (), clock: Clock | None = None) -> NoisyEvaluate:
+    def bind(
+        self, rung: Rung, batch=None, auxiliary: tuple = (), clock: Clock | None = None
+    ) -> NoisyEvaluate:
         return NoisyEvaluate(self, rung, clock)
 
 
@@ -125,7 +166,9 @@ class NoisyEvaluate(FunctionEvaluate):
         energy, potential = super().__call__(position), cast(NoisyPotential, self.potential)
         seed = tf.stack([tf.constant(potential.seed, tf.int64), tf.cast(self.clock.step, tf.int64)])
         noise = tf.random.stateless_normal(position.shape, seed, dtype=position.dtype, alg="philox")
-        return energy._replace(gradient=energy.gradient + tf.sqrt(potential.variance(position)) * noise)
+        return energy._replace(
+            gradient=energy.gradient + tf.sqrt(potential.variance(position)) * noise
+        )
 
     def full(self, position) -> Energy:
         return super().__call__(position)
@@ -135,15 +178,17 @@ class NoisyEvaluate(FunctionEvaluate):
 
 
 class NoisyEnergies(NoisyPotential):
-    """A potential whose gradient and whose energies at swaps have normal noise of known variance. The losses of the
-    examples of a swap are independent normal numbers for each walker: over n examples an energy has the variance
-    `energy_variance`, whatever n.
+    """A potential whose gradient and whose energies at swaps have normal noise of known variance.
+    The losses of the examples of a swap are independent normal numbers for each walker: over n
+    examples an energy has the variance `energy_variance`, whatever n.
 
     Args:
         energy_variance: Of an energy; the others as of a `NoisyPotential`.
     """
 
-    def __init__(self, function, num_parameters: int, variance, energy_variance: float, seed: int = 0) -> None:
+    def __init__(
+        self, function, num_parameters: int, variance, energy_variance: float, seed: int = 0
+    ) -> None:
         super().__init__(function, num_parameters, variance, seed)
         self.energy_variance = energy_variance
 
@@ -159,13 +204,22 @@ class _NoisyEnergiesEvaluate(NoisyEvaluate):
 
     def examples(self, position, indices):
         count = indices.shape[-1]
-        seed = tf.stack([tf.cast(self.clock.step, tf.int64), tf.cast(tf.reshape(indices, [-1])[0], tf.int64)])
-        noise = tf.random.stateless_normal((position.shape[0], count), seed, dtype=tf.float64, alg="philox")
-        return self.mean_loss(position)[:, None] + math.sqrt(self.potential.energy_variance * count) * noise
+        seed = tf.stack(
+            [tf.cast(self.clock.step, tf.int64), tf.cast(tf.reshape(indices, [-1])[0], tf.int64)]
+        )
+        noise = tf.random.stateless_normal(
+            (position.shape[0], count), seed, dtype=tf.float64, alg="philox"
+        )
+        return (
+            self.mean_loss(position)[:, None]
+            + math.sqrt(self.potential.energy_variance * count) * noise
+        )
 
 
 class NoisyEverywhere(NoisyEnergies):
-    """`NoisyEnergies` whose U is as noisy in each evaluation, as for a sampler that is driven by U itself."""
+    """`NoisyEnergies` whose U is as noisy in each evaluation, as for a sampler that is driven by U
+    itself.
+    """
 
     def bind(self, rung, batch=None, auxiliary=(), clock=None):
         return _NoisyEverywhereEvaluate(self, rung, clock)
@@ -176,8 +230,12 @@ class _NoisyEverywhereEvaluate(_NoisyEnergiesEvaluate):
 
     def __call__(self, position) -> Energy:
         energy = super().__call__(position)
-        seed = tf.stack([tf.constant(self.potential.seed + 1, tf.int64), tf.cast(self.clock.step, tf.int64)])
-        noise = tf.random.stateless_normal(energy.loss.shape, seed, dtype=energy.loss.dtype, alg="philox")
+        seed = tf.stack(
+            [tf.constant(self.potential.seed + 1, tf.int64), tf.cast(self.clock.step, tf.int64)]
+        )
+        noise = tf.random.stateless_normal(
+            energy.loss.shape, seed, dtype=energy.loss.dtype, alg="philox"
+        )
         return energy._replace(loss=energy.loss + math.sqrt(self.potential.energy_variance) * noise)
 
 
@@ -188,6 +246,8 @@ def harmonic(position):
 
 def five_gaussians(position):
     """Five equal Gaussians of standard deviation 0.5 at (0, 0) and (±3, ±3)."""
-    centres = tf.constant([[0.0, 0.0], [3.0, 3.0], [3.0, -3.0], [-3.0, 3.0], [-3.0, -3.0]], position.dtype)
+    centres = tf.constant(
+        [[0.0, 0.0], [3.0, 3.0], [3.0, -3.0], [-3.0, 3.0], [-3.0, -3.0]], position.dtype
+    )
     squares = tf.reduce_sum(tf.square(position[:, None, :] - centres), -1)
     return -tf.reduce_logsumexp(-2.0 * squares, -1) + math.log(5 * 2 * math.pi * 0.25)

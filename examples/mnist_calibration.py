@@ -1,14 +1,17 @@
-"""Posterior averages, an optimum and an ensemble on MNIST: the comparison of digits_calibration.py on 60,000 images.
+"""Posterior averages, an optimum and an ensemble on MNIST: the comparison of digits_calibration.py
+on 60,000 images.
 
-A 784-100-10 network; the prior of a layer is N(0, 1/k), k = fan-in + 1. Five members are fitted with Adam, each from
-weights of its own. The posterior is sampled by BAOAB on mini-batches of 1,000 images, with walkers that start at the
-members: once for as many gradients of examples as the whole ensemble cost, once for longer, and once for longer at the
-temperature 0.1; the first half of each run is burn-in.
+A 784-100-10 network; the prior of a layer is N(0, 1/k), k = fan-in + 1. Five members are fitted
+with Adam, each from weights of its own. The posterior is sampled by BAOAB on mini-batches of 1,000
+images, with walkers that start at the members: once for as many gradients of examples as the whole
+ensemble cost, once for longer, and once for longer at the temperature 0.1; the first half of each
+run is burn-in.
 
-    python examples/mnist_calibration.py --data FOLDER [--num-steps 2000] [--prior-std S] [--output DIR]
+    python examples/mnist_calibration.py --data FOLDER [--num-steps 2000] [--prior-std S] [--output
+    DIR]
 
-FOLDER holds mnist.npz with the arrays x_train, y_train, x_test, y_test. Writes scores.csv and figure.png, in three to
-ten minutes on two cores.
+FOLDER holds mnist.npz with the arrays x_train, y_train, x_test, y_test. Writes scores.csv and
+figure.png, in three to ten minutes on two cores.
 """
 
 from __future__ import annotations
@@ -42,15 +45,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="folder with mnist.npz")
     parser.add_argument("--num-steps", type=int, default=MNIST.num_steps, help="of the longer runs")
-    parser.add_argument("--fit-steps", type=int, default=MNIST.fit_steps, help="of Adam, each member")
-    parser.add_argument("--prior-std", type=float, help="one deviation for all parameters, in place of 1/sqrt(k)")
+    parser.add_argument(
+        "--fit-steps", type=int, default=MNIST.fit_steps, help="of Adam, each member"
+    )
+    parser.add_argument(
+        "--prior-std", type=float, help="one deviation for all parameters, in place of 1/sqrt(k)"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=Path("results/mnist_calibration"))
     typed = parser.parse_args(argv)
     file = typed.data / "mnist.npz"
     if not file.is_file():
         expected = "a folder with x_train, y_train, x_test, y_test in mnist.npz"
-        print(f"error: --data: there is no mnist.npz. Received: {typed.data}. Expected: {expected}.", file=sys.stderr)
+        print(
+            f"error: --data: there is no mnist.npz. Received: {typed.data}. Expected: {expected}.",
+            file=sys.stderr,
+        )
         return 2
     typed.output.mkdir(parents=True, exist_ok=True)
     study = MNIST._replace(num_steps=typed.num_steps, fit_steps=typed.fit_steps)

@@ -1,27 +1,32 @@
-"""Replica-exchange Nosé-Hoover dynamics on five Gaussians, with noise on gradients and on the energies of swaps.
+"""Replica-exchange Nosé-Hoover dynamics on five Gaussians, with noise on gradients and on the
+energies of swaps.
 
-Figure 2 of the paper: seven rungs with temperature ratio 1.5, noise of variance 0.25 on every energy and every entry of
-a gradient, swaps by the compensated rule with σ*² = 0.2. Its centers, step size, friction and trajectory length are not
-in print; here five equal Gaussians of standard deviation 0.5 lie at (0, 0) and (±3, ±3), h = 0.05, a bath of noise C =
-1 on every rung, and 20 steps between two swap rounds, each of which gives one sample. Independent ladders are averaged
+Figure 2 of the paper: seven rungs with temperature ratio 1.5, noise of variance 0.25 on every
+energy and every entry of a gradient, swaps by the compensated rule with σ*² = 0.2. Its centers,
+step size, friction and trajectory length are not in print; here five equal Gaussians of standard
+deviation 0.5 lie at (0, 0) and (±3, ±3), h = 0.05, a bath of noise C = 1 on every rung, and 20
+steps between two swap rounds, each of which gives one sample. Independent ladders are averaged
 over; all start in the middle.
 
-The effective size is 1/τ, τ = 1 + 2 Σ ρ(t), with ρ about the mean 0 that x and y have by symmetry, over both and all
-ladders. The estimate for a few chains of unknown mean (as in `tati_re.analysis`) is cut where ρ falls below 0 by
-chance, which on many short chains makes it scatter by a tenth.
+The effective size is 1/τ, τ = 1 + 2 Σ ρ(t), with ρ about the mean 0 that x and y have by symmetry,
+over both and all ladders. The estimate for a few chains of unknown mean (as in `tati_re.analysis`)
+is cut where ρ falls below 0 by chance, which on many short chains makes it scatter by a tenth.
 
-Four runs: BADODAB (the preset RENHD), the same without noise and by Metropolis' rule, an explicit Euler step as
-published at its friction c = hγ = 0.1 (the preset renhd_euler), and one rung without swaps. Beside them a normalizing
-flow, eight affine couplings (L. Dinh, J. Sohl-Dickstein, S. Bengio, ICLR 2017) that learn from U alone, while the
-temperature falls to 1, to minimize the mean of U/T + log q. Its points, and a tenth from a wide Gaussian, are proposals
-of an independence Metropolis test, without which their law would be the flow's. And TACT-HMC: single walkers whose own
-temperature moves between 1 and that of the hottest rung, under the same noise, with as many gradients as a ladder has.
+Four runs: BADODAB (the preset RENHD), the same without noise and by Metropolis' rule, an explicit
+Euler step as published at its friction c = hγ = 0.1 (the preset renhd_euler), and one rung without
+swaps. Beside them a normalizing flow, eight affine couplings (L. Dinh, J. Sohl-Dickstein, S.
+Bengio, ICLR 2017) that learn from U alone, while the temperature falls to 1, to minimize the mean
+of U/T + log q. Its points, and a tenth from a wide Gaussian, are proposals of an independence
+Metropolis test, without which their law would be the flow's. And TACT-HMC: single walkers whose own
+temperature moves between 1 and that of the hottest rung, under the same noise, with as many
+gradients as a ladder has.
 
-    python examples/renhd_five_gaussians.py [--num-ladders 250] [--num-samples 1200] [--quick] [--output results/renhd]
+    python examples/renhd_five_gaussians.py [--num-ladders 250] [--num-samples 1200] [--quick]
+    [--output results/renhd]
 
-Writes results.csv, renhd.png and marginals.png (x at five rungs, the appendix's Figure 3) to the output folder.
-Source: R. Luo, Q. Zhang, Y. Yang, J. Wang, Replica-exchange Nosé-Hoover dynamics for Bayesian learning on
-large datasets (2020), section 4.1.
+Writes results.csv, renhd.png and marginals.png (x at five rungs, the appendix's Figure 3) to the
+output folder. Source: R. Luo, Q. Zhang, Y. Yang, J. Wang, Replica-exchange Nosé-Hoover dynamics for
+Bayesian learning on large datasets (2020), section 4.1.
 """
 
 from __future__ import annotations
@@ -42,7 +47,14 @@ from ladder_systems import NoisyEnergies, NoisyEverywhere, five_gaussians, run_l
 from published import published
 
 from tati_re import FunctionPotential
-from tati_re.exchange import BarkerCompensated, Metropolis, ReplicaExchange, geometric, make_ladder, make_swap_schedule
+from tati_re.exchange import (
+    BarkerCompensated,
+    Metropolis,
+    ReplicaExchange,
+    geometric,
+    make_ladder,
+    make_swap_schedule,
+)
 from tati_re.samplers import SGNHT, Splitting, TactHMC
 
 CENTRES = np.array([[0, 0], [3, 3], [3, -3], [-3, 3], [-3, -3]], float)
@@ -66,7 +78,9 @@ FLOW_STEPS = 3_000
 WIDE, BROAD = 0.1, 3.5
 FLOW = "normalizing flow"
 TEMPERING_STEPS = 30
-"""Steps in which TACT-HMC's tempering variable goes a way of 1; 10 and 100 are within a fifth of its effective size."""
+"""Steps in which TACT-HMC's tempering variable goes a way of 1; 10 and 100 are within a fifth of
+its effective size.
+"""
 VARIANCE = 4 * 9 / 5 + SPREAD**2
 """Of x and y."""
 SHOWN = 5
@@ -87,8 +101,17 @@ class Setting(NamedTuple):
 
 
 SETTINGS = (
-    Setting("RENHD", Splitting("BADODAB", FRICTION, bath_noise=FRICTION), BarkerCompensated(SWAP_VARIANCE)),
-    Setting("exact swaps", Splitting("BADODAB", FRICTION, bath_noise=FRICTION), Metropolis(), noisy=False),
+    Setting(
+        "RENHD",
+        Splitting("BADODAB", FRICTION, bath_noise=FRICTION),
+        BarkerCompensated(SWAP_VARIANCE),
+    ),
+    Setting(
+        "exact swaps",
+        Splitting("BADODAB", FRICTION, bath_noise=FRICTION),
+        Metropolis(),
+        noisy=False,
+    ),
     Setting("renhd_euler", SGNHT(EULER_FRICTION), BarkerCompensated(SWAP_VARIANCE)),
     Setting("one rung", Splitting("BADODAB", FRICTION, bath_noise=FRICTION), None, 1),
 )
@@ -106,7 +129,8 @@ class Result(NamedTuple):
         spread: Standard deviation of the distance to the nearest center along an axis.
         size: Effective sample size of one sample, and its standard error.
         changes: How often a sample lies in another cell than the one before.
-        histograms: Of x at each of the `SHOWN` coldest rungs, `(rungs, ladders, bins)`, each of sum 1; or empty.
+        histograms: Of x at each of the `SHOWN` coldest rungs, `(rungs, ladders, bins)`, each of sum
+            1; or empty.
     """
 
     cold: np.ndarray
@@ -131,7 +155,9 @@ def mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def effective_size(cold: np.ndarray) -> tuple[float, float]:
-    """1/τ of x and y together, about their mean 0, and its standard error: the jackknife over groups of ladders."""
+    """1/τ of x and y together, about their mean 0, and its standard error: the jackknife over
+    groups of ladders.
+    """
     num_samples, num_ladders, _ = cold.shape
     num_lags = min(LONGEST_LAG, num_samples // 2)
     transformed = np.fft.rfft(cold, 2 * num_samples, axis=0)
@@ -169,7 +195,14 @@ def sample(setting: Setting, num_ladders: int, num_samples: int, seed: int = 1) 
     burnin = num_samples // 5 * NUM_STEPS_EACH
     total = burnin + num_samples * NUM_STEPS_EACH
     run = run_ladder(
-        method, potential, start, total, NUM_STEPS_EACH, burnin, seed=seed, trajectory_every=NUM_STEPS_EACH
+        method,
+        potential,
+        start,
+        total,
+        NUM_STEPS_EACH,
+        burnin,
+        seed=seed,
+        trajectory_every=NUM_STEPS_EACH,
     )
     cold = run.positions[:, 0]
     shown = np.moveaxis(run.positions[..., 0], 1, 0)[:SHOWN] if setting.num_rungs >= SHOWN else ()
@@ -192,8 +225,10 @@ def sample(setting: Setting, num_ladders: int, num_samples: int, seed: int = 1) 
 
 
 class Tempered(NamedTuple):
-    """What single walkers gave whose own temperature moves: the share of their steps at temperature 1, the masses of
-    the five cells with standard errors, the spread of a mode, and the effective size of a gradient with its error."""
+    """What single walkers gave whose own temperature moves: the share of their steps at temperature
+    1, the masses of the five cells with standard errors, the spread of a mode, and the effective
+    size of a gradient with its error.
+    """
 
     share: float
     masses: tuple[np.ndarray, np.ndarray]
@@ -204,19 +239,30 @@ class Tempered(NamedTuple):
 def tempered(num_walkers: int, num_samples: int, seed: int = 1) -> Tempered:
     """TACT-HMC, with as many gradients a walker as a ladder has, burn-in included."""
     every = NUM_STEPS_EACH
-    burnin, total = (part * every * NUM_RUNGS for part in (num_samples // 5, num_samples // 5 + num_samples))
-    sampler = TactHMC(FRICTION, max_temperature=RATIO ** (NUM_RUNGS - 1), tempering_steps=TEMPERING_STEPS)
+    burnin, total = (
+        part * every * NUM_RUNGS for part in (num_samples // 5, num_samples // 5 + num_samples)
+    )
+    sampler = TactHMC(
+        FRICTION, max_temperature=RATIO ** (NUM_RUNGS - 1), tempering_steps=TEMPERING_STEPS
+    )
     potential = NoisyEverywhere(five_gaussians, 2, NOISE, NOISE)
     start = SPREAD * np.random.default_rng(seed).normal(size=(num_walkers, 2))
     weight, x = run_walkers(sampler, potential, start, STEP_SIZE, total, every, burnin, seed)
     cell, counted = nearest(x), weight.sum(axis=0)
     masses = np.stack([(weight * (cell == k)).sum(axis=0) / counted for k in range(5)], axis=-1)
     spread = math.sqrt((weight[..., None] * (x - CENTRES[cell]) ** 2).sum() / weight.sum() / 2)
-    return Tempered(float(weight.mean()), mean_and_error(masses), spread, size_of_means(x, weight, total - burnin))
+    return Tempered(
+        float(weight.mean()),
+        mean_and_error(masses),
+        spread,
+        size_of_means(x, weight, total - burnin),
+    )
 
 
 def size_of_means(x: np.ndarray, weight: np.ndarray | float, gradients: int) -> tuple[float, float]:
-    """Effective draws a gradient, from how means of x and y of independent chains scatter about 0, and the error."""
+    """Effective draws a gradient, from how means of x and y of independent chains scatter about 0,
+    and the error.
+    """
     weight = np.broadcast_to(weight, x.shape[:2])
     squares = (((weight[..., None] * x).sum(axis=0) / weight.sum(axis=0)[:, None]) ** 2).ravel()
     size = VARIANCE / squares.mean() / gradients
@@ -224,8 +270,9 @@ def size_of_means(x: np.ndarray, weight: np.ndarray | float, gradients: int) -> 
 
 
 def trained_flow(num_steps: int, seed: int):
-    """`flow(z) -> x, log|dx/dz|`, whose law has learned exp(-U) from a Gaussian of deviation 3 on, and the logarithm of
-    its density."""
+    """`flow(z) -> x, log|dx/dz|`, whose law has learned exp(-U) from a Gaussian of deviation 3 on,
+    and the logarithm of its density.
+    """
     import keras
     import tensorflow as tf
 
@@ -233,7 +280,11 @@ def trained_flow(num_steps: int, seed: int):
     parts = []
     for _ in range(COUPLINGS):
         inner = [keras.layers.Dense(UNITS, "tanh") for _ in range(2)]
-        parts.append(keras.Sequential([keras.Input((1,)), *inner, keras.layers.Dense(2, kernel_initializer="zeros")]))
+        parts.append(
+            keras.Sequential(
+                [keras.Input((1,)), *inner, keras.layers.Dense(2, kernel_initializer="zeros")]
+            )
+        )
 
     def flow(z):
         x, log_volume = 3.0 * z, 2 * math.log(3.0) + tf.zeros_like(z[:, 0])
@@ -252,7 +303,8 @@ def trained_flow(num_steps: int, seed: int):
 
     @tf.function(jit_compile=True)
     def step(number):
-        # From the hottest rung to T = 1 in three fifths of the steps: at T = 1 from the start it keeps to one mode.
+        # From the hottest rung to T = 1 in three fifths of the steps: at T = 1 from the start it
+        # keeps to one mode.
         cooling = tf.maximum(0.0, 1.0 - tf.cast(number, tf.float32) / (0.6 * num_steps))
         temperature = RATIO ** ((NUM_RUNGS - 1) * cooling)
         z = tf.random.stateless_normal((BATCH, 2), (seed, number))
@@ -278,16 +330,27 @@ def trained_flow(num_steps: int, seed: int):
     return tf.function(flow), tf.function(density)
 
 
-def flow_proposals(flow, density, num_ladders: int, num_samples: int, seed: int = 1) -> tuple[Result, float]:
-    """As many chains as ladders, all started at a point of the flow: the result, and the rate of accepted proposals."""
+def flow_proposals(
+    flow, density, num_ladders: int, num_samples: int, seed: int = 1
+) -> tuple[Result, float]:
+    """As many chains as ladders, all started at a point of the flow: the result, and the rate of
+    accepted proposals.
+    """
     random, position, weight = np.random.default_rng(seed), None, None
     burnin, cold, energies, accepted = num_samples // 5, [], [], []
     for _ in range(burnin + num_samples):
         x = flow(random.standard_normal((num_ladders, 2)).astype(np.float32))[0].numpy()
-        # Where exp(-U) has more than the flow the test would hold a point for long: a tenth come from a wide Gaussian.
-        x = np.where(random.random((num_ladders, 1)) < WIDE, BROAD * random.standard_normal((num_ladders, 2)), x)
+        # Where exp(-U) has more than the flow the test would hold a point for long: a tenth come
+        # from a wide Gaussian.
+        x = np.where(
+            random.random((num_ladders, 1)) < WIDE,
+            BROAD * random.standard_normal((num_ladders, 2)),
+            x,
+        )
         wide = -0.5 * (x**2).sum(1) / BROAD**2 - math.log(2 * math.pi * BROAD**2)
-        proposed = np.logaddexp(math.log(1 - WIDE) + density(x.astype(np.float32)).numpy(), math.log(WIDE) + wide)
+        proposed = np.logaddexp(
+            math.log(1 - WIDE) + density(x.astype(np.float32)).numpy(), math.log(WIDE) + wide
+        )
         energy = np.asarray(five_gaussians(x))
         new = -energy - proposed
         if position is None:
@@ -302,14 +365,19 @@ def flow_proposals(flow, density, num_ladders: int, num_samples: int, seed: int 
     cell = nearest(cold)
     masses = mean_and_error(np.stack([(cell == k).mean(axis=0) for k in range(5)], axis=-1))
     energy = tuple(float(value) for value in mean_and_error(energies.mean(axis=0)))
-    spread, changes = float((cold - CENTRES[cell]).std()), float((np.diff(cell, axis=0) != 0).mean())
+    spread, changes = (
+        float((cold - CENTRES[cell]).std()),
+        float((np.diff(cell, axis=0) != 0).mean()),
+    )
     none = np.zeros(0)
     result = Result(cold, none, masses, energy, none, spread, effective_size(cold), changes)
     return result, float(np.mean(accepted[burnin:]))
 
 
 def exact_marginal(temperature: float) -> np.ndarray:
-    """Of the bins of `EDGES`, the share of exp(-U/T) that has its x there: five points a bin, y from -15 to 15."""
+    """Of the bins of `EDGES`, the share of exp(-U/T) that has its x there: five points a bin, y
+    from -15 to 15.
+    """
     y, x = np.linspace(-15, 15, 301), np.linspace(EDGES[0], EDGES[-1], 5 * (len(EDGES) - 1) + 1)
     x = (x[1:] + x[:-1]) / 2
     points = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2)
@@ -322,7 +390,8 @@ class Marginal(NamedTuple):
 
     Attributes:
         temperature: T.
-        found: Share of each bin of `EDGES`, and `error`, its standard error from the spread of ladders.
+        found: Share of each bin of `EDGES`, and `error`, its standard error from the spread of
+            ladders.
         exact: By quadrature.
     """
 
@@ -333,25 +402,33 @@ class Marginal(NamedTuple):
 
     @property
     def barrier(self) -> tuple[float, float, float]:
-        """-ln of what the mode at 0 has over the valley at 1.5: found, its error, exact; two bins of each count."""
+        """-ln of what the mode at 0 has over the valley at 1.5: found, its error, exact; two bins
+        of each count.
+        """
         middle = (EDGES[1:] + EDGES[:-1]) / 2
         top, valley = np.abs(middle) < 0.2, np.abs(np.abs(middle) - 1.5) < 0.2
 
         def height(share):
             return math.log(share[top].mean() / share[valley].mean())
 
-        squares = [((self.error[part]).sum() / self.found[part].sum()) ** 2 for part in (top, valley)]
+        squares = [
+            ((self.error[part]).sum() / self.found[part].sum()) ** 2 for part in (top, valley)
+        ]
         return height(self.found), math.sqrt(sum(squares)), height(self.exact)
 
 
 def marginals(result: Result) -> list[Marginal]:
     """Those of the coldest rungs."""
     rungs = enumerate(result.histograms)
-    return [Marginal(RATIO**j, *mean_and_error(found), exact_marginal(RATIO**j)) for j, found in rungs]
+    return [
+        Marginal(RATIO**j, *mean_and_error(found), exact_marginal(RATIO**j)) for j, found in rungs
+    ]
 
 
 def draw_marginals(found: Sequence[Marginal], path: Path) -> None:
-    """Draws the marginals of x, and -ln of them: the potential that x feels at a rung, in units of its temperature."""
+    """Draws the marginals of x, and -ln of them: the potential that x feels at a rung, in units of
+    its temperature.
+    """
     from tati_re.plotting import COLORS, new_figure, plain, save
 
     figure = new_figure(9.0, 3.4)
@@ -361,7 +438,14 @@ def draw_marginals(found: Sequence[Marginal], path: Path) -> None:
         for axes, of in zip(panels, (lambda p: -np.log(p), lambda p: p), strict=True):
             axes.plot(middle, of(rung.exact / width), color=color, linewidth=1)
             label = f"T = {rung.temperature:.4g}"
-            axes.plot(middle[seen], of(rung.found[seen] / width), ".", color=color, markersize=4, label=label)
+            axes.plot(
+                middle[seen],
+                of(rung.found[seen] / width),
+                ".",
+                color=color,
+                markersize=4,
+                label=label,
+            )
     panels[0].set(ylabel="-ln p(x), the effective potential", ylim=(0, 9))
     panels[1].set(ylabel="p(x)", ylim=(0, None))
     panels[1].legend(frameon=False, fontsize=8, title="RENHD; lines: exact", title_fontsize=8)
@@ -372,12 +456,21 @@ def draw_marginals(found: Sequence[Marginal], path: Path) -> None:
 
 
 def table_of(results: dict[str, Result]) -> list[dict[str, object]]:
-    """A row for each number: what was measured, its standard error where there is one, the exact and the printed."""
+    """A row for each number: what was measured, its standard error where there is one, the exact
+    and the printed.
+    """
     rows = []
 
     def add(run: str, quantity: str, value: float, error="", exact="", published="") -> None:
         rows.append(
-            dict(run=run, quantity=quantity, value=f"{value:.6g}", error=error, exact=exact, published=published)
+            dict(
+                run=run,
+                quantity=quantity,
+                value=f"{value:.6g}",
+                error=error,
+                exact=exact,
+                published=published,
+            )
         )
 
     for name, result in results.items():
@@ -430,7 +523,9 @@ def draw(results: dict[str, Result], path: Path) -> None:
     for color, (name, result) in zip(COLORS, results.items(), strict=False):
         if name != "exact swaps":
             values = result.cold[..., 0].ravel()
-            marginal.hist(values, edges, density=True, histtype="step", color=color, linewidth=1.3, label=name)
+            marginal.hist(
+                values, edges, density=True, histtype="step", color=color, linewidth=1.3, label=name
+            )
     marginal.set(xlabel="x", title="all cold samples")
     marginal.legend(frameon=False, fontsize=8)
 
@@ -439,8 +534,12 @@ def draw(results: dict[str, Result], path: Path) -> None:
     path_of_x.plot(renhd.cold[:shown, 0, 0], color=COLORS[0], linewidth=0.6, label="RENHD")
     path_of_x.set(xlabel="sample", ylabel="x at T = 1", ylim=(-5, 5))
     legend_above(path_of_x)
-    path_of_rung.step(np.arange(shown), renhd.rung[:shown], where="mid", color=COLORS[0], linewidth=0.9)
-    path_of_rung.set(xlabel="swap round", ylabel="rung", title="where one replica was", yticks=range(NUM_RUNGS))
+    path_of_rung.step(
+        np.arange(shown), renhd.rung[:shown], where="mid", color=COLORS[0], linewidth=0.9
+    )
+    path_of_rung.set(
+        xlabel="swap round", ylabel="rung", title="where one replica was", yticks=range(NUM_RUNGS)
+    )
     path_of_rung.grid(axis="y", color=GRAY, alpha=0.3, linewidth=0.5)
     for panel in (plane, marginal, path_of_x, path_of_rung):
         plain(panel)
@@ -451,24 +550,49 @@ def draw(results: dict[str, Result], path: Path) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the experiment; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--num-ladders", type=int, help="independent ladders (default 250, quick 40)")
-    parser.add_argument("--num-samples", type=int, help="samples of each after its burn-in (default 1200, quick 300)")
+    parser.add_argument(
+        "--num-ladders", type=int, help="independent ladders (default 250, quick 40)"
+    )
+    parser.add_argument(
+        "--num-samples",
+        type=int,
+        help="samples of each after its burn-in (default 1200, quick 300)",
+    )
     parser.add_argument("--quick", action="store_true", help="some seconds, and large errors")
-    parser.add_argument("--output", type=Path, default=Path("results/renhd"), help="folder of the files")
+    parser.add_argument(
+        "--output", type=Path, default=Path("results/renhd"), help="folder of the files"
+    )
     options = parser.parse_args(arguments)
-    num_ladders = options.num_ladders if options.num_ladders is not None else 40 if options.quick else 250
-    num_samples = options.num_samples if options.num_samples is not None else 300 if options.quick else 1200
-    for name, given, least in (("ladders", num_ladders, 2), ("samples", num_samples, SMALLEST_NUM_SAMPLES)):
+    num_ladders = (
+        options.num_ladders if options.num_ladders is not None else 40 if options.quick else 250
+    )
+    num_samples = (
+        options.num_samples if options.num_samples is not None else 300 if options.quick else 1200
+    )
+    for name, given, least in (
+        ("ladders", num_ladders, 2),
+        ("samples", num_samples, SMALLEST_NUM_SAMPLES),
+    ):
         if given < least:
-            print(f"--num-{name} is too small. Received: {given}. Expected: at least {least}.", file=sys.stderr)
+            print(
+                f"--num-{name} is too small. Received: {given}. Expected: at least {least}.",
+                file=sys.stderr,
+            )
             return 2
     results = {}
     for setting in SETTINGS:
         result = results[setting.name] = sample(setting, num_ladders, num_samples)
         print(f"{setting.name}: {num_ladders} x {num_samples} samples")
-        print("  masses " + ", ".join(f"{mass:.4f} ± {error:.4f}" for mass, error in zip(*result.masses, strict=True)))
+        print(
+            "  masses "
+            + ", ".join(
+                f"{mass:.4f} ± {error:.4f}" for mass, error in zip(*result.masses, strict=True)
+            )
+        )
         print(f"  <U> {result.energy[0]:.4f} ± {result.energy[1]:.4f} (exact {EXACT_ENERGY:.4f})")
-        print(f"  spread of a mode {result.spread:.4f} (exact {SPREAD}), mode changes a sample {result.changes:.4f}")
+        print(
+            f"  spread of a mode {result.spread:.4f} (exact {SPREAD}), mode changes a sample {result.changes:.4f}"
+        )
         if len(result.rates):
             print("  swap rates " + ", ".join(f"{rate:.3f}" for rate in result.rates))
             size, error = result.size
@@ -478,19 +602,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"{size / NUM_STEPS_EACH / NUM_RUNGS:.2e} per gradient of all rungs"
             )
     gradients = num_samples * NUM_STEPS_EACH * NUM_RUNGS
-    alone, size = tempered(num_ladders, num_samples), size_of_means(results["RENHD"].cold, 1.0, gradients)
-    print(f"TACT-HMC: {num_ladders} walkers of as many gradients as a ladder, {alone.share:.4f} of them at T = 1")
-    print("  masses " + ", ".join(f"{mass:.4f} ± {error:.4f}" for mass, error in zip(*alone.masses, strict=True)))
-    print(f"  spread of a mode {alone.spread:.4f}; effective size per gradient, from the spread of means:")
+    alone, size = (
+        tempered(num_ladders, num_samples),
+        size_of_means(results["RENHD"].cold, 1.0, gradients),
+    )
+    print(
+        f"TACT-HMC: {num_ladders} walkers of as many gradients as a ladder, {alone.share:.4f} of them at T = 1"
+    )
+    print(
+        "  masses "
+        + ", ".join(f"{mass:.4f} ± {error:.4f}" for mass, error in zip(*alone.masses, strict=True))
+    )
+    print(
+        f"  spread of a mode {alone.spread:.4f}; effective size per gradient, from the spread of means:"
+    )
     print(
         "  "
-        + ", ".join(f"{of[0]:.2e} ± {of[1]:.1e} {name}" for name, of in (("TACT-HMC", alone.size), ("RENHD", size)))
+        + ", ".join(
+            f"{of[0]:.2e} ± {of[1]:.1e} {name}"
+            for name, of in (("TACT-HMC", alone.size), ("RENHD", size))
+        )
     )
     flow = trained_flow(600 if options.quick else FLOW_STEPS, seed=1)
     result, rate = flow_proposals(*flow, num_ladders, num_samples)
     results[FLOW] = result
     print(f"{FLOW}: proposals of a flow, {rate:.3f} of them accepted")
-    print("  masses " + ", ".join(f"{mass:.4f} ± {error:.4f}" for mass, error in zip(*result.masses, strict=True)))
+    print(
+        "  masses "
+        + ", ".join(f"{mass:.4f} ± {error:.4f}" for mass, error in zip(*result.masses, strict=True))
+    )
     print(f"  <U> {result.energy[0]:.4f} ± {result.energy[1]:.4f} (exact {EXACT_ENERGY:.4f})")
     print(
         f"  spread of a mode {result.spread:.4f}; effective size {result.size[0]:.4f} ± {result.size[1]:.4f} per sample"
@@ -509,14 +649,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ),
     ):
         error = error if error == "" else f"{error:.2g}"
-        rows.append(dict(run=run, quantity=quantity, value=f"{value:.6g}", error=error, exact=exact, published=""))
+        rows.append(
+            dict(
+                run=run,
+                quantity=quantity,
+                value=f"{value:.6g}",
+                error=error,
+                exact=exact,
+                published="",
+            )
+        )
     with (options.output / "results.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
         writer.writerows(rows)
     draw(results, options.output / "renhd.png")
     draw_marginals(marginals(results["RENHD"]), options.output / "marginals.png")
-    print(f"written: {options.output}/results.csv, {options.output}/renhd.png, {options.output}/marginals.png")
+    print(
+        f"written: {options.output}/results.csv, {options.output}/renhd.png, {options.output}/marginals.png"
+    )
     return 0
 
 

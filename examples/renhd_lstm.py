@@ -1,36 +1,43 @@
-"""Replica exchange Nosé-Hoover dynamics on networks whose labels are permuted again and again, beside seven others.
+"""Replica exchange Nosé-Hoover dynamics on networks whose labels are permuted again and again,
+beside seven others.
 
-An LSTM reads the 28 rows of an MNIST image (28 -> 32 units, then 32 ReLU units and 10 outputs: 9,194 parameters). A
-fifth of the 6,000 training labels is permuted. A method starts three times from random weights and may take the same
-number of gradients each time: a ladder of R rungs takes R gradients at every step, and so an Rth of the steps. Half of
-the steps are burn-in; predictions are averaged over positions from the other half.
+An LSTM reads the 28 rows of an MNIST image (28 -> 32 units, then 32 ReLU units and 10 outputs:
+9,194 parameters). A fifth of the 6,000 training labels is permuted. A method starts three times
+from random weights and may take the same number of gradients each time: a ladder of R rungs takes R
+gradients at every step, and so an Rth of the steps. Half of the steps are burn-in; predictions are
+averaged over positions from the other half.
 
-Labels that are permuted anew at each epoch are noise in the gradient, not another potential: the potential that a
-sampler sees is the mean over the permutations. Here it is the mean over 20 of them, drawn once, each a copy of the
-images in the data set; mini-batches are drawn from all copies, so that an image comes back under other labels, and
-swaps are decided for the potential whose gradients move the walkers.
+Labels that are permuted anew at each epoch are noise in the gradient, not another potential: the
+potential that a sampler sees is the mean over the permutations. Here it is the mean over 20 of
+them, drawn once, each a copy of the images in the data set; mini-batches are drawn from all copies,
+so that an image comes back under other labels, and swaps are decided for the potential whose
+gradients move the walkers.
 
-U is the mean loss, with the prior's V/N, at the temperature 1/N with N = 6,000: the posterior at T = 1 for 6,000 images
-under a standard normal prior. The temperature ratio of the ladder is measured: a pilot of SGNHT tells how U spreads at
-T = 1, and neighbors are put where Metropolis' rule would accept half of the swaps.
+U is the mean loss, with the prior's V/N, at the temperature 1/N with N = 6,000: the posterior at T
+= 1 for 6,000 images under a standard normal prior. The temperature ratio of the ladder is measured:
+a pilot of SGNHT tells how U spreads at T = 1, and neighbors are put where Metropolis' rule would
+accept half of the swaps.
 
-    python examples/renhd_lstm.py --data FOLDER [--percent 0 | 20 | 30] [--full] [--num-gradients 2400] [--output DIR]
-    python examples/renhd_lstm.py --data FOLDER --network resnet [--full] [--output DIR]
+    python examples/renhd_lstm.py --data FOLDER [--percent 0 | 20 | 30] [--full] [--num-gradients
+    2400] [--output DIR] python examples/renhd_lstm.py --data FOLDER --network resnet [--full]
+    [--output DIR]
 
-`--network resnet` takes images of CIFAR-10 and a residual network instead, a ResNet-8 of 8 channels or, with `--full`,
-ResNet-20. Its layers are normalized over the channels of each image (group normalization with one group): under batch
-normalization the loss of an image depends on its mini-batch, and is no sum over the data.
+`--network resnet` takes images of CIFAR-10 and a residual network instead, a ResNet-8 of 8 channels
+or, with `--full`, ResNet-20. Its layers are normalized over the channels of each image (group
+normalization with one group): under batch normalization the loss of an image depends on its
+mini-batch, and is no sum over the data.
 
-FOLDER holds mnist.npz with x_train, y_train, x_test, y_test, as Keras stores it, or cifar10_subset.npz. Writes
-results.csv, rungs.csv and figure.png, the LSTM in about 8 minutes on 2 cores, 25 where others use them too. Methods
-that are in results.csv are not run again.
+FOLDER holds mnist.npz with x_train, y_train, x_test, y_test, as Keras stores it, or
+cifar10_subset.npz. Writes results.csv, rungs.csv and figure.png, the LSTM in about 8 minutes on 2
+cores, 25 where others use them too. Methods that are in results.csv are not run again.
 
-RELD is SGLD on the ladder here. In the paper it is RENHD's step with a frozen thermostat: another update, whose
-momentum factor is negative, and none with a law that is known.
+RELD is SGLD on the ladder here. In the paper it is RENHD's step with a frozen thermostat: another
+update, whose momentum factor is negative, and none with a law that is known.
 
-Published: R. Luo, Q. Zhang, Y. Yang, J. Wang, Replica-exchange Nosé-Hoover dynamics for Bayesian learning on large
-datasets (NeurIPS 2020), Table 1: accuracy on Fashion-MNIST, by an LSTM of 128 units and 64 ReLU units, 20 % of the
-labels permuted at each epoch, 1,000 epochs, 12 rungs with ratio 1.2, 10 runs; and on CIFAR-10, by ResNet-20.
+Published: R. Luo, Q. Zhang, Y. Yang, J. Wang, Replica-exchange Nosé-Hoover dynamics for Bayesian
+learning on large datasets (NeurIPS 2020), Table 1: accuracy on Fashion-MNIST, by an LSTM of 128
+units and 64 ReLU units, 20 % of the labels permuted at each epoch, 1,000 epochs, 12 rungs with
+ratio 1.2, 10 runs; and on CIFAR-10, by ResNet-20.
 """
 
 from __future__ import annotations
@@ -141,12 +148,19 @@ class Sizes(NamedTuple):
 
 
 SIZES = {"lstm": Sizes(), "resnet": Sizes(1_200, 3, 3, 20, 2_000, 2_000, 8, 1, 400, 20, "resnet")}
-QUICK = {name: Sizes(120, 2, 2, 2, 64, 50, units, 1, 40, 20, name) for name, units in (("lstm", 4), ("resnet", 1))}
+QUICK = {
+    name: Sizes(120, 2, 2, 2, 64, 50, units, 1, 40, 20, name)
+    for name, units in (("lstm", 4), ("resnet", 1))
+}
 FULL = {
     "lstm": Sizes(1_000 * 60_000 // BATCH_SIZE, 12, 10, 20, 60_000, 10_000, 128, 1, 8_000),
-    "resnet": Sizes(1_000 * 10_000 // BATCH_SIZE, 12, 10, 20, 10_000, 2_000, 16, 3, 8_000, 20, "resnet"),
+    "resnet": Sizes(
+        1_000 * 10_000 // BATCH_SIZE, 12, 10, 20, 10_000, 2_000, 16, 3, 8_000, 20, "resnet"
+    ),
 }
-"""As published, but for the ReLU layer, which is as wide as the LSTM, a fifth of CIFAR-10, and 1,000 epochs for all."""
+"""As published, but for the ReLU layer, which is as wide as the LSTM, a fifth of CIFAR-10, and
+1,000 epochs for all.
+"""
 DATA = {"lstm": "mnist.npz", "resnet": "cifar10_subset.npz"}
 
 
@@ -175,7 +189,8 @@ class Result(NamedTuple):
         last_accuracy_deviation: Over the runs.
         acceptance: Of swaps, burn-in included; nan without a ladder.
         swap_batch: Images that a swap looked at, on average.
-        round_trips: From the target to the hottest rung and back, of all replicas of all runs, burn-in included.
+        round_trips: From the target to the hottest rung and back, of all replicas of all runs,
+            burn-in included.
         seconds: Of all runs together.
     """
 
@@ -199,10 +214,17 @@ def read(folder: Path, num_train: int, num_test: int) -> Digits:
     """The first training images, and test images, of MNIST."""
     path = folder / "mnist.npz"
     if not path.is_file():
-        raise tati_re.InputError("--data: there is no mnist.npz.", folder, "a folder that holds mnist.npz")
+        raise tati_re.InputError(
+            "--data: there is no mnist.npz.", folder, "a folder that holds mnist.npz"
+        )
     with np.load(path) as file:
-        train, labels, test, test_labels = (file[key] for key in ("x_train", "y_train", "x_test", "y_test"))
-    for option, count, most in (("--num-train", num_train, len(labels)), ("--num-test", num_test, len(test_labels))):
+        train, labels, test, test_labels = (
+            file[key] for key in ("x_train", "y_train", "x_test", "y_test")
+        )
+    for option, count, most in (
+        ("--num-train", num_train, len(labels)),
+        ("--num-test", num_test, len(test_labels)),
+    ):
         if not 1 <= count <= most:
             raise tati_re.InputError(f"{option} is out of range.", count, f"1 to {most:,}")
     return Digits(train[:num_train], labels[:num_train], test[:num_test], test_labels[:num_test])
@@ -217,7 +239,9 @@ def generated(num_train: int, num_test: int, seed: int) -> Digits:
 
 
 def permuted(labels: np.ndarray, count: int, seed: int, percent: int = 20) -> np.ndarray:
-    """Labels in `count` versions, `(count, n)`: in each another part of them, permuted among each other."""
+    """Labels in `count` versions, `(count, n)`: in each another part of them, permuted among each
+    other.
+    """
     random = np.random.default_rng(seed)
     versions = np.tile(labels, (count, 1))
     for version in versions:
@@ -242,7 +266,9 @@ class Problem:
         self.frequencies = np.stack([(versions == digit).mean(0) for digit in range(10)], axis=-1)
         first = slice(0, 10)
         few = (digits.train[first], np.arange(10) % 10)
-        self.starts = np.stack([self._simulation(*few, 1, seed + run).parameters for run in range(sizes.num_runs)])
+        self.starts = np.stack(
+            [self._simulation(*few, 1, seed + run).parameters for run in range(sizes.num_runs)]
+        )
         images = np.tile(digits.train, (self.versions, *[1] * (digits.train.ndim - 1)))
         self.simulation = self._simulation(images, versions.reshape(-1), sizes.num_runs, seed)
         self.temperature = 1 / len(digits.train)
@@ -255,9 +281,15 @@ class Problem:
         keras.utils.set_random_seed(seed)
         units = self.sizes.num_units
         if self.sizes.network == "resnet":
-            model = resghmc_resnet.resnet(images.shape[1:], self.sizes.num_blocks, units, batch_norm=False)
+            model = resghmc_resnet.resnet(
+                images.shape[1:], self.sizes.num_blocks, units, batch_norm=False
+            )
         else:
-            layers = [keras.layers.LSTM(units), keras.layers.Dense(units, "relu"), keras.layers.Dense(10)]
+            layers = [
+                keras.layers.LSTM(units),
+                keras.layers.Dense(units, "relu"),
+                keras.layers.Dense(10),
+            ]
             model = keras.Sequential([keras.Input((28, 28)), *layers])
         name = "images with permuted labels"
         return tati_re.Simulation(
@@ -270,7 +302,8 @@ class Problem:
             prior_std=PRIOR_STD * math.sqrt(len(self.digits.train)),
             batch_size=min(BATCH_SIZE, len(labels)),
             num_walkers=num_walkers,
-            # XLA cannot compile an LSTM; a loop over the walkers is compiled soonest and is as fast.
+            # XLA cannot compile an LSTM; a loop over the walkers is compiled soonest and is as
+            # fast.
             execution="graph",
             walker_evaluation="looped",
             seed=seed,
@@ -278,16 +311,25 @@ class Problem:
         )
 
     def run(self, method: Method, ratio: float | None, num_steps: int, keep: int):
-        """Runs a method from the starts; positions are stored at each `keep`th step of the second half."""
+        """Runs a method from the starts; positions are stored at each `keep`th step of the second
+        half.
+        """
         self.simulation.parameters = self.starts
-        options = {**method.options, "num_steps": num_steps, "trajectory_every": keep, "record_every": keep}
+        options = {
+            **method.options,
+            "num_steps": num_steps,
+            "trajectory_every": keep,
+            "record_every": keep,
+        }
         if method.trains:
             return self.simulation.fit(**options)
         if method.ladder:
             sizes = self.sizes
             options |= {"num_replicas": sizes.num_replicas, "temperature_ratio": ratio}
             options |= {"exchange_every": sizes.exchange_every}
-        return self.simulation.sample(**options, temperature=self.temperature, num_burnin_steps=num_steps // 2)
+        return self.simulation.sample(
+            **options, temperature=self.temperature, num_burnin_steps=num_steps // 2
+        )
 
     def energy(self, parameters: np.ndarray) -> float:
         """N U at a position, on all images and label versions: U of the posterior at T = 1."""
@@ -300,7 +342,8 @@ class Problem:
 def pilot(problem: Problem) -> tuple[float, float]:
     """The deviation of U at T = 1, and the temperature ratio that it asks for.
 
-    U still drifts in so short a run: its deviation is that from a straight line in time, for each walker its own.
+    U still drifts in so short a run: its deviation is that from a straight line in time, for each
+    walker its own.
     """
     from tati_re.exchange import geometric, ladder_advice, spacing
 
@@ -311,11 +354,15 @@ def pilot(problem: Problem) -> tuple[float, float]:
     drawn = positions(problem.run(method, None, num_steps, every), num_steps // 2)
     changes, squares = [], []
     for walker in drawn:
-        steps, energies = np.array([(step, problem.energy(vector)) for step, vector in walker], float).T
+        steps, energies = np.array(
+            [(step, problem.energy(vector)) for step, vector in walker], float
+        ).T
         line = np.polyfit(steps - steps.mean(), energies, 1)
         changes.append(line[0] * np.ptp(steps))
         # A line takes two of the numbers.
-        squares.append(np.sum((energies - np.polyval(line, steps - steps.mean())) ** 2) / (len(steps) - 2))
+        squares.append(
+            np.sum((energies - np.polyval(line, steps - steps.mean())) ** 2) / (len(steps) - 2)
+        )
     deviation = math.sqrt(np.mean(squares))
     ratio = math.exp(spacing(LADDER_ACCEPTANCE) / deviation)
     print(
@@ -325,21 +372,26 @@ def pilot(problem: Problem) -> tuple[float, float]:
     )
     size, step = SETTINGS["rungs, ratio"]
     ladder = geometric(int(size), temperature_ratio=float(step))
-    for sentence in ladder_advice(ladder, heat_capacity=deviation**2, acceptance=LADDER_ACCEPTANCE).sentences:
+    for sentence in ladder_advice(
+        ladder, heat_capacity=deviation**2, acceptance=LADDER_ACCEPTANCE
+    ).sentences:
         print(f"the published ladder here: {sentence}")
     print(flush=True)
     return deviation, ratio
 
 
 def positions(run, after: int) -> list[list[tuple[int, np.ndarray]]]:
-    """Stored positions of each walker after a step, with their steps, those at the target's temperature alone."""
+    """Stored positions of each walker after a step, with their steps, those at the target's
+    temperature alone.
+    """
     from tati_re.analysis import stored_positions
 
     rows = run.run_info
     weights = {}
     if "weight" in rows:
         weights = {
-            (int(step), int(walker)): weight for step, walker, weight in rows[["step", "walker", "weight"]].values
+            (int(step), int(walker)): weight
+            for step, walker, weight in rows[["step", "walker", "weight"]].values
         }
     found: list[list] = [[] for _ in range(rows["walker"].max() + 1)]
     for step, walker, vector in stored_positions(run):
@@ -349,7 +401,9 @@ def positions(run, after: int) -> list[list[tuple[int, np.ndarray]]]:
 
 
 def trips(rungs: np.ndarray) -> int:
-    """How often a replica goes from rung 0 to the hottest one and back; `rungs` are those of its rows, in order."""
+    """How often a replica goes from rung 0 to the hottest one and back; `rungs` are those of its
+    rows, in order.
+    """
     top, count, been = rungs.max(), 0, -1
     for rung in rungs:
         if rung == 0:
@@ -381,10 +435,15 @@ def result(problem: Problem, method: Method, ratio: float) -> tuple[Result, Any]
         chosen = np.unique(np.linspace(0, len(drawn) - 1, NUM_DRAWS).round().astype(int))
         outputs = [sim.predict_probabilities(digits.test, drawn[place][1]) for place in chosen]
         mean = np.mean(outputs, axis=0, dtype=np.float64)
-        averages.append((accuracy(mean, digits.test_labels), negative_log_likelihood(mean, digits.test_labels)))
+        averages.append(
+            (accuracy(mean, digits.test_labels), negative_log_likelihood(mean, digits.test_labels))
+        )
         count += len(chosen)
     scores = np.array(averages) * (100, 1) if averages else np.full((1, 2), np.nan)
-    ends = [100 * accuracy(sim.predict_probabilities(digits.test, vector), digits.test_labels) for vector in last]
+    ends = [
+        100 * accuracy(sim.predict_probabilities(digits.test, vector), digits.test_labels)
+        for vector in last
+    ]
     swaps = (math.nan, math.nan, 0)
     rows = run.run_info if method.ladder else None
     if rows is not None:
@@ -429,35 +488,51 @@ def report(found: Result, sizes: Sizes) -> None:
 
 
 def before(output: Path, names: Sequence[str], sizes: Sizes, seed: int) -> list[Result]:
-    """The results that an earlier call with the same sizes has left in the folder; else it is marked as one of these.
+    """The results that an earlier call with the same sizes has left in the folder; else it is
+    marked as one of these.
 
     Raises:
         InputError: It has results of other sizes.
     """
     settings, path = {**sizes._asdict(), "seed": seed}, output / "settings.json"
     if path.is_file() and json.loads(path.read_text()) != settings:
-        raise tati_re.InputError("--output has results of other sizes or another seed.", output, "another folder")
+        raise tati_re.InputError(
+            "--output has results of other sizes or another seed.", output, "another folder"
+        )
     write([[json.dumps(settings)]], [], path)
     if not (output / "results.csv").is_file():
         return []
     with (output / "results.csv").open(newline="") as file:
         kinds, rows = list(Result.__annotations__.values()), list(csv.reader(file))[1:]
-    casts = [{"str": str, "int": int}.get(kind, lambda text: float(text or "nan")) for kind in kinds]
-    return [Result(*(cast(text) for cast, text in zip(casts, row, strict=True))) for row in rows if row[0] in names]
+    casts = [
+        {"str": str, "int": int}.get(kind, lambda text: float(text or "nan")) for kind in kinds
+    ]
+    return [
+        Result(*(cast(text) for cast, text in zip(casts, row, strict=True)))
+        for row in rows
+        if row[0] in names
+    ]
 
 
 def write(rows: Sequence[Sequence], header: Sequence[str], path: Path) -> None:
     """Writes a CSV file."""
-    lines = [",".join("" if v != v else f"{v:.6g}" if isinstance(v, float) else str(v) for v in row) for row in rows]
+    lines = [
+        ",".join("" if v != v else f"{v:.6g}" if isinstance(v, float) else str(v) for v in row)
+        for row in rows
+    ]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join([",".join(header), *lines, ""]))
     except OSError as error:
-        raise tati_re.InputError(f"The results cannot be written: {error.strerror}.", path.parent) from None
+        raise tati_re.InputError(
+            f"The results cannot be written: {error.strerror}.", path.parent
+        ) from None
 
 
 def draw(results: Sequence[Result], ladders: dict[str, Any], path: Path) -> None:
-    """Draws the rungs of the replicas of the first run against the step, and the accuracies as bars."""
+    """Draws the rungs of the replicas of the first run against the step, and the accuracies as
+    bars.
+    """
     from tati_re.plotting import COLORS, GRAY, new_figure, plain, save
 
     figure = new_figure(9.0, 3.8)
@@ -477,8 +552,18 @@ def draw(results: Sequence[Result], ladders: dict[str, Any], path: Path) -> None
     axes = figure.add_subplot(grid[:, 1])
     for place, found in enumerate(results):
         color = COLORS[1] if found.rungs > 1 else COLORS[0]
-        axes.barh(place, found.accuracy, xerr=found.accuracy_deviation, color=color, height=0.6, ecolor=GRAY, capsize=2)
-        axes.plot(found.last_accuracy, place, "o", color="white", markeredgecolor="black", markersize=4)
+        axes.barh(
+            place,
+            found.accuracy,
+            xerr=found.accuracy_deviation,
+            color=color,
+            height=0.6,
+            ecolor=GRAY,
+            capsize=2,
+        )
+        axes.plot(
+            found.last_accuracy, place, "o", color="white", markeredgecolor="black", markersize=4
+        )
     axes.set_yticks(range(len(results)), [found.method for found in results])
     axes.invert_yaxis()
     known = [v for r in results for v in (r.accuracy, r.last_accuracy) if not math.isnan(v)]
@@ -490,7 +575,14 @@ def draw(results: Sequence[Result], ladders: dict[str, Any], path: Path) -> None
     save(figure, path)
 
 
-def experiment(data: Path | None, names: Sequence[str], sizes: Sizes, ratio: float | None, seed: int, output: Path):
+def experiment(
+    data: Path | None,
+    names: Sequence[str],
+    sizes: Sizes,
+    ratio: float | None,
+    seed: int,
+    output: Path,
+):
     """Runs the pilot and all methods; without a folder, generated images.
 
     Args:
@@ -502,19 +594,24 @@ def experiment(data: Path | None, names: Sequence[str], sizes: Sizes, ratio: flo
         output: Folder of the files.
 
     Raises:
-        InputError: A file that is not there, a size that is too small, or a folder that cannot be written.
+        InputError: A file that is not there, a size that is too small, or a folder that cannot be
+            written.
     """
     if sizes.num_replicas < 2:
         raise tati_re.InputError("--num-replicas is too small.", sizes.num_replicas, "at least 2")
     least = SMALLEST_NUM_STEPS * sizes.num_replicas
     if sizes.num_gradients < least:
-        raise tati_re.InputError("--num-gradients is too small.", sizes.num_gradients, f"at least {least}")
+        raise tati_re.InputError(
+            "--num-gradients is too small.", sizes.num_gradients, f"at least {least}"
+        )
     if sizes.num_pilot_steps < SMALLEST_NUM_STEPS:
         expected = f"at least {SMALLEST_NUM_STEPS}"
         raise tati_re.InputError("--num-pilot-steps is too small.", sizes.num_pilot_steps, expected)
     of_resnet = sizes.network == "resnet"
     if data is None:
-        digits = (resghmc_resnet.generated if of_resnet else generated)(sizes.num_train, sizes.num_test, seed)
+        digits = (resghmc_resnet.generated if of_resnet else generated)(
+            sizes.num_train, sizes.num_test, seed
+        )
     else:
         digits = (resghmc_resnet.read if of_resnet else read)(data, sizes.num_train, sizes.num_test)
     problem = Problem(digits, sizes, seed)
@@ -555,38 +652,76 @@ def experiment(data: Path | None, names: Sequence[str], sizes: Sizes, ratio: flo
     write(traces, ("method", "step", "run", "replica", "rung"), output / "rungs.csv")
     draw(results, ladders, output / "figure.png")
     images = "CIFAR-10" if of_resnet else "Fashion-MNIST"
-    print(f"* {images}, {sizes.percent} % permuted; 'swaps, trips': accepted part, round trips of all runs")
+    print(
+        f"* {images}, {sizes.percent} % permuted; 'swaps, trips': accepted part, round trips of all runs"
+    )
     print(f"\n{output / 'results.csv'}, {output / 'rungs.csv'}, {output / 'figure.png'}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the experiment; the exit status is 2 for bad input."""
-    parser = argparse.ArgumentParser(description="RENHD and seven other methods on networks with permuted labels.")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder that holds mnist.npz or cifar10_subset.npz")
+    parser = argparse.ArgumentParser(
+        description="RENHD and seven other methods on networks with permuted labels."
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="FOLDER",
+        help="folder that holds mnist.npz or cifar10_subset.npz",
+    )
     parser.add_argument("--network", choices=tuple(SIZES), default="lstm", help="default lstm")
     names = [method.name for method in METHODS]
     parser.add_argument("--methods", nargs="+", choices=names, default=names, help="default: all")
     parser.add_argument(
-        "--temperature-ratio", type=float, default=None, metavar="R", help="of neighboring rungs; default: by a pilot"
+        "--temperature-ratio",
+        type=float,
+        default=None,
+        metavar="R",
+        help="of neighboring rungs; default: by a pilot",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="default 0")
     for name in Sizes._fields[:-1]:
-        told = ", ".join(f"{sizes._asdict()[name]:,} ({network})" for network, sizes in SIZES.items())
-        parser.add_argument("--" + name.replace("_", "-"), type=int, metavar="N", help=f"default {told}")
+        told = ", ".join(
+            f"{sizes._asdict()[name]:,} ({network})" for network, sizes in SIZES.items()
+        )
+        parser.add_argument(
+            "--" + name.replace("_", "-"), type=int, metavar="N", help=f"default {told}"
+        )
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--quick", action="store_true", help="generated images, a few short runs, in seconds")
-    size.add_argument("--full", action="store_true", help="12 rungs, 10 runs, 1,000 epochs of all images, as published")
-    parser.add_argument("--output", type=Path, metavar="DIR", help="default results/renhd_lstm or results/renhd_resnet")
+    size.add_argument(
+        "--quick", action="store_true", help="generated images, a few short runs, in seconds"
+    )
+    size.add_argument(
+        "--full",
+        action="store_true",
+        help="12 rungs, 10 runs, 1,000 epochs of all images, as published",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="default results/renhd_lstm or results/renhd_resnet",
+    )
     arguments = parser.parse_args(argv)
-    given = {name: getattr(arguments, name) for name in Sizes._fields if getattr(arguments, name) is not None}
+    given = {
+        name: getattr(arguments, name)
+        for name in Sizes._fields
+        if getattr(arguments, name) is not None
+    }
     network = arguments.network
-    sizes = (QUICK if arguments.quick else FULL if arguments.full else SIZES)[network]._replace(**given)
+    sizes = (QUICK if arguments.quick else FULL if arguments.full else SIZES)[network]._replace(
+        **given
+    )
     try:
         if arguments.data is None and not arguments.quick:
-            raise tati_re.InputError("--data is missing.", None, f"a folder with {DATA[network]}, or --quick")
+            raise tati_re.InputError(
+                "--data is missing.", None, f"a folder with {DATA[network]}, or --quick"
+            )
         data = None if arguments.quick else arguments.data
         output = arguments.output or Path("results") / f"renhd_{network}"
-        experiment(data, arguments.methods, sizes, arguments.temperature_ratio, arguments.seed, output)
+        experiment(
+            data, arguments.methods, sizes, arguments.temperature_ratio, arguments.seed, output
+        )
     except (tati_re.InputError, tati_re.SamplingError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -1,32 +1,37 @@
-"""Test loss against temperature: replica-exchange Hamiltonian Monte Carlo on networks for 16 x 16 digits.
+"""Test loss against temperature: replica-exchange Hamiltonian Monte Carlo on networks for 16 x 16
+digits.
 
-Networks 256-40-40-40-10 with logistic hidden units (13,970 parameters) and a uniform prior |θ_i| < f/sqrt(k_i), k_i =
-fan-in + 1: one with linear outputs and f = 50, one with logistic outputs, which go into the softmax, and f = 1000; and,
-if asked for, 256-40-10 with linear outputs ("shallow", 10,690 parameters). U is the sum of the cross-entropies of all
-training images in nats, so that T = 1 is the Bayesian posterior. Two training sets: the 500 images of a list, and 5 of
-each class drawn with a seed. All other images are for testing.
+Networks 256-40-40-40-10 with logistic hidden units (13,970 parameters) and a uniform prior |θ_i| <
+f/sqrt(k_i), k_i = fan-in + 1: one with linear outputs and f = 50, one with logistic outputs, which
+go into the softmax, and f = 1000; and, if asked for, 256-40-10 with linear outputs ("shallow",
+10,690 parameters). U is the sum of the cross-entropies of all training images in nats, so that T =
+1 is the Bayesian posterior. Two training sets: the 500 images of a list, and 5 of each class drawn
+with a seed. All other images are for testing.
 
-Two ladders run side by side, from two sides, so that it can be seen whether they arrive at the same law. One starts at
-the ends of descents from small weights, U(-1/sqrt(k), 1/sqrt(k)), which are the baseline; there the box is empty. The
-other starts at the ends of descents from hidden layers drawn from the prior; there the box is full.
+Two ladders run side by side, from two sides, so that it can be seen whether they arrive at the same
+law. One starts at the ends of descents from small weights, U(-1/sqrt(k), 1/sqrt(k)), which are the
+baseline; there the box is empty. The other starts at the ends of descents from hidden layers drawn
+from the prior; there the box is full.
 
-A trajectory has 200 velocity Verlet steps, with masses k_i, in which the box is a cube of half width f; step sizes are
-tuned for an acceptance of 0.65 at every temperature during the burn-in and then frozen. After each trajectory
-neighboring temperatures try to swap. The paper rejects a trajectory that leaves the box, as --walls reject does; ours
-is reflected at the walls. Parameters are in single precision, energies are summed in double.
+A trajectory has 200 velocity Verlet steps, with masses k_i, in which the box is a cube of half
+width f; step sizes are tuned for an acceptance of 0.65 at every temperature during the burn-in and
+then frozen. After each trajectory neighboring temperatures try to swap. The paper rejects a
+trajectory that leaves the box, as --walls reject does; ours is reflected at the walls. Parameters
+are in single precision, energies are summed in double.
 
     python examples/replica_exchange_hmc.py --data FOLDER [--num-trajectories 60] [--output DIR]
 
 FOLDER holds mnist.npz with x_train, y_train, x_test, y_test, as Keras stores it, and
-nn_sample_mnist_train_indices_50.txt, the 500 numbers of the training images. Writes results.csv (a row a temperature,
-and start, with standard errors from the autocorrelation of the rung) and figure.png, in about 20 minutes on 2 cores.
---sets 5000 takes the list nn_sample_mnist_train_indices_500.txt, at ten times the cost.
+nn_sample_mnist_train_indices_50.txt, the 500 numbers of the training images. Writes results.csv (a
+row a temperature, and start, with standard errors from the autocorrelation of the rung) and
+figure.png, in about 20 minutes on 2 cores. --sets 5000 takes the list
+nn_sample_mnist_train_indices_500.txt, at ten times the cost.
 
-U of all rungs after each trajectory, as in Figure 2 of the paper, is drawn for each set and network (trace-....png),
-and training images as the networks see them, as in its Figure 1 (images.png).
+U of all rungs after each trajectory, as in Figure 2 of the paper, is drawn for each set and network
+(trace-....png), and training images as the networks see them, as in its Figure 1 (images.png).
 
-Published: R. Baldock, N. Marzari, Bayesian neural networks at finite temperature (arXiv 1904.04154). Their curves are
-not in print as numbers; what is compared are their shapes.
+Published: R. Baldock, N. Marzari, Bayesian neural networks at finite temperature (arXiv
+1904.04154). Their curves are not in print as numbers; what is compared are their shapes.
 """
 
 from __future__ import annotations
@@ -56,7 +61,10 @@ UNINFORMED = math.log(10)
 LOGISTIC_FLOOR = math.log(1 + 9 / math.e)
 """Least loss of an image whose outputs lie between 0 and 1: one of them 1, nine 0."""
 PUBLISHED = {
-    ("500", "linear"): f"a clear minimum of the test loss near T = {published('baldock_minimum')['500, linear']}",
+    (
+        "500",
+        "linear",
+    ): f"a clear minimum of the test loss near T = {published('baldock_minimum')['500, linear']}",
     ("50", "linear"): "a minimum at T > 0; above ln 10 at every T",
     ("500", "logistic"): "no minimum: lowest at the lowest T",
     ("50", "logistic"): "no minimum: lowest at the lowest T",
@@ -72,7 +80,9 @@ AGREE = 3.0
 
 
 class Net(NamedTuple):
-    """A network: activation of its outputs, f of its prior, where its step sizes start at T = 1, nodes by layer."""
+    """A network: activation of its outputs, f of its prior, where its step sizes start at T = 1,
+    nodes by layer.
+    """
 
     output_activation: str
     prior_bound: float
@@ -126,7 +136,9 @@ class Digits(NamedTuple):
 
 
 class Point(NamedTuple):
-    """One temperature of one curve; losses are means over images in nats, errors are standard errors."""
+    """One temperature of one curve; losses are means over images in nats, errors are standard
+    errors.
+    """
 
     images: int
     outputs: str
@@ -154,8 +166,10 @@ class Curve(NamedTuple):
         net: A key of NETS.
         points: From the lowest temperature upwards, one list a start.
         round_trips: Of all replicas, from the lowest temperature to the highest and back.
-        rungs: How many rungs these energies ask for so that neighbors exchange with probability 0.3.
-        baseline: Mean test loss of the descents, its standard error, mean training loss, mean test accuracy.
+        rungs: How many rungs these energies ask for so that neighbors exchange with probability
+            0.3.
+        baseline: Mean test loss of the descents, its standard error, mean training loss, mean test
+            accuracy.
         seconds: What sampling took.
     """
 
@@ -169,7 +183,8 @@ class Curve(NamedTuple):
 
 
 def shrunk(images: np.ndarray) -> np.ndarray:
-    """Images `(n, 28, 28)` as `(n, 256)`: 16 x 16 by a bilinear filter, then (v/255 - 0.1307)/0.3081.
+    """Images `(n, 28, 28)` as `(n, 256)`: 16 x 16 by a bilinear filter, then (v/255 -
+    0.1307)/0.3081.
 
     The filter is a triangle as wide as the ratio of the sizes, as image libraries use it to shrink.
     """
@@ -183,7 +198,9 @@ def shrunk(images: np.ndarray) -> np.ndarray:
 
 
 def read(folder: Path, num_test: int, seed: int, many: bool = False) -> dict[str, Digits]:
-    """The two training sets, and 5,000 images where `many` are wanted, with `num_test` images drawn from all others."""
+    """The two training sets, and 5,000 images where `many` are wanted, with `num_test` images drawn
+    from all others.
+    """
     needed = ("mnist.npz", INDICES, MANY) if many else ("mnist.npz", INDICES)
     for name in needed:
         if not (folder / name).is_file():
@@ -195,9 +212,13 @@ def read(folder: Path, num_test: int, seed: int, many: bool = False) -> dict[str
         num_train = len(file["y_train"])
     listed = np.loadtxt(folder / INDICES, dtype=np.int64)
     if listed.ndim != 1 or not len(listed) or listed.min() < 0 or listed.max() >= num_train:
-        raise tati_re.InputError(f"--data: {INDICES} does not fit mnist.npz.", folder, "numbers of training images")
+        raise tati_re.InputError(
+            f"--data: {INDICES} does not fit mnist.npz.", folder, "numbers of training images"
+        )
     if not 1 <= num_test <= len(images) - len(listed):
-        raise tati_re.InputError("--num-test is out of range.", num_test, f"1 to {len(images) - len(listed):,}")
+        raise tati_re.InputError(
+            "--num-test is out of range.", num_test, f"1 to {len(images) - len(listed):,}"
+        )
     random = np.random.default_rng(seed)
     classes = [np.flatnonzero(labels[:num_train] == digit) for digit in range(10)]
     few = np.concatenate([random.choice(members, PER_CLASS, replace=False) for members in classes])
@@ -209,7 +230,9 @@ def read(folder: Path, num_test: int, seed: int, many: bool = False) -> dict[str
     for name, train in chosen:
         others = np.setdiff1d(np.arange(len(images)), train)
         test = random.choice(others, num_test, replace=False)
-        sets[name] = Digits(shrunk(images[train]), labels[train], shrunk(images[test]), labels[test])
+        sets[name] = Digits(
+            shrunk(images[train]), labels[train], shrunk(images[test]), labels[test]
+        )
     return sets
 
 
@@ -249,9 +272,11 @@ def simulation(digits: Digits, net: Net, num_walkers: int, seed: int) -> tati_re
 
 
 def test_observables(digits: Digits, net: Net) -> dict:
-    """Columns `test_loss`, `test_accuracy` and `width` of run.csv: functions of the parameters of all replicas.
+    """Columns `test_loss`, `test_accuracy` and `width` of run.csv: functions of the parameters of
+    all replicas.
 
-    The width is the root mean square of the parameters over that of the prior, 1 where the box is filled evenly.
+    The width is the root mean square of the parameters over that of the prior, 1 where the box is
+    filled evenly.
     """
     import tensorflow as tf
 
@@ -261,7 +286,9 @@ def test_observables(digits: Digits, net: Net) -> dict:
         values, start = tf.constant(digits.test, position.dtype)[None], 0
         for layer, (a, b) in enumerate(pairwise(net.nodes)):
             weights = tf.reshape(position[:, start : start + a * b], (-1, a, b))
-            values = tf.matmul(values, weights) + position[:, None, start + a * b : start + (a + 1) * b]
+            values = (
+                tf.matmul(values, weights) + position[:, None, start + a * b : start + (a + 1) * b]
+            )
             start += (a + 1) * b
             last = layer == len(net.nodes) - 2
             values = values if last and net.output_activation == "linear" else tf.sigmoid(values)
@@ -269,12 +296,18 @@ def test_observables(digits: Digits, net: Net) -> dict:
 
     def loss(position):
         logits = tf.cast(outputs(tf.convert_to_tensor(position)), tf.float64)
-        right = tf.gather(logits, tf.tile(tf.constant(digits.test_labels)[None], (logits.shape[0], 1)), batch_dims=2)
+        right = tf.gather(
+            logits,
+            tf.tile(tf.constant(digits.test_labels)[None], (logits.shape[0], 1)),
+            batch_dims=2,
+        )
         return tf.reduce_mean(tf.reduce_logsumexp(logits, axis=-1) - right, axis=-1)
 
     def accuracy(position):
         found = tf.argmax(outputs(tf.convert_to_tensor(position)), axis=-1)
-        return tf.reduce_mean(tf.cast(tf.equal(found, tf.constant(digits.test_labels)[None]), tf.float64), axis=-1)
+        return tf.reduce_mean(
+            tf.cast(tf.equal(found, tf.constant(digits.test_labels)[None]), tf.float64), axis=-1
+        )
 
     def width(position):
         scaled = tf.cast(position, tf.float64) / tf.constant(half_width)
@@ -283,8 +316,12 @@ def test_observables(digits: Digits, net: Net) -> dict:
     return {"test_loss": loss, "test_accuracy": accuracy, "width": width}
 
 
-def descents(digits: Digits, net: Net, sizes: Sizes, seed: int) -> tuple[np.ndarray, tuple[float, float, float, float]]:
-    """Where descents from both starts end, `(replicas, 2, parameters)`, and what those from small weights reach."""
+def descents(
+    digits: Digits, net: Net, sizes: Sizes, seed: int
+) -> tuple[np.ndarray, tuple[float, float, float, float]]:
+    """Where descents from both starts end, `(replicas, 2, parameters)`, and what those from small
+    weights reach.
+    """
     import tensorflow as tf
 
     k = fan_in_plus_one(net)
@@ -303,14 +340,24 @@ def descents(digits: Digits, net: Net, sizes: Sizes, seed: int) -> tuple[np.ndar
     )
     bound = net.prior_bound / np.sqrt(k)
     ends = np.clip(sim.parameters, -bound, bound).reshape(2, sizes.num_replicas, -1)
-    found = {name: function(tf.constant(ends[0])).numpy() for name, function in test_observables(digits, net).items()}
+    found = {
+        name: function(tf.constant(ends[0])).numpy()
+        for name, function in test_observables(digits, net).items()
+    }
     losses = found["test_loss"]
     error = losses.std(ddof=1) / math.sqrt(len(losses))
     train = np.asarray(sim.loss())[: sizes.num_replicas]
-    return ends.transpose(1, 0, 2), (losses.mean(), error, float(train.mean()), found["test_accuracy"].mean())
+    return ends.transpose(1, 0, 2), (
+        losses.mean(),
+        error,
+        float(train.mean()),
+        found["test_accuracy"].mean(),
+    )
 
 
-def sampled(set_name: str, net_name: str, digits: Digits, sizes: Sizes, seed: int, output: Path) -> Curve:
+def sampled(
+    set_name: str, net_name: str, digits: Digits, sizes: Sizes, seed: int, output: Path
+) -> Curve:
     """One curve: descents, then replica exchange from where they end."""
     net = NETS[net_name]
     ends, baseline = descents(digits, net, sizes, seed)
@@ -343,16 +390,28 @@ def sampled(set_name: str, net_name: str, digits: Digits, sizes: Sizes, seed: in
     draw_traces(traces, temperatures, num_burnin_steps, output / f"trace-{set_name}-{net_name}.png")
     points = points_of(run, len(digits.train), net_name, num_burnin_steps)
     rungs = rungs_wanted(run, len(digits.train), num_burnin_steps)
-    return Curve(set_name, net_name, points, int(run.ladder["round_trips"].iloc[-1]), rungs, baseline, seconds)
+    return Curve(
+        set_name,
+        net_name,
+        points,
+        int(run.ladder["round_trips"].iloc[-1]),
+        rungs,
+        baseline,
+        seconds,
+    )
 
 
 def traces_of(run, images: int) -> np.ndarray:
     """U after each trajectory, `(starts, rungs, trajectories)`."""
-    rows = run.run_info.assign(start=run.run_info["walker"] % len(STARTS)).sort_values(["start", "rung", "step"])
+    rows = run.run_info.assign(start=run.run_info["walker"] % len(STARTS)).sort_values(
+        ["start", "rung", "step"]
+    )
     return images * rows["loss"].to_numpy().reshape(len(STARTS), rows["rung"].nunique(), -1)
 
 
-def draw_traces(traces: np.ndarray, temperatures: np.ndarray, num_burnin_steps: int, path: Path) -> None:
+def draw_traces(
+    traces: np.ndarray, temperatures: np.ndarray, num_burnin_steps: int, path: Path
+) -> None:
     """Draws U of all rungs over the trajectories, a panel a start, from cold (dark) to hot."""
     from matplotlib import colormaps
 
@@ -360,10 +419,22 @@ def draw_traces(traces: np.ndarray, temperatures: np.ndarray, num_burnin_steps: 
 
     figure = new_figure(9.0, 3.6)
     shades = colormaps["viridis"](np.linspace(0, 0.92, len(temperatures)))
-    for axes, start, trace in zip(figure.subplots(1, len(STARTS), sharey=True), STARTS, traces, strict=True):
+    for axes, start, trace in zip(
+        figure.subplots(1, len(STARTS), sharey=True), STARTS, traces, strict=True
+    ):
         for place, (temperature, values) in enumerate(zip(temperatures, trace, strict=True)):
-            label = f"T = {temperature:.3g}" if place in (0, len(temperatures) // 2, len(temperatures) - 1) else None
-            axes.plot(np.arange(1, len(values) + 1), values, color=shades[place], linewidth=0.9, label=label)
+            label = (
+                f"T = {temperature:.3g}"
+                if place in (0, len(temperatures) // 2, len(temperatures) - 1)
+                else None
+            )
+            axes.plot(
+                np.arange(1, len(values) + 1),
+                values,
+                color=shades[place],
+                linewidth=0.9,
+                label=label,
+            )
         axes.axvline(num_burnin_steps, color=GRAY, linestyle=":", linewidth=1)
         axes.set_yscale("log")
         axes.set_title(f"from {start}", fontsize=9, loc="left")
@@ -383,7 +454,9 @@ def points_of(run, images: int, outputs: str, num_burnin_steps: int) -> list[lis
     points: list[list[Point]] = [[] for _ in STARTS]
     for place, rung in run.ladder.iterrows():
         for number, start in enumerate(STARTS):
-            here = rows[(rows["rung"] == place) & (rows["walker"] % len(STARTS) == number)].sort_values("step")
+            here = rows[
+                (rows["rung"] == place) & (rows["walker"] % len(STARTS) == number)
+            ].sort_values("step")
             train, test = here["loss"].to_numpy(), here["test_loss"].to_numpy()
             points[number].append(
                 Point(
@@ -400,7 +473,10 @@ def points_of(run, images: int, outputs: str, num_burnin_steps: int) -> list[lis
                     here["step_size"].iloc[-1],
                     here["acceptance"].mean(),
                     rung["acceptance"],
-                    *(effective_sample_size(values, "mean") if np.ptp(values) > 0 else 0.0 for values in (train, test)),
+                    *(
+                        effective_sample_size(values, "mean") if np.ptp(values) > 0 else 0.0
+                        for values in (train, test)
+                    ),
                     here["width"].mean(),
                 )
             )
@@ -408,12 +484,16 @@ def points_of(run, images: int, outputs: str, num_burnin_steps: int) -> list[lis
 
 
 def rungs_wanted(run, images: int, num_burnin_steps: int) -> int:
-    """Rungs between the same ends whose neighbors would exchange with probability 0.3, from the spread of U."""
+    """Rungs between the same ends whose neighbors would exchange with probability 0.3, from the
+    spread of U.
+    """
     from tati_re.exchange import spaced_evenly
 
     rows = run.run_info[run.run_info["step"] > num_burnin_steps]
     groups = rows.groupby(["rung", rows["walker"] % len(STARTS)])["loss"]
-    spread = images * np.sqrt(np.maximum(groups.var(ddof=1).groupby(level=0).mean().to_numpy(), 1e-12))
+    spread = images * np.sqrt(
+        np.maximum(groups.var(ddof=1).groupby(level=0).mean().to_numpy(), 1e-12)
+    )
     return len(spaced_evenly(1 / run.ladder["temperature"].to_numpy(), spread, 0.3))
 
 
@@ -464,23 +544,32 @@ def report(curve: Curve) -> None:
     for quantity, words in (("train_loss", "training"), ("test_loss", "test")):
         apart = agreement(curve, quantity)
         same = sum(abs(z) < AGREE for z in apart)
-        print(f"{words} loss of the two starts within {AGREE:g} errors at {same} of {len(apart)} temperatures")
+        print(
+            f"{words} loss of the two starts within {AGREE:g} errors at {same} of {len(apart)} temperatures"
+        )
     print(f"published: {PUBLISHED.get((curve.set_name, curve.net), 'no curve')}", flush=True)
 
 
 def write(curves: Sequence[Curve], output: Path) -> None:
     """Writes results.csv."""
     points = [point for curve in curves for start in curve.points for point in start]
-    lines = [",".join("" if v != v else f"{v:.6g}" if isinstance(v, float) else str(v) for v in p) for p in points]
+    lines = [
+        ",".join("" if v != v else f"{v:.6g}" if isinstance(v, float) else str(v) for v in p)
+        for p in points
+    ]
     try:
         output.mkdir(parents=True, exist_ok=True)
         (output / "results.csv").write_text("\n".join([",".join(Point._fields), *lines, ""]))
     except OSError as error:
-        raise tati_re.InputError(f"The results cannot be written: {error.strerror}.", output) from None
+        raise tati_re.InputError(
+            f"The results cannot be written: {error.strerror}.", output
+        ) from None
 
 
 def draw(curves: Sequence[Curve], path: Path) -> None:
-    """Draws training and test loss against the temperature, a panel a curve, beside the descents."""
+    """Draws training and test loss against the temperature, a panel a curve, beside the
+    descents.
+    """
     from tati_re.plotting import COLORS, DARK, GRAY, new_figure, plain, save
 
     sets = list(dict.fromkeys(curve.set_name for curve in curves))
@@ -494,32 +583,61 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
         axes.set_visible(True)
         for points, line, marker in zip(curve.points, ("-", "--"), ("o", "s"), strict=True):
             temperatures = [point.temperature for point in points]
-            for quantity, color, words in (("train", COLORS[0], "training"), ("test", COLORS[1], "test")):
+            for quantity, color, words in (
+                ("train", COLORS[0], "training"),
+                ("test", COLORS[1], "test"),
+            ):
                 values, errors = (
-                    [getattr(point, f"{quantity}_loss{end}") for point in points] for end in ("", "_error")
+                    [getattr(point, f"{quantity}_loss{end}") for point in points]
+                    for end in ("", "_error")
                 )
                 style = {"fmt": marker + line, "markersize": 3, "linewidth": 1, "capsize": 2}
                 filled = color if line == "-" else "white"
                 label = f"{words}, from {points[0].start}"
-                axes.errorbar(temperatures, values, errors, color=color, markerfacecolor=filled, label=label, **style)
-        axes.axhline(curve.baseline[0], color=COLORS[2], linestyle="-", linewidth=1, label="descents, test")
+                axes.errorbar(
+                    temperatures,
+                    values,
+                    errors,
+                    color=color,
+                    markerfacecolor=filled,
+                    label=label,
+                    **style,
+                )
+        axes.axhline(
+            curve.baseline[0], color=COLORS[2], linestyle="-", linewidth=1, label="descents, test"
+        )
         axes.axhline(UNINFORMED, color=GRAY, linestyle=":", linewidth=1, label="ln 10")
         if curve.net == "logistic":
-            axes.axhline(LOGISTIC_FLOOR, color=DARK, linestyle="-.", linewidth=1, label="ln(1 + 9/e)")
+            axes.axhline(
+                LOGISTIC_FLOOR, color=DARK, linestyle="-.", linewidth=1, label="ln(1 + 9/e)"
+            )
         axes.set_xscale("log")
-        axes.set_title(f"{curve.points[0][0].images} images, {WORDS[curve.net]}", fontsize=10, loc="left")
+        axes.set_title(
+            f"{curve.points[0][0].images} images, {WORDS[curve.net]}", fontsize=10, loc="left"
+        )
         axes.set_ylabel("mean cross-entropy")
         axes.set_xlabel("temperature")
         plain(axes)
     entries = {}
     for axes in panels.flat:
-        entries |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    figure.legend(entries.values(), entries.keys(), loc="outside upper center", ncols=4, frameon=False, fontsize=8)
+        entries |= {
+            label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+        }
+    figure.legend(
+        entries.values(),
+        entries.keys(),
+        loc="outside upper center",
+        ncols=4,
+        frameon=False,
+        fontsize=8,
+    )
     save(figure, path)
 
 
 def draw_images(digits: Digits, path: Path) -> None:
-    """Draws the first two training images of each class, as the networks see them; Figure 1 of the paper."""
+    """Draws the first two training images of each class, as the networks see them; Figure 1 of the
+    paper.
+    """
     from tati_re.plotting import new_figure, save
 
     figure = new_figure(7.2, 1.7)
@@ -532,7 +650,14 @@ def draw_images(digits: Digits, path: Path) -> None:
     save(figure, path)
 
 
-def experiment(data: Path | None, sets: Sequence[str], nets: Sequence[str], sizes: Sizes, seed: int, output: Path):
+def experiment(
+    data: Path | None,
+    sets: Sequence[str],
+    nets: Sequence[str],
+    sizes: Sizes,
+    seed: int,
+    output: Path,
+):
     """Samples every set with every network; without a folder, generated images.
 
     Args:
@@ -544,7 +669,8 @@ def experiment(data: Path | None, sets: Sequence[str], nets: Sequence[str], size
         output: Folder of the files.
 
     Raises:
-        InputError: A file that is not there, a size that is too small, or a folder that cannot be written.
+        InputError: A file that is not there, a size that is too small, or a folder that cannot be
+            written.
     """
     if sizes.num_trajectories < SMALLEST_NUM_TRAJECTORIES:
         least = f"at least {SMALLEST_NUM_TRAJECTORIES}"
@@ -554,9 +680,15 @@ def experiment(data: Path | None, sets: Sequence[str], nets: Sequence[str], size
     if not 0 < sizes.min_temperature < sizes.max_temperature:
         limits = f"{sizes.min_temperature:g} and {sizes.max_temperature:g}"
         raise tati_re.InputError(
-            "--min-temperature and --max-temperature do not fit.", limits, "0 < the first < the second"
+            "--min-temperature and --max-temperature do not fit.",
+            limits,
+            "0 < the first < the second",
         )
-    digits = generated(sizes.num_test, seed) if data is None else read(data, sizes.num_test, seed, "5000" in sets)
+    digits = (
+        generated(sizes.num_test, seed)
+        if data is None
+        else read(data, sizes.num_test, seed, "5000" in sets)
+    )
     print(
         f"U: sum of the cross-entropies in nats (T = 1 is the posterior); {sizes.num_replicas} temperatures "
         f"{sizes.min_temperature:g} to {sizes.max_temperature:g}, {sizes.num_trajectories} trajectories of "
@@ -577,27 +709,57 @@ def experiment(data: Path | None, sets: Sequence[str], nets: Sequence[str], size
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the experiment; the exit status is 2 for bad input."""
-    parser = argparse.ArgumentParser(description="Test loss against temperature by replica-exchange HMC.")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help=f"folder that holds mnist.npz and {INDICES}")
-    parser.add_argument(
-        "--sets", nargs="+", choices=("500", "50", "5000"), default=("500", "50"), help="default: 500 50"
+    parser = argparse.ArgumentParser(
+        description="Test loss against temperature by replica-exchange HMC."
     )
     parser.add_argument(
-        "--nets", nargs="+", choices=tuple(NETS), default=("linear", "logistic"), help="default: linear logistic"
+        "--data", type=Path, metavar="FOLDER", help=f"folder that holds mnist.npz and {INDICES}"
+    )
+    parser.add_argument(
+        "--sets",
+        nargs="+",
+        choices=("500", "50", "5000"),
+        default=("500", "50"),
+        help="default: 500 50",
+    )
+    parser.add_argument(
+        "--nets",
+        nargs="+",
+        choices=tuple(NETS),
+        default=("linear", "logistic"),
+        help="default: linear logistic",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="default 0")
     for name, default in Sizes._field_defaults.items():
-        kind: dict = {"choices": ("reflect", "reject")} if name == "walls" else {"type": type(default), "metavar": "N"}
+        kind: dict = (
+            {"choices": ("reflect", "reject")}
+            if name == "walls"
+            else {"type": type(default), "metavar": "N"}
+        )
         shown = default if isinstance(default, str) else f"{default:,}"
-        parser.add_argument("--" + name.replace("_", "-"), default=None, help=f"default {shown}", **kind)
-    parser.add_argument("--quick", action="store_true", help="generated images, a few short trajectories, in seconds")
-    parser.add_argument("--output", type=Path, default=Path("results/replica_exchange_hmc"), metavar="DIR")
+        parser.add_argument(
+            "--" + name.replace("_", "-"), default=None, help=f"default {shown}", **kind
+        )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="generated images, a few short trajectories, in seconds",
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("results/replica_exchange_hmc"), metavar="DIR"
+    )
     arguments = parser.parse_args(argv)
-    given = {name: getattr(arguments, name) for name in Sizes._fields if getattr(arguments, name) is not None}
+    given = {
+        name: getattr(arguments, name)
+        for name in Sizes._fields
+        if getattr(arguments, name) is not None
+    }
     sizes = (QUICK if arguments.quick else Sizes())._replace(**given)
     try:
         if arguments.data is None and not arguments.quick:
-            raise tati_re.InputError("--data is missing.", None, f"a folder with mnist.npz and {INDICES}, or --quick")
+            raise tati_re.InputError(
+                "--data is missing.", None, f"a folder with mnist.npz and {INDICES}, or --quick"
+            )
         data = None if arguments.quick else arguments.data
         experiment(data, arguments.sets, arguments.nets, sizes, arguments.seed, arguments.output)
     except (tati_re.InputError, tati_re.SamplingError) as error:

@@ -1,20 +1,23 @@
-"""Replica exchange with noisy energies: three mixtures, corrected and naive swaps, and energies with less noise.
+"""Replica exchange with noisy energies: three mixtures, corrected and naive swaps, and energies
+with less noise.
 
-Two SGLD chains at temperatures 1 and 10 sample 0.4 N(a, 0.7²) + 0.6 N(b, 0.5²) in one dimension; at every step they try
-to swap, by energies with the noise N(0, 2²), t(5) or 7 t(10). Figure 2 of the paper shows histograms of the cold chain.
-Here many pairs of chains start from the laws of the two temperatures and are averaged over; beside mass and swap rate
-stand those of the stationary law of the two chains, found on a grid from their transition kernel, and the published
-swap rates.
+Two SGLD chains at temperatures 1 and 10 sample 0.4 N(a, 0.7²) + 0.6 N(b, 0.5²) in one dimension; at
+every step they try to swap, by energies with the noise N(0, 2²), t(5) or 7 t(10). Figure 2 of the
+paper shows histograms of the cold chain. Here many pairs of chains start from the laws of the two
+temperatures and are averaged over; beside mass and swap rate stand those of the stationary law of
+the two chains, found on a grid from their transition kernel, and the published swap rates.
 
-The last panels show what a control variate does to swaps on mini-batches: the mean of a mixture of two Gaussians whose
-likelihood has two equal modes, after a simulation of Deng et al. (2021).
+The last panels show what a control variate does to swaps on mini-batches: the mean of a mixture of
+two Gaussians whose likelihood has two equal modes, after a simulation of Deng et al. (2021).
 
-    python examples/resgld_mixtures.py [--num-pairs 1000] [--num-steps 3000] [--output results/resgld]
+    python examples/resgld_mixtures.py [--num-pairs 1000] [--num-steps 3000] [--output
+    results/resgld]
 
-Writes mixtures.csv, control_variate.csv and resgld.png to the output folder, in about two minutes on two idle cores.
-Sources: W. Deng, Q. Feng, L. Gao, F. Liang, G. Lin, Non-convex learning via replica exchange stochastic gradient MCMC,
-ICML 2020, section 5.1; W. Deng, Q. Feng, G. Karagiannis, G. Lin, F. Liang, Accelerating convergence of replica exchange
-stochastic gradient MCMC via variance reduction, ICLR 2021, section 4.1.
+Writes mixtures.csv, control_variate.csv and resgld.png to the output folder, in about two minutes
+on two idle cores. Sources: W. Deng, Q. Feng, L. Gao, F. Liang, G. Lin, Non-convex learning via
+replica exchange stochastic gradient MCMC, ICML 2020, section 5.1; W. Deng, Q. Feng, G. Karagiannis,
+G. Lin, F. Liang, Accelerating convergence of replica exchange stochastic gradient MCMC via variance
+reduction, ICLR 2021, section 4.1.
 """
 
 from __future__ import annotations
@@ -36,7 +39,15 @@ from published import published
 import tati_re
 from tati_re import FunctionPotential
 from tati_re.engine import Loop, Observables
-from tati_re.exchange import Corrected, Correction, Metropolis, Naive, ReplicaExchange, explicit, make_swap_schedule
+from tati_re.exchange import (
+    Corrected,
+    Correction,
+    Metropolis,
+    Naive,
+    ReplicaExchange,
+    explicit,
+    make_swap_schedule,
+)
 from tati_re.posterior import FunctionEvaluate
 from tati_re.samplers import SGLD, Rung
 
@@ -45,7 +56,9 @@ STEP_SIZE = 0.03
 GRADIENT_STD = 0.1
 VARIANCE_SAMPLES = 10
 VARIANCE_EVERY = 5
-"""Steps from one estimate of the variance to the next. In the paper it is 100, in chains of 1e5 steps."""
+"""Steps from one estimate of the variance to the next. In the paper it is 100, in chains of 1e5
+steps.
+"""
 POSITIONS_EVERY = 10
 WEIGHTS, SPREADS = (0.4, 0.6), (0.7, 0.5)
 
@@ -91,10 +104,13 @@ EXACT = {
     ("3", "F = 4"): (0.4768, 8.7725),
     ("3", "naive"): (0.4466, 46.03),
 }
-"""Mass of the right mode and swap rate in % at step size 0.03: the stationary law of the kernel of the two chains on a
-grid with spacing 0.1, for the true variance."""
+"""Mass of the right mode and swap rate in % at step size 0.03: the stationary law of the kernel of
+the two chains on a grid with spacing 0.1, for the true variance.
+"""
 
-PUBLISHED = {("3", rule): float(published("resgld_mixtures")[rule]) for rule in ("F = 2", "F = 4", "naive")}
+PUBLISHED = {
+    ("3", rule): float(published("resgld_mixtures")[rule]) for rule in ("F = 2", "F = 4", "naive")
+}
 """Swap rates in %."""
 
 RULES = {
@@ -115,12 +131,14 @@ def density(mixture: Mixture, x: np.ndarray) -> np.ndarray:
 class MixturePotential(FunctionPotential):
     """U = -ln of a mixture, with noise on gradients and on the energies of swaps.
 
-    An energy is U plus one noise number. The examples that stand behind it deviate from it such that their variance
-    over their number is that of as many other noise numbers, drawn each `variance_every` steps; between these they are
-    equal.
+    An energy is U plus one noise number. The examples that stand behind it deviate from it such
+    that their variance over their number is that of as many other noise numbers, drawn each
+    `variance_every` steps; between these they are equal.
     """
 
-    def __init__(self, mixture: Mixture, variance_every: int = VARIANCE_EVERY, noisy: bool = True) -> None:
+    def __init__(
+        self, mixture: Mixture, variance_every: int = VARIANCE_EVERY, noisy: bool = True
+    ) -> None:
         super().__init__(lambda position: _potential(mixture, position), 1)
         self.mixture, self.variance_every, self.noisy = mixture, variance_every, noisy
 
@@ -130,7 +148,10 @@ class MixturePotential(FunctionPotential):
     def draw(self, shape, step, stream: int):
         """Noise of energies, a function of step and stream."""
         mixture = self.mixture
-        seed = [tf.stack([tf.cast(step, tf.int64), tf.constant(4 * stream + k, tf.int64)]) for k in range(3)]
+        seed = [
+            tf.stack([tf.cast(step, tf.int64), tf.constant(4 * stream + k, tf.int64)])
+            for k in range(3)
+        ]
         normal = tf.random.stateless_normal(shape, seed[0], dtype=tf.float64, alg="philox")
         if not mixture.freedom:
             return mixture.scale * normal
@@ -139,7 +160,9 @@ class MixturePotential(FunctionPotential):
         uniform = tf.random.stateless_uniform(half, seed[1], dtype=tf.float64, alg="philox")
         squares = -2.0 * tf.math.log(tf.reduce_prod(1.0 - uniform, 0))
         if mixture.freedom % 2:
-            squares += tf.square(tf.random.stateless_normal(shape, seed[2], dtype=tf.float64, alg="philox"))
+            squares += tf.square(
+                tf.random.stateless_normal(shape, seed[2], dtype=tf.float64, alg="philox")
+            )
         return mixture.scale * normal * tf.sqrt(mixture.freedom / squares)
 
 
@@ -167,13 +190,16 @@ class MixtureEvaluate(FunctionEvaluate):
             return math.sqrt(count) * (others - tf.reduce_mean(others, -1, keepdims=True))
 
         due = tf.equal((step - 1) % potential.variance_every, 0)
-        return energy + tf.cond(due, deviations, lambda: tf.zeros((position.shape[0], count), tf.float64))
+        return energy + tf.cond(
+            due, deviations, lambda: tf.zeros((position.shape[0], count), tf.float64)
+        )
 
 
 def _potential(mixture: Mixture, position):
     x = position[:, 0]
     parts = [
-        math.log(weight / (spread * math.sqrt(2 * math.pi))) - 0.5 * tf.square((x - centre) / spread)
+        math.log(weight / (spread * math.sqrt(2 * math.pi)))
+        - 0.5 * tf.square((x - centre) / spread)
         for weight, spread, centre in zip(WEIGHTS, SPREADS, mixture.centres, strict=True)
     ]
     return -(tf.maximum(*parts) + tf.math.log1p(tf.exp(-tf.abs(parts[0] - parts[1]))))
@@ -187,7 +213,8 @@ class Sampled(NamedTuple):
         swap_rate: Of all attempts.
         swap_error: Its standard error; nan where swaps are not counted by pair.
         positions: Of the cold chains, `(positions, pairs)`.
-        variance: Of one energy, as the rule knows it at the end, `(pairs,)`; nan where it knows none.
+        variance: Of one energy, as the rule knows it at the end, `(pairs,)`; nan where it knows
+            none.
     """
 
     right: np.ndarray
@@ -204,7 +231,10 @@ class Sampled(NamedTuple):
 
 def starts(mixture: Mixture, num_pairs: int, seed: int) -> np.ndarray:
     """Draws from both temperatures, `(2 pairs, 1)`: the chains begin near their stationary law."""
-    random, x = np.random.default_rng(seed), np.linspace(mixture.centres[0] - 15, mixture.centres[1] + 15, 60_001)
+    random, x = (
+        np.random.default_rng(seed),
+        np.linspace(mixture.centres[0] - 15, mixture.centres[1] + 15, 60_001),
+    )
     found = []
     for temperature in TEMPERATURES:
         sums = np.cumsum(density(mixture, x) ** (1 / temperature))
@@ -279,21 +309,30 @@ def sample(
 
 
 MEAN, CENTRE, SPREAD = -5.0, 20.0, 5.0
-"""x ~ 0.5 N(μ, 5²) + 0.5 N(20 - μ, 5²): μ and 20 - μ have one likelihood, and with a flat prior each mode mass 0.5."""
+"""x ~ 0.5 N(μ, 5²) + 0.5 N(20 - μ, 5²): μ and 20 - μ have one likelihood, and with a flat prior
+each mode mass 0.5.
+"""
 NUM_EXAMPLES, BATCH_SIZE = 1_000, 100
 MEAN_TEMPERATURES = [25.0, 1000.0]
 
 
 def mean_model():
-    """A Keras model whose output is -ln p(x; μ) of an example; its mean absolute error about 0 is the loss."""
+    """A Keras model whose output is -ln p(x; μ) of an example; its mean absolute error about 0 is
+    the loss.
+    """
     import keras
 
     class NegativeLogDensity(keras.layers.Layer):
         def build(self, shape):
-            self.mean = self.add_weight(shape=(), initializer=keras.initializers.Constant(MEAN), name="mean")
+            self.mean = self.add_weight(
+                shape=(), initializer=keras.initializers.Constant(MEAN), name="mean"
+            )
 
         def call(self, x):
-            parts = [-0.5 * keras.ops.square((x - mean) / SPREAD) for mean in (self.mean, CENTRE - self.mean)]
+            parts = [
+                -0.5 * keras.ops.square((x - mean) / SPREAD)
+                for mean in (self.mean, CENTRE - self.mean)
+            ]
             return math.log(2 * SPREAD * math.sqrt(2 * math.pi)) - keras.ops.logaddexp(*parts)
 
     return keras.Sequential([keras.Input((1,)), NegativeLogDensity()])
@@ -307,11 +346,14 @@ def mean_data(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return x[:, None].astype(np.float32), np.zeros((NUM_EXAMPLES, 1), np.float32)
 
 
-def sample_mean(control_variate: bool, num_pairs: int, num_steps: int, refresh: int, seed: int = 1, **options):
+def sample_mean(
+    control_variate: bool, num_pairs: int, num_steps: int, refresh: int, seed: int = 1, **options
+):
     """A run of pairs of SGLD chains on the posterior of μ, swaps corrected with F = 1.
 
     Args:
-        control_variate: Losses and gradients are corrected by those of a center at which all data were seen.
+        control_variate: Losses and gradients are corrected by those of a center at which all data
+            were seen.
         num_pairs: Independent pairs of chains.
         num_steps: Of each.
         refresh: Steps from one center to the next.
@@ -319,7 +361,12 @@ def sample_mean(control_variate: bool, num_pairs: int, num_steps: int, refresh: 
         **options: More of them.
     """
     simulation = tati_re.Simulation(
-        mean_model(), mean_data(), loss="mean_absolute_error", prior="none", num_walkers=num_pairs, seed=seed
+        mean_model(),
+        mean_data(),
+        loss="mean_absolute_error",
+        prior="none",
+        num_walkers=num_pairs,
+        seed=seed,
     )
     given = {
         "sampler": "SGLD",
@@ -361,9 +408,15 @@ class MeanRow(NamedTuple):
 
 
 def mean_row(run, refresh: int, num_pairs: int, every: int = 20) -> tuple[MeanRow, np.ndarray]:
-    """What a run of `sample_mean` says, and the means μ of its cold chains, `(positions, pairs)`."""
+    """What a run of `sample_mean` says, and the means μ of its cold chains, `(positions,
+    pairs)`.
+    """
     table, swaps = run.trajectory, run.exchanges
-    means = table[table.columns[table.columns.str.endswith("/mean")][0]].to_numpy().reshape(-1, num_pairs)
+    means = (
+        table[table.columns[table.columns.str.endswith("/mean")][0]]
+        .to_numpy()
+        .reshape(-1, num_pairs)
+    )
     right = means > CENTRE / 2
     changes = (right[1:] != right[:-1]).mean() * 1_000 / every
     error = right.mean(0).std(ddof=1) / math.sqrt(num_pairs)
@@ -372,12 +425,20 @@ def mean_row(run, refresh: int, num_pairs: int, every: int = 20) -> tuple[MeanRo
 
 
 def draw(mixtures: dict, means: dict, rows: list[MeanRow], path: Path) -> None:
-    """Histograms of the cold chains, swap rates, and the mean of a mixture with and without control variate."""
+    """Histograms of the cold chains, swap rates, and the mean of a mixture with and without control
+    variate.
+    """
     from tati_re.plotting import COLORS, DARK, GRAY, new_figure, plain, save
 
     figure = new_figure(10.5, 6.0)
     panels = figure.subplots(2, 3)
-    colors = {"SGLD": GRAY, "naive": COLORS[1], "F = 1": COLORS[0], "F = 2": COLORS[0], "F = 4": COLORS[4]}
+    colors = {
+        "SGLD": GRAY,
+        "naive": COLORS[1],
+        "F = 1": COLORS[0],
+        "F = 2": COLORS[0],
+        "F = 4": COLORS[4],
+    }
     colors["noise-free"] = COLORS[2]
     for axes, mixture in zip(panels[0], MIXTURES.values(), strict=True):
         edges = np.linspace(mixture.centres[0] - 3, mixture.centres[1] + 3, 61)
@@ -387,7 +448,9 @@ def draw(mixtures: dict, means: dict, rows: list[MeanRow], path: Path) -> None:
             found = mixtures[mixture.name, rule].positions
             heights = np.histogram(found, edges)[0] / found.size / np.diff(edges)
             style = "--" if rule in ("SGLD", "naive") else "-"
-            axes.stairs(heights, edges, color=colors[rule], linestyle=style, linewidth=1.2, label=rule)
+            axes.stairs(
+                heights, edges, color=colors[rule], linestyle=style, linewidth=1.2, label=rule
+            )
         axes.set_title(f"energy noise {mixture.noise}", fontsize=9, loc="left")
         axes.set_xlabel("position of the cold chain")
         axes.set_ylim(0, 0.65)
@@ -402,7 +465,11 @@ def draw(mixtures: dict, means: dict, rows: list[MeanRow], path: Path) -> None:
             rates.plot(EXACT[key][1], number, "|", color=DARK, markersize=13)
         if key in PUBLISHED:
             rates.plot(PUBLISHED[key], number, "x", color=COLORS[1], markersize=6)
-    for marker, color, label in (("o", COLORS[0], "here"), ("|", DARK, "kernel"), ("x", COLORS[1], "published")):
+    for marker, color, label in (
+        ("o", COLORS[0], "here"),
+        ("|", DARK, "kernel"),
+        ("x", COLORS[1], "published"),
+    ):
         rates.plot([], [], marker, color=color, label=label)
     rates.set_yticks(range(len(names)), [f"{name}: {rule}" for name, rule in names])
     rates.set_xscale("log")
@@ -411,11 +478,20 @@ def draw(mixtures: dict, means: dict, rows: list[MeanRow], path: Path) -> None:
     rates.legend(frameon=False, fontsize=7.5, loc="upper left")
 
     edges = np.linspace(-10, 30, 81)
-    for number, (color, (label, values)) in enumerate(zip((COLORS[1], COLORS[0]), means.items(), strict=True)):
+    for number, (color, (label, values)) in enumerate(
+        zip((COLORS[1], COLORS[0]), means.items(), strict=True)
+    ):
         # One chain of each, the second above the first.
-        history.plot(np.linspace(0.1, 1, len(values)), values[:, 0] + 50 * number, color=color, linewidth=0.7)
+        history.plot(
+            np.linspace(0.1, 1, len(values)), values[:, 0] + 50 * number, color=color, linewidth=0.7
+        )
         history.annotate(label, (0.1, 50 * number + 30), fontsize=7.5, color=color)
-        last.stairs(np.histogram(values, edges)[0] / values.size / np.diff(edges), edges, color=color, label=label)
+        last.stairs(
+            np.histogram(values, edges)[0] / values.size / np.diff(edges),
+            edges,
+            color=color,
+            label=label,
+        )
     history.set_yticks([-5, 25, 45, 75], ["-5", "25", "-5", "25"])
     history.set_ylim(-15, 90)
     history.set_xlabel("part of the run")
@@ -429,8 +505,11 @@ def draw(mixtures: dict, means: dict, rows: list[MeanRow], path: Path) -> None:
     save(figure, path)
 
 
-def compare(num_pairs: int, num_steps: int, mean_pairs: int, mean_steps: int, refresh: int, output: Path) -> None:
-    """Prints what the runs give beside the exact and the published numbers; writes tables and figure.
+def compare(
+    num_pairs: int, num_steps: int, mean_pairs: int, mean_steps: int, refresh: int, output: Path
+) -> None:
+    """Prints what the runs give beside the exact and the published numbers; writes tables and
+    figure.
 
     Raises:
         InputError: A size that is too small, or a folder that cannot be written.
@@ -447,17 +526,35 @@ def compare(num_pairs: int, num_steps: int, mean_pairs: int, mean_steps: int, re
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise tati_re.InputError(f"The results cannot be written: {error.strerror}.", output) from None
-    print("mixture  swaps        mass of the right mode  (kernel)   swaps in %       (kernel) published")
+        raise tati_re.InputError(
+            f"The results cannot be written: {error.strerror}.", output
+        ) from None
+    print(
+        "mixture  swaps        mass of the right mode  (kernel)   swaps in %       (kernel) published"
+    )
     mixtures, lines = {}, []
     for name, rules in RULES.items():
         for rule in rules:
-            start = np.full((2 * num_pairs, 1), MIXTURES[name].centres[0]) if rule == "SGLD" else None
-            found = mixtures[name, rule] = sample(MIXTURES[name], rule, num_pairs, num_steps, start=start)
+            start = (
+                np.full((2 * num_pairs, 1), MIXTURES[name].centres[0]) if rule == "SGLD" else None
+            )
+            found = mixtures[name, rule] = sample(
+                MIXTURES[name], rule, num_pairs, num_steps, start=start
+            )
             exact, (mass, error) = EXACT.get((name, rule), (math.nan, math.nan)), found.mass
             paper = PUBLISHED.get((name, rule), math.nan)
-            numbers = (mass, error, exact[0], 100 * found.swap_rate, 100 * found.swap_error, exact[1], paper)
-            lines.append(f"{name},{rule}," + ",".join("" if math.isnan(n) else f"{n:.6g}" for n in numbers))
+            numbers = (
+                mass,
+                error,
+                exact[0],
+                100 * found.swap_rate,
+                100 * found.swap_error,
+                exact[1],
+                paper,
+            )
+            lines.append(
+                f"{name},{rule}," + ",".join("" if math.isnan(n) else f"{n:.6g}" for n in numbers)
+            )
             print(
                 f"{name:9}{rule:13}{mass:.4f} +- {error:.4f}        ({exact[0]:.4f})   {100 * found.swap_rate:8.4f}"
                 f"        ({exact[1]:.4f})  {paper:g}",
@@ -467,7 +564,10 @@ def compare(num_pairs: int, num_steps: int, mean_pairs: int, mean_steps: int, re
     (output / "mixtures.csv").write_text("\n".join([header, *lines]) + "\n")
 
     rows, means = [], {}
-    for label, used in (("one mini-batch", False), (f"control variate, new each {refresh} steps", True)):
+    for label, used in (
+        ("one mini-batch", False),
+        (f"control variate, new each {refresh} steps", True),
+    ):
         run = sample_mean(used, mean_pairs, mean_steps, refresh)
         row, means[label] = mean_row(run, refresh if used else 0, mean_pairs)
         rows.append(row)
@@ -476,7 +576,10 @@ def compare(num_pairs: int, num_steps: int, mean_pairs: int, mean_steps: int, re
             f"steps {row.changes:.3g}, mass of the other mode {row.right:.3f} +- {row.right_error:.3f} (0.5)",
             flush=True,
         )
-    lines = [",".join(MeanRow._fields), *(",".join(f"{value:.6g}" for value in row) for row in rows)]
+    lines = [
+        ",".join(MeanRow._fields),
+        *(",".join(f"{value:.6g}" for value in row) for row in rows),
+    ]
     (output / "control_variate.csv").write_text("\n".join(lines) + "\n")
     draw(mixtures, means, rows, output / "resgld.png")
     print(f"\n{output / 'mixtures.csv'}, {output / 'control_variate.csv'}, {output / 'resgld.png'}")
@@ -484,17 +587,56 @@ def compare(num_pairs: int, num_steps: int, mean_pairs: int, mean_steps: int, re
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the comparison; the exit status is 2 for bad input."""
-    parser = argparse.ArgumentParser(description="Replica exchange with noisy energies: three mixtures.")
+    parser = argparse.ArgumentParser(
+        description="Replica exchange with noisy energies: three mixtures."
+    )
     add = parser.add_argument
-    add("--num-pairs", type=int, default=1_000, metavar="N", help="pairs of chains of each mixture; default 1000")
-    add("--num-steps", type=int, default=3_000, metavar="N", help="steps averaged over; default 3000")
-    add("--mean-pairs", type=int, default=32, metavar="N", help="pairs of chains on the mean; default 32")
+    add(
+        "--num-pairs",
+        type=int,
+        default=1_000,
+        metavar="N",
+        help="pairs of chains of each mixture; default 1000",
+    )
+    add(
+        "--num-steps",
+        type=int,
+        default=3_000,
+        metavar="N",
+        help="steps averaged over; default 3000",
+    )
+    add(
+        "--mean-pairs",
+        type=int,
+        default=32,
+        metavar="N",
+        help="pairs of chains on the mean; default 32",
+    )
     add("--mean-steps", type=int, default=8_000, metavar="N", help="their steps; default 8000")
-    add("--refresh", type=int, default=3, metavar="N", help="steps from one center to the next; default 3")
-    add("--output", type=Path, default=Path("results/resgld"), metavar="DIR", help="folder of the files")
+    add(
+        "--refresh",
+        type=int,
+        default=3,
+        metavar="N",
+        help="steps from one center to the next; default 3",
+    )
+    add(
+        "--output",
+        type=Path,
+        default=Path("results/resgld"),
+        metavar="DIR",
+        help="folder of the files",
+    )
     given = parser.parse_args(argv)
     try:
-        compare(given.num_pairs, given.num_steps, given.mean_pairs, given.mean_steps, given.refresh, given.output)
+        compare(
+            given.num_pairs,
+            given.num_steps,
+            given.mean_pairs,
+            given.mean_steps,
+            given.refresh,
+            given.output,
+        )
     except tati_re.InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -1,14 +1,17 @@
-"""Noise that is sampled, beside noise that is chosen: log densities of new observations on the yacht data.
+"""Noise that is sampled, beside noise that is chosen: log densities of new observations on the
+yacht data.
 
-A regression needs the standard deviation of its noise. Chosen too small, the posterior is too sure of itself; chosen
-too large, it is vague. Here one network is sampled with several values, and once with `noise_std="sampled"`, where
-log σ is a parameter with a half normal prior: no search and no validation part, and the spread of σ goes into the
-predictions.
+A regression needs the standard deviation of its noise. Chosen too small, the posterior is too sure
+of itself; chosen too large, it is vague. Here one network is sampled with several values, and once
+with `noise_std="sampled"`, where log σ is a parameter with a half normal prior: no search and no
+validation part, and the spread of σ goes into the predictions.
 
-    python examples/sampled_noise.py [--data FOLDER] [--num-steps 3000] [--output results/sampled_noise]
+    python examples/sampled_noise.py [--data FOLDER] [--num-steps 3000] [--output
+    results/sampled_noise]
 
-FOLDER holds uci/yacht.txt (six columns and the resistance); without it, a set like it is made: 308 points of a steep
-function of six inputs. Writes sampled_noise.csv and sampled_noise.png, in two minutes or so on two cores.
+FOLDER holds uci/yacht.txt (six columns and the resistance); without it, a set like it is made: 308
+points of a steep function of six inputs. Writes sampled_noise.csv and sampled_noise.png, in two
+minutes or so on two cores.
 """
 
 from __future__ import annotations
@@ -42,10 +45,14 @@ class Found(NamedTuple):
 
 
 def made() -> np.ndarray:
-    """A set like the yachts': 308 rows of six inputs and a target, with noise of 0.8 beside a spread of 15."""
+    """A set like the yachts': 308 rows of six inputs and a target, with noise of 0.8 beside a
+    spread of 15.
+    """
     random = np.random.default_rng(0)
     inputs = random.uniform(0.0, 1.0, (308, 6))
-    return np.column_stack([inputs, 60 * inputs[:, 5] ** 6 * (1 + 0.2 * inputs[:, 0]) + random.normal(0, 0.8, 308)])
+    return np.column_stack(
+        [inputs, 60 * inputs[:, 5] ** 6 * (1 + 0.2 * inputs[:, 0]) + random.normal(0, 0.8, 308)]
+    )
 
 
 def rows_of(folder: Path | None) -> np.ndarray:
@@ -58,7 +65,9 @@ def rows_of(folder: Path | None) -> np.ndarray:
         return made()
     path = folder / "uci" / "yacht.txt"
     if not path.exists():
-        raise tati_re.InputError("--data: there is no uci/yacht.txt.", folder, "a folder with it, or no --data")
+        raise tati_re.InputError(
+            "--data: there is no uci/yacht.txt.", folder, "a folder with it, or no --data"
+        )
     return np.loadtxt(path)
 
 
@@ -108,7 +117,13 @@ def draw(found: dict[float | str, Found], path: Path) -> None:
     chosen = [one for name, one in found.items() if name != "sampled"]
     values, errors = [one.log_density for one in chosen], [one.error for one in chosen]
     axes.errorbar(
-        [one.noise[0] for one in chosen], values, errors, color=COLORS[0], marker="o", capsize=2, label="noise chosen"
+        [one.noise[0] for one in chosen],
+        values,
+        errors,
+        color=COLORS[0],
+        marker="o",
+        capsize=2,
+        label="noise chosen",
     )
     one = found["sampled"]
     low, middle, high = np.quantile(one.noise, [0.05, 0.5, 0.95])
@@ -143,24 +158,38 @@ def compare(folder: Path | None, num_steps: int, output: Path) -> None:
     print(f"{'noise_std':>10}  {'sigma':>8}  log density of a new observation")
     for name, one in found.items():
         low, middle, high = np.quantile(one.noise, [0.05, 0.5, 0.95])
-        lines.append(f"{name},{low:.6g},{middle:.6g},{high:.6g},{one.log_density:.6g},{one.error:.6g}")
+        lines.append(
+            f"{name},{low:.6g},{middle:.6g},{high:.6g},{one.log_density:.6g},{one.error:.6g}"
+        )
         print(f"{name!s:>10}  {middle:8.4f}  {one.log_density:8.3f} +- {one.error:.3f}")
     try:
         output.mkdir(parents=True, exist_ok=True)
         (output / "sampled_noise.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     except OSError as error:
-        raise tati_re.InputError(f"The results cannot be written: {error.strerror}.", output) from None
+        raise tati_re.InputError(
+            f"The results cannot be written: {error.strerror}.", output
+        ) from None
     draw(found, output / "sampled_noise.png")
     print(f"\n{output / 'sampled_noise.csv'}, {output / 'sampled_noise.png'}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the comparison; the exit status is 2 for bad input."""
-    parser = argparse.ArgumentParser(description="Noise that is sampled, beside noise that is chosen.")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder that holds uci/yacht.txt")
-    parser.add_argument("--num-steps", type=int, default=3_000, metavar="N", help="steps of each run; default 3000")
+    parser = argparse.ArgumentParser(
+        description="Noise that is sampled, beside noise that is chosen."
+    )
     parser.add_argument(
-        "--output", type=Path, default=Path("results/sampled_noise"), metavar="DIR", help="folder of the files"
+        "--data", type=Path, metavar="FOLDER", help="folder that holds uci/yacht.txt"
+    )
+    parser.add_argument(
+        "--num-steps", type=int, default=3_000, metavar="N", help="steps of each run; default 3000"
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("results/sampled_noise"),
+        metavar="DIR",
+        help="folder of the files",
     )
     arguments = parser.parse_args(argv)
     try:

@@ -1,25 +1,30 @@
-"""Ensemble quasi-Newton on whole images, as published, and a mass that gains there: Figure 11 of TATi's paper.
+"""Ensemble quasi-Newton on whole images, as published, and a mass that gains there: Figure 11 of
+TATi's paper.
 
-MNIST 7 against 9: a softmax regression of 28 x 28 pixels without biases, 1,568 parameters; U = mean loss of
-mini-batches of 550, β = 10, BAOAB with h 0.125 and γ 10, 8 walkers.
+MNIST 7 against 9: a softmax regression of 28 x 28 pixels without biases, 1,568 parameters; U = mean
+loss of mini-batches of 550, β = 10, BAOAB with h 0.125 and γ 10, 8 walkers.
 
-The published scheme: no prior, all walkers move at once, B from the covariance of the others, η up to 10,000 and not
-lowered where a step would be unstable. For each η the autocorrelation times along the five longest eigenvectors of the
-covariance, each walker about its own mean, as the paper has them. Beside them stands what tells whether they are those
-of the law that was asked for: the kinetic temperature, the mean loss, the time as a part of the run, and the time along
-100 directions that are the same for all η and feel no force. Without a prior most directions have no equilibrium, and a
-free path has a time that is a fixed part of its length.
+The published scheme: no prior, all walkers move at once, B from the covariance of the others, η up
+to 10,000 and not lowered where a step would be unstable. For each η the autocorrelation times along
+the five longest eigenvectors of the covariance, each walker about its own mean, as the paper has
+them. Beside them stands what tells whether they are those of the law that was asked for: the
+kinetic temperature, the mean loss, the time as a part of the run, and the time along 100 directions
+that are the same for all η and feel no force. Without a prior most directions have no equilibrium,
+and a free path has a time that is a fixed part of its length.
 
-With a prior of standard deviation 3 there is one. Directions in which both classes move alike feel the prior alone, are
-the slowest, and have a time that is known. Measured: masses of every parameter, with and without 32 directions beside
-the diagonal (mass="fisher:32" and "fisher"). What halves that take turns gain there, ensemble_quasi_newton.py measures.
+With a prior of standard deviation 3 there is one. Directions in which both classes move alike feel
+the prior alone, are the slowest, and have a time that is known. Measured: masses of every
+parameter, with and without 32 directions beside the diagonal (mass="fisher:32" and "fisher"). What
+halves that take turns gain there, ensemble_quasi_newton.py measures.
 
-    python examples/tati_figure_11.py --data FOLDER [--num-steps 2000] [--refresh 200] [--full] [--output DIR]
+    python examples/tati_figure_11.py --data FOLDER [--num-steps 2000] [--refresh 200] [--full]
+    [--output DIR]
 
-FOLDER holds mnist.npz with x_train and y_train. --full takes the published refresh, 10,000 steps, and ten of them.
-Writes results.csv and figure.png to the output folder, in some ten minutes; a run that was interrupted goes on. Source:
-F. Heber, Z. Trstanova, B. Leimkuhler, Posterior sampling strategies based on discretized stochastic differential
-equations for machine learning applications, J. Mach. Learn. Res. 21 (2020), section 3.4.
+FOLDER holds mnist.npz with x_train and y_train. --full takes the published refresh, 10,000 steps,
+and ten of them. Writes results.csv and figure.png to the output folder, in some ten minutes; a run
+that was interrupted goes on. Source: F. Heber, Z. Trstanova, B. Leimkuhler, Posterior sampling
+strategies based on discretized stochastic differential equations for machine learning applications,
+J. Mach. Learn. Res. 21 (2020), section 3.4.
 """
 
 from __future__ import annotations
@@ -52,7 +57,9 @@ START = 0.5
 NUM_SLOW = 5
 PRIOR_STD = 3.0
 NUM_FLAT, NUM_DRIVEN = 100, 5
-"""Directions in which both classes move alike, and leading ones of the images in which they move against each other."""
+"""Directions in which both classes move alike, and leading ones of the images in which they move
+against each other.
+"""
 EVERY = 10
 BURNIN = 1_300
 """The last window in which the mass is measured ends after 1,240 steps."""
@@ -99,7 +106,9 @@ class Row(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """Positions or projections `(rows, walkers, ...)`, mean kinetic temperature and loss of the second half."""
+    """Positions or projections `(rows, walkers, ...)`, mean kinetic temperature and loss of the
+    second half.
+    """
 
     values: np.ndarray
     temperature: float
@@ -110,21 +119,37 @@ def simulation(images: np.ndarray, labels: np.ndarray, seed: int, **prior) -> ta
     """The softmax regression without biases."""
     import keras
 
-    model = keras.Sequential([keras.Input((images.shape[1],)), keras.layers.Dense(2, use_bias=False)])
+    model = keras.Sequential(
+        [keras.Input((images.shape[1],)), keras.layers.Dense(2, use_bias=False)]
+    )
     return tati_re.Simulation(
-        model, (images, labels), loss="sparse_categorical_crossentropy", potential="mean_loss", batch_size=BATCH,
-        walker_batches="shared", num_walkers=WALKERS, seed=seed, verbose=0, **prior,
-    )  # fmt: skip
+        model,
+        (images, labels),
+        loss="sparse_categorical_crossentropy",
+        potential="mean_loss",
+        batch_size=BATCH,
+        walker_batches="shared",
+        num_walkers=WALKERS,
+        seed=seed,
+        verbose=0,
+        **prior,
+    )
 
 
 def sample(sim: tati_re.Simulation, sampler, num_steps: int, every: int, **options) -> Sampled:
     """Samples, and reads the positions back."""
     with tempfile.TemporaryDirectory() as folder:
         run = sim.sample(
-            sampler=sampler, step_size=STEP_SIZE, temperature=TEMPERATURE, num_steps=num_steps,
-            record_every=max(1, num_steps // 200), trajectory_every=every, trajectory_format="h5",
-            output=str(Path(folder) / "run"), **options,
-        )  # fmt: skip
+            sampler=sampler,
+            step_size=STEP_SIZE,
+            temperature=TEMPERATURE,
+            num_steps=num_steps,
+            record_every=max(1, num_steps // 200),
+            trajectory_every=every,
+            trajectory_format="h5",
+            output=str(Path(folder) / "run"),
+            **options,
+        )
         rows, info = run.trajectory.sort_values(["step", "walker"]), run.run_info
     late = info[info["step"] > 0.5 * num_steps]
     temperature = 2 * float(late["kinetic_energy"].mean()) / sim.num_parameters()
@@ -133,8 +158,10 @@ def sample(sim: tati_re.Simulation, sampler, num_steps: int, every: int, **optio
 
 
 def time_within(paths: np.ndarray) -> float:
-    """Integrated autocorrelation time of paths `(rows, paths)`, each about its own mean, in rows, by Sokal's window: up
-    to the first lag of five times the sum. It is a number for paths that have no law, too."""
+    """Integrated autocorrelation time of paths `(rows, paths)`, each about its own mean, in rows,
+    by Sokal's window: up to the first lag of five times the sum. It is a number for paths that have
+    no law, too.
+    """
     rows = len(paths)
     spectrum = np.abs(np.fft.rfft(paths - paths.mean(0), 2 * rows, axis=0)) ** 2
     products = np.fft.irfft(spectrum, axis=0)[:rows]
@@ -143,15 +170,21 @@ def time_within(paths: np.ndarray) -> float:
     return float(sums[np.argmax(enough)]) if enough.any() else float(sums[-1])
 
 
-def published_scheme(images, labels, blending: float, num_steps: int, refresh: int, seed: int) -> list[Row]:
-    """The five longest directions of a run without prior, with all walkers at once and nothing that caps η."""
+def published_scheme(
+    images, labels, blending: float, num_steps: int, refresh: int, seed: int
+) -> list[Row]:
+    """The five longest directions of a run without prior, with all walkers at once and nothing that
+    caps η.
+    """
     sim = simulation(images, labels, seed, prior="none")
     sim.parameters = np.random.default_rng(seed).uniform(-START, START, sim.parameters.shape)
     inner = Splitting("BAOAB", FRICTION)
     ensemble = EnsembleQuasiNewton(inner, blending, refresh, scheme="simultaneous", capped=False)
     every, name = max(1, num_steps // ROWS), f"η = {blending:,.0f}"
     try:
-        sampled = sample(sim, ensemble if blending else inner, num_steps, every, num_burnin_steps=num_steps // 10)
+        sampled = sample(
+            sim, ensemble if blending else inner, num_steps, every, num_burnin_steps=num_steps // 10
+        )
     except tati_re.SamplingError as error:
         print(f"{name}: {error}")
         return [Row("no prior", name, "diverged", *[math.nan] * 7, num_steps, refresh, seed)]
@@ -159,20 +192,31 @@ def published_scheme(images, labels, blending: float, num_steps: int, refresh: i
     flat = deviations.reshape(-1, deviations.shape[-1])
     directions = np.linalg.eigh(flat.T @ flat)[1][:, ::-1][:, :NUM_SLOW]
     free = directions_of(images, seed)[:NUM_FLAT].T
-    groups = {f"slow {place + 1}": directions[:, place : place + 1] for place in range(NUM_SLOW)} | {"flat": free}
+    groups = {
+        f"slow {place + 1}": directions[:, place : place + 1] for place in range(NUM_SLOW)
+    } | {"flat": free}
     rows = []
     for direction, along in groups.items():
         paths = deviations @ along
         times = [every * time_within(paths[:, walker]) for walker in range(WALKERS)]
         time, error = float(np.mean(times)), float(np.std(times, ddof=1) / math.sqrt(WALKERS))
-        values = (time, error, time / (every * len(paths)), math.nan, math.nan, sampled.temperature, sampled.loss)
+        values = (
+            time,
+            error,
+            time / (every * len(paths)),
+            math.nan,
+            math.nan,
+            sampled.temperature,
+            sampled.loss,
+        )
         rows.append(Row("no prior", name, direction, *values, num_steps, refresh, seed))
     return rows
 
 
 def directions_of(images: np.ndarray, seed: int) -> np.ndarray:
-    """Directions in which both classes move alike, by chance, and the leading ones of the images, one against the
-    other."""
+    """Directions in which both classes move alike, by chance, and the leading ones of the images,
+    one against the other.
+    """
     random = np.random.default_rng(seed)
     flat = np.linalg.qr(random.standard_normal((images.shape[1], NUM_FLAT)))[0].T
     driven = np.linalg.eigh(images.T @ images)[1][:, ::-1][:, :NUM_DRIVEN].T
@@ -187,7 +231,12 @@ def with_a_prior(images, labels, name: str, sampler, num_steps: int, seed: int) 
     std = PRIOR_STD * math.sqrt(TEMPERATURE)
     sim.parameters = std * np.random.default_rng(seed).standard_normal(sim.parameters.shape)
     sampled = sample(
-        sim, sampler, BURNIN + num_steps, EVERY, num_burnin_steps=BURNIN, directions=directions_of(images, seed)
+        sim,
+        sampler,
+        BURNIN + num_steps,
+        EVERY,
+        num_burnin_steps=BURNIN,
+        directions=directions_of(images, seed),
     )
     least, rows = 16 / (FRICTION * STEP_SIZE), []
     flat, driven = np.split(sampled.values, [NUM_FLAT], axis=2)
@@ -220,7 +269,11 @@ def alone(friction: float) -> float:
 
 def say(row: Row) -> None:
     """Prints a row."""
-    law = "" if math.isnan(row.variance) else f"   variance {row.variance:.3f} ± {row.variance_error:.3f}"
+    law = (
+        ""
+        if math.isnan(row.variance)
+        else f"   variance {row.variance:.3f} ± {row.variance_error:.3f}"
+    )
     print(
         f"{row.part:9}{row.method:21}{row.direction:8}time {row.time:8.1f} ± {row.time_error:6.1f} steps, "
         f"{row.share:.3f} of the run   temperature {row.temperature:.4g}   loss {row.loss:.4g}{law}",
@@ -242,11 +295,15 @@ def rows_in(path: Path, sizes: dict) -> list[Row]:
         row.refresh != sizes["refresh"] for row in rows if row.part == "no prior"
     ):
         found = f"num_steps {rows[0].num_steps}, refresh {rows[0].refresh}, seed {rows[0].seed}"
-        raise tati_re.InputError("--output holds rows of other sizes.", found, "another folder, or these sizes")
+        raise tati_re.InputError(
+            "--output holds rows of other sizes.", found, "another folder, or these sizes"
+        )
     return rows
 
 
-def reproduce(data: Path | None, sizes: dict, output: Path, masses: Sequence[str] = MASSES) -> list[Row]:
+def reproduce(
+    data: Path | None, sizes: dict, output: Path, masses: Sequence[str] = MASSES
+) -> list[Row]:
     """Runs what is missing, and writes after each run.
 
     Raises:
@@ -274,10 +331,14 @@ def reproduce(data: Path | None, sizes: dict, output: Path, masses: Sequence[str
             rows += new
             try:
                 output.mkdir(parents=True, exist_ok=True)
-                pd.DataFrame(rows).to_csv(path.with_suffix(".part"), index=False, float_format="%.9g")
+                pd.DataFrame(rows).to_csv(
+                    path.with_suffix(".part"), index=False, float_format="%.9g"
+                )
                 path.with_suffix(".part").replace(path)
             except OSError as error:
-                raise tati_re.InputError(f"The results cannot be written: {error.strerror}.", path) from None
+                raise tati_re.InputError(
+                    f"The results cannot be written: {error.strerror}.", path
+                ) from None
     return rows
 
 
@@ -301,7 +362,9 @@ def tell(rows: Sequence[Row]) -> None:
             f"{flat.temperature:.4g} (wanted {TEMPERATURE}), loss {flat.loss:.4g}"
         )
     exact, critical = alone(FRICTION), 2 / PRIOR_STD
-    print(f"\nwith a prior, flat directions: masses 1: {exact:.0f} steps, {alone(critical):.0f} at γ {critical:.2g}")
+    print(
+        f"\nwith a prior, flat directions: masses 1: {exact:.0f} steps, {alone(critical):.0f} at γ {critical:.2g}"
+    )
     for row in rows:
         if row.part == "prior" and row.direction == "flat":
             gain, error = exact / row.time, exact / row.time * row.time_error / row.time
@@ -310,7 +373,9 @@ def tell(rows: Sequence[Row]) -> None:
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """Times of the published scheme against η, also as a part of the run, and times under the prior."""
+    """Times of the published scheme against η, also as a part of the run, and times under the
+    prior.
+    """
     from tati_re.plotting import COLORS, GRAY, legend_above, new_figure, plain, save
 
     figure = new_figure(9.6, 3.7)
@@ -320,12 +385,28 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     for place, method in enumerate(methods):
         *five, last = [row for row in rows if row.method == method]
         if last.direction == "diverged":
-            left.text(place, 0.5, "diverges", rotation=90, ha="center", transform=left.get_xaxis_transform())
+            left.text(
+                place,
+                0.5,
+                "diverges",
+                rotation=90,
+                ha="center",
+                transform=left.get_xaxis_transform(),
+            )
             continue
         times, errors = [row.time for row in five], [row.time_error for row in five]
         names = ("no prior: five longest", "flat") if place == 0 else (None, None)
-        left.errorbar(place + 0.1 * (np.arange(NUM_SLOW) - 2), times, errors, color=COLORS[0], label=names[0], **style)
-        left.errorbar(place + 0.35, last.time, last.time_error, color=COLORS[1], label=names[1], **style)
+        left.errorbar(
+            place + 0.1 * (np.arange(NUM_SLOW) - 2),
+            times,
+            errors,
+            color=COLORS[0],
+            label=names[0],
+            **style,
+        )
+        left.errorbar(
+            place + 0.35, last.time, last.time_error, color=COLORS[1], label=names[1], **style
+        )
     left.set_ylabel("autocorrelation time [steps]")
     left.set_ylim(bottom=0)
     left.set_xlim(-0.6, len(methods) - 0.4)
@@ -334,14 +415,20 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     plain(left)
     first = next(row for row in rows if row.part == "no prior")
     length = first.time / first.share
-    part = left.secondary_yaxis("right", functions=(lambda time: time / length, lambda share: share * length))
+    part = left.secondary_yaxis(
+        "right", functions=(lambda time: time / length, lambda share: share * length)
+    )
     part.set_ylabel("part of the run", fontsize=left.yaxis.label.get_size())
     part.tick_params(labelsize=left.yaxis.get_ticklabels()[0].get_size())
     legend_above(left)
     flat = [row for row in rows if row.part == "prior" and row.direction == "flat"]
     driven = [row for row in rows if row.part == "prior" and row.direction == "driven"]
     right.axhline(
-        alone(FRICTION), color=GRAY, linestyle="--", linewidth=0.9, label="with a prior: flat, masses 1 (exact)"
+        alone(FRICTION),
+        color=GRAY,
+        linestyle="--",
+        linewidth=0.9,
+        label="with a prior: flat, masses 1 (exact)",
     )
     for color, group, name in ((COLORS[1], flat, "flat"), (COLORS[2], driven, "along the images")):
         times, errors = [row.time for row in group], [row.time_error for row in group]
@@ -357,29 +444,57 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the experiment; the exit status is 2 for bad input."""
-    parser = argparse.ArgumentParser(description="Ensemble quasi-Newton on whole images, Figure 11 of TATi's paper.")
+    parser = argparse.ArgumentParser(
+        description="Ensemble quasi-Newton on whole images, Figure 11 of TATi's paper."
+    )
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder that holds mnist.npz")
-    parser.add_argument("--num-steps", type=int, metavar="N", help=f"of each walker; default {NUM_STEPS:,}")
-    parser.add_argument("--refresh", type=int, metavar="N", help=f"steps between two, published scheme; {REFRESH}")
+    parser.add_argument(
+        "--num-steps", type=int, metavar="N", help=f"of each walker; default {NUM_STEPS:,}"
+    )
+    parser.add_argument(
+        "--refresh", type=int, metavar="N", help=f"steps between two, published scheme; {REFRESH}"
+    )
     full = f"{FULL_NUM_STEPS:,} steps, a refresh each {FULL_REFRESH:,}"
     parser.add_argument("--full", action="store_true", help=full)
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of all random numbers; default 1")
-    parser.add_argument("--quick", action="store_true", help="a small part on generated images, in seconds")
-    parser.add_argument("--output", type=Path, default=Path("results/tati_figure_11"), metavar="DIR")
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="of all random numbers; default 1"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="a small part on generated images, in seconds"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("results/tati_figure_11"), metavar="DIR"
+    )
     arguments = parser.parse_args(argv)
     sizes = {"num_steps": NUM_STEPS, "refresh": REFRESH}
     if arguments.full or arguments.quick:
-        sizes = {"num_steps": FULL_NUM_STEPS, "refresh": FULL_REFRESH} if arguments.full else dict(QUICK)
+        sizes = (
+            {"num_steps": FULL_NUM_STEPS, "refresh": FULL_REFRESH}
+            if arguments.full
+            else dict(QUICK)
+        )
     given = {"num_steps": arguments.num_steps, "refresh": arguments.refresh}
-    sizes |= {name: value for name, value in given.items() if value is not None} | {"seed": arguments.seed}
+    sizes |= {name: value for name, value in given.items() if value is not None} | {
+        "seed": arguments.seed
+    }
     try:
         if arguments.data is None and not arguments.quick:
-            raise tati_re.InputError("--data is missing.", expected="a folder that holds mnist.npz, or --quick")
-        if sizes["refresh"] < 1 or sizes["num_steps"] < 4 * sizes["refresh"] or sizes["num_steps"] % 100:
+            raise tati_re.InputError(
+                "--data is missing.", expected="a folder that holds mnist.npz, or --quick"
+            )
+        if (
+            sizes["refresh"] < 1
+            or sizes["num_steps"] < 4 * sizes["refresh"]
+            or sizes["num_steps"] % 100
+        ):
             what = "--num-steps does not fit."
             expected = "a multiple of 100, and 4 times --refresh at least"
-            raise tati_re.InputError(what, f"{sizes['num_steps']} with --refresh {sizes['refresh']}", expected)
-        rows = reproduce(arguments.data, sizes, arguments.output, MASSES[:1] if arguments.quick else MASSES)
+            raise tati_re.InputError(
+                what, f"{sizes['num_steps']} with --refresh {sizes['refresh']}", expected
+            )
+        rows = reproduce(
+            arguments.data, sizes, arguments.output, MASSES[:1] if arguments.quick else MASSES
+        )
     except (tati_re.InputError, tati_re.SamplingError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

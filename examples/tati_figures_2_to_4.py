@@ -1,19 +1,24 @@
-"""Discretization errors of GLA1, GLA2, BAOAB and SGLD where they are known exactly: Figures 2 to 4 of TATi's paper.
+"""Discretization errors of GLA1, GLA2, BAOAB and SGLD where they are known exactly: Figures 2 to 4
+of TATi's paper.
 
-Figures 2 and 3: one weight on the single example (sqrt(a), 0), a harmonic well with force constant 2a, for three a and
-five frictions. The mean kinetic energy of BAOAB is too small by the part h² 2a/4, the mean virial of GLA2 too large by
-about the same, whatever the friction: it decides the error bar.
-Figure 4: a linear perceptron on two clusters, 500 points, 3 parameters. Its potential is quadratic too, so that the
-error of the mean virial θ·∇L is known for every method: GLA1 and SGLD are of first order, GLA2 of second, and BAOAB has
-no error. All on the full batch with U = mean loss and β = 10; each walker is a seed of its own and gives one average.
+Figures 2 and 3: one weight on the single example (sqrt(a), 0), a harmonic well with force constant
+2a, for three a and five frictions. The mean kinetic energy of BAOAB is too small by the part h²
+2a/4, the mean virial of GLA2 too large by about the same, whatever the friction: it decides the
+error bar. Figure 4: a linear perceptron on two clusters, 500 points, 3 parameters. Its potential is
+quadratic too, so that the error of the mean virial θ·∇L is known for every method: GLA1 and SGLD
+are of first order, GLA2 of second, and BAOAB has no error. All on the full batch with U = mean loss
+and β = 10; each walker is a seed of its own and gives one average.
 
-    python examples/tati_figures_2_to_4.py [--num-walkers 100] [--num-steps 20000] [--full] [--output DIR]
+    python examples/tati_figures_2_to_4.py [--num-walkers 100] [--num-steps 20000] [--full]
+    [--output DIR]
 
-Writes errors.csv (every average with its error bar and the exact value), slopes.csv, figure2_and_3.png and figure4.png
-to the output folder; --full takes 10⁶ steps, as published. A run that was interrupted goes on.
+Writes errors.csv (every average with its error bar and the exact value), slopes.csv,
+figure2_and_3.png and figure4.png to the output folder; --full takes 10⁶ steps, as published. A run
+that was interrupted goes on.
 
-Source: F. Heber, Z. Trstanova, B. Leimkuhler, Posterior sampling strategies based on discretized stochastic
-differential equations for machine learning applications, J. Mach. Learn. Res. 21 (2020), section 3.1.
+Source: F. Heber, Z. Trstanova, B. Leimkuhler, Posterior sampling strategies based on discretized
+stochastic differential equations for machine learning applications, J. Mach. Learn. Res. 21 (2020),
+section 3.1.
 """
 
 from __future__ import annotations
@@ -39,7 +44,13 @@ import tati_re
 from tati_re.data.generators import harmonic
 
 INVERSE_TEMPERATURE = 10.0
-SYSTEM = {"loss": "mean_squared_error", "potential": "mean_loss", "prior": "none", "dtype": "float64", "verbose": 0}
+SYSTEM = {
+    "loss": "mean_squared_error",
+    "potential": "mean_loss",
+    "prior": "none",
+    "dtype": "float64",
+    "verbose": 0,
+}
 HARMONIC_ROWS, CLUSTER_ROWS = 1_000, 10_000
 """Recorded steps of a walker at most; an average is one over them."""
 
@@ -65,7 +76,10 @@ PUBLISHED = {
     ("clusters", "GLA1"): SLOPES["two clusters, GLA1"],
     ("clusters", "GLA2"): SLOPES["two clusters, GLA2"],
     ("clusters", "BAOAB"): "none: statistical limit",
-    ("clusters", "SGLD"): f"{SLOPES['two clusters, SGLD']} ({SLOPES['SGLD against sqrt(h)']} against sqrt(h))",
+    (
+        "clusters",
+        "SGLD",
+    ): f"{SLOPES['two clusters, SGLD']} ({SLOPES['SGLD against sqrt(h)']} against sqrt(h))",
 }
 RESOLVED = 3.0
 """Error bars from 0 that a point must lie to count as an error that is seen."""
@@ -109,12 +123,14 @@ class Point(NamedTuple):
 
 
 class Slope(NamedTuple):
-    """Power of h in error = c h^slope; nan where fewer than two points lie three error bars or more from 0.
+    """Power of h in error = c h^slope; nan where fewer than two points lie three error bars or more
+    from 0.
 
     Attributes:
         slope: Fitted to the measured errors.
         error_bar: Its standard error.
-        exact: The same fit to the exact errors, with the same weights: errors are powers only for small h.
+        exact: The same fit to the exact errors, with the same weights: errors are powers only for
+            small h.
     """
 
     slope: float
@@ -122,11 +138,14 @@ class Slope(NamedTuple):
     exact: float
 
 
-def exact_errors(sampler: str, step_size: float, friction: float, curvatures: np.ndarray) -> tuple[float, float]:
-    """Relative errors of mean kinetic energy and mean virial at the end of a step on a quadratic potential.
+def exact_errors(
+    sampler: str, step_size: float, friction: float, curvatures: np.ndarray
+) -> tuple[float, float]:
+    """Relative errors of mean kinetic energy and mean virial at the end of a step on a quadratic
+    potential.
 
-    A step is linear with Gaussian noise, z' = M z + N(0, Q) for z = (q, p) of each mode, so that its stationary
-    covariance solves S = M S M' + Q.
+    A step is linear with Gaussian noise, z' = M z + N(0, Q) for z = (q, p) of each mode, so that
+    its stationary covariance solves S = M S M' + Q.
     """
     if sampler == "SGLD":
         return math.nan, float(np.mean(1 / (1 - step_size * curvatures / 2)) - 1)
@@ -137,7 +156,11 @@ def exact_errors(sampler: str, step_size: float, friction: float, curvatures: np
         for letter in word:
             t = step_size / word.count(letter)
             c = math.exp(-friction * t)
-            part = np.array({"A": [[1, t], [0, 1]], "B": [[1, 0], [-t * curvature, 1]], "O": [[1, 0], [0, c]]}[letter])
+            part = np.array(
+                {"A": [[1, t], [0, 1]], "B": [[1, 0], [-t * curvature, 1]], "O": [[1, 0], [0, c]]}[
+                    letter
+                ]
+            )
             matrix, noise = part @ matrix, part @ noise @ part.T
             noise[1, 1] += (1 - c * c) if letter == "O" else 0.0
         covariance = solve_discrete_lyapunov(matrix, noise)
@@ -160,16 +183,25 @@ class Book:
         self.path, self.sizes, self.points, self.num_runs = path, sizes, [], 0
         if path.exists():
             self.points = [Point(**row) for row in pd.read_csv(path).to_dict("records")]
-        other = [point for point in self.points if sizes != {name: getattr(point, name) for name in sizes}]
+        other = [
+            point
+            for point in self.points
+            if sizes != {name: getattr(point, name) for name in sizes}
+        ]
         if other:
             found = ", ".join(f"{name} {getattr(other[0], name)}" for name in sizes)
-            raise tati_re.InputError("--output holds points of other sizes.", found, "another folder, or these sizes")
+            raise tati_re.InputError(
+                "--output holds points of other sizes.", found, "another folder, or these sizes"
+            )
 
     def lacks(self, **values) -> bool:
         """Whether no point has these values; counts a run, so that each has a seed of its own."""
         self.num_runs += 1
         wanted = {name: value for name, value in values.items() if value == value}
-        return not any(all(getattr(point, name) == value for name, value in wanted.items()) for point in self.points)
+        return not any(
+            all(getattr(point, name) == value for name, value in wanted.items())
+            for point in self.points
+        )
 
     def next_seed(self) -> int:
         """Common random numbers would make the errors of two runs alike."""
@@ -186,11 +218,16 @@ class Book:
             pd.DataFrame(self.points).to_csv(partial, index=False, float_format="%.9g")
             partial.replace(self.path)
         except OSError as error:
-            raise tati_re.InputError(f"The results cannot be written: {error.strerror}.", self.path) from None
+            raise tati_re.InputError(
+                f"The results cannot be written: {error.strerror}.", self.path
+            ) from None
 
 
-def averages(sim: tati_re.Simulation, column: str, num_burnin_steps: int, **options) -> list[tuple[float, float]]:
-    """Samples, and returns the relative error of one column's average and its standard error over the walkers.
+def averages(
+    sim: tati_re.Simulation, column: str, num_burnin_steps: int, **options
+) -> list[tuple[float, float]]:
+    """Samples, and returns the relative error of one column's average and its standard error over
+    the walkers.
 
     Returns:
         A pair for each rung.
@@ -198,17 +235,26 @@ def averages(sim: tati_re.Simulation, column: str, num_burnin_steps: int, **opti
     run = sim.sample(num_burnin_steps=num_burnin_steps, trajectory_every=0, **options)
     found = []
     for rung in range(max(1, len(options.get("step_sizes", [])))):
-        rows = run.averages[run.averages["rung"] == rung] if "rung" in run.averages else run.averages
+        rows = (
+            run.averages[run.averages["rung"] == rung] if "rung" in run.averages else run.averages
+        )
         means = rows.groupby("walker")[column].last().to_numpy()
         relative = means * 2 * INVERSE_TEMPERATURE / sim.num_parameters() - 1
-        found.append((float(relative.mean()), float(relative.std(ddof=1) / math.sqrt(len(relative)))))
+        found.append(
+            (float(relative.mean()), float(relative.std(ddof=1) / math.sqrt(len(relative))))
+        )
     return found
 
 
 def harmonic_errors(
-    a: float, samplers: Sequence[str], steps: Sequence[float], frictions: Sequence[float], book: Book
+    a: float,
+    samplers: Sequence[str],
+    steps: Sequence[float],
+    frictions: Sequence[float],
+    book: Book,
 ) -> None:
-    """Kinetic energy of BAOAB and virial of GLA2 on the well with force constant 2a, started in its law.
+    """Kinetic energy of BAOAB and virial of GLA2 on the well with force constant 2a, started in its
+    law.
 
     The step sizes are the rungs of a ladder without exchange, so that one run has them all.
     """
@@ -234,7 +280,11 @@ def harmonic_errors(
         points = []
         for h, (error, bar) in zip(steps, found, strict=True):
             exact = exact_errors(sampler, h, friction, np.array([curvature]))[column == "virial"]
-            points.append(Point("harmonic", sampler, column.replace("_", " "), a, friction, h, error, bar, exact))
+            points.append(
+                Point(
+                    "harmonic", sampler, column.replace("_", " "), a, friction, h, error, bar, exact
+                )
+            )
         book.add(points)
 
 
@@ -249,7 +299,9 @@ def cluster_errors(steps: dict[str, Sequence[float]], book: Book) -> None:
         trajectory_every=0,
     )
     minimum, curvatures = sim.parameters.copy(), np.linalg.eigvalsh(sim.hessians(0))
-    print(f"two clusters: eigenvalues of the Hessian {', '.join(f'{value:.2f}' for value in curvatures)}")
+    print(
+        f"two clusters: eigenvalues of the Hessian {', '.join(f'{value:.2f}' for value in curvatures)}"
+    )
     num_steps = book.sizes["num_steps"]
     for sampler, sampler_steps in steps.items():
         friction = math.nan if sampler == "SGLD" else CLUSTER_FRICTION
@@ -259,11 +311,18 @@ def cluster_errors(steps: dict[str, Sequence[float]], book: Book) -> None:
             sim.parameters = minimum
             every = max(1, num_steps // CLUSTER_ROWS, min(round(0.25 / h), num_steps // 200))
             burnin = min(math.ceil(BURNIN_TIME / h), num_steps // 2)
-            options = {"sampler": sampler, "step_size": h, "record_every": every, "seed": book.next_seed()}
+            options = {
+                "sampler": sampler,
+                "step_size": h,
+                "record_every": every,
+                "seed": book.next_seed(),
+            }
             options |= {"inverse_temperature": INVERSE_TEMPERATURE, "friction": CLUSTER_FRICTION}
             ((error, bar),) = averages(sim, "virial", burnin, **options)
             exact = exact_errors(sampler, h, friction, curvatures)[1]
-            book.add([Point("clusters", sampler, "virial", math.nan, friction, h, error, bar, exact)])
+            book.add(
+                [Point("clusters", sampler, "virial", math.nan, friction, h, error, bar, exact)]
+            )
 
 
 def say(point: Point) -> None:
@@ -285,16 +344,24 @@ def pooled(points: Sequence[Point]) -> list[Point]:
     for h in sorted({point.step_size for point in points}):
         same = [point for point in points if point.step_size == h]
         weights = np.array([point.error_bar for point in same]) ** -2
-        error, exact = (np.average([getattr(p, name) for p in same], weights=weights) for name in ("error", "exact"))
+        error, exact = (
+            np.average([getattr(p, name) for p in same], weights=weights)
+            for name in ("error", "exact")
+        )
         bar = float(weights.sum() ** -0.5)
-        result.append(same[0]._replace(friction=math.nan, error=float(error), error_bar=bar, exact=float(exact)))
+        result.append(
+            same[0]._replace(
+                friction=math.nan, error=float(error), error_bar=bar, exact=float(exact)
+            )
+        )
     return result
 
 
 def fitted_slope(points: Sequence[Point]) -> Slope:
     """Fits error = c h^slope to all points by least squares, each weighted by its error bar.
 
-    The logarithm is not fitted: it would need the points that chance took near 0 left out, and so prefer large ones.
+    The logarithm is not fitted: it would need the points that chance took near 0 left out, and so
+    prefer large ones.
     """
     h, error, bar, exact = _columns(points)
     if np.sum(np.abs(error) > RESOLVED * bar) < 2:
@@ -328,7 +395,9 @@ Key = tuple[str, str, float]
 
 
 def lines_of(points: Sequence[Point]) -> dict[Key, dict[float, list[Point]]]:
-    """The points of every panel or curve (system, sampler, a; 0 for the clusters) by friction; 0 for that of SGLD."""
+    """The points of every panel or curve (system, sampler, a; 0 for the clusters) by friction; 0
+    for that of SGLD.
+    """
     found: dict[Key, dict[float, list[Point]]] = {}
     for point in points:
         key = (point.system, point.sampler, 0.0 if math.isnan(point.a) else point.a)
@@ -338,19 +407,25 @@ def lines_of(points: Sequence[Point]) -> dict[Key, dict[float, list[Point]]]:
 
 
 def tell(lines: dict[Key, dict[float, list[Point]]]) -> list[str]:
-    """Prints slopes beside the published ones, for every friction and for all, and returns the table as CSV lines."""
+    """Prints slopes beside the published ones, for every friction and for all, and returns the
+    table as CSV lines.
+    """
     print(f"\n{'':46}{'slope measured':26}{'exact, same points':26}published")
     rows = ["system,sampler,a,friction,slope,error_bar,exact,published"]
     for (system, sampler, a), line in lines.items():
         parts = {f"{friction:g}": part for friction, part in line.items()}
         all_points = [point for part in line.values() for point in part]
-        for friction, part in parts.items() if len(parts) == 1 else {**parts, "all": pooled(all_points)}.items():
+        for friction, part in (
+            parts.items() if len(parts) == 1 else {**parts, "all": pooled(all_points)}.items()
+        ):
             slope, paper = fitted_slope(part), PUBLISHED[system, sampler]
             measured, exact = fit_of(part), f"{slope.exact:.3f}"
             if math.isnan(slope.slope):
                 largest = max(abs(point.error) / point.error_bar for point in part)
                 exact = f"within {largest:.1f} bars of 0"
-            name = f"{system}, {sampler}" + (f", a = {a:g}, friction {friction}" if system == "harmonic" else "")
+            name = f"{system}, {sampler}" + (
+                f", a = {a:g}, friction {friction}" if system == "harmonic" else ""
+            )
             print(f"{name:46}{measured:26}{exact:26}{paper}")
             values = ",".join("" if math.isnan(v) else f"{v:.9g}" for v in slope)
             rows.append(f'{system},{sampler},{a or ""},{friction},{values},"{paper}"')
@@ -358,8 +433,9 @@ def tell(lines: dict[Key, dict[float, list[Point]]]) -> list[str]:
 
 
 def draw_wells(lines: dict[Key, dict[float, list[Point]]], path: Path) -> None:
-    """Draws abs(error) against h, one line a friction, beside the exact line (dashed); a hollow point lies within
-    three bars of 0."""
+    """Draws abs(error) against h, one line a friction, beside the exact line (dashed); a hollow
+    point lies within three bars of 0.
+    """
     from tati_re.plotting import COLORS, new_figure, plain, save
 
     wells = [key for key in lines if key[0] == "harmonic"]
@@ -369,7 +445,9 @@ def draw_wells(lines: dict[Key, dict[float, list[Point]]], path: Path) -> None:
     grid, shown = figure.add_gridspec(len(samplers), len(constants)), {}
     for key in wells:
         axes = figure.add_subplot(grid[samplers.index(key[1]), constants.index(key[2])])
-        for place, (color, (friction, line)) in enumerate(zip(COLORS, sorted(lines[key].items()), strict=False)):
+        for place, (color, (friction, line)) in enumerate(
+            zip(COLORS, sorted(lines[key].items()), strict=False)
+        ):
             shown[friction] = _draw_line(axes, line, color, 1.05 ** (place - 2))
         fit = fit_of(pooled([point for line in lines[key].values() for point in line]), "slope ")
         _finish(axes, line, f"{key[1]}, {line[0].quantity}, a = {key[2]:g}\nall frictions: {fit}")
@@ -377,7 +455,9 @@ def draw_wells(lines: dict[Key, dict[float, list[Point]]], path: Path) -> None:
     frictions = sorted(shown)
     names = [f"γ = {friction:g}" for friction in frictions]
     handles = [shown[friction] for friction in frictions]
-    figure.legend(handles, names, loc="outside upper center", ncols=len(names), frameon=False, fontsize=8)
+    figure.legend(
+        handles, names, loc="outside upper center", ncols=len(names), frameon=False, fontsize=8
+    )
     save(figure, path)
 
 
@@ -387,7 +467,9 @@ def draw_clusters(lines: dict[Key, dict[float, list[Point]]], path: Path) -> Non
 
     figure = new_figure(4.6, 4.0)
     axes = figure.subplots()
-    for color, (key, line) in zip(COLORS, ((k, v) for k, v in lines.items() if k[0] == "clusters"), strict=False):
+    for color, (key, line) in zip(
+        COLORS, ((k, v) for k, v in lines.items() if k[0] == "clusters"), strict=False
+    ):
         points = next(iter(line.values()))
         _draw_line(axes, points, color, label=f"{key[1]}: {fit_of(points, 'slope ')}")
         _finish(axes, points, "two clusters, virial", color)
@@ -397,13 +479,19 @@ def draw_clusters(lines: dict[Key, dict[float, list[Point]]], path: Path) -> Non
     save(figure, path)
 
 
-def _draw_line(axes, line: Sequence[Point], color: str, shift: float = 1.0, label: str | None = None):
+def _draw_line(
+    axes, line: Sequence[Point], color: str, shift: float = 1.0, label: str | None = None
+):
     h, error, bar, _ = _columns(line)
     size, h = np.abs(error), shift * h
     style = {"color": color, "markersize": 4, "linewidth": 0.9, "elinewidth": 0.8, "capsize": 1.5}
-    drawn = axes.errorbar(h, size, [np.minimum(bar, 0.9 * size), bar], fmt="-o", label=label, **style)
+    drawn = axes.errorbar(
+        h, size, [np.minimum(bar, 0.9 * size), bar], fmt="-o", label=label, **style
+    )
     near = size <= RESOLVED * bar
-    axes.plot(h[near], size[near], "o", color=color, markerfacecolor="white", markersize=4, zorder=5)
+    axes.plot(
+        h[near], size[near], "o", color=color, markerfacecolor="white", markersize=4, zorder=5
+    )
     return drawn
 
 
@@ -433,10 +521,16 @@ def reproduce(num_walkers: int, num_steps: int, seed: int, output: Path, quick: 
         InputError: Too small sizes, or a folder that cannot be written.
     """
     if num_steps < SMALLEST_NUM_STEPS:
-        raise tati_re.InputError("--num-steps is too small.", num_steps, f"at least {SMALLEST_NUM_STEPS:,}")
+        raise tati_re.InputError(
+            "--num-steps is too small.", num_steps, f"at least {SMALLEST_NUM_STEPS:,}"
+        )
     if num_walkers < SMALLEST_NUM_WALKERS:
-        raise tati_re.InputError("--num-walkers is too small.", num_walkers, f"at least {SMALLEST_NUM_WALKERS}")
-    book = Book(output / "errors.csv", {"num_walkers": num_walkers, "num_steps": num_steps, "seed": seed})
+        raise tati_re.InputError(
+            "--num-walkers is too small.", num_walkers, f"at least {SMALLEST_NUM_WALKERS}"
+        )
+    book = Book(
+        output / "errors.csv", {"num_walkers": num_walkers, "num_steps": num_steps, "seed": seed}
+    )
     if quick:
         harmonic_errors(4.0, ("BAOAB", "GLA2"), HARMONIC_STEPS[-2:], (10.0,), book)
         cluster_errors({"GLA1": (0.04, 0.08)}, book)
@@ -449,7 +543,9 @@ def reproduce(num_walkers: int, num_steps: int, seed: int, output: Path, quick: 
     slopes = tell(lines)
     off = np.array([(point.error - point.exact) / point.error_bar for point in points])
     rms = math.sqrt(np.mean(off**2))
-    print(f"{len(off)} averages lie {rms:.2f} error bars (root mean square) from the exact values; 1 is right.")
+    print(
+        f"{len(off)} averages lie {rms:.2f} error bars (root mean square) from the exact values; 1 is right."
+    )
     (output / "slopes.csv").write_text("\n".join([*slopes, ""]), encoding="utf-8")
     draw_wells(lines, output / "figure2_and_3.png")
     draw_clusters(lines, output / "figure4.png")
@@ -458,19 +554,33 @@ def reproduce(num_walkers: int, num_steps: int, seed: int, output: Path, quick: 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the experiment; the exit status is 2 for bad input."""
-    parser = argparse.ArgumentParser(description="Discretization errors, Figures 2 to 4 of TATi's paper.")
-    parser.add_argument("--num-walkers", type=int, default=100, metavar="N", help="independent seeds; default 100")
-    parser.add_argument("--num-steps", type=int, metavar="N", help=f"steps of each; default {NUM_STEPS:,}")
-    parser.add_argument("--full", action="store_true", help=f"the published number of steps, {FULL_NUM_STEPS:,}")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of data and random numbers; default 1")
+    parser = argparse.ArgumentParser(
+        description="Discretization errors, Figures 2 to 4 of TATi's paper."
+    )
+    parser.add_argument(
+        "--num-walkers", type=int, default=100, metavar="N", help="independent seeds; default 100"
+    )
+    parser.add_argument(
+        "--num-steps", type=int, metavar="N", help=f"steps of each; default {NUM_STEPS:,}"
+    )
+    parser.add_argument(
+        "--full", action="store_true", help=f"the published number of steps, {FULL_NUM_STEPS:,}"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="of data and random numbers; default 1"
+    )
     parser.add_argument("--quick", action="store_true", help="a part of it, in seconds")
-    parser.add_argument("--output", type=Path, default=Path("results/tati_figures_2_to_4"), metavar="DIR")
+    parser.add_argument(
+        "--output", type=Path, default=Path("results/tati_figures_2_to_4"), metavar="DIR"
+    )
     arguments = parser.parse_args(argv)
     try:
         num_steps = arguments.num_steps
         if num_steps is None:
             num_steps = FULL_NUM_STEPS if arguments.full else NUM_STEPS
-        reproduce(arguments.num_walkers, num_steps, arguments.seed, arguments.output, arguments.quick)
+        reproduce(
+            arguments.num_walkers, num_steps, arguments.seed, arguments.output, arguments.quick
+        )
     except (tati_re.InputError, tati_re.SamplingError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

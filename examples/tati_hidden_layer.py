@@ -1,20 +1,24 @@
-"""A network with a hidden layer on MNIST: trained by Barzilai and Borwein's steps, sampled, and the surface of its
-loss over two eigenvectors of the covariance, TATi's Figure 9.
+"""A network with a hidden layer on MNIST: trained by Barzilai and Borwein's steps, sampled, and the
+surface of its loss over two eigenvectors of the covariance, TATi's Figure 9.
 
-784-100-10 with sigmoid nodes, 79,510 parameters, U = mean cross-entropy of the first 55,000 training images, 3,000
-steps on the full gradient, the first one at rate 0.05; then BAOAB from there, with the settings of
-tati_figures_5_to_8.py, and ln(L - L0) on the plane of eigenvectors 1 and 100 of the covariance of its positions, at the
-scales 10 and 0.1. Prints loss and accuracy of the end, on the training images and the 10,000 test images; writes
-curves.csv (loss and accuracy of stored positions, on both parts), training.csv (the end), figure.png (loss, accuracy
-and rate against the step), eigenvalues.csv, surface/ (the planes as tables) and figure9.png to the output folder.
+784-100-10 with sigmoid nodes, 79,510 parameters, U = mean cross-entropy of the first 55,000
+training images, 3,000 steps on the full gradient, the first one at rate 0.05; then BAOAB from
+there, with the settings of tati_figures_5_to_8.py, and ln(L - L0) on the plane of eigenvectors 1
+and 100 of the covariance of its positions, at the scales 10 and 0.1. Prints loss and accuracy of
+the end, on the training images and the 10,000 test images; writes curves.csv (loss and accuracy of
+stored positions, on both parts), training.csv (the end), figure.png (loss, accuracy and rate
+against the step), eigenvalues.csv, surface/ (the planes as tables) and figure9.png to the output
+folder.
 
     python examples/tati_hidden_layer.py --data FOLDER [--num-steps 3000] [--output DIR]
 
-FOLDER holds mnist.npz with x_train, y_train, x_test, y_test, as Keras stores it. Takes about half an hour on 2 cores.
-A run that was interrupted is resumed, and one with fewer steps than --num-steps goes on.
+FOLDER holds mnist.npz with x_train, y_train, x_test, y_test, as Keras stores it. Takes about half
+an hour on 2 cores. A run that was interrupted is resumed, and one with fewer steps than --num-steps
+goes on.
 
-Source: F. Heber, Z. Trstanova, B. Leimkuhler, Posterior sampling strategies based on discretized stochastic
-differential equations for machine learning applications, J. Mach. Learn. Res. 21 (2020), section 3.3.
+Source: F. Heber, Z. Trstanova, B. Leimkuhler, Posterior sampling strategies based on discretized
+stochastic differential equations for machine learning applications, J. Mach. Learn. Res. 21 (2020),
+section 3.3.
 """
 
 from __future__ import annotations
@@ -59,9 +63,14 @@ def train(sim: tati_re.Simulation, dataset, num_steps: int, rate: float, folder:
             return run
         return tati_re.Simulation.resume(str(folder), num_steps=num_steps, data=dataset)
     return sim.fit(
-        optimizer="barzilai_borwein", learning_rate=rate, num_steps=num_steps, record_every=max(1, num_steps // 1000),
-        trajectory_every=max(1, num_steps // POSITIONS), output=str(folder), overwrite=True,
-    )  # fmt: skip
+        optimizer="barzilai_borwein",
+        learning_rate=rate,
+        num_steps=num_steps,
+        record_every=max(1, num_steps // 1000),
+        trajectory_every=max(1, num_steps // POSITIONS),
+        output=str(folder),
+        overwrite=True,
+    )
 
 
 def curves(sim: tati_re.Simulation, run) -> pd.DataFrame:
@@ -78,20 +87,29 @@ def curves(sim: tati_re.Simulation, run) -> pd.DataFrame:
 
 
 def sample(sim: tati_re.Simulation, num_steps: int, folder: Path):
-    """One walker from the end of the training, 400 stored positions; a run that is complete is not repeated."""
+    """One walker from the end of the training, 400 stored positions; a run that is complete is not
+    repeated.
+    """
     if (folder / "manifest.toml").exists():
         run = tati_re.load(folder)
         if len(run.run_info) and run.run_info["step"].max() >= num_steps:
             return run
     return sim.sample(
-        **SAMPLER | {"batch_size": min(SAMPLER["batch_size"], sim.dataset.num_examples)}, num_steps=num_steps,
-        num_burnin_steps=0, record_every=max(1, num_steps // 500),
-        trajectory_every=max(1, num_steps // 400), trajectory_format="h5", output=str(folder), overwrite=True,
-    )  # fmt: skip
+        **SAMPLER | {"batch_size": min(SAMPLER["batch_size"], sim.dataset.num_examples)},
+        num_steps=num_steps,
+        num_burnin_steps=0,
+        record_every=max(1, num_steps // 500),
+        trajectory_every=max(1, num_steps // 400),
+        trajectory_format="h5",
+        output=str(folder),
+        overwrite=True,
+    )
 
 
 def surface_of(sim: tati_re.Simulation, run, points: int, output: Path):
-    """The planes through the lowest point near the end of the training, with the sampled positions."""
+    """The planes through the lowest point near the end of the training, with the sampled
+    positions.
+    """
     from tati_re.analysis import covariance_eigenpairs
     from tati_re.landscape import Surface, covariance_directions, path_of, scan
 
@@ -99,13 +117,21 @@ def surface_of(sim: tati_re.Simulation, run, points: int, output: Path):
     table = pd.DataFrame({"number": range(1, max(NUMBERS) + 1), "eigenvalue": found.values})
     table.to_csv(output / "eigenvalues.csv", index=False)
     directions, values = covariance_directions(run, NUMBERS)
-    print(f"variances along eigenvectors {NUMBERS[0]} and {NUMBERS[1]}: {values[0]:.4g}, {values[1]:.4g}")
+    print(
+        f"variances along eigenvectors {NUMBERS[0]} and {NUMBERS[1]}: {values[0]:.4g}, {values[1]:.4g}"
+    )
     surface = Surface(sim)
     centre = lowest_on_plane(surface, np.asarray(sim.parameters, np.float64), directions)
     return scan(
-        surface, centre, directions, f"-1:1:{points}", SCALES, trajectory=path_of(run, 100),
-        output=output / "surface", overwrite=True,
-    )  # fmt: skip
+        surface,
+        centre,
+        directions,
+        f"-1:1:{points}",
+        SCALES,
+        trajectory=path_of(run, 100),
+        output=output / "surface",
+        overwrite=True,
+    )
 
 
 def draw(output: Path, run, table: pd.DataFrame) -> None:
@@ -119,7 +145,9 @@ def draw(output: Path, run, table: pd.DataFrame) -> None:
     loss.semilogy(table["step"], table["test_loss"], color=COLORS[1], linewidth=1.0, label="test")
     loss.set(xlabel="step", ylabel="mean cross-entropy")
     accuracy.plot(rows["step"], rows["accuracy"], color=COLORS[0], linewidth=0.8, label="training")
-    accuracy.plot(table["step"], table["test_accuracy"], color=COLORS[1], linewidth=1.0, label="test")
+    accuracy.plot(
+        table["step"], table["test_accuracy"], color=COLORS[1], linewidth=1.0, label="test"
+    )
     for place, value in enumerate(PUBLISHED.values()):
         label = {"label": "published, end"} if place == 0 else {}
         accuracy.axhline(value, color=GRAY, linestyle="--", linewidth=0.8, zorder=0, **label)
@@ -135,15 +163,33 @@ def draw(output: Path, run, table: pd.DataFrame) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the example; the exit status is 2 for bad input."""
-    parser = argparse.ArgumentParser(description="784-100-10 on MNIST: training, sampling, surface of the loss.")
-    parser.add_argument("--data", type=Path, required=True, metavar="FOLDER", help="folder that holds mnist.npz")
-    parser.add_argument("--num-steps", type=int, default=NUM_STEPS, metavar="N", help=f"default {NUM_STEPS:,}")
-    parser.add_argument("--learning-rate", type=float, default=RATE, metavar="A", help=f"first rate; default {RATE}")
-    parser.add_argument("--num-examples", type=int, default=NUM_EXAMPLES, metavar="N", help="default 55,000")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the weights at the start; default 0")
-    parser.add_argument("--sampling-steps", type=int, default=20_000, metavar="N", help="of BAOAB; default 20,000")
-    parser.add_argument("--points", type=int, default=21, metavar="N", help="of an axis of the surface; default 21")
-    parser.add_argument("--output", type=Path, default=Path("results/tati_hidden_layer"), metavar="DIR")
+    parser = argparse.ArgumentParser(
+        description="784-100-10 on MNIST: training, sampling, surface of the loss."
+    )
+    parser.add_argument(
+        "--data", type=Path, required=True, metavar="FOLDER", help="folder that holds mnist.npz"
+    )
+    parser.add_argument(
+        "--num-steps", type=int, default=NUM_STEPS, metavar="N", help=f"default {NUM_STEPS:,}"
+    )
+    parser.add_argument(
+        "--learning-rate", type=float, default=RATE, metavar="A", help=f"first rate; default {RATE}"
+    )
+    parser.add_argument(
+        "--num-examples", type=int, default=NUM_EXAMPLES, metavar="N", help="default 55,000"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="of the weights at the start; default 0"
+    )
+    parser.add_argument(
+        "--sampling-steps", type=int, default=20_000, metavar="N", help="of BAOAB; default 20,000"
+    )
+    parser.add_argument(
+        "--points", type=int, default=21, metavar="N", help="of an axis of the surface; default 21"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("results/tati_hidden_layer"), metavar="DIR"
+    )
     arguments = parser.parse_args(argv)
     output = arguments.output
     try:
@@ -151,9 +197,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise tati_re.InputError("--num-steps is too small.", arguments.num_steps, "1 at least")
         dataset = read(arguments.data, arguments.num_examples)
         sim = tati_re.Simulation(
-            data=dataset, hidden=[HIDDEN], activation="sigmoid", potential="mean_loss", prior="none",
-            execution="graph", seed=arguments.seed,
-        )  # fmt: skip
+            data=dataset,
+            hidden=[HIDDEN],
+            activation="sigmoid",
+            potential="mean_loss",
+            prior="none",
+            execution="graph",
+            seed=arguments.seed,
+        )
         output.mkdir(parents=True, exist_ok=True)
         run = train(sim, dataset, arguments.num_steps, arguments.learning_rate, output / "training")
         table = curves(sim, run)
@@ -168,15 +219,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     table.to_csv(output / "curves.csv", index=False)
     last, step = table.iloc[-1], int(table["step"].iloc[-1])
     rows = [
-        ("training", len(dataset.inputs), step, last["loss"], last["accuracy"], PUBLISHED["training"]),
-        ("test", len(dataset.test_inputs), step, last["test_loss"], last["test_accuracy"], PUBLISHED["test"]),
+        (
+            "training",
+            len(dataset.inputs),
+            step,
+            last["loss"],
+            last["accuracy"],
+            PUBLISHED["training"],
+        ),
+        (
+            "test",
+            len(dataset.test_inputs),
+            step,
+            last["test_loss"],
+            last["test_accuracy"],
+            PUBLISHED["test"],
+        ),
     ]
-    end = pd.DataFrame(rows, columns=["part", "images", "step", "loss", "accuracy", "published_accuracy"])
+    end = pd.DataFrame(
+        rows, columns=["part", "images", "step", "loss", "accuracy", "published_accuracy"]
+    )
     end.to_csv(output / "training.csv", index=False)
     print(end.to_string(index=False))
     fitted = run.run_info[run.run_info["accuracy"] == 1]
-    first = f"from step {fitted['step'].iloc[0]:,} on record" if len(fitted) else "at no recorded step"
-    print(f"all training images are right {first}; best test accuracy {table['test_accuracy'].max():.4f}")
+    first = (
+        f"from step {fitted['step'].iloc[0]:,} on record" if len(fitted) else "at no recorded step"
+    )
+    print(
+        f"all training images are right {first}; best test accuracy {table['test_accuracy'].max():.4f}"
+    )
     draw(output, run, table)
     plot_landscape(landscape, output / "figure9.png", "surface", scales=SCALES)
     print(f"written to {output}")

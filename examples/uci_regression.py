@@ -1,31 +1,37 @@
-"""Bayesian regression on three UCI sets: the test error of every stochastic-gradient sampler beside a long HMC.
+"""Bayesian regression on three UCI sets: the test error of every stochastic-gradient sampler beside
+a long HMC.
 
-A network of one hidden layer with 50 tanh units, prior standard deviation 1 on every parameter, Gaussian noise. Inputs
-and target are scaled to mean 0 and variance 1 on the training part, 90 % of the rows drawn at random. The noise is
-chosen by validation: four networks are fitted with Adam to 80 % of the training part, and the standard deviation of the
-noise is the root mean squared residual of their mean prediction on the other 20 %. Then four walkers descend with Adam
-on the whole training part, and every sampler starts from where they arrive; a third of its steps are burn-in.
+A network of one hidden layer with 50 tanh units, prior standard deviation 1 on every parameter,
+Gaussian noise. Inputs and target are scaled to mean 0 and variance 1 on the training part, 90 % of
+the rows drawn at random. The noise is chosen by validation: four networks are fitted with Adam to
+80 % of the training part, and the standard deviation of the noise is the root mean squared residual
+of their mean prediction on the other 20 %. Then four walkers descend with Adam on the whole
+training part, and every sampler starts from where they arrive; a third of its steps are burn-in.
 
-`auto` is `preset="auto"`, which chooses sampler, batches, step, masses, friction, burn-in and end by itself; what its
-certificate holds against it is printed. Of the others no sampler is tuned to a data set. With k the largest eigenvalue
-of the Hessian where the walkers start, all Langevin methods have the step size 0.3/sqrt(k) and the friction
-0.03 sqrt(k), SGLD and LM have 0.2/k, pSGLD 0.001/N, all with mini-batches of 100 examples: of shuffled epochs, or, for
-those that take out the heat of mini-batches (SGHMC, CCAdL, mCCAdL), drawn with replacement. HMC sees all data at each
-of 300 leapfrog steps and tunes its step size in the burn-in.
+`auto` is `preset="auto"`, which chooses sampler, batches, step, masses, friction, burn-in and end
+by itself; what its certificate holds against it is printed. Of the others no sampler is tuned to a
+data set. With k the largest eigenvalue of the Hessian where the walkers start, all Langevin methods
+have the step size 0.3/sqrt(k) and the friction 0.03 sqrt(k), SGLD and LM have 0.2/k, pSGLD 0.001/N,
+all with mini-batches of 100 examples: of shuffled epochs, or, for those that take out the heat of
+mini-batches (SGHMC, CCAdL, mCCAdL), drawn with replacement. HMC sees all data at each of 300
+leapfrog steps and tunes its step size in the burn-in.
 
-    python examples/uci_regression.py --data FOLDER [--samplers SGLD ...] [--num-splits 1] [--num-steps 60000]
+    python examples/uci_regression.py --data FOLDER [--samplers SGLD ...] [--num-splits 1]
+    [--num-steps 60000]
         [--num-auto-steps N] [--num-trajectories 3000] [--threads N] [--output DIR]
 
-FOLDER/uci holds yacht.txt, concrete.txt and energy.txt: one row an example, target last. Writes results.csv and
-figure.png to the output folder, in about three quarters of an hour a split on two cores, half of it HMC: test negative
-log likelihood (of the posterior predictive density, in the target's units) and root mean squared error of the mean
-prediction, with the standard error that four walkers leave (jackknife), the temperatures, and R-hat of the test error.
-What results.csv has already, run as long, is not run again. Of several splits means and the standard errors that the
-splits leave are printed at the end, and how often the certificate of `auto` was outside, and in what.
+FOLDER/uci holds yacht.txt, concrete.txt and energy.txt: one row an example, target last. Writes
+results.csv and figure.png to the output folder, in about three quarters of an hour a split on two
+cores, half of it HMC: test negative log likelihood (of the posterior predictive density, in the
+target's units) and root mean squared error of the mean prediction, with the standard error that
+four walkers leave (jackknife), the temperatures, and R-hat of the test error. What results.csv has
+already, run as long, is not run again. Of several splits means and the standard errors that the
+splits leave are printed at the end, and how often the certificate of `auto` was outside, and in
+what.
 
-Published beside it: dropout with a network of the same size, mean and standard deviation over 20 splits, as its authors
-list them in the repository yaringal/DropoutUncertaintyExps (Y. Gal, Z. Ghahramani, Dropout as a Bayesian approximation,
-ICML 2016, and the same trained ten times longer).
+Published beside it: dropout with a network of the same size, mean and standard deviation over 20
+splits, as its authors list them in the repository yaringal/DropoutUncertaintyExps (Y. Gal, Z.
+Ghahramani, Dropout as a Bayesian approximation, ICML 2016, and the same trained ten times longer).
 """
 
 from __future__ import annotations
@@ -69,7 +75,8 @@ class Method(NamedTuple):
 
     Attributes:
         sampler: Its option name.
-        step_size: Function of k, the largest eigenvalue of the Hessian, and N, the number of examples.
+        step_size: Function of k, the largest eigenvalue of the Hessian, and N, the number of
+            examples.
         options: Its own options.
     """
 
@@ -101,11 +108,15 @@ METHODS = (
 )
 AUTO = Method("auto", langevin, {"preset": "auto", "batch_size": None})
 """Chooses for itself; the step size of its rule is not used."""
-REFERENCE = Method("HMC", langevin, {"num_leapfrog_steps": 300, "target_acceptance": 0.8, "batch_size": None})
+REFERENCE = Method(
+    "HMC", langevin, {"num_leapfrog_steps": 300, "target_acceptance": 0.8, "batch_size": None}
+)
 
 
 class Sizes(NamedTuple):
-    """How long everything runs; `fit` is learning rate and number of steps of Adam, one after the other."""
+    """How long everything runs; `fit` is learning rate and number of steps of Adam, one after the
+    other.
+    """
 
     num_steps: int = 60_000
     num_reference_steps: int = 3_000
@@ -115,7 +126,9 @@ class Sizes(NamedTuple):
 
     def steps_of(self, method: Method) -> int | None:
         """Of one method; None: as many as it takes."""
-        return {"HMC": self.num_reference_steps, "auto": self.num_auto_steps}.get(method.sampler, self.num_steps)
+        return {"HMC": self.num_reference_steps, "auto": self.num_auto_steps}.get(
+            method.sampler, self.num_steps
+        )
 
 
 QUICK = Sizes(300, 150, 600, ((0.01, 200),))
@@ -165,12 +178,16 @@ def read(folder: Path, name: str) -> np.ndarray:
     """Rows of a UCI set, target last."""
     path = folder / "uci" / f"{name}.txt"
     if not path.is_file():
-        raise tati_re.InputError(f"--data: there is no uci/{name}.txt.", folder, "a folder with uci/*.txt")
+        raise tati_re.InputError(
+            f"--data: there is no uci/{name}.txt.", folder, "a folder with uci/*.txt"
+        )
     return np.loadtxt(path)
 
 
 def generated(num_examples: int = 200, seed: int = 0) -> np.ndarray:
-    """Rows of a smooth function of three inputs with noise of standard deviation 0.1, target last."""
+    """Rows of a smooth function of three inputs with noise of standard deviation 0.1, target
+    last.
+    """
     random = np.random.default_rng(seed)
     x = random.uniform(-1, 1, (num_examples, 3))
     y = np.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2] + 0.1 * random.standard_normal(num_examples)
@@ -186,8 +203,12 @@ def split_of(rows: np.ndarray, number: int) -> Split:
     return Split(scaled[:size], scaled[size:], float(std[-1]))
 
 
-def fitted(train: np.ndarray, test: np.ndarray, noise_std: float, seed: int, sizes: Sizes) -> tati_re.Simulation:
-    """A simulation whose walkers Adam has brought to minima, each from a random start of its own."""
+def fitted(
+    train: np.ndarray, test: np.ndarray, noise_std: float, seed: int, sizes: Sizes
+) -> tati_re.Simulation:
+    """A simulation whose walkers Adam has brought to minima, each from a random start of its
+    own.
+    """
     sim = tati_re.Simulation(
         data=((train[:, :-1], train[:, -1:]), (test[:, :-1], test[:, -1:])),
         hidden=[NUM_UNITS],
@@ -216,24 +237,37 @@ def fitted(train: np.ndarray, test: np.ndarray, noise_std: float, seed: int, siz
 
 
 def noise_by_validation(train: np.ndarray, seed: int, sizes: Sizes) -> float:
-    """Root mean squared residual of the walkers' mean prediction on a part of the training rows that no walker saw."""
+    """Root mean squared residual of the walkers' mean prediction on a part of the training rows
+    that no walker saw.
+    """
     size = round((1 - VALIDATION_PART) * len(train))
     part, rest = train[:size], train[size:]
     sim = fitted(part, rest, FIRST_NOISE_STD, seed, sizes)
-    return float(np.sqrt(np.mean((sim.predict(rest[:, :-1]).mean(axis=0)[:, 0] - rest[:, -1]) ** 2)))
+    return float(
+        np.sqrt(np.mean((sim.predict(rest[:, :-1]).mean(axis=0)[:, 0] - rest[:, -1]) ** 2))
+    )
 
 
 def largest_eigenvalue(sim: tati_re.Simulation) -> float:
-    """Largest over the walkers, of the Hessian of U on all data, by 30 steps of the power iteration."""
-    vectors = np.random.default_rng(0).standard_normal((NUM_WALKERS, sim.num_parameters())).astype(np.float32)
+    """Largest over the walkers, of the Hessian of U on all data, by 30 steps of the power
+    iteration.
+    """
+    vectors = (
+        np.random.default_rng(0)
+        .standard_normal((NUM_WALKERS, sim.num_parameters()))
+        .astype(np.float32)
+    )
     for _ in range(30):
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         vectors = sim.hessian_vector_product(vectors)
     return float(np.linalg.norm(vectors, axis=1).max())
 
 
-def errors_of(outputs: np.ndarray, targets: np.ndarray, noise_std: float, scale: float) -> np.ndarray:
-    """Negative log likelihood of the mixture of all draws, and root mean squared error of their mean.
+def errors_of(
+    outputs: np.ndarray, targets: np.ndarray, noise_std: float, scale: float
+) -> np.ndarray:
+    """Negative log likelihood of the mixture of all draws, and root mean squared error of their
+    mean.
 
     Args:
         outputs: Predictions `(walkers, draws, examples)`.
@@ -242,41 +276,75 @@ def errors_of(outputs: np.ndarray, targets: np.ndarray, noise_std: float, scale:
         scale: Standard deviation of the target.
     """
     outputs = outputs.reshape(-1, len(targets)).astype(np.float64)
-    log_density = -0.5 * ((outputs - targets) / noise_std) ** 2 - math.log(noise_std * scale * math.sqrt(2 * math.pi))
+    log_density = -0.5 * ((outputs - targets) / noise_std) ** 2 - math.log(
+        noise_std * scale * math.sqrt(2 * math.pi)
+    )
     nll = -np.mean(np.logaddexp.reduce(log_density, axis=0) - math.log(len(outputs)))
     return np.array([nll, scale * np.sqrt(np.mean((outputs.mean(axis=0) - targets) ** 2))])
 
 
 def with_errors(outputs: np.ndarray, *others) -> tuple[np.ndarray, np.ndarray]:
-    """`errors_of` all walkers, and the standard error by leaving out one walker at a time (jackknife)."""
-    without = np.array([errors_of(np.delete(outputs, walker, axis=0), *others) for walker in range(NUM_WALKERS)])
+    """`errors_of` all walkers, and the standard error by leaving out one walker at a time
+    (jackknife).
+    """
+    without = np.array(
+        [errors_of(np.delete(outputs, walker, axis=0), *others) for walker in range(NUM_WALKERS)]
+    )
     return errors_of(outputs, *others), np.sqrt((NUM_WALKERS - 1) * without.var(axis=0))
 
 
-def sampled(method: Method, sim: tati_re.Simulation, k: float, num_examples: int, num_steps: int | None):
+def sampled(
+    method: Method, sim: tati_re.Simulation, k: float, num_examples: int, num_steps: int | None
+):
     """The run of one method from where the walkers are."""
     seed = sim.options.seed  # Whichever samplers ran before.
     if method is AUTO:
-        return sim.sample(**({"num_steps": num_steps} if num_steps else {}), seed=seed, **AUTO.options)
+        return sim.sample(
+            **({"num_steps": num_steps} if num_steps else {}), seed=seed, **AUTO.options
+        )
     assert num_steps is not None
     burnin = num_steps // 3
-    options = {"batch_size": min(BATCH_SIZE, num_examples), "friction": FRICTION * math.sqrt(k), **method.options}
-    options |= {"sampler": method.sampler, "step_size": method.step_size(k, num_examples), "num_burnin_steps": burnin}
+    options = {
+        "batch_size": min(BATCH_SIZE, num_examples),
+        "friction": FRICTION * math.sqrt(k),
+        **method.options,
+    }
+    options |= {
+        "sampler": method.sampler,
+        "step_size": method.step_size(k, num_examples),
+        "num_burnin_steps": burnin,
+    }
     options["trajectory_every"] = max(1, (num_steps - burnin) // NUM_DRAWS)
-    return sim.sample(num_steps=num_steps, seed=seed, record_every=max(1, num_steps // 2_000), **options)
+    return sim.sample(
+        num_steps=num_steps, seed=seed, record_every=max(1, num_steps // 2_000), **options
+    )
 
 
 def score(
-    method: Method, sim: tati_re.Simulation, k: float, split: Split, noise_std: float, steps: int | None
+    method: Method,
+    sim: tati_re.Simulation,
+    k: float,
+    split: Split,
+    noise_std: float,
+    steps: int | None,
 ) -> tuple:
-    """Samples with one method from where the walkers are, and scores its predictions; the fields of Score from nll."""
+    """Samples with one method from where the walkers are, and scores its predictions; the fields of
+    Score from nll.
+    """
     from tati_re.analysis import r_hat, stored_positions
 
     num_examples = len(split.train)
     run = sampled(method, sim, k, num_examples, steps)
     certificate = run.certificate if method is AUTO else None
-    outside = "" if certificate is None else "; ".join(certificate["quantity"][certificate["verdict"] == "outside"])
-    num_steps, burnin = int(run.run_info["step"].max()), int(run.manifest["options"]["num_burnin_steps"])
+    outside = (
+        ""
+        if certificate is None
+        else "; ".join(certificate["quantity"][certificate["verdict"] == "outside"])
+    )
+    num_steps, burnin = (
+        int(run.run_info["step"].max()),
+        int(run.manifest["options"]["num_burnin_steps"]),
+    )
     inputs, targets = split.test[:, :-1], split.test[:, -1]
     outputs: list[list[np.ndarray]] = [[] for _ in range(NUM_WALKERS)]
     for position in stored_positions(run):
@@ -289,7 +357,17 @@ def score(
     )
     hat = float(r_hat(((drawn - targets) ** 2).mean(axis=-1)))
     passes = passes_of(method, num_examples, num_steps)
-    return float(nll), float(nll_error), float(rmse), float(rmse_error), hat, kinetic, configurational, passes, outside
+    return (
+        float(nll),
+        float(nll_error),
+        float(rmse),
+        float(rmse_error),
+        hat,
+        kinetic,
+        configurational,
+        passes,
+        outside,
+    )
 
 
 def passes_of(method: Method, num_examples: int, num_steps: int) -> float:
@@ -299,7 +377,12 @@ def passes_of(method: Method, num_examples: int, num_steps: int) -> float:
 
 
 def compare(
-    name: str, rows: np.ndarray, number: int, methods: Sequence[Method], sizes: Sizes, before: Sequence[Score]
+    name: str,
+    rows: np.ndarray,
+    number: int,
+    methods: Sequence[Method],
+    sizes: Sizes,
+    before: Sequence[Score],
 ) -> Iterator[Score]:
     """Methods on one split of one set, but for those that ran before, as long as now."""
     split = split_of(rows, number)
@@ -307,7 +390,9 @@ def compare(
     def ran(method: Method) -> bool:
         passes = passes_of(method, len(split.train), sizes.steps_of(method) or 0)
         same = [found for found in before if found[:3] == (name, number, method.sampler)]
-        return any(method is AUTO or math.isclose(found.passes, passes, rel_tol=1e-4) for found in same)
+        return any(
+            method is AUTO or math.isclose(found.passes, passes, rel_tol=1e-4) for found in same
+        )
 
     methods = [method for method in methods if not ran(method)]
     if not methods:
@@ -329,8 +414,13 @@ def compare(
             print(f"{method.sampler:10}{error}", flush=True)
             continue
         found = Score(name, number, method.sampler, *numbers)
-        cells = (f"{found.nll:.3f} ± {found.nll_error:.3f}", f"{found.rmse:.3f} ± {found.rmse_error:.3f}")
-        kinetic = "-" if math.isnan(found.kinetic_temperature) else f"{found.kinetic_temperature:.3f}"
+        cells = (
+            f"{found.nll:.3f} ± {found.nll_error:.3f}",
+            f"{found.rmse:.3f} ± {found.rmse_error:.3f}",
+        )
+        kinetic = (
+            "-" if math.isnan(found.kinetic_temperature) else f"{found.kinetic_temperature:.3f}"
+        )
         print(
             f"{found.sampler:10}{cells[0]:19}{cells[1]:19}{found.r_hat:<8.2f}{kinetic:12}"
             f"{found.configurational_temperature:<20.3f}{found.passes:,.0f}"
@@ -360,22 +450,32 @@ def stored(output: Path) -> list[Score]:
 
 def write(scores: Sequence[Score], output: Path) -> None:
     """Writes results.csv."""
-    lines = [",".join("" if v != v else f"{v:.6g}" if isinstance(v, float) else str(v) for v in s) for s in scores]
+    lines = [
+        ",".join("" if v != v else f"{v:.6g}" if isinstance(v, float) else str(v) for v in s)
+        for s in scores
+    ]
     try:
         output.mkdir(parents=True, exist_ok=True)
         (output / "results.csv").write_text("\n".join([",".join(Score._fields), *lines, ""]))
     except OSError as error:
-        raise tati_re.InputError(f"The results cannot be written: {error.strerror}.", output) from None
+        raise tati_re.InputError(
+            f"The results cannot be written: {error.strerror}.", output
+        ) from None
 
 
 def summary(scores: Sequence[Score]) -> Iterator[str]:
-    """A line for each sampler that ran on several splits of a set: means, and standard errors by the splits."""
+    """A line for each sampler that ran on several splits of a set: means, and standard errors by
+    the splits.
+    """
     for name, sampler in dict.fromkeys((found.data, found.sampler) for found in scores):
         same = [found for found in scores if (found.data, found.sampler) == (name, sampler)]
         if len(same) < 2:
             continue
         numbers = np.array([(found.nll, found.rmse, found.r_hat) for found in same])
-        (nll, rmse, _), errors = numbers.mean(axis=0), numbers.std(axis=0, ddof=1) / math.sqrt(len(same))
+        (nll, rmse, _), errors = (
+            numbers.mean(axis=0),
+            numbers.std(axis=0, ddof=1) / math.sqrt(len(same)),
+        )
         line = f"{name}, {sampler}, {len(same)} splits: NLL {nll:.3f} ± {errors[0]:.3f}"
         hats = numbers[:, 2].min(), numbers[:, 2].max()
         line += f", RMSE {rmse:.3f} ± {errors[1]:.3f}, R-hat of the test error {hats[0]:.2f} to {hats[1]:.2f}"
@@ -387,11 +487,19 @@ def summary(scores: Sequence[Score]) -> Iterator[str]:
 
 
 def draw(scores: Sequence[Score], path: Path) -> None:
-    """Draws NLL and RMSE of every sampler, means over the splits, with HMC's value and error as a band."""
+    """Draws NLL and RMSE of every sampler, means over the splits, with HMC's value and error as a
+    band.
+    """
     from tati_re.plotting import COLORS, DARK, new_figure, plain, save
 
-    names = [name for name in (*DATA_SETS, "generated") if any(found.data == name for found in scores)]
-    samplers = [m.sampler for m in (*METHODS, AUTO, REFERENCE) if any(found.sampler == m.sampler for found in scores)]
+    names = [
+        name for name in (*DATA_SETS, "generated") if any(found.data == name for found in scores)
+    ]
+    samplers = [
+        m.sampler
+        for m in (*METHODS, AUTO, REFERENCE)
+        if any(found.sampler == m.sampler for found in scores)
+    ]
     figure = new_figure(3.4 * len(names) + 0.8, 0.5 * len(samplers) + 2.6)
     panels = figure.subplots(2, len(names), squeeze=False, sharey=True)
     for row, (quantity, title) in enumerate((("nll", "test NLL"), ("rmse", "test RMSE"))):
@@ -401,12 +509,16 @@ def draw(scores: Sequence[Score], path: Path) -> None:
                 if not same:
                     continue
                 mean = np.mean([getattr(found, quantity) for found in same])
-                error = np.sqrt(np.sum([getattr(found, quantity + "_error") ** 2 for found in same])) / len(same)
+                error = np.sqrt(
+                    np.sum([getattr(found, quantity + "_error") ** 2 for found in same])
+                ) / len(same)
                 color = DARK if sampler == REFERENCE.sampler else COLORS[0]
                 if sampler == REFERENCE.sampler:
                     axes.axvspan(mean - error, mean + error, color=DARK, alpha=0.15, linewidth=0)
                     axes.axvline(mean, color=DARK, linewidth=0.8, linestyle="--")
-                axes.errorbar(mean, place, xerr=error, fmt="o", color=color, markersize=5, capsize=2)
+                axes.errorbar(
+                    mean, place, xerr=error, fmt="o", color=color, markersize=5, capsize=2
+                )
             axes.set_yticks(range(len(samplers)), samplers)
             axes.set_ylim(len(samplers) - 0.5, -0.5)
             axes.set_xlabel(f"{title} (less is better)")
@@ -418,7 +530,12 @@ def draw(scores: Sequence[Score], path: Path) -> None:
 
 
 def experiment(
-    data: Path | None, names: Sequence[str], samplers: Sequence[str], num_splits: int, sizes: Sizes, output: Path
+    data: Path | None,
+    names: Sequence[str],
+    samplers: Sequence[str],
+    num_splits: int,
+    sizes: Sizes,
+    output: Path,
 ) -> None:
     """Runs all splits of all sets; without a folder a generated set and one method only.
 
@@ -438,10 +555,14 @@ def experiment(
         asked |= {"--num-auto-steps": sizes.num_auto_steps}
     for flag, number in asked.items():
         if number < SMALLEST_NUM_STEPS:
-            raise tati_re.InputError(f"{flag} is too small.", number, f"at least {SMALLEST_NUM_STEPS}")
+            raise tati_re.InputError(
+                f"{flag} is too small.", number, f"at least {SMALLEST_NUM_STEPS}"
+            )
     if num_splits < 1:
         raise tati_re.InputError("--num-splits is too small.", num_splits, "at least 1")
-    tables = {"generated": generated()} if data is None else {name: read(data, name) for name in names}
+    tables = (
+        {"generated": generated()} if data is None else {name: read(data, name) for name in names}
+    )
     methods = [method for method in (*METHODS, AUTO, REFERENCE) if method.sampler in samplers]
     scores = stored(output)
     for number in range(num_splits):
@@ -456,20 +577,38 @@ def experiment(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the experiment; the exit status is 2 for bad input."""
-    parser = argparse.ArgumentParser(description="Bayesian regression on UCI sets: every sampler beside HMC.")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder that holds uci/yacht.txt and the others")
-    parser.add_argument("--sets", nargs="+", choices=DATA_SETS, default=DATA_SETS, help="default: all three")
+    parser = argparse.ArgumentParser(
+        description="Bayesian regression on UCI sets: every sampler beside HMC."
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="FOLDER", help="folder that holds uci/yacht.txt and the others"
+    )
+    parser.add_argument(
+        "--sets", nargs="+", choices=DATA_SETS, default=DATA_SETS, help="default: all three"
+    )
     names = [method.sampler for method in (*METHODS, AUTO, REFERENCE)]
     parser.add_argument("--samplers", nargs="+", choices=names, help="default: all, HMC last")
-    parser.add_argument("--num-splits", type=int, default=1, metavar="N", help="random splits of each; default 1")
-    parser.add_argument("--num-steps", type=int, default=None, metavar="N", help="of a sampler; default 60,000")
-    text = "most steps of auto; default: it goes on beyond 100,000 where it can tell how many it takes"
+    parser.add_argument(
+        "--num-splits", type=int, default=1, metavar="N", help="random splits of each; default 1"
+    )
+    parser.add_argument(
+        "--num-steps", type=int, default=None, metavar="N", help="of a sampler; default 60,000"
+    )
+    text = (
+        "most steps of auto; default: it goes on beyond 100,000 where it can tell how many it takes"
+    )
     parser.add_argument("--num-auto-steps", type=int, default=None, metavar="N", help=text)
     text = "trajectories of HMC, of 300 steps each; default 3,000"
     parser.add_argument("--num-trajectories", type=int, default=None, metavar="N", help=text)
-    parser.add_argument("--threads", type=int, default=None, metavar="N", help="of TensorFlow; default: it decides")
-    parser.add_argument("--quick", action="store_true", help="a generated set, one sampler beside HMC, in seconds")
-    parser.add_argument("--output", type=Path, default=Path("results/uci_regression"), metavar="DIR")
+    parser.add_argument(
+        "--threads", type=int, default=None, metavar="N", help="of TensorFlow; default: it decides"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="a generated set, one sampler beside HMC, in seconds"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("results/uci_regression"), metavar="DIR"
+    )
     arguments = parser.parse_args(argv)
     sizes = (QUICK if arguments.quick else Sizes())._replace(threads=arguments.threads)
     if arguments.num_auto_steps is not None:
@@ -480,9 +619,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         sizes = sizes._replace(num_reference_steps=arguments.num_trajectories)
     try:
         if arguments.data is None and not arguments.quick:
-            raise tati_re.InputError("--data is missing.", None, "a folder with uci/*.txt, or --quick")
+            raise tati_re.InputError(
+                "--data is missing.", None, "a folder with uci/*.txt, or --quick"
+            )
         data = None if arguments.quick else arguments.data
-        samplers = arguments.samplers or (["BADODAB", AUTO.sampler, REFERENCE.sampler] if arguments.quick else names)
+        samplers = arguments.samplers or (
+            ["BADODAB", AUTO.sampler, REFERENCE.sampler] if arguments.quick else names
+        )
         experiment(data, arguments.sets, samplers, arguments.num_splits, sizes, arguments.output)
     except (tati_re.InputError, tati_re.SamplingError) as error:
         print(f"error: {error}", file=sys.stderr)

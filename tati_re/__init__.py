@@ -1,6 +1,8 @@
 """tati_re: sample the posterior of a Keras model as a physical system.
 
-The names below are loaded on first use, so that `import tati_re` is quick and does not start TensorFlow."""
+The names below are loaded on first use, so that `import tati_re` is quick and does not start
+TensorFlow.
+"""
 
 import os
 from typing import TYPE_CHECKING
@@ -52,8 +54,10 @@ __all__ = sorted(["InputError", "SamplingError", "__version__", "help", *_lazy])
 
 
 def help(name: str | None = None) -> None:
-    """Prints what an option means, its type, range and default. The `name` is such as `"step_size"`; without one these
-    are all options, one line each. Where there is no such option an `InputError` says the nearest name."""
+    """Prints what an option means, its type, range and default. The `name` is such as
+    `"step_size"`; without one these are all options, one line each. Where there is no such option
+    an `InputError` says the nearest name.
+    """
     from tati_re.options.make import describe
 
     print(describe(name))

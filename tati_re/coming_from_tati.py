@@ -2,7 +2,9 @@
 
     from tati_re.coming_from_tati import ClassificationDatasets, Simulation, data_numpy_to_csv
 
-Options keep their names (`tati_re.options.tati_names`); what differs is on the userguide's page on coming from TATi."""
+Options keep their names (`tati_re.options.tati_names`); what differs is on the userguide's page on
+coming from TATi.
+"""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,22 +24,35 @@ __all__ = ["ClassificationDatasets", "Simulation", "data_numpy_to_csv", "split_i
 
 
 class SimulationOfTati(_Simulation):
-    """A Simulation whose mini-batch moves on by itself, as in TATi: all answers refer to one until one is asked a
-    second time or the parameters change. Unless `potential` says otherwise, U is the mean loss without a prior, data
-    stay as they are, noise is 1, and mini-batches above the data set are all of it."""
+    """A Simulation whose mini-batch moves on by itself, as in TATi: all answers refer to one until
+    one is asked a second time or the parameters change. Unless `potential` says otherwise, U is the
+    mean loss without a prior, data stay as they are, noise is 1, and mini-batches above the data
+    set are all of it.
+    """
 
     follows_tati = True
 
     def __init__(self, *args: Any, **options: Any) -> None:
         if options.get("potential") is None:
-            options = MARK | {"standardize": "none", "noise_std": 1.0} | options | {"potential": "mean_loss"}
+            options = (
+                MARK
+                | {"standardize": "none", "noise_std": 1.0}
+                | options
+                | {"potential": "mean_loss"}
+            )
         super().__init__(*args, **options)
 
     def get_options(self, name: str | None = None) -> Any:
         """The value of an option, or all of them as attributes, by their names here and in TATi."""
         if name is None:
-            return SimpleNamespace(**{each: self.get_options(each) for each in (*OPTIONS, *ALIASES)})
-        return self.options.tati.get(name) if name in ALIASES and not ALIASES[name].new else super().get_options(name)
+            return SimpleNamespace(
+                **{each: self.get_options(each) for each in (*OPTIONS, *ALIASES)}
+            )
+        return (
+            self.options.tati.get(name)
+            if name in ALIASES and not ALIASES[name].new
+            else super().get_options(name)
+        )
 
     def init_momenta(self, *unnamed: Any, **named: Any) -> None:
         """Draws all momenta anew; the inverse temperature needs no name, as in TATi."""
@@ -49,8 +64,9 @@ Simulation = SimulationOfTati
 
 
 class ClassificationDatasets:
-    """TATi's generator of two classes of points in the plane, labeled -1 and +1. Without a `seed` it is drawn from
-    `numpy.random`, as seeded by the script."""
+    """TATi's generator of two classes of points in the plane, labeled -1 and +1. Without a `seed`
+    it is drawn from `numpy.random`, as seeded by the script.
+    """
 
     TWOCIRCLES, SQUARES, TWOCLUSTERS, SPIRAL = range(4)
     _NAMES = ("two_circles", "squares", "two_clusters", "spirals")
@@ -58,21 +74,29 @@ class ClassificationDatasets:
     def __init__(self, seed: int | None = None) -> None:
         self.seed = seed
 
-    def generate(self, dimension: int, noise: float = 0.0, data_type: int = SPIRAL) -> tuple[np.ndarray, np.ndarray]:
-        """Makes points: inputs `(dimension, 2)` and labels `(dimension, 1)`, shuffled, of both classes together,
-        displaced by `noise` in [0, 1]. `data_type` is one of the four attributes of the class."""
+    def generate(
+        self, dimension: int, noise: float = 0.0, data_type: int = SPIRAL
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Makes points: inputs `(dimension, 2)` and labels `(dimension, 1)`, shuffled, of both
+        classes together, displaced by `noise` in [0, 1]. `data_type` is one of the four attributes
+        of the class.
+        """
         if data_type not in range(len(self._NAMES)):
             kinds = ", ".join(f"{k} {name}" for k, name in enumerate(self._NAMES))
             raise InputError("data_type: there is none of this number.", data_type, kinds)
         seed = int(np.random.randint(2**31)) if self.seed is None else self.seed
-        made = GENERATORS[self._NAMES[data_type]](num_examples=dimension, noise=noise, seed=seed, test_fraction=0.0)
+        made = GENERATORS[self._NAMES[data_type]](
+            num_examples=dimension, noise=noise, seed=seed, test_fraction=0.0
+        )
         order = np.random.default_rng([seed, 0x5454]).permutation(len(made.inputs))
         return made.inputs[order], made.targets[order].astype(int)[:, None]
 
 
 def data_numpy_to_csv(features, labels, filename: AnyPath) -> None:
-    """Writes features `(n, k)` and labels `(n,)` or `(n, 1)` to a CSV file with a header line. Unequal lengths, numbers
-    that are not finite, and a file that cannot be written are an `InputError`."""
+    """Writes features `(n, k)` and labels `(n,)` or `(n, 1)` to a CSV file with a header line.
+    Unequal lengths, numbers that are not finite, and a file that cannot be written are an
+    `InputError`.
+    """
     write_dataset(Dataset.from_arrays(features, labels, by_value=True), Path(filename))
 
 

@@ -17,27 +17,36 @@ import pytest
 from tati_re.core.lazy import settled
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# Small programs gain nothing from being compiled in 32 parts, and the parts cost a sixth of the compilation.
+# Small programs gain nothing from being compiled in 32 parts, and the parts cost a sixth of the
+# compilation.
 PARTS = "--xla_cpu_parallel_codegen_split_count=1"
 CHEAP = "--xla_llvm_disable_expensive_passes=true"
 # XLA ends a process whose flags it does not know: this one only where it is known to be.
 CHEAP += " --xla_cpu_use_fusion_emitters=false" if version("tensorflow").startswith("2.21.") else ""
-# A suite makes many loops on purpose; TensorFlow takes that for a function traced again and again and says so.
+# A suite makes many loops on purpose; TensorFlow takes that for a function traced again and again
+# and says so.
 logging.getLogger("tensorflow").setLevel(logging.ERROR)
 
 
 def pytest_addoption(parser):
-    parser.addoption("--within", type=float, metavar="SECONDS", help="begin no test after so many seconds of tests")
+    parser.addoption(
+        "--within",
+        type=float,
+        metavar="SECONDS",
+        help="begin no test after so many seconds of tests",
+    )
 
 
 def pytest_configure(config):
-    """The quick suite compiles without LLVM's expensive passes and by XLA's older emitters, in two thirds of the time.
-    XLA reads its flags when it compiles for the first time; everything under `bin/test --slow` has its defaults.
+    """The quick suite compiles without LLVM's expensive passes and by XLA's older emitters, in two
+    thirds of the time. XLA reads its flags when it compiles for the first time; everything under
+    `bin/test --slow` has its defaults.
     """
     quick = config.getoption("markexpr")
     os.environ.setdefault("XLA_FLAGS", f"{PARTS} {CHEAP}" if quick else PARTS)
     if not quick and (hasattr(config, "workerinput") or not config.getoption("numprocesses", None)):
-        # Examples and clusters ask for one thread, which has to be set before TensorFlow computes for the first time.
+        # Examples and clusters ask for one thread, which has to be set before TensorFlow computes
+        # for the first time.
         from tati_re.core.backend import set_threads
 
         set_threads(1)
@@ -45,14 +54,17 @@ def pytest_configure(config):
 
 @pytest.fixture(scope="session", autouse=True)
 def graphs_as_they_stand(request):
-    """The quick suite runs graphs without TensorFlow's rewriting of them, a third of what starting a small run costs,
-    and without a note of who made each operation, which is a twentieth of tracing below pytest's many calls.
+    """The quick suite runs graphs without TensorFlow's rewriting of them, a third of what starting
+    a small run costs, and without a note of who made each operation, which is a twentieth of
+    tracing below pytest's many calls.
 
     What runs in processes of its own keeps both, and so does everything under `bin/test --slow`.
     """
     with pytest.MonkeyPatch.context() as patch:
         if request.config.getoption("markexpr") and "tensorflow" in sys.modules:
-            sys.modules["tensorflow"].config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+            sys.modules["tensorflow"].config.optimizer.set_experimental_options(
+                {"disable_meta_optimizer": True}
+            )
             stacks = importlib.import_module("tensorflow.python.util.tf_stack")
             some = stacks.extract_stack()
             patch.setattr(stacks, "extract_stack", lambda stacklevel=1: some)
@@ -61,8 +73,9 @@ def graphs_as_they_stand(request):
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_waits_for_the_disk(request):
-    """A run waits for the disk some 25 times, a tenth of what a small one takes. That is for a machine that loses its
-    power: what a process has written is there after its end, killed or not, which is all that a test can see.
+    """A run waits for the disk some 25 times, a tenth of what a small one takes. That is for a
+    machine that loses its power: what a process has written is there after its end, killed or not,
+    which is all that a test can see.
 
     Processes of their own wait, and so does everything under `bin/test --slow`.
     """
@@ -74,7 +87,9 @@ def nothing_waits_for_the_disk(request):
 
 @pytest.fixture(scope="session", autouse=True)
 def libraries_are_no_garbage():
-    """TensorFlow's half a million objects stay to the end: no collection visits them again. As in commands."""
+    """TensorFlow's half a million objects stay to the end: no collection visits them again. As in
+    commands.
+    """
     gc.collect()
     settled()
 
@@ -101,8 +116,10 @@ def resident() -> float:
 
 @pytest.fixture(scope="module", autouse=True)
 def memory_is_given_back():
-    """Programs that a file of tests left behind hang in cycles, which are looked for so seldom that a process would
-    come to several gigabytes: after a file, once they have taken half a gigabyte."""
+    """Programs that a file of tests left behind hang in cycles, which are looked for so seldom that
+    a process would come to several gigabytes: after a file, once they have taken half a
+    gigabyte.
+    """
     yield
     if resident() > _held[0] + 0.5:
         gc.collect()
@@ -125,8 +142,9 @@ def in_time(request, began):
 
 @pytest.fixture(scope="session")
 def loop_run():
-    """`loop_run(sampler, execution)`: 25 steps on an anharmonic potential, 5 walkers, 3 parameters, float64; each
-    compiled once a session."""
+    """`loop_run(sampler, execution)`: 25 steps on an anharmonic potential, 5 walkers, 3 parameters,
+    float64; each compiled once a session.
+    """
     from tati_re.testing.sampler_in_engine import run_loop
 
     done: dict = {}

@@ -58,7 +58,9 @@ class ExamplesEvaluate(FunctionEvaluate):
 
     def __call__(self, position):
         slope = self.scale * (position - self.potential.data.mean(axis=0))
-        return combine(self.mean_loss(position), slope, self.potential.prior, position, self.rung, self.scale)
+        return combine(
+            self.mean_loss(position), slope, self.potential.prior, position, self.rung, self.scale
+        )
 
     full = __call__
 

@@ -47,20 +47,37 @@ def made_run(
     walkers, count = next(iter(chains.values())).shape
     step = np.repeat(every * np.arange(1, count + 1), walkers)
     labels = {"step": step, "walker": np.tile(np.arange(walkers), count)}
-    columns = {"temperature": np.full((walkers, count), temperature), "potential": np.zeros((walkers, count)), **chains}
+    columns = {
+        "temperature": np.full((walkers, count), temperature),
+        "potential": np.zeros((walkers, count)),
+        **chains,
+    }
     columns = {name: np.asarray(values).T.ravel() for name, values in columns.items()}
     write_rows(folder, "run.csv", labels | columns)
     shapes = shapes or {"dense/kernel": (1 if positions is None else positions.shape[2],)}
     if positions is not None:
         kept = step > burnin
         flat = positions.transpose(1, 0, 2).reshape(-1, positions.shape[2])
-        names = [f"{name}[{k}]" for name, shape in shapes.items() for k in range(int(np.prod(shape)))]
-        head = np.stack([*labels.values(), columns["potential"], columns.get("loss", columns["potential"])], axis=1)
+        names = [
+            f"{name}[{k}]" for name, shape in shapes.items() for k in range(int(np.prod(shape)))
+        ]
+        head = np.stack(
+            [*labels.values(), columns["potential"], columns.get("loss", columns["potential"])],
+            axis=1,
+        )
         kind = H5Table if h5 else CsvTable
-        table = kind(folder / f"trajectory.{'h5' if h5 else 'csv'}", ["step", "walker", "potential", "loss", *names])
+        table = kind(
+            folder / f"trajectory.{'h5' if h5 else 'csv'}",
+            ["step", "walker", "potential", "loss", *names],
+        )
         table.append(np.concatenate([head, flat], axis=1)[kept])
         table.flush()
-    options = {"num_steps": int(step.max()), "num_burnin_steps": burnin, "num_walkers": walkers, "record_every": every}
+    options = {
+        "num_steps": int(step.max()),
+        "num_burnin_steps": burnin,
+        "num_walkers": walkers,
+        "record_every": every,
+    }
     options["sampler"] = "BAOAB"
     content = {
         "kind": "sample",

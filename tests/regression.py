@@ -1,6 +1,8 @@
-"""A conjugate linear regression whose evidence, and whose law at every point of the path from the prior, is known.
+"""A conjugate linear regression whose evidence, and whose law at every point of the path from the
+prior, is known.
 
-20 points of y = sin(2.5 x) + 0.3 cos(17 x) on [-1, 1], features 1, x, x², noise 0.3, prior standard deviation 2.
+20 points of y = sin(2.5 x) + 0.3 cos(17 x) on [-1, 1], features 1, x, x², noise 0.3, prior standard
+deviation 2.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ def variance_of_energy(weight: float) -> float:
     return float(0.5 * np.trace(product @ product) + slope @ covariance @ slope)
 
 
-def drawn(path, walkers: int, draws: int, seed: int, memory: float = 0.0, prior_at_zero: float = PRIOR) -> np.ndarray:
+def drawn(
+    path, walkers: int, draws: int, seed: int, memory: float = 0.0, prior_at_zero: float = PRIOR
+) -> np.ndarray:
     """Energies of exact draws at all points, `(points, walkers, draws)`.
 
     Args:
@@ -57,7 +61,8 @@ def drawn(path, walkers: int, draws: int, seed: int, memory: float = 0.0, prior_
         draws: Of each, correlated by `memory` from one to the next.
         seed: Of the random numbers.
         memory: Autocorrelation of the parameters; points of a walker share nothing.
-        prior_at_zero: Standard deviation of what is drawn at λ = 0; another one than the prior's is wrong.
+        prior_at_zero: Standard deviation of what is drawn at λ = 0; another one than the prior's is
+            wrong.
     """
     random = np.random.default_rng(seed)
     found = []

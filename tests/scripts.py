@@ -25,6 +25,8 @@ def write_images(folder: Path, train: int, test: int) -> None:
     arrays = {}
     for part, count in (("train", train), ("test", test)):
         labels = np.arange(count) % 10
-        arrays[f"x_{part}"] = (patterns[labels] + generator.integers(0, 128, (count, 28, 28))).astype(np.uint8)
+        arrays[f"x_{part}"] = (
+            patterns[labels] + generator.integers(0, 128, (count, 28, 28))
+        ).astype(np.uint8)
         arrays[f"y_{part}"] = labels.astype(np.uint8)
     np.savez(folder / "mnist.npz", **arrays)

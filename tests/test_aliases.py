@@ -1,4 +1,6 @@
-"""TATi's names: each of its options, samplers, optimizers, losses and activations works or says what to use."""
+"""TATi's names: each of its options, samplers, optimizers, losses and activations works or says
+what to use.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,15 @@ from tati_re.cli.arguments import make_parser
 from tati_re.cli.run import with_config
 from tati_re.core.backend import keras
 from tati_re.optimizers import make_optimizer
-from tati_re.options.make import OPTIMIZE, OPTIONS, SAMPLE, describe, make_options, read_toml, to_toml
+from tati_re.options.make import (
+    OPTIMIZE,
+    OPTIONS,
+    SAMPLE,
+    describe,
+    make_options,
+    read_toml,
+    to_toml,
+)
 from tati_re.options.tati_names import ALIASES, LOSSES, OPTIMIZERS, SAMPLERS, sentences
 from tati_re.samplers import make_sampler
 
@@ -30,8 +40,14 @@ TATI = {
     "batch_size": (10, {"batch_size": 10}),
     "directions_file": ("d.csv", {"directions": "d.csv"}),
     "do_hessians": (True, {}),
-    "dropout": (0.5, r"dropout is a layer here\. Received: 0\.5\. Expected: a Keras model with keras\.layers\.Dropout"),
-    "fix_parameters": ("output/biases/Variable:0=0.", {"fix_parameters": "output/biases/Variable:0=0."}),
+    "dropout": (
+        0.5,
+        r"dropout is a layer here\. Received: 0\.5\. Expected: a Keras model with keras\.layers\.Dropout",
+    ),
+    "fix_parameters": (
+        "output/biases/Variable:0=0.",
+        {"fix_parameters": "output/biases/Variable:0=0."},
+    ),
     "hidden_activation": ("tanh", {"activation": "tanh"}),
     "output_activation": ("tanh", {"output_activation": "tanh"}),
     "hidden_dimension": ([8, 0, 4], {"hidden": [8, 4]}),
@@ -70,15 +86,23 @@ TATI = {
     "hamiltonian_dynamics_time": (0.02, {"num_leapfrog_steps": 20, "step_size": 0.001}),
     "covariance_blending": (0.1, {"covariance_blending": 0.1}),
     "covariance_after_steps": (50, {"covariance_after_steps": 50}),
-    "collapse_walkers": (True, r"have no covariance\. Received: True\. Expected: walker_start same"),
+    "collapse_walkers": (
+        True,
+        r"have no covariance\. Received: True\. Expected: walker_start same",
+    ),
     "sigma": (1.0, r"Expected: sampler CCAdL or mCCAdL, and covariance_window"),
     "sigmaA": (1.0, r"Expected: sampler CCAdL or mCCAdL, and covariance_window"),
     # analysis
-    "diffusion_map_method": ("vanilla", r"belongs to the analysis of a run\. .* Expected: tati-analyse"),
+    "diffusion_map_method": (
+        "vanilla",
+        r"belongs to the analysis of a run\. .* Expected: tati-analyse",
+    ),
     "number_of_eigenvalues": (4, r"Expected: tati-analyse"),
     "use_reweighting": (True, r"Expected: tati-analyse"),
 }
-"""The 53 options of TATi 0.9.5 with a value, and what they set here, or what the sentence says that refuses them."""
+"""The 53 options of TATi 0.9.5 with a value, and what they set here, or what the sentence says that
+refuses them.
+"""
 
 
 def test_the_table_is_whole():
@@ -123,7 +147,9 @@ def test_each_option_works_in_a_file(name, tmp_path):
     check(with_config(parser.parse(["--config", str(path)])), name)
 
 
-@pytest.mark.parametrize("name", [name for name, alias in ALIASES.items() if alias.group != "analysis"])
+@pytest.mark.parametrize(
+    "name", [name for name, alias in ALIASES.items() if alias.group != "analysis"]
+)
 @pytest.mark.parametrize("dashes", [False, True])
 def test_each_option_works_as_a_flag(name, dashes):
     value, expected = TATI[name]
@@ -160,7 +186,13 @@ WEIGHTS = np.array([0.6, -0.4])
 
 def outputs_of(labels, loss: str, **options):
     sim = Simulation(
-        data=(SIGNS, labels), loss=loss, dtype="float64", verbose=0, execution="graph", use_bias=False, **options
+        data=(SIGNS, labels),
+        loss=loss,
+        dtype="float64",
+        verbose=0,
+        execution="graph",
+        use_bias=False,
+        **options,
     )
     weights = np.random.default_rng(1).normal(size=sim.num_parameters()) * 0.3
     sim.parameters = weights
@@ -174,7 +206,9 @@ def test_losses_of_one_output_are_those_of_tati():
     assert sim.loss() == pytest.approx(np.mean(np.log1p(np.exp(z)) - labels * z), rel=1e-12)
     sim, p = outputs_of(labels, "log_loss", output_activation="sigmoid")
     p = p[:, 0]
-    assert sim.loss() == pytest.approx(-np.mean(labels * np.log(p) + (1 - labels) * np.log(1 - p)), rel=1e-12)
+    assert sim.loss() == pytest.approx(
+        -np.mean(labels * np.log(p) + (1 - labels) * np.log(1 - p)), rel=1e-12
+    )
     sim, z = outputs_of(labels, "hinge_loss")
     margins = (2 * labels - 1) * z[:, 0]
     assert sim.loss() == pytest.approx(np.mean(np.maximum(0, 1 - margins)), rel=1e-12)
@@ -197,7 +231,8 @@ def test_losses_of_several_outputs_are_those_of_tati():
         assert losses[-1] == pytest.approx(-np.mean(np.sum(one_hot * log_p, axis=1)), rel=1e-12)
     assert losses[0] == pytest.approx(losses[1], rel=1e-14)
     sim, z = outputs_of(one_hot, "cosine_distance")
-    # TATi adds 1 and leaves the outputs as they are; for unit vectors the difference is that constant.
+    # TATi adds 1 and leaves the outputs as they are; for unit vectors the difference is that
+    # constant.
     unit = z / np.linalg.norm(z, axis=1, keepdims=True)
     assert sim.loss() == pytest.approx(-np.mean(np.sum(one_hot * unit, axis=1)), rel=1e-6)
     with pytest.raises(InputError, match="do not fit the labels under cosine_similarity"):
@@ -209,7 +244,12 @@ def test_the_law_of_tati_follows_from_its_names():
         options = make_options(given)
         assert (options.potential, options.prior) == ("mean_loss", "none")
         assert options.derived == {"potential", "prior"}
-    for given in ({"step_size": 0.1}, {"max_steps": 3}, {"sampler": "BAOAB"}, {"inverse_temperature": 2.0}):
+    for given in (
+        {"step_size": 0.1},
+        {"max_steps": 3},
+        {"sampler": "BAOAB"},
+        {"inverse_temperature": 2.0},
+    ):
         assert make_options(given).potential == "posterior"
     kept = make_options(step_width=0.1, prior_std=2.0)
     assert (kept.potential, kept.prior) == ("mean_loss", "gaussian")
@@ -220,7 +260,9 @@ def test_the_law_of_tati_follows_from_its_names():
 
 
 def test_what_follows_is_found_anew_when_options_change():
-    options = make_options(step_width=0.01, hamiltonian_dynamics_time=1.0, sampler="HamiltonianMonteCarlo_2ndOrder")
+    options = make_options(
+        step_width=0.01, hamiltonian_dynamics_time=1.0, sampler="HamiltonianMonteCarlo_2ndOrder"
+    )
     assert options.num_leapfrog_steps == 100
     assert make_options(options, step_width=0.05).num_leapfrog_steps == 20
     assert make_options(options, num_leapfrog_steps=7).num_leapfrog_steps == 7
@@ -239,23 +281,47 @@ def to_toml_and_back(options) -> dict:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"step_width": 0.1, "step_size": 0.2}, "step_width and step_size are two names for the same quantity"),
-        ({"every_nth": 2, "record_every": 2}, "every_nth and record_every are two names for the same quantity"),
-        ({"record_every": 2, "every_nth": 2}, "every_nth and record_every are two names for the same quantity"),
+        (
+            {"step_width": 0.1, "step_size": 0.2},
+            "step_width and step_size are two names for the same quantity",
+        ),
+        (
+            {"every_nth": 2, "record_every": 2},
+            "every_nth and record_every are two names for the same quantity",
+        ),
+        (
+            {"record_every": 2, "every_nth": 2},
+            "every_nth and record_every are two names for the same quantity",
+        ),
         (
             {"step_width": -0.1},
             "step_width is out of range. Received: -0.1. Expected: a number greater than 0 or 'auto'.",
         ),
-        ({"max_steps": 1.5}, "max_steps has the wrong type. Received: 1.5. Expected: an integer at least 1."),
+        (
+            {"max_steps": 1.5},
+            "max_steps has the wrong type. Received: 1.5. Expected: an integer at least 1.",
+        ),
         ({"parse_steps": [1, 2]}, "parse_steps: walkers start at one step. Received: [1, 2]."),
         ({"input_dimension": "two"}, "input_dimension has the wrong type. Received: two."),
         ({"output_dimension": float("inf")}, "output_dimension has the wrong type. Received: inf."),
         ({"hamiltonian_dynamics_time": 10**400}, "hamiltonian_dynamics_time is out of range."),
-        ({"do_hessians": 2}, "do_hessians has the wrong type. Received: 2. Expected: true or false."),
-        ({"do_accumulates": 0}, "do_accumulates: norms and energies are computed for recorded rows only."),
+        (
+            {"do_hessians": 2},
+            "do_hessians has the wrong type. Received: 2. Expected: true or false.",
+        ),
+        (
+            {"do_accumulates": 0},
+            "do_accumulates: norms and energies are computed for recorded rows only.",
+        ),
         ({"inter_ops_threads": 4}, "inter_ops_threads: sums are the same in every run here."),
-        ({"batch_data_file_type": "xml"}, "batch_data_file_type has an unknown value. Received: xml."),
-        ({"hamiltonian_dynamics_time": 0.0}, "hamiltonian_dynamics_time is out of range. Received: 0.0."),
+        (
+            {"batch_data_file_type": "xml"},
+            "batch_data_file_type has an unknown value. Received: xml.",
+        ),
+        (
+            {"hamiltonian_dynamics_time": 0.0},
+            "hamiltonian_dynamics_time is out of range. Received: 0.0.",
+        ),
         ({"step_widht": 0.1}, "step_widht is not a known option."),
     ],
 )
@@ -286,7 +352,9 @@ def test_a_run_says_what_follows_from_the_names(capsys):
 def test_an_inverse_temperature_that_acts_harder_is_said():
     given = {"potential": "posterior", "inverse_temperature": 3.0}
     (said,) = sentences(make_options(step_width=0.01, **given))
-    assert said.startswith("inverse_temperature 3 beside TATi's step_width: under potential posterior it acts N times")
+    assert said.startswith(
+        "inverse_temperature 3 beside TATi's step_width: under potential posterior it acts N times"
+    )
     (said,) = sentences(make_options(step_size=0.01, max_steps=2, **given))
     assert "beside TATi's max_steps" in said
     assert sentences(make_options(step_size=0.01, num_steps=2, **given)) == []
@@ -294,16 +362,28 @@ def test_an_inverse_temperature_that_acts_harder_is_said():
     (law,) = sentences(make_options(step_width=0.01, inverse_temperature=3.0))
     assert law.startswith("step_width is TATi's name")
     (said,) = sentences(make_options(step_size=0.01, hamiltonian_dynamics_time=0.1))
-    assert said == "hamiltonian_dynamics_time 0.1 stands for num_leapfrog_steps 10 at step_size 0.01."
+    assert (
+        said == "hamiltonian_dynamics_time 0.1 stands for num_leapfrog_steps 10 at step_size 0.01."
+    )
 
 
 def test_the_names_work_in_every_call(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sim = Simulation(
-        dataset=[GOOD, np.sign(GOOD[:, 0])], loss="mean_squared", verbose=0, execution="graph", input_dimension=2
+        dataset=[GOOD, np.sign(GOOD[:, 0])],
+        loss="mean_squared",
+        verbose=0,
+        execution="graph",
+        input_dimension=2,
     )
-    sim.set_options(step_width=0.05, friction_constant=10.0, sampler="GeometricLangevinAlgorithm_1stOrder")
-    assert (sim.options.sampler, sim.options.step_size, sim.options.potential) == ("GLA1", 0.05, "mean_loss")
+    sim.set_options(
+        step_width=0.05, friction_constant=10.0, sampler="GeometricLangevinAlgorithm_1stOrder"
+    )
+    assert (sim.options.sampler, sim.options.step_size, sim.options.potential) == (
+        "GLA1",
+        0.05,
+        "mean_loss",
+    )
     assert (sim.get_options("step_width"), sim.get_options("max_steps")) == (0.05, 1000)
     run = sim.fit(optimizer="GradientDescent", learning_rate=0.1, max_steps=4, every_nth=2)
     assert list(run.run_info["step"]) == [2, 4] and list(run.trajectory["step"]) == [2, 4]
@@ -317,7 +397,8 @@ def test_the_names_work_in_every_call(tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"dropout has no value here"):
         sim.get_options("dropout")
     with pytest.raises(
-        InputError, match=r"^input_dimension: not that of data and network\. Received: 3\. Expected: 2,"
+        InputError,
+        match=r"^input_dimension: not that of data and network\. Received: 3\. Expected: 2,",
     ):
         Simulation(dataset=[GOOD, GOOD[:, 0]], input_dimension=3)
 

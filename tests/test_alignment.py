@@ -1,4 +1,6 @@
-"""Alignment of walkers: copies whose hidden units are permuted come back to distance 0, and the function stays."""
+"""Alignment of walkers: copies whose hidden units are permuted come back to distance 0, and the
+function stays.
+"""
 
 import keras
 import numpy as np
@@ -21,16 +23,30 @@ def dense(activation):
 
 def convolutional(activation):
     pool = L.MaxPooling2D if activation == "relu" else L.AveragePooling2D
-    middle = [L.Conv2D(4, 3, activation=activation), pool(2), L.Conv2D(6, 2), L.Activation(activation), L.Flatten()]
-    return keras.Sequential([keras.Input((10, 10, 2)), *middle, L.Dense(8, activation), L.Dense(3)]), (10, 10, 2)
+    middle = [
+        L.Conv2D(4, 3, activation=activation),
+        pool(2),
+        L.Conv2D(6, 2),
+        L.Activation(activation),
+        L.Flatten(),
+    ]
+    return keras.Sequential(
+        [keras.Input((10, 10, 2)), *middle, L.Dense(8, activation), L.Dense(3)]
+    ), (10, 10, 2)
 
 
 def permuted(model, vector, generator, signs):
-    """The same function by other weights: units in another order and, where they are odd, with other signs."""
+    """The same function by other weights: units in another order and, where they are odd, with
+    other signs.
+    """
     vector = vector.copy()
     for layer in hidden_units(model):
         order = generator.permutation(len(layer.incoming))
-        sign = generator.choice((-1.0, 1.0), len(order)) if signs and layer.odd else np.ones(len(order))
+        sign = (
+            generator.choice((-1.0, 1.0), len(order))
+            if signs and layer.odd
+            else np.ones(len(order))
+        )
         for places in (layer.incoming, layer.outgoing):
             vector[places] = sign[:, None] * vector[places[order]]
     return vector
@@ -62,7 +78,9 @@ def test_permuted_copies_align_to_distance_zero(build, activation):
 
 
 def test_noise_and_draws_keep_the_matching():
-    """Copies with noise of a tenth of the weights: as near as the noise alone, and each draw is permuted alike."""
+    """Copies with noise of a tenth of the weights: as near as the noise alone, and each draw is
+    permuted alike.
+    """
     model, _ = dense("tanh")
     generator = np.random.default_rng(3)
     start = generator.standard_normal(FlatModel(model).num_parameters)
@@ -70,7 +88,9 @@ def test_noise_and_draws_keep_the_matching():
     draws = np.stack([copy + 0.1 * generator.standard_normal((50, len(start))) for copy in copies])
     found = align(model, draws)
     assert found.after.max() < 0.03 * np.sqrt(len(start)) < found.before[1:].min()
-    assert np.sort(np.abs(found.positions), axis=-1) == pytest.approx(np.sort(np.abs(draws), axis=-1))
+    assert np.sort(np.abs(found.positions), axis=-1) == pytest.approx(
+        np.sort(np.abs(draws), axis=-1)
+    )
 
 
 def test_other_architectures_are_refused_in_a_sentence():
@@ -88,19 +108,29 @@ def test_other_architectures_are_refused_in_a_sentence():
 
 
 def test_from_a_run(tmp_path, monkeypatch, capsys):
-    """Walkers at permuted copies of one place: R-hat of the weights is that of other networks, and then near 1."""
+    """Walkers at permuted copies of one place: R-hat of the weights is that of other networks, and
+    then near 1.
+    """
     monkeypatch.chdir(tmp_path)
     generator = np.random.default_rng(0)
     x = generator.standard_normal((30, 2))
     sim = tati_re.Simulation(
-        data=(x, np.tanh(3 * x[:, :1])), hidden=[4], activation="tanh", noise_std=0.3, num_walkers=3, seed=1, verbose=0
+        data=(x, np.tanh(3 * x[:, :1])),
+        hidden=[4],
+        activation="tanh",
+        noise_std=0.3,
+        num_walkers=3,
+        seed=1,
+        verbose=0,
     )
     model, start = sim.system.model, 2 * generator.standard_normal(sim.num_parameters())
     sim.parameters = np.stack([start, *(permuted(model, start, generator, True) for _ in range(2))])
     sim.sample(step_size=0.003, num_steps=200, trajectory_every=5, output="run")
     analyse.main(["run", "--what", "alignment"])
     said = capsys.readouterr().out
-    before, after = (float(word.strip(",;")) for word in said.split("R-hat of a weight ")[1].split()[:3:2])
+    before, after = (
+        float(word.strip(",;")) for word in said.split("R-hat of a weight ")[1].split()[:3:2]
+    )
     assert before > 3 * after
     with np.load("run/analysis/alignment.npz") as arrays:
         assert arrays["positions"].shape == (3, 40, sim.num_parameters())
@@ -109,8 +139,18 @@ def test_from_a_run(tmp_path, monkeypatch, capsys):
 def test_a_run_with_fixed_weights_is_refused():
     """One fixed weight and the noise have as many numbers as the model, which let it pass."""
     x = np.random.default_rng(0).normal(size=(12, 3))
-    options = {"hidden": [4], "num_walkers": 2, "execution": "graph", "verbose": 0, "noise_std": "sampled"}
+    options = {
+        "hidden": [4],
+        "num_walkers": 2,
+        "execution": "graph",
+        "verbose": 0,
+        "noise_std": "sampled",
+    }
     sim = tati_re.Simulation(data=(x, x[:, 0]), fix_parameters="dense/kernel[0,3]=0.7", **options)
-    run = sim.sample(sampler="BAOAB", step_size=0.01, num_steps=20, num_burnin_steps=0, trajectory_every=10)
-    with pytest.raises(InputError, match=r"weights are fixed cannot change places\. Received: dense/kernel"):
+    run = sim.sample(
+        sampler="BAOAB", step_size=0.01, num_steps=20, num_burnin_steps=0, trajectory_every=10
+    )
+    with pytest.raises(
+        InputError, match=r"weights are fixed cannot change places\. Received: dense/kernel"
+    ):
         tati_re.analyse(run, what=["alignment"])

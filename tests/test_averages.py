@@ -1,4 +1,6 @@
-"""Averages of runs: against an autoregression, weights, walkers, rungs, and the command that shows them."""
+"""Averages of runs: against an autoregression, weights, walkers, rungs, and the command that shows
+them.
+"""
 
 import json
 import subprocess
@@ -37,7 +39,12 @@ def run(tmp_path_factory):
     potential = 5.0 + autoregression(4, 20_000, 1)
     still = np.ones((4, 20_000))
     positions = autoregression(8, 20_000, 3).reshape(4, 2, 20_000).transpose(0, 2, 1)
-    return made_run(folder, {"potential": potential, "loss": potential**2, "still": still}, positions, burnin=1000)
+    return made_run(
+        folder,
+        {"potential": potential, "loss": potential**2, "still": still},
+        positions,
+        burnin=1000,
+    )
 
 
 def test_mean_error_and_time_of_an_autoregression(run):
@@ -48,7 +55,9 @@ def test_mean_error_and_time_of_an_autoregression(run):
     error = np.sqrt(TAU / row["rows"])
     assert row["error"] == pytest.approx(error, rel=0.1)
     assert abs(row["mean"] - 5.0) < 5.5 * error
-    assert row["autocorrelation_steps"] == pytest.approx(10 * TAU, rel=0.15), "in steps, one row each 10"
+    assert row["autocorrelation_steps"] == pytest.approx(10 * TAU, rel=0.15), (
+        "in steps, one row each 10"
+    )
     assert row["ess_bulk"] == pytest.approx(row["rows"] / TAU, rel=0.15)
     assert 0 < row["ess_tail"] < row["rows"]
     assert row["r_hat"] < 1.01 and row["note"] == ""
@@ -114,15 +123,24 @@ def test_by_walker_burnin_and_thin(run):
 
 
 def test_by_rung(tmp_path):
-    values = np.random.default_rng(1).standard_normal((3, 2, 100)) + np.array([0.0, 10.0, 20.0])[:, None, None]
+    values = (
+        np.random.default_rng(1).standard_normal((3, 2, 100))
+        + np.array([0.0, 10.0, 20.0])[:, None, None]
+    )
     step, rung, walker = np.meshgrid(np.arange(1, 101), np.arange(3), np.arange(2), indexing="ij")
     run = made_run(tmp_path / "run", {"potential": np.zeros((1, 2))})
-    columns = {"step": step.ravel(), "walker": walker.ravel(), "potential": values.transpose(2, 0, 1).ravel()}
+    columns = {
+        "step": step.ravel(),
+        "walker": walker.ravel(),
+        "potential": values.transpose(2, 0, 1).ravel(),
+    }
     pd.DataFrame(columns | {"rung": rung.ravel()}).to_csv(run.folder / "run.csv", index=False)
     table = averages(run, ["potential"], by="rung")
     assert table["rung"].tolist() == [0, 1, 2]
     np.testing.assert_allclose(table["mean"], values.mean(axis=(1, 2)))
-    assert averages(run, ["potential"])["mean"][0] == pytest.approx(values[0].mean()), "the target alone"
+    assert averages(run, ["potential"])["mean"][0] == pytest.approx(values[0].mean()), (
+        "the target alone"
+    )
 
 
 def test_averages_over_stored_positions(run):
@@ -155,12 +173,17 @@ def test_the_summary_counts_weights(tmp_path):
     run = made_run(tmp_path / "run", {"potential": draws, "weight": np.exp(0.5 - draws)})
     line = average(draws, np.exp(0.5 - draws))
     said = dict(summary_lines(run)[1])["potential (mean)"]
-    assert abs(float(said.split()[0]) - line["mean"]) < line["error"] and abs(draws.mean() - line["mean"]) > 0.8
+    assert (
+        abs(float(said.split()[0]) - line["mean"]) < line["error"]
+        and abs(draws.mean() - line["mean"]) > 0.8
+    )
 
 
 def test_projections_are_no_parameters(tmp_path):
     positions = np.random.default_rng(1).random((1, 9, 2))
-    run = made_run(tmp_path / "run", {"loss": positions[..., 0]}, positions, extra={"objects": ["directions"]})
+    run = made_run(
+        tmp_path / "run", {"loss": positions[..., 0]}, positions, extra={"objects": ["directions"]}
+    )
     with pytest.raises(InputError, match="stored projections"):
         parameter_averages(run, thin=2)
 
@@ -170,10 +193,14 @@ def test_positions_of_one_rung(tmp_path, h5):
     """Where all rungs are stored, the target's rows alone count, and labels are no parameters."""
     run = made_run(tmp_path / "run", {"loss": np.zeros((1, 4))})
     columns = ["step", "walker", "potential", "loss", "a", "b", "rung", "replica", "weight"]
-    table = (H5Table if h5 else CsvTable)(run.folder / f"trajectory.{'h5' if h5 else 'csv'}", columns)
+    table = (H5Table if h5 else CsvTable)(
+        run.folder / f"trajectory.{'h5' if h5 else 'csv'}", columns
+    )
     step, rung = np.repeat(np.arange(1, 6), 2), np.tile([0, 1], 5)
     zero = 0 * step
-    table.append(np.stack([step, zero, zero, zero, step + 100 * rung, zero + 7, rung, rung, step], axis=1))
+    table.append(
+        np.stack([step, zero, zero, zero, step + 100 * rung, zero + 7, rung, rung, step], axis=1)
+    )
     table.flush()
     positions = Positions(run)
     assert positions.names == ["a", "b"]
@@ -184,32 +211,51 @@ def test_positions_of_one_rung(tmp_path, h5):
     assert count == 5 and mean.tolist() == pytest.approx([11 / 3, 7.0])
     assert variance[0] == pytest.approx(np.cov(block.values[:, 0], aweights=block.weight))
     assert Positions(run, rung=1).read().values[:, 0].tolist() == [101, 102, 103, 104, 105]
-    assert Positions(run, rung=None, thin=2).read().values[:, 0].tolist() == [1, 101, 3, 103, 5, 105]
-    with pytest.raises(InputError, match=r"thin keeps every k-th row\. Received: 1\.5\. Expected: a whole number"):
+    assert Positions(run, rung=None, thin=2).read().values[:, 0].tolist() == [
+        1,
+        101,
+        3,
+        103,
+        5,
+        105,
+    ]
+    with pytest.raises(
+        InputError, match=r"thin keeps every k-th row\. Received: 1\.5\. Expected: a whole number"
+    ):
         Positions(run, thin=1.5)
 
 
 @pytest.mark.parametrize(
     ("said", "others", "known"),
     [
-        ({"method": {"num_replicas": 3}, "options": {"trajectory_rungs": "all"}}, (3, 7, -1), "0, 1, 2"),
+        (
+            {"method": {"num_replicas": 3}, "options": {"trajectory_rungs": "all"}},
+            (3, 7, -1),
+            "0, 1, 2",
+        ),
         ({"method": {"num_replicas": 3}, "options": {"trajectory_rungs": "target"}}, (1, 7), "0"),
         ({"method": {"simulated_tempering": [1.0, 2.0]}, "options": {}}, (2,), "0, 1"),
         ({"method": {"sampler": "BAOAB"}, "options": {}}, (1,), "0"),
     ],
 )
 def test_a_rung_that_is_not_stored_is_refused_before_reading(tmp_path, said, others, known):
-    """Its reason was a burn-in that leaves nothing, or there was none: the positions of the target came."""
+    """Its reason was a burn-in that leaves nothing, or there was none: the positions of the target
+    came.
+    """
     draws = np.random.default_rng(2).random((1, 9, 2))
     run = made_run(tmp_path / "run", {"loss": draws[..., 0]}, draws, extra=said)
     assert len(Positions(run).read().values) == 9
     for rung in others:
-        with pytest.raises(InputError, match=rf"rung are not stored.* Received: rung {rung}\. Expected: {known}\.$"):
+        with pytest.raises(
+            InputError, match=rf"rung are not stored.* Received: rung {rung}\. Expected: {known}\.$"
+        ):
             Positions(run, rung=rung)
 
 
 def test_a_fit_has_no_temperature(tmp_path, capsys):
-    fit = made_run(tmp_path / "fit", {"loss": np.random.default_rng(1).random((2, 30))}, extra={"kind": "fit"})
+    fit = made_run(
+        tmp_path / "fit", {"loss": np.random.default_rng(1).random((2, 30))}, extra={"kind": "fit"}
+    )
     assert analyse.main([str(fit.folder)]) == 0
     assert "not draws" in capsys.readouterr().out
     for module in ("free_energy", "reweighting", "temperatures"):
@@ -222,7 +268,9 @@ def test_the_command_names_every_module():
 
 
 @pytest.mark.parametrize(
-    "what", [None, 7, [1.0], pd.DataFrame({"step": [1], "walker": [0]})], ids=lambda x: type(x).__name__
+    "what",
+    [None, 7, [1.0], pd.DataFrame({"step": [1], "walker": [0]})],
+    ids=lambda x: type(x).__name__,
 )
 def test_what_is_no_run(what):
     for analysis in (averages, tati_re.analysis.reweight, Positions):
@@ -249,12 +297,17 @@ def test_autocorrelation_function_and_its_figure(tmp_path):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     words = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert len(words) == 1 and words[0].startswith("x: 1") and words[0].endswith(" steps")
-    short = plot_autocorrelation({"x": series[:, :200]}).axes[0].get_legend().get_texts()[0].get_text()
+    short = (
+        plot_autocorrelation({"x": series[:, :200]}).axes[0].get_legend().get_texts()[0].get_text()
+    )
     assert short.endswith("or more: too short to tell")
 
 
 def test_the_command(run, tmp_path, capsys):
-    assert analyse.main([str(run.folder), "--output", str(tmp_path / "out"), "--num-eigenpairs", "2"]) == 0
+    assert (
+        analyse.main([str(run.folder), "--output", str(tmp_path / "out"), "--num-eigenpairs", "2"])
+        == 0
+    )
     shown = capsys.readouterr().out
     assert "ess_bulk" in shown and "flat, slow" not in shown and "written to" in shown
     names = {path.name for path in (tmp_path / "out").iterdir()}
@@ -268,40 +321,85 @@ def test_the_command(run, tmp_path, capsys):
     }
     table = pd.read_csv(tmp_path / "out" / "averages.csv")
     np.testing.assert_allclose(table["mean"], averages(run)["mean"])
-    arguments = [str(run.folder), "--what", "parameters", "--by", "walker", "--quiet", "--no-figures", "--thin", "2"]
+    arguments = [
+        str(run.folder),
+        "--what",
+        "parameters",
+        "--by",
+        "walker",
+        "--quiet",
+        "--no-figures",
+        "--thin",
+        "2",
+    ]
     assert analyse.main([*arguments, "--output", str(tmp_path / "more")]) == 0
     assert capsys.readouterr().out == ""
     assert len(pd.read_csv(tmp_path / "more" / "parameters.csv")) == 8
 
 
 def test_analyse_is_the_command_in_python(run, tmp_path, monkeypatch):
-    found = tati_re.analyse(run.folder, ["averages", "covariance"], tmp_path / "python", burnin=2000, num_eigenpairs=2)
-    given = ["--what", "averages", "covariance", "--burnin", "2000", "--num-eigenpairs", "2", "--quiet"]
+    found = tati_re.analyse(
+        run.folder, ["averages", "covariance"], tmp_path / "python", burnin=2000, num_eigenpairs=2
+    )
+    given = [
+        "--what",
+        "averages",
+        "covariance",
+        "--burnin",
+        "2000",
+        "--num-eigenpairs",
+        "2",
+        "--quiet",
+    ]
     assert analyse.main([str(run.folder), *given, "--output", str(tmp_path / "command")]) == 0
     names = sorted(path.name for path in (tmp_path / "python").iterdir())
     assert names == sorted(path.name for path in (tmp_path / "command").iterdir())
-    assert {"averages.csv", "autocorrelation.png", "covariance.csv", "covariance.npz", "spectrum.png"} <= set(names)
+    assert {
+        "averages.csv",
+        "autocorrelation.png",
+        "covariance.csv",
+        "covariance.npz",
+        "spectrum.png",
+    } <= set(names)
     for name in ("averages.csv", "covariance.csv"):
-        assert (tmp_path / "python" / name).read_bytes() == (tmp_path / "command" / name).read_bytes()
+        assert (tmp_path / "python" / name).read_bytes() == (
+            tmp_path / "command" / name
+        ).read_bytes()
     assert found["averages"].table["rows"].iloc[0] == 4 * 19_800, "the choice of the burn-in counts"
-    assert list(tati_re.analyse(run)) == ["averages", "covariance"], "a first look is at what the run has data for"
+    assert list(tati_re.analyse(run)) == ["averages", "covariance"], (
+        "a first look is at what the run has data for"
+    )
     with pytest.raises(InputError, match=r"no choice burn_in\. Did you mean 'burnin'"):
         tati_re.analyse(run, burn_in=1)
-    wrong = {"method": ["averages"], "by": ["free_energy"], "groups": None, "observables": ["covariance"]}
+    wrong = {
+        "method": ["averages"],
+        "by": ["free_energy"],
+        "groups": None,
+        "observables": ["covariance"],
+    }
     for name, what in wrong.items():
-        with pytest.raises(InputError, match=rf"^{name} belongs to another module\. Received: .* Expected: what "):
+        with pytest.raises(
+            InputError, match=rf"^{name} belongs to another module\. Received: .* Expected: what "
+        ):
             tati_re.analyse(run, what, **{name: "kernel"})
     with pytest.raises(InputError, match="Unknown module"):
         tati_re.analyse(run, ["average"])
     (tmp_path / "file").write_text("")
     with monkeypatch.context() as patch, pytest.raises(InputError, match=r"Cannot write .*file: "):
-        patch.setattr("tati_re.report.modules.result_of", lambda *given: pytest.fail("work before the output is known"))
+        patch.setattr(
+            "tati_re.report.modules.result_of",
+            lambda *given: pytest.fail("work before the output is known"),
+        )
         tati_re.analyse(run, output=tmp_path / "file")
 
 
 def test_a_run_that_has_stored_no_positions_yet_has_its_averages(tmp_path):
-    """As one that has just begun: the command showed them, and then ended with the status 2 of bad input."""
-    sim = tati_re.Simulation(potential=lambda x: (0.5 * (x**2).sum(-1), x), dimension=2, seed=1, verbose=0)
+    """As one that has just begun: the command showed them, and then ended with the status 2 of bad
+    input.
+    """
+    sim = tati_re.Simulation(
+        potential=lambda x: (0.5 * (x**2).sum(-1), x), dimension=2, seed=1, verbose=0
+    )
     options = {"sampler": "BAOAB", "step_size": 0.1, "record_every": 1, "execution": "eager"}
     run = sim.sample(num_steps=9, trajectory_every=100, output=tmp_path / "run", **options)
     assert list(tati_re.analyse(run)) == ["averages"]
@@ -329,13 +427,34 @@ def test_a_run_that_has_stored_no_positions_yet_has_its_averages(tmp_path):
             ["{run}", "--what", "covariance", "--target-measure"],
             "another module. Received: covariance. Expected: --what diff",
         ),
-        (["{run}", "--what", "free_energy", "--alpha", "1", "--along", "loss"], "--alpha belongs to another module."),
-        (["{run}", "--what", "covariance", "--observables", "loss"], "Expected: --what averages or reweighting."),
-        (["{run}", "--method", "kernel"], "another module. Received: averages, covariance. Expected: --what free"),
-        (["{run}", "--what", "diffusion_map", "--alpha", "2"], "error: --alpha is out of range. Received: 2"),
-        (["{run}", "--groups", "layer"], "--groups belongs to another module. Received: averages, covariance."),
-        (["{run}", "--what", "covariance", "--by", "rung"], "--by belongs to another module. Received: covariance."),
-        (["{run}", "--to", "arviz", "--by", "walker"], "--by belongs to another module. Received: arviz."),
+        (
+            ["{run}", "--what", "free_energy", "--alpha", "1", "--along", "loss"],
+            "--alpha belongs to another module.",
+        ),
+        (
+            ["{run}", "--what", "covariance", "--observables", "loss"],
+            "Expected: --what averages or reweighting.",
+        ),
+        (
+            ["{run}", "--method", "kernel"],
+            "another module. Received: averages, covariance. Expected: --what free",
+        ),
+        (
+            ["{run}", "--what", "diffusion_map", "--alpha", "2"],
+            "error: --alpha is out of range. Received: 2",
+        ),
+        (
+            ["{run}", "--groups", "layer"],
+            "--groups belongs to another module. Received: averages, covariance.",
+        ),
+        (
+            ["{run}", "--what", "covariance", "--by", "rung"],
+            "--by belongs to another module. Received: covariance.",
+        ),
+        (
+            ["{run}", "--to", "arviz", "--by", "walker"],
+            "--by belongs to another module. Received: arviz.",
+        ),
         (["{run}", "{run}", "--output", "o"], "two of the runs have the same name"),
     ],
 )
@@ -347,17 +466,15 @@ def test_the_command_refuses_in_one_line(run, arguments, sentence, capsys):
 
 def test_help_is_quick():
     program = "import json, sys\nfrom tati_re.cli.analyse import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n"
-    program += (
-        "    print(json.dumps(sorted({n.partition('.')[0] for n in sys.modules} & {'tensorflow', 'pandas', 'numpy'})))"
+    program += "    print(json.dumps(sorted({n.partition('.')[0] for n in sys.modules} & {'tensorflow', 'pandas', 'numpy'})))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout.splitlines()[-1]) == []
     assert "modules:" in done.stdout
 
 
 def test_analysis_does_not_load_tensorflow(run):
-    program = (
-        f"import sys\nfrom tati_re.cli.analyse import main\nmain([{str(run.folder)!r}, '--quiet', '--no-figures'])\n"
-    )
+    program = f"import sys\nfrom tati_re.cli.analyse import main\nmain([{str(run.folder)!r}, '--quiet', '--no-figures'])\n"
     program += "sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

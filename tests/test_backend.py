@@ -1,4 +1,6 @@
-"""Each function behind which a private name of TensorFlow or Keras stands: a version that changes one fails here."""
+"""Each function behind which a private name of TensorFlow or Keras stands: a version that changes
+one fails here.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def test_slices_whose_begin_is_known_only_inside_of_what_xla_compiles():
     @tf.function(jit_compile=True)
     def both(values, first, new):
         begin = tf.stack([first, 0])
-        return backend.dynamic_slice(values, begin, [2, 3]), backend.dynamic_update_slice(values, begin, new)
+        return backend.dynamic_slice(values, begin, [2, 3]), backend.dynamic_update_slice(
+            values, begin, new
+        )
 
     for first in (0, 2):
         part, changed = both(tf.constant(values), tf.constant(first), tf.zeros((2, 3), tf.float64))
@@ -42,10 +46,14 @@ def test_slices_whose_begin_is_known_only_inside_of_what_xla_compiles():
 
 
 def test_a_vector_whose_memory_is_written_is_what_a_compiled_call_sees():
-    """Within XLA and a graph; one that were a copy would give zeros, and on some devices no error."""
+    """Within XLA and a graph; one that were a copy would give zeros, and on some devices no
+    error.
+    """
     for compiled in (True, False):
         given, memory = backend.refilled(70)
-        called = backend.Direct(lambda vector: (vector, tf.reverse(vector, [0])), jit_compile=compiled)
+        called = backend.Direct(
+            lambda vector: (vector, tf.reverse(vector, [0])), jit_compile=compiled
+        )
         results = []
         for number in range(3):
             memory[:] = np.arange(70.0) + number
@@ -78,7 +86,9 @@ def test_runs_side_by_side_are_deterministic_until_the_last_one_ends():
     """Whichever of two threads ends first, and both settings are given back."""
 
     def settings() -> tuple[bool, bool]:
-        return refused(), tf.config.optimizer.get_experimental_options().get("arithmetic_optimization", True)
+        return refused(), tf.config.optimizer.get_experimental_options().get(
+            "arithmetic_optimization", True
+        )
 
     before = settings()
     first, second = backend.deterministic(), backend.deterministic()
@@ -109,7 +119,9 @@ def test_the_layer_that_made_a_tensor():
 
 
 def test_functions_that_the_package_traces_anew_are_not_warned_of_but_a_users_own_are():
-    """TensorFlow would say so at the fifth run of a process; which function it means is not always in what it says."""
+    """TensorFlow would say so at the fifth run of a process; which function it means is not always
+    in what it says.
+    """
     said = "5 out of the last 5 calls to <Function object> triggered tf.function retracing."
     record = logging.LogRecord("tensorflow", logging.WARNING, "", 0, said, (), None)
     within = {"keep": lambda: bool(tf.get_logger().filter(record))}

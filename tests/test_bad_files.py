@@ -1,4 +1,6 @@
-"""Files and options that are not right: the command says what is wrong on one line, and its status is 2."""
+"""Files and options that are not right: the command says what is wrong on one line, and its status
+is 2.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def made(tmp_path_factory):
     np.savez(folder / "short.npz", parameters=np.zeros(3))
     feature = {"picture": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"abc"]))}
     with tf.io.TFRecordWriter(str(folder / "keys.tfrecord")) as file:
-        file.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+        file.write(
+            tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+        )
     layers = keras.layers
     model = keras.Sequential([keras.Input((2,)), layers.Lambda(lambda x: 2 * x), layers.Dense(2)])
     model.save(folder / "code.keras")
@@ -52,26 +56,65 @@ def here(made, monkeypatch):
 
 
 CASES = {
-    "labels that are no integers": (["--data", "half.csv", "--num-classes", "2"], "labels are not integers", "0.5"),
-    "a missing label among words": (["--data", "words.csv"], "not the name of a class", "NA", "dropna"),
-    "a label outside the classes": (["--data", "five.csv", "--num-classes", "3"], "outside the classes", "0 to 2"),
-    "one-hot rows": (["--data", "one_hot.csv"], "One-hot labels do not sum to one", "[1, 1], sum 2"),
-    "a Lambda layer": (["--data", "good.csv", "--model", "code.keras"], "has a Lambda layer, which is code"),
+    "labels that are no integers": (
+        ["--data", "half.csv", "--num-classes", "2"],
+        "labels are not integers",
+        "0.5",
+    ),
+    "a missing label among words": (
+        ["--data", "words.csv"],
+        "not the name of a class",
+        "NA",
+        "dropna",
+    ),
+    "a label outside the classes": (
+        ["--data", "five.csv", "--num-classes", "3"],
+        "outside the classes",
+        "0 to 2",
+    ),
+    "one-hot rows": (
+        ["--data", "one_hot.csv"],
+        "One-hot labels do not sum to one",
+        "[1, 1], sum 2",
+    ),
+    "a Lambda layer": (
+        ["--data", "good.csv", "--model", "code.keras"],
+        "has a Lambda layer, which is code",
+    ),
     "a pickled NPZ": (["--data", "pickled.npz"], "pickled Python objects, which could run code"),
-    "a short row": (["--data", "short_row.csv"], "line 3 has the wrong number of cells. Received: 2. Expected: 3"),
-    "a long row": (["--data", "long_row.csv"], "line 3 has the wrong number of cells. Received: 4. Expected: 3"),
+    "a short row": (
+        ["--data", "short_row.csv"],
+        "line 3 has the wrong number of cells. Received: 2. Expected: 3",
+    ),
+    "a long row": (
+        ["--data", "long_row.csv"],
+        "line 3 has the wrong number of cells. Received: 4. Expected: 3",
+    ),
     "an empty CSV": (["--data", "empty.csv"], "empty.csv is empty"),
     "a header alone": (["--data", "header.csv"], "has no examples"),
     "an empty NPZ": (["--data", "empty.npz"], "cannot be read as an NPZ file"),
     "an empty TFRecord": (["--data", "empty.tfrecord"], "has no examples"),
-    "a TFRecord without the keys": (["--data", "keys.tfrecord"], "has no feature 'image_raw'", "picture"),
-    "an HDF5 model": (["--data", "good.csv", "--model", "model.h5"], "an HDF5 file, the form of Keras 2"),
-    "a saved model": (["--data", "good.csv", "--model", "saved_model"], "a folder, perhaps a SavedModel"),
+    "a TFRecord without the keys": (
+        ["--data", "keys.tfrecord"],
+        "has no feature 'image_raw'",
+        "picture",
+    ),
+    "an HDF5 model": (
+        ["--data", "good.csv", "--model", "model.h5"],
+        "an HDF5 file, the form of Keras 2",
+    ),
+    "a saved model": (
+        ["--data", "good.csv", "--model", "saved_model"],
+        "a folder, perhaps a SavedModel",
+    ),
     "a model and layers": (
         ["--data", "good.csv", "--model", "good.keras", "--hidden", "3"],
         "--model and hidden exclude each other",
     ),
-    "a step without a file": (["--data", "good.csv", "--parameters-step", "3"], "--parameters-step belongs to a file"),
+    "a step without a file": (
+        ["--data", "good.csv", "--parameters-step", "3"],
+        "--parameters-step belongs to a file",
+    ),
     "two starts": (
         ["--data", "good.csv", "--parameters", "short.npz", "--walker-start", "fresh"],
         "both say where walkers start",
@@ -80,8 +123,14 @@ CASES = {
         ["--data", "good.csv", "--step-size", "1", "--step_width", "1"],
         "--step_width and --step-size are two names for the same quantity",
     ),
-    "two temperatures in a file": (["--config", "twice.toml"], "are two names for the same quantity"),
-    "an unknown key": (["--config", "unknown.toml"], "step_sise is not a known option. Did you mean 'step_size'?"),
+    "two temperatures in a file": (
+        ["--config", "twice.toml"],
+        "are two names for the same quantity",
+    ),
+    "an unknown key": (
+        ["--config", "unknown.toml"],
+        "step_sise is not a known option. Did you mean 'step_size'?",
+    ),
     "a table": (["--config", "nested.toml"], "options stand without tables"),
     "parameters of another model": (
         ["--data", "good.csv", "--parameters", "short.npz"],

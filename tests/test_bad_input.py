@@ -1,4 +1,6 @@
-"""Bad input is told in one sentence, from Python and from the command, and what was written stays readable."""
+"""Bad input is told in one sentence, from Python and from the command, and what was written stays
+readable.
+"""
 
 from __future__ import annotations
 
@@ -51,12 +53,30 @@ COMMANDS = {
     "an empty cell": (["--data", "holes.csv"], "holes.csv", "line 3", "'b'"),
     "NaN in the data": (["--data", "nans.csv"], "nans.csv", "line 3", "'b'"),
     "an empty file": (["--data", "empty.csv"], "empty.csv"),
-    "batch larger than the data": (["--data", "good.csv", "--batch-size", "9"], "--batch-size is larger", "1 to 8"),
-    "negative step size": (["--data", "good.csv", "--step-size", "-0.1"], "--step-size is out of range", "-0.1"),
+    "batch larger than the data": (
+        ["--data", "good.csv", "--batch-size", "9"],
+        "--batch-size is larger",
+        "1 to 8",
+    ),
+    "negative step size": (
+        ["--data", "good.csv", "--step-size", "-0.1"],
+        "--step-size is out of range",
+        "-0.1",
+    ),
     "no step size": (["--data", "good.csv", "--step-size", "big"], "--step-size", "big"),
-    "unknown sampler": (["--data", "good.csv", "--sampler", "SGDL"], "--sampler", "Did you mean 'SGLD'?"),
-    "a word without a drift": (["--data", "good.csv", "--sampler", "BOB"], "without A nothing moves the parameters"),
-    "a word with another letter": (["--data", "good.csv", "--sampler", "BAXAB"], "has no letter 'X'"),
+    "unknown sampler": (
+        ["--data", "good.csv", "--sampler", "SGDL"],
+        "--sampler",
+        "Did you mean 'SGLD'?",
+    ),
+    "a word without a drift": (
+        ["--data", "good.csv", "--sampler", "BOB"],
+        "without A nothing moves the parameters",
+    ),
+    "a word with another letter": (
+        ["--data", "good.csv", "--sampler", "BAXAB"],
+        "has no letter 'X'",
+    ),
     "a letter twice": (["--data", "good.csv", "--sampler", "BAAOB"], "AA is one A written twice"),
     "no heat bath": (
         ["--data", "good.csv", "--sampler", "BAOAB", "--friction", "0"],
@@ -71,7 +91,10 @@ COMMANDS = {
         ["--data", "good.csv", "--sampler", "MCLMC", "--batch-size", "4"],
         "MCLMC is right on the full batch only: noise turns momenta of fixed length to where it is weak",
     ),
-    "NUTS": (["--data", "good.csv", "--sampler", "NUTS"], "HMC or MAMS with num_leapfrog_steps auto"),
+    "NUTS": (
+        ["--data", "good.csv", "--sampler", "NUTS"],
+        "HMC or MAMS with num_leapfrog_steps auto",
+    ),
     "unknown loss": (["--data", "good.csv", "--loss", "gausian"], "Did you mean 'gaussian'?"),
     "a loss for classes": (
         ["--data", "good.csv", "--loss", "sparse_categorical_crossentropy"],
@@ -84,14 +107,29 @@ COMMANDS = {
     ),
     "a model that is none": (["--data", "good.csv", "--model", "model.txt"], "model.txt"),
     "a model that is broken": (["--data", "good.csv", "--model", "broken.keras"], "broken.keras"),
-    "a model that is missing": (["--data", "good.csv", "--model", "brokn.keras"], "Did you mean 'broken.keras'?"),
+    "a model that is missing": (
+        ["--data", "good.csv", "--model", "brokn.keras"],
+        "Did you mean 'broken.keras'?",
+    ),
     "two temperatures": (
         ["--data", "good.csv", "--temperature", "1", "--inverse-temperature", "1"],
         "--temperature and --inverse-temperature are two names for the same quantity",
     ),
-    "only burn-in": (["--data", "good.csv", "--num-steps", "5", "--num-burnin-steps", "5"], "leaves no steps"),
+    "only burn-in": (
+        ["--data", "good.csv", "--num-steps", "5", "--num-burnin-steps", "5"],
+        "leaves no steps",
+    ),
     "more swaps than examples": (
-        ["--data", "good.csv", "--exchange-batch-size", "9", "--num-replicas", "2", "--temperature-ratio", "1.2"],
+        [
+            "--data",
+            "good.csv",
+            "--exchange-batch-size",
+            "9",
+            "--num-replicas",
+            "2",
+            "--temperature-ratio",
+            "1.2",
+        ],
         "--exchange-batch-size is larger than the data set. Received: 9. Expected: 2 to 8.",
     ),
     "more walkers than fit": (
@@ -114,15 +152,31 @@ COMMANDS = {
         ["--data", "good.csv", "--prior-lower-boundary", "1e18"],
         "prior: its density is 0 wherever numbers reach.",
     ),
-    "event files in a file": (["--data", "good.csv", "--tensorboard", "good.csv"], "--tensorboard cannot be written."),
-    "event files below a file": (["--data", "good.csv", "--tensorboard", "good.csv/a"], "--tensorboard cannot be"),
-    "a model as HDF5": (["--data", "good.csv", "--save-model", "a.h5"], "--save-model: its ending is that of another"),
-    "rows as HDF5": (["--data", "good.csv", "--run-file", "a.h5"], "--run-file: its ending is that of another kind"),
+    "event files in a file": (
+        ["--data", "good.csv", "--tensorboard", "good.csv"],
+        "--tensorboard cannot be written.",
+    ),
+    "event files below a file": (
+        ["--data", "good.csv", "--tensorboard", "good.csv/a"],
+        "--tensorboard cannot be",
+    ),
+    "a model as HDF5": (
+        ["--data", "good.csv", "--save-model", "a.h5"],
+        "--save-model: its ending is that of another",
+    ),
+    "rows as HDF5": (
+        ["--data", "good.csv", "--run-file", "a.h5"],
+        "--run-file: its ending is that of another kind",
+    ),
     "a long name of a file": (
         ["--data", "good.csv", "--averages-file", "a" * 300],
         "--averages-file cannot be written",
     ),
-    "a long name of a folder": (["--data", "good.csv", "--output", "a" * 300], "--output: aaa", "File name too long."),
+    "a long name of a folder": (
+        ["--data", "good.csv", "--output", "a" * 300],
+        "--output: aaa",
+        "File name too long.",
+    ),
     "a path below a file": (["--data", "good.csv", "--output", "good.csv/run"], "good.csv/run"),
     "the folder is a file": (["--data", "good.csv", "--output", "good.csv"], "good.csv"),
     "a path below a file, overwritten": (
@@ -133,15 +187,22 @@ COMMANDS = {
     "no run to resume": (["--resume", "."], "not the folder of a run"),
     "no directions": (["--data", "good.csv", "--directions", "none.npy"], "none.npy"),
     "directions of words": (["--data", "good.csv", "--directions", "model.txt"], "model.txt"),
-    "directions that do not fit": (["--data", "good.csv", "--directions", "good.csv", "--hidden", "2"], "(k, 10)"),
+    "directions that do not fit": (
+        ["--data", "good.csv", "--directions", "good.csv", "--hidden", "2"],
+        "(k, 10)",
+    ),
 }
 
 
 @pytest.mark.parametrize("case", COMMANDS)
 def test_the_command_says_it_on_one_line(folder, capsys, monkeypatch, case):
-    """Before any work: no walker is fitted; walls that no number reaches are what the fit itself is refused for."""
+    """Before any work: no walker is fitted; walls that no number reaches are what the fit itself is
+    refused for.
+    """
     if not case.startswith("walls"):
-        monkeypatch.setattr(unattended._Choice, "_fit", lambda *_: pytest.fail("the walkers were fitted"))
+        monkeypatch.setattr(
+            unattended._Choice, "_fit", lambda *_: pytest.fail("the walkers were fitted")
+        )
     before = sorted(path.name for path in folder.iterdir())
     argv, *words = COMMANDS[case]
     said = refused(capsys, *argv, "--quiet")
@@ -153,9 +214,13 @@ def test_the_command_says_it_on_one_line(folder, capsys, monkeypatch, case):
 
 
 def test_training_says_it_too(capsys):
-    said = refused(capsys, "--data", "good.csv", "--optimizer", "adm", "--quiet", main=optimize.main)
+    said = refused(
+        capsys, "--data", "good.csv", "--optimizer", "adm", "--quiet", main=optimize.main
+    )
     assert "Did you mean 'adam'?" in said
-    said = refused(capsys, "--data", "good.csv", "--learning-rate", "0", "--quiet", main=optimize.main)
+    said = refused(
+        capsys, "--data", "good.csv", "--learning-rate", "0", "--quiet", main=optimize.main
+    )
     assert "--learning-rate is out of range" in said
 
 
@@ -165,9 +230,18 @@ def model(outputs: int = 1, inputs: int = 2):
 
 PYTHON = {
     "no data": (lambda: Simulation(hidden=[2]), r"^data is missing\."),
-    "unequal lengths": (lambda: Simulation(data=(X, Y[1:])), r"unequal lengths\. Received: 10 inputs and 9 targets"),
-    "NaN": (lambda: Simulation(data=(np.where(X > 0, np.nan, X), Y)), r"not finite\. Received: inputs\["),
-    "a batch too large": (lambda: Simulation(data=(X, Y), **QUICK).sample(batch_size=11), "batch_size is larger"),
+    "unequal lengths": (
+        lambda: Simulation(data=(X, Y[1:])),
+        r"unequal lengths\. Received: 10 inputs and 9 targets",
+    ),
+    "NaN": (
+        lambda: Simulation(data=(np.where(X > 0, np.nan, X), Y)),
+        r"not finite\. Received: inputs\[",
+    ),
+    "a batch too large": (
+        lambda: Simulation(data=(X, Y), **QUICK).sample(batch_size=11),
+        "batch_size is larger",
+    ),
     "outputs and labels": (
         lambda: Simulation(model(3), (X, Y), **QUICK).sample(),
         r"^loss: the model's outputs do not fit the labels under gaussian\. Received: outputs of shape \(3,\) for "
@@ -183,8 +257,14 @@ PYTHON = {
     ),
     "no model": (lambda: Simulation(3, (X, Y)), r"model is not a Keras model\. Received: int"),
     "model and hidden": (lambda: Simulation(model(), (X, Y), hidden=[2]), "exclude each other"),
-    "unknown option": (lambda: Simulation(data=(X, Y), stepsize=1.0), r"Did you mean 'step_size'\?"),
-    "a step size of text": (lambda: Simulation(data=(X, Y), step_size="0.1"), r"^step_size has an unknown value"),
+    "unknown option": (
+        lambda: Simulation(data=(X, Y), stepsize=1.0),
+        r"Did you mean 'step_size'\?",
+    ),
+    "a step size of text": (
+        lambda: Simulation(data=(X, Y), step_size="0.1"),
+        r"^step_size has an unknown value",
+    ),
     "a step size of nan": (lambda: Simulation(data=(X, Y), step_size=float("nan")), r"^step_size"),
     "a sampler that is none": (
         lambda: Simulation(data=(X, Y), **QUICK).sample(sampler="HCM"),
@@ -210,11 +290,15 @@ def test_python_says_it_in_one_sentence(case):
 
 def test_a_potential_that_is_infinite_at_the_start_is_told(folder):
     sim = Simulation(data=(1e30 * X, Y), standardize="none", **QUICK)
-    with pytest.raises(SamplingError, match=r"walker 0 is inf after step 0\. Look for infinities") as caught:
+    with pytest.raises(
+        SamplingError, match=r"walker 0 is inf after step 0\. Look for infinities"
+    ) as caught:
         sim.sample(num_steps=5)
     assert caught.value.step == 0
     sim = Simulation(data=(X, Y), prior="box", prior_bound=0.1, seed=1, **QUICK)
-    with pytest.raises(SamplingError, match=r"start outside the prior, uniform between -0\.1 and 0\.1"):
+    with pytest.raises(
+        SamplingError, match=r"start outside the prior, uniform between -0\.1 and 0\.1"
+    ):
         sim.sample(num_steps=5, step_size=0.01)
 
 
@@ -242,7 +326,12 @@ def test_a_full_disk_ends_the_run_and_keeps_what_came_before(folder, monkeypatch
     def fill(_, step):
         disk.now = step == 20
 
-    options = {"num_steps": 50, "record_every": 1, "trajectory_every": 5, "checkpoint_seconds": 1e-9}
+    options = {
+        "num_steps": 50,
+        "record_every": 1,
+        "trajectory_every": 5,
+        "checkpoint_seconds": 1e-9,
+    }
     with pytest.raises(InputError, match=r"^Cannot write \S+: No space left on device\."):
         sim.sample(output="run", callbacks=[fill], **options)
     disk.now = False

@@ -1,4 +1,6 @@
-"""Batch normalization by the statistics of mini-batches: forces, moving averages, short batches, resume, refusals."""
+"""Batch normalization by the statistics of mini-batches: forces, moving averages, short batches,
+resume, refusals.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,12 @@ def batches_of(sim, number):
 
 @pytest.mark.parametrize("how", ["unrolled", "looped"])
 def test_the_potential_of_a_batch_has_its_statistics_also_of_a_short_one(how):
-    options = OPTIONS | {"batch_size": 4, "num_walkers": 2, "walker_evaluation": how, "potential": "posterior"}
+    options = OPTIONS | {
+        "batch_size": 4,
+        "num_walkers": 2,
+        "walker_evaluation": how,
+        "potential": "posterior",
+    }
     sim = coming_from_tati.Simulation(network(), (X, Y), **options)
     sim.parameters = GENERATOR.normal(size=(2, 7))
     for number in range(2):
@@ -61,7 +68,9 @@ def test_the_potential_of_a_batch_has_its_statistics_also_of_a_short_one(how):
             x, y, theta = X[rows[walker]], Y[rows[walker]], sim.parameters[walker]
             assert found[walker] == pytest.approx(potential(theta, x, y), rel=1e-12)
             step = 1e-5 * np.eye(7)
-            expected = [(potential(theta + d, x, y) - potential(theta - d, x, y)) / 2e-5 for d in step]
+            expected = [
+                (potential(theta + d, x, y) - potential(theta - d, x, y)) / 2e-5 for d in step
+            ]
             np.testing.assert_allclose(slope[walker], expected, rtol=1e-6, atol=1e-6)
     # The last batch of the epoch has two examples, each of them twice for the statistics.
     found = sim.potential()
@@ -69,11 +78,17 @@ def test_the_potential_of_a_batch_has_its_statistics_also_of_a_short_one(how):
     assert size == 2
     for walker in range(2):
         own = rows[walker, :2]
-        assert found[walker] == pytest.approx(potential(sim.parameters[walker], X[own], Y[own]), rel=1e-12)
+        assert found[walker] == pytest.approx(
+            potential(sim.parameters[walker], X[own], Y[own]), rel=1e-12
+        )
 
 
 def run_of(folder, steps, **options):
-    keywords = OPTIONS | {"batch_size": 4, "num_walkers": 2, "record_every": 1, "trajectory_every": 2} | options
+    keywords = (
+        OPTIONS
+        | {"batch_size": 4, "num_walkers": 2, "record_every": 1, "trajectory_every": 2}
+        | options
+    )
     return Simulation(network(), (X, Y), **keywords).sample(num_steps=steps, output=str(folder))
 
 
@@ -114,7 +129,9 @@ def test_frozen_statistics_stay_and_make_another_potential(tmp_path):
 @pytest.mark.slow
 def test_replicas_swap_by_the_moving_averages_of_each():
     sim = Simulation(network(), (X, Y), batch_size=4, **OPTIONS)
-    run = sim.sample(num_steps=20, num_replicas=2, max_temperature=2.0, exchange_every=2, record_every=5)
+    run = sim.sample(
+        num_steps=20, num_replicas=2, max_temperature=2.0, exchange_every=2, record_every=5
+    )
     assert np.isfinite(run.run_info["potential"]).all()
     assert len(run.exchanges) == 5
     auxiliary = tuple(map(tf.constant, sim.walkers.auxiliary))
@@ -152,13 +169,19 @@ def test_it_is_said_once(capsys):
         ({}, [keras.layers.Dropout(0.5)], "Received: Dropout"),
         ({"sampler": "HMC", "batch_size": None}, [], "HMC weighs energies of all data"),
         ({"sampler": "CCAdL"}, [], "CCAdL needs gradients of single examples"),
-        ({"sampler": "SGHMC", "gradient_noise": "estimate", "num_burnin_steps": 2}, [], "SGHMC needs gradients"),
+        (
+            {"sampler": "SGHMC", "gradient_noise": "estimate", "num_burnin_steps": 2},
+            [],
+            "SGHMC needs gradients",
+        ),
         ({"control_variate": True}, [], "control_variate takes the gradient of all data"),
     ],
 )
 def test_what_needs_fixed_statistics_is_refused(options, layers, words):
     with pytest.raises(InputError, match=r"^batch_norm: ") as refused:
-        Simulation(network(*layers), (X, Y), **OPTIONS | {"batch_size": 4}).sample(num_steps=4, **options)
+        Simulation(network(*layers), (X, Y), **OPTIONS | {"batch_size": 4}).sample(
+            num_steps=4, **options
+        )
     assert words in str(refused.value)
 
 
@@ -174,7 +197,10 @@ def test_a_stored_run_names_its_statistics(tmp_path):
 @pytest.mark.parametrize(
     ("layers", "words"),
     [
-        ([keras.layers.Dropout(0.5)], "Sampling keeps batch normalization at its moving statistics and dropout off."),
+        (
+            [keras.layers.Dropout(0.5)],
+            "Sampling keeps batch normalization at its moving statistics and dropout off.",
+        ),
         ([], "Sampling keeps batch normalization at its moving statistics."),
     ],
 )
@@ -186,7 +212,9 @@ def test_what_is_off_while_sampling_is_named(layers, words, capsys):
 
 def test_stored_draws_predict_with_statistics_of_their_own():
     """Training data of four batches; those with which the walker ended are off by hundredths."""
-    sim = Simulation(network(), (X[:8], Y[:8]), **OPTIONS | {"batch_size": 2, "step_size": 0.1, "seed": 5})
+    sim = Simulation(
+        network(), (X[:8], Y[:8]), **OPTIONS | {"batch_size": 2, "step_size": 0.1, "seed": 5}
+    )
     run = sim.sample(sampler="BAOAB", num_steps=60, num_burnin_steps=0, trajectory_every=20)
     found = run.predict(X, thin=1)
     draws = run.trajectory.filter(like="/").to_numpy()

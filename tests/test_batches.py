@@ -1,4 +1,6 @@
-"""Mini-batches: unbiased estimates, complete epochs, and a pure function of seed, walker and step."""
+"""Mini-batches: unbiased estimates, complete epochs, and a pure function of seed, walker and
+step.
+"""
 
 import itertools
 from types import SimpleNamespace
@@ -31,7 +33,9 @@ class Ordered(Batches):
 
 
 def estimates(values, batch_size, divide_by_true_size=True):
-    """Every batch's estimate of the sum over all examples, over all 720 orderings: (720, batches, ...)."""
+    """Every batch's estimate of the sum over all examples, over all 720 orderings: (720, batches,
+    ...).
+    """
     rows, batches = [], Ordered(N, batch_size, 1, seed=0)
     for epoch in range(len(ORDERINGS)):
         indices, sizes = batches.indices(epoch * batches.steps_per_epoch, batches.steps_per_epoch)
@@ -63,7 +67,9 @@ def test_a_short_batch_divided_by_the_nominal_size_is_caught(least_squares):
 
 @pytest.mark.parametrize("batch_size", [2, 4])
 def test_orderings_of_the_class_are_uniform(batch_size):
-    """Each ordering of 3 examples has frequency 1/6; 6,000 epochs resolve 2 % of it (z = 5.5: 0.027)."""
+    """Each ordering of 3 examples has frequency 1/6; 6,000 epochs resolve 2 % of it (z = 5.5:
+    0.027).
+    """
     batches = Batches(3, min(batch_size, 2), 1, seed=1)
     indices, _ = batches.indices(0, 6000 * batches.steps_per_epoch)
     orders = indices.reshape(6000, -1)[:, :3]
@@ -152,7 +158,10 @@ def test_full_batches():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"batch_size": 7}, "batch_size is larger than the data set. Received: 7. Expected: 1 to 6."),
+        (
+            {"batch_size": 7},
+            "batch_size is larger than the data set. Received: 7. Expected: 1 to 6.",
+        ),
         ({"batch_size": 0}, "batch_size is not positive"),
         ({"sampling": "epoch"}, "batch_sampling is not known"),
         ({"num_walkers": 0}, "num_walkers"),
@@ -182,13 +191,18 @@ def sweeps_of(batches, count: int) -> np.ndarray:
     indices, sizes = batches.indices(0, count * length)
     seen: dict = {}
     numbers = [
-        [seen.setdefault((w, frozenset(row[w, :size].tolist())), len(seen)) for w in range(row.shape[0])]
+        [
+            seen.setdefault((w, frozenset(row[w, :size].tolist())), len(seen))
+            for w in range(row.shape[0])
+        ]
         for row, size in zip(indices, sizes, strict=True)
     ]
     return np.array(numbers).reshape(count, length, -1)
 
 
-@pytest.mark.parametrize(("num_examples", "batch_size"), [(64, 16), (10, 3), (7, 4), (5, 1), (9, 7)])
+@pytest.mark.parametrize(
+    ("num_examples", "batch_size"), [(64, 16), (10, 3), (7, 4), (5, 1), (9, 7)]
+)
 def test_symmetric_sweeps_go_forwards_and_backwards_over_one_partition(num_examples, batch_size):
     batches = Batches(num_examples, batch_size, 3, seed=2, sampling="symmetric")
     m = batches.steps_per_epoch
@@ -199,14 +213,17 @@ def test_symmetric_sweeps_go_forwards_and_backwards_over_one_partition(num_examp
     sweeps = sweeps_of(batches, 20)
     np.testing.assert_array_equal(sweeps, sweeps[:, ::-1])
     for walker in range(3):
-        # The same m batches in each sweep, that of each example once forwards, and orders that differ.
+        # The same m batches in each sweep, that of each example once forwards, and orders that
+        # differ.
         assert len(np.unique(sweeps[:, :, walker])) == m
         assert all(len(set(sweep)) == m for sweep in sweeps[:, :m, walker].tolist())
         first = [indices[s, walker, : sizes[s]] for s in range(m)]
         assert sorted(np.concatenate(first)) == list(range(num_examples))
         assert m < 3 or len(np.unique(sweeps[:, :m, walker], axis=0)) > 1
     assert not (indices[:, 0] == indices[:, 1]).all()
-    shared = Batches(num_examples, batch_size, 3, seed=2, sampling="symmetric", shared=True).indices(0, 40 * m)[0]
+    shared = Batches(
+        num_examples, batch_size, 3, seed=2, sampling="symmetric", shared=True
+    ).indices(0, 40 * m)[0]
     np.testing.assert_array_equal(shared[:, 0], indices[:, 0])
 
 
@@ -219,10 +236,14 @@ def chi_square(orders) -> float:
 
 @pytest.mark.parametrize(("num_examples", "batch_size"), [(8, 2), (7, 2), (10, 3)])
 def test_orders_of_symmetric_sweeps_are_uniform(num_examples, batch_size):
-    """All 24 orders of 4 batches (sizes 2 2 2 2, 2 2 2 1, 3 3 2 2) in 4,800 sweeps of each of 2 walkers: chi-square
-    with 23 degrees of freedom, below its quantile of 1 - 1e-4. The shuffle that swaps each place with any is caught."""
+    """All 24 orders of 4 batches (sizes 2 2 2 2, 2 2 2 1, 3 3 2 2) in 4,800 sweeps of each of 2
+    walkers: chi-square with 23 degrees of freedom, below its quantile of 1 - 1e-4. The shuffle that
+    swaps each place with any is caught.
+    """
     bound = chi2.ppf(1 - 1e-4, 23)
-    sweeps = sweeps_of(Batches(num_examples, batch_size, 2, seed=3, sampling="symmetric"), 4800)[:, :4]
+    sweeps = sweeps_of(Batches(num_examples, batch_size, 2, seed=3, sampling="symmetric"), 4800)[
+        :, :4
+    ]
     for walker in range(2):
         assert chi_square(sweeps[:, :, walker]) < bound
     assert (sweeps[:, :, 0] - sweeps[:, :, 1]).std() > 0
@@ -235,16 +256,21 @@ def test_orders_of_symmetric_sweeps_are_uniform(num_examples, batch_size):
 
 
 def test_symmetric_batches_differ_by_one_example_and_their_sums_are_unbiased(least_squares):
-    """The sum of a batch over `mean_size`, averaged over a sweep, is the mean over all examples; over its own size it
-    would count the examples of shorter batches more, for the whole run."""
+    """The sum of a batch over `mean_size`, averaged over a sweep, is the mean over all examples;
+    over its own size it would count the examples of shorter batches more, for the whole run.
+    """
     batches = Batches(N, 4, 1, seed=0, sampling="symmetric")
     assert batches.mean_size == 3
     batches = Batches(5, 2, 1, seed=0, sampling="symmetric")
     indices, sizes = batches.indices(0, 6)
     assert sorted(sizes.tolist()) == [1, 1, 2, 2, 2, 2]
     values = least_squares[1][:5]
-    sums = np.array([values[row[0, :size]].sum(0) for row, size in zip(indices, sizes, strict=True)])
-    np.testing.assert_allclose((sums / batches.mean_size).mean(0), values.mean(0), rtol=0, atol=1e-12)
+    sums = np.array(
+        [values[row[0, :size]].sum(0) for row, size in zip(indices, sizes, strict=True)]
+    )
+    np.testing.assert_allclose(
+        (sums / batches.mean_size).mean(0), values.mean(0), rtol=0, atol=1e-12
+    )
     assert np.abs((sums / sizes[:, None]).mean(0) - values.mean(0)).max() > 0.1
 
 

@@ -1,4 +1,6 @@
-"""The benchmark of the default's bias: what it observes of a network is what the product has; a bias that is known."""
+"""The benchmark of the default's bias: what it observes of a network is what the product has; a
+bias that is known.
+"""
 
 import json
 
@@ -26,18 +28,28 @@ def test_outputs_and_u_are_those_of_the_network(activation):
 
 @pytest.mark.slow
 def test_the_bias_of_a_gaussian_is_found_and_bounded():
-    """d = 100: by leapfrog the mean is above 0 by ten standard errors and below the bound; with a step that is tuned to
-    0.3 it is beyond the bound of 0.05. The isotropic steps that the default takes are too cold, within the bound."""
+    """d = 100: by leapfrog the mean is above 0 by ten standard errors and below the bound; with a
+    step that is tuned to 0.3 it is beyond the bound of 0.05. The isotropic steps that the default
+    takes are too cold, within the bound.
+    """
     found = bias.measured("gaussian-1", 32, 0.05, {"integrator": "leapfrog"})
-    assert 10 * found["error"] < found["mean"] < found["bound"] - 4 * found["error"] and found["verdict"] == "inside"
+    assert (
+        10 * found["error"] < found["mean"] < found["bound"] - 4 * found["error"]
+        and found["verdict"] == "inside"
+    )
     loose = bias.measured("gaussian-1", 32, 0.05, {"integrator": "leapfrog", "target_bias": 0.3})
     assert 0.05 + 10 * loose["error"] < loose["mean"] < loose["bound"]
     found = bias.measured("gaussian-1", 32, 0.05, {})
-    assert 10 * found["error"] < -found["mean"] < found["bound"] - 4 * found["error"] and found["verdict"] == "inside"
+    assert (
+        10 * found["error"] < -found["mean"] < found["bound"] - 4 * found["error"]
+        and found["verdict"] == "inside"
+    )
 
 
 @pytest.mark.parametrize("case", sizes.CASES)
 def test_a_case_of_the_sizes_is_found_by_its_name(monkeypatch, capsys, case):
-    monkeypatch.setattr(sizes, "measure", lambda options, num_steps: {"of": str(options), "steps": num_steps})
+    monkeypatch.setattr(
+        sizes, "measure", lambda options, num_steps: {"of": str(options), "steps": num_steps}
+    )
     assert sizes.main(["--case", case, "--quick"]) == 0
     assert json.loads(capsys.readouterr().out) == {"of": str(sizes.CASES[case]), "steps": 2_000}

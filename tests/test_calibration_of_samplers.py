@@ -1,14 +1,15 @@
-"""The posterior as a whole: simulation-based calibration and the joint test of Geweke, on regressions of 20 points.
+"""The posterior as a whole: simulation-based calibration and the joint test of Geweke, on
+regressions of 20 points.
 
-Model: w ~ N(0, 1) twice, y_i = w₀ + tanh(w₁ x_i) + N(0, 1/4), x evenly spread in (-2, 2). Every replication is a walker
-with data of its own, so that one run does them all.
+Model: w ~ N(0, 1) twice, y_i = w₀ + tanh(w₁ x_i) + N(0, 1/4), x evenly spread in (-2, 2). Every
+replication is a walker with data of its own, so that one run does them all.
 
-Calibration (Talts et al. 2018): the rank of the true value among 99 nearly independent draws from the posterior is
-uniform on 0..99; 1,000 replications in 20 bins give a chi-square of 19 degrees of freedom, refused below a probability
-of 4e-8, that of 5.5 standard errors.
+Calibration (Talts et al. 2018): the rank of the true value among 99 nearly independent draws from
+the posterior is uniform on 0..99; 1,000 replications in 20 bins give a chi-square of 19 degrees of
+freedom, refused below a probability of 4e-8, that of 5.5 standard errors.
 
-Joint test (Geweke, J. Am. Stat. Assoc. 99, 799, 2004): drawing y from the model given w and moving w by the sampler
-given y, in turn, leaves w in its prior, E w = 0, E w² = 1, E w⁴ = 3, E w₀ w₁ = 0.
+Joint test (Geweke, J. Am. Stat. Assoc. 99, 799, 2004): drawing y from the model given w and moving
+w by the sampler given y, in turn, leaves w in its prior, E w = 0, E w² = 1, E w⁴ = 3, E w₀ w₁ = 0.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ pytestmark = pytest.mark.slow
 EXAMPLES, NOISE = 20, 0.5
 X = np.linspace(-2, 2, EXAMPLES)
 SMALLEST = 4e-8
-METHODS = {"HMC": (HamiltonianMonteCarlo(10, 0.5), 0.12, 12), "BAOAB": (Splitting("BAOAB", 2.0), 0.05, 80)}
+METHODS = {
+    "HMC": (HamiltonianMonteCarlo(10, 0.5), 0.12, 12),
+    "BAOAB": (Splitting("BAOAB", 2.0), 0.05, 80),
+}
 
 
 def mean_of(w, tanh=np.tanh):
@@ -45,11 +49,16 @@ def potential_of(y) -> FunctionPotential:
     return FunctionPotential(function, 2)
 
 
-# ---------------------------------------------------------------------------------------------------------- calibration
+# ----------------------------------------------------------------------------------------------------------
+# calibration
 
 
-def ranks(method: str, temperature: float = 1.0, replications: int = 1_000) -> dict[str, np.ndarray]:
-    """Rank of the true value of w₀, w₁ and the log likelihood among 99 draws, `(replications,)` each."""
+def ranks(
+    method: str, temperature: float = 1.0, replications: int = 1_000
+) -> dict[str, np.ndarray]:
+    """Rank of the true value of w₀, w₁ and the log likelihood among 99 draws, `(replications,)`
+    each.
+    """
     sampler, step_size, thinning = METHODS[method]
     random = np.random.default_rng(8)
     truth = random.normal(size=(replications, 2))
@@ -107,10 +116,13 @@ def test_a_wrong_temperature_is_rejected():
     assert min(found.values()) < SMALLEST
 
 
-# ----------------------------------------------------------------------------------------------------------- joint test
+# -----------------------------------------------------------------------------------------------------------
+# joint test
 
 
-def joint(method: str, num_turns: int = 200, walkers: int = 6_000, likelihood_noise: float = NOISE) -> dict[str, float]:
+def joint(
+    method: str, num_turns: int = 200, walkers: int = 6_000, likelihood_noise: float = NOISE
+) -> dict[str, float]:
     """z of E w, E w², E w⁴ (both weights) and E w₀ w₁ over turns of drawing y and moving w."""
     sampler, step_size, _ = METHODS[method]
     num_steps = 3 if method == "HMC" else 30
@@ -126,12 +138,14 @@ def joint(method: str, num_turns: int = 200, walkers: int = 6_000, likelihood_no
     @tf.function(autograph=False, jit_compile=True)
     def moved(w, y, first_numbers, numbers):
         evaluate = potential_of(y).bind(rung)
-        state = sampler.init(w, evaluate, StepNoise(initial, [values[0] for values in first_numbers]))
+        state = sampler.init(
+            w, evaluate, StepNoise(initial, [values[0] for values in first_numbers])
+        )
 
         def body(i, state):
-            return i + 1, sampler.step(state, evaluate, StepNoise(recording.draws, [values[i] for values in numbers]))[
-                0
-            ]
+            return i + 1, sampler.step(
+                state, evaluate, StepNoise(recording.draws, [values[i] for values in numbers])
+            )[0]
 
         return tf.while_loop(lambda i, _: i < num_steps, body, (tf.constant(0), state))[1].position
 
@@ -146,13 +160,20 @@ def joint(method: str, num_turns: int = 200, walkers: int = 6_000, likelihood_no
     laws = (0, 0, 1, 1, 3, 3, 0)
     pairs = [mean_and_error(values / num_turns) for values in sums]
     names = ("w0", "w1", "w0²", "w1²", "w0⁴", "w1⁴", "w0 w1")
-    print({name: round(TOLERANCE * error, 4) for name, (_, error) in zip(names, pairs, strict=True)})
-    return {name: (mean - law) / error for name, (mean, error), law in zip(names, pairs, laws, strict=True)}
+    print(
+        {name: round(TOLERANCE * error, 4) for name, (_, error) in zip(names, pairs, strict=True)}
+    )
+    return {
+        name: (mean - law) / error
+        for name, (mean, error), law in zip(names, pairs, laws, strict=True)
+    }
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_data_and_weights_drawn_in_turn_keep_the_prior(method):
-    """6,000 walkers, 200 turns: 5.5 standard errors resolve 7 % of the variances and 0.06 of the means."""
+    """6,000 walkers, 200 turns: 5.5 standard errors resolve 7 % of the variances and 0.06 of the
+    means.
+    """
     found = joint(method)
     print(method, {name: round(z, 2) for name, z in found.items()})
     assert max(map(abs, found.values())) < TOLERANCE

@@ -1,8 +1,9 @@
-"""Further runs of one Simulation draw other numbers: their scatter is that of their errors, each can be repeated, and
-the first one is that of a new Simulation.
+"""Further runs of one Simulation draw other numbers: their scatter is that of their errors, each
+can be repeated, and the first one is that of a new Simulation.
 
-Bounds are 5.5 standard errors, or probabilities of 1e-4 of F. The faults are far outside: with repeated noise calls
-agree to 1e-13, momenta that are drawn once give an HMC over `sim` variances that are wrong by factors.
+Bounds are 5.5 standard errors, or probabilities of 1e-4 of F. The faults are far outside: with
+repeated noise calls agree to 1e-13, momenta that are drawn once give an HMC over `sim` variances
+that are wrong by factors.
 """
 
 from __future__ import annotations
@@ -30,13 +31,26 @@ X = GENERATOR.normal(size=(N, 2)) * [1.0, 0.4]
 Y = X @ [1.0, -2.0] + NOISE * GENERATOR.normal(size=N)
 DESIGN = np.column_stack([X, np.ones(N)])
 COVARIANCE = np.linalg.inv(DESIGN.T @ DESIGN / NOISE**2 + np.eye(3))
-RUN = {"step_size": 0.1, "friction": 4.0, "num_steps": 120, "record_every": 2, "trajectory_every": 2}
+RUN = {
+    "step_size": 0.1,
+    "friction": 4.0,
+    "num_steps": 120,
+    "record_every": 2,
+    "trajectory_every": 2,
+}
 SHORT = RUN | {"num_steps": 12, "batch_size": 10}
 
 
 def linear(**options) -> Simulation:
     """Linear regression with a Gaussian posterior."""
-    given = {"data": (X, Y), "noise_std": NOISE, "dtype": "float64", "seed": 3, "verbose": 0, "execution": "graph"}
+    given = {
+        "data": (X, Y),
+        "noise_std": NOISE,
+        "dtype": "float64",
+        "seed": 3,
+        "verbose": 0,
+        "execution": "graph",
+    }
     return Simulation(**given | options)
 
 
@@ -45,13 +59,17 @@ def next_of(sim: Simulation, kind: str = "sample") -> int | None:
 
 
 def files_of(run) -> list[bytes]:
-    return [(run.folder / name).read_bytes() for name in ("run.csv", "averages.csv", "trajectory.csv")]
+    return [
+        (run.folder / name).read_bytes() for name in ("run.csv", "averages.csv", "trajectory.csv")
+    ]
 
 
 @pytest.mark.slow
 def test_means_of_further_calls_scatter_as_their_errors_say():
-    """Mini-batches and noise of the default sampler: the variance of the mean potential between calls over that between
-    walkers follows F. With the noise of the first call, here by `call=1`, the ratio is below 1e-3."""
+    """Mini-batches and noise of the default sampler: the variance of the mean potential between
+    calls over that between walkers follows F. With the noise of the first call, here by `call=1`,
+    the ratio is below 1e-3.
+    """
     sim, means = linear(num_walkers=WALKERS), []
     for options in ({}, {}, {}, {}, {"call": 1}):
         rows = sim.sample(**RUN, batch_size=8, **options).run_info
@@ -59,7 +77,9 @@ def test_means_of_further_calls_scatter_as_their_errors_say():
         means.append(rows[rows["step"] > 60].groupby("walker")["potential"].mean())
     table = np.array(means)
     within = table.var(axis=1, ddof=1).mean() / WALKERS
-    fresh, repeated = (table[chosen].mean(axis=1).var(ddof=1) / within for chosen in ([0, 1, 2, 3], [0, 4]))
+    fresh, repeated = (
+        table[chosen].mean(axis=1).var(ddof=1) / within for chosen in ([0, 1, 2, 3], [0, 4])
+    )
     print(f"between calls / within: {fresh:.3g}, repeated {repeated:.3g}")
     low, high = stats.f.ppf([1e-4, 1 - 1e-4], 3, 4 * (WALKERS - 1))
     assert low < fresh < high and repeated < 1e-3 < low
@@ -76,8 +96,9 @@ def test_means_of_further_calls_scatter_as_their_errors_say():
     ids=["SGLD", "HMC", "replicas"],
 )
 def test_positions_of_further_calls_are_not_those_of_the_first(options):
-    """Correlation of second halves between two calls, each walker an independent value: 0 within 5.5 standard errors,
-    which are below .1. With repeated noise it is 1."""
+    """Correlation of second halves between two calls, each walker an independent value: 0 within
+    5.5 standard errors, which are below .1. With repeated noise it is 1.
+    """
     sim = linear(num_walkers=WALKERS)
     positions = []
     for _ in range(2):
@@ -93,7 +114,9 @@ def test_positions_of_further_calls_are_not_those_of_the_first(options):
 
 
 def test_the_first_call_is_that_of_a_new_simulation_and_each_can_be_repeated(tmp_path, capsys):
-    """Byte for byte: call 1, call 2 by its number, by its folder, and resumed from the command line."""
+    """Byte for byte: call 1, call 2 by its number, by its folder, and resumed from the command
+    line.
+    """
     data = {"data": "two_clusters", "seed": 2, "verbose": 0, "execution": "graph"}
     sim, options = Simulation(**data), SHORT | {"step_size": 0.005}
     start = str(tmp_path / "start.npz")
@@ -109,9 +132,20 @@ def test_the_first_call_is_that_of_a_new_simulation_and_each_can_be_repeated(tmp
     assert files_of(again.sample(**options, call=2)) == files_of(second)
     assert next_of(again) == 3
 
-    typed = [f"--{name.replace('_', '-')}={value}" for name, value in {**data, **options, "num_steps": 5}.items()]
-    assert sample.main([*typed, "--parameters", start, "--call", "2", "--output", str(tmp_path / "half")]) == 0
-    assert sample.main(["--resume", str(tmp_path / "half"), "--num-steps", "12", "--verbose", "0"]) == 0
+    typed = [
+        f"--{name.replace('_', '-')}={value}"
+        for name, value in {**data, **options, "num_steps": 5}.items()
+    ]
+    assert (
+        sample.main(
+            [*typed, "--parameters", start, "--call", "2", "--output", str(tmp_path / "half")]
+        )
+        == 0
+    )
+    assert (
+        sample.main(["--resume", str(tmp_path / "half"), "--num-steps", "12", "--verbose", "0"])
+        == 0
+    )
     assert files_of(tati_re.load(tmp_path / "half")) == files_of(second)
 
     repeated = Simulation.from_folder(tmp_path / "2").sample(output=str(tmp_path / "repeated"))
@@ -122,7 +156,9 @@ def test_the_first_call_is_that_of_a_new_simulation_and_each_can_be_repeated(tmp
 
 
 def test_fits_see_other_batches():
-    """From the same place with a rate of almost 0: the losses of the rows are those of the batches."""
+    """From the same place with a rate of almost 0: the losses of the rows are those of the
+    batches.
+    """
     sim = linear()
     rows = []
     for options in ({}, {}, {"call": 1}):
@@ -145,7 +181,9 @@ def test_how_calls_are_counted():
     assert calls.next("sample", options, {"seed": 5}).call is None
     later = Calls()
     assert [later.next("fit", make_options(call=4)).call for _ in range(2)] == [4, 5]
-    seeds = {make_options(seed=seed, call=call).run_seed for seed in range(30) for call in range(1, 31)}
+    seeds = {
+        make_options(seed=seed, call=call).run_seed for seed in range(30) for call in range(1, 31)
+    }
     assert len(seeds) == 900 and max(seeds) < 2**63 and make_options(seed=7, call=1).run_seed == 7
     with pytest.raises(InputError, match=r"^call is out of range\. Received: 0\. Expected: "):
         make_options(call=0)
@@ -174,7 +212,9 @@ def test_a_batch_stays_until_the_next_one():
     assert sim.batch.number == 0
 
 
-def hmc(sim: Simulation, num_moves: int, num_steps: int, h: float, fresh: bool = True) -> np.ndarray:
+def hmc(
+    sim: Simulation, num_moves: int, num_steps: int, h: float, fresh: bool = True
+) -> np.ndarray:
     """Hamiltonian Monte Carlo over `sim`: positions `(moves, walkers, parameters)`."""
     generator, positions = np.random.default_rng(1), []
     for _ in range(num_moves):
@@ -193,7 +233,9 @@ def hmc(sim: Simulation, num_moves: int, num_steps: int, h: float, fresh: bool =
 
 @pytest.mark.slow
 def test_a_hamiltonian_monte_carlo_over_a_simulation_has_the_posteriors_widths():
-    """Each variance within 5.5 standard errors, which are 5 to 10 % of it; the same momenta in each move are caught."""
+    """Each variance within 5.5 standard errors, which are 5 to 10 % of it; the same momenta in each
+    move are caught.
+    """
     exact = np.diag(COVARIANCE)
     optimum = COVARIANCE @ DESIGN.T @ Y / NOISE**2
     found = {}
@@ -202,7 +244,9 @@ def test_a_hamiltonian_monte_carlo_over_a_simulation_has_the_posteriors_widths()
         sim.parameters = np.tile(optimum, (WALKERS, 1))
         each = ((hmc(sim, 150, 4, 0.05, fresh)[20:] - optimum) ** 2).mean(axis=0) / exact
         found[fresh] = each.mean(axis=0), each.std(axis=0, ddof=1) / np.sqrt(WALKERS)
-        print(f"fresh {fresh}: variance / exact {found[fresh][0].round(3)} +- {found[fresh][1].round(3)}")
+        print(
+            f"fresh {fresh}: variance / exact {found[fresh][0].round(3)} +- {found[fresh][1].round(3)}"
+        )
     (ratio, error), (wrong, _) = found[True], found[False]
     assert (np.abs(ratio - 1) < BOUND * error).all() and (error < 0.12).all()
     assert (np.abs(wrong - 1) > BOUND * error).any()
@@ -211,7 +255,8 @@ def test_a_hamiltonian_monte_carlo_over_a_simulation_has_the_posteriors_widths()
 def test_init_momenta_takes_named_arguments():
     sim = linear(num_walkers=2)
     with pytest.raises(
-        InputError, match=r"^init_momenta: its argument needs a name, .* Received: 4\.0\. Expected: temp"
+        InputError,
+        match=r"^init_momenta: its argument needs a name, .* Received: 4\.0\. Expected: temp",
     ):
         sim.init_momenta(4.0)
     sim.init_momenta(seed=8)
@@ -223,9 +268,14 @@ def test_init_momenta_takes_named_arguments():
 
 
 def test_evidence_and_explorations_draw_anew(tmp_path):
-    """The call of an estimate, which with `output` is the first, so that a folder goes on to the same numbers."""
+    """The call of an estimate, which with `output` is the first, so that a folder goes on to the
+    same numbers.
+    """
     sim = linear()
-    made = [prepared(sim, ["smc"], **options) for options in ({}, {}, {"output": str(tmp_path)}, {"call": 2})]
+    made = [
+        prepared(sim, ["smc"], **options)
+        for options in ({}, {}, {"output": str(tmp_path)}, {"call": 2})
+    ]
     assert [each.options.call for each in made] == [None, 2, None, 2]
     seeds = [each.plan(np.ones(3)).seed for each in made]
     assert seeds[0] == seeds[2] == 3 and seeds[1] == seeds[3] != 3
@@ -235,8 +285,14 @@ def test_evidence_and_explorations_draw_anew(tmp_path):
 
 @pytest.mark.slow
 def test_further_estimates_and_explorations_are_other_ones():
-    sim, sizes = linear(), {"num_steps": 20, "num_leapfrog_steps": 2, "evidence_nodes": 2, "num_walkers": 2}
-    found = [log_evidence(sim, "stepping_stone", **sizes, **options).log_z for options in ({}, {}, {"call": 1})]
+    sim, sizes = (
+        linear(),
+        {"num_steps": 20, "num_leapfrog_steps": 2, "evidence_nodes": 2, "num_walkers": 2},
+    )
+    found = [
+        log_evidence(sim, "stepping_stone", **sizes, **options).log_z
+        for options in ({}, {}, {"call": 1})
+    ]
     assert found[0] == found[2] != found[1]
     legs = []
     for options in ({}, {}, {"seed": 0}):
@@ -250,7 +306,12 @@ def test_further_estimates_and_explorations_are_other_ones():
 def test_a_study_with_a_seed_has_calls_of_it():
     x = GENERATOR.normal(size=(6, 2))
     sim = linear(data=((X, Y), (x, x @ [1.0, -2.0])))
-    for options, expected in (({}, [1, 2]), ({"seed": 9}, [1, 2]), ({"call": 5}, [5, 6]), ({}, [7, 8])):
+    for options, expected in (
+        ({}, [1, 2]),
+        ({"seed": 9}, [1, 2]),
+        ({"call": 5}, [5, 6]),
+        ({}, [7, 8]),
+    ):
         study = tati_re.temperature_study(sim, [0.5, 2.0], early_stopping=False, **SHORT, **options)
         assert [study.runs[temperature].manifest["call"] for temperature in (2.0, 0.5)] == expected
 
@@ -262,7 +323,9 @@ def test_a_start_from_a_run_of_the_same_seed_and_call_is_told(tmp_path, capsys):
         linear(parameters=str(tmp_path / "run"), verbose=1, **given).sample(**SHORT, **called)
         said = capsys.readouterr().out
         assert ("once more: call 2 or another seed has its own" in said) == (name == "")
-    again = Simulation.from_folder(tmp_path / "run", parameters=str(tmp_path / "run"), data=(X, Y), verbose=1)
+    again = Simulation.from_folder(
+        tmp_path / "run", parameters=str(tmp_path / "run"), data=(X, Y), verbose=1
+    )
     again.sample(**SHORT)
     said = capsys.readouterr().out
     assert "call 2 of seed 3" in said and "once more" not in said
@@ -272,7 +335,9 @@ def test_options_beside_a_sampler_object_are_told(capsys):
     """It has its own numbers; options that wrap it, as its step size, are used."""
     x = np.random.default_rng(0).normal(size=(30, 2))
     sim = tati_re.Simulation(data=(x, x[:, 0]), seed=1, verbose=1)
-    sim.sample(sampler=tati_re.samplers.Splitting("BAOAB", 2.0), friction=7.0, step_size=0.01, num_steps=3)
+    sim.sample(
+        sampler=tati_re.samplers.Splitting("BAOAB", 2.0), friction=7.0, step_size=0.01, num_steps=3
+    )
     assert "Not used by BAOAB as it is set up: friction.\n" in capsys.readouterr().out
     sim.sample(sampler=tati_re.samplers.Splitting("BAOAB", 2.0), step_size=0.01, num_steps=3)
     assert "Not used" not in capsys.readouterr().out
@@ -297,6 +362,9 @@ def test_two_threads_are_not_in_one_simulation_at_once():
 
     sim.sample(**SHORT, callbacks=[callback])
     what = "This Simulation is in a run of another thread."
-    assert said == [f"{what} Expected: one call after the other, or a Simulation for each thread.", "12"]
+    assert said == [
+        f"{what} Expected: one call after the other, or a Simulation for each thread.",
+        "12",
+    ]
     second()
     assert len(said) == 2

@@ -1,4 +1,6 @@
-"""The certificate: each row against a run of which it is known what it should say, and wrong ones that it finds."""
+"""The certificate: each row against a run of which it is known what it should say, and wrong ones
+that it finds.
+"""
 
 import numpy as np
 import pandas as pd
@@ -49,11 +51,19 @@ def verdicts(run):
     ],
 )
 def test_an_error_of_first_order_is_not_called_inside(sampler, verdict, factor):
-    """That of the energy is 1.6 % for all; .907 solves the discrete Lyapunov equation of GLA1 at its h = .242."""
+    """That of the energy is 1.6 % for all; .907 solves the discrete Lyapunov equation of GLA1 at
+    its h = .242.
+    """
     sim = tati_re.Simulation(
-        potential=lambda x: (0.5 * (x**2).sum(-1), x), dimension=50, num_walkers=8, walker_start="jitter",
-        walker_jitter=1.0, seed=1, verbose=0, execution="graph",
-    )  # fmt: skip
+        potential=lambda x: (0.5 * (x**2).sum(-1), x),
+        dimension=50,
+        num_walkers=8,
+        walker_start="jitter",
+        walker_jitter=1.0,
+        seed=1,
+        verbose=0,
+        execution="graph",
+    )
     run = sim.sample(sampler=sampler, friction=1.0, num_steps=4000)
     row = rows_of(run).loc["discretization bias"]
     assert row["verdict"] == verdict and row["value"] < 0.02
@@ -68,16 +78,23 @@ def test_a_run_in_equilibrium_is_inside(tmp_path):
     assert (found.loc["effective size", "asked"], found.loc["R-hat", "asked"]) == (400, 1.01)
     assert not found.loc["R-hat", "given"] and "without predictions" in found.loc["R-hat", "note"]
     said = " ".join(summarize(run).split())
-    assert "certificate inside discretization bias inside 0.01" in said and "asked 1.01 (default)" in said
+    assert (
+        "certificate inside discretization bias inside 0.01" in said
+        and "asked 1.01 (default)" in said
+    )
     shown = run.certificate
     assert list(shown["quantity"]) == list(found.index)
     assert all(note in " ".join(repr(shown).split()) for note in found["note"])
-    assert found.loc["discretization bias", "note"] in shown._repr_html_() and "..." not in repr(shown)
+    assert found.loc["discretization bias", "note"] in shown._repr_html_() and "..." not in repr(
+        shown
+    )
 
 
 def test_a_way_to_equilibrium_among_the_draws_is_told(tmp_path):
-    """The first 8 of 600 rows come down from far above: ranks, so R-hat and the sample size, do not see it, the mean
-    does. Left out as burn-in they are no matter; 200 runs in equilibrium, of memory 20, raise nothing."""
+    """The first 8 of 600 rows come down from far above: ranks, so R-hat and the sample size, do not
+    see it, the mean does. Left out as burn-in they are no matter; 200 runs in equilibrium, of
+    memory 20, raise nothing.
+    """
     drawn = columns(**METERED)
     drawn["potential"][:, :8] += 100 * np.exp(-np.arange(8) / 2)
     run = made(tmp_path / "a", drawn, positions())
@@ -91,7 +108,9 @@ def test_a_way_to_equilibrium_among_the_draws_is_told(tmp_path):
         series = random.standard_normal((4, 1_100))
         for t in range(1, 1_100):
             series[:, t] += 0.9 * series[:, t - 1]
-        kept = pd.DataFrame({"step": np.repeat(np.arange(1_000), 4), "walker": np.tile(np.arange(4), 1_000)})
+        kept = pd.DataFrame(
+            {"step": np.repeat(np.arange(1_000), 4), "walker": np.tile(np.arange(4), 1_000)}
+        )
         found.append(_moved(kept.assign(potential=series[:, 100:].T.ravel())))
     assert max(found) < _MOST_MOVED and 0.6 < np.mean(found) < 1.0
 
@@ -112,11 +131,15 @@ def test_what_never_moves_has_no_draws(tmp_path):
 
 
 def test_a_burn_in_that_settles_at_its_last_window_is_over(tmp_path):
-    """Old runs, which do not say what was open there, are outside, and a U that had not settled where what was drawn
-    since has not converged; a longer run changes nothing of it. A mass or a step size that had not settled costs steps
-    alone."""
+    """Old runs, which do not say what was open there, are outside, and a U that had not settled
+    where what was drawn since has not converged; a longer run changes nothing of it. A mass or a
+    step size that had not settled costs steps alone.
+    """
     settled, notes = [], []
-    opened = "the step size, the mass", "the mass, U (R-hat 1.2 over the walkers of the last window)"
+    opened = (
+        "the step size, the mass",
+        "the mass, U (R-hat 1.2 over the walkers of the last window)",
+    )
     for name, more in (
         ("old", {}),
         ("settled", {"burnin_open": ""}),
@@ -135,20 +158,37 @@ def test_a_burn_in_that_settles_at_its_last_window_is_over(tmp_path):
     assert settled == [*["outside"] * 2, *["inside"] * 10, *["inside", "outside"] * 2]
     assert notes[-1] == "steps, all that it may take; not settled: " + opened[1]
     assert notes[-2] == notes[-1] + ", but what was drawn since has converged"
-    assert notes[-5] == "steps, all that it may take; not settled: the step size, the mass, which costs steps, no more"
+    assert (
+        notes[-5]
+        == "steps, all that it may take; not settled: the step size, the mass, which costs steps, no more"
+    )
 
 
 def test_what_until_asks_for_is_the_measure(tmp_path):
-    asked = {"options": {"until": "rhat<1.2, ess>9000, mcse(potential)<1", "num_steps": 6000, "record_every": 10}}
+    asked = {
+        "options": {
+            "until": "rhat<1.2, ess>9000, mcse(potential)<1",
+            "num_steps": 6000,
+            "record_every": 10,
+        }
+    }
     found = rows_of(made(tmp_path / "a", columns(), positions(), extra=asked))
-    assert found.loc["effective size", ["asked", "verdict", "given"]].tolist() == [9000, "outside", True]
-    assert found.loc["R-hat", "asked"] == 1.2 and found.loc["error of potential", "verdict"] == "unknown"
+    assert found.loc["effective size", ["asked", "verdict", "given"]].tolist() == [
+        9000,
+        "outside",
+        True,
+    ]
+    assert (
+        found.loc["R-hat", "asked"] == 1.2
+        and found.loc["error of potential", "verdict"] == "unknown"
+    )
 
 
 @pytest.mark.parametrize("square", [0.01, 0.09, 0.16, 0.64])
 def test_the_bias_is_that_of_a_harmonic_well(tmp_path, square):
-    """OBABO with x = h²ω²: Var/true - 1 = (x/4)/(1 - x/4), and x³/(16 (1 - x/4)) is the variance of the energy error of
-    a step, METHODS' closed form, in the units of T²."""
+    """OBABO with x = h²ω²: Var/true - 1 = (x/4)/(1 - x/4), and x³/(16 (1 - x/4)) is the variance of
+    the energy error of a step, METHODS' closed form, in the units of T².
+    """
     bias = square / 4 / (1 - square / 4)
     error = 4 * bias**3 / (1 + bias) ** 2
     run = made(tmp_path / "a", columns(eevpd=np.full((4, 600), error)), positions())
@@ -160,41 +200,62 @@ def test_the_bias_is_that_of_a_harmonic_well(tmp_path, square):
 
 @pytest.mark.parametrize("square", [0.25, 1.0])
 def test_one_stiff_direction_may_have_the_bias_that_is_stated_for_it(tmp_path, square):
-    """One well of 40 has all of the energy error: the bound on the mean is below its bias, that of one direction is
-    its bias."""
+    """One well of 40 has all of the energy error: the bound on the mean is below its bias, that of
+    one direction is its bias.
+    """
     bias = square / 4 / (1 - square / 4)
     error = 4 * bias**3 / (1 + bias) ** 2 / PARAMETERS
     run = made(tmp_path / "a", columns(eevpd=np.full((4, 600), error)), positions())
     found = rows_of(run).loc["discretization bias"]
-    assert found["value"] < 0.4 * bias and found["note"].endswith(f"; one alone may have {bias:.2g}")
+    assert found["value"] < 0.4 * bias and found["note"].endswith(
+        f"; one alone may have {bias:.2g}"
+    )
 
 
 @pytest.mark.parametrize(
-    ("sampler", "share", "verdict"), [("MCLMC", 0.9, "unknown"), ("MCLMC", 0.5, "inside"), ("BAOAB", 0.9, "inside")]
+    ("sampler", "share", "verdict"),
+    [("MCLMC", 0.9, "unknown"), ("MCLMC", 0.5, "inside"), ("BAOAB", 0.9, "inside")],
 )
 def test_an_energy_error_of_few_steps_bounds_no_single_direction(tmp_path, sampler, share, verdict):
-    """One row of each hundred has this share of the energy error, as where walkers touch the neck of a funnel (.97 and
-    .88 on eight schools and Neal's funnel, whose narrow direction had variances 30 and 12 % too small; .09 on
-    Gaussians). Of BAOAB each hundredth step is metered: its rows do not tell."""
+    """One row of each hundred has this share of the energy error, as where walkers touch the neck
+    of a funnel (.97 and .88 on eight schools and Neal's funnel, whose narrow direction had
+    variances 30 and 12 % too small; .09 on Gaussians). Of BAOAB each hundredth step is metered: its
+    rows do not tell.
+    """
     errors = np.full((4, 600), (1 - share) / 99)
     errors[:, 50::100] = share
     mean = 100 * METERED["eevpd"][0, 0] * np.cumsum(errors, axis=1) / np.arange(1, 601)
-    run = made(tmp_path / "a", columns(eevpd=mean), positions(), extra={"options": {"sampler": sampler}})
+    run = made(
+        tmp_path / "a", columns(eevpd=mean), positions(), extra={"options": {"sampler": sampler}}
+    )
     found = rows_of(run).loc["discretization bias"]
     assert found["verdict"] == verdict and found["value"] < 0.02
     # 24 of the 2,396 differences are large, and 23 are a hundredth.
-    assert ("1 % of the rows have 86 % of the energy error" in found["note"]) == (verdict == "unknown")
+    assert ("1 % of the rows have 86 % of the energy error" in found["note"]) == (
+        verdict == "unknown"
+    )
 
 
 def test_a_metropolis_test_is_exact_on_all_data_only(tmp_path):
     accepted = {"acceptance": np.full((4, 600), 0.8)}
-    assert rows_of(made(tmp_path / "a", columns(**accepted))).loc["discretization bias", "note"].startswith("exact")
-    noisy = {"options": {"batch_size": 10, "num_steps": 6000, "record_every": 10}, "dataset": {"num_examples": 100}}
+    assert (
+        rows_of(made(tmp_path / "a", columns(**accepted)))
+        .loc["discretization bias", "note"]
+        .startswith("exact")
+    )
+    noisy = {
+        "options": {"batch_size": 10, "num_steps": 6000, "record_every": 10},
+        "dataset": {"num_examples": 100},
+    }
     run = made(tmp_path / "b", columns(**accepted), extra=noisy)
     assert verdicts(run)["discretization bias"] == "unknown" == verdicts(run)["predicted heating"]
     run = made(tmp_path / "c", columns(**accepted), extra={"observables": ["acceptance"]})
     assert verdicts(run)["discretization bias"] == "unknown"
-    run = made(tmp_path / "d", columns(**METERED), extra=noisy | {"heating": {"end": {"mean": 0.3, "slowest": 0.4}}})
+    run = made(
+        tmp_path / "d",
+        columns(**METERED),
+        extra=noisy | {"heating": {"end": {"mean": 0.3, "slowest": 0.4}}},
+    )
     assert verdicts(run)["predicted heating"] == "outside"
 
 
@@ -207,7 +268,9 @@ def test_a_potential_that_falls_in_all_walkers_is_outside(tmp_path):
     assert found.loc["R-hat", "verdict"] == "outside" and "of U" in found.loc["R-hat", "note"]
     assert found.loc["walkers apart", "verdict"] == "unknown"
     assert "certificate outside: effective size, R-hat" in " ".join(summarize(run).split())
-    between = given["potential"].mean(axis=1).var(ddof=1) / given["potential"].var(axis=1, ddof=1).mean()
+    between = (
+        given["potential"].mean(axis=1).var(ddof=1) / given["potential"].var(axis=1, ddof=1).mean()
+    )
     assert np.sqrt(1 + between) < 1.01
 
 
@@ -223,7 +286,8 @@ def test_a_walker_apart_is_named(tmp_path):
     found = rows_of(made(tmp_path / "e", columns(**METERED), extra=said))
     assert found.loc[["R-hat", "walkers apart"], "verdict"].tolist() == ["unknown", "unknown"]
     assert found.loc["walkers apart", "note"] == "walker 1: R-hat is 1.006 without"
-    # Units of a network may be permuted: walkers are not compared by its weights, each has to stand still.
+    # Units of a network may be permuted: walkers are not compared by its weights, each has to stand
+    # still.
     moved = positions() + 5 * np.arange(4)[:, None, None]
     assert verdicts(made(tmp_path / "b", columns(), moved))["R-hat"] == "inside"
     target = {"dataset": {"potential": True, "num_examples": 1}}
@@ -239,15 +303,23 @@ def test_hot_rows_are_outside(tmp_path):
     found = verdicts(made(tmp_path / "a", given))
     assert (found["configurational heating"], found["kinetic heating"]) == ("outside", "inside")
     # More than chance allows, and less than was asked for.
-    asked = {"options": {"target_bias": 0.1, "num_steps": 6000, "record_every": 10}, "given": ["target_bias"]}
+    asked = {
+        "options": {"target_bias": 0.1, "num_steps": 6000, "record_every": 10},
+        "given": ["target_bias"],
+    }
     assert verdicts(made(tmp_path / "b", given, extra=asked))["configurational heating"] == "inside"
 
 
 def test_a_walker_that_never_is_at_the_target_is_apart(tmp_path):
-    """In simulated tempering one may stick at a hot rung, without a draw that R-hat could compare."""
+    """In simulated tempering one may stick at a hot rung, without a draw that R-hat could
+    compare.
+    """
     weight = np.tile([1.0, 0.0], (4, 300))
     assert (
-        rows_of(made(tmp_path / "a", columns(weight=weight), positions())).loc["walkers apart", "verdict"] == "inside"
+        rows_of(made(tmp_path / "a", columns(weight=weight), positions())).loc[
+            "walkers apart", "verdict"
+        ]
+        == "inside"
     )
     weight = weight * np.array([1.0, 0.0, 1.0, 1.0])[:, None]
     found = rows_of(made(tmp_path / "b", columns(weight=weight), positions()))
@@ -257,33 +329,60 @@ def test_a_walker_that_never_is_at_the_target_is_apart(tmp_path):
 
 
 def test_a_temperature_without_a_target_or_a_band_says_why(tmp_path):
-    """Walls leave the virial no target: it is no row, as that of momenta of a fixed length. Where its noise hides the
-    temperature, as of coordinates far from 0, the note has what helps."""
-    walled = made(tmp_path / "a", columns(**METERED), positions(), extra={"prior_walled": True, "prior_proper": True})
-    assert set(verdicts(walled).values()) == {"inside"} and "configurational heating" not in verdicts(walled)
-    flat = rows_of(made(tmp_path / "b", columns(), extra={"prior_proper": False})).loc["configurational heating"]
+    """Walls leave the virial no target: it is no row, as that of momenta of a fixed length. Where
+    its noise hides the temperature, as of coordinates far from 0, the note has what helps.
+    """
+    walled = made(
+        tmp_path / "a",
+        columns(**METERED),
+        positions(),
+        extra={"prior_walled": True, "prior_proper": True},
+    )
+    assert set(verdicts(walled).values()) == {
+        "inside"
+    } and "configurational heating" not in verdicts(walled)
+    flat = rows_of(made(tmp_path / "b", columns(), extra={"prior_proper": False})).loc[
+        "configurational heating"
+    ]
     assert (flat["verdict"], flat["note"]) == ("unknown", "no target: nothing confines U")
     far = columns(virial=20 + 1e4 * np.random.default_rng(2).standard_normal((4, 600)))
     row = rows_of(made(tmp_path / "c", far)).loc["configurational heating"]
-    assert row["verdict"] == "unknown" and row["note"].endswith("coordinates that are about 0 on average")
+    assert row["verdict"] == "unknown" and row["note"].endswith(
+        "coordinates that are about 0 on average"
+    )
 
 
 @pytest.mark.parametrize(
     ("sampler", "verdict", "least", "said"),
-    [("MCLMC", "unknown", 0.25, "jumps, or its gradient is wrong"), ("HMC", "inside", 0.0, "exact: a Metropolis test")],
+    [
+        ("MCLMC", "unknown", 0.25, "jumps, or its gradient is wrong"),
+        ("HMC", "inside", 0.0, "exact: a Metropolis test"),
+    ],
 )
-def test_a_jump_of_the_potential_is_no_part_of_the_bias_that_is_bounded(sampler, verdict, least, said):
-    """No gradient has it, and energy errors are tuned to what is asked: half of MCLMC's draws are on the right, where
-    exp(-U) has 0.43 of its mass, and half of the lines between draws cross the jump."""
+def test_a_jump_of_the_potential_is_no_part_of_the_bias_that_is_bounded(
+    sampler, verdict, least, said
+):
+    """No gradient has it, and energy errors are tuned to what is asked: half of MCLMC's draws are
+    on the right, where exp(-U) has 0.43 of its mass, and half of the lines between draws cross the
+    jump.
+    """
 
     def jump(x):
         return 0.5 * tf.reduce_sum(x**2, -1) + 0.3 * tf.cast(x[:, 0] > 0, x.dtype)
 
     sim = tati_re.Simulation(
-        potential=jump, dimension=12, num_walkers=4, walker_start="jitter", walker_jitter=1.0, seed=1, verbose=0,
+        potential=jump,
+        dimension=12,
+        num_walkers=4,
+        walker_start="jitter",
+        walker_jitter=1.0,
+        seed=1,
+        verbose=0,
         execution="graph",
-    )  # fmt: skip
-    run = sim.sample(sampler=sampler, friction=1.0, target_bias=0.05, num_steps=2000, num_burnin_steps=400)
+    )
+    run = sim.sample(
+        sampler=sampler, friction=1.0, target_bias=0.05, num_steps=2000, num_burnin_steps=400
+    )
     row = rows_of(run).loc["discretization bias"]
     assert row["verdict"] == verdict and row["value"] < 0.07 and said in row["note"]
     found = run.manifest["convergence"].get("unexplained", 0)
@@ -291,32 +390,53 @@ def test_a_jump_of_the_potential_is_no_part_of_the_bias_that_is_bounded(sampler,
 
 
 @pytest.mark.parametrize(
-    ("sampler", "step_size", "verdict", "excess"), [("BAOAB", 0.5, "inside", 0), ("SGLD", 0.5, "outside", 1 / 3)]
+    ("sampler", "step_size", "verdict", "excess"),
+    [("BAOAB", 0.5, "inside", 0), ("SGLD", 0.5, "outside", 1 / 3)],
 )
 def test_positions_far_from_0_are_judged_about_their_mean(sampler, step_size, verdict, excess):
-    """About 0 the virial of a Gaussian hundreds of widths away says nothing. Of some 500 independent draws of five
-    coordinates 5.5 standard errors are 0.16; SGLD has the variance 1/(1 - h/2)."""
+    """About 0 the virial of a Gaussian hundreds of widths away says nothing. Of some 500
+    independent draws of five coordinates 5.5 standard errors are 0.16; SGLD has the variance 1/(1 -
+    h/2).
+    """
     center = np.linspace(100, 1000, 5)
     system = {
         "potential": lambda x: 0.5 * tf.reduce_sum((x - center) ** 2, axis=-1),
         "dimension": 5,
         "dtype": "float64",
     }
-    sim = tati_re.Simulation(**system, parameters=center, num_walkers=4, seed=1, execution="graph", verbose=0)
-    run = sim.sample(sampler=sampler, step_size=step_size, friction=1.0, num_steps=4000, num_burnin_steps=20)
+    sim = tati_re.Simulation(
+        **system, parameters=center, num_walkers=4, seed=1, execution="graph", verbose=0
+    )
+    run = sim.sample(
+        sampler=sampler, step_size=step_size, friction=1.0, num_steps=4000, num_burnin_steps=20
+    )
     row = rows_of(run).loc["configurational heating"]
-    assert row["verdict"] == verdict and row["note"].startswith("500 draws, about their mean: chance gives up to 1")
+    assert row["verdict"] == verdict and row["note"].startswith(
+        "500 draws, about their mean: chance gives up to 1"
+    )
     assert row["value"] == pytest.approx(excess, abs=0.16)
-    assert rows_of(run, 400).loc["configurational heating", "verdict"] == "unknown"  # which were not looked at
-    assert changes(run.folder, run.manifest) == []  # what the end notes is no change of what the run wrote
+    assert (
+        rows_of(run, 400).loc["configurational heating", "verdict"] == "unknown"
+    )  # which were not looked at
+    assert (
+        changes(run.folder, run.manifest) == []
+    )  # what the end notes is no change of what the run wrote
 
 
 def test_where_no_position_is_stored_none_is_looked_at():
     sim = tati_re.Simulation(
-        potential=lambda x: 0.5 * tf.reduce_sum((x - 1000.0) ** 2, axis=-1), dimension=1, num_walkers=4, verbose=0
+        potential=lambda x: 0.5 * tf.reduce_sum((x - 1000.0) ** 2, axis=-1),
+        dimension=1,
+        num_walkers=4,
+        verbose=0,
     )
-    run = sim.sample(sampler="BAOAB", step_size=0.5, num_steps=670, num_burnin_steps=350, trajectory_every=340)
-    assert rows_of(run).loc["configurational heating", "verdict"] == "unknown" and "centered" not in run.manifest
+    run = sim.sample(
+        sampler="BAOAB", step_size=0.5, num_steps=670, num_burnin_steps=350, trajectory_every=340
+    )
+    assert (
+        rows_of(run).loc["configurational heating", "verdict"] == "unknown"
+        and "centered" not in run.manifest
+    )
 
 
 def test_a_flat_density_within_walls_is_judged_by_its_positions(tmp_path):
@@ -332,14 +452,23 @@ def test_a_flat_density_within_walls_is_judged_by_its_positions(tmp_path):
 
 def test_a_single_walker_few_rows_and_undone_steps(tmp_path):
     found = rows_of(made(tmp_path / "a", columns(walkers=1)))
-    assert found.loc["walkers apart", "verdict"] == "unknown" and found.loc["R-hat", "verdict"] == "inside"
+    assert (
+        found.loc["walkers apart", "verdict"] == "unknown"
+        and found.loc["R-hat", "verdict"] == "inside"
+    )
     few = verdicts(made(tmp_path / "b", columns(count=3)))
     assert few["R-hat"] == few["walkers apart"] == "unknown" and few["effective size"] == "outside"
     undone = np.minimum(np.arange(600), 250) // 100 * np.ones((4, 1))
     run = made(tmp_path / "c", columns(divergences=undone))
     assert rows_of(run).loc["divergences", ["value", "verdict"]].tolist() == [8, "outside"]
-    assert rows_of(run, burnin=3000).loc["divergences", ["value", "verdict"]].tolist() == [0, "inside"]
-    assert verdicts(made(tmp_path / "d", columns(), extra={"stopped": "at 3"}))["divergences"] == "outside"
+    assert rows_of(run, burnin=3000).loc["divergences", ["value", "verdict"]].tolist() == [
+        0,
+        "inside",
+    ]
+    assert (
+        verdicts(made(tmp_path / "d", columns(), extra={"stopped": "at 3"}))["divergences"]
+        == "outside"
+    )
 
 
 def test_weights_and_ladders(tmp_path):
@@ -350,7 +479,10 @@ def test_weights_and_ladders(tmp_path):
     ladder = columns(rung=np.repeat([0.0, 1.0], 2)[:, None] * np.ones((4, 600)))
     ladder["potential"][2:] *= 3
     found = rows_of(made(tmp_path / "b", ladder))
-    assert found.loc["R-hat", "verdict"] == "inside" and 700 < found.loc["effective size", "value"] < 1800
+    assert (
+        found.loc["R-hat", "verdict"] == "inside"
+        and 700 < found.loc["effective size", "value"] < 1800
+    )
 
 
 def test_a_fit_has_none(tmp_path):
@@ -362,9 +494,17 @@ def test_a_fit_has_none(tmp_path):
 
 @pytest.mark.slow
 def test_a_run_of_a_network_notes_its_predictions(tmp_path):
-    """By default 1,000 positions are stored; what a run that is still falling says of itself is kept in its folder."""
+    """By default 1,000 positions are stored; what a run that is still falling says of itself is
+    kept in its folder.
+    """
     sim = tati_re.Simulation(
-        data=REGRESSION, hidden=[5], activation="tanh", noise_std=0.1, execution="graph", verbose=0, sampler="BAOAB"
+        data=REGRESSION,
+        hidden=[5],
+        activation="tanh",
+        noise_std=0.1,
+        execution="graph",
+        verbose=0,
+        sampler="BAOAB",
     )
     run = sim.sample(step_size=0.001, output=str(tmp_path / "a"), num_steps=600)
     kept = run.manifest["convergence"]
@@ -379,17 +519,22 @@ def test_a_run_of_a_network_notes_its_predictions(tmp_path):
 
 
 def test_what_a_burn_in_leaves_open_is_certified(tmp_path, capsys):
-    """A run whose burn-in takes all that it may, far from where it belongs: what it says is in the certificate, after
-    a resume too."""
+    """A run whose burn-in takes all that it may, far from where it belongs: what it says is in the
+    certificate, after a resume too.
+    """
 
     def far(x):
         return 0.5 * tf.reduce_sum((x - 1e4) ** 2, axis=-1)
 
-    sim = tati_re.Simulation(potential=far, dimension=3, num_walkers=2, walker_start="jitter", execution="graph")
+    sim = tati_re.Simulation(
+        potential=far, dimension=3, num_walkers=2, walker_start="jitter", execution="graph"
+    )
     run = sim.sample(sampler="BAOAB", num_steps=120, output=str(tmp_path / "a"))
     said = " ".join(capsys.readouterr().out.split()).partition("Burn-in of 60 steps: ")[2]
     note = rows_of(run).loc["burn-in", "note"]
     assert rows_of(run).loc["burn-in", "verdict"] == "outside" and "the kinetic temperature" in note
     assert "not settled: " in note and note.partition("; ")[2] in said
-    longer = tati_re.Simulation.resume(str(tmp_path / "a"), num_steps=1_000, potential=far, verbose=0)
+    longer = tati_re.Simulation.resume(
+        str(tmp_path / "a"), num_steps=1_000, potential=far, verbose=0
+    )
     assert rows_of(longer).loc["burn-in"].equals(rows_of(run).loc["burn-in"])

@@ -1,4 +1,6 @@
-"""Checkpoints: what is saved comes back, damage is noticed and said, and no kill leaves a run without one."""
+"""Checkpoints: what is saved comes back, damage is noticed and said, and no kill leaves a run
+without one.
+"""
 
 import errno
 import os
@@ -69,7 +71,9 @@ def test_a_checkpoint_of_another_form_is_damaged(tmp_path, meta):
     checkpoint.save(tmp_path, {"a": np.zeros(1)}, {"step": 1})
     checkpoint.save(tmp_path, {"a": np.zeros(1)}, {"step": 2})
     with open(tmp_path / "checkpoint" / "current.npz", "w+b") as file:
-        checkpoint._write(file, {} if meta is None else {checkpoint.META: np.frombuffer(meta, np.uint8)})
+        checkpoint._write(
+            file, {} if meta is None else {checkpoint.META: np.frombuffer(meta, np.uint8)}
+        )
     assert [found["step"] for found in checkpoint.metas(tmp_path)] == [1]
     assert checkpoint.load(tmp_path)[1] == {"step": 1}
 
@@ -89,11 +93,23 @@ def test_round_trip(tmp_path):
 
 
 def test_meta_is_what_json_can_say(tmp_path):
-    meta = {"step": np.int64(5), "seconds": 0.1, "none": None, "path": tmp_path, "names": ("a", "β")}
+    meta = {
+        "step": np.int64(5),
+        "seconds": 0.1,
+        "none": None,
+        "path": tmp_path,
+        "names": ("a", "β"),
+    }
     checkpoint.save(tmp_path, {}, meta)
     arrays, found, _ = checkpoint.load(tmp_path)
     assert arrays == {}
-    assert found == {"step": 5, "seconds": 0.1, "none": None, "path": str(tmp_path), "names": ["a", "β"]}
+    assert found == {
+        "step": 5,
+        "seconds": 0.1,
+        "none": None,
+        "path": str(tmp_path),
+        "names": ["a", "β"],
+    }
 
 
 def test_fortran_order_and_views(tmp_path):
@@ -120,7 +136,10 @@ def test_missing_current_falls_back(tmp_path):
     save(tmp_path, 20)
     (tmp_path / "checkpoint" / "current.npz").unlink()
     _, note = check(tmp_path, [10])
-    assert note == "The checkpoint current.npz is missing; the previous checkpoint, of step 10, is used."
+    assert (
+        note
+        == "The checkpoint current.npz is missing; the previous checkpoint, of step 10, is used."
+    )
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 500, -1])
@@ -130,7 +149,9 @@ def test_truncated_falls_back_and_says_so(tmp_path, size):
     path = tmp_path / "checkpoint" / "current.npz"
     path.write_bytes(path.read_bytes()[:size])
     step, note = check(tmp_path, [10])
-    assert note.startswith("The checkpoint current.npz is damaged") and note.endswith("of step 10, is used.")
+    assert note.startswith("The checkpoint current.npz is damaged") and note.endswith(
+        "of step 10, is used."
+    )
     assert step == 10
 
 
@@ -155,7 +176,9 @@ def test_both_damaged(tmp_path):
     save(tmp_path, 20)
     for name in ("current.npz", "previous.npz"):
         (tmp_path / "checkpoint" / name).write_bytes(b"nothing")
-    with pytest.raises(InputError, match=r"can be used: current.npz is damaged .*; previous.npz is damaged") as caught:
+    with pytest.raises(
+        InputError, match=r"can be used: current.npz is damaged .*; previous.npz is damaged"
+    ) as caught:
         checkpoint.load(tmp_path)
     assert "partial" not in str(caught.value)
 
@@ -164,7 +187,9 @@ class Kill(BaseException):
     """Stands for a kill between two system calls."""
 
 
-@pytest.mark.parametrize("before", ["none", "one", "two", "current damaged", "between renames", "both bad but aside"])
+@pytest.mark.parametrize(
+    "before", ["none", "one", "two", "current damaged", "between renames", "both bad but aside"]
+)
 def test_a_kill_between_any_two_system_calls(tmp_path, monkeypatch, before):
     start = tmp_path / "start"
     start.mkdir()
@@ -256,7 +281,10 @@ def test_full_disk_keeps_the_old_ones(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with monkeypatch.context() as patch, pytest.raises(StorageError, match=r"current\.npz: No space left on device"):
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(StorageError, match=r"current\.npz: No space left on device"),
+    ):
         patch.setattr(np.lib.format, "write_array", refuse)
         save(tmp_path, 30)
     assert check(tmp_path, [20]) == (20, None)

@@ -1,4 +1,6 @@
-"""Workers on the machines of a Ray cluster: the same bytes as in one process, whatever happens to the machines."""
+"""Workers on the machines of a Ray cluster: the same bytes as in one process, whatever happens to
+the machines.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def test_where_no_cluster_is_it_is_said_at_once(token, monkeypatch):
     ray.util = SimpleNamespace(scheduling_strategies=SimpleNamespace())
     monkeypatch.setitem(sys.modules, "ray", ray)
     monkeypatch.setitem(sys.modules, "ray.util", ray.util)
-    monkeypatch.setitem(sys.modules, "ray.util.scheduling_strategies", ray.util.scheduling_strategies)
+    monkeypatch.setitem(
+        sys.modules, "ray.util.scheduling_strategies", ray.util.scheduling_strategies
+    )
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
     before = signal.getsignal(signal.SIGTERM)
     for address in ("127.0.0.1:9", "nowhere", "auto"):
@@ -91,9 +95,13 @@ class _Away(Exception):
 class Ray:
     """As much of Ray as is asked: machines that answer at once, until they are removed."""
 
-    exceptions = SimpleNamespace(RayActorError=_Away, ObjectLostError=_Away, GetTimeoutError=TimeoutError)
+    exceptions = SimpleNamespace(
+        RayActorError=_Away, ObjectLostError=_Away, GetTimeoutError=TimeoutError
+    )
     util = SimpleNamespace(
-        scheduling_strategies=SimpleNamespace(NodeAffinitySchedulingStrategy=lambda node, soft: node)
+        scheduling_strategies=SimpleNamespace(
+            NodeAffinitySchedulingStrategy=lambda node, soft: node
+        )
     )
 
     def __init__(self, *cores: int, gpus: int = 0) -> None:
@@ -106,7 +114,10 @@ class Ray:
         found = []
         for name, cores in self.cores.items():
             resources = {"CPU": float(cores), "GPU": float(self.gpus)}
-            found.append(told | {"NodeID": name, "NodeManagerAddress": f"10.0.0.{name}", "Resources": resources})
+            found.append(
+                told
+                | {"NodeID": name, "NodeManagerAddress": f"10.0.0.{name}", "Resources": resources}
+            )
         return found
 
     def remote(self, kind):
@@ -127,7 +138,9 @@ class Ray:
 
             def _ask(self, messages):
                 ray.calls.append((self.node, sorted(messages)))
-                return self.node, {number: repr(message).encode() for number, message in messages.items()}
+                return self.node, {
+                    number: repr(message).encode() for number, message in messages.items()
+                }
 
         return Made()
 
@@ -159,7 +172,9 @@ def test_workers_are_where_there_is_room_and_one_message_goes_to_each_machine(cl
     ray = Ray(4, 2, 2)
     here = cluster(ray, 6)
     workers = [here.start(b"made", number) for number in range(6)]
-    assert sorted(worker.place for worker in workers) == ["10.0.0.a"] * 3 + ["10.0.0.b"] * 2 + ["10.0.0.c"]
+    assert sorted(worker.place for worker in workers) == ["10.0.0.a"] * 3 + ["10.0.0.b"] * 2 + [
+        "10.0.0.c"
+    ]
     assert sorted(ray.begun) == [("a", 3, 0), ("b", 2, 0), ("c", 1, 0)]
     for worker in workers:
         assert b"made" in worker.hear()
@@ -167,9 +182,13 @@ def test_workers_are_where_there_is_room_and_one_message_goes_to_each_machine(cl
     ray.calls.clear()
     for number, worker in enumerate(workers):
         worker.tell(bytes([number]))
-    assert [worker.hear() for worker in workers] == [repr(bytes([number])).encode() for number in range(6)]
+    assert [worker.hear() for worker in workers] == [
+        repr(bytes([number])).encode() for number in range(6)
+    ]
     assert len(ray.calls) == 3
-    with pytest.raises(InputError, match=r"no place for 9 workers of 1 thread\(s\) each.*8 place\(s\) on 3 machine"):
+    with pytest.raises(
+        InputError, match=r"no place for 9 workers of 1 thread\(s\) each.*8 place\(s\) on 3 machine"
+    ):
         cluster(ray, 9)
     with pytest.raises(InputError, match="no place for 5 workers of 2 thread"):
         cluster(ray, 5, threads=2)
@@ -220,7 +239,8 @@ def test_a_machine_whose_cores_others_hold_is_left(cluster):
     assert instead.place not in {worker.place for worker in workers} and b"made" in instead.hear()
 
 
-# ------------------------------------------------------------------------------------------------------ with Ray itself
+# ------------------------------------------------------------------------------------------------------
+# with Ray itself
 
 
 @pytest.fixture(scope="module")
@@ -237,7 +257,9 @@ def machines(tmp_path_factory):
     import ray  # which reads them now
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+    )
     nodes = [cluster.add_node(num_cpus=1) for _ in range(3)]
     yield cluster, nodes
     ray.shutdown()
@@ -248,8 +270,14 @@ def machines(tmp_path_factory):
 
 def case(name: str, **more):
     walkers, options = (CASES | MORE)[name]
-    system = {key: options[key] for key in ("execution", "batch_norm") if key in options} | {"threads": 1}
-    return walkers, system, {k: v for k, v in options.items() if v is not None and k not in system} | more
+    system = {key: options[key] for key in ("execution", "batch_norm") if key in options} | {
+        "threads": 1
+    }
+    return (
+        walkers,
+        system,
+        {k: v for k, v in options.items() if v is not None and k not in system} | more,
+    )
 
 
 @pytest.mark.slow
@@ -290,7 +318,10 @@ def test_a_run_goes_on_with_and_without_a_cluster(tmp_path, machines):
     oracle = run(tmp_path / "1", walkers, system, workers=1, **options)
     given = options | {"num_steps": 60, "workers": 4, "cluster": machines[0].address}
     run(tmp_path / "2", walkers, system, **given)
-    for steps, more in ((90, {"workers": 2}), (120, {"workers": 4, "cluster": machines[0].address})):
+    for steps, more in (
+        (90, {"workers": 2}),
+        (120, {"workers": 4, "cluster": machines[0].address}),
+    ):
         done = Simulation.resume(tmp_path / "2", num_steps=steps, verbose=0, data=(X, Y), **more)
         assert ("machines" in done.manifest["workers"]) == ("cluster" in more)
     assert differences(files_of(tmp_path / "2"), oracle) == []

@@ -1,4 +1,6 @@
-"""Whatever goes wrong in a command: one sentence, an exit status, and a log of what nobody foresaw."""
+"""Whatever goes wrong in a command: one sentence, an exit status, and a log of what nobody
+foresaw.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,17 @@ from tati_re.options.flags import flag
 from tati_re.options.make import OPTIONS, make_options, options_from_flags, read_toml
 
 COMMANDS = (
-    *("sample", "optimize", "dataset", "evidence", "predict", "analyse", "report", "landscape", "inputspace"),
+    *(
+        "sample",
+        "optimize",
+        "dataset",
+        "evidence",
+        "predict",
+        "analyse",
+        "report",
+        "landscape",
+        "inputspace",
+    ),
     *("explore", "compare", "quickstart"),
 )
 
@@ -35,7 +47,9 @@ def here(tmp_path, monkeypatch):
 
 
 def said(capsys, error: BaseException, *argv: str) -> tuple[int, str, str]:
-    """Exit status, the sentence, and what stands before it, of a command that ends with this error."""
+    """Exit status, the sentence, and what stands before it, of a command that ends with this
+    error.
+    """
 
     def body(arguments):
         Parser(prog="tati-sample").parse_known_args(arguments)
@@ -67,12 +81,21 @@ FORESEEN = [
         OSError(28, "No space left on device", "runs/a/run.csv"),
         "--output: runs/a/run.csv cannot be used: No space left on",
     ),
-    (OSError(36, "File name too long", "b" * 300), f"{'b' * 77}...{'b' * 80} cannot be used: File name too long."),
+    (
+        OSError(36, "File name too long", "b" * 300),
+        f"{'b' * 77}...{'b' * 80} cannot be used: File name too long.",
+    ),
     (PermissionError(13, "Permission denied", b"c"), "c cannot be used: Permission denied."),
     (OSError("HDF5 says no.\n"), "The system refuses this (OSError: HDF5 says no)."),
-    (MemoryError("Unable to allocate 7 GiB"), "There is not enough memory (MemoryError: Unable to allocate"),
+    (
+        MemoryError("Unable to allocate 7 GiB"),
+        "There is not enough memory (MemoryError: Unable to allocate",
+    ),
     (MemoryError(), "There is not enough memory (MemoryError). Expected: fewer"),
-    (BrokenPipeError(32, "Broken pipe"), "The system refuses this (BrokenPipeError: [Errno 32] Broken pipe)."),
+    (
+        BrokenPipeError(32, "Broken pipe"),
+        "The system refuses this (BrokenPipeError: [Errno 32] Broken pipe).",
+    ),
 ]
 
 
@@ -89,7 +112,11 @@ def test_what_tensorflow_refuses_is_one_sentence_with_a_log(capsys, tensorflow):
         "There is not enough memory (ResourceExhaustedError: OOM when allocating [9])."
     )
     status, sentence, _ = said(capsys, OpError(f"{'x' * 400}\n[[node]]"))
-    assert status == 2 and sentence.startswith("TensorFlow cannot compute this (OpError: xxx") and len(sentence) < 600
+    assert (
+        status == 2
+        and sentence.startswith("TensorFlow cannot compute this (OpError: xxx")
+        and len(sentence) < 600
+    )
 
 
 def test_anything_else_is_status_70_with_a_log_of_traceback_and_versions(capsys, here):
@@ -113,11 +140,16 @@ def test_the_log_lies_in_the_run_folder_that_is_named(capsys, here):
     )
     (here / "run" / "manifest.toml").touch()
     for argv in (["--resume", "run"], ["--resume=run"], ["run"]):
-        assert f"The traceback is in {here}/run/tati_re-error-" in said(capsys, KeyError("x"), *argv)[1]
+        assert (
+            f"The traceback is in {here}/run/tati_re-error-"
+            in said(capsys, KeyError("x"), *argv)[1]
+        )
 
 
 def test_a_log_that_cannot_be_written_costs_no_sentence(capsys, here, monkeypatch):
-    monkeypatch.setattr(tempfile, "mkstemp", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "full")))
+    monkeypatch.setattr(
+        tempfile, "mkstemp", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "full"))
+    )
     assert said(capsys, KeyError("x")) == (70, "Internal error (KeyError: 'x').", "")
 
 
@@ -144,14 +176,18 @@ def test_every_command_goes_through_the_same_door(name, capsys):
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("argv", [["--help"], ["--help-all"], ["--print-config"]])
 def test_a_reader_that_leaves_is_no_error(argv, unbuffered):
-    """As `tati-sample --print-config | head -1`: silent, with the status that a shell gives to a command so ended."""
+    """As `tati-sample --print-config | head -1`: silent, with the status that a shell gives to a
+    command so ended.
+    """
     own = os.environ | {"PYTHONUNBUFFERED": unbuffered}
     read, write = os.pipe()
     os.close(read)
     line = [sys.executable, "-m", "tati_re.cli.sample", *argv]
     try:
         root = Path(__file__).parents[1]
-        done = subprocess.run(line, stdout=write, stderr=subprocess.PIPE, text=True, cwd=root, env=own)
+        done = subprocess.run(
+            line, stdout=write, stderr=subprocess.PIPE, text=True, cwd=root, env=own
+        )
     finally:
         os.close(write)
     assert (done.returncode, done.stderr) == (141, "")
@@ -182,7 +218,9 @@ BAD_VALUES = {
 
 @pytest.mark.parametrize("name", BAD_VALUES)
 def test_a_value_that_the_run_cannot_hold_is_refused_by_name(name):
-    with pytest.raises(InputError, match=f"^{name} is out of range. Received: .* Expected: ") as error:
+    with pytest.raises(
+        InputError, match=f"^{name} is out of range. Received: .* Expected: "
+    ) as error:
         make_options({name: BAD_VALUES[name]})
     assert len(str(error.value)) < 400
 
@@ -192,7 +230,13 @@ def test_the_precision_decides_what_a_run_can_hold():
     assert make_options(wide, dtype="float64").step_size == 1e-100
     with pytest.raises(InputError, match="float32"):
         make_options(wide)
-    far = {"max_time": 1e300, "checkpoint_seconds": 1e300, "memory_limit": 1e30, "friction": 0.0, "seed": 2**63 - 1}
+    far = {
+        "max_time": 1e300,
+        "checkpoint_seconds": 1e300,
+        "memory_limit": 1e30,
+        "friction": 0.0,
+        "seed": 2**63 - 1,
+    }
     assert make_options(far).max_time == 1e300, "seconds enter no arithmetic of the run"
 
 
@@ -240,8 +284,9 @@ def test_a_sentence_inside_of_another_says_once_what_is_expected():
 
 @pytest.fixture
 def system(here):
-    """`system(available, groups)`: what a system says of its memory, in bytes, and of control groups by their folder:
-    limit, use and pages of files."""
+    """`system(available, groups)`: what a system says of its memory, in bytes, and of control
+    groups by their folder: limit, use and pages of files.
+    """
 
     def say(available: int, groups: dict[str, tuple] | None = None):
         for path, (limit, used, cached) in (groups or {}).items():
@@ -259,7 +304,9 @@ def system(here):
 
 def test_free_memory_is_what_the_system_and_the_job_of_a_queue_leave(system):
     assert system(900) == 900
-    assert system(900, {"batch": (800, 300, 100)}) == 600, "of the job's step, and of what it lies in"
+    assert system(900, {"batch": (800, 300, 100)}) == 600, (
+        "of the job's step, and of what it lies in"
+    )
     assert system(900, {"batch/step": ("max", 300, 100)}) == 600, "no limit"
     assert system(900, {"memory/job": (500, 100, 0)}) == 400, "version 1"
     assert memory.free_bytes() > 1e6, "of this system"
@@ -277,16 +324,36 @@ def test_what_does_not_fit_is_refused_with_the_estimate(monkeypatch):
 
 
 REFUSED = {
-    "more points than fit": ("dataset", ["two_clusters", "--num-examples", "100000000000"], "--num-examples: 100,000,"),
+    "more points than fit": (
+        "dataset",
+        ["two_clusters", "--num-examples", "100000000000"],
+        "--num-examples: 100,000,",
+    ),
     "more dimensions than fit": (
         "dataset",
         ["gaussian", "--num-dimensions", "1000000"],
         "--num-dimensions: matrices of",
     ),
-    "more points than fit, as TATi": ("dataset", ["--data_type", "1", "--dimension", "9" * 12], "--dimension: 999,"),
-    "no noise, as TATi": ("dataset", ["--data_type", "1", "--noise", "nan"], "--noise is out of range. Received: nan."),
-    "a long integer": ("dataset", ["two_clusters", "--num-examples", "9" * 25], "--num-examples is out of range."),
-    "no number": ("dataset", ["two_clusters", "--noise", "nan"], "--noise is out of range. Received: nan."),
+    "more points than fit, as TATi": (
+        "dataset",
+        ["--data_type", "1", "--dimension", "9" * 12],
+        "--dimension: 999,",
+    ),
+    "no noise, as TATi": (
+        "dataset",
+        ["--data_type", "1", "--noise", "nan"],
+        "--noise is out of range. Received: nan.",
+    ),
+    "a long integer": (
+        "dataset",
+        ["two_clusters", "--num-examples", "9" * 25],
+        "--num-examples is out of range.",
+    ),
+    "no number": (
+        "dataset",
+        ["two_clusters", "--noise", "nan"],
+        "--noise is out of range. Received: nan.",
+    ),
     "a long cell": (
         "dataset",
         ["--inspect", "cell.csv"],
@@ -304,15 +371,27 @@ REFUSED = {
         ["--data", "digits", "--step_width", "1e-50"],
         "--step_width is out of range.",
     ),
-    "a far integer": ("optimize", ["--data", "digits", "--record-every", "9" * 25], "--record-every is out of range."),
-    "an endless trajectory": ("sample", ["--num-leapfrog-steps", "9" * 15], "--num-leapfrog-steps is out of range."),
+    "a far integer": (
+        "optimize",
+        ["--data", "digits", "--record-every", "9" * 25],
+        "--record-every is out of range.",
+    ),
+    "an endless trajectory": (
+        "sample",
+        ["--num-leapfrog-steps", "9" * 15],
+        "--num-leapfrog-steps is out of range.",
+    ),
     "an empty name": ("sample", ["--data", "digits", "--output", ""], "--output is out of range."),
     "many points of a path": (
         "evidence",
         ["--data", "digits", "--evidence-nodes", "9" * 9],
         "--evidence-nodes is out of",
     ),
-    "no part": ("predict", ["run", "--interval", "nan"], "--interval is out of range. Received: nan."),
+    "no part": (
+        "predict",
+        ["run", "--interval", "nan"],
+        "--interval is out of range. Received: nan.",
+    ),
     "a cold temperature": (
         "analyse",
         ["run", "--what", "reweighting", "--temperatures", "1e-300"],
@@ -320,8 +399,16 @@ REFUSED = {
     ),
     "a far row": ("analyse", ["run", "--burnin", "9" * 25], "--burnin is out of range."),
     "a seed below 0": ("predict", ["run", "--seed", "-1"], "--seed is out of range. Received: -1."),
-    "a step of nothing": ("inputspace", ["run", "--parameters-step", "3"], "--parameters-step belongs to a file."),
-    "a step of no file": ("landscape", ["run", "--parameters-step", "3"], "--parameters-step belongs to a file."),
+    "a step of nothing": (
+        "inputspace",
+        ["run", "--parameters-step", "3"],
+        "--parameters-step belongs to a file.",
+    ),
+    "a step of no file": (
+        "landscape",
+        ["run", "--parameters-step", "3"],
+        "--parameters-step belongs to a file.",
+    ),
     "another seed": ("landscape", ["run", "--seed", "9" * 25], "--seed is out of range."),
     "no heat": ("explore", ["run", "--heats", "1,nan"], "--heats is out of range. Received: nan."),
     "a far seed": ("explore", ["run", "--seed", "9" * 25], "--seed is out of range."),
@@ -334,7 +421,12 @@ def test_fuzzed_words_are_refused_by_the_name_that_was_typed(case, here, capsys)
     command, argv, words = REFUSED[case]
     assert import_module(f"tati_re.cli.{command}").main(argv) == 2
     err = capsys.readouterr().err
-    assert err.startswith(f"error: {words}") and err.count("\n") == 1 and err.count("Expected:") <= 1 and len(err) < 900
+    assert (
+        err.startswith(f"error: {words}")
+        and err.count("\n") == 1
+        and err.count("Expected:") <= 1
+        and len(err) < 900
+    )
     assert not (here / "runs").exists()
 
 
@@ -356,7 +448,9 @@ def test_a_page_holds_the_words_of_its_template_where_a_run_has_them():
     assert page.count("<p>TITLE STYLE BODY</p>") == 1 and page.count("<style>") == 1
 
 
-@pytest.mark.parametrize(("content", "received"), [("", "an empty file"), ("a = 1", "no schema_version beside a")])
+@pytest.mark.parametrize(
+    ("content", "received"), [("", "an empty file"), ("a = 1", "no schema_version beside a")]
+)
 def test_an_empty_manifest_is_called_so(here, capsys, content, received):
     (here / "manifest.toml").write_text(content)
     assert import_module("tati_re.cli.report").main(["."]) == 2
@@ -382,8 +476,29 @@ ODD = [
         "=",
         "a=b",
     ),
-    *([], [[1]], [None], [10**5000], ["\0"], [{}], {}, {"a": {}}, {"a": 1e300}, {"\0": 1.0}, {0: 1.0, 10**9: 1.0}),
-    *(b"\xff", object(), datetime.date(2020, 1, 1), 1j, {1}, int, ["1:2:3:4"], [{"num_steps": 2**70}]),
+    *(
+        [],
+        [[1]],
+        [None],
+        [10**5000],
+        ["\0"],
+        [{}],
+        {},
+        {"a": {}},
+        {"a": 1e300},
+        {"\0": 1.0},
+        {0: 1.0, 10**9: 1.0},
+    ),
+    *(
+        b"\xff",
+        object(),
+        datetime.date(2020, 1, 1),
+        1j,
+        {1},
+        int,
+        ["1:2:3:4"],
+        [{"num_steps": 2**70}],
+    ),
 ]
 
 
@@ -399,5 +514,9 @@ def test_any_option_with_any_value_is_taken_or_refused_in_a_sentence_with_its_na
                 sentence = str(error)
                 spelled = name if door is make_options else flag(name)
                 assert spelled in sentence or "[" in sentence, (name, value, sentence)
-                assert len(sentence) < 1500 and "\n" not in sentence and sentence.count("Expected:") <= 1
+                assert (
+                    len(sentence) < 1500
+                    and "\n" not in sentence
+                    and sentence.count("Expected:") <= 1
+                )
     assert 0 < taken < 0.5 * len(OPTIONS) * len(ODD)

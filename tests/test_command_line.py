@@ -32,7 +32,9 @@ class Recorder:
         self.calls.append((name, *args))
         if self.failure is not None:
             raise self.failure
-        return types.SimpleNamespace(summary=lambda: "the summary", folder="runs/somewhere", exit_status=0)
+        return types.SimpleNamespace(
+            summary=lambda: "the summary", folder="runs/somewhere", exit_status=0
+        )
 
     def from_options(self, options):
         return types.SimpleNamespace(
@@ -50,7 +52,9 @@ def simulation(monkeypatch, tmp_path):
     """Replaces `tati_re.simulation.simulation` and works in an empty folder."""
     monkeypatch.chdir(tmp_path)
     recorder = Recorder()
-    monkeypatch.setitem(sys.modules, "tati_re.simulation.simulation", types.SimpleNamespace(Simulation=recorder))
+    monkeypatch.setitem(
+        sys.modules, "tati_re.simulation.simulation", types.SimpleNamespace(Simulation=recorder)
+    )
     return recorder
 
 
@@ -81,12 +85,24 @@ def refused(capsys, main, *argv) -> str:
             "--step-size has an unknown value. Received: nothing. Expected: a number greater than 0 or 'auto'.",
         ),
         (["--step-size"], "--step-size: expected one argument; see tati-sample --help."),
-        (["--step-sise", "1"], "--step-sise is not a known option of tati-sample. Did you mean '--step-size'?"),
-        (["--step_size", "1"], "--step_size is not a known option of tati-sample. Did you mean '--step-size'?"),
-        (["--step", "1"], "--step is not a known option of tati-sample. Did you mean '--step-size'?"),
+        (
+            ["--step-sise", "1"],
+            "--step-sise is not a known option of tati-sample. Did you mean '--step-size'?",
+        ),
+        (
+            ["--step_size", "1"],
+            "--step_size is not a known option of tati-sample. Did you mean '--step-size'?",
+        ),
+        (
+            ["--step", "1"],
+            "--step is not a known option of tati-sample. Did you mean '--step-size'?",
+        ),
         (["--learning-rate", "1"], "--learning-rate is not a known option of tati-sample."),
         (["runs/a"], "runs/a stands alone. Expected: flags and their values."),
-        (["--num-steps", "2.5"], "--num-steps has the wrong type. Received: 2.5. Expected: an integer at least 1."),
+        (
+            ["--num-steps", "2.5"],
+            "--num-steps has the wrong type. Received: 2.5. Expected: an integer at least 1.",
+        ),
         (
             ["--hidden", "10", "x"],
             "--hidden has the wrong type. Received: x. Expected: a list of integers, each at least 1.",
@@ -105,7 +121,10 @@ def refused(capsys, main, *argv) -> str:
             ["--quiet", "--verbose", "2"],
             "--quiet and --verbose contradict each other. Received: 2. Expected: one of the two.",
         ),
-        (["--config", "no.toml"], "no.toml cannot be read: No such file or directory. Expected: a TOML file."),
+        (
+            ["--config", "no.toml"],
+            "no.toml cannot be read: No such file or directory. Expected: a TOML file.",
+        ),
         ([], f"--data is missing. Expected: {OPTIONS['data'].description}."),
         (
             ["--resume", "runs/a", "--step-size", "1"],
@@ -133,7 +152,10 @@ def test_bad_toml_is_one_line_and_status_2(simulation, capsys, tmp_path):
 
 
 def test_sample_passes_options_on_and_prints_the_summary(simulation, capsys):
-    assert sample.main(["--data", "digits", "--num-steps", "20", "--threads", "1", "--no-overwrite"]) == 0
+    assert (
+        sample.main(["--data", "digits", "--num-steps", "20", "--threads", "1", "--no-overwrite"])
+        == 0
+    )
     [(name, options)] = simulation.calls
     assert name == "sample"
     assert options == make_options(data="digits", num_steps=20, threads=1, output="runs/sample-1")
@@ -142,7 +164,9 @@ def test_sample_passes_options_on_and_prints_the_summary(simulation, capsys):
 
 
 def test_optimize_passes_options_on(simulation, capsys):
-    assert optimize.main(["--data", "digits", "--optimizer", "sgd", "--output", "x", "--quiet"]) == 0
+    assert (
+        optimize.main(["--data", "digits", "--optimizer", "sgd", "--output", "x", "--quiet"]) == 0
+    )
     [(name, options)] = simulation.calls
     assert name == "fit"
     assert options == make_options(data="digits", optimizer="sgd", output="x", verbose=0)
@@ -159,8 +183,15 @@ def test_resume_passes_on_what_may_change(simulation):
 
 
 def test_flags_go_before_the_config_file(simulation, tmp_path):
-    (tmp_path / "run.toml").write_text('data = "digits"\nnum_steps = 7\nseed = 3\ninverse_temperature = 2.0\n')
-    assert sample.main(["--config", "run.toml", "--num-steps", "9", "--temperature", "5", "--output", "x"]) == 0
+    (tmp_path / "run.toml").write_text(
+        'data = "digits"\nnum_steps = 7\nseed = 3\ninverse_temperature = 2.0\n'
+    )
+    assert (
+        sample.main(
+            ["--config", "run.toml", "--num-steps", "9", "--temperature", "5", "--output", "x"]
+        )
+        == 0
+    )
     expected = make_options(data="digits", num_steps=9, seed=3, temperature=5.0, output="x")
     assert simulation.calls == [("sample", expected)]
 
@@ -168,7 +199,21 @@ def test_flags_go_before_the_config_file(simulation, tmp_path):
 @pytest.mark.parametrize(("main", "groups"), [(sample.main, SAMPLE), (optimize.main, OPTIMIZE)])
 def test_printed_config_reads_back_to_the_same(simulation, capsys, tmp_path, main, groups):
     assert (
-        main(["--print-config", "--hidden", "10", "5", "--data", "a b.csv", "--seed", "4", "--noise-std", "1e-7"]) == 0
+        main(
+            [
+                "--print-config",
+                "--hidden",
+                "10",
+                "5",
+                "--data",
+                "a b.csv",
+                "--seed",
+                "4",
+                "--noise-std",
+                "1e-7",
+            ]
+        )
+        == 0
     )
     printed = capsys.readouterr().out
     (tmp_path / "run.toml").write_text(printed)
@@ -183,13 +228,23 @@ def test_printed_config_reads_back_to_the_same(simulation, capsys, tmp_path, mai
 @pytest.mark.parametrize(
     ("failure", "argv", "sentence"),
     [
-        (InputError("batch_size is too large.", 9), ["--batch-size", "9"], "--batch-size is too large. Received: 9."),
+        (
+            InputError("batch_size is too large.", 9),
+            ["--batch-size", "9"],
+            "--batch-size is too large. Received: 9.",
+        ),
         (InputError("sampler 'X' is unknown."), ["--sampler", "X"], "--sampler 'X' is unknown."),
         (InputError("sampler 'X' is unknown."), [], "sampler 'X' is unknown."),
-        (SamplingError("loss is NaN at step 3,\nwalker 0.", 3, 0), ["--loss", "a"], "loss is NaN at step 3, walker 0."),
+        (
+            SamplingError("loss is NaN at step 3,\nwalker 0.", 3, 0),
+            ["--loss", "a"],
+            "loss is NaN at step 3, walker 0.",
+        ),
     ],
 )
-def test_failures_of_the_run_are_one_line_in_the_words_typed(simulation, capsys, tmp_path, failure, argv, sentence):
+def test_failures_of_the_run_are_one_line_in_the_words_typed(
+    simulation, capsys, tmp_path, failure, argv, sentence
+):
     simulation.failure = failure
     assert refused(capsys, sample.main, "--data", "digits", *argv) == sentence
     assert not (tmp_path / "runs").exists(), "the empty run folder of a refused run stays behind"
@@ -197,7 +252,9 @@ def test_failures_of_the_run_are_one_line_in_the_words_typed(simulation, capsys,
 
 def test_a_run_that_is_not_finished_has_a_status_of_its_own(simulation, capsys, monkeypatch):
     for status, said in ((75, "the summary\nrun folder: runs/somewhere\n"), (130, "")):
-        ended = types.SimpleNamespace(summary=lambda: "the summary", folder="runs/somewhere", exit_status=status)
+        ended = types.SimpleNamespace(
+            summary=lambda: "the summary", folder="runs/somewhere", exit_status=status
+        )
         monkeypatch.setattr(simulation, "_run", lambda *_, ended=ended: ended)
         for command in (["--data", "digits"], ["--resume", "runs/a"]):
             assert sample.main(command) == status and capsys.readouterr().out == said
@@ -212,22 +269,32 @@ def test_an_interrupt_ends_with_status_130(simulation, capsys):
 
 def test_folders_are_numbered_and_the_next_free_one_is_taken(tmp_path):
     (tmp_path / "sample-2").mkdir()
-    assert [free_folder("sample", str(tmp_path)).name for _ in range(3)] == ["sample-1", "sample-3", "sample-4"]
+    assert [free_folder("sample", str(tmp_path)).name for _ in range(3)] == [
+        "sample-1",
+        "sample-3",
+        "sample-4",
+    ]
 
 
 def test_a_file_where_the_folders_go_is_refused(simulation, capsys, tmp_path):
     (tmp_path / "runs").write_text("")
-    assert refused(capsys, sample.main, "--data", "digits").startswith("runs is no folder. Received: a file.")
+    assert refused(capsys, sample.main, "--data", "digits").startswith(
+        "runs is no folder. Received: a file."
+    )
 
 
 def test_only_what_was_typed_is_written_as_a_flag():
     message = "step_size 3 in my_step_size.csv, step_size.csv and a/step_size: seed 1"
-    assert as_typed(message, {"step_size", "seed"}) == message.replace("step_size 3", "--step-size 3")
+    assert as_typed(message, {"step_size", "seed"}) == message.replace(
+        "step_size 3", "--step-size 3"
+    )
     assert as_typed("data.csv has no rows.", {"data"}) == "data.csv has no rows."
 
 
 def loaded(code: str) -> tuple[int, str, list[str]]:
-    """Returns exit status, output, and the heavy modules that a fresh interpreter has loaded after `code`."""
+    """Returns exit status, output, and the heavy modules that a fresh interpreter has loaded after
+    `code`.
+    """
     program = f"""
 import json, sys
 status = 0
@@ -237,7 +304,9 @@ except SystemExit as error:
     status = error.code or 0
 print("\\n" + json.dumps([status, sorted({{name.partition(".")[0] for name in sys.modules}} & set({HEAVY!r}))]))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     output, _, last = done.stdout.rstrip("\n").rpartition("\n")
     status, modules = json.loads(last)
     return status, output, modules
@@ -245,13 +314,17 @@ print("\\n" + json.dumps([status, sorted({{name.partition(".")[0] for name in sy
 
 @pytest.mark.parametrize("command", ["sample", "optimize"])
 def test_help_lists_the_options_and_loads_nothing_heavy(command):
-    status, output, modules = loaded(f"from tati_re.cli.{command} import main; main(['--help-all'])")
+    status, output, modules = loaded(
+        f"from tati_re.cli.{command} import main; main(['--help-all'])"
+    )
     assert (status, modules) == (0, [])
     assert "--num-steps" in output and "--print-config" in output and "default 1000" in output
 
 
 def test_importing_the_package_loads_nothing_heavy():
-    status, _, modules = loaded("import tati_re; tati_re.InputError; dir(tati_re); tati_re.__version__")
+    status, _, modules = loaded(
+        "import tati_re; tati_re.InputError; dir(tati_re); tati_re.__version__"
+    )
     assert (status, modules) == (0, [])
 
 

@@ -1,4 +1,6 @@
-"""Command lines of TATi's samplers of losses and inputs, explorer and parser; scripts that change an import alone."""
+"""Command lines of TATi's samplers of losses and inputs, explorer and parser; scripts that change
+an import alone.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,10 @@ def folder(tmp_path, monkeypatch):
 
 
 def losses(rows) -> np.ndarray:
-    return np.mean((np.asarray(rows) @ np.column_stack([POINTS[:, :2], np.ones(5)]).T - POINTS[:, 2]) ** 2, axis=1)
+    return np.mean(
+        (np.asarray(rows) @ np.column_stack([POINTS[:, :2], np.ones(5)]).T - POINTS[:, 2]) ** 2,
+        axis=1,
+    )
 
 
 def run(command, text: str) -> pd.DataFrame:
@@ -42,7 +47,9 @@ def run(command, text: str) -> pd.DataFrame:
 
 def test_a_grid_around_a_row():
     flags = "--interval_weights -5 5 --samples_weights 4 --interval_biases -1 1 --samples_biases 2"
-    table = run(landscape, f"naive_grid {NETWORK} {flags} --parse_parameters_file c.csv --parse_steps 2 -vv")
+    table = run(
+        landscape, f"naive_grid {NETWORK} {flags} --parse_parameters_file c.csv --parse_steps 2 -vv"
+    )
     assert list(table) == ["step", "loss", "accuracy", "w0", "w1", "b0"] and len(table) == 5 * 5 * 3
     np.testing.assert_allclose(np.unique(table["w0"]), 0.2 + np.linspace(-5, 5, 5), rtol=1e-6)
     np.testing.assert_allclose(table["loss"], losses(table[["w0", "w1", "b0"]]), rtol=2e-6)
@@ -52,18 +59,32 @@ def test_a_grid_around_a_row():
 
 def test_a_plane_a_trajectory_and_its_coordinates(capsys):
     plane = f"{NETWORK} --directions_file plane.csv"
-    table = run(landscape, f"naive_subgrid {plane} --interval_weights -1 1 --samples_weights 2 --interval_offsets 0 1")
-    assert list(table) == ["step", "loss", "accuracy", "c0", "c1"] and set(table["c1"]) == {0.0, 1.0, 2.0}
+    table = run(
+        landscape,
+        f"naive_subgrid {plane} --interval_weights -1 1 --samples_weights 2 --interval_offsets 0 1",
+    )
+    assert list(table) == ["step", "loss", "accuracy", "c0", "c1"] and set(table["c1"]) == {
+        0.0,
+        1.0,
+        2.0,
+    }
     unit = PLANE / np.linalg.norm(PLANE, axis=1, keepdims=True)
     np.testing.assert_allclose(table["loss"], losses(table[["c0", "c1"]] @ unit), rtol=2e-6)
     table = run(
-        landscape, f"trajectory {NETWORK} --parse_parameters_file c.csv --samples_weights=3 --interval_biases 0 1"
+        landscape,
+        f"trajectory {NETWORK} --parse_parameters_file c.csv --samples_weights=3 --interval_biases 0 1",
     )
-    assert "Not used by trajectory: --interval_biases, --samples_weights." in capsys.readouterr().out
+    assert (
+        "Not used by trajectory: --interval_biases, --samples_weights." in capsys.readouterr().out
+    )
     np.testing.assert_allclose(table[["w0", "w1", "b0"]], ROWS)
     np.testing.assert_allclose(table["loss"], losses(ROWS), rtol=2e-6)
-    table = run(landscape, f"trajectory_subgrid {plane} --parse_parameters_file c.csv --parse_steps 1 3")
-    np.testing.assert_allclose(table[["step", "c0", "c1"]], np.column_stack([[1, 3], (ROWS @ PLANE.T)[[0, 2]]]))
+    table = run(
+        landscape, f"trajectory_subgrid {plane} --parse_parameters_file c.csv --parse_steps 1 3"
+    )
+    np.testing.assert_allclose(
+        table[["step", "c0", "c1"]], np.column_stack([[1, 3], (ROWS @ PLANE.T)[[0, 2]]])
+    )
     np.testing.assert_allclose(table["loss"], losses(ROWS[[0, 2]]), rtol=2e-6)
 
 
@@ -72,11 +93,16 @@ def test_predictions_over_a_grid(capsys):
     table = run(inputspace, f"--batch_data_files d.csv --output_activation linear {flags}")
     assert "d.csv: left alone" in capsys.readouterr().out and len(pd.read_csv("d.csv")) == 5
     assert list(table) == ["i", "x1", "x2", "label"] and len(table) == 9
-    np.testing.assert_allclose(table["label"], table[["x1", "x2"]] @ ROWS[0, :2] + 0.3, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        table["label"], table[["x1", "x2"]] @ ROWS[0, :2] + 0.3, rtol=1e-6, atol=1e-6
+    )
 
 
 def test_rows_of_a_file(capsys):
-    assert dataset.main(["--batch_data_files", "d.csv", "--batch_size", "3", "--seed", "426", "-v"]) == 0
+    assert (
+        dataset.main(["--batch_data_files", "d.csv", "--batch_size", "3", "--seed", "426", "-v"])
+        == 0
+    )
     said = capsys.readouterr().out.split("batch 0\n")[1].split("batch 1\n")
     found = [np.array([line.split() for line in part.splitlines()], float) for part in said]
     np.testing.assert_array_equal(np.concatenate(found), POINTS)
@@ -87,7 +113,9 @@ def test_an_exploration(capsys):
     flags = "--max_exploration_steps 2 --max_legs 5 --max_steps 10 --number_of_parallel_trajectories 1 --seed 4"
     flags += " --number_walkers 1 --every_nth 1 --progress 0 --inter_ops_threads 1"
     flags += " --diffusion_map_method vanilla --number_pruning 0 --use_reweighting 0 --inverse_temperature 10"
-    flags += " --sampler GeometricLangevinAlgorithm_2ndOrder --step_width 1e-2 --friction_constant 10 -v"
+    flags += (
+        " --sampler GeometricLangevinAlgorithm_2ndOrder --step_width 1e-2 --friction_constant 10 -v"
+    )
     files = " ".join(f"--{name} {name}.csv" for name in EXPLORER_FILES)
     assert explore.main(f"{NETWORK} {flags} {files} --output explored --no-figures".split()) == 0
     bottoms, starts, legs = (pd.read_csv(f"{name}.csv") for name in EXPLORER_FILES)
@@ -110,23 +138,47 @@ BAD = {
         "--interval_offsets 0 0",
         "--interval_weights and --samples_weights are no grid. Received: 1 to 0 in 3.",
     ),
-    "no step": (landscape, f"trajectory {NETWORK} --parse_parameters_file c.csv --parse_steps 7", "Received: 7."),
+    "no step": (
+        landscape,
+        f"trajectory {NETWORK} --parse_parameters_file c.csv --parse_steps 7",
+        "Received: 7.",
+    ),
     "a step in words": (
         landscape,
         f"trajectory {NETWORK} --parse_parameters_file c.csv --parse_steps x",
         "Received: x.",
     ),
-    "no batch": (dataset, "--batch_data_files d.csv --batch_size 0", "--batch_size is out of range. Received: 0."),
-    "files of runs": (explore, f"{NETWORK} --run_file r.csv", "--run_file is not of the exploration here."),
+    "no batch": (
+        dataset,
+        "--batch_data_files d.csv --batch_size 0",
+        "--batch_size is out of range. Received: 0.",
+    ),
+    "files of runs": (
+        explore,
+        f"{NETWORK} --run_file r.csv",
+        "--run_file is not of the exploration here.",
+    ),
     "an explorer's burn-in": (
         explore,
         f"{NETWORK} --burn_in_steps 5",
         "--burn_in_steps is not of the exploration here.",
     ),
-    "walkers that explore": (explore, f"{NETWORK} --number_walkers 2", "Received: 2. Expected: nothing: a leg is one"),
-    "flags of another module": (analyse, "diffusion_map --diffusion_map_file x.csv --landmarks 3", "done otherwise"),
+    "walkers that explore": (
+        explore,
+        f"{NETWORK} --number_walkers 2",
+        "Received: 2. Expected: nothing: a leg is one",
+    ),
+    "flags of another module": (
+        analyse,
+        "diffusion_map --diffusion_map_file x.csv --landmarks 3",
+        "done otherwise",
+    ),
     "legs": (explore, f"{NETWORK} --max_legs x", "--max_legs: other numbers. Received: x."),
-    "no parameters": (inputspace, "--interval_input 0 1 --samples_input 3", "--parse_parameters_file is missing."),
+    "no parameters": (
+        inputspace,
+        "--interval_input 0 1 --samples_input 3",
+        "--parse_parameters_file is missing.",
+    ),
 }
 
 
@@ -140,11 +192,18 @@ def test_bad_input_is_one_sentence(capsys, case):
 
 
 def test_a_sampler_in_python_over_one_hidden_node():
-    """GLA2 in a loop over `gradients`, as TATi's guide has it, with a function of the inputs and fixed biases."""
+    """GLA2 in a loop over `gradients`, as TATi's guide has it, with a function of the inputs and
+    fixed biases.
+    """
     nn = tati(
-        batch_data_files=["d.csv"], fix_parameters="layer1/biases/Variable:0=0.;output/biases/Variable:0=0.",
-        hidden_dimension=[1], input_columns=["x1"], loss="mean_squared", seed=426, execution="eager",
-    )  # fmt: skip
+        batch_data_files=["d.csv"],
+        fix_parameters="layer1/biases/Variable:0=0.;output/biases/Variable:0=0.",
+        hidden_dimension=[1],
+        input_columns=["x1"],
+        loss="mean_squared",
+        seed=426,
+        execution="eager",
+    )
     assert nn.num_parameters() == 2
     noise, momenta, gradients, h = np.random.default_rng(1), np.zeros(2), np.zeros(2), 0.1
     start = nn.loss()
@@ -153,12 +212,16 @@ def test_a_sampler_in_python_over_one_hidden_node():
         nn.parameters = nn.parameters + h * momenta
         gradients = nn.gradients()
         momenta -= 0.5 * h * gradients
-        momenta = np.exp(-h) * momenta + np.sqrt((1 - np.exp(-2 * h)) / 1e3) * noise.standard_normal(2)
+        momenta = np.exp(-h) * momenta + np.sqrt(
+            (1 - np.exp(-2 * h)) / 1e3
+        ) * noise.standard_normal(2)
     assert nn.loss() < start
 
 
 def test_walkers_that_learn_from_each_other_in_python():
-    """An ensemble of walkers in a loop: the covariance of the others shapes drift and force, by `parameters[i]`."""
+    """An ensemble of walkers in a loop: the covariance of the others shapes drift and force, by
+    `parameters[i]`.
+    """
     options = {"loss": "mean_squared", "execution": "eager", "dtype": "float64", "seed": 426}
     nn = tati(batch_data_files=["d.csv"], number_walkers=4, walker_start="fresh", **options)
     momenta, noise, h, begun = [np.zeros(3)] * 4, np.random.default_rng(1), 0.1, np.mean(nn.loss())
@@ -169,26 +232,51 @@ def test_walkers_that_learn_from_each_other_in_python():
                 shape = np.linalg.cholesky(np.eye(3) + 0.5 * np.cov(others.T, ddof=0))
             momenta[i] = momenta[i] - h * shape.T @ nn.gradients(walker_index=i)
             nn.parameters[i] += h * shape @ momenta[i]
-            momenta[i] = np.exp(-h) * momenta[i] + np.sqrt((1 - np.exp(-2 * h)) / 1e3) * noise.standard_normal(3)
+            momenta[i] = np.exp(-h) * momenta[i] + np.sqrt(
+                (1 - np.exp(-2 * h)) / 1e3
+            ) * noise.standard_normal(3)
     design = np.column_stack([POINTS[:, :2], np.ones(5)])
     assert np.mean(nn.loss()) < begun and len(nn.loss()) == 4
     residual = design @ np.array(nn.parameters[2]) - POINTS[:, 2]
-    np.testing.assert_allclose(nn.gradients(walker_index=2), 2 * design.T @ residual / 5, rtol=1e-10)
+    np.testing.assert_allclose(
+        nn.gradients(walker_index=2), 2 * design.T @ residual / 5, rtol=1e-10
+    )
 
 
 def test_a_simulation_answers_as_there(capfd):
-    nn = tati(dataset=[POINTS[:, :2], POINTS[:, 2:]], batch_size=500, max_steps=10, every_nth=5, step_width=0.1,
-              friction_constant=10.0, loss="mean_squared", do_hessians=True, execution="graph")  # fmt: skip
+    nn = tati(
+        dataset=[POINTS[:, :2], POINTS[:, 2:]],
+        batch_size=500,
+        max_steps=10,
+        every_nth=5,
+        step_width=0.1,
+        friction_constant=10.0,
+        loss="mean_squared",
+        do_hessians=True,
+        execution="graph",
+    )
     options = nn.get_options()
-    assert (options.max_steps, options.every_nth, options.friction_constant, options.seed) == (10, 5, 10.0, 0)
-    assert options.do_hessians is True and options.sql_db is None and nn.get_options("step_width") == 0.1
+    assert (options.max_steps, options.every_nth, options.friction_constant, options.seed) == (
+        10,
+        5,
+        10.0,
+        0,
+    )
+    assert (
+        options.do_hessians is True
+        and options.sql_db is None
+        and nn.get_options("step_width") == 0.1
+    )
     assert nn.hessians().shape == (3, 3)
     np.testing.assert_allclose(nn.loss(), losses(nn.parameters[None])[0], rtol=1e-5)
     nn.set_options(batch_size=2)
     assert nn.get_options("batch_size") == 2
     nn.set_options(batch_size=7)
     first = nn.sample()
-    assert "batch_size 7 is larger than the data set: all examples, as in TATi." in capfd.readouterr().out
+    assert (
+        "batch_size 7 is larger than the data set: all examples, as in TATi."
+        in capfd.readouterr().out
+    )
     assert first.manifest["options"].get("batch_size") is None
     nn.init_momenta(1e8)
     assert np.abs(nn.momenta).max() < 1e-3
@@ -209,8 +297,14 @@ def test_the_mean_loss_has_no_prior_where_none_is_named():
         options = make_options(potential="mean_loss", **named)
         assert options.prior != "none" and sentences(options) == []
     assert sentences(make_options(potential="mean_loss"), own_prior=True) == []
-    assert make_options(make_options(potential="mean_loss"), potential="posterior").prior == "gaussian"
-    before = {"options": {"potential": "mean_loss", "prior": "gaussian"}, "given": ["potential"], "dataset": {}}
+    assert (
+        make_options(make_options(potential="mean_loss"), potential="posterior").prior == "gaussian"
+    )
+    before = {
+        "options": {"potential": "mean_loss", "prior": "gaussian"},
+        "given": ["potential"],
+        "dataset": {},
+    }
     assert make_options(manifest.given_options(before)).prior == "gaussian"
 
 

@@ -57,7 +57,10 @@ def test_what_is_no_number_is_no_number_in_both():
 
 def test_an_infinity_is_near_no_number():
     for tolerance in (Tolerance(1e-8), Tolerance(1e-8, "relative")):
-        a, b = np.array([np.inf, np.inf, np.inf, -np.inf, 1.0]), np.array([np.inf, 1.0, -np.inf, 1.0, np.inf])
+        a, b = (
+            np.array([np.inf, np.inf, np.inf, -np.inf, 1.0]),
+            np.array([np.inf, 1.0, -np.inf, 1.0, np.inf]),
+        )
         assert tolerance.exceeded(a, b).tolist() == [False, True, True, True, True]
 
 
@@ -82,9 +85,21 @@ def test_the_exit_status_says_it(capsys):
     assert command.main(["a.csv", other, "--tolerance", "1"]) == 0
     capsys.readouterr()
     # As TATi's NumericalDiff takes them.
-    argv = ["a.csv", other, "--general_threshold", "1e-9", "absolute", "--column_threshold", "loss", "1", "absolute"]
+    argv = [
+        "a.csv",
+        other,
+        "--general_threshold",
+        "1e-9",
+        "absolute",
+        "--column_threshold",
+        "loss",
+        "1",
+        "absolute",
+    ]
     assert command.main(argv) == 0
-    assert command.main(["a.csv", other, "--column_drop", "loss", "--column_ignore_sign", "c0"]) == 0
+    assert (
+        command.main(["a.csv", other, "--column_drop", "loss", "--column_ignore_sign", "c0"]) == 0
+    )
 
 
 BAD = {
@@ -97,8 +112,14 @@ BAD = {
         "--tolerance is no number of at least 0. Received: small.",
     ),
     "a kind": (["a.csv", "a.csv", "--tolerance", "1", "relativ"], "Did you mean 'relative'?"),
-    "two words": (["a.csv", "a.csv", "--column-tolerance", "loss", "1"], "three words for each column"),
-    "no such column": (["a.csv", "a.csv", "--drop", "los"], "There is no column los. Did you mean 'loss'?"),
+    "two words": (
+        ["a.csv", "a.csv", "--column-tolerance", "loss", "1"],
+        "three words for each column",
+    ),
+    "no such column": (
+        ["a.csv", "a.csv", "--drop", "los"],
+        "There is no column los. Did you mean 'loss'?",
+    ),
     "no table": (["a.csv", "empty.csv"], "empty.csv has no header line"),
 }
 

@@ -30,12 +30,19 @@ def test_a_callback_samples_around_the_trained_weights(capsys):
     assert posterior.run is None
     model.fit(X, Y, epochs=30, verbose=0, callbacks=[posterior])
     said = capsys.readouterr().out
-    assert "mean squared error is taken as Gaussian noise whose standard deviation is sampled" in said
+    assert (
+        "mean squared error is taken as Gaussian noise whose standard deviation is sampled" in said
+    )
     kernel, bias = model.get_weights()
     run = posterior.run
     assert run.manifest["loss"] == {"loss": "gaussian", "from_logits": True, "noise_std": "sampled"}
     first = tati_re.sample(
-        model, X, Y, **SHORT | {"num_steps": 1, "num_burnin_steps": 0}, verbose=0, trajectory_every=1
+        model,
+        X,
+        Y,
+        **SHORT | {"num_steps": 1, "num_burnin_steps": 0},
+        verbose=0,
+        trajectory_every=1,
     )
     start = first.trajectory[["dense/kernel[0,0]", "dense/bias[0]"]].to_numpy()
     assert run.manifest["options"]["num_walkers"] == 4 and run.predict(X).mean.shape == (50, 1)
@@ -44,14 +51,21 @@ def test_a_callback_samples_around_the_trained_weights(capsys):
         np.testing.assert_array_equal(old, new)
 
 
-@pytest.mark.parametrize("loss", ["binary_crossentropy", keras.losses.BinaryCrossentropy(from_logits=False)])
+@pytest.mark.parametrize(
+    "loss", ["binary_crossentropy", keras.losses.BinaryCrossentropy(from_logits=False)]
+)
 def test_a_cross_entropy_is_taken_as_it_is(loss):
     run = tati_re.sample(linear("sigmoid", loss), X, (Y > 0).astype(int), **SHORT, verbose=0)
-    assert run.manifest["loss"]["loss"] == "binary_crossentropy" and run.manifest["loss"]["from_logits"] is False
+    assert (
+        run.manifest["loss"]["loss"] == "binary_crossentropy"
+        and run.manifest["loss"]["from_logits"] is False
+    )
 
 
 def test_models_without_one_compiled_loss():
-    with pytest.raises(InputError, match=r"its compiled loss is the likelihood\. Received: no compiled loss"):
+    with pytest.raises(
+        InputError, match=r"its compiled loss is the likelihood\. Received: no compiled loss"
+    ):
         tati_re.sample(linear(), X, Y)
     with pytest.raises(InputError, match=r"Received: several losses"):
         tati_re.sample(linear(loss={"dense": "mse"}), X, Y)
@@ -73,17 +87,30 @@ def test_a_pipeline_stands_for_inputs_and_targets():
 
     model, short = linear(loss="mse"), SHORT | {"num_steps": 5, "num_burnin_steps": 0, "verbose": 0}
     pipeline = tf.data.Dataset.from_tensor_slices((X, Y)).batch(16)
-    found = [tati_re.sample(model, *given, **short).run_info["potential"] for given in ((X, Y), (pipeline,))]
+    found = [
+        tati_re.sample(model, *given, **short).run_info["potential"]
+        for given in ((X, Y), (pipeline,))
+    ]
     np.testing.assert_array_equal(*found)
     with pytest.raises(InputError, match="sample_weight needs y"):
         tati_re.sample(model, pipeline, sample_weight=X[:, 0])
 
 
 def test_outputs_that_are_no_probabilities_and_weights_of_the_loss_are_refused():
-    with pytest.raises(InputError, match=r"a linear layer are no probabilities, .* Received: from_logits=False"):
-        tati_re.sample(linear(loss=keras.losses.BinaryCrossentropy()), X, (Y > 0).astype(int), **SHORT, verbose=0)
+    with pytest.raises(
+        InputError, match=r"a linear layer are no probabilities, .* Received: from_logits=False"
+    ):
+        tati_re.sample(
+            linear(loss=keras.losses.BinaryCrossentropy()),
+            X,
+            (Y > 0).astype(int),
+            **SHORT,
+            verbose=0,
+        )
     logits = linear(loss=keras.losses.BinaryCrossentropy(from_logits=True))
-    assert tati_re.sample(logits, X, (Y > 0).astype(int), **SHORT, verbose=0).manifest["loss"]["from_logits"]
+    assert tati_re.sample(logits, X, (Y > 0).astype(int), **SHORT, verbose=0).manifest["loss"][
+        "from_logits"
+    ]
     with pytest.raises(InputError, match=r"has loss_weights\. Received: \[3\.0\]"):
         tati_re.sample(linear(loss="mse", loss_weights=[3.0]), X, Y, **SHORT)
     with pytest.raises(InputError, match=r"loss is a class, not an object of it\. Received: Huber"):

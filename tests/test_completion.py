@@ -33,7 +33,9 @@ def completed(parser, *words: str, cwd=None) -> list[str]:
         "_shtab_tati_sample\n"
         'printf "%s\\n" "${COMPREPLY[@]}"\n'
     )
-    done = subprocess.run([BASH, "-c", program], capture_output=True, text=True, check=True, cwd=cwd)
+    done = subprocess.run(
+        [BASH, "-c", program], capture_output=True, text=True, check=True, cwd=cwd
+    )
     return done.stdout.split()
 
 
@@ -86,7 +88,9 @@ def commands() -> list[str]:
     """Modules of commands, by what they define."""
     found = []
     for module in pkgutil.iter_modules(cli.__path__):
-        if module.name != "tati" and hasattr(importlib.import_module(f"tati_re.cli.{module.name}"), "main"):
+        if module.name != "tati" and hasattr(
+            importlib.import_module(f"tati_re.cli.{module.name}"), "main"
+        ):
             found.append(module.name)
     return found
 
@@ -104,5 +108,7 @@ def test_every_command_prints_its_completion_and_version(name, capsys):
 
 
 def test_another_shell_is_refused(parser):
-    with pytest.raises(InputError, match=r"^--print-completion: there is none for this shell\. Received: fish\."):
+    with pytest.raises(
+        InputError, match=r"^--print-completion: there is none for this shell\. Received: fish\."
+    ):
         parser.parse(["--print-completion", "fish"])

@@ -1,4 +1,6 @@
-"""Leading eigenpairs of a trajectory's covariance: against numpy, against a closed form, and from both file formats."""
+"""Leading eigenpairs of a trajectory's covariance: against numpy, against a closed form, and from
+both file formats.
+"""
 
 import numpy as np
 import pandas as pd
@@ -58,7 +60,10 @@ def test_against_numpy(spectrum, dense):
 def test_weights(dense):
     limit = 1024 if dense else 10
     generator = np.random.default_rng(2)
-    values, weight = generator.standard_normal((400, 60)) * np.geomspace(3, 0.1, 60), generator.random(400)
+    values, weight = (
+        generator.standard_normal((400, 60)) * np.geomspace(3, 0.1, 60),
+        generator.random(400),
+    )
     found = leading_eigenpairs(in_blocks(values, weight), 5, dense_limit=limit)
     np.testing.assert_allclose(found.values, exact(values, weight)[0][::-1][:5], rtol=1e-5)
     np.testing.assert_allclose(
@@ -79,10 +84,16 @@ def test_residuals_tell_where_the_passes_ended():
 
 
 def test_products_in_the_type_that_was_stored():
-    """float32: eigenvalues over four orders, far from the origin, to 1e-4; the residuals do not stall."""
-    values = (5 + np.random.default_rng(8).standard_normal((600, 300)) * np.geomspace(1, 0.01, 300)).astype(np.float32)
+    """float32: eigenvalues over four orders, far from the origin, to 1e-4; the residuals do not
+    stall.
+    """
+    values = (
+        5 + np.random.default_rng(8).standard_normal((600, 300)) * np.geomspace(1, 0.01, 300)
+    ).astype(np.float32)
     found = leading_eigenpairs(in_blocks(values), 60, dense_limit=10)
-    np.testing.assert_allclose(found.values, exact(values.astype(np.float64))[0][::-1][:60], rtol=1e-4)
+    np.testing.assert_allclose(
+        found.values, exact(values.astype(np.float64))[0][::-1][:60], rtol=1e-4
+    )
     assert (found.residuals <= 1e-3 * found.values).all() and found.num_passes < 12
 
 
@@ -95,19 +106,27 @@ def test_fewer_positions_than_eigenpairs():
 
 def test_whole_numbers():
     values = np.random.default_rng(9).integers(-3, 4, (200, 4))
-    np.testing.assert_allclose(leading_eigenpairs(in_blocks(values), 4).values, exact(values)[0][::-1])
+    np.testing.assert_allclose(
+        leading_eigenpairs(in_blocks(values), 4).values, exact(values)[0][::-1]
+    )
 
 
 def test_far_from_the_origin():
     """Deviations of 1 about a mean of 1e8 lose nothing to the squares of the mean."""
     values = 1e8 + np.random.default_rng(5).standard_normal((500, 3))
-    np.testing.assert_allclose(leading_eigenpairs(in_blocks(values), 3).values, exact(values - 1e8)[0][::-1], rtol=1e-6)
+    np.testing.assert_allclose(
+        leading_eigenpairs(in_blocks(values), 3).values, exact(values - 1e8)[0][::-1], rtol=1e-6
+    )
 
 
 def quadratic_run(folder, h5=False, **options):
     """Independent draws from U = x'Kx/2 at T = 2, K = diag(1, 4, 16): covariance T/K."""
-    positions = np.random.default_rng(6).standard_normal((2, 20_000, 3)) * np.sqrt(2.0 / np.array([1.0, 4.0, 16.0]))
-    return made_run(folder, {"loss": positions[..., 0]}, positions, temperature=2.0, h5=h5, **options), positions
+    positions = np.random.default_rng(6).standard_normal((2, 20_000, 3)) * np.sqrt(
+        2.0 / np.array([1.0, 4.0, 16.0])
+    )
+    return made_run(
+        folder, {"loss": positions[..., 0]}, positions, temperature=2.0, h5=h5, **options
+    ), positions
 
 
 @pytest.mark.parametrize("h5", [False, True])
@@ -142,7 +161,9 @@ def test_a_slow_direction_is_told_from_a_wide_one(tmp_path):
 def test_walkers_are_those_after_the_burnin_that_is_asked_for(tmp_path):
     """They were looked for after the run's own one, which here leaves nothing."""
     positions = np.random.default_rng(9).standard_normal((2, 50, 3))
-    own = {"options": {"num_steps": 500, "num_burnin_steps": 500, "num_walkers": 2, "sampler": "BAOAB"}}
+    own = {
+        "options": {"num_steps": 500, "num_burnin_steps": 500, "num_walkers": 2, "sampler": "BAOAB"}
+    }
     run = made_run(tmp_path / "run", {"loss": positions[..., 0]}, positions, extra=own)
     table = tati_re.analyse(run, ["covariance"], burnin=10, by="walker")["covariance"].table
     assert table["of"].unique().tolist() == ["walker 0", "walker 1"]
@@ -151,7 +172,12 @@ def test_walkers_are_those_after_the_burnin_that_is_asked_for(tmp_path):
 def test_spectra_of_several_runs(tmp_path):
     folders = [str(quadratic_run(tmp_path / name)[0].folder) for name in ("a", "b")]
     out = tmp_path / "out"
-    assert analyse.main([*folders, "--what", "covariance", "--quiet", "--thin", "20", "--output", str(out)]) == 0
+    assert (
+        analyse.main(
+            [*folders, "--what", "covariance", "--quiet", "--thin", "20", "--output", str(out)]
+        )
+        == 0
+    )
     assert {path.name for path in out.iterdir()} == {"a", "b", "spectra.png"}
     assert np.load(out / "a" / "covariance.npz")["vectors"].shape == (3, 3)
 
@@ -168,7 +194,9 @@ def test_bad_input(tmp_path):
 
 
 def test_times_of_walkers_that_come_and_leave(tmp_path):
-    """Of an autoregression with φ = 0.6 the time is 4 rows. Cut to the walker with fewest, 100 rows, none was told."""
+    """Of an autoregression with φ = 0.6 the time is 4 rows. Cut to the walker with fewest, 100
+    rows, none was told.
+    """
     x = lfilter([1.0], [1.0, -0.6], np.random.default_rng(2).standard_normal((3, 4000, 1)), axis=1)
     run = made_run(tmp_path / "a", {"potential": x[..., 0] ** 2}, x, every=5, shapes={"x": (1,)})
     file = run.folder / "trajectory.csv"

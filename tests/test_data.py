@@ -18,9 +18,7 @@ def write(path, text):
 
 
 def test_nothing_here_imports_tensorflow_or_pandas():
-    code = (
-        "import sys, tati_re.data; print([m for m in ('tensorflow', 'keras', 'pandas', 'sklearn') if m in sys.modules])"
-    )
+    code = "import sys, tati_re.data; print([m for m in ('tensorflow', 'keras', 'pandas', 'sklearn') if m in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 
 
@@ -32,7 +30,9 @@ def test_gaussian_is_the_quadratic_form_with_the_eigenvalues_asked_for(n):
     data = gaussian(n, condition=100.0, seed=3)
     w = np.random.default_rng(0).normal(size=n)
     c = data.inputs.T @ data.inputs
-    np.testing.assert_allclose(np.mean((data.inputs @ w - data.targets) ** 2), w @ c @ w / n, rtol=1e-12)
+    np.testing.assert_allclose(
+        np.mean((data.inputs @ w - data.targets) ** 2), w @ c @ w / n, rtol=1e-12
+    )
     np.testing.assert_allclose(np.linalg.eigvalsh(c), np.linspace(1, 100, n), rtol=1e-10)
     assert np.linalg.matrix_rank(np.outer(data.inputs[0], data.inputs[0])) == 1
     assert data.task == "regression"
@@ -53,7 +53,9 @@ def test_harmonic_loss_has_force_constant_2a():
 
 
 def test_two_clusters_moments():
-    """20,000 points: the mean of each coordinate within z = 5.5 (0.055), its variance too (0.078)."""
+    """20,000 points: the mean of each coordinate within z = 5.5 (0.055), its variance too
+    (0.078).
+    """
     data = two_clusters(20_000, seed=4, std=1.0)
     for label in (1.0, -1.0):
         points = data.inputs[data.targets == label]
@@ -128,7 +130,11 @@ def test_arrays_are_kept_whole_unless_asked():
     assert (data.num_examples, len(data.test_inputs)) == (7, 3)
     assert sorted([*data.inputs[:, 0], *data.test_inputs[:, 0]]) == x.tolist()
     assert (np.diff(data.inputs[:, 0]) > 0).all()
-    assert load_data((x, y), 0.3, 2).fingerprint() != data.fingerprint() == load_data((x, y), 0.3, 1).fingerprint()
+    assert (
+        load_data((x, y), 0.3, 2).fingerprint()
+        != data.fingerprint()
+        == load_data((x, y), 0.3, 1).fingerprint()
+    )
     assert load_data(data) is data
 
 
@@ -175,7 +181,10 @@ def test_fingerprint_depends_on_values_shapes_types_and_scale():
 
 
 def test_csv_of_classes(tmp_path):
-    path = write(tmp_path / "a.csv", "# made by hand\nx1, x2,label\n0.5,1,0\n\n# in between\n1.5,2,2\n2.5,3,1\n")
+    path = write(
+        tmp_path / "a.csv",
+        "# made by hand\nx1, x2,label\n0.5,1,0\n\n# in between\n1.5,2,2\n2.5,3,1\n",
+    )
     data = load_data(path, test_fraction=0)
     assert data.inputs.tolist() == [[0.5, 1], [1.5, 2], [2.5, 3]]
     assert data.targets.tolist() == [0, 2, 1]
@@ -191,7 +200,9 @@ def test_csv_of_signs_and_of_values(tmp_path):
 
 def test_csv_columns(tmp_path):
     path = write(tmp_path / "a.csv", 'label2,id,"x",label1,z\n1,a,2,3,4\n5,b,6,7,8\n')
-    with pytest.raises(InputError, match=r"a\.csv, line 2, column 'id' is not a finite number\. Received: a\."):
+    with pytest.raises(
+        InputError, match=r"a\.csv, line 2, column 'id' is not a finite number\. Received: a\."
+    ):
         load_data(path)
     data = load_data(path, 0, label_columns=["z"], input_columns=["label1", "x"])
     assert data.inputs.tolist() == [[3, 2], [7, 6]]
@@ -213,7 +224,10 @@ def test_csv_columns(tmp_path):
         ("x,y\n", "no examples"),
         ("1,2\n3,4\n", "no header line"),
         ("x\n1\n", "single column"),
-        (",x,y\n0,1,2\n1,2,3\n", "a column without a name. Received: , x, y. Expected: a name each, or input_columns"),
+        (
+            ",x,y\n0,1,2\n1,2,3\n",
+            "a column without a name. Received: , x, y. Expected: a name each, or input_columns",
+        ),
         ("0,1\n1,2\n", "no header line"),
         ("1,2,3\n1,2,4\n", "no header line"),
         ("x,x\n1,2\n", "several columns of one name"),
@@ -222,10 +236,19 @@ def test_csv_columns(tmp_path):
         ("x,y\n1,\n", "line 2, column 'y' is not a finite number. Received: an empty cell."),
         ("x,y\n1,2\n3\n", "line 3 has the wrong number of cells. Received: 1. Expected: 2."),
         ("x,y\n1,2,3\n", "line 2 has the wrong number of cells. Received: 3. Expected: 2."),
-        ("x,y\n1,two\n", "The labels are text. Received: 1 texts, such as 'two'. Expected: 2 to 100 of them, or label"),
-        ("x,y\n1,two\n2,one,3\n", "line 3 has the wrong number of cells. Received: 3. Expected: 2."),
+        (
+            "x,y\n1,two\n",
+            "The labels are text. Received: 1 texts, such as 'two'. Expected: 2 to 100 of them, or label",
+        ),
+        (
+            "x,y\n1,two\n2,one,3\n",
+            "line 3 has the wrong number of cells. Received: 3. Expected: 2.",
+        ),
         ("x,y\n1,two\n2,\n", "not the name of a class, as others are. Received: targets"),
-        ("x,y\n1,2\n2,one\n", "line 3, column 'y' is not a finite number. Received: one. Expected: a number, or in"),
+        (
+            "x,y\n1,2\n2,one\n",
+            "line 3, column 'y' is not a finite number. Received: one. Expected: a number, or in",
+        ),
         ("1.5,2,two\n1,3,one\n1,3,two\n", "has no header line. Received: 1.5, 2, two."),
     ],
 )
@@ -247,7 +270,13 @@ def test_columns_that_nobody_named_are_counted(tmp_path):
 
 def test_npz(tmp_path):
     images = np.arange(5 * 4 * 4, dtype=np.uint8).reshape(5, 4, 4)
-    np.savez(tmp_path / "a.npz", x_train=images, y_train=np.arange(5), x_test=images[:2], y_test=np.arange(2))
+    np.savez(
+        tmp_path / "a.npz",
+        x_train=images,
+        y_train=np.arange(5),
+        x_test=images[:2],
+        y_test=np.arange(2),
+    )
     data = load_data(tmp_path / "a.npz")
     assert data.inputs.dtype == np.uint8
     assert (data.inputs.shape, data.test_inputs.shape) == ((5, 4, 4), (2, 4, 4))
@@ -262,7 +291,8 @@ def test_npz(tmp_path):
 def test_bad_npz(tmp_path):
     np.savez(tmp_path / "a.npz", images=np.ones(3))
     with pytest.raises(
-        InputError, match=r"lacks the arrays of a data set\. Received: images\. .*names, a\+b for two inputs\."
+        InputError,
+        match=r"lacks the arrays of a data set\. Received: images\. .*names, a\+b for two inputs\.",
     ):
         load_data(tmp_path / "a.npz")
     np.savez(tmp_path / "b.npz", x=np.array([{}], object), y=np.ones(1))
@@ -299,7 +329,10 @@ def test_bad_npz(tmp_path):
         (([[1.0], [2.0, 3.0]], [1.0, 2.0]), "rows of unequal lengths"),
         ((np.zeros((0, 2)), np.zeros(0)), "no examples"),
         ((1.0, 2.0), "too few dimensions"),
-        (((np.ones((2, 1)), [1.0, 2.0]), (np.ones((2, 3)), [1.0, 2.0])), "test_inputs do not fit inputs"),
+        (
+            ((np.ones((2, 1)), [1.0, 2.0]), (np.ones((2, 3)), [1.0, 2.0])),
+            "test_inputs do not fit inputs",
+        ),
     ],
 )
 def test_bad_source(source, words):

@@ -17,7 +17,11 @@ def test_what_the_sets_of_the_plane_share(generate):
     assert (data.num_examples, len(data.test_inputs), data.task) == (100, 25, "signs")
     assert data.feature_names == ("x1", "x2")
     assert data.targets.tolist() == [1.0, -1.0] * 50
-    assert generate(100, seed=3).fingerprint() == data.fingerprint() != generate(100, seed=4).fingerprint()
+    assert (
+        generate(100, seed=3).fingerprint()
+        == data.fingerprint()
+        != generate(100, seed=4).fingerprint()
+    )
     np.testing.assert_array_equal(generate(100, seed=3, test_fraction=0).inputs, data.inputs)
     # The test points are others, and not those of another seed.
     assert not set(map(tuple, data.test_inputs)) & set(map(tuple, data.inputs))
@@ -39,7 +43,9 @@ def test_arguments_out_of_range(generate, arguments, words):
 
 
 def test_circles_have_their_radii():
-    """20,000 points: the radius is uniform in [0, 2.5] and [3.5, 5], its mean within 5.5 standard errors."""
+    """20,000 points: the radius is uniform in [0, 2.5] and [3.5, 5], its mean within 5.5 standard
+    errors.
+    """
     data = two_circles(20_000, seed=1)
     radius = np.hypot(*data.inputs.T)
     inner, outer = radius[data.targets > 0], radius[data.targets < 0]
@@ -55,7 +61,9 @@ def test_squares_are_the_quadrants():
     size = np.abs(data.inputs)
     assert 0.3 <= size.min() < 0.301 and 4.999 < size.max() <= 5
     quadrants = (data.inputs > 0) @ [2, 1]
-    assert np.abs(np.bincount(quadrants) / 20_000 - 0.25).max() < 5.5 * np.sqrt(0.25 * 0.75 / 20_000)
+    assert np.abs(np.bincount(quadrants) / 20_000 - 0.25).max() < 5.5 * np.sqrt(
+        0.25 * 0.75 / 20_000
+    )
 
 
 def test_spirals_are_two_arms():
@@ -63,13 +71,17 @@ def test_spirals_are_two_arms():
     radius = np.hypot(*data.inputs.T)
     angle = 3.5 * np.pi * radius / 5
     arm = data.targets * radius
-    np.testing.assert_allclose(data.inputs, (arm * np.array([np.sin(angle), np.cos(angle)])).T, atol=1e-12)
+    np.testing.assert_allclose(
+        data.inputs, (arm * np.array([np.sin(angle), np.cos(angle)])).T, atol=1e-12
+    )
     assert radius.max() <= 5
 
 
 @pytest.mark.parametrize("generate", [two_circles, squares, spirals])
 def test_noise_displaces_and_keeps_labels(generate):
-    """The displacement is uniform in [-5 noise, 5 noise]: variance (10 noise)^2 / 12, within 5.5 standard errors."""
+    """The displacement is uniform in [-5 noise, 5 noise]: variance (10 noise)^2 / 12, within 5.5
+    standard errors.
+    """
     clean, noisy = generate(20_000, seed=2), generate(20_000, seed=2, noise=0.1)
     np.testing.assert_array_equal(clean.targets, noisy.targets)
     displaced = noisy.inputs - clean.inputs
@@ -83,7 +95,10 @@ def test_width_of_the_clusters():
     data = two_clusters(20_000, seed=5, noise=0.1)
     residual = data.inputs - 2 * data.targets[:, None]
     assert abs(residual.var() / 1.2**2 - 1) < 5.5 * np.sqrt(2 / 40_000)
-    assert two_clusters(noise=1 / 14).fingerprint() == two_clusters(std=0.5 + 7 * (1 / 14)).fingerprint()
+    assert (
+        two_clusters(noise=1 / 14).fingerprint()
+        == two_clusters(std=0.5 + 7 * (1 / 14)).fingerprint()
+    )
 
 
 def test_gaussian_of_a_chosen_covariance():
@@ -91,7 +106,9 @@ def test_gaussian_of_a_chosen_covariance():
     covariance = matrix @ matrix.T + np.eye(4)
     data = gaussian(covariance=covariance)
     # exp(-w' C w / n) with C = sum of the outer products of the inputs has the precision 2 C / n.
-    np.testing.assert_allclose(np.linalg.inv(2 * data.inputs.T @ data.inputs / 4), covariance, rtol=1e-10)
+    np.testing.assert_allclose(
+        np.linalg.inv(2 * data.inputs.T @ data.inputs / 4), covariance, rtol=1e-10
+    )
     slow = np.linalg.eigvalsh(covariance)[-1]
     np.testing.assert_allclose((data.inputs[0] ** 2).sum(), 4 / 2 / slow, rtol=1e-10)
     np.testing.assert_allclose(gaussian(covariance=[[4.0]]).inputs ** 2, [[1 / 8]])

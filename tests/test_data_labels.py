@@ -31,17 +31,41 @@ def test_labels_that_were_counted(targets, num_classes, task, values):
 @pytest.mark.parametrize(
     ("targets", "num_classes", "sentence"),
     [
-        ([0, 0.5, 1], 3, "The labels are not integers. Received: targets[1] = 0.5. Expected: integers from 0 to 2."),
-        ([0, 1, 3], 3, "A label is outside the classes. Received: targets[2] = 3. Expected: integers from 0 to 2."),
-        ([0, -1, 2], 3, "A label is outside the classes. Received: targets[1] = -1. Expected: integers from 0 to 2."),
+        (
+            [0, 0.5, 1],
+            3,
+            "The labels are not integers. Received: targets[1] = 0.5. Expected: integers from 0 to 2.",
+        ),
+        (
+            [0, 1, 3],
+            3,
+            "A label is outside the classes. Received: targets[2] = 3. Expected: integers from 0 to 2.",
+        ),
+        (
+            [0, -1, 2],
+            3,
+            "A label is outside the classes. Received: targets[1] = -1. Expected: integers from 0 to 2.",
+        ),
         (
             [[1, 0], [0, 0], [0, 1]],
             2,
             "One-hot labels do not sum to one. Received: targets[1] = [0, 0], sum 0. Expected: a single 1 in each row.",
         ),
-        ([[1, 0], [0.5, 0.5], [0, 1]], 2, "are not one-hot. Received: targets[1] = [0.5, 0.5], sum 1."),
-        ([[1, 0], [0, 1], [0, 1]], 3, "The labels do not fit num_classes. Received: targets of shape (3, 2)."),
-        ([0, 1, 1], 1, "num_classes is out of range. Received: 1. Expected: at least 2, or 0 for a regression."),
+        (
+            [[1, 0], [0.5, 0.5], [0, 1]],
+            2,
+            "are not one-hot. Received: targets[1] = [0.5, 0.5], sum 1.",
+        ),
+        (
+            [[1, 0], [0, 1], [0, 1]],
+            3,
+            "The labels do not fit num_classes. Received: targets of shape (3, 2).",
+        ),
+        (
+            [0, 1, 1],
+            1,
+            "num_classes is out of range. Received: 1. Expected: at least 2, or 0 for a regression.",
+        ),
         (
             [[1, 0], [1, 1], [0, 1]],
             None,
@@ -58,18 +82,25 @@ def test_labels_that_are_wrong(targets, num_classes, sentence):
 
 
 def test_the_test_part_is_checked_too():
-    with pytest.raises(InputError, match=r"outside the classes\. Received: test_targets\[0\] = 3\."):
+    with pytest.raises(
+        InputError, match=r"outside the classes\. Received: test_targets\[0\] = 3\."
+    ):
         load_data(((X, [0, 1, 2]), (X[:1], [3])), num_classes=3)
     with pytest.raises(InputError, match=r"not sum to one\. Received: test_targets\[0\]"):
         load_data(((X, [[1, 0], [0, 1], [0, 1]]), (X[:1], [[0, 0]])))
-    with pytest.raises(InputError, match=r"outside the classes\. Received: test_targets\[1\] = 0\. Expected: -1 or 1,"):
+    with pytest.raises(
+        InputError,
+        match=r"outside the classes\. Received: test_targets\[1\] = 0\. Expected: -1 or 1,",
+    ):
         load_data("two_clusters", test_data=(X[:2], [1, 0]))
 
 
 def test_a_data_set_that_was_counted_already():
     data = load_data((X, [0, 1, 2]))
     assert load_data(data, num_classes=3).num_classes == 3
-    with pytest.raises(InputError, match=r"num_classes differs from the data set's\. Received: 4\. Expected: 3\."):
+    with pytest.raises(
+        InputError, match=r"num_classes differs from the data set's\. Received: 4\. Expected: 3\."
+    ):
         load_data(data, num_classes=4)
 
 
@@ -78,7 +109,9 @@ def test_values_written_as_text_are_no_names_of_classes(text):
     """Ten rows of a regression, each a class of its own."""
     values = [text.format(value) for value in np.linspace(0.1, 20.3, 10)]
     for labels in (values, [value.replace(".", ",") for value in values]):
-        with pytest.raises(InputError, match=r"the labels are numbers written as text\. Received: '"):
+        with pytest.raises(
+            InputError, match=r"the labels are numbers written as text\. Received: '"
+        ):
             load_data((np.zeros((10, 2)), labels))
     assert load_data((np.zeros((4, 2)), ["1.0", "2.0", "1.0", "2.0"])).class_names == ("1.0", "2.0")
     assert load_data((np.zeros((4, 2)), ["v1.5", "v2", "v2", "v1.5"])).class_names == ("v1.5", "v2")

@@ -1,4 +1,6 @@
-"""Options of the data in a simulation: what the model trains on, what predict takes and gives, resumed runs."""
+"""Options of the data in a simulation: what the model trains on, what predict takes and gives,
+resumed runs.
+"""
 
 import numpy as np
 import pytest
@@ -24,7 +26,12 @@ def folder(tmp_path, monkeypatch):
 
 def test_what_data_or_loss_do_not_use_is_said(capsys):
     plain = {**QUICK, "verbose": 1, "data": "one.csv", "num_classes": 0}
-    signs = {"data": "two_clusters", "num_classes": None, "test_fraction": 0.3, "loss": "binary_crossentropy"}
+    signs = {
+        "data": "two_clusters",
+        "num_classes": None,
+        "test_fraction": 0.3,
+        "loss": "binary_crossentropy",
+    }
     for more, sentence in (
         (
             {"test_data": "two.csv", "test_fraction": 0.2},
@@ -44,7 +51,9 @@ def test_what_data_or_loss_do_not_use_is_said(capsys):
 
 
 def test_columns_and_standardisation_reach_the_model_and_predict():
-    sim = Simulation(data=(X, Y), input_columns=["x1", "x1^2", "cos(x2)"], standardize="all", **QUICK)
+    sim = Simulation(
+        data=(X, Y), input_columns=["x1", "x1^2", "cos(x2)"], standardize="all", **QUICK
+    )
     assert sim.num_parameters() == 4
     derived = np.stack([X[:, 0], X[:, 0] ** 2, np.cos(X[:, 1])], axis=1)
     inputs, targets = (derived - derived.mean(0)) / derived.std(0), (Y - Y.mean()) / Y.std()

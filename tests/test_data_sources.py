@@ -1,4 +1,6 @@
-"""Doors to the data: several files, test files, tables, chosen arrays, parquet, TFRecord, tf.data, Keras."""
+"""Doors to the data: several files, test files, tables, chosen arrays, parquet, TFRecord, tf.data,
+Keras.
+"""
 
 import gzip
 import io
@@ -45,19 +47,30 @@ def test_files_that_cannot_be_joined(tmp_path):
     one = write(tmp_path / "a.csv", "x1,x2,label\n1,2,0\n")
     two = write(tmp_path / "b.csv", "x1,x3,label\n1,2,0\n")
     assert (
-        said(load_data, [one, two]) == "b.csv has another header than a.csv. Received: x1, x3, label. "
+        said(load_data, [one, two])
+        == "b.csv has another header than a.csv. Received: x1, x3, label. "
         "Expected: x1, x2, label."
     )
     np.savez(tmp_path / "c.npz", x=np.ones((2, 2)), y=LABELS[:2])
     np.savez(tmp_path / "d.npz", x=np.ones((2, 3)), y=LABELS[:2])
     np.savez(tmp_path / "e.npz", x=np.ones((2, 2), np.uint8), y=LABELS[:2])
-    np.savez(tmp_path / "f.npz", x_train=np.ones((2, 2)), y_train=LABELS[:2], x_test=np.ones((1, 2)), y_test=[0])
+    np.savez(
+        tmp_path / "f.npz",
+        x_train=np.ones((2, 2)),
+        y_train=LABELS[:2],
+        x_test=np.ones((1, 2)),
+        y_test=[0],
+    )
     assert "files of different types cannot be joined. Received: .csv and .npz." in said(
         load_data, [one, tmp_path / "c.npz"]
     )
-    assert "hold inputs of different shapes" in said(load_data, [tmp_path / "c.npz", tmp_path / "d.npz"])
+    assert "hold inputs of different shapes" in said(
+        load_data, [tmp_path / "c.npz", tmp_path / "d.npz"]
+    )
     assert "inputs of different types" in said(load_data, [tmp_path / "c.npz", tmp_path / "e.npz"])
-    assert "Only one of c.npz and f.npz has a test part" in said(load_data, [tmp_path / "c.npz", tmp_path / "f.npz"])
+    assert "Only one of c.npz and f.npz has a test part" in said(
+        load_data, [tmp_path / "c.npz", tmp_path / "f.npz"]
+    )
     assert said(load_data, []).startswith("data names no files.")
 
 
@@ -69,24 +82,35 @@ def test_a_test_file(tmp_path):
     assert load_data(one, test_data=[two, two]).test_targets.tolist() == [2, 2]
     assert load_data((np.ones((2, 2)), [0, 1]), test_data=(np.zeros((1, 2)), [2])).num_classes == 3
     assert load_data(one, 0.5, test_data=two).num_examples == 2
-    assert load_data("two_circles", test_data=(np.zeros((1, 2)), [[1]])).test_targets.tolist() == [1]
-    data = load_data(one, test_data=two, label_columns=["x1"], input_columns=["x2^2"], standardize="inputs")
+    assert load_data("two_circles", test_data=(np.zeros((1, 2)), [[1]])).test_targets.tolist() == [
+        1
+    ]
+    data = load_data(
+        one, test_data=two, label_columns=["x1"], input_columns=["x2^2"], standardize="inputs"
+    )
     assert data.prepared().test_inputs.tolist() == [[(36 - 10) / 6]]
 
 
 def test_test_files_that_do_not_fit(tmp_path):
     one = write(tmp_path / "a.csv", "x1,x2,label\n1,2,0\n3,4,1\n")
     two = write(tmp_path / "b.csv", "x1,label\n5,2\n")
-    assert "test_data: the test file has another header. Received: x1, label." in said(load_data, one, test_data=two)
-    text = said(load_data, one, test_data=tmp_path / "c.csv")
-    assert text.startswith("test_data is a file that does not exist.") and text.endswith(" or .tfrecord file.")
-    what = (
-        "data is a file that does not exist. Received: moved/d.csv. Expected: a .csv, .txt, .npz, .parquet or .tfrecord"
+    assert "test_data: the test file has another header. Received: x1, label." in said(
+        load_data, one, test_data=two
     )
-    assert said(load_data, "moved/d.csv") == f"{what} file in {Path.cwd()}, or its folder before its name."
+    text = said(load_data, one, test_data=tmp_path / "c.csv")
+    assert text.startswith("test_data is a file that does not exist.") and text.endswith(
+        " or .tfrecord file."
+    )
+    what = "data is a file that does not exist. Received: moved/d.csv. Expected: a .csv, .txt, .npz, .parquet or .tfrecord"
+    assert (
+        said(load_data, "moved/d.csv")
+        == f"{what} file in {Path.cwd()}, or its folder before its name."
+    )
     assert said(load_data, one, test_data=3).startswith("test_data has the wrong form.")
     np.savez(tmp_path / "a.npz", x=IMAGES, y=LABELS)
-    assert "not of the type of the training" in said(load_data, tmp_path / "a.npz", test_data=(np.ones((1, 4, 5)), [0]))
+    assert "not of the type of the training" in said(
+        load_data, tmp_path / "a.npz", test_data=(np.ones((1, 4, 5)), [0])
+    )
 
 
 def test_the_end_of_the_file_is_kept_for_testing_when_nothing_is_shuffled():
@@ -132,29 +156,47 @@ def test_names_of_classes_are_numbered_in_sorted_order(tmp_path):
     more = write(tmp_path / "b.csv", "size,kind,year\n4,blue,4\n")
     data = load_data(path, 0, label_columns=["kind"])
     assert data.class_names == ("iris, rare", "setosa") and data.targets.tolist() == [1, 0, 1]
-    assert data.feature_names == ("size", "year") and data.inputs.tolist() == [[1, 1], [2, 2], [3, 3]]
+    assert data.feature_names == ("size", "year") and data.inputs.tolist() == [
+        [1, 1],
+        [2, 2],
+        [3, 3],
+    ]
     both = load_data([path, more], 0, label_columns=["kind"])
-    assert both.class_names == ("blue", "iris, rare", "setosa") and both.targets.tolist() == [2, 1, 2, 0]
+    assert both.class_names == ("blue", "iris, rare", "setosa") and both.targets.tolist() == [
+        2,
+        1,
+        2,
+        0,
+    ]
     wrong = said(load_data, path, label_columns=["kind"], test_data=more)
-    assert wrong == "test_targets: no class is called so. Received: blue. Expected: iris, rare, setosa."
+    assert (
+        wrong
+        == "test_targets: no class is called so. Received: blue. Expected: iris, rare, setosa."
+    )
     assert load_data(both, test_data=([[1, 2]], ["blue"])).test_targets.tolist() == [0]
     for classes, words in ((0, "Expected: numbers, or"), (3, "Expected: num_classes = 2, or")):
         assert words in said(load_data, path, label_columns=["kind"], num_classes=classes)
     words = said(load_data, (np.zeros((202, 1)), [f"flower {k % 101}" for k in range(202)]))
-    assert words.startswith("The labels are text. Received: 101 texts, such as 'flower 0'. Expected: 2 to 100 of them")
+    assert words.startswith(
+        "The labels are text. Received: 101 texts, such as 'flower 0'. Expected: 2 to 100 of them"
+    )
 
 
 def test_a_name_that_is_nearly_that_of_a_file(tmp_path, monkeypatch):
     write(tmp_path / "own.csv", "x,y\n1,2\n")
     monkeypatch.chdir(tmp_path)
-    assert said(load_data, "own.cvs").startswith("data is not known. Did you mean 'own.csv'? Received: own.cvs.")
+    assert said(load_data, "own.cvs").startswith(
+        "data is not known. Did you mean 'own.csv'? Received: own.cvs."
+    )
 
 
 # NPZ
 
 
 def test_chosen_arrays(tmp_path):
-    np.savez(tmp_path / "a.npz", pictures=IMAGES, kinds=LABELS, more=IMAGES[:2], kinds_of_more=LABELS[:2])
+    np.savez(
+        tmp_path / "a.npz", pictures=IMAGES, kinds=LABELS, more=IMAGES[:2], kinds_of_more=LABELS[:2]
+    )
     data = load_data(tmp_path / "a.npz", 0, data_keys=["pictures", "kinds"])
     np.testing.assert_array_equal(data.inputs, IMAGES)
     assert data.input_scale == 1 / 255 and data.test_inputs is None
@@ -162,9 +204,13 @@ def test_chosen_arrays(tmp_path):
     assert (data.num_examples, len(data.test_inputs)) == (7, 2)
     text = said(load_data, tmp_path / "a.npz", data_keys=["pictures", "kind"])
     assert "data_keys: a.npz has no array 'kind'. Did you mean 'kinds'?" in text
-    assert "data_keys are not two names. Received: kinds." in said(load_data, tmp_path / "a.npz", data_keys=["kinds"])
+    assert "data_keys are not two names. Received: kinds." in said(
+        load_data, tmp_path / "a.npz", data_keys=["kinds"]
+    )
     path = write(tmp_path / "a.csv", "x,y\n1,2\n")
-    assert "data_keys belong to NPZ and TFRecord files" in said(load_data, path, data_keys=["x", "y"])
+    assert "data_keys belong to NPZ and TFRecord files" in said(
+        load_data, path, data_keys=["x", "y"]
+    )
 
 
 @pytest.mark.parametrize("kind", ["U", "S"])
@@ -185,13 +231,18 @@ def test_a_pickled_npz_is_not_opened(tmp_path):
 
     np.savez(tmp_path / "a.npz", x=np.array([Trap()], object), y=np.ones(1))
     text = said(load_data, tmp_path / "a.npz")
-    assert text.startswith(f"{tmp_path / 'a.npz'} cannot be read as an NPZ file of numbers. Received: pickled Python")
+    assert text.startswith(
+        f"{tmp_path / 'a.npz'} cannot be read as an NPZ file of numbers. Received: pickled Python"
+    )
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".TSV", ".txt"])
 def test_compressed_tables_of_text(tmp_path, suffix):
     mark = {".csv": ",", ".TSV": "\t", ".txt": " "}[suffix]
-    text = "".join(f"{mark.join(map(str, row))}\n" for row in [("a", "b", "y"), *np.arange(30.0).reshape(10, 3)])
+    text = "".join(
+        f"{mark.join(map(str, row))}\n"
+        for row in [("a", "b", "y"), *np.arange(30.0).reshape(10, 3)]
+    )
     (plain := tmp_path / f"t{suffix}").write_text(text)
     (packed := tmp_path / f"t{suffix}.gz").write_bytes(gzip.compress(text.encode()))
     assert load_data(packed).fingerprint() == load_data(plain).fingerprint()
@@ -239,18 +290,31 @@ def test_parquet(tmp_path):
     assert indexed.feature_names == ("b", "a") and indexed.targets.tolist() == [1.1, 2.2, 3.3]
     holes = stored("b.parquet", x=[1.0, None], label=[0, 1])
     assert "b.parquet, column 'x' has an empty cell. Received: row 1" in said(load_data, holes)
-    assert "no examples" in said(load_data, stored("c.parquet", x=pyarrow.array([], "f8"), y=pyarrow.array([], "f8")))
-    assert "cannot be read as a parquet file" in said(load_data, write(tmp_path / "d.parquet", "x,y\n"))
+    assert "no examples" in said(
+        load_data, stored("c.parquet", x=pyarrow.array([], "f8"), y=pyarrow.array([], "f8"))
+    )
+    assert "cannot be read as a parquet file" in said(
+        load_data, write(tmp_path / "d.parquet", "x,y\n")
+    )
     assert "another header" in said(load_data, [path, holes], label_columns=["label"])
     texts = pyarrow.array(["up", "down", "up"])
-    for name, column in (("e", texts), ("f", texts.dictionary_encode()), ("g", texts.cast("large_string"))):
+    for name, column in (
+        ("e", texts),
+        ("f", texts.dictionary_encode()),
+        ("g", texts.cast("large_string")),
+    ):
         data = load_data(stored(f"{name}.parquet", x=[1.0, 2.0, 3.0], kind=column), 0)
         assert data.class_names == ("down", "up") and data.targets.tolist() == [1, 0, 1]
         words = said(load_data, tmp_path / f"{name}.parquet", label_columns=["x"])
-        assert words.startswith(f"{name}.parquet, column 'kind' does not hold numbers.") and "label_columns" in words
+        assert (
+            words.startswith(f"{name}.parquet, column 'kind' does not hold numbers.")
+            and "label_columns" in words
+        )
     number = stored("h.parquet", x=[1.0, 2.0], kind=pyarrow.array([1, 0]).dictionary_encode())
     assert load_data(number, 0).targets.tolist() == [1, 0]
-    assert "has an empty cell" in said(load_data, stored("i.parquet", x=[1.0, 2.0], kind=["up", None]))
+    assert "has an empty cell" in said(
+        load_data, stored("i.parquet", x=[1.0, 2.0], kind=["up", None])
+    )
 
 
 # TFRecord and tf.data
@@ -276,7 +340,9 @@ def records(tf, path, examples, compressed=False):
 
     with tf.io.TFRecordWriter(str(path), "GZIP" if compressed else "") as writer:
         for example in examples:
-            features = tf.train.Features(feature={key: feature(value) for key, value in example.items()})
+            features = tf.train.Features(
+                feature={key: feature(value) for key, value in example.items()}
+            )
             writer.write(tf.train.Example(features=features).SerializeToString())
     return path
 
@@ -304,13 +370,18 @@ def test_tfrecord_of_images(tf, tmp_path):
 
 
 def test_tfrecord_of_numbers(tf, tmp_path):
-    examples = [{"x": np.array([i, 0.5]), "y": np.array([i / 2, -i], float), "kind": i % 2} for i in range(5)]
+    examples = [
+        {"x": np.array([i, 0.5]), "y": np.array([i / 2, -i], float), "kind": i % 2}
+        for i in range(5)
+    ]
     path = records(tf, tmp_path / "a.tfrecord", examples)
     data = load_data(path, 0, data_keys=["x", "y"])
     assert data.inputs.tolist() == [[i, 0.5] for i in range(5)] and data.input_scale == 1.0
     assert data.targets.tolist() == [[i / 2, -i] for i in range(5)] and data.task == "regression"
     assert load_data(path, 0, data_keys=["x", "kind"]).task == "classification"
-    assert load_data(path, 0, data_keys=["x", "kind"], input_columns=["x1^2"]).prepared().inputs.shape == (5, 1)
+    assert load_data(
+        path, 0, data_keys=["x", "kind"], input_columns=["x1^2"]
+    ).prepared().inputs.shape == (5, 1)
 
 
 def test_bad_tfrecord(tf, tmp_path):
@@ -326,8 +397,9 @@ def test_bad_tfrecord(tf, tmp_path):
         load_data, records(tf, tmp_path / "d.tfrecord", turned)
     )
     named = records(tf, tmp_path / "e.tfrecord", [image | {"label": b"cat"} for image in images()])
-    assert "e.tfrecord: feature 'label' holds text. Received: cat. Expected: the number of the" in said(
-        load_data, named
+    assert (
+        "e.tfrecord: feature 'label' holds text. Received: cat. Expected: the number of the"
+        in said(load_data, named)
     )
     odd = records(tf, tmp_path / "c.tfrecord", [*images(3), {"image_raw": b"123", "label": 1}])
     assert (
@@ -335,8 +407,9 @@ def test_bad_tfrecord(tf, tmp_path):
         in (said(load_data, odd))
     )
     kinds = records(tf, tmp_path / "d.tfrecord", [*images(3), {"image_raw": b"1", "label": 0.5}])
-    assert "Record 3 of d.tfrecord has a feature 'label' unlike the first record's. Received: 1 of type float." in (
-        said(load_data, kinds)
+    assert (
+        "Record 3 of d.tfrecord has a feature 'label' unlike the first record's. Received: 1 of type float."
+        in (said(load_data, kinds))
     )
     assert "does not fit their bytes" in said(
         load_data, records(tf, tmp_path / "e.tfrecord", images(height=4, width=4, depth=1))
@@ -345,13 +418,18 @@ def test_bad_tfrecord(tf, tmp_path):
         load_data, records(tf, tmp_path / "f.tfrecord", [{"image_raw": b"\x89PNG\r\n", "label": 1}])
     )
     assert "no examples" in said(load_data, records(tf, tmp_path / "g.tfrecord", []))
-    for name, content in (("h.tfrecord", b"no record at all"), ("i.tfrecord", path.read_bytes()[:-5])):
+    for name, content in (
+        ("h.tfrecord", b"no record at all"),
+        ("i.tfrecord", path.read_bytes()[:-5]),
+    ):
         (tmp_path / name).write_bytes(content)
         assert "cannot be read as a TFRecord file" in said(load_data, tmp_path / name)
     with tf.io.TFRecordWriter(str(tmp_path / "j.tfrecord")) as writer:
         writer.write(b"\xffno example")
     assert "records of another kind" in said(load_data, tmp_path / "j.tfrecord")
-    assert "data_keys are not two names" in said(load_data, path, data_keys=["image_raw", "label", "a", "b"])
+    assert "data_keys are not two names" in said(
+        load_data, path, data_keys=["image_raw", "label", "a", "b"]
+    )
 
 
 def test_tf_data(tf):
@@ -368,24 +446,35 @@ def test_tf_data(tf):
 
 def test_tf_data_that_may_be_examples_or_batches(tf):
     """As many labels as inputs: rows of two were torn into scalars."""
-    rows = tf.data.Dataset.from_tensor_slices((np.arange(12.0).reshape(6, 2), np.eye(2)[[0, 1] * 3]))
-    assert "may be examples, or batches of numbers. Received: inputs and labels of shape (2,)" in said(load_data, rows)
+    rows = tf.data.Dataset.from_tensor_slices(
+        (np.arange(12.0).reshape(6, 2), np.eye(2)[[0, 1] * 3])
+    )
+    assert (
+        "may be examples, or batches of numbers. Received: inputs and labels of shape (2,)"
+        in said(load_data, rows)
+    )
     data = load_data(rows.batch(4))
     assert data.inputs.shape == (6, 2) and data.task == "one_hot"
     data = load_data(
-        tf.data.Dataset.from_tensor_slices((np.arange(16.0).reshape(8, 2), np.arange(8) % 2)).batch(2, True)
+        tf.data.Dataset.from_tensor_slices((np.arange(16.0).reshape(8, 2), np.arange(8) % 2)).batch(
+            2, True
+        )
     )
     assert data.inputs.shape == (8, 2), "whole batches of two"
 
 
 def test_bad_tf_data(tf):
     whole = tf.data.Dataset.from_tensor_slices((IMAGES, LABELS))
-    assert "has no end. Received: an infinite one. Expected: one without repeat()" in said(load_data, whole.repeat())
+    assert "has no end. Received: an infinite one. Expected: one without repeat()" in said(
+        load_data, whole.repeat()
+    )
     assert "has no examples" in said(load_data, whole.take(0))
     assert "wrong form. Received: elements of 4 parts." in said(
         load_data, tf.data.Dataset.from_tensor_slices((IMAGES, LABELS, LABELS, LABELS))
     )
-    assert "wrong form. Received: dict." in said(load_data, tf.data.Dataset.from_tensor_slices({"x": IMAGES}))
+    assert "wrong form. Received: dict." in said(
+        load_data, tf.data.Dataset.from_tensor_slices({"x": IMAGES})
+    )
     uneven = tf.data.Dataset.from_generator(
         lambda: iter([(np.ones((2, 3)), np.ones(2)), (np.ones((2, 4)), np.ones(2))]),
         output_signature=(tf.TensorSpec((None, None)), tf.TensorSpec((None,))),
@@ -401,7 +490,10 @@ def test_tf_data_without_an_end(tf, monkeypatch):
     form = (tf.TensorSpec((None, 1), tf.float32), tf.TensorSpec((None,), tf.int64))
     stream = tf.data.Dataset.from_generator(endless, output_signature=form)
     monkeypatch.setattr("tati_re.data.tf_datasets.free_bytes", lambda: 25e6)
-    with pytest.warns(UserWarning, match=r"does not say where it ends; 1,500,000 examples are read so far, and take"):
+    with pytest.warns(
+        UserWarning,
+        match=r"does not say where it ends; 1,500,000 examples are read so far, and take",
+    ):
         sentence = said(load_data, stream)
     assert sentence == (
         "data: the tf.data.Dataset does not say where it ends; 2,500,000 examples are read, and fill the memory. "
@@ -416,14 +508,24 @@ def test_tf_data_without_an_end(tf, monkeypatch):
 def test_image_sets_of_keras(name, monkeypatch):
     from tati_re.core.backend import keras
 
-    loaded = (IMAGES, LABELS[:, None].astype(np.uint8)), (IMAGES[:2], LABELS[:2, None].astype(np.uint8))
+    loaded = (
+        (IMAGES, LABELS[:, None].astype(np.uint8)),
+        (IMAGES[:2], LABELS[:2, None].astype(np.uint8)),
+    )
     monkeypatch.setattr(getattr(keras.datasets, name), "load_data", lambda: loaded)
     data = load_data(name)
-    assert (data.name, data.num_examples, len(data.test_inputs), data.num_classes) == (name, 7, 2, 3)
+    assert (data.name, data.num_examples, len(data.test_inputs), data.num_classes) == (
+        name,
+        7,
+        2,
+        3,
+    )
     assert data.input_scale == 1 / 255 and data.targets.shape == (7,)
 
     def no_network():
-        raise OSError("URL fetch failure on https://x: None -- [Errno -2] Name or service not known")
+        raise OSError(
+            "URL fetch failure on https://x: None -- [Errno -2] Name or service not known"
+        )
 
     monkeypatch.setattr(getattr(keras.datasets, name), "load_data", no_network)
     text = said(load_data, name)

@@ -1,4 +1,6 @@
-"""`tati-dataset`: what it prints, writes and draws, and that what it writes is read back exactly."""
+"""`tati-dataset`: what it prints, writes and draws, and that what it writes is read back
+exactly.
+"""
 
 import numpy as np
 import pytest
@@ -31,7 +33,9 @@ def printed(capsys, *argv: str) -> str:
 def test_make_describe_draw_and_write(folder, capsys):
     flags = ["--num-examples", "50", "--noise", "0.1", "--test-fraction", "0.2", "--seed", "1"]
     out = printed(capsys, "two_clusters", *flags, "--output", "data.csv", "--plot", "data.png")
-    assert out.startswith("two_clusters: 50 examples to train on, 12 to test\ninputs: 2, float64\n  x1 ")
+    assert out.startswith(
+        "two_clusters: 50 examples to train on, 12 to test\ninputs: 2, float64\n  x1 "
+    )
     assert "labels: 2 classes by sign, for one output\n  class -1        25 and 6 to test\n" in out
     assert out.endswith("drawn: data.png\nwritten: data.csv data-test.csv\n")
     assert (folder / "data.png").read_bytes().startswith(PNG)
@@ -60,18 +64,24 @@ def test_the_other_sets_of_the_plane(folder, capsys, name):
 
 
 def test_potentials_known_in_closed_form(folder, capsys):
-    assert printed(capsys, "harmonic", "--a", "4").startswith("harmonic: 1 example to train on, no test part\n")
+    assert printed(capsys, "harmonic", "--a", "4").startswith(
+        "harmonic: 1 example to train on, no test part\n"
+    )
     (folder / "s.csv").write_text("2,1\n1,3\n")
     printed(capsys, "gaussian", "--covariance", "s.csv", "--output", "g.csv")
     data = load_data("g.csv", 0)
     np.testing.assert_array_equal(data.inputs, gaussian(covariance=[[2, 1], [1, 3]]).inputs)
     assert data.task == "regression"
-    assert printed(capsys, "gaussian", "--num-dimensions", "3", "--condition", "7").count("\n  x") == 3
+    assert (
+        printed(capsys, "gaussian", "--num-dimensions", "3", "--condition", "7").count("\n  x") == 3
+    )
 
 
 def test_files_are_converted_and_columns_derived(capsys):
     printed(capsys, "two_circles", "--num-examples", "30", "--output", "a.csv")
-    out = printed(capsys, "--inspect", "a.csv", "a.csv", "--input-columns", "x1^2", "--output", "b.npz")
+    out = printed(
+        capsys, "--inspect", "a.csv", "a.csv", "--input-columns", "x1^2", "--output", "b.npz"
+    )
     assert out.startswith("a.csv and 1 more: 60 examples")
     whole = load_data("a.csv", 0)
     np.testing.assert_array_equal(load_data("b.npz", 0).inputs[:30, 0], whole.inputs[:, 0] ** 2)
@@ -79,35 +89,71 @@ def test_files_are_converted_and_columns_derived(capsys):
 
 def test_digits_are_described_as_bytes(capsys):
     out = printed(capsys, "digits", "--test-fraction", "0.2", "--output", "d.csv")
-    assert "digits: 1438 examples to train on, 359 to test\ninputs: 64, uint8, taken times 1/16\n  all " in out
+    assert (
+        "digits: 1438 examples to train on, 359 to test\ninputs: 64, uint8, taken times 1/16\n  all "
+        in out
+    )
     assert load_data("d.csv", 0).inputs.max() == 1.0
 
 
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
-        ([], "tati-dataset makes a set or reads files. Received: neither. Expected: one of digits,"),
+        (
+            [],
+            "tati-dataset makes a set or reads files. Received: neither. Expected: one of digits,",
+        ),
         (["digits", "--inspect", "a.csv"], "Received: digits and --inspect."),
         (["spiral"], "spiral is not a data set that can be made. Did you mean 'spirals'?"),
         (["data.csv"], "data is a file that does not exist."),
-        (["digits", "--noise", "1"], "--noise does not belong to digits. Expected: --test-fraction, --seed."),
+        (
+            ["digits", "--noise", "1"],
+            "--noise does not belong to digits. Expected: --test-fraction, --seed.",
+        ),
         (["harmonic", "--seed", "1"], "--seed does not belong to harmonic. Expected: --a."),
         (["squares", "--label-columns", "x"], "--label-columns does not belong to squares."),
-        (["squares", "--noise", "2"], "--noise is out of its range. Received: 2.0. Expected: a number in [0, 1]."),
-        (["squares", "--noise", "x"], "--noise has the wrong type. Received: x. Expected: a number."),
-        (["squares", "--num-examples", "1"], "--num-examples: squares needs a point of each class. Received: 1."),
+        (
+            ["squares", "--noise", "2"],
+            "--noise is out of its range. Received: 2.0. Expected: a number in [0, 1].",
+        ),
+        (
+            ["squares", "--noise", "x"],
+            "--noise has the wrong type. Received: x. Expected: a number.",
+        ),
+        (
+            ["squares", "--num-examples", "1"],
+            "--num-examples: squares needs a point of each class. Received: 1.",
+        ),
         (["squares", "--test-fraction", "1"], "--test-fraction is out of range."),
-        (["squares", "--nois", "1"], "--nois is not a known option of tati-dataset. Did you mean '--noise'?"),
-        (["squares", "--output", "a.txt"], "--output: the data are written as .csv or .npz. Received: a.txt."),
-        (["squares", "--output", "no/a.csv"], "--output: no/a.csv cannot be written: No such file or directory."),
+        (
+            ["squares", "--nois", "1"],
+            "--nois is not a known option of tati-dataset. Did you mean '--noise'?",
+        ),
+        (
+            ["squares", "--output", "a.txt"],
+            "--output: the data are written as .csv or .npz. Received: a.txt.",
+        ),
+        (
+            ["squares", "--output", "no/a.csv"],
+            "--output: no/a.csv cannot be written: No such file or directory.",
+        ),
         (["squares", "--output", "here.csv"], "--output is there already. Received: here.csv."),
         (["squares", "--plot", "a.pdf"], "The path of a figure must end in .png."),
-        (["digits", "--plot", "a.png"], "plot: the data are not points of a plane. Received: inputs of shape (64,)."),
+        (
+            ["digits", "--plot", "a.png"],
+            "plot: the data are not points of a plane. Received: inputs of shape (64,).",
+        ),
         (["gaussian", "--covariance", "no.csv"], "--covariance: no.csv cannot be read."),
         (["gaussian", "--covariance", "here.csv"], "--covariance: here.csv is no matrix."),
         (["--inspect", "here.csv", "--noise", "1"], "--noise does not belong to --inspect."),
-        (["--inspect", "her.csv"], "data is a file that does not exist. Did you mean 'here.csv'? Received: her.csv."),
-        (["--inspect", "here.csv", "--num-classes", "2"], "The labels are not integers. Received: targets[0] = 0.5."),
+        (
+            ["--inspect", "her.csv"],
+            "data is a file that does not exist. Did you mean 'here.csv'? Received: her.csv.",
+        ),
+        (
+            ["--inspect", "here.csv", "--num-classes", "2"],
+            "The labels are not integers. Received: targets[0] = 0.5.",
+        ),
     ],
 )
 def test_bad_input_is_one_line(folder, capsys, argv, sentence):
@@ -150,7 +196,9 @@ def test_regressions_are_described_and_drawn(folder):
     assert "\n  label1 " in describe_dataset(several) and "\n  label2 " in describe_dataset(several)
     (folder / "own.csv").write_text("a,price,b\n0.5,1,1.5\n1.5,2,2.5\n2.5,3,3.25\n")
     assert "labels b: values of a regression\n  b " in describe_dataset(load_data("own.csv"))
-    assert "labels price: 4 classes\n" in describe_dataset(load_data("own.csv", label_columns=["price"]))
+    assert "labels price: 4 classes\n" in describe_dataset(
+        load_data("own.csv", label_columns=["price"])
+    )
     assert len(plot_points(several).axes) == 2  # the points and their color scale
     with pytest.raises(InputError, match="not points of a plane"):
         plot_points(load_data((x, np.stack([x, x], axis=1))))
@@ -159,4 +207,6 @@ def test_regressions_are_described_and_drawn(folder):
 def test_many_classes_are_counted(folder):
     data = load_data((np.zeros((60, 1)), np.arange(60)), 0)
     text = describe_dataset(data)
-    assert "labels: 60 classes\n  class 0          1\n" in text and text.endswith("and 40 classes more")
+    assert "labels: 60 classes\n  class 0          1\n" in text and text.endswith(
+        "and 40 classes more"
+    )

@@ -1,7 +1,8 @@
-"""Variances of gradients in one pass: equal to those from single examples, on every network that counts as a chain.
+"""Variances of gradients in one pass: equal to those from single examples, on every network that
+counts as a chain.
 
-The reference takes each example as a batch of its own, by Keras' own call of the model; 1e-6 in float64. What is no
-chain is refused, and still told from single examples.
+The reference takes each example as a batch of its own, by Keras' own call of the model; 1e-6 in
+float64. What is no chain is refused, and still told from single examples.
 """
 
 from __future__ import annotations
@@ -35,7 +36,14 @@ IMAGES = GENERATOR.integers(0, 256, (N, 2, 2, 1), np.uint8)
 
 def potential_of(model, data, walkers: int, training: bool = False, **options):
     """Batches of 5, the last of an epoch with 3."""
-    given = {"dtype": "float64", "batch_size": 5, "num_walkers": walkers, "verbose": 0, "seed": 3, "noise_std": 1.0}
+    given = {
+        "dtype": "float64",
+        "batch_size": 5,
+        "num_walkers": walkers,
+        "verbose": 0,
+        "seed": 3,
+        "noise_std": 1.0,
+    }
     given |= options
     sim = Simulation(model, data, **given)
     return sim.system.potential(make_options(given), training=training)
@@ -44,8 +52,12 @@ def potential_of(model, data, walkers: int, training: bool = False, **options):
 def asked(potential, batch):
     """The potential at a mini-batch, and one random place a walker."""
     walkers = potential.num_walkers
-    position = tf.constant(0.7 * np.random.default_rng(1).normal(size=(walkers, potential.num_parameters)))
-    evaluate = potential.bind(rung_of(np.full(walkers, 0.1)), batch, tuple(map(tf.constant, potential.auxiliary)))
+    position = tf.constant(
+        0.7 * np.random.default_rng(1).normal(size=(walkers, potential.num_parameters))
+    )
+    evaluate = potential.bind(
+        rung_of(np.full(walkers, 0.1)), batch, tuple(map(tf.constant, potential.auxiliary))
+    )
     return evaluate, position
 
 
@@ -83,7 +95,11 @@ CASES = {
     "own": {"walker_evaluation": "unrolled"},
     "looped": {"walker_evaluation": "looped", "batch_sampling": "replacement"},
     "stacked": {"walker_evaluation": "vectorized"},
-    "shared": {"walker_batches": "shared", "walker_evaluation": "vectorized", "batch_sampling": "replacement"},
+    "shared": {
+        "walker_batches": "shared",
+        "walker_evaluation": "vectorized",
+        "batch_sampling": "replacement",
+    },
     "shared, looped": {"walker_batches": "shared", "walker_evaluation": "looped"},
 }
 UNDER_XLA = "looped", "stacked", "shared"
@@ -103,15 +119,21 @@ CROSS_ENTROPY, GAUSSIAN = "sparse_categorical_crossentropy", "gaussian"
     ],
 )
 def test_it_is_that_of_single_examples(case, loss, hidden, walkers, activation):
-    """A full batch, and a short one however it is executed; each walker at a place of its own, regularized weights."""
-    inner = [layers.Dense(units, activation=activation, kernel_regularizer="l2") for units in hidden]
+    """A full batch, and a short one however it is executed; each walker at a place of its own,
+    regularized weights.
+    """
+    inner = [
+        layers.Dense(units, activation=activation, kernel_regularizer="l2") for units in hidden
+    ]
     model = keras.Sequential([keras.Input((4,)), *inner, layers.Dense(3)])
     data = (X, CLASSES if loss.startswith("sparse") else VALUES)
     potential = potential_of(model, data, walkers, loss=loss, **CASES[case])
     indices, sizes = potential.batches.indices(0, 3)
     asked_for = {0: ["eager"], 2: ["eager", "graph", *["xla"] * (case in UNDER_XLA)]}
     references = by_examples(potential, *((indices[i], sizes[i]) for i in asked_for))
-    for (i, executions), (expected_energy, expected) in zip(asked_for.items(), references, strict=True):
+    for (i, executions), (expected_energy, expected) in zip(
+        asked_for.items(), references, strict=True
+    ):
         for execution in executions:
             energy, variance = in_one_pass(potential, indices[i], sizes[i], execution)
             agree(variance, expected)
@@ -127,17 +149,26 @@ def frozen(layer):
 def functional():
     inside = keras.Sequential([keras.Input((5,)), layers.Dense(4, "sigmoid"), layers.Dropout(0.5)])
     entry = keras.Input((4,))
-    return keras.Model(entry, layers.Dense(3, use_bias=False)(inside(layers.Dense(5, "gelu")(entry))))
+    return keras.Model(
+        entry, layers.Dense(3, use_bias=False)(inside(layers.Dense(5, "gelu")(entry)))
+    )
 
 
 def normalised():
     first = layers.Normalization(mean=[0.1, 0.2, 0.3, 0.4], variance=[1.0, 2.0, 3.0, 4.0])
-    rest = [frozen(layers.Dense(5, "tanh")), layers.Dense(4), layers.LeakyReLU(), frozen(layers.BatchNormalization())]
+    rest = [
+        frozen(layers.Dense(5, "tanh")),
+        layers.Dense(4),
+        layers.LeakyReLU(),
+        frozen(layers.BatchNormalization()),
+    ]
     return keras.Sequential([keras.Input((4,)), first, *rest, layers.Dense(3, "softmax")])
 
 
 def images():
-    return keras.Sequential([keras.Input((2, 2, 1)), layers.Flatten(), layers.Dense(3), layers.ReLU(), layers.Dense(3)])
+    return keras.Sequential(
+        [keras.Input((2, 2, 1)), layers.Flatten(), layers.Dense(3), layers.ReLU(), layers.Dense(3)]
+    )
 
 
 @pytest.mark.parametrize(
@@ -174,7 +205,10 @@ def test_each_walker_has_frozen_values_of_its_own():
         for value in potential.auxiliary
     )
     indices, sizes = potential.batches.indices(0, 1)
-    agree(in_one_pass(potential, indices[0], sizes[0])[1], by_examples(potential, (indices[0], sizes[0]))[0][1])
+    agree(
+        in_one_pass(potential, indices[0], sizes[0])[1],
+        by_examples(potential, (indices[0], sizes[0]))[0][1],
+    )
 
 
 @pytest.mark.parametrize(
@@ -202,7 +236,9 @@ def test_examples_that_agree_have_no_variance():
     potential = potential_of(model, data, 3, dtype="float32")
     indices, sizes = potential.batches.indices(0, 1)
     position = tf.random.stateless_normal((3, potential.num_parameters), (1, 2))
-    evaluate = potential.bind(rung_of(np.full(3, 0.1)), Batch(tf.constant(indices[0]), tf.constant(sizes[0])))
+    evaluate = potential.bind(
+        rung_of(np.full(3, 0.1)), Batch(tf.constant(indices[0]), tf.constant(sizes[0]))
+    )
     energy, variance = evaluate.with_variance(position)
     assert (variance.numpy() >= 0).all()
     assert (variance.numpy() <= 1e-6 * energy.gradient.numpy() ** 2).all()
@@ -220,7 +256,9 @@ def operations():
 
 def twice():
     layer = layers.Dense(4)
-    return keras.Sequential([keras.Input((4,)), layer, layers.Activation("tanh"), layer, layers.Dense(3)])
+    return keras.Sequential(
+        [keras.Input((4,)), layer, layers.Activation("tanh"), layer, layers.Dense(3)]
+    )
 
 
 def random_always():
@@ -263,7 +301,11 @@ def test_other_networks_are_told_from_single_examples():
     single = []
     for column in range(5):
         repeated = np.repeat(indices[0][:, column : column + 1], 5, axis=1)
-        single.append(potential.bind(rung, Batch(tf.constant(repeated), tf.constant(5)))(position).gradient.numpy())
+        single.append(
+            potential.bind(rung, Batch(tf.constant(repeated), tf.constant(5)))(
+                position
+            ).gradient.numpy()
+        )
     agree(variance, np.var(single, axis=0, ddof=1) / 5 * (1 - 5 / N))
 
 
@@ -274,10 +316,14 @@ def test_layers_that_train_tie_the_examples_together():
 
 
 def test_other_coordinates_see_it_squared():
-    """θ = θ₀ + B x with diagonal B: U, B ∇U and B² times the variance, in one pass as one by one."""
+    """θ = θ₀ + B x with diagonal B: U, B ∇U and B² times the variance, in one pass as one by
+    one.
+    """
     potential = potential_of(images(), (IMAGES / 255, CLASSES), 2)
     indices, sizes = potential.batches.indices(0, 1)
-    evaluate = potential.bind(rung_of(np.full(2, 0.1)), Batch(tf.constant(indices[0]), tf.constant(sizes[0])))
+    evaluate = potential.bind(
+        rung_of(np.full(2, 0.1)), Batch(tf.constant(indices[0]), tf.constant(sizes[0]))
+    )
     origin = tf.constant(np.random.default_rng(1).normal(size=(2, potential.num_parameters)))
     scales = tf.constant(np.random.default_rng(2).uniform(0.5, 2.0, potential.num_parameters))
     inside = InCoordinates(evaluate, origin, Diagonal(scales))

@@ -1,4 +1,6 @@
-"""Tables that know when they were changed: digests in checkpoints, what readers say of damaged files, and `verify`."""
+"""Tables that know when they were changed: digests in checkpoints, what readers say of damaged
+files, and `verify`.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,13 @@ COLUMNS = {
 }
 MANIFEST = {
     "kind": "sample",
-    "options": {"num_steps": ROWS, "num_walkers": WALKERS, "num_burnin_steps": 0, "step_size": 0.01, "data": "a.csv"},
+    "options": {
+        "num_steps": ROWS,
+        "num_walkers": WALKERS,
+        "num_burnin_steps": 0,
+        "step_size": 0.01,
+        "data": "a.csv",
+    },
     "parameters": {"num": P, "names": ["dense/kernel"], "shapes": [[P, 1]]},
     "meaning": "U = L + V",
 }
@@ -43,8 +51,13 @@ def write_run(folder: Path, h5: bool) -> None:
     manifest.write(folder, MANIFEST)
     np.save(folder / files.DIRECTIONS, np.eye(P))
     noise = np.random.default_rng(1)
-    columns = COLUMNS | {files.TRAJECTORIES["h5" if h5 else "csv"]: files.trajectory_columns(NAMES, [])}
-    tables = {name: (H5Table if ".h5" in name else CsvTable)(folder / name, list(c)) for name, c in columns.items()}
+    columns = COLUMNS | {
+        files.TRAJECTORIES["h5" if h5 else "csv"]: files.trajectory_columns(NAMES, [])
+    }
+    tables = {
+        name: (H5Table if ".h5" in name else CsvTable)(folder / name, list(c))
+        for name, c in columns.items()
+    }
     ladder = {"rung": np.arange(3), "inverse_temperature": np.array([1.0, 0.5, 0.25])}
 
     def append(first: int, last: int) -> None:
@@ -53,7 +66,11 @@ def write_run(folder: Path, h5: bool) -> None:
             values = np.stack([step, np.tile(np.arange(WALKERS), last - first)], axis=1)
             width = len(columns[name]) - 2
             more = noise.integers(0, 2, (len(step), width)) if name == files.EXCHANGES else None
-            table.append(np.concatenate([values, noise.normal(size=(len(step), width)) if more is None else more], 1))
+            table.append(
+                np.concatenate(
+                    [values, noise.normal(size=(len(step), width)) if more is None else more], 1
+                )
+            )
             table.flush()
 
     for first, last in ((1, 200), (200, ROWS)):
@@ -65,8 +82,15 @@ def write_run(folder: Path, h5: bool) -> None:
         known = {name: of_whole(text) for name, text in whole.items()}
         known[files.DIRECTIONS] = of_whole((folder / files.DIRECTIONS).read_bytes())
         meta = {"step": last - 1, "files": {name: table.on_disk for name, table in tables.items()}}
-        meta |= {"digests": {name: table.digest.text() for name, table in tables.items()}, "whole": known}
-        arrays = {"moments/mean": np.zeros((WALKERS, P)), "moments/count": np.array(9.0), "moments/m2": np.ones(P)}
+        meta |= {
+            "digests": {name: table.digest.text() for name, table in tables.items()},
+            "whole": known,
+        }
+        arrays = {
+            "moments/mean": np.zeros((WALKERS, P)),
+            "moments/count": np.array(9.0),
+            "moments/m2": np.ones(P),
+        }
         checkpoint.save(folder, arrays, meta | {"manifest": lasting(manifest.read(folder))})
         for name, text in whole.items():
             (folder / name).write_bytes(text)
@@ -110,7 +134,8 @@ def refused(folder: Path, name: str) -> str:
     return str(caught.value)
 
 
-# ------------------------------------------------------------------------------------------------------ digests
+# ------------------------------------------------------------------------------------------------------
+# digests
 
 
 def test_a_digest_is_the_same_however_the_bytes_come():
@@ -143,7 +168,9 @@ def test_a_change_is_found_in_its_block(place):
 
 
 def test_every_flipped_byte_of_a_table_is_refused_by_a_resume(made, tmp_path):
-    """50 places for each format, all of which go through without digests but for those that break the structure."""
+    """50 places for each format, all of which go through without digests but for those that break
+    the structure.
+    """
     noise = np.random.default_rng(2)
     for kind in ("csv", "h5"):
         name = files.TRAJECTORIES[kind]
@@ -180,7 +207,9 @@ def test_a_changed_number_of_an_h5_table_is_refused_with_its_rows(made, tmp_path
     assert "rows 1 to" in refused(folder, "trajectory.h5")
     with pytest.raises(InputError, match="rows 1 to"):
         RunFiles.open(folder).trajectory.sum()
-    with pytest.raises(InputError, match=r"trajectory\.h5, rows 1 to [\d,]+: they are not what the run wrote"):
+    with pytest.raises(
+        InputError, match=r"trajectory\.h5, rows 1 to [\d,]+: they are not what the run wrote"
+    ):
         H5Table.reopen(path, columns, known.size, digest=known.digest)
 
 
@@ -190,7 +219,9 @@ def test_a_table_goes_on_with_its_digest(made, tmp_path, kind):
     name, columns = files.TRAJECTORIES[kind], files.trajectory_columns(NAMES, [])
     path = Path(shutil.copy(made[kind] / name, tmp_path))
     known = checkpoint.known(made[kind], name)
-    table = (H5Table if kind == "h5" else CsvTable).reopen(path, columns, known.size, digest=known.digest)
+    table = (H5Table if kind == "h5" else CsvTable).reopen(
+        path, columns, known.size, digest=known.digest
+    )
     rows = np.random.default_rng(3).normal(size=(20000, len(columns)))
     rows[:, :2] = np.arange(40000).reshape(-1, 2)
     table.append(rows)
@@ -208,20 +239,29 @@ def test_a_table_that_another_process_wrote_to_is_left_alone(tmp_path, kind):
         other.write(b"7,8\n")
     before = table.path.read_bytes()
     table.append(np.ones((3, 2)))
-    with pytest.raises(InputError, match="was changed while its run wrote it, by another process perhaps"):
+    with pytest.raises(
+        InputError, match="was changed while its run wrote it, by another process perhaps"
+    ):
         table.flush()
     assert table.path.read_bytes() == before
 
 
-# ------------------------------------------------------------------------------------------------------ readers
+# ------------------------------------------------------------------------------------------------------
+# readers
 
 LINE = {
     "an extra cell": (lambda line: line + b",7", "line 54: it has 7 cells, the table 6 columns"),
     "a cell too few": (lambda line: line.rsplit(b",", 1)[0], "line 54: it has 5 cells"),
-    "a letter in a number": (lambda line: line[:-3] + b"x" + line[-2:], "in the column kinetic_energy is no number"),
+    "a letter in a number": (
+        lambda line: line[:-3] + b"x" + line[-2:],
+        "in the column kinetic_energy is no number",
+    ),
     "NULs": (lambda line: line[:-8] + bytes(8), "line 54: it holds NUL bytes"),
     "an empty line": (lambda line: b"", "line 54: it has 1 cells"),
-    "a step that is no integer": (lambda line: b"1" + line.replace(b",", b".5,", 1), "in the column step is no step"),
+    "a step that is no integer": (
+        lambda line: b"1" + line.replace(b",", b".5,", 1),
+        "in the column step is no step",
+    ),
     "two points": (lambda line: line + b".1", "in the column kinetic_energy is no number"),
 }
 
@@ -256,7 +296,9 @@ def test_a_digit_is_told_by_the_lines_that_share_its_digest(copy):
 def test_a_table_that_is_shorter_than_its_checkpoint_is_read_and_said(copy):
     path = copy / files.ROWS
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    with pytest.warns(ShorterTable, match=r"run.csv is shorter than its checkpoint of step 399: [\d,]+ bytes of"):
+    with pytest.warns(
+        ShorterTable, match=r"run.csv is shorter than its checkpoint of step 399: [\d,]+ bytes of"
+    ):
         assert 200 < len(RunFiles.open(copy).run_info) < 600
     with pytest.raises(InputError, match="does not fit the checkpoint"):
         known = checkpoint.known(copy, files.ROWS)
@@ -285,7 +327,9 @@ def test_folders_without_digests_are_read_and_go_on(copy):
 
 @pytest.mark.parametrize("name", [files.LADDER, files.BIAS])
 def test_a_table_of_the_checkpoint_before_is_right_after_a_kill(copy, name):
-    """The table is written after the checkpoint; a kill between leaves the one that the checkpoint before knows."""
+    """The table is written after the checkpoint; a kill between leaves the one that the checkpoint
+    before knows.
+    """
     arrays, meta, _ = checkpoint.load(copy)
     checkpoint.save(copy, arrays, meta | {"whole": meta["whole"] | {name: "0" * 32}})
     assert len(RunFiles.open(copy)._table(name)) == 3
@@ -296,7 +340,9 @@ def test_a_table_of_the_checkpoint_before_is_right_after_a_kill(copy, name):
 def test_a_manifest_says_which_entry_was_changed(copy):
     path = copy / files.MANIFEST
     text = path.read_text()
-    path.write_text(text.replace("num_steps = 400", "num_steps = 9000").replace('"a.csv"', '"b.csv"'))
+    path.write_text(
+        text.replace("num_steps = 400", "num_steps = 9000").replace('"a.csv"', '"b.csv"')
+    )
     assert RunFiles.open(copy).manifest["options"]["num_steps"] == 9000
     assert manifest.changes(copy, manifest.read(copy)) == []
     path.write_text(text.replace("step_size = 0.01", "step_size = 0.07"))
@@ -310,13 +356,16 @@ def test_a_manifest_says_which_entry_was_changed(copy):
         RunFiles.open(copy)
 
 
-# ------------------------------------------------------------------------------------------------------ whole folders
+# ------------------------------------------------------------------------------------------------------
+# whole folders
 
 DAMAGE = {
     "empty": lambda content, noise: b"",
     "half": lambda content, noise: content[: len(content) // 2],
     "one byte less": lambda content, noise: content[:-1],
-    "NULs": lambda content, noise: content[: len(content) // 3] + bytes(64) + content[len(content) // 3 + 64 :],
+    "NULs": lambda content, noise: (
+        content[: len(content) // 3] + bytes(64) + content[len(content) // 3 + 64 :]
+    ),
     "a flipped bit": lambda content, noise: flipped(content, noise),
     "a line twice": lambda content, noise: content[:40] + content,
     "another file": lambda content, noise: bytes(range(256)) * 4,
@@ -339,9 +388,15 @@ def names_of(folder) -> list[str]:
 
 @pytest.mark.parametrize("kind", ["csv", "h5"])
 def test_no_damage_of_any_file_is_silent_and_none_a_traceback(made, tmp_path, kind):
-    """Every file of the folder in every way: readers refuse or warn, and `verify` names the file."""
+    """Every file of the folder in every way: readers refuse or warn, and `verify` names the
+    file.
+    """
     noise, tried = np.random.default_rng(4), 0
-    names = [name for name in names_of(made[kind]) if name not in (files.NOISE, f"checkpoint/{files.PREVIOUS}")]
+    names = [
+        name
+        for name in names_of(made[kind])
+        if name not in (files.NOISE, f"checkpoint/{files.PREVIOUS}")
+    ]
     assert len(names) == 10
     names = ["trajectory.h5"] if kind == "h5" else names
     for name in names:
@@ -350,17 +405,25 @@ def test_no_damage_of_any_file_is_silent_and_none_a_traceback(made, tmp_path, ki
             folder = Path(shutil.copytree(made[kind], tmp_path / f"{tried}"))
             tried += 1
             (folder / name).write_bytes(change(content, noise))
-            cut_after_checkpoint = damage == "one byte less" and name in (*COLUMNS, *files.TRAJECTORIES.values())
+            cut_after_checkpoint = damage == "one byte less" and name in (
+                *COLUMNS,
+                *files.TRAJECTORIES.values(),
+            )
             if (name, damage) in SPARE or cut_after_checkpoint:
                 continue
             assert name.split("/")[-1] in refused(folder, name), (name, damage)
-            assert [file.name for file in verify(folder) if not file.whole] == [name], (name, damage)
+            assert [file.name for file in verify(folder) if not file.whole] == [name], (
+                name,
+                damage,
+            )
     assert tried == len(DAMAGE) * len(names)
 
 
 def test_the_command_checks_folders(made, copy, capsys):
     assert compare.main(["--verify", str(made["h5"])]) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("Reading ")]
+    lines = [
+        line for line in capsys.readouterr().out.splitlines() if not line.startswith("Reading ")
+    ]
     assert lines[-1] == "All files are whole."
     assert "ok  run.csv: 808 rows of numbers, the same as at step 399." in lines
     assert len(lines) == 1 + len(names_of(made["h5"]))
@@ -373,6 +436,10 @@ def test_the_command_checks_folders(made, copy, capsys):
     assert out.splitlines()[-1] == f"2 of {2 * (len(lines) - 1)} files are not what the run wrote."
     assert compare.main(["--verify", str(copy), "--quiet"]) == 1
     assert capsys.readouterr().out == ""
-    for argv in (["--verify"], ["--verify", str(copy), "--drop", "loss"], ["--verify", str(copy / "no")]):
+    for argv in (
+        ["--verify"],
+        ["--verify", str(copy), "--drop", "loss"],
+        ["--verify", str(copy / "no")],
+    ):
         assert compare.main(argv) == 2
         assert capsys.readouterr().err.startswith("error: ")

@@ -30,7 +30,9 @@ def test_raw_housing_as_it_is_stops_with_advice(tmp_path, hidden, capsys):
     folder = tmp_path / "run"
     raw = {"loss": "mean_squared_error", "hidden": hidden, "standardize": "none", **EXECUTION}
     sim = Simulation(data=housing(), **raw)
-    with pytest.raises(SamplingError, match=r"^The .* of walker 0 is \S+ after step \d+, more than") as caught:
+    with pytest.raises(
+        SamplingError, match=r"^The .* of walker 0 is \S+ after step \d+, more than"
+    ) as caught:
         sim.sample(step_size=0.001, num_steps=100, record_every=1, output=str(folder))
     said = str(caught.value)
     assert "step_size 0.001 is too large" in said and "ω_max is" in said and "not < 2" in said
@@ -72,10 +74,21 @@ class Racing(Breaking):
 
 def test_a_kinetic_energy_that_runs_away_stops_at_a_row(tmp_path):
     sim = Simulation(
-        data=housing(), loss="mean_squared_error", standardize="all", hidden=[], num_walkers=2, **EXECUTION
+        data=housing(),
+        loss="mean_squared_error",
+        standardize="all",
+        hidden=[],
+        num_walkers=2,
+        **EXECUTION,
     )
     with pytest.raises(SamplingError, match=r"^The energy U \+ p·p/2 of walker 0 is") as caught:
-        sim.sample(sampler=Racing(0), step_size=0.001, num_steps=300, record_every=5, output=str(tmp_path / "run"))
+        sim.sample(
+            sampler=Racing(0),
+            step_size=0.001,
+            num_steps=300,
+            record_every=5,
+            output=str(tmp_path / "run"),
+        )
     rows = load(tmp_path / "run").run_info
     assert caught.value.step == rows["step"].max() + 5 and rows["kinetic_energy"].max() > 1e3
 
@@ -93,7 +106,9 @@ def test_a_start_far_above_and_a_hot_ladder_do_not_stop():
 
 
 def test_a_fit_that_diverges_stops():
-    sim = Simulation(data=housing(), loss="mean_squared_error", hidden=[], standardize="none", **EXECUTION)
+    sim = Simulation(
+        data=housing(), loss="mean_squared_error", hidden=[], standardize="none", **EXECUTION
+    )
     with pytest.raises(
         SamplingError, match=r"^The potential .* Try a smaller learning_rate\. The inputs range"
     ) as caught:
@@ -102,7 +117,9 @@ def test_a_fit_that_diverges_stops():
 
 
 def test_no_correct_run_comes_to_the_bound():
-    """A harmonic U of P parameters, T χ²(P)/2, at every rung; a start above it, and potentials below 0, are allowed."""
+    """A harmonic U of P parameters, T χ²(P)/2, at every rung; a start above it, and potentials
+    below 0, are allowed.
+    """
     for parameters in (1, 2, 100, 100_000):
         for temperature in (1e-6, 1.0, 1e6):
             bound = highest_energy(np.array([0.0]), np.array([0.0]), temperature, parameters, 1.0)
@@ -118,27 +135,39 @@ STIFF = {"potential": lambda x: 5e3 * tf.reduce_sum(x * x, -1), "dimension": 3, 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"mass": np.full(3, 0.01)}, "is too large for the parameters that mass or preconditioner make fast"),
-        ({"mass": "fisher", "num_burnin_steps": 200, "step_size": 0.1}, "step_size 0.1 is too large: the limit"),
+        (
+            {"mass": np.full(3, 0.01)},
+            "is too large for the parameters that mass or preconditioner make fast",
+        ),
+        (
+            {"mass": "fisher", "num_burnin_steps": 200, "step_size": 0.1},
+            "step_size 0.1 is too large: the limit",
+        ),
     ],
     ids=["given", "measured"],
 )
 def test_with_a_mass_the_limit_is_another(options, said):
     """The limit in θ is 0.02; a mass of 0.01 has a tenth of it."""
     with pytest.raises(SamplingError, match=said):
-        Simulation(**STIFF, parameters=np.ones(3)).sample(**{"step_size": 0.01, "num_steps": 300} | options)
+        Simulation(**STIFF, parameters=np.ones(3)).sample(
+            **{"step_size": 0.01, "num_steps": 300} | options
+        )
 
 
 def test_a_divergence_in_the_first_turn_is_not_one_of_the_start():
     """A half of the walkers moves 100 steps while the others are at step 0."""
     sim = Simulation(**STIFF, num_walkers=8, walker_start="jitter", walker_jitter=0.1)
-    with pytest.raises(SamplingError, match=r"after step 0, .*step_size 0\.2 is too large") as caught:
+    with pytest.raises(
+        SamplingError, match=r"after step 0, .*step_size 0\.2 is too large"
+    ) as caught:
         sim.sample(step_size=0.2, num_steps=200, covariance_blending=10.0)
     assert caught.value.step == 0 and "Look for infinities" not in str(caught.value)
 
 
 def test_on_a_ladder_the_longest_step_is_told():
-    """U = 50 x²: the limit is 0.2. The step of the target is below it, that of the hot rung is not."""
+    """U = 50 x²: the limit is 0.2. The step of the target is below it, that of the hot rung is
+    not.
+    """
     sim = Simulation(
         potential=lambda x: 50 * tf.reduce_sum(x * x, -1),
         dimension=2,
@@ -146,5 +175,7 @@ def test_on_a_ladder_the_longest_step_is_told():
         execution="graph",
         verbose=0,
     )
-    with pytest.raises(SamplingError, match=r"step_size 0\.5 is too large: the limit of stability at the start"):
+    with pytest.raises(
+        SamplingError, match=r"step_size 0\.5 is too large: the limit of stability at the start"
+    ):
         sim.sample(sampler="BAOAB", temperatures=[1.0, 2.0], step_sizes=[0.1, 0.5], num_steps=100)

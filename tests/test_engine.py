@@ -1,4 +1,6 @@
-"""The compiled loop and the files of a run: the same numbers however it is executed, at exactly the steps asked for."""
+"""The compiled loop and the files of a run: the same numbers however it is executed, at exactly the
+steps asked for.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ EXECUTED = {"BAOAB": 4, "ABOBA": 4, "SGLD": 4, "HMC": None}
 
 
 def simulation(**options) -> Simulation:
-    """A network with 9 parameters on 10 examples, mini-batches of 4, 4 and 2, both walkers their own."""
+    """A network with 9 parameters on 10 examples, mini-batches of 4, 4 and 2, both walkers their
+    own.
+    """
     defaults = {
         "noise_std": 1.0,
         "hidden": [2],
@@ -69,7 +73,9 @@ def awkward():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tati_re.simulation.loops.Loop", Noted)
-        run = short().sample(num_steps=STEPS, record_every=RECORD, trajectory_every=STORE, num_burnin_steps=BURNIN)
+        run = short().sample(
+            num_steps=STEPS, record_every=RECORD, trajectory_every=STORE, num_burnin_steps=BURNIN
+        )
     return Recorded(run, loops)
 
 
@@ -80,7 +86,9 @@ def executed():
 
     def run(sampler: str, execution: str):
         if (sampler, execution) not in done:
-            sim = simulation(execution=execution, batch_size=EXECUTED[sampler], num_leapfrog_steps=2)
+            sim = simulation(
+                execution=execution, batch_size=EXECUTED[sampler], num_leapfrog_steps=2
+            )
             ran = sim.sample(sampler=sampler, num_steps=4, record_every=2, trajectory_every=3)
             done[sampler, execution] = ran.run_info, ran.trajectory
         return done[sampler, execution]
@@ -89,11 +97,17 @@ def executed():
 
 
 @pytest.mark.parametrize(
-    "sampler", [pytest.param(name, marks=pytest.mark.slow if name in ("ABOBA", "SGLD") else ()) for name in EXECUTED]
+    "sampler",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in ("ABOBA", "SGLD") else ())
+        for name in EXECUTED
+    ],
 )
 @pytest.mark.parametrize(("execution", "tolerance"), [("eager", 1e-12), ("xla", 1e-9)])
 def test_every_execution_gives_the_numbers_of_the_graph(executed, sampler, execution, tolerance):
-    for found, expected in zip(executed(sampler, execution), executed(sampler, "graph"), strict=True):
+    for found, expected in zip(
+        executed(sampler, execution), executed(sampler, "graph"), strict=True
+    ):
         assert list(found.columns) == list(expected.columns)
         assert len(found) > 0
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
@@ -101,11 +115,18 @@ def test_every_execution_gives_the_numbers_of_the_graph(executed, sampler, execu
 
 def test_rows_and_positions_are_of_the_steps_asked_for(awkward):
     run = awkward.run
-    rows = [(step, walker) for step in range(RECORD, STEPS + 1, RECORD) for walker in range(WALKERS)]
+    rows = [
+        (step, walker) for step in range(RECORD, STEPS + 1, RECORD) for walker in range(WALKERS)
+    ]
     assert list(map(tuple, run.run_info[["step", "walker"]].to_numpy())) == rows
     past = [(step, walker) for step, walker in rows if step > BURNIN]
     assert list(map(tuple, run.averages[["step", "walker"]].to_numpy())) == past
-    stored = [(step, walker) for step in range(STORE, STEPS + 1, STORE) if step > BURNIN for walker in range(WALKERS)]
+    stored = [
+        (step, walker)
+        for step in range(STORE, STEPS + 1, STORE)
+        if step > BURNIN
+        for walker in range(WALKERS)
+    ]
     assert list(map(tuple, run.trajectory[["step", "walker"]].to_numpy())) == stored
 
 
@@ -125,7 +146,10 @@ def test_columns_are_those_of_the_run_folder(awkward):
     assert list(run.run_info.columns) == [*always, "gradient_norm", "momentum_norm"]
     means = ["step", "walker", "loss", "potential", "kinetic_energy", "virial"]
     assert list(run.averages.columns) == [*means, "expected_kinetic_energy", "expected_virial"]
-    names = [f"dense/kernel[{i},{j}]" for i in range(2) for j in range(2)] + ["dense/bias[0]", "dense/bias[1]"]
+    names = [f"dense/kernel[{i},{j}]" for i in range(2) for j in range(2)] + [
+        "dense/bias[0]",
+        "dense/bias[1]",
+    ]
     names += ["dense_1/kernel[0,0]", "dense_1/kernel[1,0]", "dense_1/bias[0]"]
     assert list(run.trajectory.columns) == ["step", "walker", "potential", "loss", *names]
     assert list(run.timing.columns) == ["step", "seconds", "steps_per_second"]
@@ -136,7 +160,9 @@ def test_a_run_traces_its_chunk_at_most_twice(awkward):
 
 
 def test_chunks_change_nothing(awkward):
-    whole = simulation().sample(num_steps=STEPS, record_every=RECORD, trajectory_every=STORE, num_burnin_steps=BURNIN)
+    whole = simulation().sample(
+        num_steps=STEPS, record_every=RECORD, trajectory_every=STORE, num_burnin_steps=BURNIN
+    )
     assert tables(whole.folder) == tables(awkward.run.folder)
 
 
@@ -146,11 +172,15 @@ def test_running_averages_are_means_of_the_rows_after_burn_in(awkward):
     for walker in range(WALKERS):
         for name in ("loss", "potential", "kinetic_energy", "virial"):
             expected = rows[rows.walker == walker][name].expanding().mean()
-            np.testing.assert_allclose(averages[averages.walker == walker][name], expected, rtol=1e-13)
+            np.testing.assert_allclose(
+                averages[averages.walker == walker][name], expected, rtol=1e-13
+            )
 
 
 def test_averages_come_with_the_value_they_should_have(awkward):
-    assert (awkward.run.averages[["expected_kinetic_energy", "expected_virial"]] == 4.5).all(axis=None)
+    assert (awkward.run.averages[["expected_kinetic_energy", "expected_virial"]] == 4.5).all(
+        axis=None
+    )
 
 
 def test_rows_hold_what_their_columns_say(awkward):
@@ -160,7 +190,9 @@ def test_rows_hold_what_their_columns_say(awkward):
     np.testing.assert_array_equal(both["potential"], both["potential_stored"])
     sim.parameters = both[sim.parameter_names()].to_numpy()
     squares = np.sum(sim.parameters**2, axis=1)
-    np.testing.assert_allclose(both["log_prior"], -0.5 * squares - 4.5 * np.log(2 * np.pi), rtol=1e-13)
+    np.testing.assert_allclose(
+        both["log_prior"], -0.5 * squares - 4.5 * np.log(2 * np.pi), rtol=1e-13
+    )
     np.testing.assert_allclose(both["potential"], 10 * both["loss"] - both["log_prior"], rtol=1e-13)
     np.testing.assert_allclose(both["kinetic_energy"], both["momentum_norm"] ** 2 / 2, rtol=1e-13)
     assert set(both["temperature"]) == {1.0}
@@ -168,14 +200,20 @@ def test_rows_hold_what_their_columns_say(awkward):
 
 
 def test_streaming_moments_are_those_of_the_positions_at_the_recorded_steps():
-    run = simulation().sample(num_steps=STEPS, record_every=STORE, trajectory_every=STORE, num_burnin_steps=BURNIN)
+    run = simulation().sample(
+        num_steps=STEPS, record_every=STORE, trajectory_every=STORE, num_burnin_steps=BURNIN
+    )
     trajectory, moments = run.trajectory, run.moments
     assert list(moments.count) == [8, 8]
     for walker in range(WALKERS):
         positions = trajectory[trajectory.walker == walker].iloc[:, 4:].to_numpy()
         np.testing.assert_allclose(moments.mean[walker], positions.mean(axis=0), rtol=1e-12)
-        np.testing.assert_allclose(moments.variance[walker], positions.var(axis=0, ddof=1), rtol=1e-10)
-    np.testing.assert_allclose(run.parameters("mean"), trajectory.iloc[:, 4:].mean(axis=0), rtol=1e-12)
+        np.testing.assert_allclose(
+            moments.variance[walker], positions.var(axis=0, ddof=1), rtol=1e-10
+        )
+    np.testing.assert_allclose(
+        run.parameters("mean"), trajectory.iloc[:, 4:].mean(axis=0), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("form", [pytest.param("array", marks=pytest.mark.slow), "npy", "csv"])
@@ -187,9 +225,19 @@ def test_directions_store_projections(awkward, tmp_path, form):
         np.save(source, directions)
     elif form == "csv":
         source = str(tmp_path / "directions.csv")
-        np.savetxt(source, directions, delimiter=",", header=",".join(f"d{i}" for i in range(9)), comments="")
+        np.savetxt(
+            source,
+            directions,
+            delimiter=",",
+            header=",".join(f"d{i}" for i in range(9)),
+            comments="",
+        )
     run = simulation().sample(
-        num_steps=15, record_every=RECORD, trajectory_every=STORE, num_burnin_steps=BURNIN, directions=source
+        num_steps=15,
+        record_every=RECORD,
+        trajectory_every=STORE,
+        num_burnin_steps=BURNIN,
+        directions=source,
     )
     assert list(run.trajectory.columns) == ["step", "walker", "potential", "loss", "c0", "c1", "c2"]
     positions = awkward.run.trajectory.iloc[:2, 4:].to_numpy()
@@ -208,7 +256,9 @@ def test_user_observables_get_a_column_each(awkward):
         "first": lambda parameters: parameters[:, 0],
         "mean": lambda parameters: keras.ops.mean(parameters, axis=-1),
     }
-    run = simulation().sample(num_steps=35, record_every=35, trajectory_every=35, observables=observables)
+    run = simulation().sample(
+        num_steps=35, record_every=35, trajectory_every=35, observables=observables
+    )
     assert list(run.run_info.columns[-3:]) == ["norm", "first", "mean"]
     positions = run.trajectory.iloc[:, 4:].to_numpy()
     np.testing.assert_allclose(run.run_info["norm"], np.linalg.norm(positions, axis=1), rtol=1e-13)
@@ -217,7 +267,10 @@ def test_user_observables_get_a_column_each(awkward):
 
 
 def test_names_of_columns_of_swaps_hold_any_number_elsewhere():
-    quarter = {name: lambda parameters: parameters[:, 0] * 0 + 0.25 for name in ("accepted", "batch_size", "rung_low")}
+    quarter = {
+        name: lambda parameters: parameters[:, 0] * 0 + 0.25
+        for name in ("accepted", "batch_size", "rung_low")
+    }
     run = simulation().sample(num_steps=4, record_every=2, observables=quarter)
     assert (run.run_info[list(quarter)] == 0.25).all(axis=None)
 
@@ -225,9 +278,18 @@ def test_names_of_columns_of_swaps_hold_any_number_elsewhere():
 @pytest.mark.parametrize(
     ("observables", "sentence"),
     [
-        ({"loss": lambda p: p[:, 0]}, r"a name is taken by a column of run\.csv\. Received: loss\."),
-        ({"all": lambda p: p}, r"'all' must give one number a walker\. Received: shape \(2, 9\)\. Expected: \(2,\)\."),
-        ({"norm": lambda p: np.linalg.norm(p, axis=1)}, r"'norm' cannot be computed inside the compiled steps"),
+        (
+            {"loss": lambda p: p[:, 0]},
+            r"a name is taken by a column of run\.csv\. Received: loss\.",
+        ),
+        (
+            {"all": lambda p: p},
+            r"'all' must give one number a walker\. Received: shape \(2, 9\)\. Expected: \(2,\)\.",
+        ),
+        (
+            {"norm": lambda p: np.linalg.norm(p, axis=1)},
+            r"'norm' cannot be computed inside the compiled steps",
+        ),
         ({"a\nb": lambda p: p[:, 0]}, r"a name cannot head a column\. Received: \['a\\nb'\]\."),
     ],
 )
@@ -254,7 +316,8 @@ def test_metropolis_methods_record_their_acceptance(executed):
         sampler=HamiltonianMonteCarlo(1, 0.0), num_steps=6, record_every=1, step_size=2.0
     )
     np.testing.assert_allclose(
-        run.averages["acceptance"], run.run_info.groupby("walker")["acceptance"].expanding().mean().sort_index(level=1)
+        run.averages["acceptance"],
+        run.run_info.groupby("walker")["acceptance"].expanding().mean().sort_index(level=1),
     )
     assert (run.run_info["acceptance"] < 0.5).any()
 
@@ -283,15 +346,33 @@ class Breaking:
     def init(self, position, evaluate, noise):
         energy = evaluate(position)
         steps = 0.0 * position[:, :1]
-        fields = (position, energy.gradient, energy.potential, energy.loss, energy.log_prior, steps, evaluate.rung)
+        fields = (
+            position,
+            energy.gradient,
+            energy.potential,
+            energy.loss,
+            energy.log_prior,
+            steps,
+            evaluate.rung,
+        )
         return BreakingState(*fields)
 
     def step(self, state, evaluate, noise):
         second = np.array([[0.0], [1.0]])
         position = state.position + 0.01 * noise.normal(state.position.shape)
-        position = where((state.steps + 1) * second == float(self.at), position + float("nan"), position)
+        position = where(
+            (state.steps + 1) * second == float(self.at), position + float("nan"), position
+        )
         energy = evaluate(position)
-        new = (position, energy.gradient, energy.potential, energy.loss, energy.log_prior, state.steps + 1, state.rung)
+        new = (
+            position,
+            energy.gradient,
+            energy.potential,
+            energy.loss,
+            energy.log_prior,
+            state.steps + 1,
+            state.rung,
+        )
         return BreakingState(*new), Info()
 
     def get_config(self) -> dict:
@@ -301,9 +382,15 @@ class Breaking:
 @pytest.mark.parametrize("execution", [pytest.param("graph", marks=pytest.mark.slow), "xla"])
 def test_a_potential_that_becomes_nan_stops_the_run_and_keeps_what_came_before(tmp_path, execution):
     folder = tmp_path / "run"
-    with pytest.raises(SamplingError, match=r"^The potential of walker 1 is nan after step 37\.") as caught:
+    with pytest.raises(
+        SamplingError, match=r"^The potential of walker 1 is nan after step 37\."
+    ) as caught:
         simulation(execution=execution).sample(
-            sampler=Breaking(37), num_steps=60, record_every=4, trajectory_every=9, output=str(folder)
+            sampler=Breaking(37),
+            num_steps=60,
+            record_every=4,
+            trajectory_every=9,
+            output=str(folder),
         )
     assert (caught.value.step, caught.value.walker) == (37, 1)
     assert str(folder) in str(caught.value)
@@ -332,16 +419,29 @@ def test_a_step_size_that_is_too_large_is_told_with_its_limit(sampler, symbol):
         ("vectorized", 4),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
-            for case in [("unrolled", None), ("vectorized", None), ("unrolled", 4), ("looped", None), ("looped", 4)]
+            for case in [
+                ("unrolled", None),
+                ("vectorized", None),
+                ("unrolled", 4),
+                ("looped", None),
+                ("looped", 4),
+            ]
         ),
     ],
 )
 def test_xla_compiles_once(evaluation, batch_size):
-    """Later chunks, which start at other steps, take less time in all than the compilation in the first call."""
+    """Later chunks, which start at other steps, take less time in all than the compilation in the
+    first call.
+    """
     from time import perf_counter
 
     labels = (Y > 0).astype(int)
-    system = {"data": (X, labels), "num_walkers": 3, "batch_size": batch_size, "walker_batches": "shared"}
+    system = {
+        "data": (X, labels),
+        "num_walkers": 3,
+        "batch_size": batch_size,
+        "walker_batches": "shared",
+    }
     sim = Simulation(walker_evaluation=evaluation, verbose=0, **system)
     sim.limits = NINE
     seconds = []
@@ -361,10 +461,14 @@ def test_xla_compiles_once(evaluation, batch_size):
 
 
 def test_a_graph_gives_the_same_bytes_again():
-    """Sums of three arrays begin with the same one each time: with TensorFlow's own rewriting of them these runs part
-    in the first hundred steps."""
+    """Sums of three arrays begin with the same one each time: with TensorFlow's own rewriting of
+    them these runs part in the first hundred steps.
+    """
     generator = np.random.default_rng(0)
-    images, labels = generator.integers(0, 256, (10_000, 3_072), dtype=np.uint8), generator.integers(0, 10, 10_000)
+    images, labels = (
+        generator.integers(0, 256, (10_000, 3_072), dtype=np.uint8),
+        generator.integers(0, 10, 10_000),
+    )
     data = Dataset.from_arrays(images, labels, input_scale=1 / 255)
     found = []
     for _ in range(3):
@@ -375,14 +479,17 @@ def test_a_graph_gives_the_same_bytes_again():
 
 
 @pytest.mark.parametrize(
-    "ladder", [{}, pytest.param({"temperatures": [1.0, 2.0], "exchange_every": 3}, marks=pytest.mark.slow)]
+    "ladder",
+    [{}, pytest.param({"temperatures": [1.0, 2.0], "exchange_every": 3}, marks=pytest.mark.slow)],
 )
 @pytest.mark.parametrize(
-    "evaluation", ["looped", *(pytest.param(how, marks=pytest.mark.slow) for how in ("vectorized", "unrolled"))]
+    "evaluation",
+    ["looped", *(pytest.param(how, marks=pytest.mark.slow) for how in ("vectorized", "unrolled"))],
 )
 def test_a_row_of_each_step_takes_its_accuracy_from_the_pass_of_the_step(evaluation, ladder):
-    """The numbers are those of a pass of their own, which rows of every other step have; the last batch is shorter,
-    the second class weighs less, and some examples nothing."""
+    """The numbers are those of a pass of their own, which rows of every other step have; the last
+    batch is shorter, the second class weighs less, and some examples nothing.
+    """
     labels, weights = (Y > 0).astype(int), np.where(Y > 0, 0.5, 1.0) * (np.arange(10) % 5 > 0)
     passes, metric = [], ModelPasses.metric
 
@@ -392,9 +499,21 @@ def test_a_row_of_each_step_takes_its_accuracy_from_the_pass_of_the_step(evaluat
 
     def rows(every: int):
         passes.clear()
-        system = {"data": (X, labels, weights), "hidden": [2], "num_walkers": 3, "seed": 2, "verbose": 0}
+        system = {
+            "data": (X, labels, weights),
+            "hidden": [2],
+            "num_walkers": 3,
+            "seed": 2,
+            "verbose": 0,
+        }
         sim = Simulation(walker_evaluation=evaluation, batch_size=4, **system)
-        options = {"step_size": 0.02, "num_steps": 12, "record_every": every, "execution": "graph", **ladder}
+        options = {
+            "step_size": 0.02,
+            "num_steps": 12,
+            "record_every": every,
+            "execution": "graph",
+            **ladder,
+        }
         return sim.sample(sampler="BAOAB", **options).run_info, len(passes)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -1,5 +1,6 @@
-"""Every evaluation answers each member of the contract, for the walkers and in the shapes that it says, or refuses in
-one sentence; what stands between a step and a potential hides nothing of it."""
+"""Every evaluation answers each member of the contract, for the walkers and in the shapes that it
+says, or refuses in one sentence; what stands between a step and a potential hides nothing of it.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +58,14 @@ def harmonic(x):
 @pytest.fixture(scope="module")
 def model():
     """A perceptron with its potential: three parameters, mini-batches of 5 of 20 examples."""
-    sim = Simulation(data="two_clusters", seed=1, num_walkers=WALKERS, batch_size=5, dtype="float64", prior_std=1.0)
+    sim = Simulation(
+        data="two_clusters",
+        seed=1,
+        num_walkers=WALKERS,
+        batch_size=5,
+        dtype="float64",
+        prior_std=1.0,
+    )
     return sim._engine().potential
 
 
@@ -87,7 +95,9 @@ def low_rank():
     references = tf.constant(np.random.default_rng(2).standard_normal((1, 2, PARAMETERS)))
     factor = tf.constant([[[0.4, 0.1], [-0.2, 0.3]]], tf.float64)
     # (I + X'SX)⁻¹ = I - X' S (I + XX'S)⁻¹ X.
-    middle = tf.linalg.inv(tf.eye(2, dtype=tf.float64) + references[0] @ tf.transpose(references[0]) @ factor[0])
+    middle = tf.linalg.inv(
+        tf.eye(2, dtype=tf.float64) + references[0] @ tf.transpose(references[0]) @ factor[0]
+    )
     return LowRank(references, factor, -(factor[0] @ middle)[None])
 
 
@@ -97,18 +107,24 @@ WRAPPERS = {
     "diagonal": lambda model: InCoordinates(of_model(model), ORIGIN, Diagonal(SCALE)),
     "low_rank": lambda model: InCoordinates(of_model(model), ORIGIN, low_rank()),
     "twice": lambda model: InCoordinates(WRAPPERS["diagonal"](model), ORIGIN, low_rank()),
-    "control_variate": lambda model: ControlVariateEvaluate(of_model(model), centre(of_model(model))),
+    "control_variate": lambda model: ControlVariateEvaluate(
+        of_model(model), centre(of_model(model))
+    ),
     "biased": biased,
     "exact_energies": lambda model: ExactEnergies(of_model(model)),
 }
 EVALUATIONS = {
     "model": of_model,
-    "function": lambda _: FunctionPotential(harmonic, PARAMETERS, Gaussian(1.0), validation=harmonic).bind(rungs()),
+    "function": lambda _: FunctionPotential(
+        harmonic, PARAMETERS, Gaussian(1.0), validation=harmonic
+    ).bind(rungs()),
     "noisy": lambda _: NoisyPotential(harmonic, PARAMETERS, 0.3).bind(rungs()),
     "noisy_energies": lambda _: NoisyEnergies(harmonic, PARAMETERS, 0.3, 2.0).bind(rungs()),
     "numpy": lambda _: NumpyEvaluate(rungs(numpy=True)),
     "silent": lambda _: SilentEvaluate(rungs()),
-    "springs": lambda model: SpringsPotential(model, Springs(np.zeros(PARAMETERS), np.ones(PARAMETERS))).bind(rungs()),
+    "springs": lambda model: SpringsPotential(
+        model, Springs(np.zeros(PARAMETERS), np.ones(PARAMETERS))
+    ).bind(rungs()),
     **WRAPPERS,
 }
 
@@ -175,7 +191,9 @@ REFUSED = {
     ("biased", "at"),
     ("biased", "part"),
 }
-"""No test part, no prior, no sum over examples; what a full matrix, a control variate and a bias cannot tell."""
+"""No test part, no prior, no sum over examples; what a full matrix, a control variate and a bias
+cannot tell.
+"""
 
 
 @pytest.mark.parametrize("name", EVALUATIONS)
@@ -191,13 +209,17 @@ def test_what_it_is_bound_to_is_known(model, name):
 
 @pytest.mark.parametrize("name", WRAPPERS)
 def test_a_wrapper_takes_the_walkers_to_the_other_rungs_of_the_potential_inside(model, name):
-    """λ = 1/2 halves the likelihood: U becomes U - L/2, in the wrapper as in the potential inside."""
+    """λ = 1/2 halves the likelihood: U becomes U - L/2, in the wrapper as in the potential
+    inside.
+    """
     evaluate, here = WRAPPERS[name](model), tf.constant(POSITION)
     other = rungs()._replace(likelihood_weight=tf.fill([WALKERS], tf.constant(0.5, tf.float64)))
     if (name, "at") in REFUSED or name == "control_variate":
         pytest.skip("refuses, or is corrected by energies of the rung of its center")
     before, after = evaluate(here), evaluate.at(other)(here)
-    np.testing.assert_allclose(after.potential, before.potential - 0.5 * evaluate.scale * before.loss, rtol=1e-12)
+    np.testing.assert_allclose(
+        after.potential, before.potential - 0.5 * evaluate.scale * before.loss, rtol=1e-12
+    )
 
 
 @pytest.mark.slow
@@ -255,12 +277,16 @@ def test_a_part_of_scaled_walkers_is_that_part(model):
 
 @pytest.mark.parametrize("name", ["model", "function", "noisy", "springs"])
 def test_a_potential_answers_what_the_engine_asks(model, name):
-    """Each attribute of the contract has a value of its type; what it is bound to is an evaluation."""
+    """Each attribute of the contract has a value of its type; what it is bound to is an
+    evaluation.
+    """
     made = {
         "model": lambda: model,
         "function": lambda: FunctionPotential(harmonic, PARAMETERS),
         "noisy": lambda: NoisyPotential(harmonic, PARAMETERS, 0.3),
-        "springs": lambda: SpringsPotential(model, Springs(np.zeros(PARAMETERS), np.ones(PARAMETERS))),
+        "springs": lambda: SpringsPotential(
+            model, Springs(np.zeros(PARAMETERS), np.ones(PARAMETERS))
+        ),
     }[name]()
     assert isinstance(made, Potential)
     assert made.num_parameters == PARAMETERS
@@ -286,7 +312,9 @@ def test_an_evaluation_that_lacks_a_member_cannot_be_made():
 
 
 def test_a_changed_gradient_changes_what_comes_with_its_variance(model):
-    """`with_variance` of a wrapper that overrides one of its two parts is put together from them."""
+    """`with_variance` of a wrapper that overrides one of its two parts is put together from
+    them.
+    """
 
     class Doubled(Delegating):
         def __call__(self, position):
@@ -295,5 +323,7 @@ def test_a_changed_gradient_changes_what_comes_with_its_variance(model):
 
     plain = of_model(model)
     energy, variance = Doubled(plain).with_variance(tf.constant(POSITION))
-    np.testing.assert_allclose(energy.gradient, 2 * plain(tf.constant(POSITION)).gradient, rtol=1e-12)
+    np.testing.assert_allclose(
+        energy.gradient, 2 * plain(tf.constant(POSITION)).gradient, rtol=1e-12
+    )
     np.testing.assert_allclose(variance, plain.gradient_variance(tf.constant(POSITION)), rtol=1e-12)

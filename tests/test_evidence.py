@@ -28,8 +28,12 @@ FAST = {"execution": "graph", "num_leapfrog_steps": 5}
 
 
 def linear(features: np.ndarray, targets: np.ndarray, **options) -> Simulation:
-    model = keras.Sequential([keras.Input((features.shape[1],)), keras.layers.Dense(1, use_bias=False)])
-    return Simulation(data=(features, targets[:, None]), model=model, dtype="float64", verbose=0, **options)
+    model = keras.Sequential(
+        [keras.Input((features.shape[1],)), keras.layers.Dense(1, use_bias=False)]
+    )
+    return Simulation(
+        data=(features, targets[:, None]), model=model, dtype="float64", verbose=0, **options
+    )
 
 
 def regression(features: int = 3, **options) -> Simulation:
@@ -44,7 +48,8 @@ def energies():
 
 
 @pytest.mark.parametrize(
-    "method", ["thermodynamic_integration", "stepping_stone", pytest.param("mbar", marks=pytest.mark.slow)]
+    "method",
+    ["thermodynamic_integration", "stepping_stone", pytest.param("mbar", marks=pytest.mark.slow)],
 )
 def test_methods_from_the_prior(energies, method):
     if method == "mbar":
@@ -56,7 +61,9 @@ def test_methods_from_the_prior(energies, method):
 
 
 def test_means_at_every_point_are_exact(energies):
-    """Within 5.5 errors at each of the 18 points; weights λ taken the other way round would show at once."""
+    """Within 5.5 errors at each of the 18 points; weights λ taken the other way round would show at
+    once.
+    """
     found = estimated(energies, "thermodynamic_integration", gauss_legendre(16)).curve
     exact = np.array([-known.mean_energy(weight) for weight in energies.path])
     scores = (found["mean"] - exact) / found["error"]
@@ -68,19 +75,30 @@ def test_error_bars_of_twenty_runs_cover_the_truth(energies):
     """20 runs of 4 walkers: 0.44 to 1.67 but for one time in 10,000."""
     scores = []
     for group in np.split(energies.values, 20, axis=1):
-        found = estimated(energies._replace(values=group), "thermodynamic_integration", gauss_legendre(16))
+        found = estimated(
+            energies._replace(values=group), "thermodynamic_integration", gauss_legendre(16)
+        )
         scores.append((found.log_z - known.LOG_Z[3]) / found.error)
     print(np.round(scores, 2))
     assert 0.44 < np.sqrt(np.mean(np.square(scores))) < 1.67
 
 
 @pytest.mark.parametrize(
-    ("method", "seeds"), [("frenkel_ladd", (0, 3)), pytest.param("smc", (0, 1), marks=pytest.mark.slow)]
+    ("method", "seeds"),
+    [("frenkel_ladd", (0, 3)), pytest.param("smc", (0, 1), marks=pytest.mark.slow)],
 )
 def test_chains_of_neighboring_seeds_have_noise_of_their_own(method, seeds, monkeypatch):
     keys, drawn = [], chains.draw_numbers
-    monkeypatch.setattr(chains, "draw_numbers", lambda *given: keys.append(given[1:3]) or drawn(*given))
-    sizes = {"num_walkers": 2, "num_steps": 10, "evidence_nodes": 2, "num_populations": 2, "num_particles": 50}
+    monkeypatch.setattr(
+        chains, "draw_numbers", lambda *given: keys.append(given[1:3]) or drawn(*given)
+    )
+    sizes = {
+        "num_walkers": 2,
+        "num_steps": 10,
+        "evidence_nodes": 2,
+        "num_populations": 2,
+        "num_particles": 50,
+    }
     sim = regression()
     for seed in seeds:
         log_evidence(sim, method, **sizes, num_moves=1, descent_steps=10, seed=seed, **FAST)
@@ -90,14 +108,18 @@ def test_chains_of_neighboring_seeds_have_noise_of_their_own(method, seeds, monk
 @pytest.mark.slow
 def test_frenkel_ladd():
     """From springs the error is 0.01 with a hundredth of the draws."""
-    found = log_evidence(regression(), "frenkel_ladd", num_walkers=8, num_steps=150, evidence_nodes=8, **FAST)
+    found = log_evidence(
+        regression(), "frenkel_ladd", num_walkers=8, num_steps=150, evidence_nodes=8, **FAST
+    )
     print(found)
     assert abs(found.log_z - known.LOG_Z[3]) < min(Z * found.error, 0.05)
 
 
 @pytest.mark.slow
 def test_sequential_monte_carlo():
-    found = log_evidence(regression(), "smc", num_populations=16, num_particles=300, num_moves=10, **FAST)
+    found = log_evidence(
+        regression(), "smc", num_populations=16, num_particles=300, num_moves=10, **FAST
+    )
     print(found)
     assert abs(found.log_z - known.LOG_Z[3]) < min(Z * found.error, 0.05)
     assert found.curve["next"].iloc[-1] == 1.0 and len(found.repeats) == 16
@@ -116,21 +138,29 @@ def test_two_features_are_picked():
             "num_leapfrog_steps": 4,
             "execution": "graph",
         }
-        found[count] = log_evidence(regression(count), "stepping_stone", evidence_sampling="sequential", **options)
+        found[count] = log_evidence(
+            regression(count), "stepping_stone", evidence_sampling="sequential", **options
+        )
         assert abs(found[count].log_z - known.LOG_Z[count]) < Z * found[count].error < 1
     table = bayes_factors(found)
     print(table)
     assert list(table["model"]) == [2, 3, 1]
-    assert table["probability"][0] == pytest.approx(1 / (1 + np.exp(known.LOG_Z[3] - known.LOG_Z[2])), abs=0.05)
+    assert table["probability"][0] == pytest.approx(
+        1 / (1 + np.exp(known.LOG_Z[3] - known.LOG_Z[2])), abs=0.05
+    )
 
 
 @pytest.mark.slow
 def test_gaussian_in_twenty_dimensions():
-    """Every direction of its own: y_i = θ_i + noise; exact within 5.5 errors, which resolve 0.4 of 26.8."""
+    """Every direction of its own: y_i = θ_i + noise; exact within 5.5 errors, which resolve 0.4 of
+    26.8.
+    """
     targets = np.random.default_rng(2).normal(size=20)
     sim = linear(np.eye(20), targets, noise_std=0.5, prior_std=1.0, seed=3)
     exact = known.closed_form(np.eye(20), targets, 0.5, 1.0)
-    found = log_evidences(sim, ["thermodynamic_integration", "stepping_stone"], num_walkers=40, num_steps=150, **FAST)
+    found = log_evidences(
+        sim, ["thermodynamic_integration", "stepping_stone"], num_walkers=40, num_steps=150, **FAST
+    )
     print(found.summary(), exact)
     for each in found:
         assert abs(each.log_z - exact) < Z * each.error < 0.4
@@ -142,8 +172,20 @@ def test_a_prior_that_is_not_drawn_exactly_is_caught(monkeypatch):
     from tati_re.posterior.priors import Gaussian
 
     monkeypatch.setattr(Gaussian, "standard_from_normal", lambda self, normal: 0.5 * normal)
-    coarse = {"evidence_grid": "trapezoid", "evidence_power": 3.0, "evidence_nodes": 8, "num_walkers": 80}
-    found = log_evidence(regression(), "stepping_stone", num_steps=60, evidence_sampling="sequential", **coarse, **FAST)
+    coarse = {
+        "evidence_grid": "trapezoid",
+        "evidence_power": 3.0,
+        "evidence_nodes": 8,
+        "num_walkers": 80,
+    }
+    found = log_evidence(
+        regression(),
+        "stepping_stone",
+        num_steps=60,
+        evidence_sampling="sequential",
+        **coarse,
+        **FAST,
+    )
     print(found)
     assert abs(found.log_z - known.LOG_Z[3]) > Z * found.error
 
@@ -153,17 +195,26 @@ def test_a_box_prior_by_quadrature():
     """One weight in a box whose wall cuts the posterior in two parts of unequal size."""
     x, y = np.linspace(-1, 1, 6)[:, None], 1.1 * np.linspace(-1, 1, 6)
     grid = np.linspace(-1, 1, 200_001)
-    log_likelihood = -0.5 * (((y - grid[:, None] * x[:, 0]) / 0.5) ** 2).sum(1) - 6 * np.log(0.5 * np.sqrt(2 * np.pi))
+    log_likelihood = -0.5 * (((y - grid[:, None] * x[:, 0]) / 0.5) ** 2).sum(1) - 6 * np.log(
+        0.5 * np.sqrt(2 * np.pi)
+    )
     exact = np.log(np.trapezoid(np.exp(log_likelihood), grid) / 2)
     sim = linear(x, y, noise_std=0.5, prior="box", prior_bound=1.0, seed=1)
-    short = {"num_walkers": 24, "num_steps": 100, "evidence_nodes": 8, "evidence_sampling": "sequential"}
+    short = {
+        "num_walkers": 24,
+        "num_steps": 100,
+        "evidence_nodes": 8,
+        "evidence_sampling": "sequential",
+    }
     for each in log_evidences(sim, ["stepping_stone", "frenkel_ladd"], **short, **FAST):
         assert abs(each.log_z - exact) < Z * each.error < 0.4
 
 
 @pytest.mark.slow
 def test_classes_under_a_heavy_tailed_prior_by_quadrature():
-    """Logistic regression with one weight and one bias, Student-t prior, by BAOAB at a small step."""
+    """Logistic regression with one weight and one bias, Student-t prior, by BAOAB at a small
+    step.
+    """
     from scipy.stats import t as student
 
     x, labels = np.linspace(-2, 2, 12)[:, None], (np.arange(12) > 4).astype(int)
@@ -186,24 +237,37 @@ def test_classes_under_a_heavy_tailed_prior_by_quadrature():
         num_walkers=40,
     )
     assert sim.num_parameters() == 2
-    options = {"num_steps": 600, "evidence_nodes": 8, "evidence_sampling": "sequential", "execution": "graph"}
-    found = log_evidence(sim, "stepping_stone", sampler="BAOAB", step_size=0.4, friction=1.0, **options)
+    options = {
+        "num_steps": 600,
+        "evidence_nodes": 8,
+        "evidence_sampling": "sequential",
+        "execution": "graph",
+    }
+    found = log_evidence(
+        sim, "stepping_stone", sampler="BAOAB", step_size=0.4, friction=1.0, **options
+    )
     print(found, exact)
     assert abs(found.log_z - exact) < min(Z * found.error + 0.01, 0.1)
 
 
 @pytest.mark.slow
 def test_two_modes_by_quadrature():
-    """w2 tanh(w1 x) does not change when both signs do: from the prior both modes count, from springs at one of them
-    that one alone, log 2 less."""
+    """w2 tanh(w1 x) does not change when both signs do: from the prior both modes count, from
+    springs at one of them that one alone, log 2 less.
+    """
     x = np.linspace(-1, 1, 10)
     y = 1.5 * np.tanh(1.5 * x)
     w = np.linspace(-9, 9, 721)
     outputs = w[None, :, None] * np.tanh(w[:, None, None] * x)
-    log_likelihood = -0.5 * (((y - outputs) / 0.2) ** 2).sum(-1) - 10 * np.log(0.2 * np.sqrt(2 * np.pi))
+    log_likelihood = -0.5 * (((y - outputs) / 0.2) ** 2).sum(-1) - 10 * np.log(
+        0.2 * np.sqrt(2 * np.pi)
+    )
     log_prior = -0.5 * (w[:, None] ** 2 + w**2) / 4 - np.log(2 * np.pi * 4)
     exact = np.log(np.exp(log_likelihood + log_prior).sum()) + 2 * np.log(w[1] - w[0])
-    layers = [keras.layers.Dense(1, activation="tanh", use_bias=False), keras.layers.Dense(1, use_bias=False)]
+    layers = [
+        keras.layers.Dense(1, activation="tanh", use_bias=False),
+        keras.layers.Dense(1, use_bias=False),
+    ]
     model = keras.Sequential([keras.Input((1,)), *layers])
     options = {"dtype": "float64", "noise_std": 0.2, "prior_std": 2.0, "seed": 1, "verbose": 0}
     sim = Simulation(data=(x[:, None], y[:, None]), model=model, **options)
@@ -257,13 +321,26 @@ def test_a_run_on_a_ladder_of_likelihood_weights():
 def test_runs_whose_energies_have_no_normalization_are_refused(options, said):
     """Three times the data, a penalty, or T = 5 gave the numbers of another integral."""
     options = dict(options)
-    penalty = keras.regularizers.L2(options.pop("regularizer")) if "regularizer" in options else None
+    penalty = (
+        keras.regularizers.L2(options.pop("regularizer")) if "regularizer" in options else None
+    )
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, kernel_regularizer=penalty)])
     x = np.linspace(-1, 1, 20)[:, None]
     sim = Simulation(
-        data=(x, x), model=model, loss="gaussian", noise_std=1.0, sampler="HMC", tempering="likelihood",
-        num_replicas=2, num_steps=4, num_burnin_steps=2, step_size=0.1, exchange="none", verbose=0, **options,
-    )  # fmt: skip
+        data=(x, x),
+        model=model,
+        loss="gaussian",
+        noise_std=1.0,
+        sampler="HMC",
+        tempering="likelihood",
+        num_replicas=2,
+        num_steps=4,
+        num_burnin_steps=2,
+        step_size=0.1,
+        exchange="none",
+        verbose=0,
+        **options,
+    )
     run = sim.sample(execution="graph")
     with pytest.raises(InputError, match=said):
         energies_of_run(run)
@@ -271,9 +348,17 @@ def test_runs_whose_energies_have_no_normalization_are_refused(options, said):
 
 def test_runs_with_statistics_of_batches_are_refused():
     options = {"num_burnin_steps": 0, "batch_norm": "batch"}
-    said = {"options": options, "method": {"likelihood_weights": [1.0, 0.0]}, "loss": {"loss": "gaussian"}}
-    rows = pd.DataFrame({"step": [1], "rung": [0], "walker": [0], "loss": [0.0], "temperature": [1.0]})
-    run = SimpleNamespace(manifest=said | {"prior_proper": True, "dataset": {}}, folder="run", ladder=None)
+    said = {
+        "options": options,
+        "method": {"likelihood_weights": [1.0, 0.0]},
+        "loss": {"loss": "gaussian"},
+    }
+    rows = pd.DataFrame(
+        {"step": [1], "rung": [0], "walker": [0], "loss": [0.0], "temperature": [1.0]}
+    )
+    run = SimpleNamespace(
+        manifest=said | {"prior_proper": True, "dataset": {}}, folder="run", ladder=None
+    )
     run.run_info = rows
     with pytest.raises(InputError, match="statistics that changed"):
         energies_of_run(run)
@@ -281,19 +366,25 @@ def test_runs_with_statistics_of_batches_are_refused():
 
 def test_evidence_says_what_it_is(energies):
     found = estimated(energies, "thermodynamic_integration", gauss_legendre(16))
-    assert repr(found).startswith("Evidence(log_z=-18.") and "method='thermodynamic_integration'" in repr(found)
+    assert repr(found).startswith(
+        "Evidence(log_z=-18."
+    ) and "method='thermodynamic_integration'" in repr(found)
     assert "log Z = -18." in found.summary() and "±" in found.summary()
     assert list(found.curve.columns)[:3] == ["path", "mean", "error"]
 
 
 def test_energies_that_drift_are_said():
-    """Seen where the drift is three quarters of a nat a half; twenty runs without one say nothing."""
+    """Seen where the drift is three quarters of a nat a half; twenty runs without one say
+    nothing.
+    """
     grid = gauss_legendre(16)
 
     def notes(slope: float, seed: int) -> tuple[str, ...]:
         values = known.drawn(grid.path, 4, 200, seed, 0.5) + np.linspace(slope, 0, 200)
         ones = np.ones(len(grid.path))
-        return estimated(Energies(grid.path, values, ones, ones, 0.0, ones), "thermodynamic_integration", grid).notes
+        return estimated(
+            Energies(grid.path, values, ones, ones, 0.0, ones), "thermodynamic_integration", grid
+        ).notes
 
     assert not any(notes(0.0, seed) for seed in range(20))
     assert "second half" in notes(3.0, 0)[0]
@@ -345,29 +436,48 @@ def test_weight_regularisers_are_refused():
 
 
 def test_walkers_that_never_left_the_prior_are_told():
-    """Two of forty walkers say thousands of nats less: the error covers it, and the mean is no estimate any more."""
+    """Two of forty walkers say thousands of nats less: the error covers it, and the mean is no
+    estimate any more.
+    """
     grid = gauss_legendre(8)
     generator, ones = np.random.default_rng(0), np.ones((10, 40))
 
     def notes(stuck: float) -> tuple[str, ...]:
         values = 10.0 + generator.standard_normal((10, 40, 200))
         values[:, :2] += stuck
-        return estimated(Energies(grid.path, values, ones, ones, 0.0, ones), "thermodynamic_integration", grid).notes
+        return estimated(
+            Energies(grid.path, values, ones, ones, 0.0, ones), "thermodynamic_integration", grid
+        ).notes
 
     assert not notes(0.0)
     assert notes(5e4)[-1].startswith("2 of 40 walkers are far from the median, -10.")
 
 
 def test_energies_of_a_run_on_a_function():
-    """A Gaussian likelihood of deviation 0.3 at 1 and the prior N(0, 1), two coordinates, in closed form."""
+    """A Gaussian likelihood of deviation 0.3 at 1 and the prior N(0, 1), two coordinates, in closed
+    form.
+    """
     sim = Simulation(
-        potential=lambda w: tf.reduce_sum(0.5 * ((w - 1) / 0.3) ** 2, -1), dimension=2, prior="gaussian",
-        num_walkers=20, seed=1, verbose=0, execution="graph",
-    )  # fmt: skip
+        potential=lambda w: tf.reduce_sum(0.5 * ((w - 1) / 0.3) ** 2, -1),
+        dimension=2,
+        prior="gaussian",
+        num_walkers=20,
+        seed=1,
+        verbose=0,
+        execution="graph",
+    )
     run = sim.sample(
-        sampler="HMC", num_leapfrog_steps=4, step_size=0.1, target_acceptance=0.8, tempering="likelihood",
-        num_replicas=8, num_steps=300, num_burnin_steps=100, record_every=1, trajectory_every=0,
-    )  # fmt: skip
+        sampler="HMC",
+        num_leapfrog_steps=4,
+        step_size=0.1,
+        target_acceptance=0.8,
+        tempering="likelihood",
+        num_replicas=8,
+        num_steps=300,
+        num_burnin_steps=100,
+        record_every=1,
+        trajectory_every=0,
+    )
     found = estimated(energies_of_run(run), "stepping_stone")
     exact = 2 * (np.log(0.3 / np.sqrt(1.09)) - 0.5 / 1.09)
     assert abs(found.log_z - exact) < Z * found.error < 0.5

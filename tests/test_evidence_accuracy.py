@@ -1,4 +1,6 @@
-"""log Z within 0.05 by every method, at the sizes that the userguide names, and the error bar of populations."""
+"""log Z within 0.05 by every method, at the sizes that the userguide names, and the error bar of
+populations.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def close(found, exact: float) -> bool:
 def every(energies: Energies, step: int) -> Energies:
     """Each k-th point of a path; evenly spaced points stay so."""
     return energies._replace(
-        path=energies.path[::step], values=energies.values[::step], acceptance=energies.acceptance[::step]
+        path=energies.path[::step],
+        values=energies.values[::step],
+        acceptance=energies.acceptance[::step],
     )
 
 
@@ -36,7 +40,12 @@ def every(energies: Energies, step: int) -> Energies:
 def test_the_regression_by_quadrature_over_an_even_path():
     """A trapezoid with 81 points is off by 0.015 by itself; corrected, 41 are enough."""
     grid = trapezoid(81)
-    options = {"evidence_grid": "trapezoid", "evidence_nodes": 81, "num_walkers": 500, "num_steps": 75}
+    options = {
+        "evidence_grid": "trapezoid",
+        "evidence_nodes": 81,
+        "num_walkers": 500,
+        "num_steps": 75,
+    }
     energies = sample_energies(regression(), **options, **SEQUENTIAL)
     assert close(estimated(energies, "thermodynamic_integration", grid), known.LOG_Z[3])
     half = estimated(every(energies, 2), "thermodynamic_integration", trapezoid(41, corrected=True))
@@ -52,9 +61,24 @@ def test_the_regression_by_quadrature_over_an_even_path():
         ("frenkel_ladd", {"num_walkers": 32, "num_steps": 200, "evidence_nodes": 8, **FAST}),
         (
             "mbar",
-            {"evidence_grid": "trapezoid", "evidence_nodes": 10, "num_walkers": 1000, "num_steps": 100, **SEQUENTIAL},
+            {
+                "evidence_grid": "trapezoid",
+                "evidence_nodes": 10,
+                "num_walkers": 1000,
+                "num_steps": 100,
+                **SEQUENTIAL,
+            },
         ),
-        ("smc", {"num_populations": 32, "num_particles": 440, "num_moves": 10, "particle_fraction": 0.5, **FAST}),
+        (
+            "smc",
+            {
+                "num_populations": 32,
+                "num_particles": 440,
+                "num_moves": 10,
+                "particle_fraction": 0.5,
+                **FAST,
+            },
+        ),
     ],
 )
 def test_the_regression_by_every_other_method(method, options):
@@ -66,8 +90,16 @@ def test_the_regression_by_every_other_method(method, options):
 @pytest.mark.slow
 def test_two_features_are_picked_from_the_prior():
     """-67.081, -15.901 and -18.075, each within 0.05."""
-    options = {"evidence_grid": "trapezoid", "evidence_nodes": 10, "num_walkers": 1000, "num_steps": 80, **SEQUENTIAL}
-    found = {count: log_evidence(regression(count), "stepping_stone", **options) for count in known.LOG_Z}
+    options = {
+        "evidence_grid": "trapezoid",
+        "evidence_nodes": 10,
+        "num_walkers": 1000,
+        "num_steps": 80,
+        **SEQUENTIAL,
+    }
+    found = {
+        count: log_evidence(regression(count), "stepping_stone", **options) for count in known.LOG_Z
+    }
     assert all(close(found[count], exact) for count, exact in known.LOG_Z.items())
     assert list(bayes_factors(found)["model"]) == [2, 3, 1]
 
@@ -91,7 +123,13 @@ def test_a_gaussian_in_twenty_dimensions_by_every_method():
 def test_the_error_bar_of_populations_covers_the_truth():
     """20 runs of 16 populations, cooled together: 0.44 to 1.67 but for one time in 10,000."""
     found = log_evidence(
-        regression(), "smc", num_populations=320, num_particles=24, num_moves=4, particle_fraction=0.5, **FAST
+        regression(),
+        "smc",
+        num_populations=320,
+        num_particles=24,
+        num_moves=4,
+        particle_fraction=0.5,
+        **FAST,
     )
     scores = []
     for group in np.split(found.repeats, 20):
@@ -124,7 +162,9 @@ def test_populations_that_are_not_moved_are_caught(monkeypatch):
         return right(self, position, rung._replace(step_size=1e-9 * rung.step_size), *rest)
 
     monkeypatch.setattr(Chains, "_moved", stuck)
-    found = log_evidence(regression(), "smc", num_particles=24, num_moves=2, **FAST, target_acceptance=0.99)
+    found = log_evidence(
+        regression(), "smc", num_particles=24, num_moves=2, **FAST, target_acceptance=0.99
+    )
     # Their mean stays right by the few that were lucky at once.
     assert np.median(found.repeats) < known.LOG_Z[3] - 5
 

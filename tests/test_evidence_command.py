@@ -18,7 +18,16 @@ from tati_re.cluster.jobs import SideBySide
 from tati_re.evidence.methods import prepared, sample_parts
 from tests import regression as known
 
-SHORT = ["--execution", "graph", "--num-steps", "40", "--evidence-nodes", "6", "--num-leapfrog-steps", "3"]
+SHORT = [
+    "--execution",
+    "graph",
+    "--num-steps",
+    "40",
+    "--evidence-nodes",
+    "6",
+    "--num-leapfrog-steps",
+    "3",
+]
 SHORT += ["--evidence-sampling", "sequential", "--quiet"]
 TOML = """data = "points.csv"
 input_columns = {columns}
@@ -41,7 +50,14 @@ def models(tmp_path, monkeypatch):
 
 
 def test_models_side_by_side(models, capsys):
-    arguments = ["--compare", "line.toml", "parabola.toml", "--method", "stepping_stone", "thermodynamic_integration"]
+    arguments = [
+        "--compare",
+        "line.toml",
+        "parabola.toml",
+        "--method",
+        "stepping_stone",
+        "thermodynamic_integration",
+    ]
     loud = [text for text in SHORT if text != "--quiet"]
     assert evidence.main([*arguments, *loud, "--output", "out"]) == 0
     said = capsys.readouterr().out
@@ -63,27 +79,46 @@ def test_models_side_by_side(models, capsys):
 
 @pytest.mark.slow
 def test_workers_make_the_same_estimates(models):
-    methods = ["--method", "stepping_stone", "frenkel_ladd", "--compare", "line.toml", "parabola.toml"]
+    methods = [
+        "--method",
+        "stepping_stone",
+        "frenkel_ladd",
+        "--compare",
+        "line.toml",
+        "parabola.toml",
+    ]
     tables = []
     for workers in ([], ["--workers", "2"], ["--workers", "4"]):
         output = f"out{''.join(workers)}"
         assert evidence.main([*methods, *SHORT, "--output", output, *workers]) == 0
         parts = sorted((models / output / "kept").rglob("*.npz"))
-        energies = [np.load(part)["energies"].tobytes() for part in parts if "energies" in np.load(part).files]
+        energies = [
+            np.load(part)["energies"].tobytes()
+            for part in parts
+            if "energies" in np.load(part).files
+        ]
         curves = [path.read_bytes() for path in sorted((models / output).glob("*-*.csv"))]
-        tables.append((len(parts), energies, curves, (models / output / "bayes_factors.csv").read_bytes()))
+        tables.append(
+            (len(parts), energies, curves, (models / output / "bayes_factors.csv").read_bytes())
+        )
     assert tables[0] == tables[1] == tables[2] and len(tables[0][1]) > 10
     assert evidence.main(["--resume", "out", "--workers", "3", "--quiet"]) == 0
 
 
 def test_jobs_of_a_command_can_be_read_where_it_is_not_the_main_module(models, monkeypatch):
-    """`python -m` and bin/tati-evidence make the command `__main__`, which is another module in a worker."""
+    """`python -m` and bin/tati-evidence make the command `__main__`, which is another module in a
+    worker.
+    """
     read = "import pickle, sys; [pickle.loads(each) for each in pickle.load(sys.stdin.buffer)]"
     done = []
 
     def run(team, jobs, found):
         sent = pickle.dumps([team._pickled, *map(pickle.dumps, jobs)])
-        done.append(subprocess.run([sys.executable, "-c", read], input=sent, capture_output=True, check=False))
+        done.append(
+            subprocess.run(
+                [sys.executable, "-c", read], input=sent, capture_output=True, check=False
+            )
+        )
         done.append(len(jobs))
         sys.exit(0)
 
@@ -119,15 +154,24 @@ def test_options_that_the_methods_do_not_use_are_told(models, capsys):
     ("arguments", "words"),
     [
         ([], "--data is missing"),
-        (["--data", "points.csv", "--method", "mbra"], "--method has an unknown value. Did you mean 'mbar'?"),
+        (
+            ["--data", "points.csv", "--method", "mbra"],
+            "--method has an unknown value. Did you mean 'mbar'?",
+        ),
         (["--compare", "line.toml"], "several models"),
         (["--compare", "line.toml", "line.toml"], "named twice"),
         (["--compare", "line.toml", "nothing.toml"], "nothing.toml cannot be read"),
-        (["--compare", "line.toml", "parabola.toml", "--config", "line.toml"], "--compare and --config"),
+        (
+            ["--compare", "line.toml", "parabola.toml", "--config", "line.toml"],
+            "--compare and --config",
+        ),
         (["--config", "line.toml", "--loss", "mean_squared_error"], "not a likelihood"),
         (["--config", "line.toml", "--prior", "none"], "proper"),
         (["--config", "line.toml", "--record-every", "5"], "not a known option"),
-        (["--config", "line.toml", "--stream-predictions", "5"], "--stream-predictions is not a known option"),
+        (
+            ["--config", "line.toml", "--stream-predictions", "5"],
+            "--stream-predictions is not a known option",
+        ),
         (["--config", "line.toml", "--output", "points.csv"], "--output is not empty"),
         (["--config", "line.toml", "--workers", "2"], "more of them than estimates"),
         (["--config", "line.toml", "--worker-gpus", "0.5"], "--worker-gpus: needs workers"),
@@ -141,18 +185,24 @@ def test_bad_input_is_one_line(models, capsys, arguments, words):
 
 
 def test_an_evidence_of_a_part_of_a_table_says_so(models):
-    """A fifth of a file is kept for testing where nobody says otherwise; a closed form on all rows is another one."""
+    """A fifth of a file is kept for testing where nobody says otherwise; a closed form on all rows
+    is another one.
+    """
     told = {}
     for name, more in {"of itself": {}, "asked": {"test_fraction": 0.2}}.items():
         sim = tati_re.Simulation(data="points.csv", noise_std=0.3, seed=1, verbose=0, **more)
-        found = tati_re.evidence.log_evidence(sim, "smc", num_particles=8, num_populations=2, num_moves=1, num_steps=20)
+        found = tati_re.evidence.log_evidence(
+            sim, "smc", num_particles=8, num_populations=2, num_moves=1, num_steps=20
+        )
         told[name] = [note for note in found.notes if "examples" in note]
     note = "log Z is that of 16 examples; 4 are kept for testing (test_fraction)."
     assert told == {"of itself": [note], "asked": []}
 
 
 def test_a_worker_leaves_what_another_one_is_writing(models):
-    """Two methods of a model keep their parts in one folder: what looks like left by a kill is of the other worker."""
+    """Two methods of a model keep their parts in one folder: what looks like left by a kill is of
+    the other worker.
+    """
     sim = tati_re.Simulation(data="points.csv", noise_std=0.3, test_fraction=0.0, seed=1, verbose=0)
     few = {"num_particles": 8, "num_populations": 2, "num_moves": 1, "num_steps": 20}
     now = prepared(sim, ["smc"], **few)
@@ -166,14 +216,18 @@ def test_a_worker_leaves_what_another_one_is_writing(models):
 def test_help_lists_the_options_and_loads_nothing_heavy():
     program = "import sys\nfrom tati_re.cli.evidence import main\ntry:\n    main(['--help-all'])\nexcept SystemExit:\n"
     program += "    print('heavy' if {'tensorflow', 'keras', 'pandas', 'pymbar'} & set(sys.modules) else 'light')\n"
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
     assert said.rstrip().endswith("light")
     assert "--compare FILE" in said and "--evidence-grid" in said and "default 16" in said
     assert "--record-every" not in said
 
 
 def test_print_config(models, capsys):
-    assert evidence.main(["--config", "line.toml", "--method", "smc", "mbar", "--print-config"]) == 0
+    assert (
+        evidence.main(["--config", "line.toml", "--method", "smc", "mbar", "--print-config"]) == 0
+    )
     assert tomllib.loads(capsys.readouterr().out)["method"] == ["smc", "mbar"]
 
 

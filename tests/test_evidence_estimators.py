@@ -22,14 +22,19 @@ def means(grid: grids.Quadrature) -> np.ndarray:
 
 
 def constant(grid: grids.Quadrature, variances: bool = False) -> np.ndarray:
-    """Energies of two draws, with the exact mean at each point and, if asked for, the exact variance."""
-    spread = np.sqrt([known.variance_of_energy(weight) / 2 if variances else 0.0 for weight in grid.path])
+    """Energies of two draws, with the exact mean at each point and, if asked for, the exact
+    variance.
+    """
+    spread = np.sqrt(
+        [known.variance_of_energy(weight) / 2 if variances else 0.0 for weight in grid.path]
+    )
     return np.stack([means(grid) - spread, means(grid) + spread], -1)[:, None, :]
 
 
 def integrand(weight: float) -> float:
-    """The mean of V_q - L - V on the path from springs, u = (1 - w) V_q + w (L + V), of the regression: both quadratic
-    around one minimum."""
+    """The mean of V_q - L - V on the path from springs, u = (1 - w) V_q + w (L + V), of the
+    regression: both quadratic around one minimum.
+    """
     curvature = known.FEATURES.T @ known.FEATURES / known.NOISE**2 + np.eye(3) / known.PRIOR**2
     springs = np.diag(1 / np.diag(np.linalg.inv(curvature)))
     covariance = np.linalg.inv(weight * curvature + (1 - weight) * springs)
@@ -45,16 +50,26 @@ def test_closed_forms_are_those_of_the_regression():
 
 @pytest.mark.parametrize(
     ("nodes", "error", "digits"),
-    [(10, -1.95e-3, 2e-5), (12, 7e-4, 5e-5), (16, 3.5e-5, 5e-6), (20, -1.67e-6, 2e-8), (40, 0.0, 1e-9)],
+    [
+        (10, -1.95e-3, 2e-5),
+        (12, 7e-4, 5e-5),
+        (16, 3.5e-5, 5e-6),
+        (20, -1.67e-6, 2e-8),
+        (40, 0.0, 1e-9),
+    ],
 )
 def test_errors_of_the_default_rule(nodes, error, digits):
     grid = grids.gauss_legendre(nodes)
     assert -grid.weights @ means(grid) - EXACT == pytest.approx(error, abs=digits)
-    assert grid.weights.sum() == pytest.approx(1, abs=1e-12) and grid.weights[0] == grid.weights[-1] == 0
+    assert (
+        grid.weights.sum() == pytest.approx(1, abs=1e-12)
+        and grid.weights[0] == grid.weights[-1] == 0
+    )
 
 
 @pytest.mark.parametrize(
-    ("intervals", "power", "error"), [(10, 1, -34.00424), (20, 3, -0.26157), (40, 3, -0.06538), (40, 5, -0.05920)]
+    ("intervals", "power", "error"),
+    [(10, 1, -34.00424), (20, 3, -0.26157), (40, 3, -0.06538), (40, 5, -0.05920)],
 )
 def test_errors_of_the_trapezoid(intervals, power, error):
     grid = grids.trapezoid(intervals + 1, power)
@@ -64,12 +79,15 @@ def test_errors_of_the_trapezoid(intervals, power, error):
 
 
 def test_the_correction_takes_off_the_curvature_of_the_trapezoid():
-    """With exact means and variances: 0.0592 off without, a hundred times less with it; a lost sign doubles the
-    error."""
+    """With exact means and variances: 0.0592 off without, a hundred times less with it; a lost sign
+    doubles the error.
+    """
     grid = grids.trapezoid(41, 5, corrected=True)
     found = estimators.thermodynamic_integration(grid, constant(grid, variances=True))
     assert abs(found.log_z - EXACT) < 7e-4
-    plain = estimators.thermodynamic_integration(grids.trapezoid(41, 5), constant(grid, variances=True))
+    plain = estimators.thermodynamic_integration(
+        grids.trapezoid(41, 5), constant(grid, variances=True)
+    )
     assert plain.log_z - plain.bias == pytest.approx(found.log_z)
     assert abs(plain.log_z + plain.bias - EXACT) > 0.1
 
@@ -81,7 +99,11 @@ def test_springs_and_the_even_grid_of_simpson():
     mean, _ = known.law(1.0)
     springs = Springs(mean, np.sqrt(np.diag(covariance)))
     assert 0.5 / springs.std**2 == pytest.approx([49.585575, 41.060673, 12.116482], abs=1e-6)
-    at_minimum = known.energies_at(mean) + 0.5 * mean @ mean / known.PRIOR**2 + 1.5 * np.log(2 * np.pi * known.PRIOR**2)
+    at_minimum = (
+        known.energies_at(mean)
+        + 0.5 * mean @ mean / known.PRIOR**2
+        + 1.5 * np.log(2 * np.pi * known.PRIOR**2)
+    )
     assert at_minimum == pytest.approx(14.33156963, abs=1e-8)
     start = springs.log_normalization - at_minimum
     assert start == pytest.approx(-17.671134, abs=1e-6)
@@ -90,12 +112,15 @@ def test_springs_and_the_even_grid_of_simpson():
         found = start + grid.weights @ [integrand(weight) for weight in grid.path]
         assert found - EXACT == pytest.approx(error, rel=2e-2, abs=2e-11)
     grid = grids.gauss_legendre(16)
-    assert start + grid.weights @ [integrand(weight) for weight in grid.path] == pytest.approx(EXACT, abs=1e-6)
+    assert start + grid.weights @ [integrand(weight) for weight in grid.path] == pytest.approx(
+        EXACT, abs=1e-6
+    )
 
 
 def test_a_spike_at_the_springs_is_measured():
-    """Published: 1.1 at λ = 0.17 of the way and -108.6 at the springs; a smooth integrand has none, nor has a grid
-    without that point."""
+    """Published: 1.1 at λ = 0.17 of the way and -108.6 at the springs; a smooth integrand has none,
+    nor has a grid without that point.
+    """
     grid = grids.simpson(7)
     spiky = np.array([-108.6, 1.1, 1.3, 1.2, 1.4, 1.5, 1.6])
     assert grids.spike_at_reference(grid, spiky) == pytest.approx(-109.5)
@@ -104,7 +129,9 @@ def test_a_spike_at_the_springs_is_measured():
 
 
 def test_springs_in_a_box_that_is_not_centred_on_them():
-    """By quadrature; the published bound, which takes the box as centered on the minimum, is off by 0.09."""
+    """By quadrature; the published bound, which takes the box as centered on the minimum, is off by
+    0.09.
+    """
     from scipy.special import erf
 
     springs = Springs([0.8, -0.2], [0.5, 3.0], 1.0)
@@ -189,17 +216,23 @@ def test_the_error_of_mbar_covers_the_truth(memory):
 
 
 def test_wrong_variants_are_caught():
-    """A prior at λ = 0 of half its width, energies without the constant of the noise, nodes with each other's
-    weights."""
+    """A prior at λ = 0 of half its width, energies without the constant of the noise, nodes with
+    each other's weights.
+    """
     path = grids.trapezoid(10, 3).path
-    right, narrow = (estimators.stepping_stone(path, known.drawn(path, 8, 1500, 3, 0.0, std)) for std in (2.0, 1.0))
+    right, narrow = (
+        estimators.stepping_stone(path, known.drawn(path, 8, 1500, 3, 0.0, std))
+        for std in (2.0, 1.0)
+    )
     assert abs(right.log_z - EXACT) < Z * right.error < abs(narrow.log_z - EXACT)
     assert abs(narrow.log_z - EXACT) > Z * narrow.error
     energies = known.drawn(GRID.path, 8, 1500, 3)
     constant = 20 * np.log(known.NOISE * np.sqrt(2 * np.pi))
     missing = integrated(energies - constant)
     assert abs(missing.log_z - EXACT) > Z * missing.error
-    swapped = estimators.thermodynamic_integration(GRID._replace(weights=GRID.weights[::-1]), energies)
+    swapped = estimators.thermodynamic_integration(
+        GRID._replace(weights=GRID.weights[::-1]), energies
+    )
     assert abs(swapped.log_z - EXACT) > Z * swapped.error
     wrong_way = estimators.stepping_stone(GRID.path, energies[::-1])
     assert abs(wrong_way.log_z - EXACT) > Z * wrong_way.error

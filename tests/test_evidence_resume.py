@@ -1,4 +1,6 @@
-"""An estimate that was stopped goes on with what is kept, to the same digits and without doing work again."""
+"""An estimate that was stopped goes on with what is kept, to the same digits and without doing work
+again.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,20 @@ from tati_re.evidence.parts import PartFiles, opened
 from tests.test_evidence import regression
 from tests.test_evidence_command import models  # noqa: F401 - a fixture
 
-TINY = {"num_walkers": 2, "num_steps": 14, "num_burnin_steps": 2, "evidence_nodes": 2, "num_leapfrog_steps": 2}
-TINY |= {"num_particles": 4, "num_moves": 3, "num_populations": 2, "descent_steps": 3, "execution": "graph"}
+TINY = {
+    "num_walkers": 2,
+    "num_steps": 14,
+    "num_burnin_steps": 2,
+    "evidence_nodes": 2,
+    "num_leapfrog_steps": 2,
+}
+TINY |= {
+    "num_particles": 4,
+    "num_moves": 3,
+    "num_populations": 2,
+    "descent_steps": 3,
+    "execution": "graph",
+}
 
 
 class Stop(Exception):
@@ -82,8 +96,25 @@ def test_a_stopped_estimate_goes_on_to_the_same_digits(tmp_path, steps, method, 
 
 
 def test_the_command_goes_on(models, monkeypatch, capsys):  # noqa: F811
-    arguments = ["--config", "line.toml", "--method", "stepping_stone", "--evidence-sampling", "sequential", "--quiet"]
-    arguments += ["--execution", "graph", "--num-steps", "14", "--evidence-nodes", "3", "--num-leapfrog-steps", "2"]
+    arguments = [
+        "--config",
+        "line.toml",
+        "--method",
+        "stepping_stone",
+        "--evidence-sampling",
+        "sequential",
+        "--quiet",
+    ]
+    arguments += [
+        "--execution",
+        "graph",
+        "--num-steps",
+        "14",
+        "--evidence-nodes",
+        "3",
+        "--num-leapfrog-steps",
+        "2",
+    ]
     with monkeypatch.context() as context:
         stopping(context, 3, KeyboardInterrupt)
         assert evidence.main([*arguments, "--output", "stopped"]) == 130
@@ -175,4 +206,7 @@ def test_seconds_of_energies_that_methods_share_count_once_in_each(monkeypatch):
         return None, 5.0
 
     one.from_prior, one.grid = from_prior, lambda: None
-    assert [one.by(method).settings["seconds"] for method in ("stepping_stone", "mbar")] == [5.0, 5.0]
+    assert [one.by(method).settings["seconds"] for method in ("stepping_stone", "mbar")] == [
+        5.0,
+        5.0,
+    ]

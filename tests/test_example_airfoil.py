@@ -1,4 +1,6 @@
-"""The example of networks that predict mean and deviation: its scores in closed form, its bad input, a quick run."""
+"""The example of networks that predict mean and deviation: its scores in closed form, its bad
+input, a quick run.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ script = example("airfoil")
 
 
 def test_scores_in_closed_form():
-    """Two draws N(0, 1) and N(2, e²) at the target 1; the mixture is not the Gaussian of its mean and variance."""
+    """Two draws N(0, 1) and N(2, e²) at the target 1; the mixture is not the Gaussian of its mean
+    and variance.
+    """
     outputs, targets = np.array([[[0.0, 0.0]], [[2.0, 1.0]]]), np.array([1.0])
     density = (math.exp(-0.5) + math.exp(-0.5 / math.e**2) / math.e) / 2 / math.sqrt(2 * math.pi)
     variance = (1 + math.e**2) / 2 + 1
@@ -37,7 +41,8 @@ def test_the_split_is_scaled_by_its_training_part():
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["--data", "nowhere"], ["--quick", "--num-seeds", "0"], ["--quick", "--processes", "0"]]
+    "arguments",
+    [[], ["--data", "nowhere"], ["--quick", "--num-seeds", "0"], ["--quick", "--processes", "0"]],
 )
 def test_bad_input_is_one_sentence(arguments, capsys):
     assert script.main(arguments) == 2
@@ -46,7 +51,9 @@ def test_bad_input_is_one_sentence(arguments, capsys):
 
 @pytest.mark.slow
 def test_a_quick_run(tmp_path, capsys):
-    """Better than the mean of the targets after 600 steps, and the mixture better than one walker."""
+    """Better than the mean of the targets after 600 steps, and the mixture better than one
+    walker.
+    """
     assert script.main(["--quick", "--output", str(tmp_path)]) == 0
     with (tmp_path / "results.csv").open() as file:
         (row,) = csv.DictReader(file)

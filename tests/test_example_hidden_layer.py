@@ -1,4 +1,6 @@
-"""The example of a hidden layer: it fits a few images, goes on where it stopped, is sampled, and its loss drawn."""
+"""The example of a hidden layer: it fits a few images, goes on where it stopped, is sampled, and
+its loss drawn.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def test_a_network_is_fitted_and_goes_on(script, folder, tmp_path, capsys):
     assert f"all training images are right from step {first} on record" in said
     end = pd.read_csv(output / "training.csv")
     assert list(end["published_accuracy"]) == [1.0, 0.975] and list(end["step"]) == [40, 40]
-    assert (output / "figure.png").stat().st_size > 10_000 and (output / "figure9.png").stat().st_size > 10_000
+    assert (output / "figure.png").stat().st_size > 10_000 and (
+        output / "figure9.png"
+    ).stat().st_size > 10_000
     values = pd.read_csv(output / "eigenvalues.csv")["eigenvalue"]
     assert len(values) == 100 and (np.diff(values) < 0).all() and values.iloc[-1] > 0
     plane = tati_re.landscape.load(output / "surface").table

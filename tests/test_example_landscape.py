@@ -28,15 +28,35 @@ def test_figures(script, tmp_path, capsys):
     labels = generator.integers(0, 10, 700).astype(np.uint8)
     images = generator.integers(0, 60, (700, 28, 28)).astype(np.uint8)
     images[np.arange(700), labels] += 150
-    arrays = {"x_train": images[:600], "y_train": labels[:600], "x_test": images[600:], "y_test": labels[600:]}
+    arrays = {
+        "x_train": images[:600],
+        "y_train": labels[:600],
+        "x_test": images[600:],
+        "y_test": labels[600:],
+    }
     np.savez(tmp_path / "mnist.npz", **arrays)
     output = tmp_path / "out"
-    flags = ["--data", str(tmp_path), "--num-examples", "600", "--num-steps", "1000", "--points", "3"]
+    flags = [
+        "--data",
+        str(tmp_path),
+        "--num-examples",
+        "600",
+        "--num-steps",
+        "1000",
+        "--points",
+        "3",
+    ]
     flags += ["--stages", "40:0.5:200", "20:0.05:all", "--output", str(output)]
     assert script.main(flags) == 0
     table = pd.read_csv(output / "spectra.csv")
     assert set(table["run"]) == {"no prior", "prior std 3"} and (table["eigenvalue"] > 0).all()
-    for name in ("figure5.png", "figure6.png", "figure7_float64.png", "figure7_float32.png", "figure8.png"):
+    for name in (
+        "figure5.png",
+        "figure6.png",
+        "figure7_float64.png",
+        "figure7_float32.png",
+        "figure8.png",
+    ):
         assert (output / name).stat().st_size > 10_000
     plane = pd.read_csv(output / "landscape-float64" / "landscape.csv")
     assert len(plane) == 9 * 7
@@ -45,7 +65,8 @@ def test_figures(script, tmp_path, capsys):
         assert rows["loss"].min() > rows["loss"].iloc[4] - 1e-12
     said = capsys.readouterr().out
     assert "published_loss" in said and "differ by" in said
-    # The way of the training ends in the plane, which goes through the end, and nowhere below its lowest point.
+    # The way of the training ends in the plane, which goes through the end, and nowhere below its
+    # lowest point.
     way = pd.read_csv(output / "way.csv")
     assert list(way["step"]) == [10, 20, 30, 40, 50, 60]
     assert way["distance"].iloc[0] > 0.01 and way["distance"].iloc[-1] < 1e-4

@@ -1,4 +1,6 @@
-"""Descents, kinds of bottoms, barriers, and explorations that find all of them and go on after a kill."""
+"""Descents, kinds of bottoms, barriers, and explorations that find all of them and go on after a
+kill.
+"""
 
 import os
 import signal
@@ -13,9 +15,22 @@ import tati_re
 from tati_re.cli import explore as command
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
-from tati_re.exploration import ExploredSystem, characterize, connect, descend, disconnectivity, explore, lowest_below
+from tati_re.exploration import (
+    ExploredSystem,
+    characterize,
+    connect,
+    descend,
+    disconnectivity,
+    explore,
+    lowest_below,
+)
 from tati_re.exploration import jobs as jobs_module
-from tati_re.exploration.trajectories import FunctionTrajectories, ModelTrajectories, candidates, num_positions
+from tati_re.exploration.trajectories import (
+    FunctionTrajectories,
+    ModelTrajectories,
+    candidates,
+    num_positions,
+)
 from tati_re.landscape import Surface, scan
 from tati_re.plotting.exploration import plot_disconnectivity, plot_exploration
 from tati_re.posterior.function import FunctionPotential
@@ -26,7 +41,9 @@ CENTRES = np.array([[0.0, 0.0], [3.0, 3.0], [3.0, -3.0], [-3.0, 3.0], [-3.0, -3.
 
 
 class Numpy:
-    """A surface from U and its gradient, both of `(n, parameters)`; Hessians by central differences of the gradient."""
+    """A surface from U and its gradient, both of `(n, parameters)`; Hessians by central differences
+    of the gradient.
+    """
 
     dtype, points, identity, columns = "float64", 64, "NumPy", ("loss", "potential")
 
@@ -68,7 +85,9 @@ def five_wells():
 
 
 def perceptron(prior=0.0):
-    """One weight after another on (1, 1) and (-1, -1): U = (1 - s)^2 + prior |w|^2/2 with s = w1 w2."""
+    """One weight after another on (1, 1) and (-1, -1): U = (1 - s)^2 + prior |w|^2/2 with s = w1
+    w2.
+    """
 
     def slope(w):
         return -2 * (1 - w[:, :1] * w[:, 1:]) * w[:, ::-1] + prior * w
@@ -105,10 +124,16 @@ def test_kinds():
     valley = characterize(perceptron(), np.array([2.0, 0.5]))
     assert (valley.kind, valley.num_flat) == ("valley", 1) and np.isnan(valley.ln_volume)
     assert (
-        characterize(perceptron(0.02), lowest_below(perceptron(0.02), np.array([2.0, 0.5])).position).kind == "minimum"
+        characterize(
+            perceptron(0.02), lowest_below(perceptron(0.02), np.array([2.0, 0.5])).position
+        ).kind
+        == "minimum"
     )
     # A curvature of 0 alone makes no valley: on a quartic bottom U rises, if slowly.
-    quartic = Numpy(lambda x: x[:, 0] ** 4 + x[:, 1] ** 2, lambda x: np.stack([4 * x[:, 0] ** 3, 2 * x[:, 1]], axis=1))
+    quartic = Numpy(
+        lambda x: x[:, 0] ** 4 + x[:, 1] ** 2,
+        lambda x: np.stack([4 * x[:, 0] ** 3, 2 * x[:, 1]], axis=1),
+    )
     flat = characterize(quartic, np.zeros(2))
     assert (flat.kind, flat.num_flat) == ("minimum", 1)
 
@@ -127,7 +152,9 @@ def many(num_parameters=400):
 
 
 def test_many_parameters():
-    """Beyond 300 a descent is over within a thousandth of T, and Lanczos steps see both ends of the spectrum."""
+    """Beyond 300 a descent is over within a thousandth of T, and Lanczos steps see both ends of the
+    spectrum.
+    """
     surface, generator = many(), np.random.default_rng(0)
     start = np.concatenate([[0.4], 0.1 * generator.standard_normal(399)])
     position, value, norm = descend(surface, start)
@@ -136,24 +163,44 @@ def test_many_parameters():
     surface.hessian_product = lambda *given: calls.append(1) or product(*given)
     found = characterize(surface, position)
     assert (found.kind, found.index, found.num_flat) == ("minimum", 0, 0) and len(calls) <= 300
-    assert found.largest == pytest.approx(10_000, rel=1e-6) and found.smallest == pytest.approx(1, abs=0.1)
+    assert found.largest == pytest.approx(10_000, rel=1e-6) and found.smallest == pytest.approx(
+        1, abs=0.1
+    )
     saddle = np.concatenate([[0.0], 1e-3 * generator.standard_normal(399)])
     assert characterize(surface, np.zeros(400)).kind == "saddle"
     found = lowest_below(surface, saddle)
-    assert found.kind == "minimum" and abs(found.position[0]) == pytest.approx(1, abs=0.01) and found.potential < 1e-3
+    assert (
+        found.kind == "minimum"
+        and abs(found.position[0]) == pytest.approx(1, abs=0.01)
+        and found.potential < 1e-3
+    )
     assert lowest_below(surface, start, max_steps=3).kind == "unfinished"
     assert [num_positions(P) for P in (2, 2_410, 79_510, 10**7)] == [200, 200, 50, 20]
 
 
 def test_time_is_over(tmp_path, monkeypatch):
-    """A clock that goes on by a second each time it is looked at; called again, the exploration goes on."""
+    """A clock that goes on by a second each time it is looked at; called again, the exploration
+    goes on.
+    """
     clock = iter(range(10**6))
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
-    options = {"num_steps": 20, "num_legs": 3, "num_candidates": 2, "max_rounds": 3, "output": tmp_path / "a"}
+    options = {
+        "num_steps": 20,
+        "num_legs": 3,
+        "num_candidates": 2,
+        "max_rounds": 3,
+        "output": tmp_path / "a",
+    }
     options["num_connected"] = 1
     monkeypatch.setattr("tati_re.exploration.descent.LANCZOS_STEPS", 10)
     said = []
-    found = explore(system(many(310), step_size=0.01), np.eye(310)[0] * 0.5, max_time=10, say=said.append, **options)
+    found = explore(
+        system(many(310), step_size=0.01),
+        np.eye(310)[0] * 0.5,
+        max_time=10,
+        say=said.append,
+        **options,
+    )
     assert found.reason == "the 10 seconds were used up" and 1 <= len(found.legs) < 7
     assert "2 descents in 1 s, U " in said[0] and "at most 6 more legs, 6 s at this pace" in said[0]
     more = explore(system(many(310), step_size=0.01), np.eye(310)[0] * 0.5, **options)
@@ -166,7 +213,9 @@ def test_time_is_over(tmp_path, monkeypatch):
 
 def test_barriers():
     way = connect(double_well(), np.array([-1.0, 0.0]), np.array([1.0, 0.0]), curvature=8.0)
-    assert way.linear_barrier == pytest.approx(1) and way.relaxed_barrier == pytest.approx(1, abs=0.01)
+    assert way.linear_barrier == pytest.approx(1) and way.relaxed_barrier == pytest.approx(
+        1, abs=0.01
+    )
     r = np.sqrt(0.99)
     way = connect(perceptron(0.02), np.array([-r, -r]), np.array([r, r]), curvature=4.0)
     assert way.relaxed_barrier == pytest.approx(1 - 0.0199, abs=0.01)
@@ -177,7 +226,9 @@ def test_barriers():
     assert way.relaxed_barrier == pytest.approx(9 - np.log(2), abs=0.3)
     bent = connect(perceptron(), np.array([2.0, 0.5]), np.array([0.5, 2.0]), curvature=9.0)
     assert bent.linear_barrier > 0.1 and bent.relaxed_barrier < 0.01
-    short = connect(perceptron(), np.array([2.0, 0.5]), np.array([0.5, 2.0]), curvature=9.0, enough=0.1)
+    short = connect(
+        perceptron(), np.array([2.0, 0.5]), np.array([0.5, 2.0]), curvature=9.0, enough=0.1
+    )
     assert short.relaxed_barrier < 0.11
 
 
@@ -208,20 +259,28 @@ def test_a_folder_of_another_function_or_sampler_is_refused(tmp_path):
     table = scan(Surface(first), np.zeros(2), np.eye(2)[:1], *ranges, output=tmp_path / "b").table
     with pytest.raises(InputError, match="another"):
         scan(Surface(second), np.zeros(2), np.eye(2)[:1], *ranges, output=tmp_path / "b")
-    assert table.equals(scan(Surface(first), np.zeros(2), np.eye(2)[:1], *ranges, output=tmp_path / "b").table)
+    assert table.equals(
+        scan(Surface(first), np.zeros(2), np.eye(2)[:1], *ranges, output=tmp_path / "b").table
+    )
 
     def identity(**given):
-        sim = tati_re.Simulation(data="two_clusters", hidden=[2], verbose=0, seed=1, sampler="HMC", **given)
+        sim = tati_re.Simulation(
+            data="two_clusters", hidden=[2], verbose=0, seed=1, sampler="HMC", **given
+        )
         return ModelTrajectories(sim).identity
 
     plain = identity(num_leapfrog_steps=3)
     assert plain == identity(num_leapfrog_steps=3) != identity(num_leapfrog_steps=50)
     assert plain != identity(num_leapfrog_steps=3, mass="fan_in")
-    assert "'batch_sampling': 'auto'" in identity(batch_size=50), "as it was given, in explorations of before too"
+    assert "'batch_sampling': 'auto'" in identity(batch_size=50), (
+        "as it was given, in explorations of before too"
+    )
 
 
 def ring(x):
-    """Four wells on the unit circle, where U = -cos 4θ + .3 cos θ + .2 sin θ: straight ways between them cut across."""
+    """Four wells on the unit circle, where U = -cos 4θ + .3 cos θ + .2 sin θ: straight ways between
+    them cut across.
+    """
     angle = tf.math.atan2(x[:, 1], x[:, 0])
     tilt = 0.3 * tf.cos(angle) + 0.2 * tf.sin(angle)
     return 5 * (tf.reduce_sum(x * x, -1) - 1) ** 2 - tf.cos(4 * angle) + tilt
@@ -229,22 +288,30 @@ def ring(x):
 
 @pytest.mark.slow
 def test_the_tree_of_wells_on_a_circle(tmp_path):
-    """Each joins a lower one at the lower of the two saddles beside it, found by the roots of dU/dθ; the paths are read
-    off to 1e-3. Straight ways, the wrong passes, are higher by .8 at least."""
+    """Each joins a lower one at the lower of the two saddles beside it, found by the roots of
+    dU/dθ; the paths are read off to 1e-3. Straight ways, the wrong passes, are higher by .8 at
+    least.
+    """
     slope = lambda angle: 4 * np.sin(4 * angle) - 0.3 * np.sin(angle) + 0.2 * np.cos(angle)  # noqa: E731
     at = [optimize.brentq(slope, near - 0.2, near + 0.2) for near in np.arange(-4, 4) * np.pi / 4]
     exact = ring(tf.stack([tf.cos(tf.constant(at)), tf.sin(tf.constant(at))], axis=1)).numpy()
     wells, saddles = np.sort(exact[::2]), np.sort(exact[1::2])
-    start, options = np.array([1.0, 0.0]), {"num_steps": 100, "num_candidates": 3, "max_rounds": 6, "temperature": 0.4}
+    start, options = (
+        np.array([1.0, 0.0]),
+        {"num_steps": 100, "num_candidates": 3, "max_rounds": 6, "temperature": 0.4},
+    )
     found = explore(FunctionPotential(ring, 2), start, **options, output=tmp_path)
     tree = disconnectivity(found)
     np.testing.assert_allclose(tree["potential"], wells, atol=1e-6)
-    # From -π on: well, saddle, well, ... in turn; the highest saddle of the circle joins nothing any more.
+    # From -π on: well, saddle, well, ... in turn; the highest saddle of the circle joins nothing
+    # any more.
     assert tree["joins"].tolist() == [0, 1, 1, 1]
     np.testing.assert_allclose(np.sort(tree["joins_at"][1:]), saddles[:3], atol=1e-3)
     np.testing.assert_allclose(tree["depth"][1:], tree["joins_at"][1:] - tree["potential"][1:])
     straight = found.barriers.assign(relaxed_barrier=found.barriers["linear_barrier"])
-    assert (disconnectivity(found._replace(barriers=straight))["joins_at"][1:] > saddles[2] + 0.7).all()
+    assert (
+        disconnectivity(found._replace(barriers=straight))["joins_at"][1:] > saddles[2] + 0.7
+    ).all()
     assert pd.read_csv(tmp_path / "tree.csv")["joins"].tolist() == [0, 1, 1, 1]
     panel = plot_disconnectivity(found, tmp_path / "tree.png").axes[0]
     assert (tmp_path / "tree.png").stat().st_size > 10_000
@@ -253,8 +320,12 @@ def test_the_tree_of_wells_on_a_circle(tmp_path):
 
 
 def test_a_pass_is_that_of_the_best_chain_of_paths():
-    """1 and 4 meet at 7 by 2 and 3, where the path between them goes over 9; 5 and 6 have none to the others."""
-    minima = pd.DataFrame({"number": [1, 2, 3, 4, 5, 6], "potential": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]})
+    """1 and 4 meet at 7 by 2 and 3, where the path between them goes over 9; 5 and 6 have none to
+    the others.
+    """
+    minima = pd.DataFrame(
+        {"number": [1, 2, 3, 4, 5, 6], "potential": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]}
+    )
     pairs = [(1, 2, 4.0), (2, 3, 5.0), (3, 4, 2.0), (1, 4, 6.0), (5, 6, 1.0)]
     barriers = pd.DataFrame(pairs, columns=["first", "second", "relaxed_barrier"])
     tree = disconnectivity(SimpleNamespace(minima=minima, barriers=barriers))
@@ -269,10 +340,24 @@ def test_candidates_lie_in_all_parts_of_a_leg():
 
 
 def test_legs_around_a_ladder_are_of_one_temperature(tmp_path):
-    """A ladder that moves in the burn-in was refused, since legs have none; others took all their replicas along."""
+    """A ladder that moves in the burn-in was refused, since legs have none; others took all their
+    replicas along.
+    """
     sim, output = tati_re.Simulation(data="two_clusters", seed=1, verbose=0), str(tmp_path / "run")
-    moving = {"temperatures": [2.0, 3.0], "adapt_ladder": True, "num_burnin_steps": 10, "num_steps": 30}
-    sim.sample(sampler="HMC", num_leapfrog_steps=3, step_size=0.002, execution="graph", **moving, output=output)
+    moving = {
+        "temperatures": [2.0, 3.0],
+        "adapt_ladder": True,
+        "num_burnin_steps": 10,
+        "num_steps": 30,
+    }
+    sim.sample(
+        sampler="HMC",
+        num_leapfrog_steps=3,
+        step_size=0.002,
+        execution="graph",
+        **moving,
+        output=output,
+    )
     legs = jobs_module.system_of({"run": output, "dtype": "float64", "execution": "graph"})
     assert legs.temperature == 2.0 and legs.trajectories.sim.options.num_rungs == 1
     assert len(legs.trajectories(legs.trajectories.start, 2.0, 40, 0)) > 2
@@ -283,33 +368,56 @@ def test_a_descent_that_did_not_end_is_drawn_as_well(tmp_path):
     for count, said in ((1, "1 unfinished"), (2, "2 unfinished")):
         minima = pd.concat([found.minima.head(1).assign(kind="unfinished")] * count)
         few = found._replace(minima=minima, positions=found.positions[:1].repeat(count, axis=0))
-        assert plot_exploration(few, tmp_path / "found.png").axes[0].get_title(loc="left") == f"found: {said}"
+        assert (
+            plot_exploration(few, tmp_path / "found.png").axes[0].get_title(loc="left")
+            == f"found: {said}"
+        )
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_five_wells_from_one_start(seed):
     """A single leg at T, the wrong variant, stays in the well in which it starts."""
-    found = explore(system(five_wells()), np.array([0.3, 0.1]), num_steps=400, seed=seed, num_connected=2)
+    found = explore(
+        system(five_wells()), np.array([0.3, 0.1]), num_steps=400, seed=seed, num_connected=2
+    )
     assert (found.minima["kind"] == "minimum").all() and len(found.minima) == 5
     distances = np.linalg.norm(found.positions[:, None] - CENTRES, axis=2)
-    assert sorted(distances.argmin(axis=1)) == [0, 1, 2, 3, 4] and distances.min(axis=1).max() < 1e-4
+    assert (
+        sorted(distances.argmin(axis=1)) == [0, 1, 2, 3, 4] and distances.min(axis=1).max() < 1e-4
+    )
     np.testing.assert_allclose(found.minima["ln_volume"], np.log(2 * np.pi / 4), rtol=1e-3)
     assert found.minima["times_found"].min() >= 1 and "nothing new" in found.reason
-    lone = explore(system(five_wells()), np.array([0.3, 0.1]), num_steps=400, seed=seed, max_rounds=1, heats=(1.0,))
+    lone = explore(
+        system(five_wells()),
+        np.array([0.3, 0.1]),
+        num_steps=400,
+        seed=seed,
+        max_rounds=1,
+        heats=(1.0,),
+    )
     assert len(lone.minima) < 5
 
 
 def test_diffusion_coordinates():
     found = explore(
-        system(five_wells()), np.array([0.3, 0.1]), num_steps=100, directions="diffusion_map", max_rounds=2,
+        system(five_wells()),
+        np.array([0.3, 0.1]),
+        num_steps=100,
+        directions="diffusion_map",
+        max_rounds=2,
         num_connected=1,
-    )  # fmt: skip
+    )
     assert len(found.minima) >= 1 and len(found.legs) == 5
 
 
 def test_two_minima_of_the_perceptron_with_a_weak_prior(tmp_path):
     found = explore(
-        system(perceptron(0.02), 0.2), np.array([0.8, 0.5]), num_steps=300, heats=(1, 5), max_rounds=4, patience=2
+        system(perceptron(0.02), 0.2),
+        np.array([0.8, 0.5]),
+        num_steps=300,
+        heats=(1, 5),
+        max_rounds=4,
+        patience=2,
     )
     r = np.sqrt(0.99)
     assert found.minima["kind"].tolist() == ["minimum", "minimum"]
@@ -323,7 +431,12 @@ def test_two_minima_of_the_perceptron_with_a_weak_prior(tmp_path):
 
 def test_two_valleys_of_the_perceptron_without_one():
     found = explore(
-        system(perceptron(), 0.2), np.array([0.8, 0.5]), num_steps=300, heats=(1, 5), max_rounds=4, patience=2
+        system(perceptron(), 0.2),
+        np.array([0.8, 0.5]),
+        num_steps=300,
+        heats=(1, 5),
+        max_rounds=4,
+        patience=2,
     )
     assert found.minima["kind"].tolist() == ["valley", "valley"]
     np.testing.assert_allclose(found.positions.prod(axis=1), 1, atol=1e-6)
@@ -347,7 +460,11 @@ def test_an_exploration_goes_on_after_a_kill(tmp_path, monkeypatch):
         explore(system(five_wells()), start, **arguments, output=tmp_path / "a")
     assert len(list((tmp_path / "a" / "jobs").glob("*.npz"))) == 3
     left = []
-    monkeypatch.setattr(ExploredSystem, "run", lambda self, job, seed: left.append(job.number) or run(self, job, seed))
+    monkeypatch.setattr(
+        ExploredSystem,
+        "run",
+        lambda self, job, seed: left.append(job.number) or run(self, job, seed),
+    )
     found = explore(system(five_wells()), start, **arguments, output=tmp_path / "a")
     assert left == [4, 5] and found.minima.equals(whole.minima)
     for name in ("minima.csv", "barriers.csv", "paths.csv"):
@@ -363,7 +480,13 @@ def test_a_function_potential():
     def function(w):
         return tf.square(1 - w[:, 0] * w[:, 1]) + 0.01 * tf.reduce_sum(w * w, -1)
 
-    found = explore(FunctionPotential(function, 2), np.array([0.8, 0.5]), num_steps=20, max_rounds=1, temperature=0.2)
+    found = explore(
+        FunctionPotential(function, 2),
+        np.array([0.8, 0.5]),
+        num_steps=20,
+        max_rounds=1,
+        temperature=0.2,
+    )
     np.testing.assert_allclose(np.abs(found.positions[0]), np.sqrt(0.99), atol=1e-5)
     with pytest.raises(InputError, match="other processes cannot see"):
         explore(jobs_module.system_of(FunctionPotential(function, 2)), np.zeros(2), num_processes=2)
@@ -375,23 +498,59 @@ def two_weights(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     (folder / "points.csv").write_text("x,label\n1,1\n-1,-1\n")
     return [
-        "--data", str(folder / "points.csv"), "--num-classes", "0", "--test-fraction", "0", "--hidden", "1",
-        "--activation", "linear", "--no-use-bias", "--loss", "mean_squared_error", "--potential", "mean_loss",
-        "--prior-std", str(0.02**-0.5), "--temperature", "0.2", "--step-size", "0.1", "--execution", "graph",
-    ]  # fmt: skip
+        "--data",
+        str(folder / "points.csv"),
+        "--num-classes",
+        "0",
+        "--test-fraction",
+        "0",
+        "--hidden",
+        "1",
+        "--activation",
+        "linear",
+        "--no-use-bias",
+        "--loss",
+        "mean_squared_error",
+        "--potential",
+        "mean_loss",
+        "--prior-std",
+        str(0.02**-0.5),
+        "--temperature",
+        "0.2",
+        "--step-size",
+        "0.1",
+        "--execution",
+        "graph",
+    ]
 
 
 def test_command(two_weights, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    limits = ["--leg-steps", "100", "--max-rounds", "2", "--num-candidates", "2", "--heats", "8", "--output", "a"]
+    limits = [
+        "--leg-steps",
+        "100",
+        "--max-rounds",
+        "2",
+        "--num-candidates",
+        "2",
+        "--heats",
+        "8",
+        "--output",
+        "a",
+    ]
     status = command.main([*two_weights, *limits])
     out, err = capsys.readouterr()
     assert status == 0, err
-    assert "2 parameters on points.csv, temperature 0.2; no trajectory yet" in out and " minimum " in out
+    assert (
+        "2 parameters on points.csv, temperature 0.2; no trajectory yet" in out
+        and " minimum " in out
+    )
     table = np.genfromtxt("a/minima.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
     constant = 2 * np.log(0.02**-0.5 * np.sqrt(2 * np.pi))
     assert np.atleast_1d(table["potential"])[0] == pytest.approx(0.0199 + constant, abs=1e-6)
-    np.testing.assert_allclose(np.abs(np.load("a/minima.npz")["parameters"][0]), np.sqrt(0.99), atol=1e-4)
+    np.testing.assert_allclose(
+        np.abs(np.load("a/minima.npz")["parameters"][0]), np.sqrt(0.99), atol=1e-4
+    )
     # The saddle between them is the origin, U = 1.
     assert pd.read_csv("a/tree.csv")["depth"].tolist()[1:] == [pytest.approx(1 - 0.0199, abs=0.01)]
     assert (tmp_path / "a" / "disconnectivity.png").exists()
@@ -402,32 +561,63 @@ def test_command(two_weights, tmp_path, monkeypatch, capsys):
     ("argv", "sentence"),
     [
         ([], "tati-explore needs a run folder or --data."),
-        (["--data", "two_clusters", "--leg-steps", "x"], "--leg-steps has the wrong type. Received: x."),
-        (["--data", "two_clusters", "--leg-steps", "0"], "--leg-steps is out of range. Received: 0."),
-        (["--data", "two_clusters", "--centre", "best"], "--centre is a place in RUN. Received: best."),
-        (["--data", "two_clusters", "--num-processes", "-2"], "--num-processes is out of range. Received: -2."),
+        (
+            ["--data", "two_clusters", "--leg-steps", "x"],
+            "--leg-steps has the wrong type. Received: x.",
+        ),
+        (
+            ["--data", "two_clusters", "--leg-steps", "0"],
+            "--leg-steps is out of range. Received: 0.",
+        ),
+        (
+            ["--data", "two_clusters", "--centre", "best"],
+            "--centre is a place in RUN. Received: best.",
+        ),
+        (
+            ["--data", "two_clusters", "--num-processes", "-2"],
+            "--num-processes is out of range. Received: -2.",
+        ),
         (["--data", "two_clusters", "--heats", "a"], "--heats has the wrong type. Received: a."),
         (
             ["--data", "two_clusters", "--directions", "covarianc"],
             "--directions is not known. Did you mean 'covariance'",
         ),
-        (["--data", "two_clusters", "--num-leg", "1"], "--num-leg is not a known option of tati-explore. Did you mean"),
+        (
+            ["--data", "two_clusters", "--num-leg", "1"],
+            "--num-leg is not a known option of tati-explore. Did you mean",
+        ),
     ],
 )
 def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys, argv, sentence):
     monkeypatch.chdir(tmp_path)
     assert command.main(argv) == 2
     err = capsys.readouterr().err
-    assert err.startswith(f"error: {sentence}") and err.count("\n") == 1 and not list(tmp_path.iterdir())
+    assert (
+        err.startswith(f"error: {sentence}")
+        and err.count("\n") == 1
+        and not list(tmp_path.iterdir())
+    )
 
 
 @pytest.mark.slow
 def test_processes_find_what_one_finds(tmp_path):
     """Legs in two processes, each with a TensorFlow of its own, equal those of this process."""
-    source = {"data": "two_clusters", "hidden": [2], "dtype": "float64", "execution": "graph", "step_size": 0.02}
+    source = {
+        "data": "two_clusters",
+        "hidden": [2],
+        "dtype": "float64",
+        "execution": "graph",
+        "step_size": 0.02,
+    }
     source |= {"verbose": 0, "activation": "tanh"}
     start = np.asarray(tati_re.Simulation(**source).parameters, float)
-    limits = {"num_steps": 100, "max_rounds": 2, "num_legs": 2, "num_candidates": 2, "num_connected": 2}
+    limits = {
+        "num_steps": 100,
+        "max_rounds": 2,
+        "num_legs": 2,
+        "num_candidates": 2,
+        "num_connected": 2,
+    }
     one = explore(source, start, **limits, output=tmp_path / "one")
     two = explore(source, start, **limits, num_processes=2, output=tmp_path / "two")
     np.testing.assert_allclose(two.minima["potential"], one.minima["potential"], rtol=1e-6)
@@ -458,24 +648,36 @@ def test_a_function_is_explored_by_processes_of_which_one_is_killed():
 
 @pytest.mark.slow
 def test_minima_far_from_the_origin_are_told_apart():
-    """What lies a thousandth of its distance from the origin apart is one minimum only if nothing lies between."""
+    """What lies a thousandth of its distance from the origin apart is one minimum only if nothing
+    lies between.
+    """
 
     def function(w):
         return 20 * ((w[:, 0] - 1000.0) ** 2 / 0.09 - 1) ** 2 + 0.5 * w[:, 1] ** 2
 
     found = explore(
-        FunctionPotential(function, 2), np.array([1000.3, 0.0]), num_steps=300, num_legs=4, num_candidates=3,
-        max_rounds=4, heats=(1, 20), step_size=0.005,
-    )  # fmt: skip
+        FunctionPotential(function, 2),
+        np.array([1000.3, 0.0]),
+        num_steps=300,
+        num_legs=4,
+        num_candidates=3,
+        max_rounds=4,
+        heats=(1, 20),
+        step_size=0.005,
+    )
     np.testing.assert_allclose(sorted(found.positions[:, 0]), [999.7, 1000.3], atol=1e-5)
     assert found.barriers["relaxed_barrier"].iloc[0] == pytest.approx(20, abs=0.05)
 
 
 def test_what_stopped_at_a_wall_is_no_minimum():
     sim = tati_re.Simulation(
-        potential=lambda w: 0.5 * (w[:, 0] + 1) ** 2 + 0.5 * w[:, 1] ** 2, coordinates=["x", "y"],
-        parameters=[1.0, 1.0], lower_wall={"x": 0.5}, verbose=0, seed=1,
-    )  # fmt: skip
+        potential=lambda w: 0.5 * (w[:, 0] + 1) ** 2 + 0.5 * w[:, 1] ** 2,
+        coordinates=["x", "y"],
+        parameters=[1.0, 1.0],
+        lower_wall={"x": 0.5},
+        verbose=0,
+        seed=1,
+    )
     surface = Surface(sim)
     point = characterize(surface, descend(surface, np.array([1.0, 1.0]))[0])
     assert point.gradient_norm > 1 and point.kind == "unfinished"
@@ -503,9 +705,18 @@ def test_the_time_of_processes_is_over_too(monkeypatch):
 @pytest.mark.slow
 def test_a_run_by_code_is_explored_where_it_is_trusted(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "wells.py").write_text("def two(x):\n    return 3 * (x[:, 0] ** 2 - 1) ** 2 + 0.5 * x[:, 1] ** 2\n")
+    (tmp_path / "wells.py").write_text(
+        "def two(x):\n    return 3 * (x[:, 0] ** 2 - 1) ** 2 + 0.5 * x[:, 1] ** 2\n"
+    )
     sim = tati_re.Simulation(potential="wells.py:two", coordinates=["x", "y"], verbose=0, seed=1)
-    sim.sample(sampler="BAOAB", step_size=0.1, num_steps=60, trajectory_every=3, execution="graph", output="run")
+    sim.sample(
+        sampler="BAOAB",
+        step_size=0.1,
+        num_steps=60,
+        trajectory_every=3,
+        execution="graph",
+        output="run",
+    )
     few = ["--leg-steps", "50", "--num-legs", "1", "--max-rounds", "1", "--no-figures"]
     assert command.main(["run", *few, "--output", "a"]) == 2
     assert "--trust" in capsys.readouterr().err

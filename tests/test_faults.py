@@ -1,4 +1,6 @@
-"""The campaign of faults: what it counts, that it loses nothing in small, and that it finds what is lost."""
+"""The campaign of faults: what it counts, that it loses nothing in small, and that it finds what is
+lost.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from benchmarks.faults.contents import contents, differences
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "benchmarks" / "faults" / "storage_faults.c"
-pytestmark = pytest.mark.skipif(sys.platform != "linux" or shutil.which("cc") is None, reason="preloads a C library")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("cc") is None, reason="preloads a C library"
+)
 
 KILLED_AT_EACH_CHANGE = """
 import ctypes, os, sys
@@ -54,7 +58,8 @@ def test_a_file_that_is_replaced_is_old_or_new_after_a_kill_at_each_change(tmp_p
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
     assert [line[0] for line in lines] == ["-9"] * (len(lines) - 1) + ["0"]
-    # An opened new file, a write, a sync, a new name, a sync of the folder; half of the write is two pages.
+    # An opened new file, a write, a sync, a new name, a sync of the folder; half of the write is
+    # two pages.
     assert len(lines) >= 6 and ["-9", "True", "False", "8192"] in lines
     assert all((old, new) in (("True", "False"), ("False", "True")) for _, old, new, *_ in lines)
     assert lines[-1] == ["0", "False", "True"]
@@ -64,7 +69,9 @@ def test_what_differs_between_folders(tmp_path):
     def write(name: str, seconds: float, step: int, rows: str) -> Path:
         folder = tmp_path / name / "run"
         (folder / "checkpoint").mkdir(parents=True)
-        meta = json.dumps({"seconds": seconds, "step": step, "files": {"timing.csv": int(seconds)}}).encode()
+        meta = json.dumps(
+            {"seconds": seconds, "step": step, "files": {"timing.csv": int(seconds)}}
+        ).encode()
         np.savez(folder / "checkpoint/current.npz", **{"meta.json": np.frombuffer(meta, np.uint8)})
         (folder / "run.csv").write_text(rows)
         (folder / "timing.csv").write_text(f"{seconds}\n")
@@ -77,13 +84,18 @@ def test_what_differs_between_folders(tmp_path):
         "run.csv differs",
     ]
     (tmp_path / "b/run/run.csv").rename(tmp_path / "b/run/run.csv.partial")
-    assert differences(contents(tmp_path / "b"), a) == ["run.csv is missing", "run.csv.partial is left over"]
+    assert differences(contents(tmp_path / "b"), a) == [
+        "run.csv is missing",
+        "run.csv.partial is left over",
+    ]
 
 
 def test_cases_are_mixed_and_counted():
     cases = mixed({"kill": 4, "full": 2})
     assert cases == ["kill:0", "full:0", "kill:1", "kill:2", "full:1", "kill:3"]
-    results = [Result(case, "HMC", "killed", WHOLE if case != "full:1" else LOST, "") for case in cases]
+    results = [
+        Result(case, "HMC", "killed", WHOLE if case != "full:1" else LOST, "") for case in cases
+    ]
     rows = table(results, "kind").splitlines()
     assert (
         "| killed inside a change | 2 | 2 | 0 | 0 | 0 | 0 |" in rows
@@ -96,7 +108,10 @@ def campaign(tmp_path: Path, *words: str, before: str = "") -> list[Result]:
     program = f"{before}\nimport runpy\nrunpy.run_module('benchmarks.faults', run_name='__main__')"
     output = tmp_path / "results.jsonl"
     done = subprocess.run(
-        [sys.executable, "-c", program, *words, "--output", str(output)], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-c", program, *words, "--output", str(output)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
     results = [Result(**json.loads(line)) for line in output.read_text().splitlines()]
     lost = any(result.end == LOST for result in results)
@@ -106,7 +121,9 @@ def campaign(tmp_path: Path, *words: str, before: str = "") -> list[Result]:
 
 @pytest.mark.slow
 def test_a_campaign_in_small_loses_nothing(tmp_path):
-    results = campaign(tmp_path, "--kinds", "kill", "writers", "removed", "readonly", "--count", "2")
+    results = campaign(
+        tmp_path, "--kinds", "kill", "writers", "removed", "readonly", "--count", "2"
+    )
     assert len(results) == 8 and not [result for result in results if result.end == LOST]
 
 

@@ -1,8 +1,9 @@
 """First-order HMC is exact because the order of its two maps is random; with one order it is not.
 
-Laws: <x²> = 1 on U = x²/2 and 2 Γ(3/4)/Γ(1/4) = 0.6760 on U = x⁴/4, T = 1. With one order alone, 40 trajectories from
-exact draws, the last 20 averaged: 0.283 (drift first) and 9.58 (kick first, still growing) on the harmonic well at
-h = 0.9, L = 3; 0.620 and 0.786 on the quartic one at h = 0.3, L = 5.
+Laws: <x²> = 1 on U = x²/2 and 2 Γ(3/4)/Γ(1/4) = 0.6760 on U = x⁴/4, T = 1. With one order alone, 40
+trajectories from exact draws, the last 20 averaged: 0.283 (drift first) and 9.58 (kick first, still
+growing) on the harmonic well at h = 0.9, L = 3; 0.620 and 0.786 on the quartic one at h = 0.3, L =
+5.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def start(well: str) -> np.ndarray:
     if well == "harmonic":
         return random.normal(size=(WALKERS, 1))
     # x⁴/4 is Gamma distributed with shape 1/4.
-    return ((4 * random.gamma(0.25, size=WALKERS)) ** 0.25 * random.choice([-1, 1], WALKERS))[:, None]
+    return ((4 * random.gamma(0.25, size=WALKERS)) ** 0.25 * random.choice([-1, 1], WALKERS))[
+        :, None
+    ]
 
 
 def mean_square(well: str, before: float | None) -> tuple[float, float]:
@@ -55,17 +58,29 @@ def mean_square(well: str, before: float | None) -> tuple[float, float]:
         return [state.position[:, 0] ** 2]
 
     found = [
-        num_steps * averages(sampler, potential, rung_of(np.full(WALKERS, step_size)), start(well), num_steps, observe)
+        num_steps
+        * averages(
+            sampler,
+            potential,
+            rung_of(np.full(WALKERS, step_size)),
+            start(well),
+            num_steps,
+            observe,
+        )
         for num_steps in (20, 40)
     ]
     return mean_and_error((found[1] - found[0])[0] / 20)
 
 
-@pytest.mark.parametrize(("well", "law"), [pytest.param("harmonic", 1.0, marks=pytest.mark.slow), ("quartic", QUARTIC)])
+@pytest.mark.parametrize(
+    ("well", "law"), [pytest.param("harmonic", 1.0, marks=pytest.mark.slow), ("quartic", QUARTIC)]
+)
 def test_the_random_order_is_exact(well, law):
     """100,000 walkers: 5.5 standard errors resolve 1.6 % of <x²>."""
     mean, error = mean_square(well, None)
-    print(f"{well}: {mean:.4f}, z {(mean - law) / error:.2f}, resolution {100 * TOLERANCE * error / law:.2f} %")
+    print(
+        f"{well}: {mean:.4f}, z {(mean - law) / error:.2f}, resolution {100 * TOLERANCE * error / law:.2f} %"
+    )
     assert abs(mean - law) < TOLERANCE * error < 0.02 * law
 
 
@@ -79,8 +94,9 @@ def test_the_random_order_is_exact(well, law):
     ],
 )
 def test_one_order_alone_is_rejected(well, before, published):
-    """It has the published wrong <x²> within 2 % (5 % of the one that grows), outside of 5.5 standard errors of the
-    right one."""
+    """It has the published wrong <x²> within 2 % (5 % of the one that grows), outside of 5.5
+    standard errors of the right one.
+    """
     mean, error = mean_square(well, before)
     print(f"{well}, {'kick' if before else 'drift'} first: {mean:.3f} +- {error:.3f}")
     assert mean == pytest.approx(published, rel=0.05 if published > 9 else 0.02)
@@ -89,7 +105,9 @@ def test_one_order_alone_is_rejected(well, before, published):
 
 def state_of(q, p, evaluate):
     energy = evaluate.full(q)
-    return LangevinState(q, p, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung)
+    return LangevinState(
+        q, p, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung
+    )
 
 
 def test_a_trajectory_equals_symplectic_euler_written_out_and_the_orders_undo_each_other():
@@ -103,7 +121,10 @@ def test_a_trajectory_equals_symplectic_euler_written_out_and_the_orders_undo_ea
     x, y = q, p
     for _ in range(5):
         first, second = x + h * y, y - h * (x**3 + x)
-        x, y = np.where(drift_first, first, x + h * second), np.where(drift_first, y - h * (first**3 + first), second)
+        x, y = (
+            np.where(drift_first, first, x + h * second),
+            np.where(drift_first, y - h * (first**3 + first), second),
+        )
     np.testing.assert_allclose(end.position, x, rtol=0, atol=1e-12)
     np.testing.assert_allclose(end.momentum, y, rtol=0, atol=1e-12)
     back = leapfrog(end._replace(momentum=-end.momentum), evaluate, 5, before=1 - before)
@@ -114,8 +135,9 @@ def test_a_trajectory_equals_symplectic_euler_written_out_and_the_orders_undo_ea
 
 
 def test_each_order_is_drawn_for_half_of_the_walkers():
-    """10,000 walkers, one leapfrog step at L = 1: where the drift is first the new position is q + h p. Half of them
-    within 5.5 standard errors, 2.75 %."""
+    """10,000 walkers, one leapfrog step at L = 1: where the drift is first the new position is q +
+    h p. Half of them within 5.5 standard errors, 2.75 %.
+    """
     walkers = 10_000
     evaluate = NumpyEvaluate(rung_of(np.full(walkers, 0.01), numpy=True))
     sampler = FirstOrderHMC(1, 0.0)

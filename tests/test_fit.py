@@ -1,4 +1,6 @@
-"""fit descends like the optimizer it names; a saved model is the run's; all kinds of layers go through a run."""
+"""fit descends like the optimizer it names; a saved model is the run's; all kinds of layers go
+through a run.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ LINEAR = {
 
 
 def slope(theta) -> np.ndarray:
-    """∇U / N of linear regression with unit noise: the gradient of the mean loss, plus that of V / N."""
+    """∇U / N of linear regression with unit noise: the gradient of the mean loss, plus that of V /
+    N.
+    """
     return (DESIGN.T @ (DESIGN @ theta - Y) + theta / PRIOR**2) / N
 
 
@@ -42,20 +46,30 @@ def test_gradient_descent_is_plain_descent():
         stored[step] = theta
     sim, run = fitted(optimizer="gradient_descent", learning_rate=0.1)
     np.testing.assert_allclose(sim.parameters, theta, rtol=1e-10)
-    np.testing.assert_allclose(run.trajectory.iloc[:, 4:], np.concatenate([stored[10], stored[20]]), rtol=1e-10)
+    np.testing.assert_allclose(
+        run.trajectory.iloc[:, 4:], np.concatenate([stored[10], stored[20]]), rtol=1e-10
+    )
 
 
 @pytest.mark.parametrize(
-    "layer", [keras.layers.Dropout, pytest.param(keras.layers.GaussianNoise, marks=pytest.mark.slow)]
+    "layer",
+    [keras.layers.Dropout, pytest.param(keras.layers.GaussianNoise, marks=pytest.mark.slow)],
 )
 def test_walkers_and_runs_drop_units_of_their_own(layer, tmp_path):
-    """Of one state of the seed generator all walkers, and runs of all seeds, would stay together."""
+    """Of one state of the seed generator all walkers, and runs of all seeds, would stay
+    together.
+    """
     model = keras.Sequential([keras.Input((2,)), layer(0.5), keras.layers.Dense(1)])
     found = []
     for seed in (1, 2, 1):
         sim = Simulation(model, (X, Y), **LINEAR | {"num_walkers": 3}, seed=seed)
         sim.parameters = np.tile(START[0], (3, 1))
-        sim.fit(num_steps=10, optimizer="gradient_descent", learning_rate=0.1, output=str(tmp_path / f"{len(found)}"))
+        sim.fit(
+            num_steps=10,
+            optimizer="gradient_descent",
+            learning_rate=0.1,
+            output=str(tmp_path / f"{len(found)}"),
+        )
         found.append(sim.parameters)
     assert len(np.unique(np.round(np.concatenate(found[:2]), 9), axis=0)) == 6
     np.testing.assert_array_equal(found[0], found[2])
@@ -85,9 +99,15 @@ def test_gradient_descent_takes_its_mini_batches_in_turn():
         pytest.param("sgd", lambda: keras.optimizers.SGD(0.05), marks=pytest.mark.slow),
         pytest.param("rmsprop", lambda: keras.optimizers.RMSprop(0.05), marks=pytest.mark.slow),
         (
-            keras.optimizers.SGD(keras.optimizers.schedules.ExponentialDecay(0.1, 5, 0.5), momentum=0.9, nesterov=True),
+            keras.optimizers.SGD(
+                keras.optimizers.schedules.ExponentialDecay(0.1, 5, 0.5),
+                momentum=0.9,
+                nesterov=True,
+            ),
             lambda: keras.optimizers.SGD(
-                keras.optimizers.schedules.ExponentialDecay(0.1, 5, 0.5), momentum=0.9, nesterov=True
+                keras.optimizers.schedules.ExponentialDecay(0.1, 5, 0.5),
+                momentum=0.9,
+                nesterov=True,
             ),
         ),
     ],
@@ -95,7 +115,10 @@ def test_gradient_descent_takes_its_mini_batches_in_turn():
 def test_keras_optimizers_descend_as_in_keras(optimizer, same):
     expected = []
     for row in START:
-        kernel, bias = keras.Variable(row[:2, None], dtype="float64"), keras.Variable(row[2:], dtype="float64")
+        kernel, bias = (
+            keras.Variable(row[:2, None], dtype="float64"),
+            keras.Variable(row[2:], dtype="float64"),
+        )
         keras_optimizer = same()
         for _ in range(20):
             gradient = slope(np.concatenate([kernel.numpy()[:, 0], bias.numpy()]))
@@ -127,14 +150,25 @@ def test_an_optimizer_that_does_not_exist_is_told_with_the_nearest():
 
 def batch_normalised():
     keras.utils.set_random_seed(1)
-    layers = [keras.layers.BatchNormalization(momentum=0.9), keras.layers.Dense(3, activation="tanh")]
+    layers = [
+        keras.layers.BatchNormalization(momentum=0.9),
+        keras.layers.Dense(3, activation="tanh"),
+    ]
     return keras.Sequential([keras.Input((2,)), *layers, keras.layers.Dense(1)])
 
 
 def test_a_saved_model_predicts_what_the_walker_predicts(tmp_path):
-    sim = Simulation(batch_normalised(), (X, Y), verbose=0, execution="graph", batch_size=4, num_walkers=2)
+    sim = Simulation(
+        batch_normalised(), (X, Y), verbose=0, execution="graph", batch_size=4, num_walkers=2
+    )
     sim.fit(num_steps=10, learning_rate=0.05)
-    run = sim.sample(step_size=0.001, num_steps=6, trajectory_every=3, record_every=3, output=str(tmp_path / "run"))
+    run = sim.sample(
+        step_size=0.001,
+        num_steps=6,
+        trajectory_every=3,
+        record_every=3,
+        output=str(tmp_path / "run"),
+    )
     for which, walker in ((3, 0), (6, 0), (6, 1), ("mean", None)):
         path = tmp_path / f"{which}-{walker}.keras"
         run.save_model(which, path, walker=walker or 0)
@@ -150,8 +184,11 @@ def test_the_model_of_a_fit_has_the_moving_statistics_of_its_end(tmp_path):
     run = sim.fit(num_steps=10, trajectory_every=10)
     run.save_model(10, tmp_path / "fitted.keras")
     model = keras.saving.load_model(tmp_path / "fitted.keras")
-    # Each of the 11 evaluations, one before the first step, moves them by a tenth towards the mean of all examples.
-    np.testing.assert_allclose(model.layers[0].moving_mean, (1 - 0.9**11) * X.mean(axis=0), rtol=1e-5)
+    # Each of the 11 evaluations, one before the first step, moves them by a tenth towards the mean
+    # of all examples.
+    np.testing.assert_allclose(
+        model.layers[0].moving_mean, (1 - 0.9**11) * X.mean(axis=0), rtol=1e-5
+    )
     np.testing.assert_allclose(model.predict(X, verbose=0), sim.predict(X), rtol=1e-5)
 
 
@@ -170,9 +207,17 @@ IMAGES = GENERATOR.normal(size=(N, 4, 4))
 SERIES = GENERATOR.normal(size=(N, 5, 2))
 LAYERS = {
     "Dense": (X, (2,), lambda: [keras.layers.Dense(3, activation="tanh")]),
-    "Conv2D": (IMAGES, (4, 4, 1), lambda: [keras.layers.Conv2D(2, 3, activation="relu"), keras.layers.Flatten()]),
+    "Conv2D": (
+        IMAGES,
+        (4, 4, 1),
+        lambda: [keras.layers.Conv2D(2, 3, activation="relu"), keras.layers.Flatten()],
+    ),
     "LSTM": (SERIES, (5, 2), lambda: [keras.layers.LSTM(2)]),
-    "BatchNormalization": (X, (2,), lambda: [keras.layers.Dense(3), keras.layers.BatchNormalization()]),
+    "BatchNormalization": (
+        X,
+        (2,),
+        lambda: [keras.layers.Dense(3), keras.layers.BatchNormalization()],
+    ),
 }
 
 
@@ -190,7 +235,11 @@ def layered(name: str):
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers_go_through_sample_and_resume(tmp_path, name):
     model, data = layered(name)
-    options = {**SHORT, "execution": "graph", "num_walkers": 2 if name == "BatchNormalization" else 1}
+    options = {
+        **SHORT,
+        "execution": "graph",
+        "num_walkers": 2 if name == "BatchNormalization" else 1,
+    }
     tables = {}
     for folder, steps in (("whole", 12), ("halves", 5)):
         Simulation(model, data, **options).sample(num_steps=steps, output=str(tmp_path / folder))
@@ -205,13 +254,19 @@ def test_layers_go_through_sample_and_resume(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "BatchNormalization" else pytest.mark.slow) for name in LAYERS]
+    "name",
+    [
+        pytest.param(name, marks=() if name == "BatchNormalization" else pytest.mark.slow)
+        for name in LAYERS
+    ],
 )
 def test_layers_go_through_sample_in_float64(name):
     model, data = layered(name)
     sim = Simulation(model, data, dtype="float64", execution="graph", **SHORT)
     run = sim.sample(num_steps=4)
-    assert sim.parameters.dtype == sim.predict(data[0]).dtype == run.parameters(4).dtype == np.float64
+    assert (
+        sim.parameters.dtype == sim.predict(data[0]).dtype == run.parameters(4).dtype == np.float64
+    )
     np.testing.assert_array_equal(run.parameters(4), sim.parameters)
     rounded = sim.parameters.astype(np.float32).astype(np.float64)
     assert (rounded != sim.parameters).mean() > 0.9
@@ -255,7 +310,13 @@ def test_options_that_a_fit_does_not_use_are_told(capsys):
     assert "Not used by a fit: friction, step_size." in capsys.readouterr().out
     sim.fit(num_steps=3, learning_rate=0.01)
     assert "Not used" not in capsys.readouterr().out
-    run = sim.fit(num_steps=3, annealing_cooling=0.5, barzilai_borwein_step="long", until="ess>9", num_burnin_steps=1)
+    run = sim.fit(
+        num_steps=3,
+        annealing_cooling=0.5,
+        barzilai_borwein_step="long",
+        until="ess>9",
+        num_burnin_steps=1,
+    )
     unused = ["annealing_cooling", "barzilai_borwein_step", "num_burnin_steps", "until"]
     assert f"Not used by a fit: {', '.join(unused)}." in capsys.readouterr().out
     assert set(unused) <= set(run.manifest["unused"])
@@ -268,10 +329,19 @@ def test_options_of_fits_and_evidences_that_a_run_does_not_use_are_told(capsys):
     sim = Simulation(
         model,
         (X, Y),
-        **LINEAR | {"verbose": 1, "step_size": 1e-3, "walker_start": "fit", "fit_steps": 2, "execution": "eager"},
+        **LINEAR
+        | {
+            "verbose": 1,
+            "step_size": 1e-3,
+            "walker_start": "fit",
+            "fit_steps": 2,
+            "execution": "eager",
+        },
     )
     sim.sample(num_steps=3, sampler="BAOAB", learning_rate=0.1, evidence_nodes=5)
-    assert "Not used by this run: evidence_nodes." in capsys.readouterr().out, "it begins with a fit"
+    assert "Not used by this run: evidence_nodes." in capsys.readouterr().out, (
+        "it begins with a fit"
+    )
     sim.sample(num_steps=3, sampler="BAOAB", learning_rate=0.1, evidence_nodes=5)
     assert "Not used by this run: evidence_nodes, learning_rate." in capsys.readouterr().out
 

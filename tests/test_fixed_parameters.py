@@ -1,4 +1,6 @@
-"""Parameters that do not move: out of P, columns and gradients, in predictions, files and resumed runs."""
+"""Parameters that do not move: out of P, columns and gradients, in predictions, files and resumed
+runs.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,22 @@ Y = X[:, 0] - 0.3
 NAMES = ["dense/kernel", "dense/bias", "dense_1/kernel", "dense_1/bias"]
 SHAPES = [(2, 3), (3,), (3, 1), (1,)]
 VALUES = [np.arange(np.prod(shape)).reshape(shape) + 1.0 for shape in SHAPES]
-QUICK = {"noise_std": 1.0, "verbose": 0, "execution": "graph", "dtype": "float64", "step_size": 0.01}
+QUICK = {
+    "noise_std": 1.0,
+    "verbose": 0,
+    "execution": "graph",
+    "dtype": "float64",
+    "step_size": 0.01,
+}
 FIX = ["dense/bias=0.5,0,-1", "dense_1/kernel[1,0]=0.25", "dense/kernel[0,*]"]
 
 
 def test_items_are_texts_between_semicolons():
     tati = "layer1/biases/Variable:0=0.,0.;output/biases/Variable:0=0."
-    assert items(tati) == [("layer1/biases/Variable:0", "0.,0."), ("output/biases/Variable:0", "0.")]
+    assert items(tati) == [
+        ("layer1/biases/Variable:0", "0.,0."),
+        ("output/biases/Variable:0", "0."),
+    ]
     assert items(["a", " b = 1 "]) == [("a", None), ("b", "1")]
     assert items(None) == []
 
@@ -38,7 +49,10 @@ def test_items_are_texts_between_semicolons():
         ("dense_1/*", {2: (3, [1, 2, 3]), 3: (1, [1])}),
         ("dense/kernel[1,2]=7", {0: (1, [1, 2, 3, 4, 5, 7])}),
         ("dense/kernel[*,1]=7,8", {0: (2, [1, 7, 3, 4, 8, 6])}),
-        ("layer1/biases/Variable:0=1.,2.,4.;output/weights/Variable:0", {1: (3, [1, 2, 4]), 2: (3, [1, 2, 3])}),
+        (
+            "layer1/biases/Variable:0=1.,2.,4.;output/weights/Variable:0",
+            {1: (3, [1, 2, 4]), 2: (3, [1, 2, 3])},
+        ),
         ("dense/bias=3;dense/bias[1]=4", {1: (3, [3, 4, 3])}),
     ],
 )
@@ -54,12 +68,24 @@ def test_what_a_text_fixes(text, fixed):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("dense/baas=0", r"no parameter of the model matches the pattern\. Did you mean 'dense/bias'\? Received: 'den"),
+        (
+            "dense/baas=0",
+            r"no parameter of the model matches the pattern\. Did you mean 'dense/bias'\? Received: 'den",
+        ),
         ("layer2/biases/Variable:0=0.", "no parameter of the model matches the pattern"),
-        ("dense/kernel[2,0]", r"dense/kernel has no such entry\. Received: .* Expected: dense/kernel\[0,0\] to dense"),
+        (
+            "dense/kernel[2,0]",
+            r"dense/kernel has no such entry\. Received: .* Expected: dense/kernel\[0,0\] to dense",
+        ),
         ("dense/bias[0,0]", "dense/bias has no such entry"),
-        ("dense/bias=1,2", r"do not fit the tensor\. Received: 2 of them\. Expected: one finite number for all, or 3"),
-        ("dense/bias=a", r"the values are not numbers\. Received: dense/bias=a\. Expected: dense/bias=0, or 3 numbers"),
+        (
+            "dense/bias=1,2",
+            r"do not fit the tensor\. Received: 2 of them\. Expected: one finite number for all, or 3",
+        ),
+        (
+            "dense/bias=a",
+            r"the values are not numbers\. Received: dense/bias=a\. Expected: dense/bias=0, or 3 numbers",
+        ),
         ("dense/bias=", "do not fit the tensor"),
         ("dense/bias=nan", "do not fit the tensor"),
     ],
@@ -78,17 +104,23 @@ def test_the_command_says_it(tmp_path, monkeypatch, capsys):
     assert sample.main([*common, "--fix-parameters", "*"]) == 2
     assert "all parameters are fixed" in capsys.readouterr().err
     theirs = "layer1/biases/Variable:0=0.,0.;output/biases/Variable:0=0."
-    assert sample.main([*common, "--hidden", "2", "--fix-parameters", theirs, "--output", "run"]) == 0
+    assert (
+        sample.main([*common, "--hidden", "2", "--fix-parameters", theirs, "--output", "run"]) == 0
+    )
     assert "bias" not in (tmp_path / "run" / "averages.csv").read_text()
 
 
 def model():
     keras.utils.set_random_seed(1)
-    return keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, "tanh"), keras.layers.Dense(1)])
+    return keras.Sequential(
+        [keras.Input((2,)), keras.layers.Dense(3, "tanh"), keras.layers.Dense(1)]
+    )
 
 
 def both(**options):
-    """A simulation with fixed parameters, a whole one at the same place, and which entries of the whole one move."""
+    """A simulation with fixed parameters, a whole one at the same place, and which entries of the
+    whole one move.
+    """
     part = Simulation(model(), (X, Y), fix_parameters=FIX, **QUICK | options)
     whole = Simulation(model(), (X, Y), **QUICK | options)
     names = whole.parameter_names()
@@ -118,7 +150,9 @@ def test_potential_gradients_and_predictions_are_those_of_the_whole_model():
     assert part.loss() == pytest.approx(whole.loss(), rel=1e-14)
     np.testing.assert_allclose(part.gradients(), whole.gradients()[moving], rtol=1e-12)
     np.testing.assert_allclose(part.predict(X), whole.predict(X), rtol=1e-14)
-    np.testing.assert_allclose(part.hessians(), whole.hessians()[np.ix_(moving, moving)], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        part.hessians(), whole.hessians()[np.ix_(moving, moving)], rtol=1e-9, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("how", ["vectorized", "unrolled", "looped"])
@@ -130,7 +164,9 @@ def test_walkers_agree(how):
     np.testing.assert_allclose(part.gradients(), whole.gradients()[:, moving], rtol=1e-12)
 
 
-@pytest.mark.parametrize("fix", ["dense/kernel[0,*];dense_1/bias;dense_1/kernel", "dense/kernel[0,1]", "dense/bias"])
+@pytest.mark.parametrize(
+    "fix", ["dense/kernel[0,*];dense_1/bias;dense_1/kernel", "dense/kernel[0,1]", "dense/bias"]
+)
 def test_the_variance_of_gradients_is_that_of_the_whole_model(fix):
     """In one pass where whole layers or some entries are fixed, else example by example."""
     found = []

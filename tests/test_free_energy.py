@@ -1,4 +1,6 @@
-"""Free energies against quadrature, diffusion maps against known generators, reweighting against a harmonic well."""
+"""Free energies against quadrature, diffusion maps against known generators, reweighting against a
+harmonic well.
+"""
 
 import sys
 
@@ -7,7 +9,14 @@ import pandas as pd
 import pytest
 from scipy.integrate import quad
 
-from tati_re.analysis import coordinate_of, diffusion_map, diffusion_map_of, free_energy, landmarks, reweight
+from tati_re.analysis import (
+    coordinate_of,
+    diffusion_map,
+    diffusion_map_of,
+    free_energy,
+    landmarks,
+    reweight,
+)
 from tati_re.analysis.free_energy import _kernel_width
 from tati_re.analysis.reweighting import mbar_free_energies
 from tati_re.cli import analyse
@@ -29,7 +38,9 @@ def double_well_draws(chains, draws, seed):
     kept = np.empty((chains, draws))
     for k in range(200 + 4 * draws):
         trial = x + generator.standard_normal(chains)
-        x = np.where(generator.random(chains) < np.exp((double_well(x) - double_well(trial)) / T), trial, x)
+        x = np.where(
+            generator.random(chains) < np.exp((double_well(x) - double_well(trial)) / T), trial, x
+        )
         if k >= 200 and k % 4 == 0:
             kept[:, (k - 200) // 4] = x
     return kept
@@ -57,7 +68,9 @@ def test_free_energy_of_a_double_well(draws):
     assert np.abs(offset - offset.mean()).max() < 5.5 * table["error"].max()
     barrier = table["free_energy"][np.abs(table["coordinate"]).argmin()]
     assert barrier == pytest.approx(exact[np.abs(table["coordinate"]).argmin()], abs=0.15)
-    assert abs(free_energy(draws, 2 * T, num_bins=24)["free_energy"] / 2).max() > 0.8, "a wrong temperature is seen:"
+    assert abs(free_energy(draws, 2 * T, num_bins=24)["free_energy"] / 2).max() > 0.8, (
+        "a wrong temperature is seen:"
+    )
     assert 2 * barrier > barrier + 5.5 * table["error"].max()
 
 
@@ -68,7 +81,9 @@ def test_kernels_give_the_smeared_density(draws):
     density = np.exp(-double_well(grid) / T)
     density /= np.trapezoid(density, grid)
     kernels = (
-        np.exp(-0.5 * ((table["coordinate"].to_numpy()[:, None] - grid) / width) ** 2) / np.sqrt(2 * np.pi) / width
+        np.exp(-0.5 * ((table["coordinate"].to_numpy()[:, None] - grid) / width) ** 2)
+        / np.sqrt(2 * np.pi)
+        / width
     )
     z = (table["density"] - np.trapezoid(kernels * density, grid, axis=1)) / table["density_error"]
     assert np.abs(z).max() < 5.5
@@ -76,14 +91,20 @@ def test_kernels_give_the_smeared_density(draws):
 
 
 def test_kernels_do_not_fill_a_barrier_by_default(draws):
-    """As wide as one well of them all asks, they took 0.10 of 1.5 from it, 5 errors; a normal law has the width of the
-    rule for it, 1.06 deviations times n^(-1/5), to the noise of the estimate."""
+    """As wide as one well of them all asks, they took 0.10 of 1.5 from it, 5 errors; a normal law
+    has the width of the rule for it, 1.06 deviations times n^(-1/5), to the noise of the
+    estimate.
+    """
     table = free_energy(draws, T, "kernel", num_bins=31, limits=(-1.5, 1.5))
     barrier = table["free_energy"][15] - 0.5 * (table["free_energy"][5] + table["free_energy"][25])
     assert abs(barrier - BARRIER) < 0.08
     for scale in (1e-3, 1.0):
         normal = scale * np.random.default_rng(0).standard_normal((8, 3000))
-        assert 0.9 < _kernel_width(normal, np.ones_like(normal), normal) / (1.06 * scale * 24_000**-0.2) < 1.1
+        assert (
+            0.9
+            < _kernel_width(normal, np.ones_like(normal), normal) / (1.06 * scale * 24_000**-0.2)
+            < 1.1
+        )
     heavy = np.random.default_rng(0).standard_t(2, (8, 3000))
     assert 0.1 < _kernel_width(heavy, np.ones_like(heavy), heavy) < 0.2
 
@@ -107,8 +128,14 @@ def test_empty_bins_and_bad_input():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        *(({"limits": ends}, "limits are no interval") for ends in [(1, -1), (1, 1), (np.nan, 1), (0, np.inf), (3, 4)]),
-        *(({"bandwidth": width, "method": "kernel"}, "bandwidth is out of") for width in (0, -0.1, np.nan, np.inf)),
+        *(
+            ({"limits": ends}, "limits are no interval")
+            for ends in [(1, -1), (1, 1), (np.nan, 1), (0, np.inf), (3, 4)]
+        ),
+        *(
+            ({"bandwidth": width, "method": "kernel"}, "bandwidth is out of")
+            for width in (0, -0.1, np.nan, np.inf)
+        ),
         ({"bandwidth": 0.1}, "bandwidth is of kernels. Received: histogram"),
         *(({"temperature": value}, "temperature is out of range") for value in (0, -1, np.nan)),
         *(
@@ -125,7 +152,9 @@ def test_numbers_out_of_range_are_refused(options, sentence):
 
 
 def test_diffusion_map_of_a_target_measure_is_the_ornstein_uhlenbeck_process():
-    """Points spread evenly, with the target N(0, 1): eigenvalues 0, -1, -2, ..., eigenfunctions Hermite's."""
+    """Points spread evenly, with the target N(0, 1): eigenvalues 0, -1, -2, ..., eigenfunctions
+    Hermite's.
+    """
     x = np.linspace(-4, 4, 700)
     found = diffusion_map(x, 3, bandwidth=0.01, log_target=-0.5 * x**2)
     np.testing.assert_allclose(found.values, [-1, -2, -3], rtol=0.02)
@@ -141,7 +170,9 @@ def test_diffusion_map_of_a_target_measure_is_the_ornstein_uhlenbeck_process():
 
 
 def test_diffusion_map_of_samples_knows_their_own_law():
-    """α = 1/2: the overdamped motion whose law the points have; α = 1: free motion, whatever their density."""
+    """α = 1/2: the overdamped motion whose law the points have; α = 1: free motion, whatever their
+    density.
+    """
     x = np.random.default_rng(4).standard_normal(1000)
     own = diffusion_map(x, 2, bandwidth=0.15)
     np.testing.assert_allclose(own.values, [-1, -2], rtol=0.25)
@@ -150,7 +181,9 @@ def test_diffusion_map_of_samples_knows_their_own_law():
     circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     free = diffusion_map(circle, 4, bandwidth=0.002, alpha=1.0)
     np.testing.assert_allclose(free.values, [-1, -1, -4, -4], rtol=0.03)
-    assert abs(diffusion_map(circle, 1, bandwidth=0.002, alpha=0.0).values[0] + 1) > 0.1, "another α, another motion"
+    assert abs(diffusion_map(circle, 1, bandwidth=0.002, alpha=0.0).values[0] + 1) > 0.1, (
+        "another α, another motion"
+    )
 
 
 def test_neighbours_do_as_well_as_all_pairs():
@@ -159,7 +192,9 @@ def test_neighbours_do_as_well_as_all_pairs():
     near = diffusion_map(x, 3, bandwidth=0.05, num_neighbors=250)
     np.testing.assert_allclose(near.values, full.values, rtol=1e-3)
     np.testing.assert_allclose(
-        np.abs((near.vectors * full.vectors).mean(axis=0)), (full.vectors**2).mean(axis=0), rtol=0.01
+        np.abs((near.vectors * full.vectors).mean(axis=0)),
+        (full.vectors**2).mean(axis=0),
+        rtol=0.01,
     )
     again = diffusion_map(x, 3, bandwidth=0.05)
     np.testing.assert_array_equal(again.vectors, full.vectors)
@@ -175,8 +210,12 @@ def test_against_pydiffmap():
         (theirs.evecs**2).sum(0) * (ours.vectors**2).sum(0)
     )
     np.testing.assert_allclose(cosines, 1.0, rtol=1e-8)
-    target = package.TMDmap(alpha=1.0, k=300, epsilon=0.2, n_evecs=3, change_of_measure=lambda y: np.exp(-y @ y)).fit(x)
-    np.testing.assert_allclose(diffusion_map(x, 3, 0.2, log_target=-(x**2).sum(1)).values, target.evals, rtol=1e-8)
+    target = package.TMDmap(
+        alpha=1.0, k=300, epsilon=0.2, n_evecs=3, change_of_measure=lambda y: np.exp(-y @ y)
+    ).fit(x)
+    np.testing.assert_allclose(
+        diffusion_map(x, 3, 0.2, log_target=-(x**2).sum(1)).values, target.evals, rtol=1e-8
+    )
 
 
 def test_bandwidth_rules_and_dimension():
@@ -208,18 +247,28 @@ P, LADDER = 10, np.geomspace(1.0, 4.0, 4)
 
 
 def harmonic_ladder(folder, temperatures=LADDER, draws=300, seed=1, extra=None):
-    """Independent draws of U = T χ²(P)/2 at each temperature, from a harmonic well of P dimensions."""
+    """Independent draws of U = T χ²(P)/2 at each temperature, from a harmonic well of P
+    dimensions.
+    """
     generator = np.random.default_rng(seed)
     energies = np.stack([0.5 * t * generator.chisquare(P, (2, draws)) for t in temperatures])
     run = made_run(folder, {"potential": np.zeros((1, 5))}, extra=extra)
-    step, rung, walker = np.meshgrid(np.arange(draws) + 1, np.arange(len(temperatures)), np.arange(2), indexing="ij")
+    step, rung, walker = np.meshgrid(
+        np.arange(draws) + 1, np.arange(len(temperatures)), np.arange(2), indexing="ij"
+    )
     columns = {"step": step, "walker": walker, "temperature": np.asarray(temperatures)[rung]}
     columns |= {"potential": energies.transpose(2, 0, 1), "log_prior": 0.0 * step, "rung": rung}
     columns["loss"] = columns["potential"] / 7
     if len(temperatures) == 1:
         columns.pop("rung")
-    pd.DataFrame({name: values.ravel() for name, values in columns.items()}).to_csv(folder / "run.csv", index=False)
-    ladder = {"rung": np.arange(len(temperatures)), "temperature": temperatures, "likelihood_weight": 1.0}
+    pd.DataFrame({name: values.ravel() for name, values in columns.items()}).to_csv(
+        folder / "run.csv", index=False
+    )
+    ladder = {
+        "rung": np.arange(len(temperatures)),
+        "temperature": temperatures,
+        "likelihood_weight": 1.0,
+    }
     pd.DataFrame(ladder).to_csv(folder / "ladder.csv", index=False)
     return run
 
@@ -248,9 +297,13 @@ def test_reweighting_of_a_harmonic_ladder(tmp_path):
 
 
 def test_errors_of_reweighting(tmp_path):
-    """20 runs at one temperature, reweighted to 1.2 times it: deviation of z within 0.44 to 1.67 but for 1e-4."""
+    """20 runs at one temperature, reweighted to 1.2 times it: deviation of z within 0.44 to 1.67
+    but for 1e-4.
+    """
     z = [
-        deviations(reweight(harmonic_ladder(tmp_path / str(k), [1.0], 400, k), [1.2], ["potential"])).to_numpy()
+        deviations(
+            reweight(harmonic_ladder(tmp_path / str(k), [1.0], 400, k), [1.2], ["potential"])
+        ).to_numpy()
         for k in range(20)
     ]
     z = np.array(z)
@@ -261,7 +314,9 @@ def test_errors_of_reweighting(tmp_path):
 def test_free_energies_of_harmonic_wells_with_pymbar(capsys):
     pytest.importorskip("pymbar", reason="pymbar is not installed")
     beta = 1 / LADDER
-    energies = np.concatenate([np.random.default_rng(k).chisquare(P, 500) / 2 / b for k, b in enumerate(beta)])
+    energies = np.concatenate(
+        [np.random.default_rng(k).chisquare(P, 500) / 2 / b for k, b in enumerate(beta)]
+    )
     free = mbar_free_energies(beta[:, None] * energies, np.full(4, 500))
     np.testing.assert_allclose(free, P / 2 * np.log(beta), atol=0.3)
     captured = capsys.readouterr()
@@ -269,7 +324,9 @@ def test_free_energies_of_harmonic_wells_with_pymbar(capsys):
 
 
 def test_reweighting_refuses_what_would_be_wrong(tmp_path, monkeypatch):
-    noisy = harmonic_ladder(tmp_path / "a", extra={"options": {"batch_size": 5}, "dataset": {"num_examples": 50}})
+    noisy = harmonic_ladder(
+        tmp_path / "a", extra={"options": {"batch_size": 5}, "dataset": {"num_examples": 50}}
+    )
     with pytest.raises(InputError, match="noise of mini-batches enters weights exponentially"):
         reweight(noisy)
     run = harmonic_ladder(tmp_path / "b")
@@ -304,8 +361,12 @@ def test_coordinates(run, draws):
     assert slow.values.shape == (8, 50)
     found, block = diffusion_map_of(run, 2, num_points=400, target_measure=True)
     assert len(block.step) == 400
-    assert abs(np.corrcoef(found.vectors[:, 0], np.tanh(2 * block.values[:, 0]))[0, 1]) > 0.95, "it tells the wells"
-    with pytest.raises(InputError, match=r"no coordinate 'dense/kernal\[0\]'\. Did you mean 'dense/kernel\[0\]'"):
+    assert abs(np.corrcoef(found.vectors[:, 0], np.tanh(2 * block.values[:, 0]))[0, 1]) > 0.95, (
+        "it tells the wells"
+    )
+    with pytest.raises(
+        InputError, match=r"no coordinate 'dense/kernal\[0\]'\. Did you mean 'dense/kernel\[0\]'"
+    ):
         coordinate_of(run, "dense/kernal[0]")
     with pytest.raises(InputError, match="fewer eigenvectors"):
         coordinate_of(run, "covariance:3")
@@ -315,8 +376,26 @@ def test_coordinates(run, draws):
 
 def test_modules_of_the_command(run, tmp_path, capsys):
     out = str(tmp_path / "out")
-    arguments = [str(run.folder), "--output", out, "--thin", "5", "--what", "free_energy", "diffusion_map"]
-    more = ["--along", "covariance:1", "--num-bins", "12", "--num-points", "300", "--num-eigenvectors", "2"]
+    arguments = [
+        str(run.folder),
+        "--output",
+        out,
+        "--thin",
+        "5",
+        "--what",
+        "free_energy",
+        "diffusion_map",
+    ]
+    more = [
+        "--along",
+        "covariance:1",
+        "--num-bins",
+        "12",
+        "--num-points",
+        "300",
+        "--num-eigenvectors",
+        "2",
+    ]
     assert analyse.main([*arguments, *more]) == 0
     assert "Eigenvalues of the generator" in capsys.readouterr().out
     names = {path.name for path in (tmp_path / "out").iterdir()}
@@ -333,14 +412,18 @@ def test_figures(tmp_path, draws):
     found = diffusion_map(draws[0, :200], 2)
     figure = plot_diffusion_map(found, draws[0, :200], np.array([1, 2]), tmp_path / "d.png")
     assert len(figure.axes) == 3
-    rows = pd.DataFrame({"temperature": [1, 2], "observable": "loss", "mean": [1.0, 2.0], "error": [0.1, 0.1]})
+    rows = pd.DataFrame(
+        {"temperature": [1, 2], "observable": "loss", "mean": [1.0, 2.0], "error": [0.1, 0.1]}
+    )
     assert plot_reweighting(rows, [1.0], tmp_path / "r.png").axes[0].get_ylabel() == "loss"
     with pytest.raises(InputError, match="no averages"):
         plot_reweighting(rows.head(0), [1.0])
 
 
 def test_draws_that_count_nothing_are_not_there(draws):
-    """Neither for the ends of the bins nor for the width of kernels: walkers that were elsewhere."""
+    """Neither for the ends of the bins nor for the width of kernels: walkers that were
+    elsewhere.
+    """
     more = np.concatenate([draws, 50.0 + draws], axis=1)
     weights = np.concatenate([np.ones_like(draws), np.zeros_like(draws)], axis=1)
     for method in ("histogram", "kernel"):
@@ -354,8 +437,10 @@ def test_draws_that_count_nothing_are_not_there(draws):
 @pytest.mark.parametrize("dimension", [1, 2])
 @pytest.mark.parametrize("seed", range(4))
 def test_the_slowest_motion_is_not_that_of_a_lonely_point(dimension, seed):
-    """Normal draws have the eigenvalue -1 of an Ornstein-Uhlenbeck process for each coordinate. With the bandwidth of
-    "bgh" alone the first eigenfunction was one outlying point in 13 of 16 cases, its eigenvalue below 0.02."""
+    """Normal draws have the eigenvalue -1 of an Ornstein-Uhlenbeck process for each coordinate.
+    With the bandwidth of "bgh" alone the first eigenfunction was one outlying point in 13 of 16
+    cases, its eigenvalue below 0.02.
+    """
     found = diffusion_map(np.random.default_rng(seed).standard_normal((1500, dimension)), dimension)
     np.testing.assert_allclose(found.values, -1.0, atol=0.15)
     assert np.max(found.stationary[:, None] * found.vectors**2) < 0.1

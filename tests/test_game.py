@@ -1,4 +1,6 @@
-"""Players that take turns: the joint law of alternating conditionals in closed form, resumed games, mini-batches."""
+"""Players that take turns: the joint law of alternating conditionals in closed form, resumed games,
+mini-batches.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,9 @@ from tati_re.simulation import game as module
 
 COORDINATES = 400
 A, B, C, LINEAR = 2.0, 1.0, 0.4, 0.5
-"""U = sum over walkers of A x²/2 + LINEAR x and of B y²/2, minus C x y for each pair: for each coordinate a Gaussian of
-all walkers of both players."""
+"""U = sum over walkers of A x²/2 + LINEAR x and of B y²/2, minus C x y for each pair: for each
+coordinate a Gaussian of all walkers of both players.
+"""
 
 
 def expected(num_x: int, num_y: int) -> tuple[np.ndarray, np.ndarray]:
@@ -38,15 +41,27 @@ def game(num_x: int = 2, num_y: int = 3, seed: int = 1, apart: int = 1, **option
     def of_y(here):
         return tf.reduce_sum(B * here**2 / 2 - C * tf.reduce_sum(x.positions, 0) * here, -1)
 
-    own = {"dimension": COORDINATES, "sampler": "BAOAB", "step_size": 0.7, "record_every": 5, "trajectory_every": 5}
+    own = {
+        "dimension": COORDINATES,
+        "sampler": "BAOAB",
+        "step_size": 0.7,
+        "record_every": 5,
+        "trajectory_every": 5,
+    }
     own |= {"verbose": 0, "execution": "graph"} | options
-    first = tati_re.Simulation(potential=of_x, num_walkers=num_x, parameters=starts[0], seed=seed, **own)
+    first = tati_re.Simulation(
+        potential=of_x, num_walkers=num_x, parameters=starts[0], seed=seed, **own
+    )
     own |= {"temperatures": None} if "temperatures" in own else {}
-    second = tati_re.Simulation(potential=of_y, num_walkers=num_y, parameters=starts[1], seed=seed + apart, **own)
+    second = tati_re.Simulation(
+        potential=of_y, num_walkers=num_y, parameters=starts[1], seed=seed + apart, **own
+    )
     return tati_re.Game(x=(x, first), y=(y, second))
 
 
-def deviations(runs: dict[str, tati_re.Run], num_x: int, num_y: int, burnin: int = 10) -> np.ndarray:
+def deviations(
+    runs: dict[str, tati_re.Run], num_x: int, num_y: int, burnin: int = 10
+) -> np.ndarray:
     """Errors of mean and covariances in standard errors, which the independent coordinates tell."""
     found = []
     for name, count in (("x", num_x), ("y", num_y)):
@@ -55,13 +70,18 @@ def deviations(runs: dict[str, tati_re.Run], num_x: int, num_y: int, burnin: int
     both = np.concatenate(found, axis=1)
     mean, covariance = expected(num_x, num_y)
     centered = both - mean[:, None]
-    values = [centered.mean(0), np.einsum("tid,tjd->ijd", centered, centered) / len(both) - covariance[..., None]]
+    values = [
+        centered.mean(0),
+        np.einsum("tid,tjd->ijd", centered, centered) / len(both) - covariance[..., None],
+    ]
     values = np.concatenate([value.reshape(-1, COORDINATES) for value in values])
     return values.mean(1) / (values.std(1) / COORDINATES**0.5)
 
 
 def test_two_players_sample_their_joint_gaussian(tmp_path):
-    """All walkers of one see all of the other; errors of 1 % of a variance would be found. The game stops half way."""
+    """All walkers of one see all of the other; errors of 1 % of a variance would be found. The game
+    stops half way.
+    """
     game().sample(num_rounds=60, steps=5, output=tmp_path)
     runs = game().resume(tmp_path, num_rounds=120)
     assert np.abs(deviations(runs, 2, 3)).max() < 5.5
@@ -71,7 +91,12 @@ def test_players_of_one_seed_have_noise_of_their_own_in_each_game():
     """The same noise for both would make their covariance too large by half."""
     one = game(1, 1, apart=0)
     runs = [one.sample(num_rounds=40, steps=5) for _ in range(2)]
-    assert [run.manifest["options"].get("call", 1) for both in runs for run in both.values()] == [1, 2, 3, 4]
+    assert [run.manifest["options"].get("call", 1) for both in runs for run in both.values()] == [
+        1,
+        2,
+        3,
+        4,
+    ]
     assert all(np.abs(deviations(both, 1, 1)).max() < 5.5 for both in runs)
     sims = {name: sim for name, (_, sim) in one.players.items()}
     assert [sims[name].sample(num_steps=2).manifest["call"] for name in ("y", "x")] == [5, 6]
@@ -80,8 +105,10 @@ def test_players_of_one_seed_have_noise_of_their_own_in_each_game():
 
 
 def test_a_partner_that_goes_far_is_no_divergence():
-    """U = (x - y)²/2 + (y - 1000)²/2 for each of three coordinates: x and y have mean 1000 and variances 2 and 1. What
-    the one does to U of the other is a hundred times what a run of one can come to."""
+    """U = (x - y)²/2 + (y - 1000)²/2 for each of three coordinates: x and y have mean 1000 and
+    variances 2 and 1. What the one does to U of the other is a hundred times what a run of one can
+    come to.
+    """
     x, y = map(tati_re.Player, (np.zeros((1, 3)), np.zeros((1, 3))))
 
     def apart(other):
@@ -91,14 +118,21 @@ def test_a_partner_that_goes_far_is_no_divergence():
         return apart(x)(here) + tf.reduce_sum((here - 1000) ** 2, -1) / 2
 
     own = {"dimension": 3, "sampler": "BAOAB", "step_size": 0.7, "verbose": 0, "execution": "graph"}
-    first, second = tati_re.Simulation(potential=apart(y), **own), tati_re.Simulation(potential=pulled, **own)
+    first, second = (
+        tati_re.Simulation(potential=apart(y), **own),
+        tati_re.Simulation(potential=pulled, **own),
+    )
     tati_re.Game(x=(x, first), y=(y, second)).sample(num_rounds=60, steps=10)
     assert abs(first.parameters - 1000).max() < 8 and abs(second.parameters - 1000).max() < 6
 
 
 def test_a_game_without_a_sampler_is_refused_and_moves_no_walker():
     x, y = tati_re.Player(np.zeros((1, 1))), tati_re.Player(np.zeros((1, 1)))
-    own = {"potential": lambda here: tf.reduce_sum((here - y.positions) ** 2, -1), "dimension": 1, "verbose": 0}
+    own = {
+        "potential": lambda here: tf.reduce_sum((here - y.positions) ** 2, -1),
+        "dimension": 1,
+        "verbose": 0,
+    }
     sims = [tati_re.Simulation(**own) for _ in range(2)]
     both = tati_re.Game(x=(x, sims[0]), y=(y, sims[1]))
     with pytest.raises(tati_re.InputError, match=r"until: x has rounds\. Expected: a sampler"):
@@ -109,7 +143,12 @@ def test_a_game_without_a_sampler_is_refused_and_moves_no_walker():
 
 
 def test_bad_games_are_refused():
-    own = {"potential": lambda x: tf.reduce_sum(x**2, -1), "dimension": 2, "sampler": "HMC", "verbose": 0}
+    own = {
+        "potential": lambda x: tf.reduce_sum(x**2, -1),
+        "dimension": 2,
+        "sampler": "HMC",
+        "verbose": 0,
+    }
     sim, player = tati_re.Simulation(**own), tati_re.Player(np.zeros((1, 2)))
     with pytest.raises(tati_re.InputError, match="two or more"):
         tati_re.Game(x=(player, sim))
@@ -141,7 +180,9 @@ def test_of_a_game_that_does_not_start_nothing_is_left(tmp_path):
     """The second player does not start: the first one's folder is no obstacle to the same call."""
     (tmp_path / "y").mkdir()
     (tmp_path / "y" / "own.txt").touch()
-    with pytest.raises(tati_re.InputError, match=f"The output folder {tmp_path / 'y'} is not empty"):
+    with pytest.raises(
+        tati_re.InputError, match=f"The output folder {tmp_path / 'y'} is not empty"
+    ):
         game().sample(num_rounds=2, output=tmp_path)
     assert [path.name for path in tmp_path.rglob("*")] == ["y", "own.txt"]
     (tmp_path / "y" / "own.txt").unlink()
@@ -160,8 +201,15 @@ def test_other_samplers_and_executions_do_so_too(options):
 @pytest.mark.slow
 def test_a_ladder_does_so_too():
     """Its swaps are frequent and its turns are long; a position is that of the end of a turn."""
-    options = {"sampler": "HMC", "step_size": 0.2, "num_leapfrog_steps": 4, "temperatures": [1.0, 1.05]}
-    runs = game(1, 1, exchange_every=2, trajectory_every=10, **options).sample(num_rounds=150, steps=10)
+    options = {
+        "sampler": "HMC",
+        "step_size": 0.2,
+        "num_leapfrog_steps": 4,
+        "temperatures": [1.0, 1.05],
+    }
+    runs = game(1, 1, exchange_every=2, trajectory_every=10, **options).sample(
+        num_rounds=150, steps=10
+    )
     assert runs["x"].ladder.acceptance.iloc[0] > 0.3
     assert np.abs(deviations(runs, 1, 1)).max() < 5.5
 
@@ -193,7 +241,9 @@ def test_forces_of_a_turn_before_are_found(monkeypatch):
 
 
 def same_bytes(first, second) -> list[str]:
-    names = [f"{player}/{name}" for player in ("x", "y") for name in sorted(os.listdir(first / player))]
+    names = [
+        f"{player}/{name}" for player in ("x", "y") for name in sorted(os.listdir(first / player))
+    ]
     names = [name for name in names if name.endswith(".csv") and not name.endswith("timing.csv")]
     assert len(names) > 5
     return [name for name in names if (first / name).read_bytes() != (second / name).read_bytes()]
@@ -218,7 +268,9 @@ def test_a_game_is_resumed_byte_for_byte_also_from_checkpoints_of_two_rounds(tmp
     steps = [next(checkpoint.metas(tmp_path / "killed" / name))["step"] for name in "xy"]
     assert steps[0] // 4 == steps[1] // 2 + 1
     with pytest.raises(tati_re.InputError, match="player of a game"):
-        tati_re.Simulation.resume(tmp_path / "killed" / "x", potential=lambda x: tf.reduce_sum(x**2, -1))
+        tati_re.Simulation.resume(
+            tmp_path / "killed" / "x", potential=lambda x: tf.reduce_sum(x**2, -1)
+        )
     game(**options).resume(tmp_path / "killed", num_rounds=12)
     assert same_bytes(tmp_path / "whole", tmp_path / "killed") == []
 
@@ -237,19 +289,45 @@ class Shifted(keras.layers.Layer):
 @pytest.mark.slow
 def test_a_network_reads_the_weights_of_another_one_on_mini_batches(tmp_path):
     random = np.random.default_rng(1)
-    data = random.normal(size=(40, 1)).astype("float32"), random.normal(size=(40, 1)).astype("float32")
+    data = (
+        random.normal(size=(40, 1)).astype("float32"),
+        random.normal(size=(40, 1)).astype("float32"),
+    )
 
     def network_game() -> tati_re.Game:
-        x, y = tati_re.Player(np.zeros((2, 1), "float32")), tati_re.Player(np.ones((1, 1), "float32"))
-        own = {"batch_size": 8, "step_size": 0.05, "verbose": 0, "loss": "mse", "record_every": 1, "execution": "graph"}
+        x, y = (
+            tati_re.Player(np.zeros((2, 1), "float32")),
+            tati_re.Player(np.ones((1, 1), "float32")),
+        )
+        own = {
+            "batch_size": 8,
+            "step_size": 0.05,
+            "verbose": 0,
+            "loss": "mse",
+            "record_every": 1,
+            "execution": "graph",
+        }
         nets = []
         for other in (y, x):
             layers = [keras.Input((1,)), Shifted(other), keras.layers.Dense(1, use_bias=False)]
             nets.append(keras.Sequential(layers))
-        first = {"sampler": "SGHMC", "friction": 1.0, "num_walkers": 2, "parameters": np.zeros((2, 1), "float32")}
-        ladder = {"sampler": "reSGHMC", "friction": 1.0, "temperatures": [1.0, 2.0], "exchange_batch_size": 8}
+        first = {
+            "sampler": "SGHMC",
+            "friction": 1.0,
+            "num_walkers": 2,
+            "parameters": np.zeros((2, 1), "float32"),
+        }
+        ladder = {
+            "sampler": "reSGHMC",
+            "friction": 1.0,
+            "temperatures": [1.0, 2.0],
+            "exchange_batch_size": 8,
+        }
         second = {**ladder, "parameters": np.ones(1, "float32")}
-        sims = [tati_re.Simulation(net, data, **own, **more) for net, more in zip(nets, (first, second), strict=True)]
+        sims = [
+            tati_re.Simulation(net, data, **own, **more)
+            for net, more in zip(nets, (first, second), strict=True)
+        ]
         return tati_re.Game(x=(x, sims[0]), y=(y, sims[1]))
 
     runs = network_game().sample(num_rounds=6, steps=3, output=tmp_path)

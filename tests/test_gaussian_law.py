@@ -1,13 +1,15 @@
-"""Ten dimensions of condition number 100: mean, variance and a cosine of every direction, for every method that takes
-mini-batches, each with its known bias in the step size.
+"""Ten dimensions of condition number 100: mean, variance and a cosine of every direction, for every
+method that takes mini-batches, each with its known bias in the step size.
 
-Law: U = Σ k_i q_i²/2, k from 1 to 100 in even ratios, T = 1, γ = 1. Each direction of a Langevin word is linear, with
-the discrete Lyapunov variance v; SGHMC likewise; SGLD has v = 1/(k (1 - hk/2)), Leimkuhler-Matthews v = 1/k. With a
-thermostat v is that of the word within 1 %, as its mass of 10 lets the friction fluctuate by 30 %; the published Euler
-schemes sit at 1 - hγ/2 within 1.5 %. The mean of cos(q sqrt(k)) is exp(-kv/2).
+Law: U = Σ k_i q_i²/2, k from 1 to 100 in even ratios, T = 1, γ = 1. Each direction of a Langevin
+word is linear, with the discrete Lyapunov variance v; SGHMC likewise; SGLD has v = 1/(k (1 -
+hk/2)), Leimkuhler-Matthews v = 1/k. With a thermostat v is that of the word within 1 %, as its mass
+of 10 lets the friction fluctuate by 30 %; the published Euler schemes sit at 1 - hγ/2 within 1.5 %.
+The mean of cos(q sqrt(k)) is exp(-kv/2).
 
-Power: 1,000 walkers, 2,400 steps from the exact law; 5.5 standard errors, from the spread of the walkers, are 4.5 % of
-a variance in the slowest direction (8 % without momenta) and 1 % in fast ones.
+Power: 1,000 walkers, 2,400 steps from the exact law; 5.5 standard errors, from the spread of the
+walkers, are 4.5 % of a variance in the slowest direction (8 % without momenta) and 1 % in fast
+ones.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ STEP_SIZE = 0.05
 
 
 def of_word(word: str) -> np.ndarray:
-    return np.array([splitting_law(word, STEP_SIZE, k).covariance[0, 0] for k in STIFFNESS]) * STIFFNESS
+    return (
+        np.array([splitting_law(word, STEP_SIZE, k).covariance[0, 0] for k in STIFFNESS])
+        * STIFFNESS
+    )
 
 
 def of_sghmc() -> np.ndarray:
@@ -44,8 +49,10 @@ def of_sghmc() -> np.ndarray:
     return np.array(found)
 
 
-CASES = {word: (Splitting(word), STEP_SIZE, lambda word=word: of_word(word), 0.0) for word in
-         ("BAOAB", "ABOBA", "OBABO", "BAO")} | {
+CASES = {
+    word: (Splitting(word), STEP_SIZE, lambda word=word: of_word(word), 0.0)
+    for word in ("BAOAB", "ABOBA", "OBABO", "BAO")
+} | {
     "BADODAB": (Splitting("BADODAB"), STEP_SIZE, lambda: of_word("BAOAB"), 0.01),
     "mCCAdL": (Splitting("BACDOCDAB"), STEP_SIZE, lambda: of_word("BAOAB"), 0.01),
     "SGHMC": (SGHMC(1.0), STEP_SIZE, of_sghmc, 0.0),
@@ -53,7 +60,7 @@ CASES = {word: (Splitting(word), STEP_SIZE, lambda word=word: of_word(word), 0.0
     "CCAdL": (CCAdL(1.0), STEP_SIZE, lambda: of_sghmc() * (1 - STEP_SIZE / 2), 0.015),
     "SGLD": (SGLD(), 0.005, lambda: 1 / (1 - 0.005 * STIFFNESS / 2), 0.0),
     "LM": (LeimkuhlerMatthews(), 0.005, lambda: np.ones(10), 0.0),
-}  # fmt: skip
+}
 
 
 def measured(sampler, step_size: float, variance: np.ndarray):
@@ -64,9 +71,15 @@ def measured(sampler, step_size: float, variance: np.ndarray):
 
     def observe(old, state, info):
         scaled = state.position * root
-        return [*tf.unstack(scaled, axis=1), *tf.unstack(scaled**2, axis=1), *tf.unstack(tf.cos(scaled), axis=1)]
+        return [
+            *tf.unstack(scaled, axis=1),
+            *tf.unstack(scaled**2, axis=1),
+            *tf.unstack(tf.cos(scaled), axis=1),
+        ]
 
-    found = averages(sampler, potential, rung_of(np.full(WALKERS, step_size)), start, NUM_STEPS, observe, seed=3)
+    found = averages(
+        sampler, potential, rung_of(np.full(WALKERS, step_size)), start, NUM_STEPS, observe, seed=3
+    )
     errors = found.std(axis=1, ddof=1) / np.sqrt(WALKERS)
     return found.mean(axis=1).reshape(3, 10), errors.reshape(3, 10)
 
@@ -75,7 +88,11 @@ OF_EACH_FAMILY = ("mCCAdL",)  # BAOAB and SGLD: test_sampler_law.py
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in OF_EACH_FAMILY else pytest.mark.slow) for name in CASES]
+    "name",
+    [
+        pytest.param(name, marks=() if name in OF_EACH_FAMILY else pytest.mark.slow)
+        for name in CASES
+    ],
 )
 def test_mean_variance_and_cosine(name):
     sampler, step_size, law, allowed = CASES[name]

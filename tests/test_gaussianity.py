@@ -25,12 +25,15 @@ def test_p_values_of_gaussian_gradients_are_uniform(noise):
 
 
 def test_heavy_tails_of_gradients_are_told(noise):
-    """A common random scale of all parameters, as of one odd example in a batch: projections are Student's t."""
+    """A common random scale of all parameters, as of one odd example in a batch: projections are
+    Student's t.
+    """
     heavy = noise.standard_normal((60, 2000)) / np.sqrt(noise.chisquare(2, (60, 1)) / 2)
     report = gaussianity_report(gradient_p_values(heavy, num_vectors=200), "The gradient noise")
     assert report.fraction > 0.5
     assert (
-        report.sentence.startswith("The gradient noise is not Gaussian:") and "larger mini-batches" in report.sentence
+        report.sentence.startswith("The gradient noise is not Gaussian:")
+        and "larger mini-batches" in report.sentence
     )
 
 
@@ -47,7 +50,9 @@ def test_large_batches_pass_and_small_batches_of_heavy_tails_fail(noise):
 
 def test_seeds_decide(noise):
     values = noise.standard_normal(200)
-    np.testing.assert_array_equal(difference_p_values(values, 20, seed=4), difference_p_values(values, 20, seed=4))
+    np.testing.assert_array_equal(
+        difference_p_values(values, 20, seed=4), difference_p_values(values, 20, seed=4)
+    )
     assert difference_p_values(values, 20, seed=4) != difference_p_values(values, 20, seed=5)
 
 

@@ -1,5 +1,6 @@
-"""What users hand over in Python: arrays, functions and models that are refused in one sentence, and labels that are
-doubted."""
+"""What users hand over in Python: arrays, functions and models that are refused in one sentence,
+and labels that are doubted.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +50,14 @@ def test_arrays_of_all_kinds():
     [
         (MASKED, rf"^x: a masked array .* Received: {MASKED.mask.sum()} masked entries\."),
         ([list(MASKED), list(MASKED)], rf"Received: {2 * MASKED.mask.sum()} masked entries\."),
-        ([[1, 2], [3]], r"^x has rows of unequal lengths\. Received: list\. Expected: .*keras\.utils\.pad_sequences"),
-        (OnDevice(), r"^x cannot be made a NumPy array\. Received: OnDevice \(RuntimeError: call \.cpu\(\) first\)\."),
+        (
+            [[1, 2], [3]],
+            r"^x has rows of unequal lengths\. Received: list\. Expected: .*keras\.utils\.pad_sequences",
+        ),
+        (
+            OnDevice(),
+            r"^x cannot be made a NumPy array\. Received: OnDevice \(RuntimeError: call \.cpu\(\) first\)\.",
+        ),
         (X + 1j, r"^x are not numbers\. Received: an array of type complex128\."),
         (pd.DataFrame({"a": ["x"], "b": [1.0]}), "an array of type object"),
         (pd.DataFrame({"a": pd.date_range("2020", periods=2)}), "an array of type datetime64"),
@@ -69,13 +76,19 @@ MASKS = {
     "targets": lambda: Simulation(data=(X, np.ma.masked_array(Y, Y > 0))),
     "test part": lambda: Simulation(data=((X, Y), (MASKED, Y))),
     "test_data": lambda: Simulation(data=(X, Y), test_data=(MASKED, Y)),
-    "weights": lambda: Simulation(data=(X, Y), sample_weights=np.ma.masked_array(np.ones(10), Y > 0)),
+    "weights": lambda: Simulation(
+        data=(X, Y), sample_weights=np.ma.masked_array(np.ones(10), Y > 0)
+    ),
     "several inputs": lambda: Simulation(data=({"a": MASKED}, Y)),
     "a data set": lambda: tati_re.data.Dataset(MASKED, Y),
     "inputs to predict": lambda: simulation().predict(MASKED),
-    "parameters": lambda: setattr(simulation(), "parameters", np.ma.masked_array(np.zeros(3), [1, 0, 0])),
+    "parameters": lambda: setattr(
+        simulation(), "parameters", np.ma.masked_array(np.zeros(3), [1, 0, 0])
+    ),
     "starts": lambda: simulation().sample(starts=np.ma.masked_array(np.zeros((1, 3)), [[1, 0, 0]])),
-    "directions": lambda: simulation().sample(directions=np.ma.masked_array(np.ones((1, 3)), [[1, 0, 0]])),
+    "directions": lambda: simulation().sample(
+        directions=np.ma.masked_array(np.ones((1, 3)), [[1, 0, 0]])
+    ),
     "mass": lambda: simulation().sample(mass=np.ma.masked_array(np.ones(3), [1, 0, 0])),
 }
 
@@ -92,19 +105,30 @@ def simulation(**objects):
 
 @pytest.mark.parametrize("case", MASKS)
 def test_masks_are_not_lost(case):
-    with pytest.raises(InputError, match=r"a masked array has no numbers where it is masked\. Received: \d+ masked"):
+    with pytest.raises(
+        InputError, match=r"a masked array has no numbers where it is masked\. Received: \d+ masked"
+    ):
         MASKS[case]()
 
 
 LOSSES = {
-    "two numbers an example": (lambda t, o: tf.concat([t - o, t - o], -1), r"Received: float32 of shape \(10, 2\)"),
-    "a float": (lambda t, o: 1.0, r"Received: float32 of shape \(\)\. Expected: floats of shape \(10,\)"),
+    "two numbers an example": (
+        lambda t, o: tf.concat([t - o, t - o], -1),
+        r"Received: float32 of shape \(10, 2\)",
+    ),
+    "a float": (
+        lambda t, o: 1.0,
+        r"Received: float32 of shape \(\)\. Expected: floats of shape \(10,\)",
+    ),
     "the mean": (lambda t, o: tf.reduce_mean((t - o) ** 2), r"of shape \(\)"),
     "an example less": (lambda t, o: (t - o)[1:, 0], r"of shape \(9,\)"),
     "integers": (lambda t, o: tf.cast(t[:, 0], tf.int32), "Received: int32"),
     "nothing": (lambda t, o: None, "ValueError"),
     "NumPy": (lambda t, o: np.square(t) - o, r"cannot be computed inside the compiled steps \("),
-    "an exception": (lambda t, o: 1 / 0, r"\(ZeroDivisionError: division by zero\)\. Expected: a function of"),
+    "an exception": (
+        lambda t, o: 1 / 0,
+        r"\(ZeroDivisionError: division by zero\)\. Expected: a function of",
+    ),
     "one argument": (lambda t: t, "TypeError"),
 }
 
@@ -128,13 +152,31 @@ def test_losses_of_one_number_an_example_stay():
 
 
 CALLS = {
-    "observables in a list": ({"observables": [1]}, r"^observables is no table of functions\. Received: \[1\]\."),
+    "observables in a list": (
+        {"observables": [1]},
+        r"^observables is no table of functions\. Received: \[1\]\.",
+    ),
     "no function": ({"observables": {"a": 3}}, "^observables is no table of functions"),
-    "an observable that raises": ({"observables": {"a": lambda p: 1 / 0}}, r"^observables: 'a' .*\(ZeroDivisionError"),
-    "an observable of text": ({"observables": {"a": lambda p: tf.fill([1], "b")}}, r"one number a walker\. .*string"),
-    "callbacks as a number": ({"callbacks": 3}, r"^callbacks are no list of functions\. Received: 3\."),
-    "a number in a list": ({"callbacks": [3]}, r"Received: \[3\]\. Expected: a list of functions of \(folder, step\)"),
-    "a callback of one argument": ({"callbacks": [lambda folder: 1]}, "^callbacks: one cannot be called"),
+    "an observable that raises": (
+        {"observables": {"a": lambda p: 1 / 0}},
+        r"^observables: 'a' .*\(ZeroDivisionError",
+    ),
+    "an observable of text": (
+        {"observables": {"a": lambda p: tf.fill([1], "b")}},
+        r"one number a walker\. .*string",
+    ),
+    "callbacks as a number": (
+        {"callbacks": 3},
+        r"^callbacks are no list of functions\. Received: 3\.",
+    ),
+    "a number in a list": (
+        {"callbacks": [3]},
+        r"Received: \[3\]\. Expected: a list of functions of \(folder, step\)",
+    ),
+    "a callback of one argument": (
+        {"callbacks": [lambda folder: 1]},
+        "^callbacks: one cannot be called",
+    ),
     "a class of Python": ({"sampler": dict}, "^sampler: dict is built into Python"),
     "a number as optimizer": ({"optimizer": 3}, r"^optimizer is not one\. Received: int\."),
     "a class as optimizer": ({"optimizer": keras.optimizers.SGD}, "^optimizer is not one"),
@@ -142,8 +184,14 @@ CALLS = {
     "ragged starts": ({"starts": [[1, 2], [3]]}, "^starts has rows of unequal lengths"),
     "no directions": ({"directions": np.zeros((0, 3))}, "^directions: not row vectors"),
     "objects as mass": ({"mass": object()}, "^mass are not numbers"),
-    "a schedule that raises": ({"step_schedule": lambda step: 1 / 0}, "^step_schedule: .*ZeroDivisionError"),
-    "a negative temperature": ({"temperature_schedule": lambda step: -1.0}, r"bad value\. Received: -1\."),
+    "a schedule that raises": (
+        {"step_schedule": lambda step: 1 / 0},
+        "^step_schedule: .*ZeroDivisionError",
+    ),
+    "a negative temperature": (
+        {"temperature_schedule": lambda step: -1.0},
+        r"bad value\. Received: -1\.",
+    ),
 }
 
 
@@ -184,8 +232,14 @@ class Own(keras.layers.Layer):
 MODELS = {
     "NumPy": (lambda layer, x: x * np.mean(x), "cannot be computed inside the compiled steps"),
     "random numbers of NumPy": (lambda layer, x: x * np.random.normal(), "draws random numbers"),
-    "random numbers of TensorFlow": (lambda layer, x: x + tf.random.normal(tf.shape(x)), "draws random numbers"),
-    "random numbers of Keras": (lambda layer, x: x + keras.random.normal(keras.ops.shape(x)), "draws random numbers"),
+    "random numbers of TensorFlow": (
+        lambda layer, x: x + tf.random.normal(tf.shape(x)),
+        "draws random numbers",
+    ),
+    "random numbers of Keras": (
+        lambda layer, x: x + keras.random.normal(keras.ops.shape(x)),
+        "draws random numbers",
+    ),
     "an exception": (lambda layer, x: [][0], "IndexError"),
 }
 
@@ -205,7 +259,9 @@ def test_random_numbers_of_a_layer_with_its_own_seeds_stay():
     layer = Own(lambda layer, x: x + 0.01 * keras.random.normal((2,), seed=layer.seeds))
     assert np.isfinite(Simulation(with_layer(layer), (X, Y), **QUICK).loss())
     with pytest.raises(InputError, match="draws random numbers"):
-        Simulation(with_layer(keras.layers.Lambda(lambda x: x * np.random.normal())), (X, Y), **QUICK)
+        Simulation(
+            with_layer(keras.layers.Lambda(lambda x: x * np.random.normal())), (X, Y), **QUICK
+        )
 
 
 # Labels
@@ -245,18 +301,25 @@ def test_functions_without_a_signature_are_no_samplers():
 
 def test_a_tensorflow_without_tensorboard_says_so(monkeypatch):
     monkeypatch.delattr(tf.summary, "create_file_writer")
-    with pytest.raises(InputError, match=r"^tensorboard: .* is not installed\. Expected: pip install 'tati_re\[tens"):
+    with pytest.raises(
+        InputError,
+        match=r"^tensorboard: .* is not installed\. Expected: pip install 'tati_re\[tens",
+    ):
         simulation().sample(tensorboard="board")
 
 
 def test_a_tf_dataset_that_raises():
     data = tf.data.Dataset.from_generator(lambda: 1 / 0, output_types=("float32", "float32"))
     data = data.map(lambda x, y: (tf.ensure_shape(x, (None, 2)), tf.ensure_shape(y, (None,))))
-    with pytest.raises(InputError, match=r"^data: the tf\.data\.Dataset raises \w+: .*ZeroDivisionError"):
+    with pytest.raises(
+        InputError, match=r"^data: the tf\.data\.Dataset raises \w+: .*ZeroDivisionError"
+    ):
         Simulation(data=data)
 
 
-@pytest.mark.parametrize("option", ["model", "data", "parameters", "directions", "prior_std", "step_schedule"])
+@pytest.mark.parametrize(
+    "option", ["model", "data", "parameters", "directions", "prior_std", "step_schedule"]
+)
 def test_names_that_are_too_long_for_a_file(option):
     with pytest.raises(InputError) as caught:
         Simulation(**{"data": (X, Y), **QUICK, option: "a" * 5000}).sample()

@@ -1,5 +1,7 @@
-"""What is decided otherwise where TensorFlow computes on a GPU. None is needed: the decisions are asked as if one were
-there, and what they lead to is compared on processors. Measured on a GPU: userguide/speed.md."""
+"""What is decided otherwise where TensorFlow computes on a GPU. None is needed: the decisions are
+asked as if one were there, and what they lead to is compared on processors. Measured on a GPU:
+userguide/speed.md.
+"""
 
 import os
 
@@ -48,7 +50,9 @@ def test_cross_entropy_has_no_operation_that_is_not_deterministic(gpu, monkeypat
             values = loss.per_example(labels, outputs)
         return values, tape.gradient(values, outputs)
 
-    graph = values_and_gradient.get_concrete_function(tf.TensorSpec(outputs.shape, outputs.dtype)).graph
+    graph = values_and_gradient.get_concrete_function(
+        tf.TensorSpec(outputs.shape, outputs.dtype)
+    ).graph
     assert not {"SparseSoftmaxCrossEntropyWithLogits", "GatherNd", "ScatterNd"} & {
         op.type for op in graph.get_operations()
     }
@@ -62,7 +66,9 @@ def test_cross_entropy_has_no_operation_that_is_not_deterministic(gpu, monkeypat
 
 def test_walkers_are_one_product_whatever_their_batches(gpu, monkeypatch):
     sizes = {"moves_data": True, "large": True, "wide": True}
-    assert [choose("auto", True, 8, shared, False, **sizes) for shared in (True, False)] == ["vectorized"] * 2
+    assert [choose("auto", True, 8, shared, False, **sizes) for shared in (True, False)] == [
+        "vectorized"
+    ] * 2
     assert choose("looped", True, 8, False, False, **sizes) == "looped"
     for training, vectorizable in ((True, True), (True, False), (False, False)):
         chosen = [choose("auto", vectorizable, walkers, False, training) for walkers in (2, 3, 8)]
@@ -72,7 +78,9 @@ def test_walkers_are_one_product_whatever_their_batches(gpu, monkeypatch):
 
 
 def test_convolutions_are_compiled(gpu, monkeypatch):
-    network = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Conv2D(2, 3), keras.layers.Flatten()])
+    network = keras.Sequential(
+        [keras.Input((8, 8, 1)), keras.layers.Conv2D(2, 3), keras.layers.Flatten()]
+    )
     network.add(keras.layers.Dense(3))
     data = np.zeros((12, 8, 8, 1), "float32"), np.arange(12) % 3
     sim = Simulation(network, data, verbose=0)
@@ -83,7 +91,9 @@ def test_convolutions_are_compiled(gpu, monkeypatch):
 
 def test_layers_that_call_cudnn_are_tried(gpu, monkeypatch):
     tried = []
-    monkeypatch.setattr("tati_re.models.inspect._computes", lambda *_, **how: bool(tried.append(how)))
+    monkeypatch.setattr(
+        "tati_re.models.inspect._computes", lambda *_, **how: bool(tried.append(how))
+    )
     for layer in (keras.layers.LSTM(3), keras.layers.GRU(3)):
         assert not xla_safe(keras.Sequential([keras.Input((4, 2)), layer]))
     assert tried == [{"jit_compile": True}] * 2
@@ -93,7 +103,9 @@ def test_layers_that_call_cudnn_are_tried(gpu, monkeypatch):
 
 
 def test_what_xla_refuses_is_told_in_one_sentence(capfd, monkeypatch):
-    """What TensorFlow's libraries write about it, as on GPUs about the gradient of MaxPooling2D, stays away."""
+    """What TensorFlow's libraries write about it, as on GPUs about the gradient of MaxPooling2D,
+    stays away.
+    """
     run = Loop.run
 
     def talkative(loop, carry, step, num_steps):
@@ -109,7 +121,9 @@ def test_what_xla_refuses_is_told_in_one_sentence(capfd, monkeypatch):
             return x + 0 * tf.cast(tf.strings.length(tf.strings.as_string(x[0, 0])), x.dtype)
 
     network = keras.Sequential([keras.Input((2,)), Texts(), keras.layers.Dense(2)])
-    sim = Simulation(network, (np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2), verbose=1)
+    sim = Simulation(
+        network, (np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2), verbose=1
+    )
     sim.system.flat.xla_safe = True
     capfd.readouterr()
     sim.sample(sampler="BAOAB", step_size=1e-3, num_steps=20_000, max_time=2)

@@ -1,9 +1,11 @@
-"""`evaluate.gradient_variance` of a Keras model: against per-example gradients in numpy, and against what batches do.
+"""`evaluate.gradient_variance` of a Keras model: against per-example gradients in numpy, and
+against what batches do.
 
-Law: the mean of n examples drawn from N has the variance (1/n) S² (n drawn with replacement, S² over N) or (1/n) (1 -
-n/N) S² (without, S² over N - 1), S² that of the single gradients; times N² for ∇U. The estimate from a batch is
-unbiased: 8,000 batches give its mean within 10 % and the variance of the gradients themselves within 15 % (5.5 standard
-errors), where the factor 1 - n/N is 0.58.
+Law: the mean of n examples drawn from N has the variance (1/n) S² (n drawn with replacement, S²
+over N) or (1/n) (1 - n/N) S² (without, S² over N - 1), S² that of the single gradients; times N²
+for ∇U. The estimate from a batch is unbiased: 8,000 batches give its mean within 10 % and the
+variance of the gradients themselves within 15 % (5.5 standard errors), where the factor 1 - n/N is
+0.58.
 """
 
 from __future__ import annotations
@@ -25,10 +27,17 @@ SAMPLING = pytest.mark.parametrize("sampling", ["epochs", "replacement"])
 
 
 def potential_of(sampling: str, num_walkers: int = WALKERS, single: bool = False, **options):
-    """One layer with tanh on 12 examples, batches of 5: the last of an epoch has 2. `single`: not taken as a chain of
-    dense layers, so that gradients are those of single examples."""
+    """One layer with tanh on 12 examples, batches of 5: the last of an epoch has 2. `single`: not
+    taken as a chain of dense layers, so that gradients are those of single examples.
+    """
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, activation="tanh")])
-    given = {"dtype": "float64", "loss": "gaussian", "noise_std": STD, "batch_size": 5, "batch_sampling": sampling}
+    given = {
+        "dtype": "float64",
+        "loss": "gaussian",
+        "noise_std": STD,
+        "batch_size": 5,
+        "batch_sampling": sampling,
+    }
     given = {**given, "num_walkers": num_walkers, "verbose": 0, "seed": 3, **options}
     sim = Simulation(model, (X, Y), **given)
     potential = sim.system.potential(make_options(given))
@@ -50,7 +59,11 @@ def finite(sampling: str, count: int) -> float:
 @pytest.mark.parametrize(
     ("sampling", "execution"),
     [
-        pytest.param(sampling, execution, marks=[pytest.mark.slow] * ((execution == "graph") == (sampling == "epochs")))
+        pytest.param(
+            sampling,
+            execution,
+            marks=[pytest.mark.slow] * ((execution == "graph") == (sampling == "epochs")),
+        )
         for sampling in ("epochs", "replacement")
         for execution in ("eager", "graph", "xla")
     ],
@@ -86,19 +99,34 @@ def test_many_examples_are_taken_in_pieces(sampling):
     theta = np.random.default_rng(0).normal(size=(WALKERS, 8))
     indices, sizes = potential.batches.indices(0, 1)
     batch = Batch(tf.constant(indices[0]), tf.constant(sizes[0]))
-    found = potential.bind(rung_of(np.full(WALKERS, 0.1)), batch).gradient_variance(tf.constant(theta)).numpy()
+    found = (
+        potential.bind(rung_of(np.full(WALKERS, 0.1)), batch)
+        .gradient_variance(tf.constant(theta))
+        .numpy()
+    )
     for walker in range(WALKERS):
         single = example_gradients(theta[walker])[indices[0, 0]]
-        np.testing.assert_allclose(found[walker], single.var(axis=0, ddof=1) / 5 * finite(sampling, 5), rtol=1e-6)
+        np.testing.assert_allclose(
+            found[walker], single.var(axis=0, ddof=1) / 5 * finite(sampling, 5), rtol=1e-6
+        )
 
 
 @pytest.mark.parametrize("single", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_estimates_over_a_symmetric_sweep_have_the_mean_of_all_data(single):
-    """11 examples in batches of 4, 4 and 3. Loss and gradient are exact in the mean of a sweep, also those that come
-    with a variance, which is that of m times the sum over a batch."""
+    """11 examples in batches of 4, 4 and 3. Loss and gradient are exact in the mean of a sweep,
+    also those that come with a variance, which is that of m times the sum over a batch.
+    """
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, activation="tanh")])
-    given = {"dtype": "float64", "loss": "gaussian", "noise_std": STD, "batch_size": 4, "num_walkers": WALKERS}
-    sim = Simulation(model, (X[:11], Y[:11]), **given, batch_sampling="symmetric", verbose=0, seed=3)
+    given = {
+        "dtype": "float64",
+        "loss": "gaussian",
+        "noise_std": STD,
+        "batch_size": 4,
+        "num_walkers": WALKERS,
+    }
+    sim = Simulation(
+        model, (X[:11], Y[:11]), **given, batch_sampling="symmetric", verbose=0, seed=3
+    )
     potential = sim.system.potential(sim.options)
     potential.chain = None if single else potential.chain
     theta, rung = tf.constant(GENERATOR.normal(size=(WALKERS, 8))), rung_of(np.full(WALKERS, 0.1))
@@ -120,16 +148,22 @@ def test_estimates_over_a_symmetric_sweep_have_the_mean_of_all_data(single):
 def test_all_data_have_no_variance():
     potential = potential_of("epochs", batch_size=None)
     position = tf.ones((WALKERS, 8), tf.float64)
-    assert (potential.bind(rung_of(np.full(WALKERS, 0.1))).gradient_variance(position).numpy() == 0).all()
+    assert (
+        potential.bind(rung_of(np.full(WALKERS, 0.1))).gradient_variance(position).numpy() == 0
+    ).all()
 
 
-@pytest.mark.parametrize(("batch_size", "sampling"), [(1, "epochs"), (1, "replacement"), (11, "epochs")])
+@pytest.mark.parametrize(
+    ("batch_size", "sampling"), [(1, "epochs"), (1, "replacement"), (11, "epochs")]
+)
 def test_a_batch_of_one_example_is_refused(batch_size, sampling):
     """12 examples in batches of 11 end an epoch with one."""
     sampler = Splitting("mCCAdL")
     sampler.subtracts_noise = False  # as a sampler of one's own that takes any order
     sim = Simulation(data=(X, Y), verbose=0, batch_size=batch_size, batch_sampling=sampling)
-    with pytest.raises(InputError, match=r"^batch_size: a batch of one example does not tell the variance"):
+    with pytest.raises(
+        InputError, match=r"^batch_size: a batch of one example does not tell the variance"
+    ):
         sim.sample(sampler=sampler, step_size=0.01, num_steps=2)
 
 
@@ -146,7 +180,9 @@ def test_the_likelihood_weight_counts_squared():
 
 @SAMPLING
 def test_it_is_the_variance_of_the_gradient_over_many_batches(sampling):
-    """1,000 walkers at one place, 8 batches each; in an epoch the first batches only, which are full."""
+    """1,000 walkers at one place, 8 batches each; in an epoch the first batches only, which are
+    full.
+    """
     walkers, size = 1_000, 5
     potential = potential_of(sampling, walkers)
     theta = np.random.default_rng(1).normal(size=8)
@@ -164,7 +200,11 @@ def test_it_is_the_variance_of_the_gradient_over_many_batches(sampling):
         np.concatenate([values.numpy() for values in column]) for column in zip(*found, strict=True)
     )
     single = example_gradients(theta)
-    exact = single.var(axis=0, ddof=0 if sampling == "replacement" else 1) / size * finite(sampling, size)
+    exact = (
+        single.var(axis=0, ddof=0 if sampling == "replacement" else 1)
+        / size
+        * finite(sampling, size)
+    )
     error = estimates.std(axis=0) / np.sqrt(len(estimates))
     assert (TOLERANCE * error < 0.1 * exact).all()
     assert (np.abs(estimates.mean(axis=0) - exact) < TOLERANCE * error).all()
@@ -172,6 +212,7 @@ def test_it_is_the_variance_of_the_gradient_over_many_batches(sampling):
     error = squares.std(axis=0) / np.sqrt(len(squares))
     assert (TOLERANCE * error < 0.15 * exact).all()
     assert (np.abs(squares.mean(axis=0) - exact) < TOLERANCE * error).all()
-    # A wrong variant: the correction for batches without replacement lost, or made where there is none.
+    # A wrong variant: the correction for batches without replacement lost, or made where there is
+    # none.
     other = exact / finite(sampling, size) if sampling == "epochs" else exact * (1 - size / N)
     assert (np.abs(squares.mean(axis=0) - other) > TOLERANCE * error).all()

@@ -1,8 +1,10 @@
-"""Hamiltonian Monte Carlo: reversible, exact in law, and with the acceptance that a Gaussian target must give.
+"""Hamiltonian Monte Carlo: reversible, exact in law, and with the acceptance that a Gaussian target
+must give.
 
-Laws, at stationarity on a Gaussian: E[exp(-β ΔH)] = 1; mean acceptance 2 I_{1/(1+exp(2s))}(d/2, d/2) (see
-`scenarios.hmc_acceptance`); the variance of every coordinate is T, at every step size. Each is compared within 5.5
-standard errors taken from the spread over independent walkers; what that resolves is asserted in each test.
+Laws, at stationarity on a Gaussian: E[exp(-β ΔH)] = 1; mean acceptance 2 I_{1/(1+exp(2s))}(d/2,
+d/2) (see `scenarios.hmc_acceptance`); the variance of every coordinate is T, at every step size.
+Each is compared within 5.5 standard errors taken from the spread over independent walkers; what
+that resolves is asserted in each test.
 """
 
 from __future__ import annotations
@@ -48,27 +50,36 @@ def observe(old, state, info) -> list:
 
 def start(temperature, dimensions: int) -> np.ndarray:
     """Exact draws from the target."""
-    return np.sqrt(temperature)[:, None] * np.random.default_rng(7).normal(size=(len(temperature), dimensions))
+    return np.sqrt(temperature)[:, None] * np.random.default_rng(7).normal(
+        size=(len(temperature), dimensions)
+    )
 
 
-# ------------------------------------------------------------------------------------------------------- one trajectory
+# -------------------------------------------------------------------------------------------------------
+# one trajectory
 
 
 @pytest.mark.parametrize("num_steps", [1, 7, 50])
 def test_leapfrog_is_reversible(num_steps):
-    """There and, with the momenta turned around, back again to 1e-10, on an anharmonic potential."""
+    """There and, with the momenta turned around, back again to 1e-10, on an anharmonic
+    potential.
+    """
     random = np.random.default_rng(1)
     q, p = random.normal(size=(2, 6, 4))
     evaluate = NumpyEvaluate(rung_of(np.linspace(0.05, 0.2, 6), numpy=True))
     energy = evaluate.full(q)
-    state = LangevinState(q, p, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung)
+    state = LangevinState(
+        q, p, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung
+    )
     there = leapfrog(state, evaluate, num_steps)
     assert np.abs(there.position - q).max() > 0.01
     back = leapfrog(there._replace(momentum=-there.momentum), evaluate, num_steps)
     np.testing.assert_allclose(back.position, q, rtol=0, atol=1e-10)
     np.testing.assert_allclose(back.momentum, -p, rtol=0, atol=1e-10)
     np.testing.assert_allclose(back.potential, state.potential, rtol=0, atol=1e-10)
-    np.testing.assert_allclose(there.gradient, there.position**3 + there.position, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        there.gradient, there.position**3 + there.position, rtol=0, atol=1e-12
+    )
 
 
 def test_leapfrog_equals_velocity_verlet_written_out():
@@ -79,7 +90,9 @@ def test_leapfrog_equals_velocity_verlet_written_out():
     evaluate = NumpyEvaluate(rung_of(h[:, 0], numpy=True))
     energy = evaluate.full(q)
     end = leapfrog(
-        LangevinState(q, p, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung),
+        LangevinState(
+            q, p, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung
+        ),
         evaluate,
         5,
     )
@@ -94,8 +107,9 @@ def test_leapfrog_equals_velocity_verlet_written_out():
 
 
 def test_one_step_equals_the_formula_written_out():
-    """Fresh momenta of the walker's temperature, ΔH, the test against log u, and a turned momentum where it fails; to
-    1e-12, in numpy."""
+    """Fresh momenta of the walker's temperature, ΔH, the test against log u, and a turned momentum
+    where it fails; to 1e-12, in numpy.
+    """
     random = np.random.default_rng(1)
     temperature, h = np.linspace(0.5, 2.0, 40), np.linspace(0.2, 0.7, 40)[:, None]
     evaluate = NumpyEvaluate(rung_of(h[:, 0], temperature, numpy=True))
@@ -113,11 +127,17 @@ def test_one_step_equals_the_formula_written_out():
     change = quartic(q) + (p**2).sum(1) / 2 - quartic(old.position) - (first**2).sum(1) / 2
     accepted = uniform < np.exp(-change / temperature)
     assert 3 <= (~accepted).sum() <= 37
-    np.testing.assert_allclose(new.position, np.where(accepted[:, None], q, old.position), rtol=0, atol=1e-12)
-    np.testing.assert_allclose(new.momentum, np.where(accepted[:, None], p, -first), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        new.position, np.where(accepted[:, None], q, old.position), rtol=0, atol=1e-12
+    )
+    np.testing.assert_allclose(
+        new.momentum, np.where(accepted[:, None], p, -first), rtol=0, atol=1e-12
+    )
     np.testing.assert_allclose(new.potential, quartic(new.position), rtol=0, atol=1e-12)
     np.testing.assert_allclose(info.energy_change, change, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(info.acceptance, np.minimum(1, np.exp(-change / temperature)), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        info.acceptance, np.minimum(1, np.exp(-change / temperature)), rtol=0, atol=1e-12
+    )
 
 
 def test_a_trajectory_that_is_not_finite_is_rejected():
@@ -149,11 +169,13 @@ class StratifiedNoise(NumpyNoise):
 
 
 @pytest.mark.parametrize(
-    ("steps", "jitter", "lengths"), [(10, 0.5, (5, 15)), (8, 0.0, (8, 8)), (1, 1.0, (1, 2)), (3, 0.4, (2, 4))]
+    ("steps", "jitter", "lengths"),
+    [(10, 0.5, (5, 15)), (8, 0.0, (8, 8)), (1, 1.0, (1, 2)), (3, 0.4, (2, 4))],
 )
 def test_lengths_are_uniform_and_cost_what_is_said(steps, jitter, lengths):
-    """Evenly spread numbers in (0, 1) give each whole length equally often; the gradients of all of them are those of
-    `gradients_per_step`."""
+    """Evenly spread numbers in (0, 1) give each whole length equally often; the gradients of all of
+    them are those of `gradients_per_step`.
+    """
     sampler = HamiltonianMonteCarlo(steps, jitter)
     assert sampler.lengths == lengths
     number = lengths[1] - lengths[0] + 1
@@ -188,7 +210,8 @@ def test_wrong_arguments_are_refused(arguments, sentence):
     assert str(error.value) == sentence
 
 
-# ----------------------------------------------------------------------------------------------------------------- laws
+# -----------------------------------------------------------------------------------------------------------------
+# laws
 
 
 def test_the_formula_gives_the_published_numbers():
@@ -202,16 +225,18 @@ def test_the_formula_gives_the_published_numbers():
     [pytest.param(8, 0.0, 500, 200, 0.8007, marks=pytest.mark.slow), (10, 0.5, 50, 2_000, 0.8470)],
 )
 def test_acceptance_on_a_gaussian(steps, jitter, walkers, num_steps, expected):
-    """d = 100, h = 0.5: mean acceptance probability, fraction of steps that moved, E[exp(-ΔH)] and variance within 5.5
-    standard errors.
+    """d = 100, h = 0.5: mean acceptance probability, fraction of steps that moved, E[exp(-ΔH)] and
+    variance within 5.5 standard errors.
 
-    Those resolve 0.4 % of the acceptance probability at L = 8 and 1.2 % for L = 5..15, where the random lengths, shared
-    by the walkers, make most of it (the acceptance of one length has a standard deviation of 0.075); 1.0 % and 1.4 % of
-    the fraction that moved.
+    Those resolve 0.4 % of the acceptance probability at L = 8 and 1.2 % for L = 5..15, where the
+    random lengths, shared by the walkers, make most of it (the acceptance of one length has a
+    standard deviation of 0.075); 1.0 % and 1.4 % of the fraction that moved.
     """
     sampler = HamiltonianMonteCarlo(steps, jitter)
     position = start(np.ones(walkers), 100)
-    found = averages(sampler, gaussian(100), rung_of(np.full(walkers, 0.5)), position, num_steps, observe, seed=1)
+    found = averages(
+        sampler, gaussian(100), rung_of(np.full(walkers, 0.5)), position, num_steps, observe, seed=1
+    )
     of_lengths = hmc_acceptance(100, 0.5, range(sampler.lengths[0], sampler.lengths[1] + 1))
     assert of_lengths.mean() == pytest.approx(expected, abs=5e-5)
     shared = of_lengths.std() / math.sqrt(num_steps)
@@ -224,29 +249,46 @@ def test_acceptance_on_a_gaussian(steps, jitter, walkers, num_steps, expected):
         measured, error = mean_and_error(values)
         error = math.hypot(error, of_length)
         z, resolution = (measured - mean) / error, TOLERANCE * error / mean
-        print(f"L {sampler.lengths}: {measured:.4f}, z {z:.2f}, resolution {100 * resolution:.2f} %")
+        print(
+            f"L {sampler.lengths}: {measured:.4f}, z {z:.2f}, resolution {100 * resolution:.2f} %"
+        )
         assert abs(z) < TOLERANCE
         assert resolution < 0.015
 
 
 def law_of(sampler) -> np.ndarray:
-    """z and resolution (relative) of E[exp(-β ΔH)] = 1 and of the variance / T = 1, at three step sizes and
-    temperatures: `(2, 2, 3)`."""
+    """z and resolution (relative) of E[exp(-β ΔH)] = 1 and of the variance / T = 1, at three step
+    sizes and temperatures: `(2, 2, 3)`.
+    """
     temperature = np.repeat(TEMPERATURES, WALKERS)
     rung = rung_of(np.repeat(STEP_SIZES, WALKERS), temperature)
-    found = averages(sampler, gaussian(DIMENSIONS), rung, start(temperature, DIMENSIONS), NUM_STEPS, observe, seed=2)
+    found = averages(
+        sampler,
+        gaussian(DIMENSIONS),
+        rung,
+        start(temperature, DIMENSIONS),
+        NUM_STEPS,
+        observe,
+        seed=2,
+    )
     table = []
     for values in (found[2], found[3] / temperature):
         pairs = [mean_and_error(group) for group in values.reshape(3, WALKERS)]
-        table.append([[(mean - 1) / error for mean, error in pairs], [TOLERANCE * error for _, error in pairs]])
+        table.append(
+            [
+                [(mean - 1) / error for mean, error in pairs],
+                [TOLERANCE * error for _, error in pairs],
+            ]
+        )
     return np.array(table)
 
 
 def test_the_law_is_exact_at_every_stable_step_size():
-    """d = 10, h = 0.5, 1 and 1.5, L = 2..6, T = 1, 0.5 and 2, 500 walkers at each, 400 steps: 5.5 standard errors
-    resolve 0.9 %, 1.3 % and 2.0 % of the variance, where the leapfrog map alone has 1/(1 - h²/4) = 1.07, 1.33 and 2.29
-    times too much of it, and 0.1 % and 0.8 % of E[exp(-βΔH)]. At h = 1.5 that mean hangs on rare large values and has
-    no useful standard error."""
+    """d = 10, h = 0.5, 1 and 1.5, L = 2..6, T = 1, 0.5 and 2, 500 walkers at each, 400 steps: 5.5
+    standard errors resolve 0.9 %, 1.3 % and 2.0 % of the variance, where the leapfrog map alone has
+    1/(1 - h²/4) = 1.07, 1.33 and 2.29 times too much of it, and 0.1 % and 0.8 % of E[exp(-βΔH)]. At
+    h = 1.5 that mean hangs on rare large values and has no useful standard error.
+    """
     table = law_of(HamiltonianMonteCarlo(4, 0.5))
     print("z", table[:, 0].round(2).tolist(), "resolution", table[:, 1].round(4).tolist())
     assert np.abs(table[1, 0]).max() < TOLERANCE and table[1, 1].max() < 0.022
@@ -278,15 +320,26 @@ class WrongSign(HamiltonianMonteCarlo):
     def step(self, state, evaluate, noise):
         temperature = state.rung.temperature[:, None]
         momentum = tf.sqrt(temperature) * noise.normal(state.position.shape)
-        length = tf.floor(self.lengths[0] + (self.lengths[1] - self.lengths[0] + 1) * noise.uniform(()))
+        length = tf.floor(
+            self.lengths[0] + (self.lengths[1] - self.lengths[0] + 1) * noise.uniform(())
+        )
         end = leapfrog(state._replace(momentum=momentum), evaluate, length)
-        change = end.potential - state.potential + 0.5 * tf.reduce_sum(end.momentum**2 - momentum**2, axis=-1)
-        accepted = tf.math.log(noise.uniform(state.potential.shape)) < state.rung.inverse_temperature * change
+        change = (
+            end.potential
+            - state.potential
+            + 0.5 * tf.reduce_sum(end.momentum**2 - momentum**2, axis=-1)
+        )
+        accepted = (
+            tf.math.log(noise.uniform(state.potential.shape))
+            < state.rung.inverse_temperature * change
+        )
         fields = [
             tf.where(accepted[:, None] if new.shape.rank == 2 else accepted, new, old)
             for new, old in zip(end[:-1], state._replace(momentum=-momentum)[:-1], strict=True)
         ]
-        return LangevinState(*fields, rung=state.rung), Info(tf.exp(tf.minimum(change, 0.0)), change)
+        return LangevinState(*fields, rung=state.rung), Info(
+            tf.exp(tf.minimum(change, 0.0)), change
+        )
 
 
 @pytest.mark.parametrize("wrong", [NoTest, pytest.param(WrongSign, marks=pytest.mark.slow)])
@@ -297,8 +350,9 @@ def test_a_missing_or_inverted_metropolis_test_is_rejected(wrong):
 
 @pytest.mark.slow
 def test_an_asymmetric_map_is_rejected(monkeypatch):
-    """A trajectory without its last half kick is no involution: the variance is wrong by more than 5.5 standard errors
-    at h = 0.5 and 1.5."""
+    """A trajectory without its last half kick is no involution: the variance is wrong by more than
+    5.5 standard errors at h = 0.5 and 1.5.
+    """
 
     def without_last_kick(state, evaluate, length, **split):
         end = leapfrog(state, evaluate, length, **split)

@@ -32,7 +32,9 @@ MANY = 10**12
 def npy(count=MANY, numbers=b"\0" * 64):
     """An array of this many numbers by its header, and a few in truth."""
     text = io.BytesIO()
-    np.lib.format.write_array_header_1_0(text, {"descr": "<f8", "fortran_order": False, "shape": (count,)})
+    np.lib.format.write_array_header_1_0(
+        text, {"descr": "<f8", "fortran_order": False, "shape": (count,)}
+    )
     return text.getvalue() + numbers
 
 
@@ -66,14 +68,23 @@ def memory():
 
 READERS = {
     "data": lambda folder: load_data(str(npz(folder / "a.npz", "xy"))),
-    "one of several inputs": lambda folder: load_data(str(npz(folder / "a.npz", "abc")), data_keys=["a+b", "c"]),
-    "parameters": lambda folder: read_parameters(npz(folder / "a.npz", ["parameters"]), names=["a"]),
+    "one of several inputs": lambda folder: load_data(
+        str(npz(folder / "a.npz", "abc")), data_keys=["a+b", "c"]
+    ),
+    "parameters": lambda folder: read_parameters(
+        npz(folder / "a.npz", ["parameters"]), names=["a"]
+    ),
     "directions": lambda folder: read_directions(str(npz(folder / "a.npz", ["d"])), 3),
     "inputs": lambda folder: (
-        (folder / "a.npy").write_bytes(npy()) and inputs_of(str(folder / "a.npy"), SimpleNamespace(manifest={}))
+        (folder / "a.npy").write_bytes(npy())
+        and inputs_of(str(folder / "a.npy"), SimpleNamespace(manifest={}))
     ),
-    "evidence": lambda folder: npz(folder / "part.npz", ["seconds", "chains"]) and PartFiles(folder).load("part"),
-    "numbers": lambda folder: (folder / "a.npy").write_bytes(npy()) and read_directions(str(folder / "a.npy"), 3),
+    "evidence": lambda folder: (
+        npz(folder / "part.npz", ["seconds", "chains"]) and PartFiles(folder).load("part")
+    ),
+    "numbers": lambda folder: (
+        (folder / "a.npy").write_bytes(npy()) and read_directions(str(folder / "a.npy"), 3)
+    ),
 }
 
 
@@ -94,7 +105,9 @@ def test_what_unpacks_to_too_much_is_refused(tmp_path):
     with load_arrays(path) as file:
         assert file["x"].shape == (1_000_000,)
     size = 8_000_000 + len(npy(1_000_000, b""))
-    with pytest.raises(ValueError, match=r"it claims 4,800,000,\d+ bytes, and 2,000,000,000 are allowed"):
+    with pytest.raises(
+        ValueError, match=r"it claims 4,800,000,\d+ bytes, and 2,000,000,000 are allowed"
+    ):
         load_arrays(claiming(bomb(tmp_path / "b.npz"), size, 2_400_000_000))
     with pytest.raises(InputError, match=r"it claims 16,000,\d+ bytes, and \d,\d+,\d+ are allowed"):
         load_data(str(path), memory_limit=2)
@@ -124,10 +137,14 @@ def record(length, content):
 
 def test_records_are_as_long_as_their_file(tmp_path):
     (path := tmp_path / "a.tfrecord").write_bytes(record(MANY, b"x"))
-    with pytest.raises(InputError, match=r"its records claim 1,000,000,000,016 bytes, and it has 17\."):
+    with pytest.raises(
+        InputError, match=r"its records claim 1,000,000,000,016 bytes, and it has 17\."
+    ):
         load_data(str(path))
     (path := tmp_path / "b.tfrecord.gz").write_bytes(gzip.compress(record(MANY, b"x")))
-    with pytest.raises(InputError, match=r"it claims 1,000,000,000,016 bytes, .*Expected: a larger memory_limit"):
+    with pytest.raises(
+        InputError, match=r"it claims 1,000,000,000,016 bytes, .*Expected: a larger memory_limit"
+    ):
         load_data(str(path))
     many = record(10**6, b"\0" * 10**6) * 8
     (path := tmp_path / "c.tfrecord.gz").write_bytes(gzip.compress(many))
@@ -138,7 +155,9 @@ def test_records_are_as_long_as_their_file(tmp_path):
 def test_a_table_of_text_unpacks_to_a_bound(tmp_path, monkeypatch):
     monkeypatch.setattr("tati_re.core.unpacking.LIMIT", 1e6)
     (path := tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"a,y\n" + b"1,2\n" * 10**6))
-    with pytest.raises(InputError, match=r"a\.csv\.gz cannot be read: it claims .* bytes, and .* are allowed"):
+    with pytest.raises(
+        InputError, match=r"a\.csv\.gz cannot be read: it claims .* bytes, and .* are allowed"
+    ):
         load_data(str(path))
 
 
@@ -147,8 +166,12 @@ def test_a_parquet_file_of_one_number_a_billion_times(tmp_path):
     from pyarrow import parquet
 
     column = pyarrow.DictionaryArray.from_arrays(np.zeros(10**6, np.int8), [1.0])
-    parquet.write_table(pyarrow.table({"x": column.cast("float64"), "label": column.cast("float64")}), "a.parquet")
-    with pytest.raises(InputError, match=r"cannot be read as a parquet file: it claims 16,000,000 bytes"):
+    parquet.write_table(
+        pyarrow.table({"x": column.cast("float64"), "label": column.cast("float64")}), "a.parquet"
+    )
+    with pytest.raises(
+        InputError, match=r"cannot be read as a parquet file: it claims 16,000,000 bytes"
+    ):
         load_data("a.parquet", memory_limit=1)
     assert len(load_data("a.parquet", memory_limit=20).inputs) == 800_000
 
@@ -176,7 +199,10 @@ def test_a_table_that_claims_more_rows_than_it_can_hold(tmp_path):
     with h5py.File(table(tmp_path / "a.h5"), "r+", libver=("v110", "v110")) as file:
         file["index"].resize(MANY, axis=0)
         file["rows"].resize(MANY, axis=0)
-    with pytest.raises(InputError, match=r"it claims 16,000,000,000,\d+ bytes"), open_h5(tmp_path / "a.h5"):
+    with (
+        pytest.raises(InputError, match=r"it claims 16,000,000,000,\d+ bytes"),
+        open_h5(tmp_path / "a.h5"),
+    ):
         pass
 
 

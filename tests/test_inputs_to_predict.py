@@ -1,4 +1,6 @@
-"""Inputs to predict are those of the data, before any scaling, whatever their type; labels those that were trained."""
+"""Inputs to predict are those of the data, before any scaling, whatever their type; labels those
+that were trained.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ from tati_re import InputError, Simulation, load
 from tati_re.data import load_data
 from tati_re.prediction.inputs import read_inputs
 
-GRAPH = {"sampler": "BAOAB", "step_size": 0.01, "num_steps": 40, "trajectory_every": 20, "execution": "graph"}
+GRAPH = {
+    "sampler": "BAOAB",
+    "step_size": 0.01,
+    "num_steps": 40,
+    "trajectory_every": 20,
+    "execution": "graph",
+}
 RANDOM = np.random.default_rng(0)
 PIXELS = RANDOM.integers(0, 60, (60, 4, 4))
 CLASSES = np.arange(60) % 3
@@ -33,19 +41,25 @@ def test_bytes_integers_and_floats_are_the_same_inputs(of_bytes):
     wanted = run.predict(PIXELS.astype(np.uint8)).probabilities
     outputs = sim.predict(PIXELS.astype(np.uint8))
     for kind in (np.int64, np.float32, np.float64):
-        np.testing.assert_allclose(run.predict(PIXELS.astype(kind)).probabilities, wanted, rtol=1e-4)
+        np.testing.assert_allclose(
+            run.predict(PIXELS.astype(kind)).probabilities, wanted, rtol=1e-4
+        )
         np.testing.assert_allclose(sim.predict(PIXELS.astype(kind)), outputs, rtol=1e-4, atol=1e-5)
 
 
 def test_the_file_and_its_arrays_are_predicted_alike(of_bytes):
     run, sim = of_bytes
     inputs = sim.dataset.test_inputs
-    np.testing.assert_allclose(run.predict().probabilities, run.predict(inputs.astype(float)).probabilities, rtol=1e-4)
+    np.testing.assert_allclose(
+        run.predict().probabilities, run.predict(inputs.astype(float)).probabilities, rtol=1e-4
+    )
 
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_what_was_divided_already_is_refused(of_bytes, which):
-    with pytest.raises(InputError, match="multiplied by 1/255 here, and look as if they were already"):
+    with pytest.raises(
+        InputError, match="multiplied by 1/255 here, and look as if they were already"
+    ):
         of_bytes[which].predict(PIXELS / 255)
 
 
@@ -56,7 +70,12 @@ def test_several_inputs_of_a_file_are_scaled_as_there(tmp_path):
     keras.Model([image, numbers], keras.layers.Dense(3)(joined)).save(tmp_path / "net.keras")
     keys = ["image+numbers", "y"]
     sim = Simulation(
-        tmp_path / "net.keras", tmp_path / "several.npz", data_keys=keys, seed=1, verbose=0, test_fraction=0
+        tmp_path / "net.keras",
+        tmp_path / "several.npz",
+        data_keys=keys,
+        seed=1,
+        verbose=0,
+        test_fraction=0,
     )
     run = load(sim.sample(**GRAPH, output=tmp_path / "run").folder)
     flat = np.concatenate([PIXELS.reshape(60, -1) / 255, NUMBERS], axis=1)
@@ -65,9 +84,14 @@ def test_several_inputs_of_a_file_are_scaled_as_there(tmp_path):
     for kind in (np.uint8, np.float64):
         given = [PIXELS.astype(kind), NUMBERS]
         np.testing.assert_allclose(sim.predict(given), flat @ kernel + bias, rtol=1e-4, atol=1e-5)
-    same = [run.predict([PIXELS.astype(kind), NUMBERS]).probabilities for kind in (np.uint8, np.int64, np.float64)]
+    same = [
+        run.predict([PIXELS.astype(kind), NUMBERS]).probabilities
+        for kind in (np.uint8, np.int64, np.float64)
+    ]
     np.testing.assert_allclose(same[1:], same[:1] * 2, rtol=1e-5)
-    with pytest.raises(InputError, match=r"names\. Received: image, numbers\. Expected: a list of 2 arrays"):
+    with pytest.raises(
+        InputError, match=r"names\. Received: image, numbers\. Expected: a list of 2 arrays"
+    ):
         run.predict({"image": PIXELS, "numbers": NUMBERS})
     with pytest.raises(InputError, match="look as if they were already"):
         run.predict([PIXELS / 255, NUMBERS])
@@ -102,13 +126,18 @@ def test_labels_that_nobody_knows_are_none(tmp_path, suffix):
     """The usual table to predict; one that lacks some of its labels is refused."""
     frame = table(tmp_path / "t.csv")
     run = Simulation(data=tmp_path / "t.csv", **LINEAR).sample(**GRAPH, output=tmp_path / "run")
-    write, path = {"csv": pd.DataFrame.to_csv, "parquet": pd.DataFrame.to_parquet}[suffix], tmp_path / f"new.{suffix}"
+    write, path = (
+        {"csv": pd.DataFrame.to_csv, "parquet": pd.DataFrame.to_parquet}[suffix],
+        tmp_path / f"new.{suffix}",
+    )
     write(frame.assign(y=np.nan), path, index=False)
     inputs, labels = read_inputs(str(path), run)
     np.testing.assert_allclose(inputs, frame[["a", "b"]])
     assert labels is None and run.predict(frame.assign(y=np.nan)).targets is None
     frame.loc[3:, "y"] = np.nan
-    with pytest.warns(UserWarning, match=r"^The labels of 27 of 30 rows are missing: predictions have no labels"):
+    with pytest.warns(
+        UserWarning, match=r"^The labels of 27 of 30 rows are missing: predictions have no labels"
+    ):
         assert run.predict(frame).targets is None
     write(frame, path, index=False)
     with pytest.raises(InputError, match="an empty cell"):
@@ -117,7 +146,9 @@ def test_labels_that_nobody_knows_are_none(tmp_path, suffix):
 
 def test_weights_are_no_labels(tmp_path):
     frame = table(tmp_path / "w.csv", w=np.linspace(0.5, 2, 30))
-    run = Simulation(data=tmp_path / "w.csv", sample_weights="w", **LINEAR).sample(**GRAPH, output=tmp_path / "run")
+    run = Simulation(data=tmp_path / "w.csv", sample_weights="w", **LINEAR).sample(
+        **GRAPH, output=tmp_path / "run"
+    )
     frame[["a", "b", "w"]].to_csv(tmp_path / "new.csv", index=False)
     inputs, labels = read_inputs(str(tmp_path / "new.csv"), run)
     assert labels is None and inputs.shape == (30, 2)
@@ -126,7 +157,9 @@ def test_weights_are_no_labels(tmp_path):
 
 def test_labels_that_were_named_are_looked_for_by_name(tmp_path):
     frame = table(tmp_path / "id.csv", id=np.arange(30), name=[f"n{i}" for i in range(30)])
-    sim = Simulation(data=tmp_path / "id.csv", input_columns=["a", "b"], label_columns=["y"], **LINEAR)
+    sim = Simulation(
+        data=tmp_path / "id.csv", input_columns=["a", "b"], label_columns=["y"], **LINEAR
+    )
     run = sim.sample(**GRAPH, output=tmp_path / "run")
     for column in ("id", "name"):
         frame[["a", column, "b"]].to_csv(tmp_path / "new.csv", index=False)
@@ -146,19 +179,31 @@ def test_columns_are_found_by_name_whatever_the_case_of_the_suffix(tmp_path):
 
 
 def test_a_run_on_arrays_takes_as_many_columns_as_its_network(tmp_path):
-    """Not as many as its first parameters have rows: those of an embedding, or what is left where some are fixed."""
+    """Not as many as its first parameters have rows: those of an embedding, or what is left where
+    some are fixed.
+    """
     tokens = np.random.default_rng(2).integers(0, 20, (40, 6))
     layers = keras.layers
-    network = keras.Sequential([keras.Input((6,)), layers.Embedding(20, 2), layers.Flatten(), layers.Dense(2)])
-    embedded = Simulation(network, (tokens, tokens[:, 0] % 2), seed=1, verbose=0).sample(**GRAPH, output=tmp_path / "e")
-    pd.DataFrame(tokens, columns=list("abcdef")).assign(label=0).to_csv(tmp_path / "tokens.csv", index=False)
+    network = keras.Sequential(
+        [keras.Input((6,)), layers.Embedding(20, 2), layers.Flatten(), layers.Dense(2)]
+    )
+    embedded = Simulation(network, (tokens, tokens[:, 0] % 2), seed=1, verbose=0).sample(
+        **GRAPH, output=tmp_path / "e"
+    )
+    pd.DataFrame(tokens, columns=list("abcdef")).assign(label=0).to_csv(
+        tmp_path / "tokens.csv", index=False
+    )
     inputs, labels = read_inputs(str(tmp_path / "tokens.csv"), embedded)
     np.testing.assert_array_equal(inputs, tokens)
     assert len(labels) == 40
     x = NUMBERS[:30]
-    fixed = Simulation(data=(x, x.sum(1)), fix_parameters="dense/kernel", hidden=[3], noise_std=0.1, verbose=0)
+    fixed = Simulation(
+        data=(x, x.sum(1)), fix_parameters="dense/kernel", hidden=[3], noise_std=0.1, verbose=0
+    )
     table(tmp_path / "t.csv")
-    assert read_inputs(str(tmp_path / "t.csv"), fixed.sample(**GRAPH, output=tmp_path / "f"))[0].shape == (30, 2)
+    assert read_inputs(str(tmp_path / "t.csv"), fixed.sample(**GRAPH, output=tmp_path / "f"))[
+        0
+    ].shape == (30, 2)
 
 
 def test_weights_of_test_data_are_kept_however_they_come(tmp_path):

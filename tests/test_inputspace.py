@@ -1,4 +1,6 @@
-"""`tati-inputspace`: predictions over a grid of inputs are averages over the parameters, and the figure is there."""
+"""`tati-inputspace`: predictions over a grid of inputs are averages over the parameters, and the
+figure is there.
+"""
 
 from pathlib import Path
 
@@ -28,8 +30,9 @@ def runs(tmp_path_factory):
 
 
 def probability(parameters, points):
-    """Of +1 under a squared error: sigmoid(2f / variance); the loss of signs is gaussian with variance 1 or a mean
-    squared error, so that only its order is compared."""
+    """Of +1 under a squared error: sigmoid(2f / variance); the loss of signs is gaussian with
+    variance 1 or a mean squared error, so that only its order is compared.
+    """
     return points @ parameters[:2] + parameters[2]
 
 
@@ -75,7 +78,9 @@ def test_given_inputs_and_parameters(runs):
         input_space(runs / "fit", "-1:1:3", inputs=points)
 
 
-@pytest.mark.parametrize(("loss", "curves"), [("gaussian", ["with noise", "mean"]), ("huber", ["mean"])])
+@pytest.mark.parametrize(
+    ("loss", "curves"), [("gaussian", ["with noise", "mean"]), ("huber", ["mean"])]
+)
 def test_noise_is_drawn_where_the_loss_tells_it(tmp_path, loss, curves):
     x = np.linspace(-1, 1, 30)
     options = {"dtype": "float64", "execution": "graph", "seed": 1, "verbose": 0}
@@ -94,9 +99,22 @@ def test_command(runs, tmp_path, capsys, monkeypatch):
     known = {file.name for file in files.FILES}
     assert {f"{files.INPUTSPACE}/{path.name}" for path in Path("a").iterdir()} <= known
     np.savetxt("points.csv", np.eye(2), delimiter=",", header="a,b", comments="")
-    flags = [str(runs / "sampled"), "--inputs", "points.csv", "--which", "10", "20", "--walker", "0", "--quiet"]
+    flags = [
+        str(runs / "sampled"),
+        "--inputs",
+        "points.csv",
+        "--which",
+        "10",
+        "20",
+        "--walker",
+        "0",
+        "--quiet",
+    ]
     assert command.main([*flags, "--output", "b"]) == 0
-    assert len(pd.read_csv("b/inputspace.csv")) == 2 and not (tmp_path / "b" / "inputspace.png").exists()
+    assert (
+        len(pd.read_csv("b/inputspace.csv")) == 2
+        and not (tmp_path / "b" / "inputspace.png").exists()
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,7 +126,10 @@ def test_command(runs, tmp_path, capsys, monkeypatch):
         (["RUN", "--range=1:0:3"], "--range has the wrong form."),
         (["RUN", "--range=0:1:3,0:1:3,0:1:3"], "--range: not one for each input. Received: 3."),
         (["RUN", "--inputs", "no.csv"], "--inputs: the file does not exist."),
-        (["RUN", "--parameters", "no.csv", "--which", "mean"], "--which chooses among the run's parameters."),
+        (
+            ["RUN", "--parameters", "no.csv", "--which", "mean"],
+            "--which chooses among the run's parameters.",
+        ),
         (["RUN", "--thin", "0"], "--thin is out of range."),
         (["RUN", "--parameters", "no.csv"], "--parameters: there is no no.csv"),
     ],
@@ -124,30 +145,45 @@ def test_bad_input_is_one_line(runs, capsys, tmp_path, monkeypatch, argv, senten
 def test_columns_of_a_table_are_taken_by_name(runs, tmp_path):
     """In another order, and beside others; where no name is the run's, in order."""
     run, points = tati_re.load(runs / "sampled"), np.array([[1.0, 2.0], [-3.0, 0.5]])
-    pd.DataFrame({"id": [7, 8], "x2": points[:, 1], "x1": points[:, 0]}).to_csv(tmp_path / "named.csv", index=False)
-    pd.DataFrame({"a": points[:, 0], "b": points[:, 1]}).to_csv(tmp_path / "others.csv", index=False)
+    pd.DataFrame({"id": [7, 8], "x2": points[:, 1], "x1": points[:, 0]}).to_csv(
+        tmp_path / "named.csv", index=False
+    )
+    pd.DataFrame({"a": points[:, 0], "b": points[:, 1]}).to_csv(
+        tmp_path / "others.csv", index=False
+    )
     np.savetxt(tmp_path / "none.csv", points, delimiter=",")
     for name in ("named", "others", "none"):
         np.testing.assert_array_equal(read_inputs(tmp_path / f"{name}.csv", run), points)
 
 
 def test_points_have_the_colors_of_their_classes_and_all_are_seen(tmp_path):
-    """Of data sorted by class the first 2,000 points were drawn, and classes had colors by the order they came in."""
+    """Of data sorted by class the first 2,000 points were drawn, and classes had colors by the
+    order they came in.
+    """
     generator = np.random.default_rng(0)
     labels = np.repeat([0, 1, 2], (10, 1500, 1500))
     x = generator.normal(size=(len(labels), 2)) + 4 * np.array([[0, 0], [1, 0], [0, 1]])[labels]
-    sim = tati_re.Simulation(data=(x, labels), hidden=[3], num_walkers=2, execution="graph", verbose=0)
+    sim = tati_re.Simulation(
+        data=(x, labels), hidden=[3], num_walkers=2, execution="graph", verbose=0
+    )
     run = sim.sample(num_steps=20, step_size=1e-4, trajectory_every=2, output=tmp_path / "run")
     space = input_space(run, "-4:8:9")
     left = plot_input_space(space).axes[0]
-    drawn = {tuple(points.get_facecolor()[0][:3]): len(points.get_offsets()) for points in left.collections}
+    drawn = {
+        tuple(points.get_facecolor()[0][:3]): len(points.get_offsets())
+        for points in left.collections
+    }
     assert list(drawn.values()) == [5, 750, 750]
     assert list(drawn) == [to_rgb(color) for color in COLORS[:3]]
     image = left.get_images()[0].get_extent()
-    np.testing.assert_allclose(image, [-4.75, 8.75, -4.75, 8.75])  # the middle of a pixel is its point
+    np.testing.assert_allclose(
+        image, [-4.75, 8.75, -4.75, 8.75]
+    )  # the middle of a pixel is its point
     later = space._replace(examples=(x[10:], labels[10:]))
     points = plot_input_space(later).axes[0].collections[0]
-    assert tuple(points.get_facecolor()[0][:3]) == to_rgb(COLORS[1]), "of class 1, though none of class 0 is there"
+    assert tuple(points.get_facecolor()[0][:3]) == to_rgb(COLORS[1]), (
+        "of class 1, though none of class 0 is there"
+    )
 
 
 def test_a_figure_of_several_outputs_says_which_it_shows(tmp_path):
@@ -155,19 +191,32 @@ def test_a_figure_of_several_outputs_says_which_it_shows(tmp_path):
     for columns in (1, 2):
         x = generator.normal(size=(30, columns))
         data = (x, np.stack([x[:, 0], 100 * x[:, 0]], axis=1))
-        sim = tati_re.Simulation(data=data, loss="gaussian", num_walkers=2, execution="graph", verbose=0)
-        run = sim.sample(num_steps=20, step_size=1e-4, trajectory_every=2, output=tmp_path / f"run{columns}")
+        sim = tati_re.Simulation(
+            data=data, loss="gaussian", num_walkers=2, execution="graph", verbose=0
+        )
+        run = sim.sample(
+            num_steps=20, step_size=1e-4, trajectory_every=2, output=tmp_path / f"run{columns}"
+        )
         axes = plot_input_space(input_space(run, "-2:2:5")).axes
         words = (
-            [axes[0].get_legend().get_texts()[-1].get_text()] if columns == 1 else [one.get_ylabel() for one in axes]
+            [axes[0].get_legend().get_texts()[-1].get_text()]
+            if columns == 1
+            else [one.get_ylabel() for one in axes]
         )
         assert "mean of output 0" in words
 
 
 def test_draws_of_one_walker_count_by_their_weights(tmp_path):
-    """Under a bias the draws of a walker that was named counted alike: a spread of 0.40 for 0.17 in one case."""
+    """Under a bias the draws of a walker that was named counted alike: a spread of 0.40 for 0.17 in
+    one case.
+    """
     sim = tati_re.Simulation(data="two_clusters", noise_std=1.0, execution="graph", verbose=0)
-    options = {"bias": "well_tempered", "bias_factor": 20.0, "step_size": 0.02, "trajectory_every": 2}
+    options = {
+        "bias": "well_tempered",
+        "bias_factor": 20.0,
+        "step_size": 0.02,
+        "trajectory_every": 2,
+    }
     run = sim.sample(num_steps=400, num_burnin_steps=100, output=tmp_path / "run", **options)
     assert run.run_info["weight"].nunique() > 1
     whole, one = (input_space(run, "-4:4:5", walker=walker).frame() for walker in (None, 0))
@@ -175,13 +224,18 @@ def test_draws_of_one_walker_count_by_their_weights(tmp_path):
 
 
 def test_inputs_of_a_file_between_semicolons_and_a_grid_of_many_inputs(runs, tmp_path):
-    """Columns go by their names, decimal commas are read; a grid that is too large says how large."""
+    """Columns go by their names, decimal commas are read; a grid that is too large says how
+    large.
+    """
     run = tati_re.load(runs / "sampled")
     (tmp_path / "a.csv").write_text("x2;x1\n0,5;-1,5\n2,0;1,0\n", encoding="utf-8-sig")
     assert read_inputs(tmp_path / "a.csv", run).tolist() == [[-1.5, 0.5], [1.0, 2.0]]
     with pytest.raises(
-        InputError, match=r"grid of 2 inputs is too large\. Received: 2\.5e\+07\. Expected: at most 10,000,000"
+        InputError,
+        match=r"grid of 2 inputs is too large\. Received: 2\.5e\+07\. Expected: at most 10,000,000",
     ):
         input_space(run, "-1:1:5000")
-    with pytest.warns(UserWarning, match=r"^The grid has 100,489 inputs, each predicted with every draw\."):
+    with pytest.warns(
+        UserWarning, match=r"^The grid has 100,489 inputs, each predicted with every draw\."
+    ):
         assert len(input_space(run, "-1:1:317", which="mean").inputs) == 100_489

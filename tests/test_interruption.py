@@ -1,4 +1,6 @@
-"""Stops by signals: what they raise and with which status, who keeps the handlers, the second Ctrl-C. No TensorFlow."""
+"""Stops by signals: what they raise and with which status, who keeps the handlers, the second
+Ctrl-C. No TensorFlow.
+"""
 
 import os
 import signal
@@ -12,7 +14,16 @@ import pytest
 
 from tati_re.core.errors import InputError
 from tati_re.core.exit_status import of_signal
-from tati_re.core.interruption import BARE, STOPS, Terminated, commanded, interruptible, saying, stop, stopping
+from tati_re.core.interruption import (
+    BARE,
+    STOPS,
+    Terminated,
+    commanded,
+    interruptible,
+    saying,
+    stop,
+    stopping,
+)
 
 ALL = ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"]
 
@@ -40,12 +51,17 @@ def test_each_signal_is_a_stop_with_its_status(name):
         send(name)
         send("SIGTERM")
         said.append(asked())
-    assert said == [0, signal.Signals[name]], "the first one counts, and a batch system that sends two does no harm"
+    assert said == [0, signal.Signals[name]], (
+        "the first one counts, and a batch system that sends two does no harm"
+    )
     assert {each: signal.getsignal(signal.Signals[each]) for each in ALL} == before
 
 
 def test_a_second_ctrl_c_interrupts_with_the_truth():
-    with pytest.raises(KeyboardInterrupt, match="step 4,200"), interruptible(lambda: "step 4,200") as asked:
+    with (
+        pytest.raises(KeyboardInterrupt, match="step 4,200"),
+        interruptible(lambda: "step 4,200") as asked,
+    ):
         send("SIGINT")
         assert asked() == signal.SIGINT
         send("SIGINT")
@@ -54,7 +70,10 @@ def test_a_second_ctrl_c_interrupts_with_the_truth():
 
 def test_handlers_of_the_program_and_ignored_signals_stay():
     seen = []
-    before = signal.signal(signal.SIGTERM, lambda *_: seen.append("own")), signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    before = (
+        signal.signal(signal.SIGTERM, lambda *_: seen.append("own")),
+        signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )
     try:
         with stopping(), interruptible(lambda: "") as asked:
             send("SIGTERM")
@@ -70,7 +89,11 @@ def test_handlers_of_the_program_and_ignored_signals_stay():
 
 def test_sentences_are_those_of_who_knows_most():
     for number in (signal.SIGINT, signal.SIGTERM):
-        with pytest.raises(STOPS, match=r"^inner$") as raised, saying(lambda: "outer"), saying(lambda: "inner"):
+        with (
+            pytest.raises(STOPS, match=r"^inner$") as raised,
+            saying(lambda: "outer"),
+            saying(lambda: "inner"),
+        ):
             stop(number, BARE)
         assert getattr(raised.value, "code", 143) == 143
     with pytest.raises(KeyboardInterrupt, match=r"^outer$"), saying(lambda: "outer"):
@@ -94,15 +117,21 @@ def test_elsewhere_than_in_the_main_thread_signals_cannot_be_had():
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    assert found[0] == 0 and found[1].startswith("requeue_signal: signals reach the main thread. Received: SIGUSR1")
+    assert found[0] == 0 and found[1].startswith(
+        "requeue_signal: signals reach the main thread. Received: SIGUSR1"
+    )
 
 
 def command(body, *signals):
-    """What a command with this body ends with, and says, when the signals come once it has printed a line."""
+    """What a command with this body ends with, and says, when the signals come once it has printed
+    a line.
+    """
     lines = "import sys, time, threading\nfrom tati_re.cli.arguments import command\n"
     lines += "from tati_re.core.interruption import *\n"
     lines += textwrap.dedent(body) + "\nsys.exit(command('tati-test', body, []))"
-    with subprocess.Popen([sys.executable, "-c", lines], stdout=-1, stderr=-1, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", lines], stdout=-1, stderr=-1, text=True
+    ) as process:
         assert process.stdout.readline() == "ready\n"
         for name in signals:
             process.send_signal(signal.Signals[name])
@@ -138,4 +167,7 @@ def body(argv):
 def test_commands_end_with_one_sentence_and_the_status():
     assert command(WAITING, "SIGTERM") == (143, "nothing is kept\n")
     assert command(WAITING, "SIGINT") == (130, "nothing is kept\n")
-    assert command(DEAF, "SIGINT", "SIGINT") == (130, "\nLeft at once. The last checkpoint is of step 4,200.\n")
+    assert command(DEAF, "SIGINT", "SIGINT") == (
+        130,
+        "\nLeft at once. The last checkpoint is of step 4,200.\n",
+    )

@@ -27,7 +27,9 @@ def test_what_a_call_raises_comes_back():
         return Score(seed, np.random.default_rng(seed).standard_normal())
 
     with pytest.raises(tati_re.SamplingError, match="ValueError: no such seed"):
-        tati_re.side_by_side(scored, [0, 1, 2], workers=1, done=lambda place, score: told.append((place, score)))
+        tati_re.side_by_side(
+            scored, [0, 1, 2], workers=1, done=lambda place, score: told.append((place, score))
+        )
     assert told == [(seed, scored(seed)) for seed in (0, 1)]
     for bad in ({"workers": 0}, {"threads": 0}):
         with pytest.raises(tati_re.InputError, match=f"{next(iter(bad))}: too few"):
@@ -59,9 +61,13 @@ class Half(NamedTuple):
 
 
 def test_what_a_process_says_late_is_no_answer_to_a_later_job(monkeypatch):
-    """A process that came up after the jobs of a call were done had its first word taken for the answer to a job of the
-    next call, and that for the one after; so had an answer that was outstanding when a call raised."""
-    monkeypatch.setattr(jobs, "wait", lambda pipes: [pipe for pipe in pipes if pipe.process.said][:1])
+    """A process that came up after the jobs of a call were done had its first word taken for the
+    answer to a job of the next call, and that for the one after; so had an answer that was
+    outstanding when a call raised.
+    """
+    monkeypatch.setattr(
+        jobs, "wait", lambda pipes: [pipe for pipe in pipes if pipe.process.said][:1]
+    )
     monkeypatch.setattr(jobs.SideBySide, "_started", lambda _, slot: Slow(slot))
     team = jobs.SideBySide(lambda: None, 2, 1)
 
@@ -99,4 +105,6 @@ def test_fits_of_several_seeds_are_those_of_one_after_the_other(tmp_path):
     with pytest.raises(tati_re.SamplingError, match="died 3 times at one job"):
         tati_re.side_by_side(lambda _: os._exit(3), [0])
     with pytest.raises(tati_re.InputError, match="step_size"):
-        tati_re.side_by_side(lambda seed: tati_re.Simulation(data="two_clusters", step_size=-1.0), [0])
+        tati_re.side_by_side(
+            lambda seed: tati_re.Simulation(data="two_clusters", step_size=-1.0), [0]
+        )

@@ -1,8 +1,9 @@
 """Ladders: temperatures, what is refused, and rungs that move until neighbors reject equally.
 
-On harmonic wells the acceptance of neighbors is known (`harmonic_acceptance`): at temperature ratio R, 2 I_{1/(1+R)}
-(d/2, d/2). With a Gaussian prior of c times the precision of the data, likelihood tempering has the same law with
-R = (λ + c)/(λ' + c): rung λ has loss energies Gamma(d/2) of rate λ + c.
+On harmonic wells the acceptance of neighbors is known (`harmonic_acceptance`): at temperature ratio
+R, 2 I_{1/(1+R)} (d/2, d/2). With a Gaussian prior of c times the precision of the data, likelihood
+tempering has the same law with R = (λ + c)/(λ' + c): rung λ has loss energies Gamma(d/2) of rate λ
++ c.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ def test_geometric_starts_at_the_target():
     assert geometric(7, temperature_ratio=1.5).temperature[-1] == pytest.approx(11.391, abs=5e-4)
     same = geometric(12, max_temperature=1.2**11)
     np.testing.assert_allclose(same.temperature, own.temperature, rtol=1e-14)
-    assert geometric(16, 0.01, max_temperature=1.0).temperature[1] / 0.01 == pytest.approx(1.359356, abs=5e-7)
+    assert geometric(16, 0.01, max_temperature=1.0).temperature[1] / 0.01 == pytest.approx(
+        1.359356, abs=5e-7
+    )
     assert all(values.dtype == np.float64 for values in own)
 
 
@@ -36,7 +39,9 @@ def test_ladders_of_options():
     assert own.tempering == "posterior" and not own.draws_prior
     own = make_ladder(num_replicas=5, tempering="likelihood", temperature=2.0, step_size=0.1)
     np.testing.assert_allclose(own.likelihood_weight, np.array([4, 3, 2, 1, 0]) ** 5 / 4**5)
-    assert own.draws_prior and own.tempering == "likelihood" and (own.inverse_temperature == 0.5).all()
+    assert (
+        own.draws_prior and own.tempering == "likelihood" and (own.inverse_temperature == 0.5).all()
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,7 +94,9 @@ def test_power_below_one_is_refused():
 
 
 def temperature_rejection(ladder: Ladder, dimensions: np.ndarray) -> np.ndarray:
-    """Of neighbors on harmonic wells; one number of dimensions for each pair, as if it changed with T."""
+    """Of neighbors on harmonic wells; one number of dimensions for each pair, as if it changed with
+    T.
+    """
     temperature = ladder.temperature
     return 1 - harmonic_acceptance(dimensions, temperature[1:] / temperature[:-1])
 
@@ -103,7 +110,9 @@ def test_temperatures_become_geometric_on_a_harmonic_well():
     own = explicit([1.0, 1.1, 1.3, 3.0, 3.5, 4.0])
     for _ in range(20):
         own = own.adapted(temperature_rejection(own, np.full(5, 20)))
-    np.testing.assert_allclose(own.temperature, geometric(6, max_temperature=4.0).temperature, rtol=1e-6)
+    np.testing.assert_allclose(
+        own.temperature, geometric(6, max_temperature=4.0).temperature, rtol=1e-6
+    )
     assert own.inverse_temperature[0] == 1.0 and own.inverse_temperature[-1] == 0.25
 
 
@@ -120,12 +129,17 @@ def test_likelihood_weights_reject_equally_after_adaptation(prior_part):
 
 
 def test_fifth_powers_open_no_gap_where_even_weights_do():
-    worst = {power: 1 - weight_rejection(likelihood(12, power=power), 20, 1e-3).max() for power in (1.0, 5.0)}
+    worst = {
+        power: 1 - weight_rejection(likelihood(12, power=power), 20, 1e-3).max()
+        for power in (1.0, 5.0)
+    }
     assert worst[5.0] > 0.015 and worst[1.0] < 1e-6
 
 
 def test_measured_rejections_find_the_barrier_of_a_bumpy_heat_capacity():
-    """r as |Δ log β| times a density with a peak: the adapted rungs have equal parts of its integral."""
+    """r as |Δ log β| times a density with a peak: the adapted rungs have equal parts of its
+    integral.
+    """
     edges = np.linspace(0.0, np.log(8.0), 4001)
     summed = np.concatenate([[0], np.cumsum(0.2 + 2.0 * np.exp(-((edges[1:] - 1.2) ** 2) / 0.05))])
     summed *= 2.0 / summed[-1]
@@ -141,12 +155,20 @@ def test_rungs_stay_in_order_and_in_place_where_nothing_is_rejected():
     own = geometric(6, max_temperature=4.0)
     np.testing.assert_allclose(own.adapted(np.zeros(5)).temperature, own.temperature, rtol=1e-12)
     moved = own.adapted(np.array([0.0, 0.0, 1.0, 0.0, 0.0])).temperature
-    assert (np.diff(moved) > 0).all() and moved[1] > own.temperature[2] and moved[4] < own.temperature[3]
+    assert (
+        (np.diff(moved) > 0).all()
+        and moved[1] > own.temperature[2]
+        and moved[4] < own.temperature[3]
+    )
 
 
 @pytest.mark.parametrize("coordinate", ["logarithm", "power"])
 def test_adaptation_under_xla(coordinate):
-    values = np.array([1.0, 0.7, 0.2, 0.1]) if coordinate == "logarithm" else likelihood(4).likelihood_weight
+    values = (
+        np.array([1.0, 0.7, 0.2, 0.1])
+        if coordinate == "logarithm"
+        else likelihood(4).likelihood_weight
+    )
     rejection = np.array([0.3, 0.8, 0.1])
 
     @tf.function(jit_compile=True, autograph=False)
@@ -158,7 +180,11 @@ def test_adaptation_under_xla(coordinate):
         )
 
     theirs = compiled(tf.constant(values), tf.constant(rejection))
-    own = ladders.adapted(values, rejection, coordinate), ladders.barrier(rejection), ladders.round_trip_rate(rejection)
+    own = (
+        ladders.adapted(values, rejection, coordinate),
+        ladders.barrier(rejection),
+        ladders.round_trip_rate(rejection),
+    )
     for a, b in zip(theirs, own, strict=True):
         np.testing.assert_allclose(a.numpy(), b, rtol=1e-13)
 

@@ -1,4 +1,6 @@
-"""Acceptance of neighbors: exact on harmonic wells, expected from heat capacities, and what is said of bad ladders."""
+"""Acceptance of neighbors: exact on harmonic wells, expected from heat capacities, and what is said
+of bad ladders.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +35,19 @@ def test_harmonic_acceptance_against_quadrature(dimensions):
 @pytest.mark.parametrize("dimensions", [0.5, 2, 7, 100, 5000])
 @pytest.mark.parametrize("ratio", [1.0, 1.0001, 1.2, 3.0, 50.0])
 def test_harmonic_acceptance_is_that_of_the_other_direction(dimensions, ratio):
-    np.testing.assert_allclose(harmonic_acceptance(dimensions, 1 / ratio), harmonic_acceptance(dimensions, ratio), 1e-9)
+    np.testing.assert_allclose(
+        harmonic_acceptance(dimensions, 1 / ratio), harmonic_acceptance(dimensions, ratio), 1e-9
+    )
 
 
 def test_harmonic_acceptance_near_the_end_of_double_precision():
-    """13,000 dimensions at ratio 1.5: ln from the leading term 2 (4R/(1+R)²)^b / (2 sqrt(πb) tanh(ln R/2))."""
+    """13,000 dimensions at ratio 1.5: ln from the leading term 2 (4R/(1+R)²)^b / (2 sqrt(πb)
+    tanh(ln R/2)).
+    """
     b, ratio = 13_000 / 2, 1.5
-    leading = b * np.log(4 * ratio / (1 + ratio) ** 2) - np.log(np.sqrt(np.pi * b) * np.tanh(np.log(ratio) / 2))
+    leading = b * np.log(4 * ratio / (1 + ratio) ** 2) - np.log(
+        np.sqrt(np.pi * b) * np.tanh(np.log(ratio) / 2)
+    )
     assert np.log(harmonic_acceptance(13_000, ratio)) == pytest.approx(leading, abs=2e-3)
     assert harmonic_acceptance(269_722, 1.2) == 0.0
 
@@ -68,7 +76,9 @@ def test_well_tempered_acceptance(dimensions, plain, ten, hundred):
     ],
 )
 def test_well_tempered_acceptance_at_two_ratios(dimensions, factor, at_12, at_15):
-    np.testing.assert_allclose(harmonic_acceptance(dimensions, np.array([1.2, 1.5]), factor), [at_12, at_15], rtol=1e-4)
+    np.testing.assert_allclose(
+        harmonic_acceptance(dimensions, np.array([1.2, 1.5]), factor), [at_12, at_15], rtol=1e-4
+    )
 
 
 def test_gaussian_energies():
@@ -80,13 +90,19 @@ def test_gaussian_energies():
         assert np.exp(advices.log_acceptance(x)) == pytest.approx(
             np.trapezoid(density * np.exp(np.minimum(drawn, 0)), z), rel=1e-8
         )
-    assert advices.log_acceptance(60.0) == pytest.approx(-900 - np.log(30 * np.sqrt(np.pi)), abs=1e-3)
+    assert advices.log_acceptance(60.0) == pytest.approx(
+        -900 - np.log(30 * np.sqrt(np.pi)), abs=1e-3
+    )
     assert np.exp(advices.log_acceptance(2.0)) == pytest.approx(erfc(1.0), rel=1e-12)
-    np.testing.assert_allclose(advices.spacing(np.array([0.2, 0.3, 0.4])), [1.8124, 1.4657, 1.1902], atol=5e-5)
+    np.testing.assert_allclose(
+        advices.spacing(np.array([0.2, 0.3, 0.4])), [1.8124, 1.4657, 1.1902], atol=5e-5
+    )
 
 
 def test_expected_acceptance_from_measured_spreads_is_near_the_exact_one():
-    """d = 100, R = 1.2 and 1.5: exact 0.3635 and 0.0439; the larger of the two sd would give 0.318 and 0.011."""
+    """d = 100, R = 1.2 and 1.5: exact 0.3635 and 0.0439; the larger of the two sd would give 0.318
+    and 0.011.
+    """
     for ratio, exact in ((1.2, 0.3635), (1.5, 0.0439)):
         own = geometric(3, temperature_ratio=ratio)
         found = ladder_advice(own, energy_sd=own.temperature * np.sqrt(50.0)).acceptance
@@ -112,11 +128,15 @@ def test_rungs_needed(dimensions, rungs, ratio):
 def test_eight_rungs_for_a_hundred_dimensions():
     found = ladder_advice(explicit([1.0, 4.0]), dimensions=100)
     assert found.num_replicas == 8
-    assert harmonic_acceptance(100, found.coordinate[0] / found.coordinate[1]) == pytest.approx(0.3237, abs=5e-5)
+    assert harmonic_acceptance(100, found.coordinate[0] / found.coordinate[1]) == pytest.approx(
+        0.3237, abs=5e-5
+    )
 
 
 def test_spread_that_changes_with_temperature():
-    """Heat capacity C = a T: x = ∫ sqrt(a T) dT/T = 2 sqrt(a) (sqrt(T) - 1); the new rungs are even in sqrt(T)."""
+    """Heat capacity C = a T: x = ∫ sqrt(a T) dT/T = 2 sqrt(a) (sqrt(T) - 1); the new rungs are even
+    in sqrt(T).
+    """
     temperature = np.geomspace(1, 4, 60)
     own = explicit(temperature)
     found = ladder_advice(own, heat_capacity=30.0 * temperature)
@@ -127,7 +147,9 @@ def test_spread_that_changes_with_temperature():
 
 
 def test_likelihood_tempering():
-    """L of rate λ + c: x = sqrt(d/2) ln((λ + c)/(λ' + c)), λ = 0 included, at two temperatures of the rungs."""
+    """L of rate λ + c: x = sqrt(d/2) ln((λ + c)/(λ' + c)), λ = 0 included, at two temperatures of
+    the rungs.
+    """
     for temperature in (1.0, 2.0):
         own = likelihood(12, temperature)
         rate = own.likelihood_weight + 1e-2
@@ -144,12 +166,19 @@ def test_what_is_said_of_an_impossible_ladder():
     found = ladder_advice(geometric(12, temperature_ratio=1.2), dimensions=7850)
     first, second = found.sentences
     assert "6.6e-16" in first and "would not travel" in first
-    for words in ("num_replicas 87 (temperature_ratio 1.0236)", "T = 7.43", "bias_factor 62", "129 stiff directions"):
+    for words in (
+        "num_replicas 87 (temperature_ratio 1.0236)",
+        "T = 7.43",
+        "bias_factor 62",
+        "129 stiff directions",
+    ):
         assert words in second
     assert "up to T = 1.294 only (temperature_ratio 1.0237)" in second
     gamma = found.bias_factor
     assert harmonic_acceptance(7850, 1.2, gamma) == pytest.approx(0.3, abs=0.01)
-    healed = ladder_advice(geometric(12, temperature_ratio=1.2), dimensions=7850, bias_factor=gamma * 1.01)
+    healed = ladder_advice(
+        geometric(12, temperature_ratio=1.2), dimensions=7850, bias_factor=gamma * 1.01
+    )
     assert not healed.hopeless and healed.acceptance.min() > 0.3 and len(healed.sentences) == 1
     assert "e-" in ladder_advice(geometric(4, temperature_ratio=1.2), dimensions=1e6).sentences[0]
 
@@ -197,14 +226,17 @@ def autoregressive(walkers: int, rows: int, quantities: int, keeps: float, seed:
 
 
 def test_walkers_that_agree_need_no_exchange():
-    """Of 200 sets of 8 chains of 400 nearly independent rows none is told that exchange pays, and 198 that it does not:
-    at 20 quantities R-hat passes 1.1 with a probability below 1e-6."""
+    """Of 200 sets of 8 chains of 400 nearly independent rows none is told that exchange pays, and
+    198 that it does not: at 20 quantities R-hat passes 1.1 with a probability below 1e-6.
+    """
     said = [exchange_advice(autoregressive(8, 400, 20, 0.3, seed)).pays for seed in range(200)]
     assert said.count(False) >= 198 and True not in said
 
 
 def test_walkers_that_stay_apart_do():
-    """One quantity of two modes, a deviation of 3 apart, each walker in one of them for good; the others agree."""
+    """One quantity of two modes, a deviation of 3 apart, each walker in one of them for good; the
+    others agree.
+    """
     for seed in range(50):
         chains = autoregressive(8, 100, 20, 0.3, seed)
         chains[:, :, 7] += 3.0 * (np.arange(8) % 2)[:, None]
@@ -214,15 +246,21 @@ def test_walkers_that_stay_apart_do():
 
 
 def test_walkers_on_their_way_are_not_taken_for_stuck():
-    """Autocorrelation time 200 in 400 rows: R-hat is large, and means of two halves have little to do with another."""
+    """Autocorrelation time 200 in 400 rows: R-hat is large, and means of two halves have little to
+    do with another.
+    """
     said = [exchange_advice(autoregressive(16, 400, 1, 0.99, seed)).pays for seed in range(50)]
     assert said.count(None) >= 45
 
 
 def test_the_barrier_from_energies():
-    """Of a harmonic well x = √(d/2) ln R: Λ = √(d/2π) ln(T_max/T), here the mean rejections of 40 rungs."""
+    """Of a harmonic well x = √(d/2) ln R: Λ = √(d/2π) ln(T_max/T), here the mean rejections of 40
+    rungs.
+    """
     ladder = geometric(40, max_temperature=10.0)
-    advice = exchange_advice(autoregressive(8, 100, 1, 0.0, 0), ladder, np.sqrt(50.0) * ladder.temperature)
+    advice = exchange_advice(
+        autoregressive(8, 100, 1, 0.0, 0), ladder, np.sqrt(50.0) * ladder.temperature
+    )
     exact = 39 * (1 - harmonic_acceptance(100, 10 ** (1 / 39)))
     assert advice.barrier == pytest.approx(exact, rel=0.02)
     assert f"barrier is {advice.barrier:.1f}" in advice.sentence
@@ -230,7 +268,12 @@ def test_the_barrier_from_energies():
 
 @pytest.mark.parametrize(
     "arguments",
-    [(np.zeros((3, 50)),), (np.zeros((8, 9)),), (np.full((8, 50), np.nan),), (np.zeros((8, 50)), geometric(4, 1, 2.0))],
+    [
+        (np.zeros((3, 50)),),
+        (np.zeros((8, 9)),),
+        (np.full((8, 50), np.nan),),
+        (np.zeros((8, 50)), geometric(4, 1, 2.0)),
+    ],
 )
 def test_what_advice_on_exchange_refuses(arguments):
     with pytest.raises(InputError, match=r"^Advice"):

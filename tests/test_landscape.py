@@ -1,4 +1,6 @@
-"""Landscapes: values, directions, grids, projections, and tables that go on where they were stopped."""
+"""Landscapes: values, directions, grids, projections, and tables that go on where they were
+stopped.
+"""
 
 from types import SimpleNamespace
 
@@ -17,7 +19,13 @@ from tati_re.posterior.function import FunctionPotential
 @pytest.fixture(scope="module")
 def sim():
     sim = tati_re.Simulation(
-        data="two_clusters", hidden=[3], activation="tanh", dtype="float64", execution="graph", prior_std=2.0, verbose=0
+        data="two_clusters",
+        hidden=[3],
+        activation="tanh",
+        dtype="float64",
+        execution="graph",
+        prior_std=2.0,
+        verbose=0,
     )
     sim.parameters = np.random.default_rng(0).normal(0, 0.5, sim.num_parameters())
     return sim
@@ -47,7 +55,9 @@ class Bowl:
 
 
 def path(positions):
-    return [SimpleNamespace(step=10 * k, walker=0, parameters=row) for k, row in enumerate(positions)]
+    return [
+        SimpleNamespace(step=10 * k, walker=0, parameters=row) for k, row in enumerate(positions)
+    ]
 
 
 def test_points_of_a_block_have_the_values_of_single_ones(sim, surface):
@@ -77,14 +87,19 @@ def test_gradient_and_products(sim, surface):
         surface.hessian_product(sim.parameters, vectors), vectors @ hessian, rtol=1e-9, atol=1e-8
     )
     np.testing.assert_allclose(
-        np.linalg.eigvalsh(landscape.hessian_matrix(surface, sim.parameters)), np.linalg.eigvalsh(hessian), rtol=1e-6
+        np.linalg.eigvalsh(landscape.hessian_matrix(surface, sim.parameters)),
+        np.linalg.eigvalsh(hessian),
+        rtol=1e-6,
     )
 
 
 def test_a_fixed_batch(sim):
     surface = landscape.Surface(sim, batch_size=50)
     both = landscape.Surface(sim)
-    assert surface.identity != both.identity and landscape.Surface(sim, batch_size=50).identity == surface.identity
+    assert (
+        surface.identity != both.identity
+        and landscape.Surface(sim, batch_size=50).identity == surface.identity
+    )
     one = sim.parameters[None]
     assert surface.values(one)["loss"] == landscape.Surface(sim, batch_size=50).values(one)["loss"]
     assert surface.values(one)["loss"] != both.values(one)["loss"]
@@ -118,13 +133,17 @@ def test_filters_have_the_lengths_of_the_centre():
     for row in rows:
         kernel, there = row[:20].reshape(4, 5), centre[:20].reshape(4, 5)
         np.testing.assert_allclose(np.linalg.norm(kernel, axis=0), np.linalg.norm(there, axis=0))
-        assert not np.allclose(np.linalg.norm(kernel, axis=1), np.linalg.norm(there, axis=1), rtol=0.05)
+        assert not np.allclose(
+            np.linalg.norm(kernel, axis=1), np.linalg.norm(there, axis=1), rtol=0.05
+        )
         assert np.linalg.norm(row[20:]) == pytest.approx(np.linalg.norm(centre[20:]))
     assert not np.allclose(rows[0], rows[1])
     np.testing.assert_allclose(landscape.random_directions(2 * centre, shapes, 2, seed=1), 2 * rows)
     one = landscape.random_directions(centre, shapes, 1, normalization="tensor")[0]
     assert np.linalg.norm(one[:20]) == pytest.approx(np.linalg.norm(centre[:20]))
-    assert np.linalg.norm(landscape.random_directions(centre, shapes, 1, normalization="none")) == pytest.approx(1)
+    assert np.linalg.norm(
+        landscape.random_directions(centre, shapes, 1, normalization="none")
+    ) == pytest.approx(1)
     with pytest.raises(InputError, match="Did you mean 'filter'"):
         landscape.random_directions(centre, shapes, normalization="filters")
 
@@ -178,7 +197,9 @@ def test_coordinates_and_scales():
     assert grid.num_points == 12
     rows = grid.coordinates(0, 12)
     np.testing.assert_array_equal(rows[:6, 1:], [[-1, 0], [-1, 2], [0, 0], [0, 2], [1, 0], [1, 2]])
-    np.testing.assert_array_equal(rows[6:, 1:], [[-0.1, 0], [-0.1, 0.2], [0, 0], [0, 0.2], [0.1, 0], [0.1, 0.2]])
+    np.testing.assert_array_equal(
+        rows[6:, 1:], [[-0.1, 0], [-0.1, 0.2], [0, 0], [0, 0.2], [0.1, 0], [0.1, 0.2]]
+    )
     np.testing.assert_array_equal(grid.coordinates(5, 8), rows[5:8])
     with pytest.raises(InputError, match="too many points"):
         landscape.Grid(np.zeros(8), np.eye(8), [(0, 1, 10)] * 8)
@@ -188,15 +209,23 @@ def test_coordinates_and_scales():
 def test_bad_ranges(text):
     with pytest.raises(InputError, match="range has the wrong form"):
         landscape.parse_axis(text)
-    for axis in (landscape.Axis(1.0, 1.0, 1), landscape.Axis(1.0, 0.0, 3), landscape.Axis(0.0, float("nan"), 3)):
+    for axis in (
+        landscape.Axis(1.0, 1.0, 1),
+        landscape.Axis(1.0, 0.0, 3),
+        landscape.Axis(0.0, float("nan"), 3),
+    ):
         with pytest.raises(InputError, match="range has the wrong form"):
             axes_of(axis, "direction", 1)
 
 
 def test_projections_on_skew_directions():
-    """Coordinates by least squares; products with the directions would be [2.5, 2] in place of [2, 1]."""
+    """Coordinates by least squares; products with the directions would be [2.5, 2] in place of [2,
+    1].
+    """
     directions = np.array([[1.0, 0, 0], [0.5, 1.0, 0]])
-    coordinates, distance = landscape.project(np.array([[3.5, 2.0, 4.0]]), np.array([1.0, 1.0, 1.0]), directions)
+    coordinates, distance = landscape.project(
+        np.array([[3.5, 2.0, 4.0]]), np.array([1.0, 1.0, 1.0]), directions
+    )
     np.testing.assert_allclose(coordinates, [[2.0, 1.0]])
     np.testing.assert_allclose(distance, [3.0])
     with pytest.raises(InputError, match="depend on each other"):
@@ -208,7 +237,9 @@ def test_a_scan_of_a_bowl():
     positions = path(np.array([[0.5, 0.5, 2.0], [0.0, 0.0, 1.0]]))
     found = landscape.scan(bowl, np.zeros(3), np.eye(3)[:2], "-1:1:5", trajectory=positions)
     assert list(found.table) == ["c0", "c1", "loss", "potential", "ln_excess_loss"]
-    np.testing.assert_allclose(found.table["loss"], (found.table["c0"] ** 2 + 4 * found.table["c1"] ** 2) / 2)
+    np.testing.assert_allclose(
+        found.table["loss"], (found.table["c0"] ** 2 + 4 * found.table["c1"] ** 2) / 2
+    )
     assert found.lowest == 0 and found.table["ln_excess_loss"].isna().sum() == 1
     np.testing.assert_allclose(found.trajectory["loss"], [18.625, 4.5])
     np.testing.assert_allclose(found.trajectory["plane_loss"], [0.625, 0.0])
@@ -234,7 +265,9 @@ def test_a_stopped_scan_goes_on(tmp_path):
     bowl.fails_after, bowl.evaluated = np.inf, 0
     found = landscape.scan(bowl, *arguments, output=tmp_path / "a")
     assert bowl.evaluated == 30 and not growing.exists()
-    assert (tmp_path / "a" / "landscape.csv").read_bytes() == (tmp_path / "whole" / "landscape.csv").read_bytes()
+    assert (tmp_path / "a" / "landscape.csv").read_bytes() == (
+        tmp_path / "whole" / "landscape.csv"
+    ).read_bytes()
     assert found.table.equals(whole.table)
     bowl.evaluated = 0
     again = landscape.scan(bowl, *arguments, output=tmp_path / "a")
@@ -250,7 +283,11 @@ def test_a_stopped_scan_goes_on(tmp_path):
 
 
 def test_other_data_are_another_landscape(tmp_path):
-    found = tables.digest(np.zeros(3), "a"), tables.digest(np.zeros(3), "b"), tables.digest(np.zeros(4), "a")
+    found = (
+        tables.digest(np.zeros(3), "a"),
+        tables.digest(np.zeros(3), "b"),
+        tables.digest(np.zeros(4), "a"),
+    )
     assert len(set(found)) == 3
 
 
@@ -264,7 +301,9 @@ def test_figures(tmp_path):
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert [title for title in titles if title] == ["scale $10^{0}$", "scale $10^{-1}$"]
     line = figure.axes[0].lines[0].get_xdata()
-    assert np.isnan(line).any() and np.nanmax(np.abs(line)) <= 1, "positions outside of the plane are gaps"
+    assert np.isnan(line).any() and np.nanmax(np.abs(line)) <= 1, (
+        "positions outside of the plane are gaps"
+    )
     assert len(plot_landscape(plane, scales=(-1,)).axes) == 2
     with pytest.raises(InputError, match="none of them is in the table"):
         plot_landscape(plane, scales=(5,))
@@ -284,7 +323,9 @@ def test_the_page_that_turns(tmp_path):
     pytest.importorskip("plotly")
     from tati_re.plotting.landscape_files import write_landscape_page
 
-    plane = landscape.scan(Bowl([1.0, 4.0]), np.zeros(2), np.eye(2), "-1:1:7", (0, -1), trajectory=path(np.eye(2)))
+    plane = landscape.scan(
+        Bowl([1.0, 4.0]), np.zeros(2), np.eye(2), "-1:1:7", (0, -1), trajectory=path(np.eye(2))
+    )
     write_landscape_page(plane, tmp_path / "a.html")
     text = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert '"type":"surface"' in text and "10^-1" in text and 'src="http' not in text
@@ -293,16 +334,22 @@ def test_the_page_that_turns(tmp_path):
 
 
 def test_what_is_no_number_is_no_lowest_point_of_a_figure():
-    """A region where U is nan was drawn as the lowest one, and one infinite value left all of a figure white."""
+    """A region where U is nan was drawn as the lowest one, and one infinite value left all of a
+    figure white.
+    """
     from tati_re.plotting.landscape import matrix, plot_landscape
 
     for hole in (np.nan, np.inf):
         found = landscape.scan(Bowl([1.0, 4.0]), np.zeros(2), np.eye(2), "-1:1:7")
         corner = (found.table["c0"] > 0.5) & (found.table["c1"] > 0.5)
-        losses = found.table.assign(**{name: found.table[name].mask(corner, hole) for name in ("loss", "potential")})
+        losses = found.table.assign(
+            **{name: found.table[name].mask(corner, hole) for name in ("loss", "potential")}
+        )
         found = found._replace(table=landscape.tables.with_excess(losses, found.lowest))
         _, _, values = matrix(found, found.table, "ln_excess_loss")
         assert np.isnan(values).sum() == corner.sum() == 4 and np.isfinite(values[3, 3])
         for quantity in ("ln_excess_loss", "potential"):
             bar = plot_landscape(found, quantity=quantity).axes[1]
-            assert bar.get_ylim()[1] == pytest.approx(np.nanmax(matrix(found, found.table, quantity)[2]), abs=1.1)
+            assert bar.get_ylim()[1] == pytest.approx(
+                np.nanmax(matrix(found, found.table, quantity)[2]), abs=1.1
+            )

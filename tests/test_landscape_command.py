@@ -18,11 +18,19 @@ from tati_re.landscape.surface import Surface
 def runs(tmp_path_factory):
     """A fit and a sampled run of a linear classifier, 3 parameters, 500 points."""
     folder = tmp_path_factory.mktemp("runs")
-    sim = tati_re.Simulation(data="two_clusters", dtype="float64", execution="graph", prior_std=2.0, verbose=0)
+    sim = tati_re.Simulation(
+        data="two_clusters", dtype="float64", execution="graph", prior_std=2.0, verbose=0
+    )
     sim.fit(num_steps=60, learning_rate=0.1, trajectory_every=5, output=str(folder / "fit"))
     sim.sample(num_steps=300, step_size=0.01, trajectory_every=3, output=str(folder / "sampled"))
     other = tati_re.Simulation(data="two_clusters", hidden=[2], execution="graph", verbose=0)
-    other.sample(num_steps=3, sampler="BAOAB", step_size=0.01, trajectory_every=1, output=str(folder / "other"))
+    other.sample(
+        num_steps=3,
+        sampler="BAOAB",
+        step_size=0.01,
+        trajectory_every=1,
+        output=str(folder / "other"),
+    )
     return folder
 
 
@@ -45,21 +53,37 @@ def test_a_plane_of_eigenvectors_with_the_trajectory(runs, capsys, tmp_path):
     assert "c1: eigenvector 3 of the covariance, variance" in out
     names = sorted(path.name for path in (tmp_path / "a").iterdir())
     assert names == [
-        "landscape.csv", "landscape.png", "landscape.toml", "plane.npz", "surface.png", "trajectory.csv",
-    ]  # fmt: skip
+        "landscape.csv",
+        "landscape.png",
+        "landscape.toml",
+        "plane.npz",
+        "surface.png",
+        "trajectory.csv",
+    ]
     found = load("a")
     assert list(found.table.columns[:5]) == ["c0", "c1", "loss", "potential", "accuracy"]
     assert len(found.table) == 25 and len(found.trajectory) == 100
     run = tati_re.load(runs / "sampled")
-    np.testing.assert_allclose(found.trajectory["potential"], run.trajectory["potential"], rtol=1e-9)
+    np.testing.assert_allclose(
+        found.trajectory["potential"], run.trajectory["potential"], rtol=1e-9
+    )
     np.testing.assert_allclose(found.centre, run.parameters("mean"))
-    # The variance along an eigenvector is its eigenvalue, which ties projection, covariance and printed number.
+    # The variance along an eigenvector is its eigenvalue, which ties projection, covariance and
+    # printed number.
     variances = found.trajectory[["c0", "c1"]].var()
     assert f"variance {variances['c0']:.4g}" in out
 
 
 def test_a_stopped_command_goes_on(runs, capsys, monkeypatch):
-    flags = [str(runs / "fit"), "--directions", "trajectory:1", "--range=-1:1:70", "--no-figures", "--output", "a"]
+    flags = [
+        str(runs / "fit"),
+        "--directions",
+        "trajectory:1",
+        "--range=-1:1:70",
+        "--no-figures",
+        "--output",
+        "a",
+    ]
     values = Surface.values
 
     def once(self, positions):
@@ -84,8 +108,12 @@ def test_curvature_at_the_centre(runs, capsys):
     sim = request.simulation_of(runs / "fit")
     centre, _ = request.centre_of(runs / "fit")
     expected = np.linalg.eigvalsh(hessian_matrix(Surface(sim), centre))[::-1]
-    np.testing.assert_allclose(table[table["quantity"] == "eigenvalue"]["value"], expected, rtol=1e-9)
-    np.testing.assert_allclose(table[table["quantity"] == "trace"]["value"], expected.sum(), rtol=1e-9)
+    np.testing.assert_allclose(
+        table[table["quantity"] == "eigenvalue"]["value"], expected, rtol=1e-9
+    )
+    np.testing.assert_allclose(
+        table[table["quantity"] == "trace"]["value"], expected.sum(), rtol=1e-9
+    )
     assert np.load("h/hessian.npy").shape == (3, 3)
 
 
@@ -93,9 +121,14 @@ def test_grids_fixed_and_along(runs, capsys):
     flags = ["--grid", "*/kernel=-1:1:3", "--fix", "*/bias=0.5", "--no-test", "--quiet"]
     assert printed(capsys, str(runs / "sampled"), *flags, "--output", "g") == ""
     table = pd.read_csv("g/landscape.csv")
-    assert list(table.columns[:3]) == ["dense/kernel[0,0]", "dense/kernel[1,0]", "loss"] and len(table) == 9
+    assert (
+        list(table.columns[:3]) == ["dense/kernel[0,0]", "dense/kernel[1,0]", "loss"]
+        and len(table) == 9
+    )
     assert load("g").centre[2] == 0.5 and "test_loss" not in table
-    out = printed(capsys, str(runs / "sampled"), "--along", "--trajectory-points", "10", "--output", "t")
+    out = printed(
+        capsys, str(runs / "sampled"), "--along", "--trajectory-points", "10", "--output", "t"
+    )
     table = pd.read_csv("t/trajectory.csv")
     assert len(table) == 10 and table["step"].iloc[-1] == 300 and "mean" in out
     assert list(table.columns[:4]) == ["step", "walker", "loss", "potential"]
@@ -143,7 +176,9 @@ except SystemExit as error:
     status = error.code or 0
 print("END", status, sorted({{module.partition(".")[0] for module in sys.modules}} & set({heavy!r})))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert "--output DIR" in done.stdout and done.stdout.rstrip().endswith("END 0 []")
 
 
@@ -153,9 +188,18 @@ print("END", status, sorted({{module.partition(".")[0] for module in sys.modules
         ([], "tati-landscape needs a run folder or --data."),
         (["--data", "digits"], "There is no center."),
         (["nosuch"], "nosuch"),
-        (["RUN", "--directions", "randm"], "--directions: randm is not known. Did you mean 'random'?"),
-        (["RUN", "--directions", "hessian:x"], "--directions: no numbers of eigenvectors. Received: hessian:x."),
-        (["RUN", "--directions", "covariance:9"], "There is no eigenvector of that number. Received: 9."),
+        (
+            ["RUN", "--directions", "randm"],
+            "--directions: randm is not known. Did you mean 'random'?",
+        ),
+        (
+            ["RUN", "--directions", "hessian:x"],
+            "--directions: no numbers of eigenvectors. Received: hessian:x.",
+        ),
+        (
+            ["RUN", "--directions", "covariance:9"],
+            "There is no eigenvector of that number. Received: 9.",
+        ),
         (["RUN", "--directions", "between"], "--directions between needs one or two other points."),
         (["RUN", "--range", "5"], "--range has the wrong form. Received: 5."),
         (["RUN", "--scales", "a"], "--scales has the wrong form. Received: a."),
@@ -165,31 +209,58 @@ print("END", status, sorted({{module.partition(".")[0] for module in sys.modules
             ["--data", "two_clusters", "--model", "x.keras", "--centre", "mean"],
             "--centre is a place in RUN. Received: m",
         ),
-        (["RUN", "--parameters", "x.npz", "--centre", "zero"], "--centre is a place in RUN. Received: zero."),
+        (
+            ["RUN", "--parameters", "x.npz", "--centre", "zero"],
+            "--centre is a place in RUN. Received: zero.",
+        ),
         (["RUN", "--hessian", "trce"], "--hessian has an unknown word. Did you mean 'trace'?"),
         (["RUN", "--hessian", "trace", "--range=-1:1:3"], "--range does not belong to --hessian."),
         (["RUN", "--along", "--grid", "a=0:1:2"], "--grid and --along exclude each other."),
         (["RUN", "--along", "--fix", "*/bias=0"], "--fix does not belong to --along."),
         (["RUN", "--along", "--page"], "--page does not belong to --along."),
-        (["RUN", "--directions", "covariance:1", "--normalization", "tensor"], "--normalization belongs to random dir"),
+        (
+            ["RUN", "--directions", "covariance:1", "--normalization", "tensor"],
+            "--normalization belongs to random dir",
+        ),
         (["RUN", "--probes", "3"], "--probes belongs to --hessian trace or density."),
-        (["RUN", "--directions", "random:3", "--page", "--range=-1:1:2"], "--page draws a plane. Received: 3 dire"),
+        (
+            ["RUN", "--directions", "random:3", "--page", "--range=-1:1:2"],
+            "--page draws a plane. Received: 3 dire",
+        ),
         (["RUN", "--range=-1:1:2", "--walker", "7"], "walker does not exist"),
-        (["RUN", "--centre", "zero", "--normalization", "none", "--walker", "7"], "no positions of this walker"),
+        (
+            ["RUN", "--centre", "zero", "--normalization", "none", "--walker", "7"],
+            "no positions of this walker",
+        ),
         (["RUN", "--trajectory-points", "0"], "--trajectory-points"),
         (["RUN", "--trajectory", "OTHER"], "--trajectory is a run of another model."),
         (
             ["RUN", "--quantity", "lss"],
             "--quantity is not a column of the table. Received: lss. Expected: loss, potential",
         ),
-        (["RUN", "--directions", "random:1", "--to", "vtk"], "a VTK file has two or three coordinates. Received: 1"),
+        (
+            ["RUN", "--directions", "random:1", "--to", "vtk"],
+            "a VTK file has two or three coordinates. Received: 1",
+        ),
         (["RUN", "--hessian", "trace", "--no-test"], "--no-test does not belong to --hessian."),
         (["RUN", "--centre", "zero"], "directions have no length at a center of zeros"),
         (["RUN", "--grid", "*/bias=1"], "--grid has the wrong form. Received: 1."),
-        (["RUN", "--grid", "*/bias=0:1:2", "--trajectory-points", "5"], "--trajectory-points belongs to a trajectory."),
-        (["RUN", "--quantity", "loss", "--no-figures"], "--quantity is drawn, and --no-figures draws nothing."),
-        (["RUN", "--walker", "x"], "--walker has the wrong type. Received: x. Expected: an integer."),
-        (["RUN", "--rang", "1"], "--rang is not a known option of tati-landscape. Did you mean '--range'?"),
+        (
+            ["RUN", "--grid", "*/bias=0:1:2", "--trajectory-points", "5"],
+            "--trajectory-points belongs to a trajectory.",
+        ),
+        (
+            ["RUN", "--quantity", "loss", "--no-figures"],
+            "--quantity is drawn, and --no-figures draws nothing.",
+        ),
+        (
+            ["RUN", "--walker", "x"],
+            "--walker has the wrong type. Received: x. Expected: an integer.",
+        ),
+        (
+            ["RUN", "--rang", "1"],
+            "--rang is not a known option of tati-landscape. Did you mean '--range'?",
+        ),
     ],
 )
 def test_bad_input_is_one_line(runs, capsys, tmp_path, argv, sentence):
@@ -202,20 +273,41 @@ def test_bad_input_is_one_line(runs, capsys, tmp_path, argv, sentence):
 
 
 def test_a_file_for_paraview_beside_the_table(runs, capsys, tmp_path):
-    flags = ["--range", "-1:1:5", "--to", "vtk", "--no-figures", "--output", str(tmp_path / "plane")]
+    flags = [
+        "--range",
+        "-1:1:5",
+        "--to",
+        "vtk",
+        "--no-figures",
+        "--output",
+        str(tmp_path / "plane"),
+    ]
     assert "landscape.vtk" in printed(capsys, str(runs / "sampled"), *flags)
     assert "DIMENSIONS 5 5 1" in (tmp_path / "plane" / "landscape.vtk").read_text()
     from tati_re.report.parts import made_of
 
     beside = runs / "beside"
-    printed(capsys, str(runs / "sampled"), "--range=-1:1:3", "--no-figures", "--output", str(beside))
+    printed(
+        capsys, str(runs / "sampled"), "--range=-1:1:3", "--no-figures", "--output", str(beside)
+    )
     assert made_of(tati_re.load(runs / "sampled")) == [beside.resolve()]
 
 
 def test_positions_of_all_walkers_are_projected(tmp_path):
-    """Rows of walkers are interleaved: each so many of the file would be those of one walker alone."""
-    sim = tati_re.Simulation(potential=lambda x: 0.5 * x[:, 0] ** 2, dimension=1, num_walkers=4, seed=1, verbose=0)
-    run = sim.sample(sampler="BAOAB", step_size=0.3, num_steps=400, trajectory_every=2, execution="graph", output="r")
+    """Rows of walkers are interleaved: each so many of the file would be those of one walker
+    alone.
+    """
+    sim = tati_re.Simulation(
+        potential=lambda x: 0.5 * x[:, 0] ** 2, dimension=1, num_walkers=4, seed=1, verbose=0
+    )
+    run = sim.sample(
+        sampler="BAOAB",
+        step_size=0.3,
+        num_steps=400,
+        trajectory_every=2,
+        execution="graph",
+        output="r",
+    )
     for most in (400, 100, 30, 3):
         found = path_of(run, most)
         counts = np.bincount([one.walker for one in found], minlength=4)
@@ -226,20 +318,33 @@ def test_positions_of_all_walkers_are_projected(tmp_path):
 
 def test_a_path_is_that_of_the_target_of_a_ladder(tmp_path):
     """Hot replicas are 100 times as wide."""
-    sim = tati_re.Simulation(potential=lambda x: 0.5 * x[:, 0] ** 2, dimension=1, seed=1, verbose=0, output="r")
+    sim = tati_re.Simulation(
+        potential=lambda x: 0.5 * x[:, 0] ** 2, dimension=1, seed=1, verbose=0, output="r"
+    )
     ladder = {"temperatures": [1.0, 1e4], "trajectory_rungs": "all", "exchange_every": 50}
-    run = sim.sample(sampler="BAOAB", step_size=0.5, num_steps=400, trajectory_every=2, execution="graph", **ladder)
+    run = sim.sample(
+        sampler="BAOAB",
+        step_size=0.5,
+        num_steps=400,
+        trajectory_every=2,
+        execution="graph",
+        **ladder,
+    )
     assert len(run.trajectory) == 400
     found = path_of(run, 1000)
     assert len(found) == 200 and max(abs(one.parameters[0]) for one in found) < 5
 
 
 def test_a_seed_and_data_of_ones_own_beside_a_run_of_mini_batches(capsys, tmp_path):
-    """The run's seed says which of its examples are for testing; its batch may be larger than other data."""
+    """The run's seed says which of its examples are for testing; its batch may be larger than other
+    data.
+    """
     x = np.random.default_rng(1).normal(size=(40, 2))
     for name, count in (("all", 40), ("few", 8)):
         np.savez(tmp_path / f"{name}.npz", x=x[:count], y=x[:count, 0])
-    sim = tati_re.Simulation(data="all.npz", hidden=[2], batch_size=16, noise_std=0.5, execution="graph", verbose=0)
+    sim = tati_re.Simulation(
+        data="all.npz", hidden=[2], batch_size=16, noise_std=0.5, execution="graph", verbose=0
+    )
     sim.sample(sampler="BAOAB", step_size=0.01, num_steps=40, trajectory_every=1, output="run")
     line = ["run", "--directions", "random:1", "--range=-1:1:2", "--no-figures", "--output"]
     printed(capsys, *line, "a", "--seed", "3")
@@ -250,5 +355,12 @@ def test_a_seed_and_data_of_ones_own_beside_a_run_of_mini_batches(capsys, tmp_pa
 
 
 def test_covariances_of_a_run_whose_positions_are_not_drawn(runs, capsys):
-    flags = ["--directions", "covariance:1", "--trajectory", "none", "--range=-1:1:3", "--no-figures"]
+    flags = [
+        "--directions",
+        "covariance:1",
+        "--trajectory",
+        "none",
+        "--range=-1:1:3",
+        "--no-figures",
+    ]
     assert "eigenvector 1 of the covariance" in printed(capsys, str(runs / "sampled"), *flags)

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from tati_re.core.errors import InputError
-from tati_re.landscape import hessian_density, hessian_directions, hessian_eigenpairs, hessian_matrix, hessian_trace
+from tati_re.landscape import (
+    hessian_density,
+    hessian_directions,
+    hessian_eigenpairs,
+    hessian_matrix,
+    hessian_trace,
+)
 
 
 class Quadratic:
@@ -28,7 +34,9 @@ def rotated(eigenvalues, seed=0):
 
 @pytest.fixture(scope="module")
 def large():
-    """Bulk from 0 to 1, outliers 20, 10 and 5, one negative eigenvalue: the shape of a network's Hessian."""
+    """Bulk from 0 to 1, outliers 20, 10 and 5, one negative eigenvalue: the shape of a network's
+    Hessian.
+    """
     return rotated(np.concatenate([[20.0, 10.0, 5.0, -2.0], np.linspace(0, 1, 396)]))
 
 
@@ -52,18 +60,24 @@ def test_extremes_by_lanczos(large):
 
 
 def test_a_flat_floor():
-    """Hundreds of zero eigenvalues, as of weights that do nothing: the lowest one is found all the same."""
+    """Hundreds of zero eigenvalues, as of weights that do nothing: the lowest one is found all the
+    same.
+    """
     flat = rotated(np.concatenate([[50.0, 3.0], np.zeros(300), np.linspace(0.1, 1, 48)]), 3)
     found = hessian_eigenpairs(flat, np.zeros(350), 1, 1)
     np.testing.assert_allclose(found.values, [50, 0], atol=1e-6)
     below = rotated(np.concatenate([[50.0, -1e-3], np.zeros(300), np.linspace(0.1, 1, 48)]), 3)
-    np.testing.assert_allclose(hessian_eigenpairs(below, np.zeros(350), 0, 1).values, [-1e-3], atol=1e-6)
+    np.testing.assert_allclose(
+        hessian_eigenpairs(below, np.zeros(350), 0, 1).values, [-1e-3], atol=1e-6
+    )
 
 
 def test_small_ones_whole(small):
     np.testing.assert_array_equal(hessian_matrix(small, np.zeros(30)), small.matrix)
     found = hessian_eigenpairs(small, np.zeros(30), 2, 2)
-    np.testing.assert_allclose(found.values, np.linalg.eigvalsh(small.matrix)[[-1, -2, 1, 0]], rtol=1e-9)
+    np.testing.assert_allclose(
+        found.values, np.linalg.eigvalsh(small.matrix)[[-1, -2, 1, 0]], rtol=1e-9
+    )
     everything = hessian_eigenpairs(small, np.zeros(30), 30, 30)
     np.testing.assert_allclose(everything.values, np.linalg.eigvalsh(small.matrix)[::-1], rtol=1e-9)
 
@@ -99,7 +113,9 @@ def moments(density, power):
 
 
 def test_probes_of_every_block_are_their_own():
-    """64 blocks of one probe: of the same normal numbers their means would be alike for a diagonal matrix."""
+    """64 blocks of one probe: of the same normal numbers their means would be alike for a diagonal
+    matrix.
+    """
     quadratic = Quadratic(np.diag(np.linspace(1.0, 2.0, 20)))
     quadratic.points = 1
     means = moments(hessian_density(quadratic, None, 64, 5), 1)
@@ -118,20 +134,28 @@ def test_density(large):
     wrong = np.sqrt(density.weights)
     wrong /= wrong.sum(axis=1, keepdims=True)
     found = (wrong * density.nodes**2).sum(axis=1)
-    assert abs(found.mean() - np.mean(eigenvalues**2)) > 5.5 * found.std(ddof=1) / np.sqrt(len(found))
+    assert abs(found.mean() - np.mean(eigenvalues**2)) > 5.5 * found.std(ddof=1) / np.sqrt(
+        len(found)
+    )
     for low, high in ((-3, -1), (4, 30), (-0.5, 1.5)):
         share, error = density.share(low, high)
-        assert abs(share - np.mean((eigenvalues >= low) & (eigenvalues <= high))) < 5.5 * error + 1e-12
+        assert (
+            abs(share - np.mean((eigenvalues >= low) & (eigenvalues <= high))) < 5.5 * error + 1e-12
+        )
     np.testing.assert_allclose(density.nodes.max(axis=1), 20, rtol=1e-9)
     grid = np.linspace(-4, 22, 4001)
     assert np.trapezoid(density.on(grid, 0.1), grid) == pytest.approx(1, rel=1e-6)
 
 
 def test_all_steps_are_exact_for_each_vector(small):
-    """With as many steps as dimensions the quadrature is the spectrum itself; moments of a vector are z'H^k z."""
+    """With as many steps as dimensions the quadrature is the spectrum itself; moments of a vector
+    are z'H^k z.
+    """
     density = hessian_density(small, None, 3, 100)
     assert density.nodes.shape == (3, 30)
-    np.testing.assert_allclose(density.nodes, np.tile(np.linalg.eigvalsh(small.matrix), (3, 1)), rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(
+        density.nodes, np.tile(np.linalg.eigvalsh(small.matrix), (3, 1)), rtol=1e-7, atol=1e-9
+    )
 
 
 def test_few_eigenvalues_end_the_steps_early():

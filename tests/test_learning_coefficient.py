@@ -1,4 +1,6 @@
-"""Local learning coefficients against quadrature, closed forms of Watanabe and Aoyagi, and P/2 of regular models."""
+"""Local learning coefficients against quadrature, closed forms of Watanabe and Aoyagi, and P/2 of
+regular models.
+"""
 
 import sys
 from types import SimpleNamespace
@@ -24,14 +26,26 @@ closed_form = deep_linear_networks.closed_form
 
 def made(folder, loss, penalty, examples, **extra):
     """A run of independent draws, `(walkers, draws)` each: mean loss above its minimum, and V."""
-    chains = {"loss": 0.7 + loss, "log_prior": -penalty, "potential": examples * (0.7 + loss) + penalty}
-    extra = {"dataset": {"num_examples": examples}, "loss_at_center": 0.7, "prior": {"prior": "tether"}} | extra
+    chains = {
+        "loss": 0.7 + loss,
+        "log_prior": -penalty,
+        "potential": examples * (0.7 + loss) + penalty,
+    }
+    extra = {
+        "dataset": {"num_examples": examples},
+        "loss_at_center": 0.7,
+        "prior": {"prior": "tether"},
+    } | extra
     return made_run(folder, chains, extra=extra)
 
 
 def drawn(power, examples, precision, seed=0, shape=(8, 4000)):
     """Draws of w under exp(-n w^power - γw²/2), by the inverse of its distribution function."""
-    w = np.linspace(-1, 1, 400_001) * 40 / np.sqrt(precision) if power == 0 else np.sinh(np.linspace(-18, 18, 400_001))
+    w = (
+        np.linspace(-1, 1, 400_001) * 40 / np.sqrt(precision)
+        if power == 0
+        else np.sinh(np.linspace(-18, 18, 400_001))
+    )
     w = w / np.abs(w).max() * 8 / np.sqrt(precision)
     density = np.exp(-examples * w**power - 0.5 * precision * w**2)
     cumulated = np.concatenate([[0], np.cumsum(0.5 * (density[1:] + density[:-1]) * np.diff(w))])
@@ -51,7 +65,9 @@ def test_powers_of_one_parameter(tmp_path, power, exact):
 
 
 def test_the_tether_is_corrected_to_first_order(tmp_path):
-    """Curvatures 1, 0.3, 0.1, 0 under nβ = 1000 and γ = 100: raw Σ s/2, corrected Σ (1 - (1 - s)²)/2."""
+    """Curvatures 1, 0.3, 0.1, 0 under nβ = 1000 and γ = 100: raw Σ s/2, corrected Σ (1 - (1 -
+    s)²)/2.
+    """
     k, n, precision = np.array([1.0, 0.3, 0.1, 0.0]), 1000, 100.0
     s = n * k / (n * k + precision)
     w = np.random.default_rng(1).standard_normal((8, 20_000, 4)) / np.sqrt(n * k + precision)
@@ -60,21 +76,27 @@ def test_the_tether_is_corrected_to_first_order(tmp_path):
     assert abs(line["raw"] - s.sum() / 2) < Z * line["raw_error"]
     corrected = (1 - (1 - s) ** 2).sum() / 2
     assert abs(line["coefficient"] - corrected) < Z * line["error"]
-    assert abs(line["raw"] - line["correction"] - corrected) > Z * line["error"], "the wrong sign is seen"
+    assert abs(line["raw"] - line["correction"] - corrected) > Z * line["error"], (
+        "the wrong sign is seen"
+    )
     assert abs(line["coefficient"] - 1.5) < 0.6 * abs(line["raw"] - 1.5)
 
 
 def test_a_correction_that_is_not_known_is_left_out(tmp_path):
     w = np.random.default_rng(1).standard_normal((4, 500, 2000))
     w[..., :4] /= 1e4
-    line = learning_coefficient(made(tmp_path / "run", 0.5 * (w[..., :4] ** 2).sum(-1), 0.5 * (w**2).sum(-1), 10**8))
+    line = learning_coefficient(
+        made(tmp_path / "run", 0.5 * (w[..., :4] ** 2).sum(-1), 0.5 * (w**2).sum(-1), 10**8)
+    )
     line = line.iloc[0]
     assert line["coefficient"] == line["raw"] and line["correction_error"] > line["raw_error"]
     assert abs(line["raw"] - 2) < Z * line["raw_error"]
 
 
 def test_a_ladder_is_corrected_as_a_whole(tmp_path, monkeypatch):
-    """Four rungs, of which only the hottest resolves its correction: a curve through both kinds would bend."""
+    """Four rungs, of which only the hottest resolves its correction: a curve through both kinds
+    would bend.
+    """
     examples, generator = np.array([10**6, 10**5, 10**4, 20]), np.random.default_rng(2)
     w = [drawn(2, n, 1.0, seed=rung, shape=(8, 500)) for rung, n in enumerate(examples)]
     run = made(tmp_path / "run", w[0] ** 2, w[0] ** 2, 10**6)
@@ -82,9 +104,11 @@ def test_a_ladder_is_corrected_as_a_whole(tmp_path, monkeypatch):
     for tied in (True, False):
         penalty = [0.5 * tied * x**2 + generator.standard_normal((8, 500)) / 100 for x in w]
         ladder = SimpleNamespace(
-            inverse_temperatures=examples / 10**6, likelihood_weights=np.ones(4), penalty=penalty,
+            inverse_temperatures=examples / 10**6,
+            likelihood_weights=np.ones(4),
+            penalty=penalty,
             likelihood=[10**6 * (0.7 + x**2) for x in w],
-        )  # fmt: skip
+        )
         monkeypatch.setattr(module, "sampled_energies", lambda run, rows, ladder=ladder: ladder)
         found = learning_coefficient(run)
         resolved = found["correction"] > 4 * found["correction_error"]
@@ -95,7 +119,11 @@ def test_a_ladder_is_corrected_as_a_whole(tmp_path, monkeypatch):
 def curve(multiplicity, coefficient=0.5, error=0.003, seed=0):
     examples = np.geomspace(30, 1e6, 10)
     t = np.log(examples)
-    values = coefficient - (multiplicity - 1) / (t + 2) if multiplicity > 1 else coefficient - 1 / examples
+    values = (
+        coefficient - (multiplicity - 1) / (t + 2)
+        if multiplicity > 1
+        else coefficient - 1 / examples
+    )
     values = values + error * np.random.default_rng(seed).standard_normal(10)
     return pd.DataFrame({"effective_examples": examples, "coefficient": values, "error": error})
 
@@ -111,7 +139,9 @@ def test_curves_tell_the_multiplicity(multiplicity):
 
 
 def test_the_product_of_two_parameters_by_quadrature():
-    """(w1 w2)² under a Gaussian, whose λ is 1/2 with multiplicity 2: the values themselves are below .43."""
+    """(w1 w2)² under a Gaussian, whose λ is 1/2 with multiplicity 2: the values themselves are
+    below .43.
+    """
     s = np.sinh(np.linspace(-14, 14, 1001)) / np.sinh(14) * 6
     weight = np.gradient(s)
     density = np.outer(weight * np.exp(-(s**2) / 2), weight * np.exp(-(s**2) / 2))
@@ -145,19 +175,33 @@ def test_refusals(tmp_path):
 def line_of_points(n=200, parameters=3, seed=0):
     generator = np.random.default_rng(seed)
     x = generator.standard_normal((n, parameters - 1))
-    return x, x @ np.arange(1.0, parameters)[:, None] + 0.5 + 0.3 * generator.standard_normal((n, 1))
+    return x, x @ np.arange(1.0, parameters)[:, None] + 0.5 + 0.3 * generator.standard_normal(
+        (n, 1)
+    )
 
 
 @pytest.mark.slow
 def test_from_the_fit_to_the_table(tmp_path, capsys, monkeypatch):
-    """A linear model of 4 parameters, by its options alone: P/2 at every rung that knows them all; and resumed."""
+    """A linear model of 4 parameters, by its options alone: P/2 at every rung that knows them all;
+    and resumed.
+    """
     monkeypatch.chdir(tmp_path)
-    given = {"data": line_of_points(parameters=4), "dtype": "float64", "noise_std": 0.3, "verbose": 0, "seed": 2}
+    given = {
+        "data": line_of_points(parameters=4),
+        "dtype": "float64",
+        "noise_std": 0.3,
+        "verbose": 0,
+        "seed": 2,
+    }
     sim = tati_re.Simulation(num_walkers=4, **given)
     sim.fit(optimizer="adam", learning_rate=0.05, num_steps=600, prior="none", output="fit")
     ladder = {"sampler": "HMC", "step_size": 0.02, "tempering": "likelihood", "num_replicas": 6}
-    run = sim.sample(tether="fit", prior_factor=10.0, num_steps=600, num_burnin_steps=100, output="run", **ladder)
-    center = sim.system.prior(tati_re.Simulation.from_folder("run", data=given["data"]).options, {}).center
+    run = sim.sample(
+        tether="fit", prior_factor=10.0, num_steps=600, num_burnin_steps=100, output="run", **ladder
+    )
+    center = sim.system.prior(
+        tati_re.Simulation.from_folder("run", data=given["data"]).options, {}
+    ).center
     assert run.manifest["prior"] == {"prior": "tether", "tether": 10.0}
     analyse.main(["run", "--what", "learning-coefficient"])
     said = capsys.readouterr().out
@@ -168,8 +212,12 @@ def test_from_the_fit_to_the_table(tmp_path, capsys, monkeypatch):
     assert (np.abs(cold["coefficient"] - 2.0) < Z * cold["error"]).all()
     assert cold["error"].max() < 0.2
     own = tati_re.Simulation(parameters=center, **given)
-    again = own.sample(prior=tati_re.priors.Tether(own.parameters, 10.0), num_steps=2, step_size=0.01)
-    assert again.manifest["loss_at_center"] == pytest.approx(run.manifest["loss_at_center"], rel=1e-12)
+    again = own.sample(
+        prior=tati_re.priors.Tether(own.parameters, 10.0), num_steps=2, step_size=0.01
+    )
+    assert again.manifest["loss_at_center"] == pytest.approx(
+        run.manifest["loss_at_center"], rel=1e-12
+    )
     with pytest.raises(InputError, match="one strength"):
         own.sample(tether="fit", prior_factor={"dense*": 1.0}, num_steps=5)
     with pytest.raises(InputError, match="nowhere"):
@@ -199,11 +247,16 @@ def test_the_example_finds_a_closed_form_from_both_sides(tmp_path):
 
 @pytest.mark.slow
 def test_a_deep_linear_network_of_800_weights_has_its_closed_form(tmp_path):
-    """λ = 50 of P/2 = 400, within 5 %, from the tether's center and from its draws; half of the weights, and half of
-    those of one layer, are far off."""
-    assert deep_linear_networks.main(["--networks", "10-20-20-10:2", "--output", str(tmp_path)]) == 0
+    """λ = 50 of P/2 = 400, within 5 %, from the tether's center and from its draws; half of the
+    weights, and half of those of one layer, are far off.
+    """
+    assert (
+        deep_linear_networks.main(["--networks", "10-20-20-10:2", "--output", str(tmp_path)]) == 0
+    )
     table = pd.read_csv(tmp_path / "results.csv")
-    assert (abs(table["ratio"] - 1) < 0.05 + Z * table["error"] / 50).all() and (table["error"] < 2.0).all(), table
+    assert (abs(table["ratio"] - 1) < 0.05 + Z * table["error"] / 50).all() and (
+        table["error"] < 2.0
+    ).all(), table
 
 
 def test_energies_are_those_of_all_examples_in_either_convention():
@@ -213,9 +266,16 @@ def test_energies_are_those_of_all_examples_in_either_convention():
     data = (x, x @ [[1.0], [2.0]] + 0.3 * generator.normal(size=(40, 1)))
     length = {"sampler": "HMC", "num_steps": 30, "execution": "graph", "prior": "none"}
     energies = []
-    for words, step in (({}, 0.02), ({"potential": "mean_loss", "temperature": 1 / 40}, 0.02 * 40**0.5)):
-        sim = tati_re.Simulation(data=data, noise_std=0.3, dtype="float64", num_walkers=2, seed=1, verbose=0)
-        table = learning_coefficient(sim.sample(step_size=step, **words, **length), lowest_loss=0.0, burnin=0)
+    for words, step in (
+        ({}, 0.02),
+        ({"potential": "mean_loss", "temperature": 1 / 40}, 0.02 * 40**0.5),
+    ):
+        sim = tati_re.Simulation(
+            data=data, noise_std=0.3, dtype="float64", num_walkers=2, seed=1, verbose=0
+        )
+        table = learning_coefficient(
+            sim.sample(step_size=step, **words, **length), lowest_loss=0.0, burnin=0
+        )
         energies.append(table["energy"][0])
         assert table["effective_examples"][0] == pytest.approx(40)
     assert energies[1] == pytest.approx(energies[0])

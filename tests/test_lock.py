@@ -1,4 +1,6 @@
-"""One writer a folder: the second is refused by host and process, a dead one stands in nobody's way."""
+"""One writer a folder: the second is refused by host and process, a dead one stands in nobody's
+way.
+"""
 
 import contextlib
 import errno
@@ -60,7 +62,9 @@ def test_a_second_process_is_refused_until_the_first_dies(holder, tmp_path):
     before = {name: (tmp_path / "a" / name).read_bytes() for name in os.listdir(tmp_path / "a")}
     for _ in range(3):
         refused(tmp_path / "a", first.pid)
-    assert {name: (tmp_path / "a" / name).read_bytes() for name in os.listdir(tmp_path / "a")} == before
+    assert {
+        name: (tmp_path / "a" / name).read_bytes() for name in os.listdir(tmp_path / "a")
+    } == before
     os.kill(first.pid, signal.SIGKILL)
     first.join()
     assert (tmp_path / "a" / files.LOCK).exists(), "a killed writer cannot remove it"
@@ -90,11 +94,15 @@ def count(folder):
 
 
 def test_of_many_writers_at_once_one_is_in(tmp_path):
-    """Each adds 1 to a number in a file 50 times; the lock's file is removed and made again all the while."""
+    """Each adds 1 to a number in a file 50 times; the lock's file is removed and made again all the
+    while.
+    """
     (tmp_path / "a").mkdir()
     (tmp_path / "a/count").write_text("0")
     how = {"target": count, "args": (tmp_path / "a",)}
-    counting = [OTHER.Process(**how) for _ in range(3)] + [threading.Thread(**how) for _ in range(2)]
+    counting = [OTHER.Process(**how) for _ in range(3)] + [
+        threading.Thread(**how) for _ in range(2)
+    ]
     for one in counting:
         one.start()
     for one in counting:
@@ -126,7 +134,9 @@ def test_an_overwrite_keeps_the_lock(tmp_path):
         (tmp_path / "a/run.csv").touch()
         run_folder.prepare(tmp_path / "a", overwrite=True)
         assert os.listdir(tmp_path / "a") == [files.LOCK]
-        assert open_folder(tmp_path / "a", "b.toml", {"x": 1}, "thing") is None, "a lock alone makes no folder full"
+        assert open_folder(tmp_path / "a", "b.toml", {"x": 1}, "thing") is None, (
+            "a lock alone makes no folder full"
+        )
 
 
 @pytest.mark.parametrize(
@@ -135,7 +145,10 @@ def test_an_overwrite_keeps_the_lock(tmp_path):
 def test_what_the_lock_says_may_be_anything(tmp_path, text):
     with writing(tmp_path / "a"):
         (tmp_path / "a" / files.LOCK).write_text(text)
-        with pytest.raises(InputError, match="process unknown on an unknown host"), writing(tmp_path / "a"):
+        with (
+            pytest.raises(InputError, match="process unknown on an unknown host"),
+            writing(tmp_path / "a"),
+        ):
             pass
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / files.LOCK).write_text(text)

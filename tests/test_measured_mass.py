@@ -1,7 +1,8 @@
 """Masses that the burn-in measures: exact on Gaussians, frozen, resumed, and the law as it was.
 
-Laws: of a Gaussian exp(-θ'Hθ/2T) the inverse mass is H⁻¹ after d + 1 draws, whatever the draws, and for H⁻¹ = 1 + rank
-r after r + 2. Wrong variants: a covariance alone, gradients the wrong way up, one draw too few.
+Laws: of a Gaussian exp(-θ'Hθ/2T) the inverse mass is H⁻¹ after d + 1 draws, whatever the draws, and
+for H⁻¹ = 1 + rank r after r + 2. Wrong variants: a covariance alone, gradients the wrong way up,
+one draw too few.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ from tati_re.engine.limits import Limits
 from tati_re.exchange import make_ladder
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.runs import checkpoint
-from tati_re.samplers import SGHMC, SGLD, EnsembleQuasiNewton, HamiltonianMonteCarlo, Massive, Splitting
+from tati_re.samplers import (
+    SGHMC,
+    SGLD,
+    EnsembleQuasiNewton,
+    HamiltonianMonteCarlo,
+    Massive,
+    Splitting,
+)
 from tati_re.samplers.wrappers.fisher import ENDS, Stretched, low_rank_mass
 from tests.scenarios import TOLERANCE, NumpyEvaluate, NumpyNoise, mean_and_error, rung_of
 from tests.systems import tables
@@ -35,10 +43,15 @@ def inverse_mass(found) -> np.ndarray:
     return root @ root.T
 
 
-def drawn(covariance: np.ndarray, count: int, walkers: int = 1, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+def drawn(
+    covariance: np.ndarray, count: int, walkers: int = 1, seed: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
     """Positions about 5 and gradients of a Gaussian, `(draws, walkers, parameters)`."""
     size = len(covariance)
-    deviations = np.random.default_rng(seed).standard_normal((count, walkers, size)) @ np.linalg.cholesky(covariance).T
+    deviations = (
+        np.random.default_rng(seed).standard_normal((count, walkers, size))
+        @ np.linalg.cholesky(covariance).T
+    )
     return 5 + deviations, deviations @ np.linalg.inv(covariance)
 
 
@@ -47,12 +60,15 @@ def error(covariance: np.ndarray, positions, gradients, rank: int) -> float:
     return np.abs(found - covariance).max() / np.abs(covariance).max()
 
 
-# ---------------------------------------------------------------------------------------------------- draws to a matrix
+# ----------------------------------------------------------------------------------------------------
+# draws to a matrix
 
 
 @pytest.mark.parametrize("size", [2, 10, 30])
 def test_a_full_mass_is_exact_after_d_and_1_draws(size):
-    """Condition 10⁴; one walker, and walkers far from each other, with as many draws about their own means."""
+    """Condition 10⁴; one walker, and walkers far from each other, with as many draws about their
+    own means.
+    """
     covariance = rotated(size, np.geomspace(1, 1e4, size))
     assert error(covariance, *drawn(covariance, size + 1), size) < 1e-6
     positions, gradients = drawn(covariance, size + 1, 3)
@@ -69,7 +85,9 @@ def test_identity_plus_a_rank_is_exact_after_2_draws_more(size, rank):
 
 
 def test_wrong_masses_are_caught():
-    """The covariance of the positions alone, of the gradients the wrong way up, and one draw too few."""
+    """The covariance of the positions alone, of the gradients the wrong way up, and one draw too
+    few.
+    """
     covariance = rotated(10, np.geomspace(1, 1e4, 10))
     positions, gradients = drawn(covariance, 11)
     alone = np.cov(positions[:, 0].T)
@@ -77,7 +95,13 @@ def test_wrong_masses_are_caught():
     assert error(covariance, positions, gradients @ covariance @ covariance, 10) > 0.1
     assert error(covariance, positions[:10], gradients[:10], 10) > 1e-3
     assert (
-        error(covariance, positions[:, [0, 0]] + [[[0.0], [99.0]]], gradients[:, [0, 0]] + [[[0.0], [99.0]]], 10) < 1e-6
+        error(
+            covariance,
+            positions[:, [0, 0]] + [[[0.0], [99.0]]],
+            gradients[:, [0, 0]] + [[[0.0], [99.0]]],
+            10,
+        )
+        < 1e-6
     )
 
 
@@ -93,9 +117,14 @@ def test_a_draw_that_is_not_finite_is_left_out():
 
 
 def test_single_precision_and_flat_directions_stay_finite():
-    """float32 about 5: 1 % at condition 100. A direction without a gradient is faster by 10⁴ at most."""
+    """float32 about 5: 1 % at condition 100. A direction without a gradient is faster by 10⁴ at
+    most.
+    """
     covariance = rotated(10, np.geomspace(1, 100, 10))
-    assert error(covariance, *(values.astype(np.float32) for values in drawn(covariance, 80)), 10) < 0.01
+    assert (
+        error(covariance, *(values.astype(np.float32) for values in drawn(covariance, 80)), 10)
+        < 0.01
+    )
     positions, gradients = drawn(np.eye(4), 40)
     gradients[..., 0] = 0
     found = low_rank_mass(positions, gradients, 2)
@@ -103,7 +132,9 @@ def test_single_precision_and_flat_directions_stay_finite():
 
 
 def test_a_gradient_that_does_not_change_tells_of_no_flat_direction():
-    """As that of |θ| on one side of its kink: no mass is below 1e-3 of T / Var θ, whatever the other directions are."""
+    """As that of |θ| on one side of its kink: no mass is below 1e-3 of T / Var θ, whatever the
+    other directions are.
+    """
     positions, gradients = drawn(rotated(5, np.geomspace(1, 100, 5)), 60)
     moved = np.append(positions, 0.1 * np.arange(60.0)[:, None, None], axis=2)
     still = np.append(gradients, np.ones((60, 1, 1)), axis=2)
@@ -115,8 +146,10 @@ def test_a_gradient_that_does_not_change_tells_of_no_flat_direction():
 
 
 def test_few_directions_take_the_stiffest_and_softest():
-    """Ten directions of a rotated Gaussian of 100 dimensions are 10 to 10⁴ times stiffer than the rest: of 128
-    draws ten directions leave a condition of 1, one direction more than 100; what is round is left alone."""
+    """Ten directions of a rotated Gaussian of 100 dimensions are 10 to 10⁴ times stiffer than the
+    rest: of 128 draws ten directions leave a condition of 1, one direction more than 100; what is
+    round is left alone.
+    """
     axes = np.linalg.qr(np.random.default_rng(3).standard_normal((100, 100)))[0]
     stiffness = np.append(np.geomspace(10, 1e4, 10), np.ones(90))
     hessian = (axes * stiffness) @ axes.T
@@ -133,15 +166,22 @@ def test_coordinates_of_a_low_rank_mass_invert_each_other():
     along, vectors = found, np.random.default_rng(0).standard_normal((4, 7))
     np.testing.assert_allclose(along.backward(along.forward(vectors)), vectors, atol=1e-12)
     np.testing.assert_allclose(along.untransposed(along.transposed(vectors)), vectors, atol=1e-12)
-    np.testing.assert_allclose(along.forward(along.transposed(np.eye(7))), inverse_mass(found), atol=1e-12)
+    np.testing.assert_allclose(
+        along.forward(along.transposed(np.eye(7))), inverse_mass(found), atol=1e-12
+    )
     assert np.isclose(found.longest() ** 2, np.linalg.eigvalsh(inverse_mass(found))[-1], rtol=1e-3)
 
 
-# ----------------------------------------------------------------------------------------------------- within a sampler
+# -----------------------------------------------------------------------------------------------------
+# within a sampler
 
 
-def after_the_burnin(mass, num_steps: int, temperature=1.0, walkers: int = 3, spoilt: int | None = None, offset=0.0):
-    """The state of BAOAB with this mass after steps of the burn-in, in numpy; a gradient may be NaN at step 4."""
+def after_the_burnin(
+    mass, num_steps: int, temperature=1.0, walkers: int = 3, spoilt: int | None = None, offset=0.0
+):
+    """The state of BAOAB with this mass after steps of the burn-in, in numpy; a gradient may be NaN
+    at step 4.
+    """
     temperatures = np.broadcast_to(np.asarray(temperature, np.float64), (walkers,))
     evaluate = NumpyEvaluate(
         rung_of(np.full(walkers, 0.005), temperatures, numpy=True),
@@ -150,7 +190,8 @@ def after_the_burnin(mass, num_steps: int, temperature=1.0, walkers: int = 3, sp
     )
     sampler, noise = Massive(Splitting("BAOAB"), mass), NumpyNoise(3)
     start = (
-        np.random.default_rng(4).standard_normal((walkers, 8)) / np.sqrt(STIFFNESS) + 10 * np.arange(walkers)[:, None]
+        np.random.default_rng(4).standard_normal((walkers, 8)) / np.sqrt(STIFFNESS)
+        + 10 * np.arange(walkers)[:, None]
     )
     state = sampler.init(start, evaluate, noise)
     for step in range(1, num_steps + 1):
@@ -162,7 +203,9 @@ def after_the_burnin(mass, num_steps: int, temperature=1.0, walkers: int = 3, sp
             given = state._replace(gradient=gradient)
         new, _ = sampler.step(given, evaluate, noise)
         if given is not state:
-            new = new._replace(position=state.position, momentum=state.momentum, gradient=state.gradient)
+            new = new._replace(
+                position=state.position, momentum=state.momentum, gradient=state.gradient
+            )
         state = new
         if step in sampler.renewals:
             state = sampler.renewed(state)
@@ -171,7 +214,9 @@ def after_the_burnin(mass, num_steps: int, temperature=1.0, walkers: int = 3, sp
 
 @pytest.mark.parametrize("walkers", [1, 3])
 def test_a_diagonal_mass_is_exact_after_the_first_window(walkers):
-    """To 1e-6, from walkers far out, at any temperature, about a mean of 1,000; T / Var θ is nowhere near."""
+    """To 1e-6, from walkers far out, at any temperature, about a mean of 1,000; T / Var θ is
+    nowhere near.
+    """
     for temperature, offset in ((1.0, 0.0), (0.3, 1000.0)):
         state = after_the_burnin("fisher", int(ENDS[0]), temperature, walkers, offset=offset)
         np.testing.assert_allclose(state.mass, np.tile(STIFFNESS, (walkers, 1)), rtol=1e-6)
@@ -201,7 +246,9 @@ def test_a_spoilt_draw_is_skipped_and_counted(mass):
 
 
 def test_each_rung_has_its_own_diagonal():
-    """Walkers at T = 1 and 4 of a well that is not harmonic: alike within a rung, other between them."""
+    """Walkers at T = 1 and 4 of a well that is not harmonic: alike within a rung, other between
+    them.
+    """
     rung = rung_of(np.full(6, 0.1), np.repeat([1.0, 4.0], 3), numpy=True)
     evaluate, noise = NumpyEvaluate(rung), NumpyNoise(5)
     sampler = Massive(Splitting("BAOAB"), "fisher")
@@ -232,21 +279,32 @@ def test_masses_that_cannot_be_are_refused():
         Stretched(np.ones(2), np.zeros((0, 2)), np.ones(0)).spread(np.ones((1, 2)))
 
 
-# ----------------------------------------------------------------------------------------------------------- whole runs
+# -----------------------------------------------------------------------------------------------------------
+# whole runs
 
 SPREAD = np.array([1.0, 0.3, 0.1, 0.03, 0.01])
 
 
 def regression(**options) -> tuple[Simulation, np.ndarray]:
-    """A linear regression whose posterior is a Gaussian of condition 10⁴, rotated by 0.3 of a correlation of its
-    inputs, and its covariance (weights, bias)."""
+    """A linear regression whose posterior is a Gaussian of condition 10⁴, rotated by 0.3 of a
+    correlation of its inputs, and its covariance (weights, bias).
+    """
     random = np.random.default_rng(6)
-    inputs = random.standard_normal((400, 5)) @ (0.7 * np.eye(5) + 0.3 * rotated(5, np.ones(5), 7)) * SPREAD
+    inputs = (
+        random.standard_normal((400, 5))
+        @ (0.7 * np.eye(5) + 0.3 * rotated(5, np.ones(5), 7))
+        * SPREAD
+    )
     targets = inputs @ np.ones(5) + 0.2 * random.standard_normal(400)
     sim = Simulation(
-        data=(inputs, targets[:, None]), hidden=[], noise_std=0.2, prior_std=10.0, standardize="none", verbose=0,
+        data=(inputs, targets[:, None]),
+        hidden=[],
+        noise_std=0.2,
+        prior_std=10.0,
+        standardize="none",
+        verbose=0,
         **options,
-    )  # fmt: skip
+    )
     design = np.column_stack([inputs, np.ones(400)])
     return sim, np.linalg.inv(design.T @ design / 0.04 + np.eye(6) / 100)
 
@@ -266,10 +324,18 @@ LANGEVIN = {"sampler": "BAOAB", "friction": 50.0}
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mass", "options"),
-    [("fisher", HMC), ("fisher", LANGEVIN), ("fisher:6", HMC), ("fisher:6", LANGEVIN), ("variance", HMC)],
+    [
+        ("fisher", HMC),
+        ("fisher", LANGEVIN),
+        ("fisher:6", HMC),
+        ("fisher:6", LANGEVIN),
+        ("variance", HMC),
+    ],
 )
 def test_the_posterior_is_kept(mass, options):
-    """3,000 steps from random starts, condition 10⁴: all variances within 5.5 standard errors, at most 8 % of them."""
+    """3,000 steps from random starts, condition 10⁴: all variances within 5.5 standard errors, at
+    most 8 % of them.
+    """
     found, run = sampled(mass=mass, **options)
     for values in found.T:
         value, error = mean_and_error(values)
@@ -283,8 +349,9 @@ def test_the_posterior_is_kept(mass, options):
 @pytest.mark.slow
 @pytest.mark.parametrize("mass", ["fisher", "fisher:6"])
 def test_a_third_of_the_gradients_makes_a_smaller_error(mass):
-    """The worst mean squared relative error of a variance, over 16 walkers, burn-in included: .02 with the mass after
-    1,166 steps, .2 after 3,500 without."""
+    """The worst mean squared relative error of a variance, over 16 walkers, burn-in included: .02
+    with the mass after 1,166 steps, .2 after 3,500 without.
+    """
     worst = [
         ((sampled(num_steps, mass=mass, **HMC)[0] - 1) ** 2).mean(0).max()
         for mass, num_steps in ((mass, 1_166), ("unit", 3_500))
@@ -295,14 +362,26 @@ def test_a_third_of_the_gradients_makes_a_smaller_error(mass):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("mass", "stop"), [("variance", 25), ("fisher:3", 25), ("fisher:3", 40), ("fisher", 25), ("fisher", 40)]
+    ("mass", "stop"),
+    [("variance", 25), ("fisher:3", 25), ("fisher:3", 40), ("fisher", 25), ("fisher", 40)],
 )
 def test_a_run_stopped_in_the_burnin_goes_on_as_if_it_had_not(tmp_path, mass, stop):
     """At the end of a window, and in the middle of one."""
     data = np.random.default_rng(6).normal(size=(10, 2)), np.random.default_rng(7).normal(size=10)
-    options = {"mass": mass, "num_burnin_steps": 200, "num_steps": 230, "step_size": 0.05, "execution": "graph"}
-    for folder, limits, more in (("whole", Limits(), {}), ("halves", Limits(stop, stop), {"max_time": 1e-9})):
-        sim = Simulation(data=data, num_walkers=2, seed=4, verbose=0, record_every=7, trajectory_every=5)
+    options = {
+        "mass": mass,
+        "num_burnin_steps": 200,
+        "num_steps": 230,
+        "step_size": 0.05,
+        "execution": "graph",
+    }
+    for folder, limits, more in (
+        ("whole", Limits(), {}),
+        ("halves", Limits(stop, stop), {"max_time": 1e-9}),
+    ):
+        sim = Simulation(
+            data=data, num_walkers=2, seed=4, verbose=0, record_every=7, trajectory_every=5
+        )
         sim.limits = limits
         sim.sample(output=str(tmp_path / folder), **options, **more)
     assert checkpoint.load(tmp_path / "halves")[1]["step"] == stop
@@ -310,15 +389,22 @@ def test_a_run_stopped_in_the_burnin_goes_on_as_if_it_had_not(tmp_path, mass, st
     assert tables(tmp_path / "halves") == tables(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("sampler", [Splitting("BAOAB"), pytest.param(HamiltonianMonteCarlo(), marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "sampler", [Splitting("BAOAB"), pytest.param(HamiltonianMonteCarlo(), marks=pytest.mark.slow)]
+)
 def test_a_sampler_object_with_a_mass_finds_the_steps_of_the_option(sampler):
-    """Masses equal to the stiffness, 1 and 10,000: the stable step is a hundred times that at equal masses, which the
-    energy errors of an object had."""
+    """Masses equal to the stiffness, 1 and 10,000: the stable step is a hundred times that at equal
+    masses, which the energy errors of an object had.
+    """
     mass = np.repeat([1.0, 1e4], 4)
     sizes = []
     for given in ({"sampler": Massive(sampler, mass)}, {"sampler": sampler, "mass": mass}):
         sim = Simulation(
-            potential=lambda x: 0.5 * tf.reduce_sum(mass * x * x, -1), dimension=8, num_walkers=2, verbose=0, seed=1
+            potential=lambda x: 0.5 * tf.reduce_sum(mass * x * x, -1),
+            dimension=8,
+            num_walkers=2,
+            verbose=0,
+            seed=1,
         )
         run = sim.sample(step_size="auto", num_steps=120, num_burnin_steps=100, **given)
         sizes.append(run.run_info["step_size"].to_numpy())

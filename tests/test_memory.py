@@ -22,11 +22,15 @@ def resident_megabytes() -> float:
 @pytest.mark.skipif(not STATM.exists(), reason="resident memory is read from /proc")
 @pytest.mark.parametrize("execution", ["xla", pytest.param("graph", marks=pytest.mark.slow)])
 def test_resident_memory_is_flat_over_100_000_steps(tmp_path, execution):
-    """Mini-batches, rows, a trajectory and checkpoints: the process grows by less than 12 MB in 100,000 steps, which
-    is less than if each step kept one row of run.csv (2 walkers, 11 numbers: 18 MB)."""
+    """Mini-batches, rows, a trajectory and checkpoints: the process grows by less than 12 MB in
+    100,000 steps, which is less than if each step kept one row of run.csv (2 walkers, 11 numbers:
+    18 MB).
+    """
     random = np.random.default_rng(0)
     x = random.normal(size=(100, 2))
-    sim = Simulation(data=(x, x[:, 0]), num_walkers=2, batch_size=10, seed=1, verbose=0, noise_std=1.0)
+    sim = Simulation(
+        data=(x, x[:, 0]), num_walkers=2, batch_size=10, seed=1, verbose=0, noise_std=1.0
+    )
     sim.limits = Limits(chunk_seconds=0.25)
     seen: list[tuple[int, float]] = []
 
@@ -37,9 +41,15 @@ def test_resident_memory_is_flat_over_100_000_steps(tmp_path, execution):
     gc.freeze()  # what other tests of this process left is not visited at each look
     try:
         sim.sample(
-            output=str(tmp_path / "run"), num_steps=120_000, step_size=0.01, record_every=50, trajectory_every=50,
-            execution=execution, checkpoint_seconds=0.1, callbacks=[look],
-        )  # fmt: skip
+            output=str(tmp_path / "run"),
+            num_steps=120_000,
+            step_size=0.01,
+            record_every=50,
+            trajectory_every=50,
+            execution=execution,
+            checkpoint_seconds=0.1,
+            callbacks=[look],
+        )
     finally:
         gc.unfreeze()
     after = [size for step, size in seen if step >= 20_000]

@@ -1,5 +1,6 @@
-"""The contract of methods: every answer is there with its type, a wrapper passes each one on, and none is lost on the
-way to the files of a run."""
+"""The contract of methods: every answer is there with its type, a wrapper passes each one on, and
+none is lost on the way to the files of a run.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ from tati_re.samplers.wrappers.mass import Massive
 MOVES = {"init", "step", "begin_turn", "move", "end_turn"}
 """What a wrapper does itself."""
 DATA = sorted(Method.__annotations__)
-FUNCTIONS = sorted(name for name, value in vars(Method).items() if inspect.isfunction(value) and name[0] != "_")
+FUNCTIONS = sorted(
+    name for name, value in vars(Method).items() if inspect.isfunction(value) and name[0] != "_"
+)
 
 
 def method_classes() -> list[type[Method]]:
@@ -39,7 +42,11 @@ def method_classes() -> list[type[Method]]:
         package = importlib.import_module(f"tati_re.{room}")
         for info in pkgutil.walk_packages(package.__path__, f"tati_re.{room}."):
             for name, value in vars(importlib.import_module(info.name)).items():
-                if inspect.isclass(value) and issubclass(value, Method) and value.__module__ == info.name:
+                if (
+                    inspect.isclass(value)
+                    and issubclass(value, Method)
+                    and value.__module__ == info.name
+                ):
                     found[name] = value
     return [found[name] for name in sorted(found)]
 
@@ -68,7 +75,9 @@ def test_the_methods_of_the_package_are_found():
 def test_every_answer_is_there_with_its_type(cls):
     method = made(cls)
     assert missing(method) == []
-    kinds = typing.get_type_hints(Method) | (typing.get_type_hints(Optimizer) if isinstance(method, Optimizer) else {})
+    kinds = typing.get_type_hints(Method) | (
+        typing.get_type_hints(Optimizer) if isinstance(method, Optimizer) else {}
+    )
     for name, kind in kinds.items():
         value = getattr(method, name)
         if kind == tuple[str, ...]:
@@ -115,13 +124,16 @@ def test_a_turn_of_a_wrapper_is_around_its_own_steps():
 
     wrapped = Counts(EnsembleQuasiNewton(Splitting("BAOAB")))
     assert (wrapped.groups, wrapped.group_steps) == (2, 100)
-    assert wrapped.end_turn("before", wrapped.move(wrapped.begin_turn("state", None), None, None)[0], None) == (
+    assert wrapped.end_turn(
+        "before", wrapped.move(wrapped.begin_turn("state", None), None, None)[0], None
+    ) == (
         "counted",
         "state",
     )
 
 
-# ---------------------------------------------------------------------------------------- samplers without a base class
+# ---------------------------------------------------------------------------------------- samplers
+# without a base class
 
 
 class Plain:
@@ -162,7 +174,11 @@ def test_a_sampler_without_a_base_class_gets_the_defaults_and_keeps_its_answers(
     plain = Plain()
     method = checked(plain)
     assert isinstance(method, Method) and (method.name, method.shown) == ("Plain", ("twice",))
-    assert method.groups == 1 and method.tables(None) == {} and method.get_config() == plain.get_config()
+    assert (
+        method.groups == 1
+        and method.tables(None) == {}
+        and method.get_config() == plain.get_config()
+    )
     assert method.move.__func__ is Method.move and method.step == plain.step
     assert as_method(method) is method and checked(Inheriting()).get_config() == plain.get_config()
 
@@ -184,7 +200,13 @@ def weighted_mean(run, name: str) -> float:
 def test_target_acceptance_keeps_what_a_sampler_shows_and_its_weights(own):
     """The columns are in run.csv, and the averages are those of the weights."""
     sim = tati_re.Simulation(data="two_clusters", num_walkers=1, seed=1, verbose=0)
-    options = {"num_steps": 60, "num_burnin_steps": 20, "step_size": 1e-3, "execution": "graph", "record_every": 1}
+    options = {
+        "num_steps": 60,
+        "num_burnin_steps": 20,
+        "step_size": 1e-3,
+        "execution": "graph",
+        "record_every": 1,
+    }
     run = sim.sample(sampler=own(), target_acceptance=0.6, **options)
     rows = run.run_info
     np.testing.assert_array_equal(rows["twice"], 2.0 * rows["potential"])
@@ -197,8 +219,13 @@ def test_target_acceptance_keeps_what_a_sampler_shows_and_its_weights(own):
 def test_a_table_that_no_file_is_for_is_refused_before_any_step():
     own = type("Own", (Inheriting,), {"tables": lambda self, state: {"mine": {"a": np.zeros(1)}}})
     sim = tati_re.Simulation(data="two_clusters", num_walkers=1, seed=1, verbose=0)
-    with pytest.raises(tati_re.InputError, match=r"no such table\. Received: tables .mine.\. Expected: ladder or bias"):
-        sim.sample(sampler=own(), num_steps=60, num_burnin_steps=20, step_size=1e-3, execution="graph")
+    with pytest.raises(
+        tati_re.InputError,
+        match=r"no such table\. Received: tables .mine.\. Expected: ladder or bias",
+    ):
+        sim.sample(
+            sampler=own(), num_steps=60, num_burnin_steps=20, step_size=1e-3, execution="graph"
+        )
 
 
 def test_each_wrapper_keeps_what_a_sampler_shows():
@@ -214,6 +241,12 @@ def test_each_wrapper_keeps_what_a_sampler_shows():
     assert wrapped.shown == ("potential",) and wrapped.label_names == ("weight",) and wrapped.adapts
     assert {"loss", "step_factor", "mass"} <= set(wrapped.of_rung)
     assert wrapped.labels(SimpleNamespace(potential=3.0)) == {"weight": 3.0}
-    ladder = ReplicaExchange(StepSizeTuning(HamiltonianMonteCarlo(3)), make_ladder(temperatures=[1.0, 2.0]))
-    assert "step_factor" in ladder.of_rung and ladder.adapts and (ladder.copies, ladder.by_rung) == (2, True)
+    ladder = ReplicaExchange(
+        StepSizeTuning(HamiltonianMonteCarlo(3)), make_ladder(temperatures=[1.0, 2.0])
+    )
+    assert (
+        "step_factor" in ladder.of_rung
+        and ladder.adapts
+        and (ladder.copies, ladder.by_rung) == (2, True)
+    )
     assert pd.unique(pd.Series(ladder.label_names)).tolist() == ["rung", "replica"]

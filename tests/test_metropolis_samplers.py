@@ -1,9 +1,10 @@
-"""MALA, GHMC, RWMH and first-order HMC beside HMC: what one step computes, detailed balance, and laws that are exact at
-every step size.
+"""MALA, GHMC, RWMH and first-order HMC beside HMC: what one step computes, detailed balance, and
+laws that are exact at every step size.
 
-Laws on a Gaussian of 10 dimensions whose stiffnesses reach from 1 to 100: mean 0, variance T/k of every coordinate,
-E[cos s] = exp(-T/2) with s = sum of sqrt(k_i) q_i / sqrt(10), and E[exp(-β ΔH)] = 1 for the proposals. Compared within
-5.5 standard errors from the spread over independent walkers; each test asserts what that resolves.
+Laws on a Gaussian of 10 dimensions whose stiffnesses reach from 1 to 100: mean 0, variance T/k of
+every coordinate, E[cos s] = exp(-T/2) with s = sum of sqrt(k_i) q_i / sqrt(10), and E[exp(-β ΔH)] =
+1 for the proposals. Compared within 5.5 standard errors from the spread over independent walkers;
+each test asserts what that resolves.
 """
 
 from __future__ import annotations
@@ -27,7 +28,15 @@ from tati_re.samplers import (
     mala,
     rwmh,
 )
-from tests.scenarios import TOLERANCE, NumpyEvaluate, NumpyNoise, averages, mean_and_error, quartic, rung_of
+from tests.scenarios import (
+    TOLERANCE,
+    NumpyEvaluate,
+    NumpyNoise,
+    averages,
+    mean_and_error,
+    quartic,
+    rung_of,
+)
 from tests.systems import harmonic_well
 
 DIMENSIONS, WALKERS, NUM_STEPS = 10, 1_200, 600
@@ -56,7 +65,8 @@ def numpy_evaluate(step_sizes, temperatures) -> NumpyEvaluate:
     return NumpyEvaluate(rung_of(step_sizes, temperatures, numpy=True))
 
 
-# ------------------------------------------------------------------------------------------------------------- one step
+# -------------------------------------------------------------------------------------------------------------
+# one step
 
 
 WALK = {"step_size": np.linspace(0.2, 0.7, 40), "temperature": np.linspace(0.5, 2.0, 40)}
@@ -79,7 +89,9 @@ def check(new, info, proposal, old, change, uniform):
     ratio = -change / WALK["temperature"]
     accepted = np.log(uniform) < ratio
     assert 3 <= (~accepted).sum() <= 37
-    np.testing.assert_allclose(new.position, np.where(accepted[:, None], proposal, old.position), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        new.position, np.where(accepted[:, None], proposal, old.position), rtol=0, atol=1e-12
+    )
     np.testing.assert_allclose(new.potential, quartic(new.position), rtol=0, atol=1e-12)
     np.testing.assert_allclose(new.gradient, gradient(new.position), rtol=0, atol=1e-12)
     np.testing.assert_allclose(info.energy_change, change, rtol=1e-11, atol=1e-11)
@@ -115,7 +127,9 @@ def test_random_walk_equals_the_formula_written_out():
 
 @pytest.mark.parametrize("length", [1, 3])
 def test_generalized_hmc_equals_the_formula_written_out(length):
-    """Two half refreshes of friction time γLh/2 around the trajectory, the momentum turned where it is rejected."""
+    """Two half refreshes of friction time γLh/2 around the trajectory, the momentum turned where it
+    is rejected.
+    """
     old, new, info, (first, uniform, second), h, t = one_step(GeneralizedHMC(1.3, length))
     c = np.exp(-1.3 * length * h / 2)
     q, p = old.position, c * old.momentum + np.sqrt((1 - c * c) * t) * first
@@ -132,14 +146,18 @@ def test_generalized_hmc_equals_the_formula_written_out(length):
 
 def test_wrong_arguments_are_refused():
     for friction in (0.0, -1.0, float("nan")):
-        with pytest.raises(InputError, match=r"^friction: without it the momenta are never refreshed\. Received: "):
+        with pytest.raises(
+            InputError, match=r"^friction: without it the momenta are never refreshed\. Received: "
+        ):
             GeneralizedHMC(friction)
     for make in (FirstOrderHMC, lambda length: GeneralizedHMC(1.0, length)):
         with pytest.raises(InputError, match=r"^num_leapfrog_steps: too few\. Received: 0\."):
             make(0)
 
 
-@pytest.mark.parametrize("sampler", [MALA(), RandomWalkMetropolis(), GeneralizedHMC(1.0, 2), FirstOrderHMC(4, 0.0)])
+@pytest.mark.parametrize(
+    "sampler", [MALA(), RandomWalkMetropolis(), GeneralizedHMC(1.0, 2), FirstOrderHMC(4, 0.0)]
+)
 def test_a_proposal_that_is_not_finite_is_rejected(sampler):
     evaluate = FunctionPotential(quartic, 2).bind(rung_of(np.array([1e200, 0.1])))
 
@@ -158,23 +176,29 @@ def test_a_proposal_that_is_not_finite_is_rejected(sampler):
     assert all(np.isfinite(value).all() for value in new[:-1])
 
 
-# ----------------------------------------------------------------------------------------------------- detailed balance
+# -----------------------------------------------------------------------------------------------------
+# detailed balance
 
 
 def flow(sampler, here, there, step_size, temperature, mean, spread):
-    """ln of π(x) q(x -> y) a(x -> y) for pairs of points, from a step that was given the noise that leads from x to
-    y."""
+    """ln of π(x) q(x -> y) a(x -> y) for pairs of points, from a step that was given the noise that
+    leads from x to y.
+    """
     evaluate = numpy_evaluate(np.full(len(here), step_size), np.full(len(here), temperature))
     normal = (there - mean(here)) / spread
     state = sampler.init(here[:, None], evaluate, None)
-    new, info = sampler.step(state, evaluate, Prescribed(normal[:, None], np.full(len(here), 1e-300)))
+    new, info = sampler.step(
+        state, evaluate, Prescribed(normal[:, None], np.full(len(here), 1e-300))
+    )
     np.testing.assert_allclose(new.position[:, 0], there, rtol=0, atol=1e-12)
     return -quartic(here[:, None]) / temperature - normal**2 / 2 + np.log(info.acceptance)
 
 
 @pytest.mark.parametrize("name", ["MALA", "RWMH"])
 def test_detailed_balance_on_a_grid(name):
-    """π(x) K(x, y) = π(y) K(y, x) to 1e-10 of its logarithm, for all pairs of 61 points on U = x⁴/4 + x²/2, T = 0.7."""
+    """π(x) K(x, y) = π(y) K(y, x) to 1e-10 of its logarithm, for all pairs of 61 points on U = x⁴/4
+    + x²/2, T = 0.7.
+    """
     h, t = 0.3, 0.7
     points = np.linspace(-2.5, 2.5, 61)
     x, y = (values.ravel() for values in np.meshgrid(points, points))
@@ -188,7 +212,8 @@ def test_detailed_balance_on_a_grid(name):
     assert np.ptp(there) > 10
 
 
-# ----------------------------------------------------------------------------------------------------------------- laws
+# -----------------------------------------------------------------------------------------------------------------
+# laws
 
 
 def gaussian() -> FunctionPotential:
@@ -200,17 +225,30 @@ def observe(old, state, info) -> list:
     scaled = state.position * np.sqrt(STIFFNESS)
     along = tf.reduce_sum(scaled, axis=-1) / math.sqrt(DIMENSIONS)
     weight = tf.exp(-state.rung.inverse_temperature * info.energy_change)
-    return [weight, info.acceptance, tf.cos(along), *tf.unstack(scaled, axis=-1), *tf.unstack(scaled**2, axis=-1)]
+    return [
+        weight,
+        info.acceptance,
+        tf.cos(along),
+        *tf.unstack(scaled, axis=-1),
+        *tf.unstack(scaled**2, axis=-1),
+    ]
 
 
-def law_of(sampler, step_size: float, num_steps: int = NUM_STEPS) -> tuple[np.ndarray, np.ndarray, float]:
-    """z and resolution of [E exp(-β ΔH), E cos s, 10 means, 10 variances] at both temperatures, `(2, 22)` each (a mean
-    in standard deviations, the others relative), and the acceptance."""
+def law_of(
+    sampler, step_size: float, num_steps: int = NUM_STEPS
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """z and resolution of [E exp(-β ΔH), E cos s, 10 means, 10 variances] at both temperatures,
+    `(2, 22)` each (a mean in standard deviations, the others relative), and the acceptance.
+    """
     temperature = np.repeat(TEMPERATURES, WALKERS)
     random = np.random.default_rng(7)
-    start = np.sqrt(temperature[:, None] / STIFFNESS) * random.normal(size=(2 * WALKERS, DIMENSIONS))
+    start = np.sqrt(temperature[:, None] / STIFFNESS) * random.normal(
+        size=(2 * WALKERS, DIMENSIONS)
+    )
     rung = rung_of(np.full(2 * WALKERS, step_size), temperature)
-    found = averages(sampler, gaussian(), rung, start, num_steps, observe, seed=2).reshape(-1, 2, WALKERS)
+    found = averages(sampler, gaussian(), rung, start, num_steps, observe, seed=2).reshape(
+        -1, 2, WALKERS
+    )
     z, resolution = [], []
     for i, t in enumerate(TEMPERATURES):
         laws = [1.0, None, math.exp(-t / 2), *[0.0] * DIMENSIONS, *[t] * DIMENSIONS]
@@ -224,7 +262,8 @@ def law_of(sampler, step_size: float, num_steps: int = NUM_STEPS) -> tuple[np.nd
     return np.array(z), np.array(resolution), float(found[1].mean())
 
 
-# Step sizes for an acceptance between 0.4 and 0.85, and the resolution of exp(-β ΔH), cos s, means and variances.
+# Step sizes for an acceptance between 0.4 and 0.85, and the resolution of exp(-β ΔH), cos s, means
+# and variances.
 CASES = {
     "HMC": (HamiltonianMonteCarlo(5, 0.5), 0.14, (0.008, 0.008, 0.025, 0.025)),
     "HMC1": (FirstOrderHMC(5, 0.5), 0.08, (0.015, 0.012, 0.05, 0.05)),
@@ -236,22 +275,30 @@ CASES = {
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.slow if case.startswith(("GHMC", "HMC")) else ()) for case in CASES]
+    "case",
+    [
+        pytest.param(case, marks=pytest.mark.slow if case.startswith(("GHMC", "HMC")) else ())
+        for case in CASES
+    ],
 )
 def test_the_law_is_exact_at_condition_number_100(case):
-    """It resolves E exp(-β ΔH), E cos s, means and variances to the numbers in `CASES`; the worst is that of the soft
-    directions, which small steps cross slowly."""
+    """It resolves E exp(-β ΔH), E cos s, means and variances to the numbers in `CASES`; the worst
+    is that of the soft directions, which small steps cross slowly.
+    """
     sampler, step_size, limits = CASES[case]
     z, resolution, acceptance = law_of(sampler, step_size)
     groups = [resolution[:, 0], resolution[:, 1], resolution[:, 2:12], resolution[:, 12:]]
     worst = [float(group.max()) for group in groups]
-    print(f"{case}: acceptance {acceptance:.2f}, largest z {np.abs(z).max():.2f}, resolution {np.round(worst, 4)}")
+    print(
+        f"{case}: acceptance {acceptance:.2f}, largest z {np.abs(z).max():.2f}, resolution {np.round(worst, 4)}"
+    )
     assert np.abs(z).max() < TOLERANCE
     assert 0.2 < acceptance < 0.95
     assert all(found < limit for found, limit in zip(worst, limits, strict=True))
 
 
-# ------------------------------------------------------------------------------------------------------- wrong variants
+# -------------------------------------------------------------------------------------------------------
+# wrong variants
 
 
 def accept_all(proposal, kept, change, noise):

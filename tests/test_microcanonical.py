@@ -1,6 +1,8 @@
-"""MCLMC and MAMS: the rotation against an ODE solver, the energy error, the bias and its bound, and exact laws.
+"""MCLMC and MAMS: the rotation against an ODE solver, the energy error, the bias and its bound, and
+exact laws.
 
-Published and recomputed numbers: standard Gaussian of 50 dimensions, decoherence length sqrt(50), step ε = h sqrt(50).
+Published and recomputed numbers: standard Gaussian of 50 dimensions, decoherence length sqrt(50),
+step ε = h sqrt(50).
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ def well(step_size, temperature=1.0, factor: float = 1.0) -> NumpyEvaluate:
 
 def begun(sampler, evaluate, size: int = SIZE, seed: int = 1, spread=1.0):
     """A state in equilibrium of a Gaussian of this standard deviation."""
-    position = spread * np.random.default_rng(seed).standard_normal((len(evaluate.rung.step_size), size))
+    position = spread * np.random.default_rng(seed).standard_normal(
+        (len(evaluate.rung.step_size), size)
+    )
     return sampler.init(position, evaluate, NumpyNoise(seed + 1))
 
 
@@ -39,7 +43,8 @@ def quartic_state(walkers: int = 6, size: int = 4, temperature=1.0):
     return begun(MCLMC(), evaluate, size), evaluate
 
 
-# ------------------------------------------------------------------------------------------------------------ the parts
+# ------------------------------------------------------------------------------------------------------------
+# the parts
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
@@ -55,14 +60,17 @@ def test_the_rotation_solves_its_equation(temperature):
             u = y[:-1] / np.linalg.norm(y[:-1])
             return np.append(-size / (size - 1) * (g - u * (u @ g)), -g @ y[:-1])
 
-        exact = solve_ivp(slope, (0, t), np.append(state.momentum[w], 0.0), rtol=1e-12, atol=1e-12).y[:, -1]
+        exact = solve_ivp(
+            slope, (0, t), np.append(state.momentum[w], 0.0), rtol=1e-12, atol=1e-12
+        ).y[:, -1]
         np.testing.assert_allclose(turned.momentum[w], exact[:-1], rtol=0, atol=1e-9)
         assert change[w] == pytest.approx(exact[-1], abs=1e-9)
 
 
 def test_momenta_keep_their_length_whatever_the_gradient():
-    """Gradients of 0, of 1e-150 to 1e150, along the momentum and against it; |u| = 1 to 1e-12 and, after 300 steps of
-    both samplers, still; a gradient of 0 changes nothing."""
+    """Gradients of 0, of 1e-150 to 1e150, along the momentum and against it; |u| = 1 to 1e-12 and,
+    after 300 steps of both samplers, still; a gradient of 0 changes nothing.
+    """
     state, evaluate = quartic_state(40)
     sizes = np.concatenate([[0.0], 10.0 ** np.linspace(-150, 150, 39)])[:, None]
     for direction in (state.gradient, state.momentum, -state.momentum):
@@ -81,7 +89,9 @@ def test_momenta_keep_their_length_whatever_the_gradient():
 
 @pytest.mark.parametrize("integrator", microcanonical.INTEGRATORS)
 def test_a_trajectory_is_reversible_and_its_energy_errors_add_up(integrator):
-    """There and, with the momenta turned around, back to 1e-11, ΔK with the opposite sign; MAMS says their sum."""
+    """There and, with the momenta turned around, back to 1e-11, ΔK with the opposite sign; MAMS
+    says their sum.
+    """
     start, evaluate = quartic_state()
     state, change = start, 0.0
     for _ in range(7):
@@ -93,7 +103,11 @@ def test_a_trajectory_is_reversible_and_its_energy_errors_add_up(integrator):
     for _ in range(7):
         state, kinetic = moved(state, evaluate, integrator, True)
         back = back + kinetic
-    for name, wanted in (("position", start.position), ("momentum", -start.momentum), ("potential", start.potential)):
+    for name, wanted in (
+        ("position", start.position),
+        ("momentum", -start.momentum),
+        ("potential", start.potential),
+    ):
         np.testing.assert_allclose(getattr(state, name), wanted, rtol=0, atol=1e-11)
     np.testing.assert_allclose(back, -change, rtol=0, atol=1e-11)
     sampler, noise = MAMS(7, 0.0, integrator=integrator), NumpyNoise(5)
@@ -107,7 +121,9 @@ def test_a_trajectory_is_reversible_and_its_energy_errors_add_up(integrator):
 
 @pytest.mark.parametrize("name", ["MCLMC", "MAMS"])
 def test_a_temperature_is_a_unit_of_energy(name):
-    """U and T times 3, h divided by sqrt(3), γ times it: the same positions, momenta times sqrt(3), ΔE times 3."""
+    """U and T times 3, h divided by sqrt(3), γ times it: the same positions, momenta times sqrt(3),
+    ΔE times 3.
+    """
     ends = []
     for temperature in (1.0, 3.0):
         sampler = MAMS(4) if name == "MAMS" else MCLMC(0.7 * math.sqrt(temperature))
@@ -116,13 +132,21 @@ def test_a_temperature_is_a_unit_of_energy(name):
         for seed in range(5):
             state, info = sampler.step(state, evaluate, NumpyNoise(seed))
             changes.append(info.energy_change)
-        ends.append((state.position, state.momentum / math.sqrt(temperature), np.array(changes) / temperature))
+        ends.append(
+            (
+                state.position,
+                state.momentum / math.sqrt(temperature),
+                np.array(changes) / temperature,
+            )
+        )
     for one, other in zip(*ends, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-11)
 
 
 def test_friction_and_length_that_are_found_are_fields_of_the_state():
-    """At the same value a field moves as the number does; a length of 4.2 h makes 5 leapfrog steps."""
+    """At the same value a field moves as the number does; a length of 4.2 h makes 5 leapfrog
+    steps.
+    """
     evaluate, free, ends = well(np.full(4, 0.3)), MCLMC("auto", "mclachlan"), []
     for sampler in (free, MCLMC(0.8, "mclachlan")):
         state = begun(sampler, evaluate, 3)
@@ -139,11 +163,14 @@ def test_friction_and_length_that_are_found_are_fields_of_the_state():
     assert free.of_rung == ("friction",) and MAMS("auto").of_rung == ("trajectory_length",)
 
 
-# ------------------------------------------------------------------------------------------------ energy error and bias
+# ------------------------------------------------------------------------------------------------
+# energy error and bias
 
 
 def slope_of_error(factor: float = 2.0) -> float:
-    """d ln Var ΔE / d ln h of single steps in equilibrium, 2,000 walkers, the same draws at both steps."""
+    """d ln Var ΔE / d ln h of single steps in equilibrium, 2,000 walkers, the same draws at both
+    steps.
+    """
     spread = []
     for step in (0.08, 0.08 * factor):
         evaluate = well(np.full(2000, step))
@@ -183,8 +210,12 @@ def test_the_energy_error_is_of_third_order(monkeypatch):
         assert slope_of_error() < 3
 
 
-def bias_and_error(integrator: str, step: float, num_steps: int, walkers: int, temperature: float = 1.0):
-    """Var θ/T - 1 with its error, and EEVPD, of a run from equilibrium; `step` is ε in units of sqrt(T)."""
+def bias_and_error(
+    integrator: str, step: float, num_steps: int, walkers: int, temperature: float = 1.0
+):
+    """Var θ/T - 1 with its error, and EEVPD, of a run from equilibrium; `step` is ε in units of
+    sqrt(T).
+    """
     evaluate = well(np.full(walkers, step / math.sqrt(SIZE)), temperature)
     sampler, noise = MCLMC(1.0, integrator), NumpyNoise(3)
     state = begun(sampler, evaluate, spread=math.sqrt(temperature))
@@ -204,30 +235,41 @@ def bound(eevpd: float) -> float:
     return float(np.interp(eevpd, 4 * grid**3 / (1 + grid) ** 2, grid))
 
 
-CASES = [("leapfrog", 2, 0.0072, 3.9e-6), ("leapfrog", 4, 0.0276, 2.5e-4), ("leapfrog", 6, 0.0643, 2.9e-3),
-         ("mclachlan", 4, -0.0040, 4.4e-6)]  # fmt: skip
+CASES = [
+    ("leapfrog", 2, 0.0072, 3.9e-6),
+    ("leapfrog", 4, 0.0276, 2.5e-4),
+    ("leapfrog", 6, 0.0643, 2.9e-3),
+    ("mclachlan", 4, -0.0040, 4.4e-6),
+]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("integrator", "step", "bias", "eevpd"), CASES)
 def test_bias_and_energy_error_are_those_of_the_reference(integrator, step, bias, eevpd):
-    """Within 5.5 errors of ours and of the reference (.0009), EEVPD within 5 %; the bound of OBABO holds."""
+    """Within 5.5 errors of ours and of the reference (.0009), EEVPD within 5 %; the bound of OBABO
+    holds.
+    """
     found, error, metered = bias_and_error(integrator, step, 6000, 200)
-    print(f"{integrator} {step}: {found:.4f} ± {error:.4f}, EEVPD {metered:.2e}, bound {bound(metered):.3f}")
+    print(
+        f"{integrator} {step}: {found:.4f} ± {error:.4f}, EEVPD {metered:.2e}, bound {bound(metered):.3f}"
+    )
     assert abs(found - bias) < TOLERANCE * math.hypot(error, 0.0009)
     assert metered == pytest.approx(eevpd, rel=0.05)
     assert abs(found) < bound(metered)
 
 
 def of_a_well(integrator: str, angles) -> tuple[np.ndarray, np.ndarray]:
-    """β and EEVPD of a step of the integrator, momenta drawn at T, on wells of h ω = `angles`, in closed form: with
-    x = χ ξ a step turns (ξ, p) by φ, Var x = χ² and Var ΔE = (χ² - 1)² sin² φ."""
+    """β and EEVPD of a step of the integrator, momenta drawn at T, on wells of h ω = `angles`, in
+    closed form: with x = χ ξ a step turns (ξ, p) by φ, Var x = χ² and Var ΔE = (χ² - 1)² sin² φ.
+    """
     found = []
     for angle in angles:
         step = np.eye(2)
         for number, share in enumerate(microcanonical.INTEGRATORS[integrator]):
             t = share * angle
-            step = np.array([[1.0, t], [0.0, 1.0]] if number % 2 else [[1.0, 0.0], [-t, 1.0]]) @ step
+            step = (
+                np.array([[1.0, t], [0.0, 1.0]] if number % 2 else [[1.0, 0.0], [-t, 1.0]]) @ step
+            )
         if abs(step[0, 0]) < 1 and step[0, 1] * step[1, 0] < 0:
             bias = -step[0, 1] / step[1, 0] - 1
             found.append((bias, bias**2 * (1 - step[0, 0] ** 2)))
@@ -236,8 +278,10 @@ def of_a_well(integrator: str, angles) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("integrator", microcanonical.INTEGRATORS)
 def test_the_energy_error_of_a_gradient_bounds_the_bias_on_every_well(integrator):
-    """Wherever EEVPD over the gradients of a step is that of β < .08 or less, but for the last hundredth before a step
-    is unstable, which turns by nearly half a period and hides its error. A tenth of EEVPD would be no bound."""
+    """Wherever EEVPD over the gradients of a step is that of β < .08 or less, but for the last
+    hundredth before a step is unstable, which turns by nearly half a period and hides its error. A
+    tenth of EEVPD would be no bound.
+    """
     bias, error = of_a_well(integrator, np.linspace(0.05, 3.0, 300))
     stable = len(bias) * 99 // 100
     bias, error = bias[:stable], error[:stable]
@@ -250,10 +294,12 @@ def test_the_energy_error_of_a_gradient_bounds_the_bias_on_every_well(integrator
 
 
 def test_on_a_round_target_the_isotropic_step_has_an_error_of_fourth_order():
-    """EEVPD of a Gaussian of 50 dimensions, ε = 5 and 7: a ratio of (7/5)^10 = 29, of Verlet's (7/5)^6 = 7.5; at ε = 7
-    less than a tenth of McLachlan's."""
+    """EEVPD of a Gaussian of 50 dimensions, ε = 5 and 7: a ratio of (7/5)^10 = 29, of Verlet's
+    (7/5)^6 = 7.5; at ε = 7 less than a tenth of McLachlan's.
+    """
     errors = {
-        name: [bias_and_error(name, step, 60, 100)[2] for step in (5.0, 7.0)] for name in microcanonical.INTEGRATORS
+        name: [bias_and_error(name, step, 60, 100)[2] for step in (5.0, 7.0)]
+        for name in microcanonical.INTEGRATORS
     }
     print(errors)
     assert 22 < errors["isotropic"][1] / errors["isotropic"][0] < 40
@@ -289,8 +335,9 @@ class Noisy(NumpyEvaluate):
 
 @pytest.mark.slow
 def test_why_mini_batches_are_refused():
-    """d = 20, ε = 0.7, L = sqrt(20): white noise of deviation 3 in all parameters: variance 1.02; the same power in one
-    half of them: 1.43 there and 0.615 in the other half."""
+    """d = 20, ε = 0.7, L = sqrt(20): white noise of deviation 3 in all parameters: variance 1.02;
+    the same power in one half of them: 1.43 there and 0.615 in the other half.
+    """
     size, walkers, found = 20, 400, []
     for spread in (np.full(size, 3.0), np.repeat([3.0 * math.sqrt(2), 0.0], size // 2)):
         still = well(np.full(walkers, 0.7 / math.sqrt(size)))
@@ -306,11 +353,16 @@ def test_why_mini_batches_are_refused():
     np.testing.assert_allclose(found[1], [1.43, 0.615], rtol=0.015)
 
 
-# ------------------------------------------------------------------------------------------------- the Metropolis test
+# -------------------------------------------------------------------------------------------------
+# the Metropolis test
 
 
-def weights_and_acceptance(sampler, step: float, size: int = SIZE, temperature: float = 2.0, walkers: int = 4000):
-    """E[exp(-βΔE)] with its error, mean acceptance with its error, and Var ΔE/T², of one step in equilibrium."""
+def weights_and_acceptance(
+    sampler, step: float, size: int = SIZE, temperature: float = 2.0, walkers: int = 4000
+):
+    """E[exp(-βΔE)] with its error, mean acceptance with its error, and Var ΔE/T², of one step in
+    equilibrium.
+    """
     evaluate = well(np.full(walkers, step / math.sqrt(size)), temperature)
     state = begun(sampler, evaluate, size, spread=math.sqrt(temperature))
     _, info = sampler.step(state, evaluate, NumpyNoise(9))
@@ -318,10 +370,14 @@ def weights_and_acceptance(sampler, step: float, size: int = SIZE, temperature: 
     return mean_and_error(np.exp(-work)), mean_and_error(info.acceptance), np.var(work)
 
 
-@pytest.mark.parametrize(("integrator", "step", "of_ten"), [("leapfrog", 4.0, 2.0), ("mclachlan", 6.0, 4.0)])
+@pytest.mark.parametrize(
+    ("integrator", "step", "of_ten"), [("leapfrog", 4.0, 2.0), ("mclachlan", 6.0, 4.0)]
+)
 def test_the_work_is_that_of_an_exact_method(integrator, step, of_ten, monkeypatch):
-    """E[exp(-βΔE)] = 1 within 5.5 errors, 2.5 % at most, in 50 and in 10 dimensions; the acceptance is 2 Φ(-s/2) within
-    5.5 errors and .002 in 50, where the work is nearly normal. Without ΔK, or with d in its d - 1, it is not 1."""
+    """E[exp(-βΔE)] = 1 within 5.5 errors, 2.5 % at most, in 50 and in 10 dimensions; the acceptance
+    is 2 Φ(-s/2) within 5.5 errors and .002 in 50, where the work is nearly normal. Without ΔK, or
+    with d in its d - 1, it is not 1.
+    """
     sampler = MAMS(3, 0.0, integrator=integrator)
     (weight, error), (rate, of_rate), variance = weights_and_acceptance(sampler, step)
     print(f"{weight:.4f} ± {error:.4f}, acceptance {rate:.4f} ± {of_rate:.4f}, s² {variance:.4f}")
@@ -347,7 +403,9 @@ def run_of(sampler, evaluate, position, num_steps: int, observe) -> np.ndarray:
 
 
 def moments_z(sampler, temperature: float = 2.0, walkers: int = 300) -> tuple[float, float]:
-    """Of the mean of θ² of a Gaussian of 10 dimensions at a step of half acceptance, and what 5.5 errors resolve."""
+    """Of the mean of θ² of a Gaussian of 10 dimensions at a step of half acceptance, and what 5.5
+    errors resolve.
+    """
     evaluate = well(np.full(walkers, 1.3), temperature)
     start = math.sqrt(temperature) * np.random.default_rng(0).standard_normal((walkers, 10))
     found = run_of(sampler, evaluate, start, 300, lambda x: (x * x).mean(1)) / temperature
@@ -380,9 +438,17 @@ def slope_of_double_well(x):
 def test_moments_of_a_double_well_are_those_of_quadrature():
     """E x², E x⁴ and E y² = 1 + E x² at T = 1; 5.5 errors are at most 4 %."""
     walkers = 400
-    evaluate = NumpyEvaluate(rung_of(np.full(walkers, 0.35), numpy=True), double_well, slope_of_double_well)
+    evaluate = NumpyEvaluate(
+        rung_of(np.full(walkers, 0.35), numpy=True), double_well, slope_of_double_well
+    )
     start = np.random.default_rng(1).choice([-1.0, 1.0], (walkers, 1)) * np.ones((1, 2))
-    found = run_of(MAMS(6), evaluate, start, 500, lambda x: np.stack([x[:, 0] ** 2, x[:, 0] ** 4, x[:, 1] ** 2], 1))
+    found = run_of(
+        MAMS(6),
+        evaluate,
+        start,
+        500,
+        lambda x: np.stack([x[:, 0] ** 2, x[:, 0] ** 4, x[:, 1] ** 2], 1),
+    )
     grid = np.linspace(-4, 4, 4001)
     weight = np.exp(-2 * (grid**2 - 1) ** 2)
     square, fourth = ((weight * grid**power).sum() / weight.sum() for power in (2, 4))
@@ -392,16 +458,26 @@ def test_moments_of_a_double_well_are_those_of_quadrature():
         assert abs(mean - truth) < TOLERANCE * error < 0.04 * truth
 
 
-# ------------------------------------------------------------------------------------------------------------- refusals
+# -------------------------------------------------------------------------------------------------------------
+# refusals
 
 
 def test_what_cannot_be_is_refused():
     for make, said in (
-        (lambda: MCLMC(0.0), "friction: nothing refreshes. Received: 0.0. Expected: a number above 0, or auto."),
-        (lambda: MCLMC("slow"), "friction: nothing refreshes. Received: slow. Expected: a number above 0, or auto."),
-        (lambda: MAMS(integrator="verlet"), "integrator: not known. Received: 'verlet'. Expected: leapfrog or mcl"),
+        (
+            lambda: MCLMC(0.0),
+            "friction: nothing refreshes. Received: 0.0. Expected: a number above 0, or auto.",
+        ),
+        (
+            lambda: MCLMC("slow"),
+            "friction: nothing refreshes. Received: slow. Expected: a number above 0, or auto.",
+        ),
+        (
+            lambda: MAMS(integrator="verlet"),
+            "integrator: not known. Received: 'verlet'. Expected: leapfrog or mcl",
+        ),
         (lambda: MAMS(0), "num_leapfrog_steps: too few. Received: 0. Expected: at least 1."),
-    ):  # fmt: skip
+    ):
         with pytest.raises(InputError) as error:
             make()
         assert str(error.value).startswith(said)
@@ -421,14 +497,28 @@ def test_runs_that_cannot_be_right_are_refused_before_they_start(tmp_path):
         "noise_std": 0.1,
         "output": str(tmp_path / "run"),
     }
-    sim, one = (tati_re.Simulation(**given, **more) for more in ({}, {"fix_parameters": ["*/bias", "*/kernel[0,0]"]}))
+    sim, one = (
+        tati_re.Simulation(**given, **more)
+        for more in ({}, {"fix_parameters": ["*/bias", "*/kernel[0,0]"]})
+    )
     with pytest.raises(InputError, match="nowhere to turn in one dimension"):
         one.sample(step_size=0.001, sampler="MAMS")
     for options, said in (
-        ({"sampler": "MCLMC", "batch_size": 5}, "MCLMC is right on the full batch only: noise turns momenta of fixed"),
-        ({"sampler": "MAMS", "batch_size": 5}, "MAMS is exact on the full batch only: .* become 1.43 and 0.615"),
         (
-            {"sampler": "MCLMC", "step_size": 0.1, "step_schedule": "cyclical", "exploration_fraction": 0.5},
+            {"sampler": "MCLMC", "batch_size": 5},
+            "MCLMC is right on the full batch only: noise turns momenta of fixed",
+        ),
+        (
+            {"sampler": "MAMS", "batch_size": 5},
+            "MAMS is exact on the full batch only: .* become 1.43 and 0.615",
+        ),
+        (
+            {
+                "sampler": "MCLMC",
+                "step_size": 0.1,
+                "step_schedule": "cyclical",
+                "exploration_fraction": 0.5,
+            },
             "MCLMC does not move at temp",
         ),
     ):
@@ -437,7 +527,8 @@ def test_runs_that_cannot_be_right_are_refused_before_they_start(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-# ------------------------------------------------------------------------------------------------------- whole runs
+# -------------------------------------------------------------------------------------------------------
+# whole runs
 
 WIDTHS = np.array([1.0, 0.5, 2.0, 0.25])
 
@@ -460,19 +551,36 @@ RUNS = {
 @pytest.mark.parametrize("case", RUNS)
 @pytest.mark.parametrize("sampler", ["MCLMC", "MAMS"])
 def test_variances_of_whole_runs(sampler, case):
-    """A Gaussian of four widths at the target, within 5.5 errors (at most 35 %) and, for MCLMC, a bias of 5 %."""
+    """A Gaussian of four widths at the target, within 5.5 errors (at most 35 %) and, for MCLMC, a
+    bias of 5 %.
+    """
     system, options = RUNS[case]
     if case == "found":
-        options = {**options, **({"friction": "auto"} if sampler == "MCLMC" else {"num_leapfrog_steps": "auto"})}
+        options = {
+            **options,
+            **({"friction": "auto"} if sampler == "MCLMC" else {"num_leapfrog_steps": "auto"}),
+        }
     if case == "walls" and sampler == "MAMS":
         options = {**options, "walls": "reflect"}
     sim = tati_re.Simulation(
-        potential=wide_gaussian, dimension=4, seed=3, num_walkers=24, verbose=0, execution="graph", **system
+        potential=wide_gaussian,
+        dimension=4,
+        seed=3,
+        num_walkers=24,
+        verbose=0,
+        execution="graph",
+        **system,
     )
-    run = sim.sample(sampler=sampler, num_steps=3000, num_burnin_steps=1000, trajectory_every=4, **options)
+    run = sim.sample(
+        sampler=sampler, num_steps=3000, num_burnin_steps=1000, trajectory_every=4, **options
+    )
     rows = run.trajectory[run.trajectory["step"] > 1000]
-    for name, width in zip((name for name in rows.columns if name.startswith("x[")), WIDTHS, strict=True):
-        mean, error = mean_and_error((rows[name] ** 2).groupby(rows["walker"]).mean().to_numpy() / width**2)
+    for name, width in zip(
+        (name for name in rows.columns if name.startswith("x[")), WIDTHS, strict=True
+    ):
+        mean, error = mean_and_error(
+            (rows[name] ** 2).groupby(rows["walker"]).mean().to_numpy() / width**2
+        )
         print(f"{sampler} {case} {name}: {mean:.3f} ± {error:.3f}")
         assert abs(mean - 1) < TOLERANCE * error + (0.05 if sampler == "MCLMC" else 0.0) < 0.4
 
@@ -483,7 +591,9 @@ def test_a_run_goes_on_byte_for_byte(sampler, tmp_path):
     """On a ladder, with a mass, and with what the burn-in finds."""
     found = {"friction": "auto"} if sampler == "MCLMC" else {"num_leapfrog_steps": "auto"}
     for name, first in (("whole", 400), ("parts", 260)):
-        sim = tati_re.Simulation(potential=wide_gaussian, dimension=4, seed=3, num_walkers=2, verbose=0)
+        sim = tati_re.Simulation(
+            potential=wide_gaussian, dimension=4, seed=3, num_walkers=2, verbose=0
+        )
         options = {
             "sampler": sampler,
             "step_size": "auto",
@@ -492,7 +602,9 @@ def test_a_run_goes_on_byte_for_byte(sampler, tmp_path):
             **found,
             **LADDER,
         }
-        sim.sample(**options, num_steps=first, output=str(tmp_path / name), execution="graph", **OFTEN)
+        sim.sample(
+            **options, num_steps=first, output=str(tmp_path / name), execution="graph", **OFTEN
+        )
     tati_re.Simulation.resume(str(tmp_path / "parts"), num_steps=400, potential=wide_gaussian)
     for file in ("run.csv", "trajectory.csv"):
         assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "parts" / file).read_bytes()

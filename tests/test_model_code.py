@@ -1,4 +1,6 @@
-"""Models that a function in a user's file builds: from the command and in Python, resumed, and what is refused."""
+"""Models that a function in a user's file builds: from the command and in Python, resumed, and what
+is refused.
+"""
 
 from __future__ import annotations
 
@@ -45,38 +47,73 @@ def plain():
 ready = keras.Sequential([keras.Input((2,)), layers.Dense(1)])
 """
 X = np.random.default_rng(0).normal(size=(6, 2))
-DATA = ["--data", "data.csv", "--test-fraction", "0", "--quiet", "--execution", "graph", "--num-steps", "3"]
+DATA = [
+    "--data",
+    "data.csv",
+    "--test-fraction",
+    "0",
+    "--quiet",
+    "--execution",
+    "graph",
+    "--num-steps",
+    "3",
+]
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_net.py").write_text(NET)
-    np.savetxt("data.csv", np.column_stack([X, X[:, 0]]), delimiter=",", header="a,b,y", comments="")
+    np.savetxt(
+        "data.csv", np.column_stack([X, X[:, 0]]), delimiter=",", header="a,b,y", comments=""
+    )
     return tmp_path
 
 
 def tables(folder: str) -> list[bytes]:
     from pathlib import Path
 
-    return [(Path(folder) / name).read_bytes() for name in ("run.csv", "averages.csv", "trajectory.csv")]
+    return [
+        (Path(folder) / name).read_bytes() for name in ("run.csv", "averages.csv", "trajectory.csv")
+    ]
 
 
 def test_the_function_gets_options_shapes_and_a_seed():
-    sim = Simulation("my_net.py:build", (X, X[:, 0]), activation="tanh", seed=5, verbose=0, hidden=[4])
+    sim = Simulation(
+        "my_net.py:build", (X, X[:, 0]), activation="tanh", seed=5, verbose=0, hidden=[4]
+    )
     assert sim.parameter_names()[0] == "dense/kernel[0,0]"
-    assert [tuple(layer.kernel.shape) for layer in sim.system.model.layers] == [(2, 4), (4, 3), (3, 1)]
+    assert [tuple(layer.kernel.shape) for layer in sim.system.model.layers] == [
+        (2, 4),
+        (4, 3),
+        (3, 1),
+    ]
     assert sim.system.model.layers[0].activation is keras.activations.tanh
-    again = Simulation("my_net:build", (X, X[:, 0]), activation="tanh", seed=5, verbose=0, hidden=[4])
+    again = Simulation(
+        "my_net:build", (X, X[:, 0]), activation="tanh", seed=5, verbose=0, hidden=[4]
+    )
     np.testing.assert_array_equal(sim.parameters, again.parameters)
-    other = Simulation("my_net:build", (X, X[:, 0]), activation="tanh", seed=6, verbose=0, hidden=[4])
+    other = Simulation(
+        "my_net:build", (X, X[:, 0]), activation="tanh", seed=6, verbose=0, hidden=[4]
+    )
     assert (sim.parameters != other.parameters).any()
-    assert Simulation("my_net:ready", (X, X[:, 0]), dtype="float64", verbose=0).parameters.dtype == np.float64
+    assert (
+        Simulation("my_net:ready", (X, X[:, 0]), dtype="float64", verbose=0).parameters.dtype
+        == np.float64
+    )
 
 
 @pytest.mark.parametrize("name", [pytest.param("build", marks=pytest.mark.slow), "own"])
 def test_the_command_samples_and_resumes_it(folder, name):
-    options = [*DATA, "--trajectory-every", "2", "--record-every", "1", "--model", f"my_net.py:{name}"]
+    options = [
+        *DATA,
+        "--trajectory-every",
+        "2",
+        "--record-every",
+        "1",
+        "--model",
+        f"my_net.py:{name}",
+    ]
     options += ["--sampler", "BAOAB", "--step-size", "0.001"]
     assert sample.main([*options, "--num-steps", "5", "--output", "whole"]) == 0
     assert sample.main([*options, "--output", "parts"]) == 0
@@ -90,7 +127,9 @@ def test_the_command_samples_and_resumes_it(folder, name):
     assert sample.main(resumed) == 0
     assert tables("whole") == tables("parts")
     if name == "own":
-        (folder / "my_net.py").write_text(NET.replace("Doubled(), ", "Doubled(), layers.Dense(2), "))
+        (folder / "my_net.py").write_text(
+            NET.replace("Doubled(), ", "Doubled(), layers.Dense(2), ")
+        )
         assert sample.main(["--resume", "parts", "--num-steps", "6", "--quiet", "--trust"]) == 2
 
 
@@ -101,15 +140,27 @@ def test_the_command_samples_and_resumes_it(folder, name):
             "my_net.py:biuld",
             "my_net.py has no function of this name. Did you mean 'build'? Received: biuld. Expected: ",
         ),
-        ("my_nets.py:build", "there is no such file. Received: my_nets.py. Expected: such as my_net.py:build or "),
-        ("nowhere:build", "there is no such module. Received: nowhere. Expected: one that is installed or lies in "),
+        (
+            "my_nets.py:build",
+            "there is no such file. Received: my_nets.py. Expected: such as my_net.py:build or ",
+        ),
+        (
+            "nowhere:build",
+            "there is no such module. Received: nowhere. Expected: one that is installed or lies in ",
+        ),
         ("my_net.py:fails", "fails cannot be made (KeyError: 'nothing')."),
-        ("my_net.py:needs", "needs needs widht, which is no option. Expected: a default for it in the function, or "),
+        (
+            "my_net.py:needs",
+            "needs needs widht, which is no option. Expected: a default for it in the function, or ",
+        ),
         (
             "my_net.py:plain",
             "my_net.py:plain does not return a Keras model. Received: int. Expected: a function that returns",
         ),
-        ("my_net.py:", "the form is MODULE:FUNCTION. Received: 'my_net.py:'. Expected: my_net.py:build"),
+        (
+            "my_net.py:",
+            "the form is MODULE:FUNCTION. Received: 'my_net.py:'. Expected: my_net.py:build",
+        ),
     ],
 )
 def test_what_cannot_be_is_one_line_and_status_2(folder, capsys, name, sentence):
@@ -164,9 +215,15 @@ def test_another_model_of_the_same_shapes_is_refused(folder, dtype):
     data = X, X[:, 0]
     sim = Simulation(made("relu"), data, dtype=dtype, execution="graph", verbose=0, noise_std=1.0)
     sim.sample(sampler="BAOAB", step_size=0.001, num_steps=4, trajectory_every=2, output="own")
-    for other, words in ((made("tanh"), "Dense activation tanh"), (made("relu", 3.0), "Scaled scale 3.0")):
+    for other, words in (
+        (made("tanh"), "Dense activation tanh"),
+        (made("relu", 3.0), "Scaled scale 3.0"),
+    ):
         for opened in (lambda model: load("own", model=model), lambda model: resumed(model, 6)):
-            with pytest.raises(InputError, match=f"the model differs from the run's. Received: .*{words}. Expected: "):
+            with pytest.raises(
+                InputError,
+                match=f"the model differs from the run's. Received: .*{words}. Expected: ",
+            ):
                 opened(other)
 
     first = load("own", model=made("relu")).predict(X, thin=1).mean

@@ -1,4 +1,6 @@
-"""Every kind of model: slopes of the potential, ways to compute several walkers, resumed runs, and a quiet terminal."""
+"""Every kind of model: slopes of the potential, ways to compute several walkers, resumed runs, and
+a quiet terminal.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,22 @@ from tests.zoo import LABELS, ZOO, N, built
 WALKERS = 2
 OPTIONS = {"dtype": "float64", "execution": "graph", "verbose": 0}
 LIKE_OTHERS = (
-    *("LSTM", "GRU", "vision transformer", "text", "Conv1D", "BatchNormalization, frozen", "subclassed"),
+    *(
+        "LSTM",
+        "GRU",
+        "vision transformer",
+        "text",
+        "Conv1D",
+        "BatchNormalization, frozen",
+        "subclassed",
+    ),
     "BatchNormalization, batch",
 )
 """Made of layers that others have, or long: the text of an embedding."""
-RESUMED = [name if animal.fast else pytest.param(name, marks=pytest.mark.slow) for name, animal in ZOO.items()]
+RESUMED = [
+    name if animal.fast else pytest.param(name, marks=pytest.mark.slow)
+    for name, animal in ZOO.items()
+]
 
 
 def simulation(name: str, **options) -> Simulation:
@@ -31,18 +44,26 @@ def simulation(name: str, **options) -> Simulation:
 
 def test_the_zoo_has_no_doubles():
     assert len(ZOO) == 15
-    assert all(10 <= simulation(name).num_parameters() <= 100 for name in ("Dense", "two inputs", "subclassed"))
+    assert all(
+        10 <= simulation(name).num_parameters() <= 100
+        for name in ("Dense", "two inputs", "subclassed")
+    )
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.slow if name in (*LIKE_OTHERS, "attention", "two inputs") else ())
+        pytest.param(
+            name,
+            marks=pytest.mark.slow if name in (*LIKE_OTHERS, "attention", "two inputs") else (),
+        )
         for name in ZOO
     ],
 )
 def test_gradients_are_slopes_and_walkers_agree(name):
-    """Central differences of fourth order in float64, and the same gradients whatever way walkers are computed."""
+    """Central differences of fourth order in float64, and the same gradients whatever way walkers
+    are computed.
+    """
     one = simulation(name)
     start, count = one.parameters.copy(), one.num_parameters()
     moved = start + 0.1 * np.random.default_rng(2).normal(size=(WALKERS, count))
@@ -73,7 +94,13 @@ def test_gradients_are_slopes_and_walkers_agree(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RESUMED)
 def test_a_resumed_run_is_the_same_byte_for_byte(name, tmp_path):
-    options = {"batch_size": 4, "num_walkers": 2, "step_size": 0.01, "record_every": 1, "trajectory_every": 2}
+    options = {
+        "batch_size": 4,
+        "num_walkers": 2,
+        "step_size": 0.01,
+        "record_every": 1,
+        "trajectory_every": 2,
+    }
     for folder, steps in (("whole", 5), ("parts", 2)):
         simulation(name, **options).sample(num_steps=steps, output=str(tmp_path / folder))
     data = (ZOO[name].inputs, LABELS)
@@ -83,7 +110,9 @@ def test_a_resumed_run_is_the_same_byte_for_byte(name, tmp_path):
 
 @pytest.mark.slow
 def test_what_cannot_be_vectorised_is_said_in_one_sentence_and_nothing_else(tmp_path):
-    """In a process of its own, whose terminal is its file descriptors; it loads the checks of samplers for none."""
+    """In a process of its own, whose terminal is its file descriptors; it loads the checks of
+    samplers for none.
+    """
     script = tmp_path / "script.py"
     script.write_text(
         "import sys, tati_re\n"
@@ -101,10 +130,17 @@ def test_what_cannot_be_vectorised_is_said_in_one_sentence_and_nothing_else(tmp_
     # The default of a user's shell, not that of the tests.
     environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
     done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, check=True, env=environment, cwd=tmp_path
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+        cwd=tmp_path,
     )
     assert done.stderr == ""
-    assert done.stdout.count("cannot be vectorized over walkers, which are computed one by one.") == 1
+    assert (
+        done.stdout.count("cannot be vectorized over walkers, which are computed one by one.") == 1
+    )
     assert len(done.stdout.splitlines()) < 10
     assert len(done.stdout) < 1500, done.stdout
 

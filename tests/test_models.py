@@ -1,4 +1,6 @@
-"""Keras models as functions of a flat vector: names, layout, precision, what is refused, and where it runs."""
+"""Keras models as functions of a flat vector: names, layout, precision, what is refused, and where
+it runs.
+"""
 
 import subprocess
 import sys
@@ -22,13 +24,23 @@ layers = keras.layers
 
 def dense():
     return keras.Sequential(
-        [keras.Input((4,)), layers.Dense(5, "tanh"), layers.Dense(3, "softmax", name="head"), layers.Dense(2)]
+        [
+            keras.Input((4,)),
+            layers.Dense(5, "tanh"),
+            layers.Dense(3, "softmax", name="head"),
+            layers.Dense(2),
+        ]
     )
 
 
 def convolution():
     return keras.Sequential(
-        [keras.Input((6, 6, 2)), layers.Conv2D(3, 3, activation="relu"), layers.Flatten(), layers.Dense(2)]
+        [
+            keras.Input((6, 6, 2)),
+            layers.Conv2D(3, 3, activation="relu"),
+            layers.Flatten(),
+            layers.Dense(2),
+        ]
     )
 
 
@@ -38,7 +50,13 @@ def lstm():
 
 def batch_norm():
     return keras.Sequential(
-        [keras.Input((4,)), layers.Dense(5), layers.BatchNormalization(), layers.Dropout(0.3), layers.Dense(2)]
+        [
+            keras.Input((4,)),
+            layers.Dense(5),
+            layers.BatchNormalization(),
+            layers.Dropout(0.3),
+            layers.Dense(2),
+        ]
     )
 
 
@@ -78,7 +96,9 @@ def inputs_of(model, n=7, dtype="float32"):
 
 
 def shaken(model, seed=0):
-    """The model with every weight moved away from its start, statistics too; variances stay positive."""
+    """The model with every weight moved away from its start, statistics too; variances stay
+    positive.
+    """
     random = np.random.default_rng(seed)
     model.set_weights([w + 0.1 * np.abs(random.normal(size=w.shape)) for w in model.get_weights()])
     return model
@@ -88,17 +108,31 @@ def shaken(model, seed=0):
 
 
 def test_names_are_counted_in_the_model():
-    expected = ["dense/kernel", "dense/bias", "head/kernel", "head/bias", "dense_1/kernel", "dense_1/bias"]
+    expected = [
+        "dense/kernel",
+        "dense/bias",
+        "head/kernel",
+        "head/bias",
+        "dense_1/kernel",
+        "dense_1/bias",
+    ]
     assert tensor_names(dense()) == expected
     for _ in range(3):
         dense()
         lstm()
     assert tensor_names(dense()) == expected
-    assert tensor_names(lstm())[:3] == [f"lstm/lstm_cell/{name}" for name in ("kernel", "recurrent_kernel", "bias")]
-    assert tensor_names(batch_norm())[2:4] == ["batch_normalization/gamma", "batch_normalization/beta"]
+    assert tensor_names(lstm())[:3] == [
+        f"lstm/lstm_cell/{name}" for name in ("kernel", "recurrent_kernel", "bias")
+    ]
+    assert tensor_names(batch_norm())[2:4] == [
+        "batch_normalization/gamma",
+        "batch_normalization/beta",
+    ]
 
 
-@pytest.mark.parametrize("make", [dense, *(pytest.param(make, marks=pytest.mark.slow) for make in MODELS[1:])])
+@pytest.mark.parametrize(
+    "make", [dense, *(pytest.param(make, marks=pytest.mark.slow) for make in MODELS[1:])]
+)
 def test_names_do_not_depend_on_what_else_the_process_built(make):
     keras.backend.clear_session()
     fresh = tensor_names(make())
@@ -108,7 +142,9 @@ def test_names_do_not_depend_on_what_else_the_process_built(make):
 
 def test_names_of_nested_and_wrapped_layers():
     inner = keras.Sequential([keras.Input((3,)), layers.Dense(3), layers.Dense(3)], name="block")
-    model = keras.Sequential([keras.Input((3,)), layers.Dense(3), inner, Scale(), Scale(), layers.Dense(1)])
+    model = keras.Sequential(
+        [keras.Input((3,)), layers.Dense(3), inner, Scale(), Scale(), layers.Dense(1)]
+    )
     names = tensor_names(model)
     assert names[::2][:3] == ["dense/kernel", "block/dense/kernel", "block/dense_1/kernel"]
     assert names[6:] == ["scale/variable", "scale_1/variable", "dense_1/kernel", "dense_1/bias"]
@@ -119,7 +155,9 @@ def test_names_of_nested_and_wrapped_layers():
 
 
 def test_a_chosen_name_is_kept_and_does_not_collide():
-    model = keras.Sequential([keras.Input((3,)), layers.Dense(3), layers.Dense(3, name="Dense"), layers.Dense(1)])
+    model = keras.Sequential(
+        [keras.Input((3,)), layers.Dense(3), layers.Dense(3, name="Dense"), layers.Dense(1)]
+    )
     assert tensor_names(model)[::2] == ["dense/kernel", "Dense/kernel", "dense_1/kernel"]
 
 
@@ -130,7 +168,14 @@ def test_a_shared_layer_has_the_name_of_its_first_place():
 
 
 def test_parameter_names():
-    assert parameter_names(["a", "b", "c"], [(2, 2), (), (1,)]) == ["a[0,0]", "a[0,1]", "a[1,0]", "a[1,1]", "b", "c[0]"]
+    assert parameter_names(["a", "b", "c"], [(2, 2), (), (1,)]) == [
+        "a[0,0]",
+        "a[0,1]",
+        "a[1,0]",
+        "a[1,1]",
+        "b",
+        "c[0]",
+    ]
     flat = FlatModel(dense())
     names = flat.parameter_names()
     assert len(names) == flat.num_parameters == 4 * 5 + 5 + 5 * 3 + 3 + 3 * 2 + 2
@@ -156,7 +201,9 @@ def test_get_set_split_and_join(make):
     np.testing.assert_array_equal(flat.join(weights).numpy(), position)
     np.testing.assert_array_equal(weights[0][1].numpy(), flat.split_one(position[1])[0].numpy())
     # The names stand where the values are.
-    where = flat.parameter_names().index(f"{flat.tensor_names[0]}[{','.join('0' * len(flat.shapes[0]))}]")
+    where = flat.parameter_names().index(
+        f"{flat.tensor_names[0]}[{','.join('0' * len(flat.shapes[0]))}]"
+    )
     assert vector[where] == model.trainable_variables[0].numpy().ravel()[0]
     with pytest.raises(InputError, match="do not fit"):
         flat.set(vector[:-1])
@@ -183,7 +230,10 @@ def test_training_updates_the_statistics_it_returns_and_no_variable():
     assert flat.has_training_state
     assert flat.training_layers == ["BatchNormalization", "Dropout"]
     _, auxiliary = flat.call(flat.split_one(flat.get()), flat.auxiliary, x, training=True)
-    assert any(np.abs(np.asarray(new) - old).max() > 0 for new, old in zip(auxiliary, flat.auxiliary, strict=True))
+    assert any(
+        np.abs(np.asarray(new) - old).max() > 0
+        for new, old in zip(auxiliary, flat.auxiliary, strict=True)
+    )
     for variable, old in zip(model.non_trainable_variables, flat.auxiliary, strict=True):
         np.testing.assert_array_equal(variable.numpy(), old)
     assert not FlatModel(dense()).has_training_state
@@ -274,7 +324,9 @@ def test_work_counts_numbers_products_and_each_round_of_a_loop():
 
 
 def test_what_is_not_known_is_not_vectorized():
-    assert not FlatModel(keras.Sequential([keras.Input((3,)), Scale(), layers.Dense(1)])).vectorizable
+    assert not FlatModel(
+        keras.Sequential([keras.Input((3,)), Scale(), layers.Dense(1)])
+    ).vectorizable
     x = keras.Input((3,))
     assert not FlatModel(keras.Model(x, layers.Dense(3)(x) + 1.0)).vectorizable
 
@@ -289,7 +341,9 @@ class Numpy(layers.Layer):
 def test_what_xla_cannot_compile_is_found():
     assert FlatModel(keras.Sequential([keras.Input((3,)), Scale(), layers.Dense(1)])).xla_safe
     assert not FlatModel(keras.Sequential([keras.Input((3,)), Numpy(), layers.Dense(1)])).xla_safe
-    assert not FlatModel(keras.Sequential([keras.Input((3,)), layers.Lambda(Numpy().call), layers.Dense(1)])).xla_safe
+    assert not FlatModel(
+        keras.Sequential([keras.Input((3,)), layers.Lambda(Numpy().call), layers.Dense(1)])
+    ).xla_safe
 
 
 def test_regularizers_are_a_function_of_the_weights():
@@ -307,7 +361,9 @@ def test_regularizers_are_a_function_of_the_weights():
     np.testing.assert_allclose(now, sum(model.losses), rtol=1e-6)
     moved = flat.get() * 3
     flat.set(moved)
-    np.testing.assert_allclose(flat.regularizer(flat.split_one(moved)), sum(model.losses), rtol=1e-6)
+    np.testing.assert_allclose(
+        flat.regularizer(flat.split_one(moved)), sum(model.losses), rtol=1e-6
+    )
     assert now < flat.regularizer(flat.split_one(moved))
 
 
@@ -344,11 +400,15 @@ def test_float64_of_layers_and_models_of_ones_own():
     own = Own()
     own(np.zeros((1, 4), "float32"))
     own.first.trainable = False
-    model = keras.Sequential([keras.Input((4,)), Scale(), layers.Dense(2, activation=lambda x: x * tf.sigmoid(x))])
+    model = keras.Sequential(
+        [keras.Input((4,)), Scale(), layers.Dense(2, activation=lambda x: x * tf.sigmoid(x))]
+    )
     made = [lambda x, factor=factor: tf.tanh(factor * x) for factor in (2.0, -0.5)]
     for function in made:
         function.__name__ = "tanh_of"  # as functions that one function makes
-    alike = keras.Sequential([keras.Input((4,)), *(layers.Dense(3, activation=function) for function in made)])
+    alike = keras.Sequential(
+        [keras.Input((4,)), *(layers.Dense(3, activation=function) for function in made)]
+    )
     for source in (own, model, alike):
         exact = in_precision(source, "float64")
         x = np.random.default_rng(0).normal(size=(5, 4))
@@ -358,7 +418,11 @@ def test_float64_of_layers_and_models_of_ones_own():
     assert input_shape_of(own) == (None, 4)
     assert output_shape_of(own) == (None, 2)
     exact = in_precision(own, "float64")
-    assert FlatModel(own).tensor_names == FlatModel(exact).tensor_names == ["dense_1/kernel", "dense_1/bias"]
+    assert (
+        FlatModel(own).tensor_names
+        == FlatModel(exact).tensor_names
+        == ["dense_1/kernel", "dense_1/bias"]
+    )
 
 
 def test_float64_keeps_what_a_layer_derived_from_its_variables():
@@ -366,7 +430,9 @@ def test_float64_keeps_what_a_layer_derived_from_its_variables():
     normalization.adapt(np.random.default_rng(0).normal(3, 2, size=(50, 4)))
     model = keras.Sequential([keras.Input((4,)), normalization, layers.Dense(2)])
     x = inputs_of(model)
-    np.testing.assert_allclose(in_precision(model, "float64")(x.astype("float64")), model(x), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        in_precision(model, "float64")(x.astype("float64")), model(x), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_mixed_precision_becomes_float32():
@@ -378,7 +444,12 @@ def test_mixed_precision_becomes_float32():
 
 def test_integer_inputs_stay_integers():
     model = keras.Sequential(
-        [keras.Input((4,), dtype="int32"), layers.Embedding(10, 3), layers.Flatten(), layers.Dense(1)]
+        [
+            keras.Input((4,), dtype="int32"),
+            layers.Embedding(10, 3),
+            layers.Flatten(),
+            layers.Dense(1),
+        ]
     )
     flat = FlatModel(in_precision(model, "float64"))
     assert (flat.dtype, flat.input_dtype) == ("float64", "int32")
@@ -440,18 +511,33 @@ def refused():
     frozen = dense()
     frozen.trainable = False
     yield frozen, "no trainable parameters"
-    yield keras.Sequential([keras.Input((3,)), layers.Dense(2, kernel_constraint="non_neg")]), "Constraints"
-    yield keras.Sequential([keras.Input((3,)), layers.Dense(2, activity_regularizer="l2")]), "Activity regularizers"
-    yield keras.Sequential([keras.Input((3,)), layers.Dense(2), layers.ActivityRegularization(0.1)]), "Activity"
+    yield (
+        keras.Sequential([keras.Input((3,)), layers.Dense(2, kernel_constraint="non_neg")]),
+        "Constraints",
+    )
+    yield (
+        keras.Sequential([keras.Input((3,)), layers.Dense(2, activity_regularizer="l2")]),
+        "Activity regularizers",
+    )
+    yield (
+        keras.Sequential([keras.Input((3,)), layers.Dense(2), layers.ActivityRegularization(0.1)]),
+        "Activity",
+    )
     yield keras.Sequential([keras.Input((3,)), AddsLoss(), layers.Dense(2)]), "add_loss"
     yield keras.Model(x, [layers.Dense(1)(x), layers.Dense(1)(x)]), "several outputs"
     y = keras.Input((None, 3))
     pooled = layers.GlobalAveragePooling1D()(y)
-    yield keras.Model([x, y], layers.Dense(1)(layers.Add()([x, pooled]))), "of several has no fixed shape"
+    yield (
+        keras.Model([x, y], layers.Dense(1)(layers.Add()([x, pooled]))),
+        "of several has no fixed shape",
+    )
     yield keras.Model(sequence, layers.LSTM(2, stateful=True)(sequence)), "state between batches"
     yield keras.Sequential([keras.Input((3,)), AddsInTraining(), layers.Dense(2)]), "add_loss"
     spectral = layers.SpectralNormalization(layers.Dense(2))
-    yield keras.Sequential([keras.Input((3,)), spectral]), "sets parameters of the model while training"
+    yield (
+        keras.Sequential([keras.Input((3,)), spectral]),
+        "sets parameters of the model while training",
+    )
     two_types = [keras.Input((3,)), layers.Dense(2), layers.Dense(1, dtype="float64")]
     yield keras.Sequential(two_types), "not of one type"
 
@@ -518,20 +604,32 @@ class Passes(layers.Layer):
 
 
 def test_layers_of_ones_own_that_act_in_training_are_trained_so():
-    """Dropped units and own statistics, told apart from layers that hand `training` on, or take it and do nothing."""
+    """Dropped units and own statistics, told apart from layers that hand `training` on, or take it
+    and do nothing.
+    """
     inputs = np.random.default_rng(0).normal(size=(30, 3))
     inputs += 3.0
-    made = ((Drops, ["Drops"]), (Centers, ["Centers"]), (Residual, ["BatchNormalization"]), (Passes, []))
+    made = (
+        (Drops, ["Drops"]),
+        (Centers, ["Centers"]),
+        (Residual, ["BatchNormalization"]),
+        (Passes, []),
+    )
     for layer, names in [*made, (DropsInside, ["DropsInside"])]:
         model = keras.Sequential([keras.Input((3,)), layer(), layers.Dense(1)])
         if layer is DropsInside:
             model = layer()
             model(inputs)
-        sim = Simulation(model, (inputs, inputs[:, :1]), standardize="none", seed=1, verbose=0, num_walkers=2)
+        sim = Simulation(
+            model, (inputs, inputs[:, :1]), standardize="none", seed=1, verbose=0, num_walkers=2
+        )
         assert sim.system.flat.training_layers == names
-        losses = sim.fit(optimizer="sgd", learning_rate=1e-9, num_steps=3, record_every=1).run_info.loss
+        losses = sim.fit(
+            optimizer="sgd", learning_rate=1e-9, num_steps=3, record_every=1
+        ).run_info.loss
         walkers = losses.to_numpy().reshape(3, 2)
-        # With steps of nothing only the layer changes the loss, and dropped units are each walker's own.
+        # With steps of nothing only the layer changes the loss, and dropped units are each walker's
+        # own.
         assert (np.ptp(walkers, axis=0) > 1e-3).all() == (layer in (Drops, Centers, DropsInside))
         assert (np.ptp(walkers, axis=1) > 1e-3).any() == (layer in (Drops, DropsInside))
 
@@ -539,7 +637,9 @@ def test_layers_of_ones_own_that_act_in_training_are_trained_so():
 def test_a_regularizer_that_knows_one_precision_is_told_of():
     inputs = np.random.default_rng(0).normal(size=(30, 3))
     term = keras.regularizers.OrthogonalRegularizer(0.1)  # holds its factor as a tensor of float32
-    model = keras.Sequential([keras.Input((3,)), layers.Dense(3, kernel_regularizer=term), layers.Dense(1)])
+    model = keras.Sequential(
+        [keras.Input((3,)), layers.Dense(3, kernel_regularizer=term), layers.Dense(1)]
+    )
     options = {"loss": "gaussian", "noise_std": 1.0, "standardize": "none", "verbose": 0}
     assert np.isfinite(Simulation(model, (inputs, inputs[:, :1]), **options).potential()).all()
     with pytest.raises(InputError, match="a regularizer in float64"):
@@ -557,7 +657,15 @@ def test_a_regularizer_that_knows_one_precision_is_told_of():
         ([layers.Dense(2, tf.nn.softmax)], "softmax"),
         ([layers.Dense(2), layers.Softmax()], "softmax"),
         ([layers.Dense(2), layers.Activation("sigmoid")], "sigmoid"),
-        ([layers.Dense(2, "tanh"), layers.Reshape((2, 1)), layers.Flatten(), layers.Dropout(0.1)], "tanh"),
+        (
+            [
+                layers.Dense(2, "tanh"),
+                layers.Reshape((2, 1)),
+                layers.Flatten(),
+                layers.Dropout(0.1),
+            ],
+            "tanh",
+        ),
         ([layers.Dense(2, lambda x: x)], None),
         ([layers.Dense(2), layers.Rescaling(2.0)], None),
         ([keras.Sequential([keras.Input((3,)), layers.Dense(2, "softmax")])], "softmax"),
@@ -579,7 +687,10 @@ def test_output_activation_that_cannot_be_told():
     x = keras.Input((3,))
     assert output_activation_of(keras.Model(x, layers.Dense(2)(x) * 2.0)) is None
     image = keras.Input((6, 6, 1))
-    assert output_activation_of(keras.Model(image, layers.Flatten()(layers.Conv2D(2, 3)(image)))) == "linear"
+    assert (
+        output_activation_of(keras.Model(image, layers.Flatten()(layers.Conv2D(2, 3)(image))))
+        == "linear"
+    )
 
 
 # Building and loading
@@ -606,7 +717,9 @@ def test_build_network_is_seeded():
 
 
 def test_build_network_refuses():
-    with pytest.raises(InputError, match=r"output_activation is not known\. Did you mean 'softmax'\?"):
+    with pytest.raises(
+        InputError, match=r"output_activation is not known\. Did you mean 'softmax'\?"
+    ):
         build_network((4,), 2, output_activation="sofmax")
     with pytest.raises(InputError, match="hidden has a layer without units"):
         build_network((4,), 2, [3, 0])
@@ -623,11 +736,15 @@ def test_load_model(tmp_path):
     (tmp_path / "c.keras").write_text("nothing")
     with pytest.raises(InputError, match=r"not a \.keras file"):
         load_model(tmp_path / "c.keras")
-    keras.Sequential([keras.Input((3,)), layers.Lambda(lambda x: x * 2), layers.Dense(1)]).save(tmp_path / "d.keras")
+    keras.Sequential([keras.Input((3,)), layers.Lambda(lambda x: x * 2), layers.Dense(1)]).save(
+        tmp_path / "d.keras"
+    )
     with pytest.raises(InputError, match="Lambda layer"):
         load_model(tmp_path / "d.keras")
     content = (tmp_path / "a.keras").read_bytes()
-    (tmp_path / "e.keras").write_bytes(content[: len(content) // 2] + b"\0" * 300 + content[len(content) // 2 + 300 :])
+    (tmp_path / "e.keras").write_bytes(
+        content[: len(content) // 2] + b"\0" * 300 + content[len(content) // 2 + 300 :]
+    )
     with pytest.raises(InputError, match="cannot be loaded"):
         load_model(tmp_path / "e.keras")
 

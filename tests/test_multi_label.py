@@ -1,4 +1,6 @@
-"""Several labels of 0 and 1 at once under the binary cross-entropy: a Bernoulli likelihood for each, against NumPy."""
+"""Several labels of 0 and 1 at once under the binary cross-entropy: a Bernoulli likelihood for
+each, against NumPy.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +46,20 @@ def log_likelihood(theta, x, y):
 
 def potential(theta):
     """U: minus the log likelihood and the log of a Gaussian prior of standard deviation 1."""
-    return -log_likelihood(theta, X, Y).sum(-1) + 0.5 * (theta**2).sum(-1) + 0.5 * theta.shape[-1] * np.log(2 * np.pi)
+    return (
+        -log_likelihood(theta, X, Y).sum(-1)
+        + 0.5 * (theta**2).sum(-1)
+        + 0.5 * theta.shape[-1] * np.log(2 * np.pi)
+    )
 
 
 def simulation(**options):
-    given = {"data": ((X, Y), (TEST_X, TEST_Y)), "loss": "binary_crossentropy", "hidden": [], "dtype": "float64"}
+    given = {
+        "data": ((X, Y), (TEST_X, TEST_Y)),
+        "loss": "binary_crossentropy",
+        "hidden": [],
+        "dtype": "float64",
+    }
     return Simulation(**{**given, "seed": 3, "verbose": 0, **options})
 
 
@@ -66,7 +77,9 @@ def test_kinds_of_labels():
     labels = load_data(data, multi_label=True)
     with pytest.raises(InputError, match="are 0 or 1"):
         load_data(labels, test_data=(X, X @ np.ones((2, 3))))
-    assert load_data((X, Y), multi_label=True, standardize="all").preparation.target_standard is None
+    assert (
+        load_data((X, Y), multi_label=True, standardize="all").preparation.target_standard is None
+    )
 
 
 @pytest.mark.parametrize("evaluation", ["vectorized", "looped"])
@@ -84,11 +97,17 @@ def test_potential_and_gradient(evaluation):
 
 
 def test_predictions_of_draws():
-    """Averages and scores against sums over two draws by hand; the likelihood of all labels together."""
+    """Averages and scores against sums over two draws by hand; the likelihood of all labels
+    together.
+    """
     theta = np.random.default_rng(5).standard_normal((2, 9))
-    predictive = Predictive({"loss": "binary_crossentropy", "from_logits": True}, "multi_label", None, 3)
+    predictive = Predictive(
+        {"loss": "binary_crossentropy", "from_logits": True}, "multi_label", None, 3
+    )
     z = logits(theta, TEST_X)
-    np.testing.assert_allclose(predictive.log_likelihoods(z, TEST_Y, TEST_Y), log_likelihood(theta, TEST_X, TEST_Y))
+    np.testing.assert_allclose(
+        predictive.log_likelihoods(z, TEST_Y, TEST_Y), log_likelihood(theta, TEST_X, TEST_Y)
+    )
     found = average([(Linear(predictive), Members(theta[:, :6]))], TEST_X, TEST_Y)
     free = np.concatenate([theta[:, :6], np.zeros((2, 3))], 1)
     p, density = expit(logits(free, TEST_X)), log_likelihood(free, TEST_X, TEST_Y)
@@ -98,7 +117,11 @@ def test_predictions_of_draws():
     np.testing.assert_allclose(found.expected_entropy, entropy)
     assert found.scores()["accuracy"] == pytest.approx(((p.mean(0) > 0.5) == TEST_Y).all(1).mean())
     assert found.frame().shape == (40, 1 + 4 * 3 + 3)
-    drawn = predictive.drawn(np.repeat(z, 2000, 0), None, np.random.default_rng(0)).reshape(2, 2000, 40, 3).mean(1)
+    drawn = (
+        predictive.drawn(np.repeat(z, 2000, 0), None, np.random.default_rng(0))
+        .reshape(2, 2000, 40, 3)
+        .mean(1)
+    )
     assert (abs(drawn - expit(z)) < 5.5 * np.sqrt(expit(z) * expit(-z) / 2000) + 1e-3).all()
 
 
@@ -106,12 +129,16 @@ def test_predictions_of_draws():
 def run(tmp_path_factory):
     sim = simulation(num_walkers=4, output=str(tmp_path_factory.mktemp("labels") / "run"))
     length = {"num_steps": 1300, "num_burnin_steps": 100, "record_every": 5, "trajectory_every": 5}
-    return sim, sim.sample(sampler="HMC", step_size=0.25, num_leapfrog_steps=6, stream_predictions=5, **length)
+    return sim, sim.sample(
+        sampler="HMC", step_size=0.25, num_leapfrog_steps=6, stream_predictions=5, **length
+    )
 
 
 @pytest.mark.slow
 def test_a_run_samples_the_posterior_of_the_labels(run):
-    """Means of all parameters against a random walk in NumPy with the potential above; both errors are counted."""
+    """Means of all parameters against a random walk in NumPy with the potential above; both errors
+    are counted.
+    """
     sim, run = run
     assert "a Bernoulli likelihood for each of 3 labels" in run.manifest["meaning"]
     rng, walkers = np.random.default_rng(0), 800
@@ -145,15 +172,21 @@ def test_predictions_of_a_run(run):
     assert scores["label_accuracy"] == pytest.approx(((mean > 0.5) == TEST_Y).mean())
     assert scores["negative_log_likelihood"] == pytest.approx(-density.mean())
     assert scores["brier_score"] == pytest.approx(2 * ((mean - TEST_Y) ** 2).mean())
-    assert scores["calibration_error"] == pytest.approx(calibration(mean.reshape(-1), TEST_Y.reshape(-1)).error)
+    assert scores["calibration_error"] == pytest.approx(
+        calibration(mean.reshape(-1), TEST_Y.reshape(-1)).error
+    )
     np.testing.assert_allclose(found.draw_accuracy, ((p > 0.5) == TEST_Y).all(-1).mean(-1))
     np.testing.assert_allclose(found.draw_losses, -log_likelihood(theta, TEST_X, TEST_Y).mean(-1))
     tree = to_arviz(run, thin=20, data=sim.dataset)
     shapes = {"dense.kernel": 6, "dense.bias": 3}
     parts = [tree["posterior"][name].values.reshape(4, -1, size) for name, size in shapes.items()]
-    np.testing.assert_allclose(tree["log_likelihood"]["y"], log_likelihood(np.concatenate(parts, -1), X, Y), rtol=1e-9)
+    np.testing.assert_allclose(
+        tree["log_likelihood"]["y"], log_likelihood(np.concatenate(parts, -1), X, Y), rtol=1e-9
+    )
     assert tree["posterior_predictive"]["y"].shape == (4, 12, 60, 3)
-    kept = run.predict()  # The data were given in Python: what the run kept of its test part, the same draws.
+    kept = (
+        run.predict()
+    )  # The data were given in Python: what the run kept of its test part, the same draws.
     np.testing.assert_allclose(kept.probabilities, found.probabilities, rtol=1e-9)
     np.testing.assert_allclose(kept.log_density, density, rtol=1e-9)
     assert kept.scores() == pytest.approx(scores)
@@ -162,10 +195,28 @@ def test_predictions_of_a_run(run):
 
 @pytest.mark.slow
 def test_other_inputs_are_told_apart_in_the_figure_as_in_the_table(tmp_path, monkeypatch):
-    """Input by input: one of an uncertain and a sure label is less sure than one of two half sure ones."""
-    half, sure, figures = np.array([[0.9, 0.9], [0.1, 0.9]]), np.array([[0.5, 0.999], [0.5, 0.999]]), []
-    parts = {"std": 0.0 * sure, "lower": None, "upper": None, "expected_entropy": np.zeros(2), "walker": None}
-    parts |= {"num_draws": 2, "effective_draws": 2.0, "level": 0.9, "draw_losses": None, "draw_accuracy": None}
+    """Input by input: one of an uncertain and a sure label is less sure than one of two half sure
+    ones.
+    """
+    half, sure, figures = (
+        np.array([[0.9, 0.9], [0.1, 0.9]]),
+        np.array([[0.5, 0.999], [0.5, 0.999]]),
+        [],
+    )
+    parts = {
+        "std": 0.0 * sure,
+        "lower": None,
+        "upper": None,
+        "expected_entropy": np.zeros(2),
+        "walker": None,
+    }
+    parts |= {
+        "num_draws": 2,
+        "effective_draws": 2.0,
+        "level": 0.9,
+        "draw_losses": None,
+        "draw_accuracy": None,
+    }
     parts |= {"labels": np.ones((2, 2), int), "log_density": np.zeros(2), "weight": None}
     found = [{AVERAGE: LabelPrediction(**parts, probabilities=p)} for p in (half, sure)]
     monkeypatch.setattr(report, "plot_classes", lambda *given: figures.append(plot_classes(*given)))
@@ -175,19 +226,41 @@ def test_other_inputs_are_told_apart_in_the_figure_as_in_the_table(tmp_path, mon
 
 
 def test_a_table_by_the_commands(tmp_path, capsys):
-    """A table with three label columns, by the command line, in mini-batches, with the variance of each example's
-    gradient, resumed, and predicted again from the folder."""
+    """A table with three label columns, by the command line, in mini-batches, with the variance of
+    each example's gradient, resumed, and predicted again from the folder.
+    """
     table = tmp_path / "labels.csv"
     rows = np.column_stack([X, Y])
     np.savetxt(table, rows, delimiter=",", header="a,b,wet,cold,windy", comments="")
     folder, out = str(tmp_path / "run"), tmp_path / "predicted"
-    labels = ["--data", str(table), "--label-columns", "wet", "cold", "windy", "--loss", "binary_crossentropy"]
-    short = ["--num-steps", "60", "--num-walkers", "2", "--batch-size", "12", "--trajectory-every", "5", "--step-size"]
+    labels = [
+        "--data",
+        str(table),
+        "--label-columns",
+        "wet",
+        "cold",
+        "windy",
+        "--loss",
+        "binary_crossentropy",
+    ]
+    short = [
+        "--num-steps",
+        "60",
+        "--num-walkers",
+        "2",
+        "--batch-size",
+        "12",
+        "--trajectory-every",
+        "5",
+        "--step-size",
+    ]
     assert sample.main([*labels, *short, "0.02", "--sampler", "mCCAdL", "--output", folder]) == 0
     assert sample.main(["--resume", folder, "--num-steps", "80"]) == 0
     assert predict.main([folder, "--output", str(out)]) == 0
     assert "label accuracy" in capsys.readouterr().out
-    assert {"predictions.csv", "scores.csv", "reliability.csv", "predictions.png"} <= {p.name for p in out.iterdir()}
+    assert {"predictions.csv", "scores.csv", "reliability.csv", "predictions.png"} <= {
+        p.name for p in out.iterdir()
+    }
     assert np.isfinite(load(folder).run_info["accuracy"]).all()
     with pytest.raises(InputError, match="One-hot labels do not sum to one"):
         Simulation(data=str(table), label_columns=["wet", "cold", "windy"], verbose=0)

@@ -1,4 +1,6 @@
-"""The noise of a Gaussian likelihood as a parameter: its priors, its posterior in closed form, and what sees it."""
+"""The noise of a Gaussian likelihood as a parameter: its priors, its posterior in closed form, and
+what sees it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,14 @@ X = GENERATOR.standard_normal((20, 2))
 Y = X @ [1.0, -2.0] + 0.5 + 0.4 * GENERATOR.standard_normal(20)
 DESIGN = np.concatenate([X, np.ones((20, 1))], axis=1)
 SQUARES = float(np.sum((Y - DESIGN @ np.linalg.lstsq(DESIGN, Y, rcond=None)[0]) ** 2))
-OPTIONS = {"data": (X, Y), "noise_std": "sampled", "dtype": "float64", "verbose": 0, "seed": 1, "execution": "graph"}
+OPTIONS = {
+    "data": (X, Y),
+    "noise_std": "sampled",
+    "dtype": "float64",
+    "verbose": 0,
+    "seed": 1,
+    "execution": "graph",
+}
 GAMMA = {"noise_prior": "inverse_gamma", "noise_prior_shape": 3.0, "noise_prior_scale": 0.5}
 PRIORS = {
     "half_normal": (NoisePrior("half_normal", 0.7), stats.halfnorm(scale=0.7)),
@@ -40,7 +49,9 @@ def test_priors_of_the_noise_are_densities_of_its_logarithm(name):
     prior, law = PRIORS[name]
     s = np.linspace(-9.0, 5.0, 14_001)
     sigma = np.exp(s)
-    expected = law.pdf(sigma**2) * 2 * sigma**2 if name == "inverse_gamma" else law.pdf(sigma) * sigma
+    expected = (
+        law.pdf(sigma**2) * 2 * sigma**2 if name == "inverse_gamma" else law.pdf(sigma) * sigma
+    )
     np.testing.assert_allclose(density(prior, s), expected, rtol=1e-9, atol=1e-200)
     assert integrate.simpson(density(prior, s), x=s) == pytest.approx(1.0, abs=1e-3)
     assert abs(integrate.simpson(density(prior, s) / sigma, x=s) - 1.0) > 0.05
@@ -60,7 +71,9 @@ def test_draws_of_the_noise_follow_its_prior(name):
         assert stats.kstest(values, law.cdf).pvalue > 1e-4
         assert stats.kstest(1.1 * values, law.cdf).pvalue < 1e-4
     z = np.linspace(-6, 6, 25)
-    made = np.exp(prior.from_normal(tf.constant(z[:, None])).numpy()[:, 0]) ** (2 if name == "inverse_gamma" else 1)
+    made = np.exp(prior.from_normal(tf.constant(z[:, None])).numpy()[:, 0]) ** (
+        2 if name == "inverse_gamma" else 1
+    )
     np.testing.assert_allclose(made, law.ppf(stats.norm.cdf(z)), rtol=1e-6)
 
 
@@ -98,7 +111,9 @@ def test_the_potential_counts_the_noise():
         ("inverse_gamma", 0.7, 0.7 / np.std(Y)),
     ],
 )
-def test_the_scale_of_the_prior_is_a_part_of_the_deviation_and_the_noise_starts_there(prior, scale, part):
+def test_the_scale_of_the_prior_is_a_part_of_the_deviation_and_the_noise_starts_there(
+    prior, scale, part
+):
     sim = Simulation(**OPTIONS, noise_prior=prior, noise_prior_scale=scale)
     used = sim.system.prior(sim.options, sim.objects).parts[-1]
     assert used.scale == pytest.approx(part * np.std(Y))
@@ -107,8 +122,9 @@ def test_the_scale_of_the_prior_is_a_part_of_the_deviation_and_the_noise_starts_
 
 @pytest.mark.slow
 def test_a_small_noise_is_found_by_the_defaults():
-    """Noise of a tenth of the deviation: 1/σ² is Gamma(1 + (N - 4)/2, scale² + squares/2) but for the weights' prior.
-    With the deviation as scale, 1.8 times as much would be found."""
+    """Noise of a tenth of the deviation: 1/σ² is Gamma(1 + (N - 4)/2, scale² + squares/2) but for
+    the weights' prior. With the deviation as scale, 1.8 times as much would be found.
+    """
     random = np.random.default_rng(5)
     x = random.standard_normal((48, 3))
     y = 10 + x @ [1.0, -2.0, 3.0] + 0.36 * random.standard_normal(48)
@@ -137,7 +153,9 @@ def test_landscapes_and_fixed_weights_know_the_noise():
 @pytest.fixture(scope="module")
 def sampled(tmp_path_factory):
     """HMC on all data with flat weights: 1/σ² is Gamma(a + (N - 3)/2, b + squares/2)."""
-    sim = Simulation(**OPTIONS, num_walkers=64, walker_evaluation="vectorized", prior="none", **GAMMA)
+    sim = Simulation(
+        **OPTIONS, num_walkers=64, walker_evaluation="vectorized", prior="none", **GAMMA
+    )
     return sim.sample(
         sampler="HMC",
         num_leapfrog_steps=8,
@@ -168,7 +186,9 @@ def test_run_folder_and_summary_show_the_noise(sampled, tmp_path):
     rows = sampled.run_info
     kept = rows[rows["step"] > 60]
     np.testing.assert_allclose(
-        kept["noise_std"], np.exp(sampled.trajectory["log_noise_std"].to_numpy()[-len(kept) :]), rtol=1e-7
+        kept["noise_std"],
+        np.exp(sampled.trajectory["log_noise_std"].to_numpy()[-len(kept) :]),
+        rtol=1e-7,
     )
     assert "noise_std (mean)" in sampled.summary()
     assert "Gaussian noise of a standard deviation that is sampled" in sampled.manifest["meaning"]
@@ -176,7 +196,9 @@ def test_run_folder_and_summary_show_the_noise(sampled, tmp_path):
     sampled.save_model("mean", tmp_path / "mean.keras")
     mean = sampled.parameters("mean")
     np.testing.assert_allclose(
-        keras.saving.load_model(tmp_path / "mean.keras").predict(X, verbose=0)[:, 0], DESIGN @ mean[:3], rtol=1e-5
+        keras.saving.load_model(tmp_path / "mean.keras").predict(X, verbose=0)[:, 0],
+        DESIGN @ mean[:3],
+        rtol=1e-5,
     )
 
 
@@ -184,7 +206,9 @@ def test_a_fit_finds_the_most_probable_noise():
     """σ² = (squares + 2b)/(N + 2a), the maximum of the density of log σ."""
     sim = Simulation(**OPTIONS, prior="none", **GAMMA)
     sim.fit(optimizer="fire", learning_rate=0.05, num_steps=400)
-    assert np.exp(2 * sim.parameters[-1]) == pytest.approx((SQUARES + 2 * 0.75) / (20 + 6.0), rel=1e-4)
+    assert np.exp(2 * sim.parameters[-1]) == pytest.approx(
+        (SQUARES + 2 * 0.75) / (20 + 6.0), rel=1e-4
+    )
 
 
 @pytest.mark.slow
@@ -205,7 +229,9 @@ def test_starts_leave_the_noise_at_its_start(tmp_path):
     for length in (3, 4):
         np.save(tmp_path / "start.npy", np.arange(1.0, 1.0 + length))
         sim = Simulation(**OPTIONS, parameters=str(tmp_path / "start.npy"))
-        np.testing.assert_allclose(sim.parameters, [1, 2, 3, np.log(np.std(Y)) if length == 3 else 4])
+        np.testing.assert_allclose(
+            sim.parameters, [1, 2, 3, np.log(np.std(Y)) if length == 3 else 4]
+        )
     np.save(tmp_path / "start.npy", np.zeros(7))
     with pytest.raises(InputError, match="parameters"):
         Simulation(**OPTIONS, parameters=str(tmp_path / "start.npy"))
@@ -230,18 +256,28 @@ def test_a_prior_object_is_that_of_the_weights():
             "noise_std: sampled is one more parameter and shapes the system. Received: 0.5.",
         ),
         (
-            lambda: Simulation(**OPTIONS | {"noise_std": 0.5}).sample(noise_std="sampled", num_steps=2),
+            lambda: Simulation(**OPTIONS | {"noise_std": 0.5}).sample(
+                noise_std="sampled", num_steps=2
+            ),
             "noise_std: sampled is one more parameter and shapes the system. Received: sampled.",
         ),
-        (lambda: Simulation(**OPTIONS | {"data": (X, 0 * Y)}), "noise_std: the targets do not vary."),
+        (
+            lambda: Simulation(**OPTIONS | {"data": (X, 0 * Y)}),
+            "noise_std: the targets do not vary.",
+        ),
         *(
             (
-                lambda labels=labels: Simulation(**OPTIONS | {"data": (X, labels)}, loss="gaussian").potential(),
+                lambda labels=labels: Simulation(
+                    **OPTIONS | {"data": (X, labels)}, loss="gaussian"
+                ).potential(),
                 "noise_std: sampled is the noise of values, and the labels are classes. Received: sampled.",
             )
             for labels in (np.arange(len(Y)) % 3, 2 * (np.arange(len(Y)) % 2) - 1)
         ),
-        (lambda: Simulation(**OPTIONS | {"noise_std": -1.0}), "noise_std is out of range. Received: -1.0."),
+        (
+            lambda: Simulation(**OPTIONS | {"noise_std": -1.0}),
+            "noise_std is out of range. Received: -1.0.",
+        ),
         (lambda: Simulation(**OPTIONS | {"noise_std": "sample"}), "Did you mean 'sampled'?"),
     ],
 )
@@ -272,7 +308,9 @@ def test_the_example_finds_the_noise_that_was_made(script, tmp_path, capsys):
     """0.8 beside a spread of 15 is 0.053; noise of the whole spread predicts worse."""
     script.CHOSEN = (1.0,)
     assert script.main(["--num-steps", "900", "--output", str(tmp_path)]) == 0
-    table = np.genfromtxt(tmp_path / "sampled_noise.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
+    table = np.genfromtxt(
+        tmp_path / "sampled_noise.csv", delimiter=",", names=True, dtype=None, encoding="utf-8"
+    )
     found = {row["noise_std"]: row for row in table}
     made = 0.8 / np.std(script.made()[:, -1])
     assert 0.6 * made < found["sampled"]["noise_median"] < 1.5 * made

@@ -14,8 +14,12 @@ from tati_re.runs import files
 def run(tmp_path_factory):
     rng = np.random.default_rng(0)
     inputs = rng.standard_normal((600, 3)).astype("float32")
-    targets = inputs @ np.array([1.0, -1.0, 0.5], "float32") + 0.1 * rng.standard_normal(600).astype("float32")
-    sim = Simulation(data=(inputs, targets), loss="gaussian", noise_std=1.0, batch_size=60, seed=1, verbose=0)
+    targets = inputs @ np.array([1.0, -1.0, 0.5], "float32") + 0.1 * rng.standard_normal(
+        600
+    ).astype("float32")
+    sim = Simulation(
+        data=(inputs, targets), loss="gaussian", noise_std=1.0, batch_size=60, seed=1, verbose=0
+    )
     return sim.sample(
         num_steps=200,
         step_size=0.01,
@@ -28,7 +32,9 @@ def run(tmp_path_factory):
 
 
 def test_p_values_of_energies_and_gradients(run):
-    """20 tests shared among the pairs, 100 of the gradient; means of 60 losses of a linear model are near to normal."""
+    """20 tests shared among the pairs, 100 of the gradient; means of 60 losses of a linear model
+    are near to normal.
+    """
     assert (run.folder / files.NOISE).is_file()
     noise = run.noise
     assert list(noise.columns) == ["test", "rung", "p_value"]
@@ -53,6 +59,11 @@ def test_noise_that_is_not_normal_is_a_warning(run):
 def test_a_full_batch_has_none(tmp_path):
     sim = Simulation(data="two_clusters", seed=1, verbose=0)
     made = sim.sample(
-        step_size=0.001, num_steps=20, num_replicas=2, temperature_ratio=1.2, execution="graph", output=tmp_path / "b"
+        step_size=0.001,
+        num_steps=20,
+        num_replicas=2,
+        temperature_ratio=1.2,
+        execution="graph",
+        output=tmp_path / "b",
     )
     assert not made.has(files.NOISE)

@@ -1,4 +1,6 @@
-"""Notebooks: their code runs from top to bottom, and simulations, runs and progress show themselves."""
+"""Notebooks: their code runs from top to bottom, and simulations, runs and progress show
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +33,17 @@ def without_a_screen(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_notebook_runs_and_its_band_is_wide_where_there_are_no_data(capsys):
     notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
-    assert notebook["nbformat"] == 4 and len({cell["id"] for cell in notebook["cells"]}) == len(notebook["cells"])
+    assert notebook["nbformat"] == 4 and len({cell["id"] for cell in notebook["cells"]}) == len(
+        notebook["cells"]
+    )
     names: dict = {"__name__": "__main__"}
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
-            text = "".join(cell["source"]).replace("num_steps=100_000", "num_steps=4_000").replace("=20_000", "=1_000")
+            text = (
+                "".join(cell["source"])
+                .replace("num_steps=100_000", "num_steps=4_000")
+                .replace("=20_000", "=1_000")
+            )
             text = (
                 text.replace("_every=800", "_every=50")
                 .replace("1500", "600")
@@ -53,7 +61,9 @@ def test_the_notebook_runs_and_its_band_is_wide_where_there_are_no_data(capsys):
 
 def test_simulations_and_runs_show_themselves():
     x = np.random.default_rng(0).normal(size=(20, 2))
-    sim = Simulation(data=(x, (x[:, 0] > 0).astype(int)), hidden=[3], num_walkers=2, verbose=0, execution="graph")
+    sim = Simulation(
+        data=(x, (x[:, 0] > 0).astype(int)), hidden=[3], num_walkers=2, verbose=0, execution="graph"
+    )
     text = sim._repr_html_()
     assert "<b>Simulation</b>" in text and "17: dense/kernel 2×3, dense/bias 3" in text
     assert "20 examples (classification), all examples" in text
@@ -87,18 +97,37 @@ def test_progress_writes_over_one_line_below_the_cell():
     states = lines[1].split("\r")
     assert states[0] == "" and len(states) == 3 and states[1].startswith("BAOAB  step 20/100")
     assert len(states[2]) >= len(states[1].rstrip())
-    assert lines[2] == "A sentence." and lines[3].startswith("\rBAOAB  step 100/100") and lines[4:] == [""]
+    assert (
+        lines[2] == "A sentence."
+        and lines[3].startswith("\rBAOAB  step 100/100")
+        and lines[4:] == [""]
+    )
 
 
 def test_the_outputs_are_stored_and_are_those_of_the_code():
-    """Numbered from the top, with what each cell shows: tables of the simulation and the run, and two figures."""
-    cells = [cell for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    """Numbered from the top, with what each cell shows: tables of the simulation and the run, and
+    two figures.
+    """
+    cells = [
+        cell
+        for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+        if cell["cell_type"] == "code"
+    ]
     assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
-    shown = [{kind: data for out in cell["outputs"] for kind, data in out.get("data", {}).items()} for cell in cells]
+    shown = [
+        {kind: data for out in cell["outputs"] for kind, data in out.get("data", {}).items()}
+        for cell in cells
+    ]
     html = ["".join(each.get("text/html", "")) for each in shown]
-    assert any("<b>Simulation</b>" in text for text in html) and any("kinetic temperature" in text for text in html)
+    assert any("<b>Simulation</b>" in text for text in html) and any(
+        "kinetic temperature" in text for text in html
+    )
     pictures = [base64.b64decode(each["image/png"]) for each in shown if "image/png" in each]
     assert len(pictures) == 2 and all(picture.startswith(b"\x89PNG") for picture in pictures)
     text = "".join("".join(out.get("text", "")) for cell in cells for out in cell["outputs"])
-    assert "BAOAB and other methods with momenta are stable below" in text and "Traceback" not in text
-    assert not any(place in json.dumps(cells) for place in ("/work/", "/root/", "/home/")), "nobody's folders"
+    assert (
+        "BAOAB and other methods with momenta are stable below" in text and "Traceback" not in text
+    )
+    assert not any(place in json.dumps(cells) for place in ("/work/", "/root/", "/home/")), (
+        "nobody's folders"
+    )

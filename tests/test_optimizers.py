@@ -1,4 +1,6 @@
-"""Barzilai-Borwein, FIRE, annealing and momentum: their rules against plain numpy, their minima, their refusals."""
+"""Barzilai-Borwein, FIRE, annealing and momentum: their rules against plain numpy, their minima,
+their refusals.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ CURVATURES = np.geomspace(1, 100, 20)
 
 
 class Evaluate(NumpyEvaluate):
-    """A potential in numpy, a scale, a step number, and a validation loss `validation(position, step)`."""
+    """A potential in numpy, a scale, a step number, and a validation loss `validation(position,
+    step)`.
+    """
 
     def __init__(self, learning_rate, potential, gradient, scale=1.0, validation=None) -> None:
         super().__init__(rung_of(learning_rate, numpy=True), potential, gradient)
@@ -47,7 +51,9 @@ class Evaluate(NumpyEvaluate):
 
 
 def quadratic(learning_rate) -> Evaluate:
-    return Evaluate([learning_rate], lambda x: 0.5 * (CURVATURES * x * x).sum(-1), lambda x: CURVATURES * x)
+    return Evaluate(
+        [learning_rate], lambda x: 0.5 * (CURVATURES * x * x).sum(-1), lambda x: CURVATURES * x
+    )
 
 
 def rosenbrock(learning_rate) -> Evaluate:
@@ -55,7 +61,9 @@ def rosenbrock(learning_rate) -> Evaluate:
         bend = x[:, 1] - x[:, 0] ** 2
         return np.stack([-2 * (1 - x[:, 0]) - 400 * x[:, 0] * bend, 200 * bend], -1)
 
-    return Evaluate([learning_rate], lambda x: (1 - x[:, 0]) ** 2 + 100 * (x[:, 1] - x[:, 0] ** 2) ** 2, slope)
+    return Evaluate(
+        [learning_rate], lambda x: (1 - x[:, 0]) ** 2 + 100 * (x[:, 1] - x[:, 0] ** 2) ** 2, slope
+    )
 
 
 def double_well(learning_rate, scale=1.0, **options) -> Evaluate:
@@ -95,7 +103,9 @@ WELL = {"learning_rate": [0.05, 0.05], "scale": 7.0}
 
 
 def barzilai_borwein_in_numpy(kind: str, num_steps: int) -> tuple[np.ndarray, bool]:
-    """Positions `(steps, walkers, 3)` of the double well divided by its scale, and whether s·y was once negative."""
+    """Positions `(steps, walkers, 3)` of the double well divided by its scale, and whether s·y was
+    once negative.
+    """
     ends, negative = [], False
     for theta in START:
         rate, path = 0.05, []
@@ -104,7 +114,11 @@ def barzilai_borwein_in_numpy(kind: str, num_steps: int) -> tuple[np.ndarray, bo
             new = theta - rate * slope
             s, y = new - theta, (new**3 - new) - slope
             negative |= bool(s @ y <= 0)
-            rate = {"long": s @ s / (s @ y), "short": s @ y / (y @ y)}[kind] if s @ y > 0 else np.sqrt(s @ s / (y @ y))
+            rate = (
+                {"long": s @ s / (s @ y), "short": s @ y / (y @ y)}[kind]
+                if s @ y > 0
+                else np.sqrt(s @ s / (y @ y))
+            )
             theta, slope = new, new**3 - new
             path.append(theta)
         ends.append(path)
@@ -115,7 +129,9 @@ class Swapped(BarzilaiBorwein):
     """Takes one of the two steps for the other."""
 
     def _rate(self, ss, sy, yy):
-        return BarzilaiBorwein({"long": "short", "short": "long"}[self.barzilai_borwein_step])._rate(ss, sy, yy)
+        return BarzilaiBorwein(
+            {"long": "short", "short": "long"}[self.barzilai_borwein_step]
+        )._rate(ss, sy, yy)
 
 
 class Absolute(BarzilaiBorwein):
@@ -129,10 +145,17 @@ class Absolute(BarzilaiBorwein):
 def test_barzilai_borwein_is_its_rule(kind):
     expected, negative = barzilai_borwein_in_numpy(kind, 8)
     assert negative
-    found = np.stack([state.position for state in states(BarzilaiBorwein(kind), double_well(**WELL), START, 8)[1:]])
+    found = np.stack(
+        [
+            state.position
+            for state in states(BarzilaiBorwein(kind), double_well(**WELL), START, 8)[1:]
+        ]
+    )
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
     for wrong in (Swapped, Absolute):
-        path = np.stack([state.position for state in states(wrong(kind), double_well(**WELL), START, 8)[1:]])
+        path = np.stack(
+            [state.position for state in states(wrong(kind), double_well(**WELL), START, 8)[1:]]
+        )
         assert np.abs(path - expected).max() > 1e-3
 
 
@@ -152,7 +175,9 @@ def test_barzilai_borwein_on_a_condition_number_of_100(kind):
 def test_barzilai_borwein_finds_the_minimum_of_rosenbrock():
     """Measured: 67 steps."""
     start = np.array([[-1.2, 1.0]])
-    found = steps_until(BarzilaiBorwein(), rosenbrock(0.001), start, lambda s: np.abs(s.position - 1).max() < 1e-6)
+    found = steps_until(
+        BarzilaiBorwein(), rosenbrock(0.001), start, lambda s: np.abs(s.position - 1).max() < 1e-6
+    )
     assert found <= 100
 
 
@@ -208,20 +233,29 @@ class NeverHalts(Fire):
 def test_fire_is_its_rule():
     rates = np.array([0.3, 0.9])
     expected = fire_in_numpy(rates, 7.0, 40)
-    assert (expected[1:] == expected[:-1]).all(-1).any(0).all()  # each walker stepped back at least once
+    assert (
+        (expected[1:] == expected[:-1]).all(-1).any(0).all()
+    )  # each walker stepped back at least once
     path = states(Fire(), double_well(rates, 7.0), START, 40)
-    np.testing.assert_allclose(np.stack([s.position for s in path[1:]]), expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        np.stack([s.position for s in path[1:]]), expected, rtol=0, atol=1e-12
+    )
     assert (np.diff([s.potential for s in path], axis=0) <= 0).all()
     wrong = states(NeverHalts(), double_well(rates, 7.0), START, 40)
     assert np.abs(wrong[-1].position - expected[-1]).max() > 1e-6
 
 
 def test_fire_finds_minima():
-    """Measured: 267 steps for the quadratic, 1,388 for Rosenbrock's function (plain descent: 1,152 and 34,096)."""
+    """Measured: 267 steps for the quadratic, 1,388 for Rosenbrock's function (plain descent: 1,152
+    and 34,096).
+    """
     close = lambda s: np.abs(s.gradient).max() < 1e-8  # noqa: E731
     assert steps_until(Fire(), quadratic(0.1), np.ones((1, 20)), close) <= 400
     start = np.array([[-1.2, 1.0]])
-    assert steps_until(Fire(), rosenbrock(0.01), start, lambda s: np.abs(s.position - 1).max() < 1e-6) <= 2000
+    assert (
+        steps_until(Fire(), rosenbrock(0.01), start, lambda s: np.abs(s.position - 1).max() < 1e-6)
+        <= 2000
+    )
 
 
 def test_fire_takes_back_a_step_that_is_not_finite():
@@ -238,12 +272,23 @@ def test_fire_takes_back_a_step_that_is_not_finite():
 # Annealing
 
 STAGE = 4
-VALIDATION = {1: [3.0, 2.0], 2: [2.0, 2.5], 3: [1.0, 0.1], 4: [1.5, 0.1], 5: [0.1, 0.1], 6: [0.1, 0.1]}
+VALIDATION = {
+    1: [3.0, 2.0],
+    2: [2.0, 2.5],
+    3: [1.0, 0.1],
+    4: [1.5, 0.1],
+    5: [0.1, 0.1],
+    6: [0.1, 0.1],
+}
 
 
 def annealed(optimizer, num_steps=6 * STAGE, seed=5):
-    """Walker 0 has its best stage at the end of step 12, walker 1 of step 4; both are offered less later."""
-    evaluate = double_well([0.4, 0.4], 7.0, validation=lambda x, step: np.array(VALIDATION[step // STAGE]))
+    """Walker 0 has its best stage at the end of step 12, walker 1 of step 4; both are offered less
+    later.
+    """
+    evaluate = double_well(
+        [0.4, 0.4], 7.0, validation=lambda x, step: np.array(VALIDATION[step // STAGE])
+    )
     noise = NumpyNoise(seed)
     return states(optimizer, evaluate, START, num_steps, noise), noise, evaluate
 
@@ -287,7 +332,9 @@ def test_annealing_cools_stops_goes_back_and_stays():
         for state in path[stop:]:
             assert state.stopped[walker]
             for name in ("position", "gradient", "potential", "loss", "log_prior"):
-                np.testing.assert_array_equal(getattr(state, name)[walker], getattr(path[best], name)[walker])
+                np.testing.assert_array_equal(
+                    getattr(state, name)[walker], getattr(path[best], name)[walker]
+                )
             np.testing.assert_array_equal(state.momentum[walker], 0.0)
             assert state.best.validation[walker] == VALIDATION[best // STAGE][walker]
     wrong, _, _ = annealed(Stays(2.0, 0.5, STAGE, 1, 0.5))
@@ -296,7 +343,9 @@ def test_annealing_cools_stops_goes_back_and_stays():
 
 
 def test_annealing_compares_averages_and_goes_back_to_the_lowest():
-    """Averages 4, 3.5, 4 of the stages, while the losses at their ends are 3, 6, 4: it stops after the third stage."""
+    """Averages 4, 3.5, 4 of the stages, while the losses at their ends are 3, 6, 4: it stops after
+    the third stage.
+    """
     seen = {2: 5.0, 4: 3.0, 6: 1.0, 8: 6.0, 10: 4.0, 12: 4.0, 14: 0.0, 16: 0.0}
     evaluate = double_well([0.4, 0.4], validation=lambda x, step: np.full(2, seen[step]))
     path = states(Annealing(stage_steps=4, validations=2), evaluate, START, 16)
@@ -306,11 +355,18 @@ def test_annealing_compares_averages_and_goes_back_to_the_lowest():
         np.testing.assert_allclose(state.temperature, 0.8)
 
 
-@pytest.mark.parametrize(("stage_steps", "validations", "count"), [(25, 10, 13), (100, 10, 10), (3, 10, 3), (7, 1, 1)])
+@pytest.mark.parametrize(
+    ("stage_steps", "validations", "count"), [(25, 10, 13), (100, 10, 10), (3, 10, 3), (7, 1, 1)]
+)
 def test_annealing_validates_evenly_and_at_the_end_of_a_stage(stage_steps, validations, count):
-    evaluate, at = double_well([0.4, 0.4], validation=lambda x, step: at.append(step) or np.ones(2)), []
+    evaluate, at = (
+        double_well([0.4, 0.4], validation=lambda x, step: at.append(step) or np.ones(2)),
+        [],
+    )
     path = states(Annealing(2.0, 0.5, stage_steps, validations), evaluate, START, 2 * stage_steps)
-    assert len(at) == 2 * count and at[count - 1] == stage_steps and len(set(np.diff(at[:count]))) <= 1
+    assert (
+        len(at) == 2 * count and at[count - 1] == stage_steps and len(set(np.diff(at[:count]))) <= 1
+    )
     np.testing.assert_allclose(path[-1].last_validation, 1.0)
     assert not path[-1].stopped.any()
 
@@ -323,12 +379,16 @@ def test_annealing_stops_where_the_validation_loss_is_not_finite():
 
 
 def test_annealing_samples_its_temperature():
-    """A stage on the harmonic well: BAOAB has exactly T/k at every step size, also at momentum 0, where successive
-    positions are correlated by 1 - h²k/2."""
+    """A stage on the harmonic well: BAOAB has exactly T/k at every step size, also at momentum 0,
+    where successive positions are correlated by 1 - h²k/2.
+    """
     walkers, temperature = 4000, 0.7
     evaluate = Evaluate(np.full(walkers, 0.5), lambda x: (x * x).sum(-1), lambda x: 2 * x, 1.0)
-    state = states(Annealing(temperature, stage_steps=1000), evaluate, np.zeros((walkers, 2)), 60)[-1]
-    # 8,000 independent numbers; 5.5 standard errors are 8.7 %. A halved or doubled noise is far outside.
+    state = states(Annealing(temperature, stage_steps=1000), evaluate, np.zeros((walkers, 2)), 60)[
+        -1
+    ]
+    # 8,000 independent numbers; 5.5 standard errors are 8.7 %. A halved or doubled noise is far
+    # outside.
     assert (state.position**2).mean() == pytest.approx(temperature / 2, rel=5.5 * np.sqrt(2 / 8000))
 
 
@@ -343,21 +403,36 @@ OPTIMIZERS = {
 
 
 def looped(optimizer, execution: str):
-    """25 steps of 4 walkers on the quartic well; the validation loss grows with the distance from (1, 1, 1)."""
+    """25 steps of 4 walkers on the quartic well; the validation loss grows with the distance from
+    (1, 1, 1).
+    """
 
     def distance(position):
         return tf.reduce_sum(tf.square(position - 1.0), -1)
 
     potential = FunctionPotential(quartic, 3, validation=distance)
     rung = rung_of(np.linspace(0.05, 0.2, 4), np.inf)
-    loop = Loop(potential, optimizer, Observables(optimizer, None), rung, 3, execution, record_every=5, num_steps=25)
+    loop = Loop(
+        potential,
+        optimizer,
+        Observables(optimizer, None),
+        rung,
+        3,
+        execution,
+        record_every=5,
+        num_steps=25,
+    )
     chunk = loop.run(loop.start(np.linspace(-1, 1, 12).reshape(4, 3), ()), 1, 25)
     flat = [np.asarray(value, np.float64) for value in tf.nest.flatten(chunk.carry.state)]
     return chunk.carry.state, flat, chunk.rows.numpy()[: int(chunk.num_rows)], loop
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ("long", "annealing"))) for name in OPTIMIZERS]
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in ("long", "annealing")))
+        for name in OPTIMIZERS
+    ],
 )
 def test_eager_graph_and_xla_agree(name):
     state, eager, rows, loop = looped(OPTIMIZERS[name], "eager")
@@ -389,7 +464,14 @@ GENERATOR = np.random.default_rng(12)
 X, Y = GENERATOR.normal(size=(12, 2)), GENERATOR.normal(size=12)
 DATA = ((X[:8], Y[:8]), (X[8:], Y[8:]))
 DESIGN = np.column_stack([X, np.ones(12)])[:8]
-LINEAR = {"noise_std": 1.0, "dtype": "float64", "verbose": 0, "execution": "graph", "num_walkers": 2, "seed": 2}
+LINEAR = {
+    "noise_std": 1.0,
+    "dtype": "float64",
+    "verbose": 0,
+    "execution": "graph",
+    "num_walkers": 2,
+    "seed": 2,
+}
 
 
 def validation_loss(theta) -> np.ndarray:
@@ -425,7 +507,9 @@ def test_validation_is_the_mean_loss_on_the_test_part(piece):
 
 
 def opposite() -> Simulation:
-    """The test part is the training part with the sign of the labels turned, and the walkers start at its best fit."""
+    """The test part is the training part with the sign of the labels turned, and the walkers start
+    at its best fit.
+    """
     sim = Simulation(data=((X, Y), (X, -Y)), **LINEAR, prior="none")
     design = np.column_stack([X, np.ones(12)])
     sim.parameters = np.linalg.lstsq(design, -Y)[0]
@@ -444,14 +528,24 @@ COLD = {
 
 
 def test_annealing_stops_where_training_spoils_the_validation_loss():
-    """A cold walker leaves the best fit of the test part at once: it stops after the second stage, and returns to the
-    end of the first."""
+    """A cold walker leaves the best fit of the test part at once: it stops after the second stage,
+    and returns to the end of the first.
+    """
     sim = opposite()
     run = sim.fit(num_steps=30, **COLD)
-    assert run.parameters(5, 0).tolist() == run.parameters(10, 0).tolist() == run.parameters(30, 0).tolist()
+    assert (
+        run.parameters(5, 0).tolist()
+        == run.parameters(10, 0).tolist()
+        == run.parameters(30, 0).tolist()
+    )
     np.testing.assert_array_equal(sim.parameters[1], run.parameters(5, 1))
     rows = run.run_info[run.run_info.walker == 0].set_index("step")
-    assert rows["potential"].loc[9] < rows["potential"].loc[5] == rows["potential"].loc[10] == rows["potential"].loc[30]
+    assert (
+        rows["potential"].loc[9]
+        < rows["potential"].loc[5]
+        == rows["potential"].loc[10]
+        == rows["potential"].loc[30]
+    )
     np.testing.assert_allclose(rows["temperature"].loc[[4, 5, 10, 30]], [1e-9, 8e-10, 1e-9, 1e-9])
     np.testing.assert_array_equal(sim.momenta, 0.0)
 
@@ -466,14 +560,23 @@ def test_annealing_goes_on_while_the_validation_loss_falls():
 RESUMED = {
     "barzilai_borwein": {"optimizer": "barzilai_borwein", "learning_rate": 0.02},
     "fire": {"optimizer": "fire", "learning_rate": 0.2},
-    "annealing": {"optimizer": "annealing", "annealing_stage_steps": 5, "learning_rate": 0.02, "momentum": 0.5},
+    "annealing": {
+        "optimizer": "annealing",
+        "annealing_stage_steps": 5,
+        "learning_rate": 0.02,
+        "momentum": 0.5,
+    },
     "annealing in mini-batches, stopped": {**COLD, "batch_size": 3},
     "sgd with momentum": {"optimizer": "sgd", "momentum": 0.9, "batch_size": 3},
 }
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=() if case == "sgd with momentum" else pytest.mark.slow) for case in RESUMED]
+    "case",
+    [
+        pytest.param(case, marks=() if case == "sgd with momentum" else pytest.mark.slow)
+        for case in RESUMED
+    ],
 )
 @pytest.mark.parametrize("half", [pytest.param(3, marks=pytest.mark.slow), 13])
 def test_resume_byte_for_byte(tmp_path, case, half):
@@ -487,13 +590,17 @@ def test_resume_byte_for_byte(tmp_path, case, half):
     Simulation.resume(str(tmp_path / "halves"), num_steps=26, data=data)
     assert tables(tmp_path / "halves") == tables(tmp_path / "whole")
     rows = load(tmp_path / "whole").run_info
-    varies = {"annealing": "temperature", "barzilai_borwein": "step_size", "fire": "step_size"}.get(case)
+    varies = {"annealing": "temperature", "barzilai_borwein": "step_size", "fire": "step_size"}.get(
+        case
+    )
     assert varies is None or rows[varies].nunique() > 2
 
 
 def test_batch_normalisation_learns_its_statistics_on_the_full_batch():
     keras.utils.set_random_seed(1)
-    model = keras.Sequential([keras.Input((2,)), keras.layers.BatchNormalization(momentum=0.9), keras.layers.Dense(1)])
+    model = keras.Sequential(
+        [keras.Input((2,)), keras.layers.BatchNormalization(momentum=0.9), keras.layers.Dense(1)]
+    )
     sim = Simulation(model, (X, Y), verbose=0, execution="graph")
     run = sim.fit(optimizer="barzilai_borwein", num_steps=10, trajectory_every=10)
     assert np.isfinite(run.run_info["potential"]).all()
@@ -524,7 +631,9 @@ LIKE_ADAM_OR_SGD = ("adadelta", "adagrad", "adamax", "adamw", "lion", "nadam", "
     ],
 )
 def test_weights_are_one_tensor_where_each_number_follows_its_own_gradients(name, monkeypatch):
-    """Two walkers of four tensors: the same steps, bit by bit; a rule that looks at the whole tensor is told by it."""
+    """Two walkers of four tensors: the same steps, bit by bit; a rule that looks at the whole
+    tensor is told by it.
+    """
     found = []
     for names in (keras_optimizer._BY_NUMBER, (), tuple(keras_optimizer.keras_optimizers())):
         monkeypatch.setattr(keras_optimizer, "_BY_NUMBER", names)
@@ -589,18 +698,27 @@ REFUSED = {
         {"optimizer": "barzilai_borwein", "batch_size": 4},
         r"^optimizer: barzilai_borwein works on the full batch only\. Received: batch_size = 4 of 8 examples\.",
     ),
-    "fire, mini-batches": ({"optimizer": "fire", "batch_size": 4}, r"^optimizer: fire works on the full batch only\."),
+    "fire, mini-batches": (
+        {"optimizer": "fire", "batch_size": 4},
+        r"^optimizer: fire works on the full batch only\.",
+    ),
     "adam, momentum": (
         {"optimizer": "adam", "momentum": 0.9},
         r"^momentum: adam does not take it\. Received: 0\.9\. Expected: optimizer muon, rmsprop, sgd, annealing\.",
     ),
-    "fire, momentum": ({"optimizer": "fire", "momentum": 0.9}, r"^momentum: fire does not take it\."),
+    "fire, momentum": (
+        {"optimizer": "fire", "momentum": 0.9},
+        r"^momentum: fire does not take it\.",
+    ),
     "an object, momentum": (
         {"optimizer": keras.optimizers.SGD(0.1), "momentum": 0.9},
         r"^momentum: an optimizer object keeps its own\.",
     ),
     "momentum 1": ({"optimizer": "sgd", "momentum": 1.0}, r"^momentum is out of range\."),
-    "no such step": ({"barzilai_borwein_step": "middle"}, r"^barzilai_borwein_step has an unknown value\."),
+    "no such step": (
+        {"barzilai_borwein_step": "middle"},
+        r"^barzilai_borwein_step has an unknown value\.",
+    ),
     "no cooling": ({"annealing_cooling": 1.0}, r"^annealing_cooling is out of range\."),
 }
 
@@ -629,9 +747,18 @@ class Sign(Optimizer):
 def test_an_object_of_ones_own_fits_and_is_resumed(tmp_path, capsys):
     sim = Simulation(data="two_clusters", seed=1, dtype="float64", execution="graph")
     start, slope = sim.parameters.copy(), np.sign(sim.gradients())
-    run = sim.fit(optimizer=Sign(), learning_rate=2.0**-20, num_steps=2, record_every=1, output=str(tmp_path / "a"))
+    run = sim.fit(
+        optimizer=Sign(),
+        learning_rate=2.0**-20,
+        num_steps=2,
+        record_every=1,
+        output=str(tmp_path / "a"),
+    )
     np.testing.assert_allclose(sim.parameters, start - 2.0**-19 * slope, rtol=1e-12)
-    assert run.manifest["method"] == {"optimizer": "sign"} and "Not used" not in capsys.readouterr().out
+    assert (
+        run.manifest["method"] == {"optimizer": "sign"}
+        and "Not used" not in capsys.readouterr().out
+    )
     run = Simulation.resume(run, num_steps=3, optimizer=Sign(), verbose=0)
     assert run.run_info["step"].max() == 3
     with pytest.raises(InputError, match="optimizer is not one"):
@@ -641,7 +768,8 @@ def test_an_object_of_ones_own_fits_and_is_resumed(tmp_path, capsys):
 def test_annealing_without_a_test_part_is_refused():
     sim = Simulation(data=(X, Y), **LINEAR)
     with pytest.raises(
-        InputError, match=r"^optimizer: annealing stops by the loss on a test part, and the data have no"
+        InputError,
+        match=r"^optimizer: annealing stops by the loss on a test part, and the data have no",
     ):
         sim.fit(optimizer="annealing", num_steps=2)
     evaluate = sim._engine().potential.bind(rung_of([0.1, 0.1]))
@@ -670,7 +798,17 @@ def test_objects_check_their_own(make, what):
 @pytest.mark.parametrize("optimizer", ["barzilai_borwein", "fire"])
 def test_the_command_says_it_on_one_line(tmp_path, monkeypatch, capsys, optimizer):
     monkeypatch.chdir(tmp_path)
-    argv = ["--data", "two_clusters", "--optimizer", optimizer, "--batch-size", "5", "--num-steps", "2", "--quiet"]
+    argv = [
+        "--data",
+        "two_clusters",
+        "--optimizer",
+        optimizer,
+        "--batch-size",
+        "5",
+        "--num-steps",
+        "2",
+        "--quiet",
+    ]
     assert optimize.main(argv) == 2
     said = capsys.readouterr().err
     assert said.startswith(f"error: --optimizer: {optimizer} works on the full batch only.")

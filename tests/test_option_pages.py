@@ -1,4 +1,6 @@
-"""Each option stands on a page besides the table, each page in the order of the site, and the version is dated."""
+"""Each option stands on a page besides the table, each page in the order of the site, and the
+version is dated.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,11 @@ TABLES = ("options.md", "api.md", "coming_from_tati.md")
 
 
 def without_a_page(text: str) -> list[str]:
-    return [name for name in OPTIONS if not re.search(rf"(?<![\w-])({name}|{flag(name)})(?![\w-])", text)]
+    return [
+        name
+        for name in OPTIONS
+        if not re.search(rf"(?<![\w-])({name}|{flag(name)})(?![\w-])", text)
+    ]
 
 
 def test_each_option_stands_on_a_page_besides_the_table():
@@ -28,7 +34,11 @@ def test_the_version_is_dated_everywhere():
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     version, date = re.search(r"^## (\S+) - (\d{4}-\d\d-\d\d)$", changes, re.M).groups()
-    assert f"version: {version}\n" in cited and f"date-released: {date}\n" in cited and version == __version__
+    assert (
+        f"version: {version}\n" in cited
+        and f"date-released: {date}\n" in cited
+        and version == __version__
+    )
 
 
 def test_pages_are_in_the_order_of_the_site_and_the_readme():
@@ -36,4 +46,8 @@ def test_pages_are_in_the_order_of_the_site_and_the_readme():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     linked = re.findall(r"userguide/(\w+)\.md\)", readme[readme.index("- First posterior") :])
     own = [name for name in listed if name not in ("contributing", "changes")]
-    assert sorted(own) == sorted(path.stem for path in (ROOT / "userguide").glob("*.md")) == sorted(set(linked))
+    assert (
+        sorted(own)
+        == sorted(path.stem for path in (ROOT / "userguide").glob("*.md"))
+        == sorted(set(linked))
+    )

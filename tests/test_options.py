@@ -73,23 +73,47 @@ def test_explicit_are_the_names_that_were_given():
             {"step_size": "0.1"},
             "step_size has an unknown value. Received: '0.1'. Expected: a number greater than 0 or 'auto'.",
         ),
-        ({"num_steps": True}, "num_steps has the wrong type. Received: True. Expected: an integer at least 1."),
-        ({"num_steps": 2.5}, "num_steps has the wrong type. Received: 2.5. Expected: an integer at least 1."),
-        ({"num_steps": None}, "num_steps has the wrong type. Received: none. Expected: an integer at least 1."),
+        (
+            {"num_steps": True},
+            "num_steps has the wrong type. Received: True. Expected: an integer at least 1.",
+        ),
+        (
+            {"num_steps": 2.5},
+            "num_steps has the wrong type. Received: 2.5. Expected: an integer at least 1.",
+        ),
+        (
+            {"num_steps": None},
+            "num_steps has the wrong type. Received: none. Expected: an integer at least 1.",
+        ),
         (
             {"test_fraction": 1.0},
             "test_fraction is out of range. Received: 1.0. Expected: a number at least 0 and below 1 or none.",
         ),
-        ({"verbose": 3}, "verbose is out of range. Received: 3. Expected: an integer at least 0 and at most 2."),
-        ({"batch_size": 0}, "batch_size is out of range. Received: 0. Expected: an integer at least 1 or none."),
-        ({"hidden": [10, 0]}, "hidden is out of range. Received: 0. Expected: a list of integers, each at least 1."),
-        ({"hidden": 10}, "hidden has the wrong type. Received: 10. Expected: a list of integers, each at least 1."),
+        (
+            {"verbose": 3},
+            "verbose is out of range. Received: 3. Expected: an integer at least 0 and at most 2.",
+        ),
+        (
+            {"batch_size": 0},
+            "batch_size is out of range. Received: 0. Expected: an integer at least 1 or none.",
+        ),
+        (
+            {"hidden": [10, 0]},
+            "hidden is out of range. Received: 0. Expected: a list of integers, each at least 1.",
+        ),
+        (
+            {"hidden": 10},
+            "hidden has the wrong type. Received: 10. Expected: a list of integers, each at least 1.",
+        ),
         (
             {"potential": "posteriour"},
             "potential has an unknown value. Did you mean 'posterior'? Received: 'posteriour'. "
             "Expected: 'posterior' or 'mean_loss' or my_file.py:my_function.",
         ),
-        ({"from_logits": "yes"}, "from_logits has an unknown value. Received: 'yes'. Expected: 'auto', true or false."),
+        (
+            {"from_logits": "yes"},
+            "from_logits has an unknown value. Received: 'yes'. Expected: 'auto', true or false.",
+        ),
         ({"step_sise": 0.1}, "step_sise is not a known option. Did you mean 'step_size'?"),
         (
             {"temperature": 1.0, "inverse_temperature": 2.0},
@@ -166,12 +190,18 @@ def test_toml_round_trip(tmp_path):
     ("text", "sentence"),
     [
         ("step_sise = 0.1", "step_sise is not a known option. Did you mean 'step_size'?"),
-        ("step_size = -1", "step_size is out of range. Received: -1. Expected: a number greater than 0 or 'auto'."),
+        (
+            "step_size = -1",
+            "step_size is out of range. Received: -1. Expected: a number greater than 0 or 'auto'.",
+        ),
         (
             'step_size = "1"',
             "step_size has an unknown value. Received: '1'. Expected: a number greater than 0 or 'auto'.",
         ),
-        ("[sampler]\nstep_size = 1", "options stand without tables. Received: [sampler]. Expected: step_size = 0.001."),
+        (
+            "[sampler]\nstep_size = 1",
+            "options stand without tables. Received: [sampler]. Expected: step_size = 0.001.",
+        ),
         (
             'resume = "runs/a"',
             "resume is a flag of the command. Received: runs/a. Expected: Simulation.resume(folder).",
@@ -186,7 +216,10 @@ def test_bad_toml_names_the_file(tmp_path, text, sentence):
 
 def test_toml_that_is_missing_or_not_toml(tmp_path):
     path = tmp_path / "run.toml"
-    assert message(read_toml, path) == f"{path} cannot be read: No such file or directory. Expected: a TOML file."
+    assert (
+        message(read_toml, path)
+        == f"{path} cannot be read: No such file or directory. Expected: a TOML file."
+    )
     path.write_bytes(b"step_size = \xff\n")
     assert message(read_toml, path).startswith(f"{path} is not valid TOML: ")
     path.write_text("step_size 0.1\n")
@@ -209,7 +242,10 @@ def test_describe_says_range_default_and_flag():
     for part in ("step_size", "a number greater than 0", "default: auto", "--step-size"):
         assert part in text
     assert all(f"  {name} (" in describe() for name in OPTIONS)
-    assert message(describe, "step_sice") == "step_sice is not a known option. Did you mean 'step_size'?"
+    assert (
+        message(describe, "step_sice")
+        == "step_sice is not a known option. Did you mean 'step_size'?"
+    )
 
 
 def test_help_of_the_package_prints_the_description(capsys):
@@ -225,7 +261,9 @@ def test_choices_are_named_in_the_table():
 
 def test_reference_page_of_the_userguide_is_up_to_date():
     page = Path(__file__).parent.parent / "userguide" / "options.md"
-    assert page.read_text() == reference_page(), "run: python -m tati_re.options > userguide/options.md"
+    assert page.read_text() == reference_page(), (
+        "run: python -m tati_re.options > userguide/options.md"
+    )
 
 
 def test_one_file_or_several():
@@ -234,8 +272,13 @@ def test_one_file_or_several():
     assert options_from_flags({"data": ["a.csv", "b.csv"], "test_data": "none"}).test_data is None
     parser = argparse.ArgumentParser()
     add_arguments(parser, ["data"])
-    assert vars(parser.parse_args(["--data", "a", "b", "--test-data", "c"])) == {"data": ["a", "b"], "test_data": "c"}
+    assert vars(parser.parse_args(["--data", "a", "b", "--test-data", "c"])) == {
+        "data": ["a", "b"],
+        "test_data": "c",
+    }
     toml = to_toml(make_options(data=["a.csv", "b.csv"], input_columns=["x1^2"]))
     assert tomllib.loads(toml)["data"] == ["a.csv", "b.csv"]
     said = message(make_options, data=3)
-    assert said == "data has the wrong type. Received: 3. Expected: text or a list of texts or none."
+    assert (
+        said == "data has the wrong type. Received: 3. Expected: text or a list of texts or none."
+    )

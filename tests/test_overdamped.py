@@ -1,10 +1,10 @@
 """Overdamped methods beyond SGLD: Leimkuhler-Matthews, and SGLD with a preconditioner.
 
-Laws on U = θ²/2, T = 1: the frozen preconditioner G of a walker gives it the variance 1/(1 - hG/2), compared within 5.5
-standard errors, which resolve 1 %. One that depends on the place without the divergence Γ has the law exp(-U)/G, for
-λ = 0.1 and no memory the variance 1.889, far from 1 (resolved to 4 %). In a box without forces the law of
-Leimkuhler-Matthews is uniform, the mean square 1/3 (resolved to 1 %). Its variance on a well is in
-`test_noisy_gradients.py`.
+Laws on U = θ²/2, T = 1: the frozen preconditioner G of a walker gives it the variance 1/(1 - hG/2),
+compared within 5.5 standard errors, which resolve 1 %. One that depends on the place without the
+divergence Γ has the law exp(-U)/G, for λ = 0.1 and no memory the variance 1.889, far from 1
+(resolved to 4 %). In a box without forces the law of Leimkuhler-Matthews is uniform, the mean
+square 1/3 (resolved to 1 %). Its variance on a well is in `test_noisy_gradients.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,15 @@ from tati_re import InputError, Simulation, priors
 from tati_re.core.backend import tf
 from tati_re.posterior.function import FunctionPotential
 from tati_re.samplers import LeimkuhlerMatthews, PreconditionedSGLD
-from tests.scenarios import TOLERANCE, NumpyEvaluate, NumpyNoise, averages, mean_and_error, overdamped_law, rung_of
+from tests.scenarios import (
+    TOLERANCE,
+    NumpyEvaluate,
+    NumpyNoise,
+    averages,
+    mean_and_error,
+    overdamped_law,
+    rung_of,
+)
 
 OFFSET = 0.1
 
@@ -58,11 +66,14 @@ def test_leimkuhler_matthews_in_a_box_is_uniform():
     mean, error = mean_and_error(values.mean(axis=0))
     print(f"{mean:.5f} +- {error:.5f}")
     assert abs(mean - 1 / 3) < TOLERANCE * error < 0.01 / 3
-    mean, error = mean_and_error(averages(Unturned(), potential, rung, start, 500, squares, seed=1).mean(axis=0))
+    mean, error = mean_and_error(
+        averages(Unturned(), potential, rung, start, 500, squares, seed=1).mean(axis=0)
+    )
     assert abs(mean - 1 / 3) > TOLERANCE * error
 
 
-# ------------------------------------------------------------------------------------------------------- preconditioner
+# -------------------------------------------------------------------------------------------------------
+# preconditioner
 
 
 def run_psgld(sampler, step_size, num_steps, num_burnin_steps, stiffness=1.0, walkers=1_000):
@@ -75,14 +86,25 @@ def run_psgld(sampler, step_size, num_steps, num_burnin_steps, stiffness=1.0, wa
     start = np.random.default_rng(3).normal(size=(walkers, 2)) / np.sqrt(stiffness)
     rung = rung_of(np.full(walkers, step_size))
     return averages(
-        sampler, well(stiffness), rung, start, num_steps, observe, seed=2, num_burnin_steps=num_burnin_steps
+        sampler,
+        well(stiffness),
+        rung,
+        start,
+        num_steps,
+        observe,
+        seed=2,
+        num_burnin_steps=num_burnin_steps,
     )
 
 
 def test_a_frozen_preconditioner_has_the_law_of_its_step_sizes():
-    """k = 1 and 25: G of each walker from 300 steps of burn-in; the stiff parameter gets the smaller step."""
+    """k = 1 and 25: G of each walker from 300 steps of burn-in; the stiff parameter gets the
+    smaller step.
+    """
     stiffness = np.array([1.0, 25.0])
-    values = run_psgld(PreconditionedSGLD(preconditioner_offset=OFFSET), 0.05, 16_000, 300, stiffness)
+    values = run_psgld(
+        PreconditionedSGLD(preconditioner_offset=OFFSET), 0.05, 16_000, 300, stiffness
+    )
     for k, square, scale in zip(stiffness, values[:2], values[2:], strict=True):
         expected = (1 / (1 - 0.05 * scale * k / 2)) / k
         mean, error = mean_and_error(square - expected)
@@ -100,18 +122,26 @@ def test_a_frozen_preconditioner_has_the_law_of_its_step_sizes():
 def test_a_preconditioner_that_goes_on_adapting_is_wrong_but_for_the_published_divergence_without_memory(
     decay, corrects, step_size, expected
 ):
-    """No memory, λ = 0.1: <θ²> = 1.889 without Γ (1.87 at h = 0.001), 1.02 with it; with memory 0.9 and h = 0.01 the
-    published Γ leaves 1.60. The numbers are simulated ones, to 0.03."""
-    weight = {power: quad(lambda q, n=power: q**n * (OFFSET + q) * np.exp(-q * q / 2), 0, 20)[0] for power in (0, 2)}
+    """No memory, λ = 0.1: <θ²> = 1.889 without Γ (1.87 at h = 0.001), 1.02 with it; with memory 0.9
+    and h = 0.01 the published Γ leaves 1.60. The numbers are simulated ones, to 0.03.
+    """
+    weight = {
+        power: quad(lambda q, n=power: q**n * (OFFSET + q) * np.exp(-q * q / 2), 0, 20)[0]
+        for power in (0, 2)
+    }
     assert weight[2] / weight[0] == pytest.approx(1.8886, abs=1e-4)
-    values = run_psgld(PreconditionedSGLD("adaptive", decay, OFFSET, corrects), step_size, 36_000, 4_000)
+    values = run_psgld(
+        PreconditionedSGLD("adaptive", decay, OFFSET, corrects), step_size, 36_000, 4_000
+    )
     mean, error = mean_and_error(values[:2].mean(axis=0))
     print(f"{mean:.4f} +- {error:.4f}")
     assert abs(mean - expected) < 0.03 + TOLERANCE * error and TOLERANCE * error < 0.06
 
 
 def test_the_divergence_is_the_derivative_of_the_preconditioner():
-    """One step from given numbers: without memory Γ = -G² sign(g) U'', here with U = θ⁴/4 + θ²/2."""
+    """One step from given numbers: without memory Γ = -G² sign(g) U'', here with U = θ⁴/4 +
+    θ²/2.
+    """
     evaluate = NumpyEvaluate(rung_of(np.full(4, 0.01), 2.0, numpy=True))
     position = np.linspace(-2, 2, 4)[:, None]
     moved = {}
@@ -127,9 +157,15 @@ def test_the_divergence_is_the_derivative_of_the_preconditioner():
 
 def test_a_preconditioner_that_could_not_learn_is_refused():
     sim = Simulation(data=(np.ones((8, 1)), np.ones(8)), verbose=0)
-    with pytest.raises(InputError, match=r"^preconditioner: frozen, .*num_burnin_steps = 0\. .* such as 1000\."):
+    with pytest.raises(
+        InputError, match=r"^preconditioner: frozen, .*num_burnin_steps = 0\. .* such as 1000\."
+    ):
         sim.sample(sampler="pSGLD", step_size=0.001, num_steps=2, num_burnin_steps=0)
-    for wrong in ({"preconditioner": "warm"}, {"preconditioner_decay": 1.0}, {"preconditioner_offset": 0.0}):
+    for wrong in (
+        {"preconditioner": "warm"},
+        {"preconditioner_decay": 1.0},
+        {"preconditioner_offset": 0.0},
+    ):
         with pytest.raises(InputError, match=f"^{next(iter(wrong))}: "):
             PreconditionedSGLD(**wrong)
 

@@ -1,4 +1,6 @@
-"""Samplers that users wrote: what `check_sampler` catches, how one is found by name, made, run and resumed."""
+"""Samplers that users wrote: what `check_sampler` catches, how one is found by name, made, run and
+resumed.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,23 @@ from tati_re.core.backend import tf, threads
 from tati_re.core.ops import as_float64, column
 from tati_re.options import families
 from tati_re.options.make import make_options
-from tati_re.samplers import MALA, SGLD, Info, LeimkuhlerMatthews, Splitting, State, StepSizeTuning, make_sampler
+from tati_re.samplers import (
+    MALA,
+    SGLD,
+    Info,
+    LeimkuhlerMatthews,
+    Splitting,
+    State,
+    StepSizeTuning,
+    make_sampler,
+)
 from tati_re.samplers.choosing import imported, made
 from tati_re.samplers.skeleton import Skeleton
 from tati_re.testing import check_law, check_sampler
 from tests.systems import tables
 
-# --------------------------------------------------------------------------------------- what check_sampler lets pass
+# --------------------------------------------------------------------------------------- what
+# check_sampler lets pass
 
 
 @pytest.mark.parametrize(
@@ -43,14 +55,17 @@ def test_a_right_sampler_passes(sampler, variance):
 
 
 def test_the_law_knows_stiffness_and_order():
-    """Var q = 1/k (1 - hk/2) for SGLD at k = 4; OBABO keeps to order 2, which SGLD does not at a larger step."""
+    """Var q = 1/k (1 - hk/2) for SGLD at k = 4; OBABO keeps to order 2, which SGLD does not at a
+    larger step.
+    """
     check_law(SGLD(), lambda h: 0.25 / (1 - 2 * h), stiffness=4.0)
     check_law(Splitting("OBABO"), stiffness=4.0, order=2)
     with pytest.raises(AssertionError, match=r"variance of position, extrapolated from h = 0\.3"):
         check_law(SGLD(), step_size=0.3, order=2)
 
 
-# ------------------------------------------------------------------------------------------- what check_sampler catches
+# ------------------------------------------------------------------------------------------- what
+# check_sampler catches
 
 
 class Half:
@@ -71,13 +86,17 @@ class HalvedNoise(Skeleton):
 class ForgetsTheTemperature(Skeleton):
     def step(self, state, evaluate, noise):
         one = as_float64(1.0) + 0.0 * state.rung.step_size
-        new, info = super().step(state._replace(rung=state.rung._replace(inverse_temperature=one)), evaluate, noise)
+        new, info = super().step(
+            state._replace(rung=state.rung._replace(inverse_temperature=one)), evaluate, noise
+        )
         return new._replace(rung=state.rung), info
 
 
 class TooMuchMomentum(Splitting):
     def step(self, state, evaluate, noise):
-        return super().step(state, evaluate, SimpleNamespace(normal=lambda shape: 1.2 * noise.normal(shape)))
+        return super().step(
+            state, evaluate, SimpleNamespace(normal=lambda shape: 1.2 * noise.normal(shape))
+        )
 
 
 class AcceptsAll(MALA):
@@ -149,7 +168,9 @@ class MixesTypes(Skeleton):
     def step(self, state, evaluate, noise):
         time = state.rung.step_size[:, None]
         position = state.position - time * state.gradient + noise.normal(state.position.shape)
-        return self.init(position.astype(state.position.dtype), evaluate, noise)._replace(rung=state.rung), Info()
+        return self.init(position.astype(state.position.dtype), evaluate, noise)._replace(
+            rung=state.rung
+        ), Info()
 
 
 class AsksTwice(Skeleton):
@@ -172,7 +193,9 @@ class StaleGradient(Skeleton):
 
 class ThroughWalls(Skeleton):
     def step(self, state, evaluate, noise):
-        inside = SimpleNamespace(rung=evaluate.rung, confine=lambda position, momentum: (position, momentum))
+        inside = SimpleNamespace(
+            rung=evaluate.rung, confine=lambda position, momentum: (position, momentum)
+        )
         open_evaluate = type("Open", (), {"__call__": lambda self, position: evaluate(position)})()
         vars(open_evaluate).update(vars(inside))
         return super().step(state, open_evaluate, noise)
@@ -189,7 +212,9 @@ class CoupledWalkers(Skeleton):
     def step(self, state, evaluate, noise):
         new, info = super().step(state, evaluate, noise)
         first = new.position[:1]
-        return new._replace(loss=new.loss + 0.0 * as_float64(first[:, 0]) + as_float64(first[:, 0])), info
+        return new._replace(
+            loss=new.loss + 0.0 * as_float64(first[:, 0]) + as_float64(first[:, 0])
+        ), info
 
 
 class NumpyOnly(Skeleton):
@@ -198,7 +223,9 @@ class NumpyOnly(Skeleton):
     def step(self, state, evaluate, noise):
         spread = np.sqrt(2.0 * state.rung.step_size * state.rung.temperature)
         random = column(spread, state.position) * noise.normal(state.position.shape)
-        moved = state.position - column(state.rung.step_size, state.position) * state.gradient + random
+        moved = (
+            state.position - column(state.rung.step_size, state.position) * state.gradient + random
+        )
         return self.init(evaluate.confine(moved, None)[0], evaluate, noise), Info()
 
 
@@ -273,8 +300,14 @@ class NoStep:
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        (HalvedNoise, "Skeleton, the law: the variance of position, extrapolated from h = 0.2 and 0.1 to 0, on the "),
-        (Counts, "Skeleton, purity: a step changes the sampler's steps. Expected: what changes is a field"),
+        (
+            HalvedNoise,
+            "Skeleton, the law: the variance of position, extrapolated from h = 0.2 and 0.1 to 0, on the ",
+        ),
+        (
+            Counts,
+            "Skeleton, purity: a step changes the sampler's steps. Expected: what changes is a field",
+        ),
         (Lists, "Skeleton, purity: a step changes the sampler's seen."),
         (WritesIntoItsInput, "a step raised ValueError: assignment destination is read-only"),
         (OwnRandomNumbers, "Skeleton, purity: log_prior differs when a step is repeated."),
@@ -284,23 +317,50 @@ class NoStep:
             "(5, 3) for parameters in float32.",
         ),
         (MixesTypes, "Skeleton, types in TensorFlow in float64: a step raised AttributeError: "),
-        (AsksTwice, "Skeleton, gradients: a step asks for 2 gradients. Expected: 1, as gradients_per_step says."),
-        (AsksForAllData, "Skeleton, gradients: full_batch is False, and evaluate.full(position) is asked."),
+        (
+            AsksTwice,
+            "Skeleton, gradients: a step asks for 2 gradients. Expected: 1, as gradients_per_step says.",
+        ),
+        (
+            AsksForAllData,
+            "Skeleton, gradients: full_batch is False, and evaluate.full(position) is asked.",
+        ),
         (StaleGradient, "Skeleton, gradients: gradient after a step is not that of the position."),
         (ThroughWalls, "Skeleton, walls: a walker is at"),
         (DrawsSometimes, "Skeleton, random numbers: one step draws [('"),
-        (CoupledWalkers, "Skeleton, independent walkers: loss of the other walkers changes when walker 0 starts"),
+        (
+            CoupledWalkers,
+            "Skeleton, independent walkers: loss of the other walkers changes when walker 0 starts",
+        ),
         (NumpyOnly, "Skeleton, eager, graph and XLA: a step raised NotImplementedError: "),
-        (LosesAField, "LM, shapes and types in float64: step returns a State of position, gradient, potential, loss, "),
-        (HidesAField, "Skeleton, checkpoint: position after a checkpoint goes on from other numbers"),
-        (ShowsNoField, "shapes and types in float64: shown names gradient, which is no field of shape (5,)."),
+        (
+            LosesAField,
+            "LM, shapes and types in float64: step returns a State of position, gradient, potential, loss, ",
+        ),
+        (
+            HidesAField,
+            "Skeleton, checkpoint: position after a checkpoint goes on from other numbers",
+        ),
+        (
+            ShowsNoField,
+            "shapes and types in float64: shown names gradient, which is no field of shape (5,).",
+        ),
         (NoName, "attributes: name is ''. Expected: a text."),
-        (WrongNames, "attributes: step takes state, gradient, noise. Expected: state, evaluate, noise."),
+        (
+            WrongNames,
+            "attributes: step takes state, gradient, noise. Expected: state, evaluate, noise.",
+        ),
         (NoPair, "step returns a State. Expected: a pair of state and Info."),
-        (ArrayInConfig, "attributes: get_config gives {'sampler': 'Skeleton', 'mass': array([1., 1., 1.])}."),
+        (
+            ArrayInConfig,
+            "attributes: get_config gives {'sampler': 'Skeleton', 'mass': array([1., 1., 1.])}.",
+        ),
         (Raises, "Skeleton, shapes and types in float64: a step raised RuntimeError: what now?"),
         (NeedsArguments, "NeedsArguments cannot be made without arguments (TypeError: "),
-        (NoStep, "attributes: the attributes step, get_config, has_momentum, metropolis, full_batch, current, "),
+        (
+            NoStep,
+            "attributes: the attributes step, get_config, has_momentum, metropolis, full_batch, current, ",
+        ),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -317,8 +377,14 @@ def test_a_wrong_sampler_is_caught(wrong, sentence):
     [
         (ForgetsTheTemperature(), "on the harmonic well at T = 0.5 is 1.9"),
         (TooMuchMomentum(), "is 1.4"),
-        (AcceptsAll(), "the variance of position at h = 0.2 on the harmonic well at T = 0.5 is 1.1"),
-        (Skeleton(1e-3), "only, the walkers move too slowly; expected 10%, give more num_steps or a larger step_size."),
+        (
+            AcceptsAll(),
+            "the variance of position at h = 0.2 on the harmonic well at T = 0.5 is 1.1",
+        ),
+        (
+            Skeleton(1e-3),
+            "only, the walkers move too slowly; expected 10%, give more num_steps or a larger step_size.",
+        ),
         (Skeleton(50.0), "is not finite; expected 1, try a smaller step_size."),
     ],
     ids=["temperature", "momentum", "acceptance", "slow", "unstable"],
@@ -329,7 +395,8 @@ def test_a_wrong_law_is_caught(wrong, sentence):
     assert sentence in str(caught.value)
 
 
-# -------------------------------------------------------------------------------------------------- found by its name
+# --------------------------------------------------------------------------------------------------
+# found by its name
 
 OWN = '''
 from tati_re.core.errors import InputError
@@ -405,7 +472,9 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 
 def test_file_and_module_make_the_same_sampler(folder):
-    """A module of the current folder, one in a package, a file, a file elsewhere; the search path stays as it was."""
+    """A module of the current folder, one in a package, a file, a file elsewhere; the search path
+    stays as it was.
+    """
     path = list(sys.path)
     for name in ("own:Own", "own.py:Own", f"{folder}/own.py:Own", "packed.deeper:Own"):
         sampler = make_sampler(name, make_options(friction=2.5, seed=4))
@@ -414,32 +483,57 @@ def test_file_and_module_make_the_same_sampler(folder):
 
 
 def test_the_constructor_gets_the_options_that_it_names(folder):
-    """Also their defaults in the table; what has no value or is no option keeps the default of the constructor."""
+    """Also their defaults in the table; what has no value or is no option keeps the default of the
+    constructor.
+    """
     sampler = imported("own.py:Own", make_options(seed=4))
     assert (sampler.friction, sampler.num_leapfrog_steps, sampler.seed) == (1.0, 10, 4)
     assert (sampler.thermal_mass, sampler.mobility) == (7.0, 1.0)
     assert imported("own.py:Own", make_options(thermal_mass=2.0)).thermal_mass == 2.0
     assert imported("own.py:make_own", make_options(friction=1.5)).friction == 3.0
-    assert made(Splitting, SimpleNamespace(friction=3.0)).get_config() == {"sampler": "BAOAB", "friction": 3.0}
+    assert made(Splitting, SimpleNamespace(friction=3.0)).get_config() == {
+        "sampler": "BAOAB",
+        "friction": 3.0,
+    }
 
 
 def test_its_step_size_can_be_tuned(folder):
     (folder / "accepting.py").write_text("from tati_re.samplers import MALA\n")
-    assert isinstance(make_sampler("accepting:MALA", make_options(target_acceptance=0.6)), StepSizeTuning)
+    assert isinstance(
+        make_sampler("accepting:MALA", make_options(target_acceptance=0.6)), StepSizeTuning
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("elsewhere:Own", "there is no such module. Received: elsewhere. Expected: one that is installed or lies in "),
-        ("elsewhere.py:Own", "there is no such file. Received: elsewhere.py. Expected: such as my_module:MySampler"),
-        ("own:Owm", "own has no class of this name. Did you mean 'Own'? Received: Owm. Expected: LeimkuhlerMatthews, "),
+        (
+            "elsewhere:Own",
+            "there is no such module. Received: elsewhere. Expected: one that is installed or lies in ",
+        ),
+        (
+            "elsewhere.py:Own",
+            "there is no such file. Received: elsewhere.py. Expected: such as my_module:MySampler",
+        ),
+        (
+            "own:Owm",
+            "own has no class of this name. Did you mean 'Own'? Received: Owm. Expected: LeimkuhlerMatthews, ",
+        ),
         ("own:", "the form is MODULE:CLASS. Received: 'own:'. Expected: my_module:MySampler or "),
         ("own:number", "int is not a class. Received: int. Expected: a class with init and step."),
-        ("own:Lame", "Lame is not a sampler: it lacks step and current. Expected: the attributes and methods of "),
-        ("own:NeedsMass", "NeedsMass needs heaviness, which is no option. Expected: a default for it in the "),
+        (
+            "own:Lame",
+            "Lame is not a sampler: it lacks step and current. Expected: the attributes and methods of ",
+        ),
+        (
+            "own:NeedsMass",
+            "NeedsMass needs heaviness, which is no option. Expected: a default for it in the ",
+        ),
         ("own:Fails", "Fails cannot be made (KeyError: 'nothing')."),
-        ("broken:Own", "broken cannot be imported (ModuleNotFoundError: No module named 'nowhere_at_all')."),
+        (
+            "broken:Own",
+            "broken cannot be imported (ModuleNotFoundError: No module named 'nowhere_at_all').",
+        ),
         ("halves.py:Own", "halves.py cannot be imported (SyntaxError: "),
     ],
 )
@@ -457,13 +551,17 @@ def test_the_constructors_own_refusal_is_kept(folder, capsys):
 
 def test_objects_and_classes_in_python(folder):
     sim = Simulation(data="two_clusters", loss="mean_squared_error", execution="graph", verbose=0)
-    with pytest.raises(InputError, match=r"sampler: SimpleNamespace is not a sampler: it lacks init, step, get_config"):
+    with pytest.raises(
+        InputError,
+        match=r"sampler: SimpleNamespace is not a sampler: it lacks init, step, get_config",
+    ):
         sim.sample(sampler=SimpleNamespace(name="nothing"))
     run = sim.sample(sampler=Splitting, friction=4.0, step_size=0.001, num_steps=10)
     assert run.manifest["method"] == {"sampler": "BAOAB", "friction": 4.0}
 
 
-# ------------------------------------------------------------------------------------------------------------ the run
+# ------------------------------------------------------------------------------------------------------------
+# the run
 
 
 class Lacking(NamedTuple):
@@ -514,7 +612,10 @@ class ShowsWhatIsNot(Skeleton):
             Wide,
             "a step gives loss of another form. Received: float64 of shape (2, 1). Expected: float64 of shape (2,).",
         ),
-        (Narrow, "a step gives potential of another form. Received: float32 of shape (2,). Expected: float64 of shape"),
+        (
+            Narrow,
+            "a step gives potential of another form. Received: float32 of shape (2,). Expected: float64 of shape",
+        ),
         (
             SaysMetropolis,
             "a step gives acceptance of another form. Received: NoneType. Expected: float64 of shape (2,)",
@@ -540,12 +641,26 @@ def test_the_command_says_whose_code_fails_and_where(folder, capsys):
     for name in ("failing.py:Fails", "failing:Fails"):
         assert sample.main([*DATA, "--sampler", name, "--verbose", "0"]) == 2
         said = capsys.readouterr().err
-        assert said.startswith(f"error: {folder / 'failing.py'} fails in line 6 (ZeroDivisionError: division by zero).")
+        assert said.startswith(
+            f"error: {folder / 'failing.py'} fails in line 6 (ZeroDivisionError: division by zero)."
+        )
 
 
-COMMON = {"data": "two_clusters", "loss": "mean_squared_error", "batch_size": 50, "num_walkers": 2, "seed": 3}
+COMMON = {
+    "data": "two_clusters",
+    "loss": "mean_squared_error",
+    "batch_size": 50,
+    "num_walkers": 2,
+    "seed": 3,
+}
 COMMON |= {"execution": "graph"}  # an own sampler under XLA: check_sampler above
-LENGTH = {"step_size": 0.0001, "friction": 2.0, "record_every": 5, "trajectory_every": 7, "verbose": 0}
+LENGTH = {
+    "step_size": 0.0001,
+    "friction": 2.0,
+    "record_every": 5,
+    "trajectory_every": 7,
+    "verbose": 0,
+}
 
 
 def test_flag_file_and_object_are_one_run(folder):
@@ -565,7 +680,9 @@ def test_flag_file_and_object_are_one_run(folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["packed/deeper.py:Own", "packed.deeper:Own"])
-def test_workers_get_the_code_of_a_file_and_what_it_imports_beside_it(folder, name, rewritten_graphs):
+def test_workers_get_the_code_of_a_file_and_what_it_imports_beside_it(
+    folder, name, rewritten_graphs
+):
     """They have neither the module of the file nor the folder where it found another one."""
     (folder / "packed" / "own.py").write_text(OWN)
     run = {"sampler": name, "num_steps": 30, "block_size": 1} | LENGTH
@@ -575,7 +692,9 @@ def test_workers_get_the_code_of_a_file_and_what_it_imports_beside_it(folder, na
 
 
 def test_what_workers_find_themselves_travels_by_its_name(folder, monkeypatch):
-    """A package that is installed, though it lies in the current folder, is the same package in a worker."""
+    """A package that is installed, though it lies in the current folder, is the same package in a
+    worker.
+    """
     imported("own:Own", make_options())
     assert "own" in cloudpickle.list_registry_pickle_by_value()
     cloudpickle.unregister_pickle_by_value(sys.modules["own"])
@@ -617,7 +736,9 @@ def test_code_that_has_changed_is_refused(folder, capsys):
         assert sentence in capsys.readouterr().err
     (folder / "own.py").unlink()
     assert sample.main(["--resume", "run", "--num-steps", "40", "--quiet", "--trust"]) == 2
-    assert capsys.readouterr().err.startswith("error: sampler: there is no such file. Received: own.py.")
+    assert capsys.readouterr().err.startswith(
+        "error: sampler: there is no such file. Received: own.py."
+    )
     assert tables("run") == before
 
 
@@ -625,10 +746,18 @@ def test_a_package_adds_a_sampler_by_one_file_and_one_line(tmp_path, monkeypatch
     """Its name is in the help, the options page and completion, and a run has it."""
     (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "own-1.0.dist-info").mkdir()
-    (tmp_path / "own-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: own\nVersion: 1.0\n")
-    (tmp_path / "own-1.0.dist-info" / "entry_points.txt").write_text("[tati_re.samplers]\nMyDynamics = own:Own\n")
+    (tmp_path / "own-1.0.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: own\nVersion: 1.0\n"
+    )
+    (tmp_path / "own-1.0.dist-info" / "entry_points.txt").write_text(
+        "[tati_re.samplers]\nMyDynamics = own:Own\n"
+    )
     command = "import sys; from tati_re.cli.sample import main; sys.exit(main(sys.argv[1:]))"
-    paths = [str(tmp_path), str(Path(__file__).parents[1]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    paths = [
+        str(tmp_path),
+        str(Path(__file__).parents[1]),
+        *os.environ.get("PYTHONPATH", "").split(os.pathsep),
+    ]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
     def said(*words: str) -> str:
@@ -646,7 +775,16 @@ def test_a_package_adds_a_sampler_by_one_file_and_one_line(tmp_path, monkeypatch
     monkeypatch.syspath_prepend(tmp_path)
     families._installed.cache_clear()
     try:
-        options = ["--sampler", "mydynamics", "--friction", "2.5", "--num-steps", "5", "--output", "run"]
+        options = [
+            "--sampler",
+            "mydynamics",
+            "--friction",
+            "2.5",
+            "--num-steps",
+            "5",
+            "--output",
+            "run",
+        ]
         assert sample.main([*DATA, *options]) == 0
     finally:
         families._installed.cache_clear()
@@ -670,7 +808,9 @@ def installed(monkeypatch):
 
 @pytest.mark.parametrize("name", ["HMC", "baoab", "Mine"])
 def test_a_name_that_two_samplers_have_is_refused_where_it_is_asked_for(installed, name, capsys):
-    """A package that takes a name of others breaks neither the help nor runs by other names, nor is it run for them."""
+    """A package that takes a name of others breaks neither the help nor runs by other names, nor is
+    it run for them.
+    """
     installed(("Mine", "tests.test_own_sampler:First"), (name, "elsewhere:Second"))
     with pytest.raises(SystemExit, match="0"):
         sample.main(["--help"])
@@ -685,7 +825,9 @@ def test_a_name_that_two_samplers_have_is_refused_where_it_is_asked_for(installe
     assert "elsewhere" not in families.markdown_table()
 
 
-def test_a_package_that_cannot_be_imported_leaves_the_options_page(installed, tmp_path, monkeypatch):
+def test_a_package_that_cannot_be_imported_leaves_the_options_page(
+    installed, tmp_path, monkeypatch
+):
     """And a class without a docstring has none there, rather than that of `Method`."""
     (tmp_path / "ends_at_once.py").write_text("import sys\nsys.exit(3)\n")
     (tmp_path / "says_nothing.py").write_text(
@@ -699,7 +841,9 @@ def test_a_package_that_cannot_be_imported_leaves_the_options_page(installed, tm
         "| `Silent` |  |  |",
     ]
     for name in ("ENDS", f"{tmp_path}/ends_at_once.py:Ends"):
-        with pytest.raises(InputError, match=r"ends_at_once(\.py)? cannot be imported \(SystemExit: 3\)"):
+        with pytest.raises(
+            InputError, match=r"ends_at_once(\.py)? cannot be imported \(SystemExit: 3\)"
+        ):
             make_sampler(name, make_options())
 
 

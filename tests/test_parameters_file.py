@@ -10,7 +10,10 @@ from tati_re import InputError, Simulation
 from tati_re.runs.parameters import read_parameters
 
 # Two layers of 2-2-1: 4 weights, 2 biases, 2 weights, 1 bias.
-NAMES = [f"dense/kernel[{i},{j}]" for i in range(2) for j in range(2)] + ["dense/bias[0]", "dense/bias[1]"]
+NAMES = [f"dense/kernel[{i},{j}]" for i in range(2) for j in range(2)] + [
+    "dense/bias[0]",
+    "dense/bias[1]",
+]
 NAMES += ["dense_1/kernel[0,0]", "dense_1/kernel[1,0]", "dense_1/bias[0]"]
 
 
@@ -26,8 +29,16 @@ def write(path, columns, rows) -> None:
 
 
 def test_a_row_of_tati_has_all_weights_first(folder):
-    """Weights 0 to 3 are those of the first layer, 4 and 5 those of the second, then the biases of both."""
-    columns = ["id", "step", "loss", *(f"weight{i}" for i in range(6)), *(f"bias{i}" for i in range(3))]
+    """Weights 0 to 3 are those of the first layer, 4 and 5 those of the second, then the biases of
+    both.
+    """
+    columns = [
+        "id",
+        "step",
+        "loss",
+        *(f"weight{i}" for i in range(6)),
+        *(f"bias{i}" for i in range(3)),
+    ]
     write(folder / "tati.csv", columns, [[0, s, 0.5, *range(10 * s, 10 * s + 9)] for s in (1, 2)])
     expected = np.array([10, 11, 12, 13, 16, 17, 14, 15, 18])
     np.testing.assert_array_equal(read_parameters("tati.csv", 1, names=NAMES).positions, [expected])
@@ -36,11 +47,15 @@ def test_a_row_of_tati_has_all_weights_first(folder):
     assert last.source == "step 2 of tati.csv"
     short = ["step", "loss", *(f"w{i}" for i in reversed(range(6))), *(f"b{i}" for i in range(3))]
     write(folder / "grid.csv", short, [[7, 0.5, *range(9)]])
-    np.testing.assert_array_equal(read_parameters("grid.csv", 7, names=NAMES).positions, [[5, 4, 3, 2, 6, 7, 1, 0, 8]])
+    np.testing.assert_array_equal(
+        read_parameters("grid.csv", 7, names=NAMES).positions, [[5, 4, 3, 2, 6, 7, 1, 0, 8]]
+    )
 
 
 def test_walkers_have_their_rows_or_share_the_first(folder):
-    rows = [[s, w, 0.0, 0.0, *(100 * s + 10 * w + np.arange(9))] for s in (5, 10) for w in (1, 0, 2)]
+    rows = [
+        [s, w, 0.0, 0.0, *(100 * s + 10 * w + np.arange(9))] for s in (5, 10) for w in (1, 0, 2)
+    ]
     write(folder / "trajectory.csv", ["step", "walker", "potential", "loss", *NAMES], rows)
     stored = read_parameters("trajectory.csv", 10, names=NAMES)
     np.testing.assert_array_equal(stored.positions[stored.rows_of(3), 0], [1000, 1010, 1020])
@@ -51,7 +66,9 @@ def test_walkers_have_their_rows_or_share_the_first(folder):
 def test_only_the_rows_of_the_target_of_a_ladder_are_taken(folder):
     rows = [[1, 0, 0.0, 0.0, *np.arange(9) + 50 * r, r] for r in (1, 0)]
     write(folder / "trajectory.csv", ["step", "walker", "potential", "loss", *NAMES, "rung"], rows)
-    np.testing.assert_array_equal(read_parameters("trajectory.csv", names=NAMES).positions, [np.arange(9)])
+    np.testing.assert_array_equal(
+        read_parameters("trajectory.csv", names=NAMES).positions, [np.arange(9)]
+    )
 
 
 def test_arrays_come_whole_or_tensor_by_tensor():
@@ -69,23 +86,63 @@ def test_arrays_come_whole_or_tensor_by_tensor():
 
 
 REFUSED = {
-    "a missing file": ("trajctory.csv", None, r"^parameters: there is no trajctory\.csv\. Did you mean 'trajectory"),
-    "another kind": ("notes.txt", None, r"^parameters: a file of another kind\. Received: notes\.txt"),
-    "no such step": ("trajectory.csv", 7, r"^parameters_step: there is no such step .* nearest being 5\.$"),
-    "fewer parameters": ("short.csv", None, r"short\.csv does not fit the model\. Received: 8 parameters\. .* 9 param"),
-    "fewer weights": ("few.csv", None, r"Received: 5 weights and 3 biases\. Expected: 6 weights and 3 biases\.$"),
-    "another model": ("other.csv", None, r"of another model\. Received: a parameter lstm/kernel\[0,0\]\."),
+    "a missing file": (
+        "trajctory.csv",
+        None,
+        r"^parameters: there is no trajctory\.csv\. Did you mean 'trajectory",
+    ),
+    "another kind": (
+        "notes.txt",
+        None,
+        r"^parameters: a file of another kind\. Received: notes\.txt",
+    ),
+    "no such step": (
+        "trajectory.csv",
+        7,
+        r"^parameters_step: there is no such step .* nearest being 5\.$",
+    ),
+    "fewer parameters": (
+        "short.csv",
+        None,
+        r"short\.csv does not fit the model\. Received: 8 parameters\. .* 9 param",
+    ),
+    "fewer weights": (
+        "few.csv",
+        None,
+        r"Received: 5 weights and 3 biases\. Expected: 6 weights and 3 biases\.$",
+    ),
+    "another model": (
+        "other.csv",
+        None,
+        r"of another model\. Received: a parameter lstm/kernel\[0,0\]\.",
+    ),
     "projections": ("projected.csv", None, "holds projections on directions"),
     "no parameters": ("run.csv", None, "has no columns of parameters"),
-    "a ragged row": ("ragged.csv", None, r"ragged row\. Received: 12 cells\. Expected: 13 as in its header"),
+    "a ragged row": (
+        "ragged.csv",
+        None,
+        r"ragged row\. Received: 12 cells\. Expected: 13 as in its header",
+    ),
     "a word": ("word.csv", None, "a cell that is not a number"),
-    "an array too short": ("short.npz", None, r"Received: 8 parameters\. Expected: 9 parameters\.$"),
+    "an array too short": (
+        "short.npz",
+        None,
+        r"Received: 8 parameters\. Expected: 9 parameters\.$",
+    ),
     "an array without": ("none.npz", None, r"has no array 'dense/kernel'"),
     "a pickled array": ("pickled.npz", None, r"pickled\.npz cannot be read"),
-    "a step of an array": ("whole.npz", 3, r"^parameters_step: whole\.npz has no steps\. Received: 3\."),
+    "a step of an array": (
+        "whole.npz",
+        3,
+        r"^parameters_step: whole\.npz has no steps\. Received: 3\.",
+    ),
     "no rows": ("bare.csv", None, "has no rows"),
     "a folder that is no run": (".", None, "not the folder of a run"),
-    "an infinite step": ("far.csv", None, r"far\.csv cannot be read: cannot convert float infinity to integer\."),
+    "an infinite step": (
+        "far.csv",
+        None,
+        r"far\.csv cannot be read: cannot convert float infinity to integer\.",
+    ),
     "a step beyond all": ("beyond.csv", None, r"beyond\.csv cannot be read"),
     "an infinity": ("inf.npy", None, "values that are not finite"),
     "no model": ("broken.keras", None, r"^parameters: model is not a \.keras file"),
@@ -127,7 +184,9 @@ def test_a_mark_of_the_encoding_is_no_part_of_a_name(folder):
     (folder / "marked.csv").write_bytes("\ufeff".encode() + (folder / "plain.csv").read_bytes())
     marked = read_parameters("marked.csv", names=NAMES)
     assert marked.source == "step 9 of marked.csv"
-    np.testing.assert_array_equal(marked.positions, read_parameters("plain.csv", names=NAMES).positions)
+    np.testing.assert_array_equal(
+        marked.positions, read_parameters("plain.csv", names=NAMES).positions
+    )
 
 
 WORDS = h5py.string_dtype()
@@ -162,7 +221,9 @@ def run(tmp_path_factory):
     options = {"noise_std": 1.0, "verbose": 0, "execution": "graph", "dtype": "float64"}
     sim = Simulation(data=(x, x[:, 0]), hidden=[2], num_walkers=2, **options)
     path = tmp_path_factory.mktemp("runs") / "a"
-    return sim, sim.sample(num_steps=7, record_every=1, trajectory_every=2, step_size=0.05, output=str(path))
+    return sim, sim.sample(
+        num_steps=7, record_every=1, trajectory_every=2, step_size=0.05, output=str(path)
+    )
 
 
 def test_a_run_folder_gives_its_end_or_a_stored_step(run, folder):
@@ -185,13 +246,17 @@ def test_a_keras_file_gives_its_weights(run):
     done.save_model(6, "model.keras", walker=1)
     stored = read_parameters("model.keras", names=sim.parameter_names())
     np.testing.assert_array_equal(stored.positions, [done.parameters(6, 1)])
-    with pytest.raises(InputError, match=r"of another model\. Received: a parameter dense/kernel\[0,0\]"):
+    with pytest.raises(
+        InputError, match=r"of another model\. Received: a parameter dense/kernel\[0,0\]"
+    ):
         read_parameters("model.keras", names=["a", *NAMES[1:]])
 
 
 def test_wide_trajectories_are_read_row_by_row(run, folder):
     sim, _ = run
-    done = sim.sample(step_size=0.001, num_steps=4, trajectory_every=2, trajectory_format="h5", output="wide")
+    done = sim.sample(
+        step_size=0.001, num_steps=4, trajectory_every=2, trajectory_format="h5", output="wide"
+    )
     stored = read_parameters("wide/trajectory.h5", 2, names=NAMES)
     np.testing.assert_array_equal(stored.positions, [done.parameters(2, w) for w in range(2)])
 
@@ -208,7 +273,11 @@ def test_parameters_that_keep_their_values_may_be_in_the_file(run):
         "dense_1/bias": values[8:],
     }
     np.savez("tensors.npz", **tensors)
-    for path, step in (("model.keras", None), (done.folder, 6), (done.folder / "trajectory.csv", 6)):
+    for path, step in (
+        ("model.keras", None),
+        (done.folder, 6),
+        (done.folder / "trajectory.csv", 6),
+    ):
         stored = read_parameters(path, step, names=free, fixed=fixed)
         np.testing.assert_array_equal(stored.positions[-1], values[places])
         with pytest.raises(InputError, match="does not fit the model"):
@@ -216,8 +285,18 @@ def test_parameters_that_keep_their_values_may_be_in_the_file(run):
     stored = read_parameters("tensors.npz", names=free, fixed=fixed)
     np.testing.assert_array_equal(stored.positions, [values[places]])
     end = read_parameters(done.folder, names=free, fixed=fixed)
-    np.testing.assert_array_equal(end.positions, read_parameters(done.folder, names=NAMES).positions[:, places])
+    np.testing.assert_array_equal(
+        end.positions, read_parameters(done.folder, names=NAMES).positions[:, places]
+    )
     x = np.random.default_rng(3).normal(size=(10, 2))
-    quick = {"hidden": [2], "noise_std": 1.0, "verbose": 0, "execution": "graph", "dtype": "float64"}
-    still = Simulation(data=(x, x[:, 0]), parameters="model.keras", fix_parameters="dense/bias", **quick)
+    quick = {
+        "hidden": [2],
+        "noise_std": 1.0,
+        "verbose": 0,
+        "execution": "graph",
+        "dtype": "float64",
+    }
+    still = Simulation(
+        data=(x, x[:, 0]), parameters="model.keras", fix_parameters="dense/bias", **quick
+    )
     np.testing.assert_array_equal(still.parameters, values[[0, 1, 2, 3, 6, 7, 8]])

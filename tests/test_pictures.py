@@ -1,4 +1,6 @@
-"""Results draw themselves; bands hold whole curves as often as they say; what is drawn is what was found."""
+"""Results draw themselves; bands hold whole curves as often as they say; what is drawn is what was
+found.
+"""
 
 import dataclasses
 import re
@@ -20,7 +22,9 @@ from tati_re.plotting.landscape_files import write_vtk
 from tati_re.prediction.results import ClassPrediction, RegressionPrediction
 from tests.made_runs import made_run
 
-ROOMY = dict(num_draws=50, effective_draws=50.0, level=0.9, draw_losses=None, walker=None, weight=None)
+ROOMY = dict(
+    num_draws=50, effective_draws=50.0, level=0.9, draw_losses=None, walker=None, weight=None
+)
 
 
 def held(curves, low, high):
@@ -28,8 +32,9 @@ def held(curves, low, high):
 
 
 def test_bands_hold_whole_curves():
-    """95 % of 2,000 curves, with 5.5 standard errors of it and of the band's own simulation; a band point by point, the
-    wrong one, holds 46 to 53 % of them."""
+    """95 % of 2,000 curves, with 5.5 standard errors of it and of the band's own simulation; a band
+    point by point, the wrong one, holds 46 to 53 % of them.
+    """
     generator = np.random.default_rng(5)
     for count in (30, 300):
         places, low, high = uniform_band(count)
@@ -43,7 +48,9 @@ def test_bands_hold_whole_curves():
 
 
 def test_ranks_of_correlated_chains():
-    """Chains of one law are outside 3 times in 60, at most 12 (5.5 standard errors); hardly thinned, most are."""
+    """Chains of one law are outside 3 times in 60, at most 12 (5.5 standard errors); hardly
+    thinned, most are.
+    """
     from scipy.signal import lfilter
 
     generator = np.random.default_rng(6)
@@ -66,7 +73,9 @@ def test_calibration_by_isotonic_regression():
     stated = 0.5 + 0.5 * generator.random(300)
     one = Calibrated(stated)
     low, high = one.band()
-    outside = [not held(one.curve(generator.random(300) < stated)[None], low, high) for _ in range(400)]
+    outside = [
+        not held(one.curve(generator.random(300) < stated)[None], low, high) for _ in range(400)
+    ]
     assert np.mean(outside) == pytest.approx(0.05, abs=0.065)
     # Too sure: it happens half as often as said beyond 1/2.
     wrong = one.curve(generator.random(300) < 0.5 + 0.5 * (stated - 0.5))
@@ -77,9 +86,12 @@ def test_calibration_by_isotonic_regression():
 
 
 def test_ranks_of_draws_that_are_equal(monkeypatch):
-    """An accuracy takes few values: 40 pairs of one law leave the band 2 times, at most 9 (5.5 standard errors); with
-    shared ranks nearly always. Another law is still seen."""
-    monkeypatch.setattr(import_module("tati_re.plotting.bands"), "independent", lambda values: values)
+    """An accuracy takes few values: 40 pairs of one law leave the band 2 times, at most 9 (5.5
+    standard errors); with shared ranks nearly always. Another law is still seen.
+    """
+    monkeypatch.setattr(
+        import_module("tati_re.plotting.bands"), "independent", lambda values: values
+    )
     generator = np.random.default_rng(8)
 
     def outside(values, shared=False):
@@ -95,7 +107,9 @@ def test_ranks_of_draws_that_are_equal(monkeypatch):
     same = [generator.binomial(3, 0.8, (2, 100)).astype(float) for _ in range(40)]
     assert sum(map(outside, same)) <= 9
     assert sum(outside(each, shared=True) for each in same) > 30
-    other = np.stack([generator.binomial(3, 0.8, 100), generator.binomial(3, 0.4, 100)]).astype(float)
+    other = np.stack([generator.binomial(3, 0.8, 100), generator.binomial(3, 0.4, 100)]).astype(
+        float
+    )
     assert outside(other)
 
 
@@ -122,7 +136,9 @@ def test_a_run_draws_itself(tmp_path):
     assert figure._repr_png_().startswith(b"\x89PNG"), "in notebooks that never imported pyplot"
     assert len(figure.axes) == 6, "potential and loss; an accuracy that rests is not drawn"
     trace, ranks = figure.axes[:2]
-    assert len(ranks.get_lines()) == 5 and len(ranks.collections) == 1, "four walkers, zero, and the band"
+    assert len(ranks.get_lines()) == 5 and len(ranks.collections) == 1, (
+        "four walkers, zero, and the band"
+    )
     assert "250 independent draws" in ranks.get_xlabel() and trace.get_ylabel() == "potential U"
     assert len(run.plot("potential", burnin=0, thin=3).axes) == 3
     band = ranks.collections[0].get_paths()[0].vertices[:, 1]
@@ -135,7 +151,10 @@ def test_a_run_draws_itself(tmp_path):
     single = made_run(tmp_path / "single", chains(walkers=1)).plot("potential")
     assert len(single.axes[1].get_lines()) == 3, "its halves"
     assert len(made_run(tmp_path / "short", chains(rows=5)).plot().axes) == 2, "traces alone"
-    assert "too short for ranks" in made_run(tmp_path / "few", chains(rows=9)).plot("loss").axes[1].texts[0].get_text()
+    assert (
+        "too short for ranks"
+        in made_run(tmp_path / "few", chains(rows=9)).plot("loss").axes[1].texts[0].get_text()
+    )
     assert "rests" in run.plot("accuracy").axes[1].texts[0].get_text()
     with pytest.raises(InputError, match=r"no observable acuracy\. Did you mean 'accuracy'"):
         run.plot("acuracy")
@@ -146,10 +165,14 @@ def values(columns=1, known=True):
     inputs = generator.uniform(-1, 1, (80, columns))
     mean = inputs[:, :1] * 2
     wide = np.full_like(mean, 0.3)
-    parts = dict(mean=mean, parameter_std=wide, noise_std=wide, mean_lower=mean - 0.5, mean_upper=mean + 0.5)
+    parts = dict(
+        mean=mean, parameter_std=wide, noise_std=wide, mean_lower=mean - 0.5, mean_upper=mean + 0.5
+    )
     parts |= dict(lower=mean - 0.7, upper=mean + 0.7, targets=mean + 0.3 if known else None)
     pit = generator.random(mean.shape) if known else None
-    return RegressionPrediction(**ROOMY, **parts, log_density=None, crps=None, pit=pit, inputs=inputs)
+    return RegressionPrediction(
+        **ROOMY, **parts, log_density=None, crps=None, pit=pit, inputs=inputs
+    )
 
 
 def classes(columns=1, labels=True):
@@ -159,9 +182,15 @@ def classes(columns=1, labels=True):
     p = np.stack([1 - p, p], axis=1)
     known = (generator.random(80) < p[:, 1]).astype(int) if labels else None
     parts = dict(
-        probabilities=p, std=0.1 * p, lower=0.9 * p, upper=np.minimum(1.1 * p, 1), expected_entropy=np.zeros(80)
+        probabilities=p,
+        std=0.1 * p,
+        lower=0.9 * p,
+        upper=np.minimum(1.1 * p, 1),
+        expected_entropy=np.zeros(80),
     )
-    return ClassPrediction(**ROOMY, **parts, labels=known, class_values=np.arange(2), draw_accuracy=None, inputs=inputs)
+    return ClassPrediction(
+        **ROOMY, **parts, labels=known, class_values=np.arange(2), draw_accuracy=None, inputs=inputs
+    )
 
 
 def test_predictions_draw_themselves(tmp_path):
@@ -173,26 +202,35 @@ def test_predictions_draw_themselves(tmp_path):
     assert len(values(known=False).plot().axes) == 1
     words = [axes.get_xlabel() for axes in classes().plot().axes]
     assert (words[0] == "input 0" and words[-1].startswith("confidence")) or "entropy" in words[1]
-    assert len(classes(2).plot().axes) == 3 and len(classes(2, labels=False).plot(along=1).axes) == 2
+    assert (
+        len(classes(2).plot().axes) == 3 and len(classes(2, labels=False).plot(along=1).axes) == 2
+    )
     for one in (values(3), classes(3)):
         with pytest.raises(InputError, match=r"no such column\. Received: 3. Expected: 0 to 2"):
             one.plot(along=3)
     places = dataclasses.replace(classes(2, labels=False), places=2)
     with pytest.raises(
-        InputError, match=r"no such column\. Received: 0\. Expected: none, for their inputs are not drawn\."
+        InputError,
+        match=r"no such column\. Received: 0\. Expected: none, for their inputs are not drawn\.",
     ):
         places.plot(along=0)
 
 
 def test_many_classes_and_outputs_fit_their_panels():
-    """The legend of ten classes once pushed their panel to a sixth of the figure; a second output was not drawn."""
+    """The legend of ten classes once pushed their panel to a sixth of the figure; a second output
+    was not drawn.
+    """
     generator = np.random.default_rng(4)
     x = np.sort(generator.uniform(-1, 1, (60, 1)), axis=0)
     for count in (10, 30):
         p = generator.dirichlet(np.ones(count), 60)
-        parts = dict(probabilities=p, std=p, lower=p, upper=p, expected_entropy=np.zeros(60), inputs=x)
+        parts = dict(
+            probabilities=p, std=p, lower=p, upper=p, expected_entropy=np.zeros(60), inputs=x
+        )
         names, labels = np.arange(count), generator.integers(0, count, 60)
-        one = ClassPrediction(**ROOMY, **parts, labels=labels, class_values=names, draw_accuracy=None)
+        one = ClassPrediction(
+            **ROOMY, **parts, labels=labels, class_values=names, draw_accuracy=None
+        )
         figure = one.plot()
         figure.draw_without_rendering()
         panel = figure.axes[0]
@@ -202,29 +240,48 @@ def test_many_classes_and_outputs_fit_their_panels():
         assert panel.get_legend().get_window_extent().x0 >= 0
         assert (f"12 likeliest of {count}" in panel.get_ylabel()) == (count > 12)
         # The picture and the table say the same number.
-        legends = [axes.get_legend().get_texts()[0].get_text() for axes in figure.axes if axes.get_legend()]
+        legends = [
+            axes.get_legend().get_texts()[0].get_text() for axes in figure.axes if axes.get_legend()
+        ]
         assert f"posterior average, calibration error {one.calibration().error:.3f}" in legends
     mean = np.hstack([x, -x])
     wide = np.full_like(mean, 0.1)
-    parts = dict(mean=mean, parameter_std=wide, noise_std=wide, mean_lower=mean - 0.1, mean_upper=mean + 0.1)
-    parts |= dict(lower=mean - 0.2, upper=mean + 0.2, targets=mean, log_density=None, crps=None, pit=None, inputs=x)
+    parts = dict(
+        mean=mean, parameter_std=wide, noise_std=wide, mean_lower=mean - 0.1, mean_upper=mean + 0.1
+    )
+    parts |= dict(
+        lower=mean - 0.2,
+        upper=mean + 0.2,
+        targets=mean,
+        log_density=None,
+        crps=None,
+        pit=None,
+        inputs=x,
+    )
     figure = RegressionPrediction(**ROOMY, **parts).plot()
     figure.draw_without_rendering()
     panel = figure.axes[0]
     np.testing.assert_allclose([line.get_ydata() for line in panel.get_lines()], mean.T)
-    assert panel._left_title.get_window_extent().y0 >= panel.get_legend().get_window_extent().y1 - 5, "a title above it"
+    assert (
+        panel._left_title.get_window_extent().y0 >= panel.get_legend().get_window_extent().y1 - 5
+    ), "a title above it"
 
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_the_title_of_other_inputs_stands_above_their_legend(count):
     """ "posterior average, AUROC 0.485" stood on top of "test (240)"."""
-    predictions = {f"posterior average {k}" if k else "posterior average": classes() for k in range(count)}
+    predictions = {
+        f"posterior average {k}" if k else "posterior average": classes() for k in range(count)
+    }
     figure = plot_classes(predictions, predictions)
     figure.draw_without_rendering()
     panels = [axes for axes in figure.axes if "AUROC 0.500" in axes.get_title(loc="left")]
     assert len(panels) == count
     for panel in panels:
-        title, legend = panel._left_title.get_window_extent(), panel.get_legend().get_window_extent()
+        title, legend = (
+            panel._left_title.get_window_extent(),
+            panel.get_legend().get_window_extent(),
+        )
         assert not title.overlaps(legend) and title.y1 <= figure.bbox.height
 
 
@@ -232,16 +289,35 @@ def test_predictions_print_a_table():
     for one, word in ((values(), "coverage"), (classes(), "calibration error")):
         text = str(one)
         assert (
-            word in text and "inputs" in text and len(text.splitlines()) < 25 and max(map(len, text.splitlines())) < 130
+            word in text
+            and "inputs" in text
+            and len(text.splitlines()) < 25
+            and max(map(len, text.splitlines())) < 130
         )
         assert "<table" in one._repr_html_() and word in one._repr_html_()
 
 
 RESULTS = (
-    *("analysis.alignment:Alignment", "analysis.covariance:Eigenpairs", "analysis.diffusion_map:DiffusionMap"),
-    *("exploration.descent:StationaryPoint", "exploration.explorer:Exploration", "exploration.paths:Path"),
-    *("landscape.gaussian:GaussianApproximation", "landscape.hessian:Density", "landscape.hessian:HessianEigenpairs"),
-    *("landscape.inputspace:InputSpace", "landscape.scan:Landscape", "prediction.leave_one_out:LeaveOneOut"),
+    *(
+        "analysis.alignment:Alignment",
+        "analysis.covariance:Eigenpairs",
+        "analysis.diffusion_map:DiffusionMap",
+    ),
+    *(
+        "exploration.descent:StationaryPoint",
+        "exploration.explorer:Exploration",
+        "exploration.paths:Path",
+    ),
+    *(
+        "landscape.gaussian:GaussianApproximation",
+        "landscape.hessian:Density",
+        "landscape.hessian:HessianEigenpairs",
+    ),
+    *(
+        "landscape.inputspace:InputSpace",
+        "landscape.scan:Landscape",
+        "prediction.leave_one_out:LeaveOneOut",
+    ),
     *("prediction.metrics:Calibration", "prediction.temperature_study:TemperatureStudy"),
 )
 
@@ -251,10 +327,21 @@ def test_results_are_shown_in_a_screen(place):
     """Whatever is in them: a line a field with the range of its numbers, and one small table."""
     module, name = place.split(":")
     kind = vars(import_module(f"tati_re.{module}"))[name]
-    example = {"DataFrame": pd.DataFrame({"first": np.arange(500.0), "second": "text"}), "Prediction": classes()}
-    example |= {"ndarray": np.arange(4000.0).reshape(500, 8), "list": [np.zeros(3000)] * 9, "float": 0.125, "int": 7}
+    example = {
+        "DataFrame": pd.DataFrame({"first": np.arange(500.0), "second": "text"}),
+        "Prediction": classes(),
+    }
+    example |= {
+        "ndarray": np.arange(4000.0).reshape(500, 8),
+        "list": [np.zeros(3000)] * 9,
+        "float": 0.125,
+        "int": 7,
+    }
     example |= {"dict": {(1, 2): np.zeros(4000)}, "str": "a reason", "bool": False}
-    found = {key: str(value).replace("pandas.", "").replace("np.", "") for key, value in kind.__annotations__.items()}
+    found = {
+        key: str(value).replace("pandas.", "").replace("np.", "")
+        for key, value in kind.__annotations__.items()
+    }
     given = {}
     for key, annotation in found.items():
         said = [word for word in example if word in annotation.split("[")[0].split("|")[0]]
@@ -275,7 +362,9 @@ def test_results_are_shown_in_a_screen(place):
 def test_a_ladder_draws_itself(tmp_path):
     run = made_run(tmp_path / "run", chains())
     text = "rung,temperature,likelihood_weight,acceptance,expected_acceptance,mean_potential\n"
-    (run.folder / "ladder.csv").write_text(text + "0,1,1,0.4,0.5,10\n1,2,1,0.3,0.4,20\n2,4,1,,,40\n")
+    (run.folder / "ladder.csv").write_text(
+        text + "0,1,1,0.4,0.5,10\n1,2,1,0.3,0.4,20\n2,4,1,,,40\n"
+    )
     left, right = run.ladder.plot().axes
     assert "..." not in repr(run.ladder) and "mean_potential" in repr(run.ladder)
     assert [bar.get_height() for bar in left.patches] == [0.4, 0.3]
@@ -294,12 +383,18 @@ def test_each_figure_is_found():
 
 
 def test_a_landscape_for_paraview(tmp_path):
-    """A structured grid whose first coordinate is the fastest, and the trajectory as lines, a walker each."""
+    """A structured grid whose first coordinate is the fastest, and the trajectory as lines, a
+    walker each.
+    """
     first, second = np.meshgrid(np.linspace(-1, 1, 5), np.linspace(-2, 2, 4), indexing="ij")
     loss = (first**2 + 3 * second).ravel()
     excess = np.log(np.where(loss > loss.min(), loss - loss.min(), np.nan))
-    table = pd.DataFrame({"c0": first.ravel(), "c1": second.ravel(), "loss": loss, "ln_excess_loss": excess})
-    way = pd.DataFrame({"step": [1, 1, 2, 2], "walker": [0, 1, 0, 1], "c0": 0.5, "c1": [0.1, 0.2, 0.3, 0.4]})
+    table = pd.DataFrame(
+        {"c0": first.ravel(), "c1": second.ravel(), "loss": loss, "ln_excess_loss": excess}
+    )
+    way = pd.DataFrame(
+        {"step": [1, 1, 2, 2], "walker": [0, 1, 0, 1], "c0": 0.5, "c1": [0.1, 0.2, 0.3, 0.4]}
+    )
     way = way.assign(loss=1.0, ln_excess_loss=0.0)
     found = Landscape(table, way, loss.min(), np.zeros(3), np.zeros((2, 3)), ("c0", "c1"))
     assert write_vtk(found, tmp_path) == ["landscape.vtk", "trajectory.vtk"]
@@ -307,7 +402,9 @@ def test_a_landscape_for_paraview(tmp_path):
     assert lines[3:6] == ["DATASET STRUCTURED_GRID", "DIMENSIONS 5 4 1", "POINTS 20 double"]
     points = np.array([line.split() for line in lines[6:26]], float)
     at = lines.index("SCALARS loss double 1") + 2
-    np.testing.assert_allclose(points[:, 0] ** 2 + 3 * points[:, 1], np.array(lines[at : at + 20], float))
+    np.testing.assert_allclose(
+        points[:, 0] ** 2 + 3 * points[:, 1], np.array(lines[at : at + 20], float)
+    )
     assert np.ptp(points[:, 2]) == pytest.approx(2.0), "as high as the first axis is wide"
     lines = (tmp_path / "trajectory.vtk").read_text().splitlines()
     assert lines[lines.index("LINES 2 6") + 1 :][:2] == ["2 0 1", "2 2 3"]
@@ -318,9 +415,18 @@ def test_a_landscape_for_paraview(tmp_path):
 
 
 def test_all_outputs_of_many_examples_are_drawn():
-    """Of 800 predictions of two outputs every fourth number was drawn: those of the first output alone."""
+    """Of 800 predictions of two outputs every fourth number was drawn: those of the first output
+    alone.
+    """
     mean = np.stack([np.linspace(0, 1, 800), np.linspace(100, 200, 800)], axis=1)
-    parts = dict(mean=mean, parameter_std=mean, noise_std=None, mean_lower=mean, mean_upper=mean, lower=mean - 1)
+    parts = dict(
+        mean=mean,
+        parameter_std=mean,
+        noise_std=None,
+        mean_lower=mean,
+        mean_upper=mean,
+        lower=mean - 1,
+    )
     parts |= dict(upper=mean + 1, log_density=None, crps=None, pit=None, inputs=np.zeros((800, 3)))
     for targets in (mean, None):
         panel = RegressionPrediction(**ROOMY, **parts, targets=targets).plot().axes[0]

@@ -1,4 +1,6 @@
-"""Figures exist, have the lines and labels they should, and leave matplotlib's global state alone."""
+"""Figures exist, have the lines and labels they should, and leave matplotlib's global state
+alone.
+"""
 
 import sys
 import time
@@ -19,8 +21,15 @@ def table(walkers=4, kinetic=True, temperature=2.0):
     generator = np.random.default_rng(1)
     step, walker = np.meshgrid(10 * np.arange(1, ROWS + 1), np.arange(walkers), indexing="ij")
     draws = 0.5 * 2.0 * generator.chisquare(PARAMETERS, (3, step.size))
-    columns = {"step": step.ravel(), "walker": walker.ravel(), "temperature": temperature, "potential": draws[0]}
-    return pd.DataFrame(columns | {"kinetic_energy": draws[1] if kinetic else np.nan, "virial": draws[2]})
+    columns = {
+        "step": step.ravel(),
+        "walker": walker.ravel(),
+        "temperature": temperature,
+        "potential": draws[0],
+    }
+    return pd.DataFrame(
+        columns | {"kinetic_energy": draws[1] if kinetic else np.nan, "virial": draws[2]}
+    )
 
 
 def is_png(path):
@@ -63,7 +72,9 @@ def test_traces_of_other_runs():
     assert [text.get_text() for text in many.get_legend().get_texts()] == ["12 walkers"]
     assert plot_traces(table(walkers=1), PARAMETERS).axes[0].get_legend() is None
     short = table()
-    assert len(plot_traces(short[short["step"] <= 30], PARAMETERS).axes) == 1, "too few rows for a temperature"
+    assert len(plot_traces(short[short["step"] <= 30], PARAMETERS).axes) == 1, (
+        "too few rows for a temperature"
+    )
     with pytest.raises(InputError, match="no rows"):
         plot_traces(table().head(0), PARAMETERS)
 
@@ -78,9 +89,17 @@ def of_probabilities(values, labels):
         "walker": None,
         "weight": None,
     }
-    return ClassPrediction(**of_draws, probabilities=values, std=values * 0, lower=None, upper=None,
-                           expected_entropy=np.zeros(len(values)), labels=labels, class_values=classes,
-                           draw_accuracy=None)  # fmt: skip
+    return ClassPrediction(
+        **of_draws,
+        probabilities=values,
+        std=values * 0,
+        lower=None,
+        upper=None,
+        expected_entropy=np.zeros(len(values)),
+        labels=labels,
+        class_values=classes,
+        draw_accuracy=None,
+    )
 
 
 def test_calibration(tmp_path):
@@ -88,8 +107,13 @@ def test_calibration(tmp_path):
     logits = generator.standard_normal((300, 5))
     labels = generator.integers(0, 5, 300)
     logits[np.arange(300), labels] += 2.0
-    sharp, blunt = (np.exp(k * logits) / np.exp(k * logits).sum(axis=1, keepdims=True) for k in (3.0, 1.0))
-    found = {"optimum": of_probabilities(sharp, labels), "posterior average": of_probabilities(blunt, labels)}
+    sharp, blunt = (
+        np.exp(k * logits) / np.exp(k * logits).sum(axis=1, keepdims=True) for k in (3.0, 1.0)
+    )
+    found = {
+        "optimum": of_probabilities(sharp, labels),
+        "posterior average": of_probabilities(blunt, labels),
+    }
     figure = plot_classes(found, path=tmp_path / "calibration.png")
     assert is_png(tmp_path / "calibration.png")
     reliability, counts, upper, lower = figure.axes
@@ -98,19 +122,27 @@ def test_calibration(tmp_path):
     assert names[0].startswith("optimum, calibration error 0.")
     assert names[1].startswith("posterior average, calibration error 0.")
     assert counts.get_xlabel().startswith("confidence")
-    assert sum(bar.get_height() for bar in counts.patches) == 600, "every example of both sets is in a bin"
+    assert sum(bar.get_height() for bar in counts.patches) == 600, (
+        "every example of both sets is in a bin"
+    )
     wrong = int((logits.argmax(axis=1) != labels).sum())
     for axes in (upper, lower):
         words = [text.get_text() for text in axes.get_legend().get_texts()]
         assert words == [f"right ({300 - wrong})", f"wrong ({wrong})"]
-        assert [histogram.get_data().values.sum() for histogram in axes.patches] == [300 - wrong, wrong]
+        assert [histogram.get_data().values.sum() for histogram in axes.patches] == [
+            300 - wrong,
+            wrong,
+        ]
     assert lower.get_xlabel() == "predictive entropy (nats)"
 
 
 def test_calibration_of_two_classes_without_a_wrong_prediction():
     probabilities = np.array([[0.1, 0.9], [0.9, 0.1], [0.0, 1.0]])
     figure = plot_classes({"one": of_probabilities(probabilities, np.array([1, 0, 1]))})
-    assert [text.get_text() for text in figure.axes[2].get_legend().get_texts()] == ["right (3)", "wrong (0)"]
+    assert [text.get_text() for text in figure.axes[2].get_legend().get_texts()] == [
+        "right (3)",
+        "wrong (0)",
+    ]
 
 
 def test_bad_paths(tmp_path):
@@ -136,15 +168,18 @@ def test_a_moving_mean_takes_no_time_of_its_window():
     steps, smooth = _moving_mean(np.arange(10, 10010, 10), values, 17)
     kernel = np.full(17, 1 / 17)
     np.testing.assert_allclose(smooth, np.convolve(values, kernel, "valid"), rtol=1e-14)
-    np.testing.assert_allclose(steps, np.convolve(np.arange(10, 10010, 10), kernel, "valid"), rtol=1e-14)
+    np.testing.assert_allclose(
+        steps, np.convolve(np.arange(10, 10010, 10), kernel, "valid"), rtol=1e-14
+    )
     began = time.process_time()
     _moving_mean(np.arange(10**6), np.ones(10**6), 10**6 // 60)
     assert time.process_time() - began < 5.0
 
 
 def test_traces_break_where_a_walker_is_elsewhere():
-    """Lines once joined the rows before and after the time at other temperatures; a walker of few rows had its way with
-    the moving means of all."""
+    """Lines once joined the rows before and after the time at other temperatures; a walker of few
+    rows had its way with the moving means of all.
+    """
     rows = table(walkers=3, kinetic=False)
     away = (rows["step"] > 500) & (rows["step"] <= 1500) & (rows["walker"] == 0)
     few = (rows["walker"] == 2) & ~rows["step"].isin((100, 110, 900))
@@ -161,7 +196,9 @@ def test_traces_break_where_a_walker_is_elsewhere():
 
 
 def test_one_value_that_is_no_number_leaves_the_others():
-    """A moving mean ended at the first of them; a single row was a line of one point, which is not seen."""
+    """A moving mean ended at the first of them; a single row was a line of one point, which is not
+    seen.
+    """
     for hole in (np.nan, np.inf):
         values = np.random.default_rng(3).normal(5.0, 1.0, 600)
         values[100] = hole
@@ -178,8 +215,17 @@ def test_a_temperature_study_has_its_words_beside_its_lines():
     from tati_re.plotting import plot_temperatures
 
     names = ("train_loss", "validation_loss", "test_loss", "test_accuracy")
-    frame = pd.DataFrame({"temperature": [0.1, 1.0, 3.0], "average_loss": 0.5, "average_accuracy": 0.7, "short": True})
-    frame = frame.assign(**{name: 0.4 for name in names}, **{f"{name}_error": 0.1 for name in names})
+    frame = pd.DataFrame(
+        {
+            "temperature": [0.1, 1.0, 3.0],
+            "average_loss": 0.5,
+            "average_accuracy": 0.7,
+            "short": True,
+        }
+    )
+    frame = frame.assign(
+        **{name: 0.4 for name in names}, **{f"{name}_error": 0.1 for name in names}
+    )
     figure = plot_temperatures(frame)
     figure.draw_without_rendering()
     for axes in figure.axes:

@@ -1,4 +1,6 @@
-"""U = N * mean loss - log prior with all its constants, for every loss, layer and way to evaluate walkers."""
+"""U = N * mean loss - log prior with all its constants, for every loss, layer and way to evaluate
+walkers.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,9 @@ def test_probabilities_and_logits_give_one_potential(name, activation):
     ending.parameters = logits.parameters
     assert ending.potential() == pytest.approx(logits.potential(), rel=1e-12)
     np.testing.assert_allclose(ending.gradients(), logits.gradients(), rtol=1e-9)
-    np.testing.assert_allclose(ending.predict_probabilities(X), logits.predict_probabilities(X), rtol=1e-12)
+    np.testing.assert_allclose(
+        ending.predict_probabilities(X), logits.predict_probabilities(X), rtol=1e-12
+    )
     assert ending.score() == logits.score()
 
 
@@ -113,7 +117,10 @@ def test_labels_by_sign_are_taken_by_their_sign():
     squares = Simulation(data=(X, signs), loss="mean_squared_error", **SMALL)
     right = np.mean((squares.predict(X)[:, 0] > 0) == (signs > 0))
     assert squares.score() == pytest.approx(right)
-    two = [Simulation(dense(2), (X, y), loss="sparse_categorical_crossentropy", **SMALL) for y in (signs, TWO)]
+    two = [
+        Simulation(dense(2), (X, y), loss="sparse_categorical_crossentropy", **SMALL)
+        for y in (signs, TWO)
+    ]
     two[0].parameters = two[1].parameters
     assert two[0].potential() == two[1].potential()
     assert two[0].score() == two[1].score()
@@ -122,7 +129,9 @@ def test_labels_by_sign_are_taken_by_their_sign():
 def test_class_numbers_as_values_have_no_accuracy():
     sim = Simulation(data=(X, CLASSES), loss="mse", **SMALL)
     assert sim.predict(X).shape == (N, 1)
-    assert "accuracy" not in sim.sample(step_size=0.001, num_steps=1, record_every=1).run_info.columns
+    assert (
+        "accuracy" not in sim.sample(step_size=0.001, num_steps=1, record_every=1).run_info.columns
+    )
     with pytest.raises(InputError, match="accuracy of a classifier"):
         sim.score()
     with pytest.raises(InputError, match=r"^loss: categorical_crossentropy needs one output"):
@@ -137,16 +146,26 @@ def test_accuracy_of_one_output_is_by_threshold():
 
 @pytest.mark.parametrize("batch_size", [None, 20])
 def test_an_accuracy_is_never_above_one(batch_size):
-    """49 times 1/49 is not 1, at once or one after the other; the last of three batches of 20 has 9 examples."""
+    """49 times 1/49 is not 1, at once or one after the other; the last of three batches of 20 has 9
+    examples.
+    """
     inputs = np.linspace(-1, 1, 49)[:, None]
     options = {"hidden": [], "num_walkers": 2, "execution": "graph", "batch_size": batch_size}
-    sim = Simulation(data=(inputs, (inputs[:, 0] > 0).astype(int)), loss="binary_crossentropy", **options)
+    sim = Simulation(
+        data=(inputs, (inputs[:, 0] > 0).astype(int)), loss="binary_crossentropy", **options
+    )
     sim.parameters = np.array([[1.0, -1e-6], [-1.0, 1e-6]])
     assert [list(sim.score()) for _ in range(3)] == [[1.0, 0.0]] * 3
 
 
 @pytest.mark.parametrize(
-    "loss", [keras.losses.CategoricalCrossentropy(from_logits=True), keras.losses.Huber(), "huber", "log_cosh"]
+    "loss",
+    [
+        keras.losses.CategoricalCrossentropy(from_logits=True),
+        keras.losses.Huber(),
+        "huber",
+        "log_cosh",
+    ],
 )
 def test_keras_losses_are_means_over_examples(loss):
     targets = np.eye(3)[CLASSES]
@@ -164,9 +183,15 @@ IMAGES = GENERATOR.normal(size=(N, 4, 4, 1))
 SERIES = GENERATOR.normal(size=(N, 5, 2))
 LAYERS = {
     "Dense": (X, lambda: [keras.layers.Dense(4, activation="tanh")]),
-    "Conv2D": (IMAGES, lambda: [keras.layers.Conv2D(2, 3, activation="tanh"), keras.layers.Flatten()]),
+    "Conv2D": (
+        IMAGES,
+        lambda: [keras.layers.Conv2D(2, 3, activation="tanh"), keras.layers.Flatten()],
+    ),
     "LSTM": (SERIES, lambda: [keras.layers.LSTM(2)]),
-    "BatchNormalization": (X, lambda: [keras.layers.Dense(3, activation="tanh"), keras.layers.BatchNormalization()]),
+    "BatchNormalization": (
+        X,
+        lambda: [keras.layers.Dense(3, activation="tanh"), keras.layers.BatchNormalization()],
+    ),
 }
 
 
@@ -192,7 +217,9 @@ def test_gradients_and_hessian_products_are_slopes_of_the_potential(name):
         return (8 * (values[1] - values[-1]) - (values[2] - values[-2])) / (12 * step)
 
     assert difference(potentials) == pytest.approx(slope, rel=1e-6)
-    np.testing.assert_allclose(difference(gradients), curved, rtol=1e-6, atol=1e-6 * np.abs(curved).max())
+    np.testing.assert_allclose(
+        difference(gradients), curved, rtol=1e-6, atol=1e-6 * np.abs(curved).max()
+    )
 
 
 # walker evaluation
@@ -204,7 +231,12 @@ def test_walkers_are_evaluated_alike_in_every_way(dtype, walker_batches):
     found = {}
     start = np.random.default_rng(1).normal(size=(3, 31))
     for how in ("vectorized", "unrolled", "looped"):
-        options = {"dtype": dtype, "walker_batches": walker_batches, "walker_evaluation": how, "num_walkers": 3}
+        options = {
+            "dtype": dtype,
+            "walker_batches": walker_batches,
+            "walker_evaluation": how,
+            "num_walkers": 3,
+        }
         sim = layered("Dense", batch_size=5, **options)
         sim.parameters = start
         # The third batch of an epoch is the short one.
@@ -216,14 +248,17 @@ def test_walkers_are_evaluated_alike_in_every_way(dtype, walker_batches):
     for how in ("unrolled", "looped"):
         for here, there in zip(found[how], found["vectorized"], strict=True):
             for value, expected in zip(here, there, strict=True):
-                np.testing.assert_allclose(value, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
+                np.testing.assert_allclose(
+                    value, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max()
+                )
     same = np.allclose(found["looped"][0][1][0], found["looped"][0][1][1])
     assert not same
 
 
 def test_gradients_of_walkers_in_a_loop_are_joined_after_it():
-    """What XLA joins inside it loads through masks, by hundreds of cycles where the masked part lies outside of memory:
-    64 walkers of a small network took five times as long."""
+    """What XLA joins inside it loads through masks, by hundreds of cycles where the masked part
+    lies outside of memory: 64 walkers of a small network took five times as long.
+    """
     weights, x, y = (
         [tf.fill((3, 2, 2), 0.5), tf.fill((3, 5), 2.0)],
         tf.reshape(tf.range(12.0), (3, 4)),
@@ -231,14 +266,24 @@ def test_gradients_of_walkers_in_a_loop_are_joined_after_it():
     )
 
     def total(own, extra, inputs, labels):
-        return tf.cast(sum(tf.reduce_sum(inputs) * tf.reduce_sum(weight**3) for weight in own), tf.float64), extra
+        return tf.cast(
+            sum(tf.reduce_sum(inputs) * tf.reduce_sum(weight**3) for weight in own), tf.float64
+        ), extra
 
     def gradient(how, *own):
         return loss_and_gradient(how, total, list(own), (), x, y, shared=False)[1]
 
-    traced = tf.function(partial(gradient, "looped"), autograph=False).get_concrete_function(*weights)
-    bodies = [one for one in traced.graph.as_graph_def().library.function if "while_body" in one.signature.name]
-    assert bodies and not [node for body in bodies for node in body.node_def if node.op == "ConcatV2"]
+    traced = tf.function(partial(gradient, "looped"), autograph=False).get_concrete_function(
+        *weights
+    )
+    bodies = [
+        one
+        for one in traced.graph.as_graph_def().library.function
+        if "while_body" in one.signature.name
+    ]
+    assert bodies and not [
+        node for body in bodies for node in body.node_def if node.op == "ConcatV2"
+    ]
     np.testing.assert_array_equal(traced(*weights), gradient("unrolled", *weights))
 
 
@@ -248,7 +293,14 @@ def test_gradients_of_walkers_in_a_loop_are_joined_after_it():
         (1, 50, 1_000, {}, "unrolled", "unrolled"),
         (1, 50, 1_000, {"num_walkers": 20}, "looped", "looped"),
         (1, 50, 100, {"num_walkers": 20}, "vectorized", "vectorized"),
-        (1, 50, 1_000, {"num_walkers": 20, "batch_size": 32, "walker_batches": "shared"}, "vectorized", "looped"),
+        (
+            1,
+            50,
+            1_000,
+            {"num_walkers": 20, "batch_size": 32, "walker_batches": "shared"},
+            "vectorized",
+            "looped",
+        ),
         (30, 10, 1_000, {"num_walkers": 20}, "vectorized", "vectorized"),
         (784, 10, 200, {"num_walkers": 20, "batch_size": 100}, "looped", "vectorized"),
         (784, 10, 200, {"num_walkers": 20, "batch_size": 20}, "vectorized", "vectorized"),
@@ -257,10 +309,19 @@ def test_gradients_of_walkers_in_a_loop_are_joined_after_it():
         (8, 50, 500, {"num_walkers": 8}, "unrolled", "unrolled"),
         (30, 10, 569, {"hidden": []}, "unrolled", "unrolled"),
         (30, 10, 569, {"hidden": [], "num_walkers": 8}, "vectorized", "vectorized"),
-        (784, 10, 200, {"num_walkers": 20, "batch_size": 100, "execution": "graph"}, "vectorized", "vectorized"),
+        (
+            784,
+            10,
+            200,
+            {"num_walkers": 20, "batch_size": 100, "execution": "graph"},
+            "vectorized",
+            "vectorized",
+        ),
     ],
 )
-def test_auto_takes_the_evaluation_that_was_measured_as_the_fastest(inputs, hidden, examples, options, chosen, on_all):
+def test_auto_takes_the_evaluation_that_was_measured_as_the_fastest(
+    inputs, hidden, examples, options, chosen, on_all
+):
     x = np.zeros((examples, inputs))
     options = {"hidden": [hidden], "num_walkers": 4, "execution": "xla", "verbose": 0, **options}
     sim = Simulation(data=(x, x[:, 0]), **options)
@@ -278,27 +339,43 @@ def test_auto_takes_the_evaluation_that_was_measured_as_the_fastest(inputs, hidd
     ],
 )
 def test_recurrent_layers_are_looped_whose_copies_take_long_to_compile(layer, walkers, chosen):
-    model = keras.Sequential([keras.Input((3, 1)), layer, keras.layers.Flatten(), keras.layers.Dense(1)])
+    model = keras.Sequential(
+        [keras.Input((3, 1)), layer, keras.layers.Flatten(), keras.layers.Dense(1)]
+    )
     sim = Simulation(model, (np.zeros((4, 3, 1)), np.arange(4.0)), num_walkers=walkers, verbose=0)
     made = sim.system.potential(sim.options)
     assert (made.walker_evaluation, made._full_evaluation) == (chosen, chosen)
 
 
 def test_what_comes_before_a_recurrent_layer_compiles_under_xla():
-    """The gradient by the sequences that it takes was traced in a graph first, in a form that XLA refuses."""
-    parts = keras.Input((3,), dtype="int32"), keras.layers.Embedding(5, 2), keras.layers.SimpleRNN(2)
-    sim = Simulation(keras.Sequential([*parts, keras.layers.Dense(1)]), (np.eye(3), np.arange(3.0)), verbose=0)
+    """The gradient by the sequences that it takes was traced in a graph first, in a form that XLA
+    refuses.
+    """
+    parts = (
+        keras.Input((3,), dtype="int32"),
+        keras.layers.Embedding(5, 2),
+        keras.layers.SimpleRNN(2),
+    )
+    sim = Simulation(
+        keras.Sequential([*parts, keras.layers.Dense(1)]), (np.eye(3), np.arange(3.0)), verbose=0
+    )
     potential, position = sim.system.potential(sim.options), tf.constant(sim.walkers.position)
 
     def energy(position):
-        return tuple(potential.bind(rung_of(np.ones(1)), None, tuple(map(tf.constant, potential.auxiliary)))(position))
+        return tuple(
+            potential.bind(rung_of(np.ones(1)), None, tuple(map(tf.constant, potential.auxiliary)))(
+                position
+            )
+        )
 
     def marked(position):
         with compiled_by_xla():
             return energy(position)
 
     graph = tf.function(energy, autograph=False)(position)
-    for here, there in zip(graph, tf.function(marked, autograph=False, jit_compile=True)(position), strict=True):
+    for here, there in zip(
+        graph, tf.function(marked, autograph=False, jit_compile=True)(position), strict=True
+    ):
         np.testing.assert_allclose(here, there, rtol=1e-5)
 
 
@@ -324,10 +401,18 @@ def test_own_batches_differ_and_shared_ones_do_not():
 # box prior
 
 
-def after(sampler, potential, step_size: float, num_steps: int, walkers: int = 40_000) -> np.ndarray:
+def after(
+    sampler, potential, step_size: float, num_steps: int, walkers: int = 40_000
+) -> np.ndarray:
     """Where independent walkers are after some steps from 0, the only thing that is recorded."""
     loop = Loop(
-        potential, sampler, Observables(sampler, None), rung_of([step_size] * walkers), 1, "graph", record_every=10**6
+        potential,
+        sampler,
+        Observables(sampler, None),
+        rung_of([step_size] * walkers),
+        1,
+        "graph",
+        record_every=10**6,
     )
     carry = loop.start(np.zeros((walkers, potential.num_parameters)), ())
     for first in range(1, num_steps + 1, loop.chunk_steps):
@@ -339,9 +424,15 @@ def within(values: np.ndarray, expected: float) -> None:
     assert abs(values.mean() - expected) < TOLERANCE * values.std() / np.sqrt(len(values))
 
 
-@pytest.mark.parametrize(("sampler", "step_size", "num_steps"), [(Splitting("BAOAB"), 0.5, 60), (SGLD(), 0.05, 100)])
-def test_langevin_walkers_are_reflected_at_the_walls_and_fill_the_box(sampler, step_size, num_steps):
-    """The uniform law is exact at every step size; 40,000 walkers resolve 2.5 % of the second moment."""
+@pytest.mark.parametrize(
+    ("sampler", "step_size", "num_steps"), [(Splitting("BAOAB"), 0.5, 60), (SGLD(), 0.05, 100)]
+)
+def test_langevin_walkers_are_reflected_at_the_walls_and_fill_the_box(
+    sampler, step_size, num_steps
+):
+    """The uniform law is exact at every step size; 40,000 walkers resolve 2.5 % of the second
+    moment.
+    """
     flat = FunctionPotential(lambda x: 0.0 * tf.reduce_sum(x, -1), 1, prior=priors.Box(0.7))
     positions = after(sampler, flat, step_size, num_steps)[:, 0]
     assert np.abs(positions).max() <= 0.7
@@ -351,7 +442,9 @@ def test_langevin_walkers_are_reflected_at_the_walls_and_fill_the_box(sampler, s
 
 
 def test_hmc_rejects_what_leaves_the_box():
-    """A standard normal law, truncated at 1: its second moment is 1 - 2 φ(1) / (2 Φ(1) - 1) = 0.2911."""
+    """A standard normal law, truncated at 1: its second moment is 1 - 2 φ(1) / (2 Φ(1) - 1) =
+    0.2911.
+    """
     well = FunctionPotential(lambda x: 0.5 * tf.reduce_sum(x * x, -1), 1, prior=priors.Box(1.0))
     positions = after(HamiltonianMonteCarlo(4, 0.5), well, 0.3, 60)[:, 0]
     assert np.abs(positions).max() <= 1
@@ -364,8 +457,19 @@ def test_hmc_rejects_what_leaves_the_box():
 def test_a_reflected_position_is_inside_to_the_last_bit(bound, dtype):
     box = priors.Box(bound)
     edge = dtype(bound)
-    near = [np.nextafter(edge, dtype(np.inf)), edge, np.nextafter(edge, dtype(0)), edge * dtype(1.5), 3 * edge]
-    near += [np.nextafter(3 * edge, dtype(0)), np.nextafter(3 * edge, dtype(np.inf)), 5 * edge, dtype(0)]
+    near = [
+        np.nextafter(edge, dtype(np.inf)),
+        edge,
+        np.nextafter(edge, dtype(0)),
+        edge * dtype(1.5),
+        3 * edge,
+    ]
+    near += [
+        np.nextafter(3 * edge, dtype(0)),
+        np.nextafter(3 * edge, dtype(np.inf)),
+        5 * edge,
+        dtype(0),
+    ]
     position = np.array([near, [-value for value in near]], dtype)
     reflected, momentum = box.confine(tf.constant(position), tf.ones_like(position))
     assert np.isfinite(box.log_prob(reflected)).all()
@@ -385,17 +489,28 @@ def test_the_start_of_a_run_says_what_is_sampled(capsys):
     )
     said = capsys.readouterr().out
     assert "BAOAB on arrays: 8 parameters, 1 walker(s), temperature 1." in said
-    assert "U = L + V; L = 12 * the mean loss (the mean squared error), from all examples; V = -log prior" in said
+    assert (
+        "U = L + V; L = 12 * the mean loss (the mean squared error), from all examples; V = -log prior"
+        in said
+    )
     assert "Nothing confines U" in said
     # U = sum over both outputs of d² / 2, so that the variance of the noise is 1.
     assert "stands for Gaussian noise of standard deviation 1;" in said
-    Simulation(data=(X, VALUES), loss="mean_absolute_error", **options).sample(step_size=0.001, num_steps=1)
-    assert "The loss mean_absolute_error is not a likelihood with its constant" in capsys.readouterr().out
+    Simulation(data=(X, VALUES), loss="mean_absolute_error", **options).sample(
+        step_size=0.001, num_steps=1
+    )
+    assert (
+        "The loss mean_absolute_error is not a likelihood with its constant"
+        in capsys.readouterr().out
+    )
 
 
 def test_weight_regularisers_become_part_of_the_prior(capsys):
     model = keras.Sequential(
-        [keras.Input((3,)), keras.layers.Dense(2, kernel_regularizer=keras.regularizers.L2(0.3), use_bias=False)]
+        [
+            keras.Input((3,)),
+            keras.layers.Dense(2, kernel_regularizer=keras.regularizers.L2(0.3), use_bias=False),
+        ]
     )
     sim = Simulation(model, (X, VALUES), prior="none", noise_std=1.0, **{**SMALL, "verbose": 2})
     theta = sim.parameters
@@ -418,7 +533,9 @@ def mean_squared_error(labels, outputs):
 def test_a_loss_of_users_that_is_called_like_another_is_theirs(loss):
     values = GENERATOR.normal(size=(N, 2))
     sim = Simulation(dense(2), (X, values), loss=loss, prior="none", **SMALL)
-    assert sim.loss() == pytest.approx(3 * np.mean(np.sum((values - sim.predict(X)) ** 2, axis=1)), rel=1e-6)
+    assert sim.loss() == pytest.approx(
+        3 * np.mean(np.sum((values - sim.predict(X)) ** 2, axis=1)), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("loss", ["bce", "BCE", "BinaryCrossentropy", "binary_focal_crossentropy"])

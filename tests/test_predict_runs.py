@@ -31,10 +31,17 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def signs(folder):
     """Two classes, -1 and +1, with one output; a trajectory and averages of the same draws."""
-    sim = tati_re.Simulation(data="two_clusters", hidden=[3], num_walkers=2, seed=1, dtype="float64", **SHORT)
+    sim = tati_re.Simulation(
+        data="two_clusters", hidden=[3], num_walkers=2, seed=1, dtype="float64", **SHORT
+    )
     options = {"step_size": 0.003, "num_steps": 20, "num_burnin_steps": 4, "trajectory_every": 4}
     run = sim.sample(**options, stream_predictions=4, output=str(folder / "signs"))
-    fit = sim.fit(optimizer="gradient_descent", learning_rate=1e-4, num_steps=3, output=str(folder / "signs_fit"))
+    fit = sim.fit(
+        optimizer="gradient_descent",
+        learning_rate=1e-4,
+        num_steps=3,
+        output=str(folder / "signs_fit"),
+    )
     return sim, run, fit
 
 
@@ -44,7 +51,9 @@ def line(folder):
     generator = np.random.default_rng(1)
     x = generator.uniform(-3, 5, (40, 2))
     y = 100 + 20 * x[:, 0] + generator.normal(size=40)
-    pd.DataFrame({"a": x[:, 0], "text": 0, "b": x[:, 1], "label": y}).to_csv(folder / "line.csv", index=False)
+    pd.DataFrame({"a": x[:, 0], "text": 0, "b": x[:, 1], "label": y}).to_csv(
+        folder / "line.csv", index=False
+    )
     sim = tati_re.Simulation(
         data=str(folder / "line.csv"),
         input_columns=["a", "b", "a^2"],
@@ -54,7 +63,9 @@ def line(folder):
         **SHORT,
     )
     options = {"step_size": 0.01, "num_steps": 12, "num_burnin_steps": 4, "trajectory_format": "h5"}
-    return sim, sim.sample(**options, trajectory_every=2, stream_predictions=2, output=str(folder / "line"))
+    return sim, sim.sample(
+        **options, trajectory_every=2, stream_predictions=2, output=str(folder / "line")
+    )
 
 
 def test_a_run_predicts_what_its_positions_say(signs):
@@ -62,9 +73,13 @@ def test_a_run_predicts_what_its_positions_say(signs):
     x, y = sim.dataset.test_inputs, sim.dataset.test_targets
     found = run.predict()
     steps = range(8, 21, 4)
-    outputs = np.stack([sim.predict(x, run.parameters(step, walker)) for step in steps for walker in (0, 1)])
+    outputs = np.stack(
+        [sim.predict(x, run.parameters(step, walker)) for step in steps for walker in (0, 1)]
+    )
     assert found.num_draws == 8
-    assert found.probabilities[:, 1] == pytest.approx(expit(4 * outputs[..., 0]).mean(axis=0), rel=1e-9)
+    assert found.probabilities[:, 1] == pytest.approx(
+        expit(4 * outputs[..., 0]).mean(axis=0), rel=1e-9
+    )
     assert found.labels.tolist() == (y > 0).tolist()
     assert found.draw_losses == pytest.approx(((outputs[..., 0] - y) ** 2).mean(axis=1))
     assert set(np.unique(found.predicted)) <= {-1, 1}
@@ -74,10 +89,17 @@ def test_a_run_predicts_what_its_positions_say(signs):
 
 
 def test_many_inputs_are_predicted_by_fewer_draws(signs, monkeypatch):
-    """8 draws of 2 walkers: half of them for more inputs than so many predictions allow, never fewer than the least."""
+    """8 draws of 2 walkers: half of them for more inputs than so many predictions allow, never
+    fewer than the least.
+    """
     sim, run, _ = signs
     x = sim.dataset.test_inputs
-    for predictions, fewest, draws in ((8 * len(x), 1, 8), (5 * len(x), 1, 8), (4 * len(x), 1, 4), (1, 4, 4)):
+    for predictions, fewest, draws in (
+        (8 * len(x), 1, 8),
+        (5 * len(x), 1, 8),
+        (4 * len(x), 1, 4),
+        (1, 4, 4),
+    ):
         monkeypatch.setattr("tati_re.prediction.predict.MOST_PREDICTIONS", predictions)
         monkeypatch.setattr("tati_re.prediction.predict.FEWEST_DRAWS", fewest)
         assert run.predict(x).num_draws == draws
@@ -86,14 +108,19 @@ def test_many_inputs_are_predicted_by_fewer_draws(signs, monkeypatch):
 
 def test_few_draws_are_told_once_in_one_sentence(signs):
     _, run, _ = signs
-    with pytest.warns(UserWarning, match=r"^Predictions average 8 draws, worth about \d independent ones: below 100 "):
+    with pytest.warns(
+        UserWarning,
+        match=r"^Predictions average 8 draws, worth about \d independent ones: below 100 ",
+    ):
         found = run.predict()
     assert 0 < found.independent_draws <= 8 == found.num_draws
 
 
 @pytest.mark.parametrize("memory", [0.0, 0.9])
 def test_independent_draws_follow_from_autocorrelation_and_weights(memory):
-    """(1 - φ)/(1 + φ) of the draws of an autoregression; the median of 64 sizes is within a sixth of it."""
+    """(1 - φ)/(1 + φ) of the draws of an autoregression; the median of 64 sizes is within a sixth
+    of it.
+    """
     random = np.random.default_rng(3)
     noise = random.standard_normal((4, 2000, 80)) * np.sqrt(1 - memory**2)
     values = lfilter([1], [1, -memory], noise, axis=1).reshape(8000, 80)
@@ -108,14 +135,18 @@ def test_independent_draws_follow_from_autocorrelation_and_weights(memory):
 def test_averages_kept_on_the_way_are_those_of_the_positions(signs, line):
     for (sim, run, *_), spread in ((signs, "std"), (line, "parameter_std")):
         stored, kept = run.predict(), streamed_prediction(run)
-        assert kept.num_draws == stored.num_draws and kept.effective_draws == pytest.approx(stored.effective_draws)
+        assert kept.num_draws == stored.num_draws and kept.effective_draws == pytest.approx(
+            stored.effective_draws
+        )
         rel = 1e-9 if sim.options.dtype == "float64" else 1e-4
         assert getattr(kept, spread) == pytest.approx(getattr(stored, spread), rel=rel)
         wanted, found = stored.scores(), kept.scores()
         for name in set(wanted) - {"coverage", "interval_width", "crps"}:
             assert found[name] == pytest.approx(wanted[name], rel=rel), name
     run = signs[1]
-    assert streamed_prediction(run).expected_entropy == pytest.approx(run.predict().expected_entropy, rel=1e-9)
+    assert streamed_prediction(run).expected_entropy == pytest.approx(
+        run.predict().expected_entropy, rel=1e-9
+    )
     assert "test predictions" in run.summary() and "average of 8 draws" in run.summary()
 
 
@@ -124,7 +155,12 @@ def test_averages_kept_on_the_way_have_the_scores_of_each_output(tmp_path):
     data = (x[:20], x[:20] * [1e6, 1e-3]), (x[20:], x[20:] * [1e6, 1e-3])
     sim = tati_re.Simulation(data=data, hidden=[], seed=1, verbose=0, dtype="float64")
     run = sim.sample(
-        step_size=0.01, num_steps=8, trajectory_every=2, stream_predictions=2, execution="graph", output=tmp_path / "r"
+        step_size=0.01,
+        num_steps=8,
+        trajectory_every=2,
+        stream_predictions=2,
+        execution="graph",
+        output=tmp_path / "r",
     )
     stored, kept = run.predict(), streamed_prediction(run)
     for name in ("rmse[0]", "rmse[1]"):
@@ -149,24 +185,47 @@ def test_predictions_are_in_the_units_of_the_data(line):
 def test_averages_go_on_byte_for_byte(folder, signs):
     """Interrupted by the number of steps in the middle between two predictions."""
     sim, run, _ = signs
-    fresh = tati_re.Simulation(data="two_clusters", hidden=[3], num_walkers=2, seed=1, dtype="float64", **SHORT)
-    options = {"step_size": 0.003, "num_burnin_steps": 4, "trajectory_every": 0, "stream_predictions": 4}
+    fresh = tati_re.Simulation(
+        data="two_clusters", hidden=[3], num_walkers=2, seed=1, dtype="float64", **SHORT
+    )
+    options = {
+        "step_size": 0.003,
+        "num_burnin_steps": 4,
+        "trajectory_every": 0,
+        "stream_predictions": 4,
+    }
     fresh.sample(**options, num_steps=10, output=str(folder / "stopped"))
     resumed = tati_re.Simulation.resume(str(folder / "stopped"), num_steps=20, verbose=0)
     kept, whole = streamed_prediction(resumed), streamed_prediction(run)
     for name in ("probabilities", "std", "expected_entropy"):
         assert np.array_equal(getattr(kept, name), getattr(whole, name)), name
-    assert resumed.predict().scores() == whole.scores(), "without a trajectory the averages are taken"
+    assert resumed.predict().scores() == whole.scores(), (
+        "without a trajectory the averages are taken"
+    )
     with pytest.raises(InputError, match="has no trajectory"):
         resumed.predict(sim.dataset.test_inputs)
 
 
 @pytest.mark.slow
 def test_a_ladder_averages_its_target_alone_and_with_weights(folder):
-    sim = tati_re.Simulation(data="two_clusters", hidden=[2], num_walkers=2, seed=2, dtype="float64", **SHORT)
-    ladder = {"temperatures": [1.0, 3.0], "exchange_every": 5, "bias": "well_tempered", "bias_factor": 3.0}
-    options = {"step_size": 0.003, "num_steps": 20, "num_burnin_steps": 10, "trajectory_rungs": "all"}
-    run = sim.sample(**options, **ladder, trajectory_every=5, stream_predictions=5, output=str(folder / "ladder"))
+    sim = tati_re.Simulation(
+        data="two_clusters", hidden=[2], num_walkers=2, seed=2, dtype="float64", **SHORT
+    )
+    ladder = {
+        "temperatures": [1.0, 3.0],
+        "exchange_every": 5,
+        "bias": "well_tempered",
+        "bias_factor": 3.0,
+    }
+    options = {
+        "step_size": 0.003,
+        "num_steps": 20,
+        "num_burnin_steps": 10,
+        "trajectory_rungs": "all",
+    }
+    run = sim.sample(
+        **options, **ladder, trajectory_every=5, stream_predictions=5, output=str(folder / "ladder")
+    )
     stored, kept = run.predict(), streamed_prediction(run)
     rows = run.trajectory
     rows = rows[rows["rung"] == 0]
@@ -184,20 +243,29 @@ def test_a_ladder_averages_its_target_alone_and_with_weights(folder):
 def test_moving_statistics_are_those_of_the_walker(folder):
     import keras
 
-    layers = [keras.Input((2,)), keras.layers.Dense(2), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
+    layers = [
+        keras.Input((2,)),
+        keras.layers.Dense(2),
+        keras.layers.BatchNormalization(),
+        keras.layers.Dense(1),
+    ]
     model = keras.Sequential(layers)
     sim = tati_re.Simulation(model, "two_clusters", num_walkers=2, seed=3, **SHORT)
     sim.fit(optimizer="sgd", learning_rate=0.01, num_steps=4)
     options = {"num_steps": 4, "trajectory_every": 2, "stream_predictions": 2, "step_size": 0.01}
     run = sim.sample(**options, output=str(folder / "norm"))
     x = sim.dataset.test_inputs
-    outputs = [sim.predict(x, run.parameters(step, walker), walker) for step in (2, 4) for walker in (0, 1)]
+    outputs = [
+        sim.predict(x, run.parameters(step, walker), walker) for step in (2, 4) for walker in (0, 1)
+    ]
     expected = expit(4 * np.stack(outputs)[..., 0]).mean(axis=0)
     assert run.predict().probabilities[:, 1] == pytest.approx(expected, rel=1e-5)
     assert streamed_prediction(run).probabilities[:, 1] == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize(("table", "name"), [(CsvTable, "trajectory.csv"), (H5Table, "trajectory.h5")])
+@pytest.mark.parametrize(
+    ("table", "name"), [(CsvTable, "trajectory.csv"), (H5Table, "trajectory.h5")]
+)
 def test_draws_of_a_rung_with_their_weights(tmp_path, table, name):
     columns = ["step", "walker", "potential", "loss", "w[0]", "w[1]", "rung", "weight"]
     rows = np.random.default_rng(1).random((12, 8))
@@ -212,12 +280,19 @@ def test_draws_of_a_rung_with_their_weights(tmp_path, table, name):
     file.flush()
     (tmp_path / "run.csv").write_text("step,walker,loss,rung,weight\n")
     run = tati_re.runs.run.RunFiles(tmp_path)
-    run._read = {"manifest.toml": ((-1, -1), {"kind": "sample", "options": {}, "parameters": {"num": 2}})}
+    run._read = {
+        "manifest.toml": ((-1, -1), {"kind": "sample", "options": {}, "parameters": {"num": 2}})
+    }
     for rung in (0, 1):
         chosen = rows[(rows[:, 6] == rung) & (rows[:, 7] > 0)]
         draws = Draws(run, rung)
-        assert draws.weight == pytest.approx(chosen[:, 7]) and draws.loss == pytest.approx(chosen[:, 3])
-        assert draws.step.tolist() == chosen[:, 0].tolist() and draws.walker.tolist() == chosen[:, 1].tolist()
+        assert draws.weight == pytest.approx(chosen[:, 7]) and draws.loss == pytest.approx(
+            chosen[:, 3]
+        )
+        assert (
+            draws.step.tolist() == chosen[:, 0].tolist()
+            and draws.walker.tolist() == chosen[:, 1].tolist()
+        )
         blocks = list(draws.blocks(3))
         assert [first for first, _ in blocks] == list(range(0, len(chosen), 3))
         assert np.concatenate([part for _, part in blocks]) == pytest.approx(chosen[:, 4:6])
@@ -226,7 +301,18 @@ def test_draws_of_a_rung_with_their_weights(tmp_path, table, name):
 def test_the_command_compares_and_writes(folder, signs, capsys):
     where = folder / "signs"
     fit = str(folder / "signs_fit")
-    arguments = [str(where), "--optimum", fit, "--ensemble", fit, fit, "--ood", "noise", "--interval", "0.5"]
+    arguments = [
+        str(where),
+        "--optimum",
+        fit,
+        "--ensemble",
+        fit,
+        fit,
+        "--ood",
+        "noise",
+        "--interval",
+        "0.5",
+    ]
     assert command.main(arguments) == 0
     said = capsys.readouterr().out
     assert "posterior average" in said and "AUROC by mutual information" in said
@@ -255,11 +341,16 @@ def test_the_command_reads_inputs_with_and_without_labels(folder, line, capsys):
     frames = {}
     for name in ("labelled.csv", "inputs.csv", "inputs.npy"):
         out = folder / f"of {name}"
-        assert command.main([where, "--data", str(folder / name), "--output", str(out), "--quiet"]) == 0
+        assert (
+            command.main([where, "--data", str(folder / name), "--output", str(out), "--quiet"])
+            == 0
+        )
         frames[name] = pd.read_csv(out / "predictions.csv")
     assert "target" in frames["labelled.csv"] and "target" not in frames["inputs.csv"]
     for name in ("inputs.csv", "inputs.npy"):
-        assert frames[name]["mean"].to_numpy() == pytest.approx(frames["labelled.csv"]["mean"].to_numpy())
+        assert frames[name]["mean"].to_numpy() == pytest.approx(
+            frames["labelled.csv"]["mean"].to_numpy()
+        )
     assert (folder / "of labelled.csv" / "scores.csv").exists()
     assert not (folder / "of inputs.csv" / "scores.csv").exists()
     assert capsys.readouterr().out == ""
@@ -292,7 +383,9 @@ def test_bad_input_is_one_sentence(arguments, sentence, folder, signs, line, mon
 def test_data_given_in_python_are_not_read_again(tmp_path):
     generator = np.random.default_rng(1)
     x, y = generator.normal(size=(10, 1)), generator.normal(size=10)
-    sim = tati_re.Simulation(data=((x, y), (x[:4], y[:4])), noise_std="sampled", dtype="float64", seed=1, **SHORT)
+    sim = tati_re.Simulation(
+        data=((x, y), (x[:4], y[:4])), noise_std="sampled", dtype="float64", seed=1, **SHORT
+    )
     options = {"num_steps": 6, "trajectory_every": 2, "step_size": 0.01}
     run = sim.sample(**options, stream_predictions=2, output=str(tmp_path / "kept"))
     kept, stored = run.predict(), run.predict(x[:4], y[:4])
@@ -300,7 +393,9 @@ def test_data_given_in_python_are_not_read_again(tmp_path):
     assert kept.noise_std == pytest.approx(stored.noise_std)
     assert kept.log_density == pytest.approx(stored.log_density)
     noise = np.exp([run.parameters(step)[-1] for step in (2, 4, 6)])
-    assert stored.noise_std[:, 0] == pytest.approx(np.sqrt((noise**2).mean())), "of each draw its own"
+    assert stored.noise_std[:, 0] == pytest.approx(np.sqrt((noise**2).mean())), (
+        "of each draw its own"
+    )
     other = sim.sample(**options, output=str(tmp_path / "other"))
     assert other.predict().targets.tolist() == y[:4, None].tolist()
     with pytest.raises(InputError, match="given in Python"):

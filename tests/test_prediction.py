@@ -26,7 +26,8 @@ def calibrated():
 def test_calibration_of_calibrated_and_overconfident_predictions(calibrated):
     logits, labels = calibrated
     good = calibration(softmax(logits), labels)
-    # By chance alone: the mean of |N(0, s²)| over the bins, at most sqrt(2/pi) sqrt(bins) 0.5/sqrt(n) = 0.011.
+    # By chance alone: the mean of |N(0, s²)| over the bins, at most sqrt(2/pi) sqrt(bins)
+    # 0.5/sqrt(n) = 0.011.
     assert good.error < 0.011
     assert good.count.sum() == EXAMPLES
     assert len(good.edges) == 16
@@ -74,7 +75,9 @@ def test_binary_forms_agree():
     for labels in ([1, 0, 0], [1, -1, -1], [[0, 1], [1, 0], [1, 0]]):
         for values in (positive, positive[:, None], both):
             assert accuracy(values, np.array(labels)) == pytest.approx(2 / 3)
-            assert negative_log_likelihood(values, np.array(labels)) == pytest.approx(-np.log([0.9, 0.8, 0.4]).mean())
+            assert negative_log_likelihood(values, np.array(labels)) == pytest.approx(
+                -np.log([0.9, 0.8, 0.4]).mean()
+            )
 
 
 def test_entropy():

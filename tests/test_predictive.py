@@ -1,4 +1,6 @@
-"""What outputs predict under a loss, and averages over draws, against closed forms; networks written in NumPy."""
+"""What outputs predict under a loss, and averages over draws, against closed forms; networks
+written in NumPy.
+"""
 
 from types import SimpleNamespace
 
@@ -16,7 +18,9 @@ from tati_re.testing.sampler_law import TOLERANCE
 
 
 def test_probabilities_of_0_and_1_have_a_loss():
-    stated = Predictive({"loss": "binary_crossentropy", "from_logits": False}, "classification", 2, 1)
+    stated = Predictive(
+        {"loss": "binary_crossentropy", "from_logits": False}, "classification", 2, 1
+    )
     outputs, targets = np.array([[1.0], [0.0], [0.25], [0.25]]), np.array([1, 0, 1, 0])
     found = stated.losses(outputs, targets)
     np.testing.assert_allclose(found, [0.0, 0.0, -np.log(0.25), -np.log(0.75)], atol=1e-15)
@@ -24,7 +28,9 @@ def test_probabilities_of_0_and_1_have_a_loss():
 
 
 class Linear:
-    """A network x -> x W, weights flattened row by row; behind them log s where the noise is a parameter."""
+    """A network x -> x W, weights flattened row by row; behind them log s where the noise is a
+    parameter.
+    """
 
     class_names = ()
 
@@ -56,12 +62,19 @@ def weighted(vectors, weights):
 
 
 def classifier(num_classes=3, **loss):
-    loss = {"loss": "sparse_categorical_crossentropy", "from_logits": True, "noise_std": 1.0, **loss}
+    loss = {
+        "loss": "sparse_categorical_crossentropy",
+        "from_logits": True,
+        "noise_std": 1.0,
+        **loss,
+    }
     return Predictive(loss, "classification", num_classes, num_classes)
 
 
 def regression(noise_std=0.5, num_outputs=1, **around):
-    return Predictive({"loss": "gaussian", "noise_std": noise_std}, "regression", None, num_outputs, **around)
+    return Predictive(
+        {"loss": "gaussian", "noise_std": noise_std}, "regression", None, num_outputs, **around
+    )
 
 
 def test_probabilities_of_every_loss():
@@ -74,17 +87,30 @@ def test_probabilities_of_every_loss():
     for task in ("classification", "signs"):
         binary = Predictive({"loss": "binary_crossentropy", "from_logits": True}, task, 2, 1)
         assert np.exp(binary.log_probabilities(z))[:, 1] == pytest.approx(expit(z[:, 0]))
-    stated = Predictive({"loss": "binary_crossentropy", "from_logits": False}, "classification", 2, 1)
+    stated = Predictive(
+        {"loss": "binary_crossentropy", "from_logits": False}, "classification", 2, 1
+    )
     assert np.exp(stated.log_probabilities(expit(z)))[:, 1] == pytest.approx(expit(z[:, 0]))
-    # Gaussian noise of variance s² around -1 and +1: log p(+)/p(-) = 2f/s²; the mean squared error has s² = 1/2.
-    for loss, variance in (({"loss": "gaussian", "noise_std": 0.7}, 0.49), ({"loss": "mean_squared_error"}, 0.5)):
+    # Gaussian noise of variance s² around -1 and +1: log p(+)/p(-) = 2f/s²; the mean squared error
+    # has s² = 1/2.
+    for loss, variance in (
+        ({"loss": "gaussian", "noise_std": 0.7}, 0.49),
+        ({"loss": "mean_squared_error"}, 0.5),
+    ):
         signs = Predictive(loss, "signs", 2, 1)
-        assert np.exp(signs.log_probabilities(z))[:, 1] == pytest.approx(expit(2 * z[:, 0] / variance))
+        assert np.exp(signs.log_probabilities(z))[:, 1] == pytest.approx(
+            expit(2 * z[:, 0] / variance)
+        )
         zeros = Predictive(loss, "classification", 2, 1)
-        assert np.exp(zeros.log_probabilities(z))[:, 1] == pytest.approx(expit((z[:, 0] - 0.5) / variance))
+        assert np.exp(zeros.log_probabilities(z))[:, 1] == pytest.approx(
+            expit((z[:, 0] - 0.5) / variance)
+        )
     rows = Predictive({"loss": "mean_squared_error"}, "one_hot", 3, 3)
     assert np.exp(rows.log_probabilities(f)) == pytest.approx(softmax(2 * f / 3, axis=-1))
-    assert Predictive({"loss": "gaussian", "noise_std": 1.0}, "classification", 10, 1).kind == "regression"
+    assert (
+        Predictive({"loss": "gaussian", "noise_std": 1.0}, "classification", 10, 1).kind
+        == "regression"
+    )
     with pytest.raises(InputError, match="loss was an object"):
         Predictive({"loss": "keras.losses.Huber"}, "classification", 2, 1)
 
@@ -123,14 +149,19 @@ def test_probabilities_are_averaged_with_their_weights(classes):
     expected = np.average(each, axis=0, weights=weights)
     assert found.probabilities == pytest.approx(expected, rel=1e-12)
     assert found.effective_draws == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
-    # Wrong variants that this catches: logits averaged in place of probabilities, and weights that are forgotten.
-    logits = softmax(np.average(network.outputs(vectors, None, inputs), axis=0, weights=weights), axis=-1)
+    # Wrong variants that this catches: logits averaged in place of probabilities, and weights that
+    # are forgotten.
+    logits = softmax(
+        np.average(network.outputs(vectors, None, inputs), axis=0, weights=weights), axis=-1
+    )
     assert np.abs(found.probabilities - logits).max() > 0.1
     assert np.abs(found.probabilities - each.mean(axis=0)).max() > 0.01
     assert found.draw_accuracy == pytest.approx((each.argmax(-1) == labels).mean(axis=1))
     assert found.draw_losses == pytest.approx(-np.log(each[:, np.arange(25), labels]).mean(axis=1))
     # Jensen: the average is no worse than the draws are on average.
-    assert found.scores()["negative_log_likelihood"] < np.average(found.draw_losses, weights=weights)
+    assert found.scores()["negative_log_likelihood"] < np.average(
+        found.draw_losses, weights=weights
+    )
 
 
 def test_entropy_is_the_sum_of_its_two_parts(classes):
@@ -142,7 +173,9 @@ def test_entropy_is_the_sum_of_its_two_parts(classes):
     # The mutual information is the mean divergence of a draw's probabilities from their average.
     divergence = np.tensordot(share, (p * np.log(p / mean)).sum(axis=-1), 1)
     assert found.mutual_information == pytest.approx(divergence, rel=1e-9)
-    assert found.entropy == pytest.approx(found.expected_entropy + found.mutual_information, rel=1e-12)
+    assert found.entropy == pytest.approx(
+        found.expected_entropy + found.mutual_information, rel=1e-12
+    )
     assert found.scores() == {}
     same = average([(network, Members(np.tile(vectors[:1], (7, 1))))], inputs)
     assert (same.mutual_information == 0).all(), "draws that agree leave nothing to learn"
@@ -162,14 +195,21 @@ def test_inputs_in_parts_and_runs_together_change_nothing(classes):
         *("input", "label", "predicted", "probability", "lower", "upper"),
         *("entropy", "expected_entropy", "mutual_information", "p[0]", "p[1]", "p[2]"),
     ]
-    assert list(parts.scores()) == ["accuracy", "negative_log_likelihood", "brier_score", "calibration_error"]
+    assert list(parts.scores()) == [
+        "accuracy",
+        "negative_log_likelihood",
+        "brier_score",
+        "calibration_error",
+    ]
 
 
 def test_signs_keep_their_names(tmp_path):
     network = Linear(Predictive({"loss": "mean_squared_error"}, "signs", 2, 1))
     found = average([(network, Members(np.array([[1.0], [2.0]])))], [[-1.0], [0.5]], [-1, -1])
     assert found.predicted.tolist() == [-1, 1]
-    assert found.probabilities[:, 1] == pytest.approx([(expit(-4) + expit(-8)) / 2, (expit(2) + expit(4)) / 2])
+    assert found.probabilities[:, 1] == pytest.approx(
+        [(expit(-4) + expit(-8)) / 2, (expit(2) + expit(4)) / 2]
+    )
     assert found.scores()["accuracy"] == 0.5
     found.write_csv(tmp_path / "predictions.csv")
     header, first, _ = (tmp_path / "predictions.csv").read_text().splitlines()
@@ -189,16 +229,22 @@ def conjugate():
     new = generator.normal(size=(30, 2)) * 3
     variance = np.einsum("ni,ij,nj->n", new, covariance, new)
     targets = new @ mean + np.sqrt(variance + noise**2) * generator.normal(size=30)
-    return SimpleNamespace(draws=draws, new=new, mean=new @ mean, variance=variance, noise=noise, targets=targets)
+    return SimpleNamespace(
+        draws=draws, new=new, mean=new @ mean, variance=variance, noise=noise, targets=targets
+    )
 
 
 def test_conjugate_regression_has_its_closed_form(conjugate):
     """Mean x·m and variance s² + x·Sx within 5.5 standard errors of 4,000 independent draws."""
     one, count = conjugate, len(conjugate.draws)
-    found = average([(Linear(regression(one.noise)), Members(one.draws))], one.new, one.targets, 0.9)
+    found = average(
+        [(Linear(regression(one.noise)), Members(one.draws))], one.new, one.targets, 0.9
+    )
     error = np.sqrt(one.variance / count)
     assert (np.abs(found.mean[:, 0] - one.mean) < TOLERANCE * error).all()
-    assert (np.abs(found.parameter_std[:, 0] ** 2 / one.variance - 1) < TOLERANCE * np.sqrt(2 / count)).all()
+    assert (
+        np.abs(found.parameter_std[:, 0] ** 2 / one.variance - 1) < TOLERANCE * np.sqrt(2 / count)
+    ).all()
     assert found.noise_std == pytest.approx(one.noise)
     total = np.sqrt(one.variance + one.noise**2)
     assert found.std[:, 0] == pytest.approx(total, rel=0.1)
@@ -212,7 +258,9 @@ def test_conjugate_regression_has_its_closed_form(conjugate):
 
 
 def test_intervals_cover_what_they_promise():
-    """4,000 targets drawn from the predictive law itself: coverage 0.8 within 5.5 standard errors, 0.0063 each."""
+    """4,000 targets drawn from the predictive law itself: coverage 0.8 within 5.5 standard errors,
+    0.0063 each.
+    """
     generator = np.random.default_rng(4)
     draws, new = generator.normal(size=(100, 1)), np.linspace(-3, 3, 4000)[:, None]
     chosen = draws[generator.integers(0, 100, len(new)), 0]
@@ -233,7 +281,9 @@ def test_units_are_those_of_the_data(conjugate):
     found = average([(network, Members(one.draws))], one.new, 10 * one.targets + 3)
     for name in ("mean", "lower", "upper", "mean_lower"):
         assert getattr(found, name) == pytest.approx(10 * getattr(plain, name) + 3, rel=1e-6)
-    assert found.std == pytest.approx(10 * plain.std) and found.crps == pytest.approx(10 * plain.crps)
+    assert found.std == pytest.approx(10 * plain.std) and found.crps == pytest.approx(
+        10 * plain.crps
+    )
     assert found.log_density == pytest.approx(plain.log_density - np.log(10))
     assert found.draw_losses == pytest.approx(plain.draw_losses), "the loss is the network's"
 
@@ -250,7 +300,9 @@ def test_each_draw_has_its_own_noise_where_that_is_a_parameter(conjugate):
     density = norm.logpdf(one.targets, values, noise)
     assert found.log_density == pytest.approx(log_mean_exp(density, np.ones(300)))
     assert found.pit[:, 0] == pytest.approx(norm.cdf(one.targets, values, noise).mean(axis=0))
-    assert found.draw_losses == pytest.approx(-norm.logpdf(one.targets / 2, values / 2, noise / 2).mean(axis=1))
+    assert found.draw_losses == pytest.approx(
+        -norm.logpdf(one.targets / 2, values / 2, noise / 2).mean(axis=1)
+    )
     # Wrong variant that this catches: one noise for all draws.
     wrong = norm.logpdf(one.targets, values, np.sqrt((noise**2).mean()))
     assert np.abs(found.log_density - log_mean_exp(wrong, np.ones(300))).max() > 0.01
@@ -258,7 +310,11 @@ def test_each_draw_has_its_own_noise_where_that_is_a_parameter(conjugate):
 
 def test_several_outputs_and_no_noise():
     generator = np.random.default_rng(5)
-    draws, new, y = generator.normal(size=(50, 4)), generator.normal(size=(6, 2)), generator.normal(size=(6, 2))
+    draws, new, y = (
+        generator.normal(size=(50, 4)),
+        generator.normal(size=(6, 2)),
+        generator.normal(size=(6, 2)),
+    )
     found = average([(Linear(regression(0.5, 2)), Members(draws))], new, y)
     values = np.einsum("ni,sik->snk", new, draws.reshape(50, 2, 2))
     joint = log_mean_exp(norm.logpdf(y, values, 0.5).sum(axis=-1), np.ones(50))
@@ -267,16 +323,30 @@ def test_several_outputs_and_no_noise():
     absolute = Predictive({"loss": "mean_absolute_error"}, "regression", None, 2)
     found = average([(Linear(absolute), Members(draws))], new, y)
     assert found.noise_std is None and found.log_density is None
-    assert (found.lower == found.mean_lower).all() and set(found.scores()) == {"rmse", "coverage", "interval_width"}
+    assert (found.lower == found.mean_lower).all() and set(found.scores()) == {
+        "rmse",
+        "coverage",
+        "interval_width",
+    }
 
 
 def test_outputs_in_units_of_their_own_count_alike():
-    """Watts and meters: the uncertainty was that of the output with the largest numbers alone, as was the RMSE."""
+    """Watts and meters: the uncertainty was that of the output with the largest numbers alone, as
+    was the RMSE.
+    """
     generator, units = np.random.default_rng(6), np.array([1e6, 1e-3])
-    draws, new, y = generator.normal(size=(50, 4)), generator.normal(size=(6, 2)), generator.normal(size=(6, 2))
+    draws, new, y = (
+        generator.normal(size=(50, 4)),
+        generator.normal(size=(6, 2)),
+        generator.normal(size=(6, 2)),
+    )
     loss = {"loss": "gaussian", "noise_std": 0.5}
     plain, found = (
-        average([(Linear(Predictive(loss, "regression", None, 2, scale)), Members(draws))], new, y * scale)
+        average(
+            [(Linear(Predictive(loss, "regression", None, 2, scale)), Members(draws))],
+            new,
+            y * scale,
+        )
         for scale in (np.ones(2), units)
     )
     for name, values in plain.uncertainty().items():

@@ -50,7 +50,8 @@ def small(name: str, output=None, **options) -> object:
     return Simulation(data=(X, Y), **given).sample(output=None if output is None else str(output))
 
 
-# -------------------------------------------------------------------------------------------------------- what they are
+# --------------------------------------------------------------------------------------------------------
+# what they are
 
 
 def test_every_preset_has_a_note_and_stands_in_the_help(capsys):
@@ -95,22 +96,41 @@ def test_every_door_gives_the_same_options(name, door, tmp_path, capsys):
 
 
 def test_numbers_of_the_papers():
-    assert make_options(sampler="RENHD").num_replicas == make_options(sampler="RELD").num_replicas == 12
+    assert (
+        make_options(sampler="RENHD").num_replicas
+        == make_options(sampler="RELD").num_replicas
+        == 12
+    )
     two = make_options(sampler="reSGLD")
-    assert (two.num_replicas, two.temperature_ratio, two.swap_rule, two.correction_factor) == (2, 10, "corrected", 1)
+    assert (two.num_replicas, two.temperature_ratio, two.swap_rule, two.correction_factor) == (
+        2,
+        10,
+        "corrected",
+        1,
+    )
     assert make_options(sampler="reSGHMC").temperature_ratio == 5
     hmc = make_options(sampler="RE-HMC")
     assert (hmc.kT, hmc.max_temperature, hmc.num_replicas) == (0.01, 1.0, 16)
-    assert (hmc.prior, hmc.prior_bound, hmc.prior_scaling, hmc.mass) == ("box", 50, "fan_in", "fan_in")
+    assert (hmc.prior, hmc.prior_bound, hmc.prior_scaling, hmc.mass) == (
+        "box",
+        50,
+        "fan_in",
+        "fan_in",
+    )
     assert (hmc.replica_start, hmc.descent_steps, hmc.target_acceptance) == ("descent", 1000, 0.65)
 
 
-# ------------------------------------------------------------------------------------------------ what is given besides
+# ------------------------------------------------------------------------------------------------
+# what is given besides
 
 
 def test_options_that_are_given_go_first():
     options = make_options(sampler="RENHD", swap_rule="penalty", num_replicas=3)
-    assert (options.swap_rule, options.num_replicas, options.temperature_ratio) == ("penalty", 3, 1.2)
+    assert (options.swap_rule, options.num_replicas, options.temperature_ratio) == (
+        "penalty",
+        3,
+        1.2,
+    )
     options = options_from_flags({"swap_rule": "penalty"}, {"sampler": "RENHD", "num_replicas": 5})
     assert (options.sampler, options.swap_rule, options.num_replicas) == ("BADODAB", "penalty", 5)
     later = make_options(make_options(num_replicas=7), sampler="RENHD")
@@ -154,10 +174,20 @@ def test_other_names_are_as_they_were():
         Simulation(data=(X, Y), **SMALL).sample(sampler="reSGLDD")
 
 
-# -------------------------------------------------------------------------------------------------------------- in runs
+# --------------------------------------------------------------------------------------------------------------
+# in runs
 
 
-LONG = ("MILE", "simulated_tempering", "RENHD", "renhd_euler", "RELD", "reSGLD", "reSGHMC", "RE-HMC")
+LONG = (
+    "MILE",
+    "simulated_tempering",
+    "RENHD",
+    "renhd_euler",
+    "RELD",
+    "reSGLD",
+    "reSGHMC",
+    "RE-HMC",
+)
 
 
 @pytest.mark.parametrize(
@@ -202,14 +232,22 @@ def test_re_hmc_starts_within_its_walls_and_tunes_each_rung():
 
 @pytest.mark.slow
 def test_resghmc_with_annealing_and_a_step_size_for_each_chain():
-    """Both temperatures cool from the start's to their own, at a fixed ratio; step sizes stay with the rung."""
+    """Both temperatures cool from the start's to their own, at a fixed ratio; step sizes stay with
+    the rung.
+    """
     run = small(
-        "reSGHMC", step_sizes=[1e-3, 1.5e-3], temperature_schedule="annealing", temperature_start=8.0, num_walkers=2
+        "reSGHMC",
+        step_sizes=[1e-3, 1.5e-3],
+        temperature_schedule="annealing",
+        temperature_start=8.0,
+        num_walkers=2,
     )
     rows = run.run_info
     cold, hot = (rows[rows["rung"] == rung].groupby("step").first() for rung in (0, 1))
     np.testing.assert_allclose(hot["temperature"] / cold["temperature"], 5.0)
-    np.testing.assert_allclose(cold["temperature"], 8.0 ** np.clip(1 - (cold.index - 1) / BURNIN, 0, 1))
+    np.testing.assert_allclose(
+        cold["temperature"], 8.0 ** np.clip(1 - (cold.index - 1) / BURNIN, 0, 1)
+    )
     assert set(cold["step_size"]) == {1e-3}
     np.testing.assert_allclose(hot["step_size"], 1.5e-3)
     assert cold["temperature"].iloc[-1] == 1.0
@@ -217,9 +255,16 @@ def test_resghmc_with_annealing_and_a_step_size_for_each_chain():
 
 @pytest.mark.slow
 def test_a_preset_places_walkers_that_a_simulation_has():
-    """Fits of their own begin at starts of their own: one step of Adam at 1e-6 leaves them as far apart as those are;
-    walkers that were placed stay where they are."""
-    small_steps = {"num_steps": 4, "num_burnin_steps": 0, "step_size": 1e-6, "mass": "unit", "learning_rate": 1e-6}
+    """Fits of their own begin at starts of their own: one step of Adam at 1e-6 leaves them as far
+    apart as those are; walkers that were placed stay where they are.
+    """
+    small_steps = {
+        "num_steps": 4,
+        "num_burnin_steps": 0,
+        "step_size": 1e-6,
+        "mass": "unit",
+        "learning_rate": 1e-6,
+    }
     sim = Simulation(data=(X, Y), **SMALL | {"num_walkers": 2, "fit_steps": 1, "num_steps": 4})
     sim.sample(preset="MILE", **small_steps)
     assert np.ptp(sim.parameters, axis=0).max() > 0.1
@@ -231,7 +276,8 @@ def test_a_preset_places_walkers_that_a_simulation_has():
 def test_a_run_shorter_than_the_burn_in_of_a_preset_says_whose_it_is():
     sim = Simulation(data=(X, Y), hidden=[2], verbose=0)
     with pytest.raises(
-        InputError, match=r"Received: 50000, which preset MILE has where none is given\. Expected: less"
+        InputError,
+        match=r"Received: 50000, which preset MILE has where none is given\. Expected: less",
     ):
         sim.sample(preset="MILE", num_steps=2_000)
     with pytest.raises(InputError, match=r"Received: 3000\."):

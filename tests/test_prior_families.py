@@ -1,4 +1,6 @@
-"""Densities, draws and slopes of every prior against scipy and quadrature, and the tables that choose among them."""
+"""Densities, draws and slopes of every prior against scipy and quadrature, and the tables that
+choose among them.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def density(prior, points: np.ndarray) -> np.ndarray:
 def test_densities_are_those_of_scipy(name):
     prior, law = LAWS[name]
     position = law.rvs((50, 3), random_state=np.random.default_rng(2))
-    np.testing.assert_allclose(prior.log_prob(tf.constant(position)), law.logpdf(position).sum(axis=1), rtol=1e-9)
+    np.testing.assert_allclose(
+        prior.log_prob(tf.constant(position)), law.logpdf(position).sum(axis=1), rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("name", LAWS)
@@ -99,7 +103,10 @@ def test_soft_walls_are_normalised_and_drawn_from(name):
     """The density integrates to one; without the normalizer it would not."""
     prior = WALLS[name]
     pieces = [-60.0, -5.0, *np.linspace(-1.3, 1.3, 105), 5.0, 60.0]
-    total = sum(integrate.fixed_quad(lambda x: density(prior, x), a, b, n=60)[0] for a, b in pairwise(pieces))
+    total = sum(
+        integrate.fixed_quad(lambda x: density(prior, x), a, b, n=60)[0]
+        for a, b in pairwise(pieces)
+    )
     assert total == pytest.approx(1.0, abs=2e-4 if "student" in name else 1e-6)
     grid = np.linspace(-8, 8, 160_001)
     cumulative = integrate.cumulative_simpson(density(prior, grid), x=grid, initial=0.0)
@@ -109,7 +116,9 @@ def test_soft_walls_are_normalised_and_drawn_from(name):
 
 
 def test_normalisers_of_flat_soft_walls_in_closed_form():
-    """∫ exp(-f/q |x|^q) = 2 Γ(1 + 1/q) (q/f)^(1/q) with q = a + 1, and the same for the two halves of a layer."""
+    """∫ exp(-f/q |x|^q) = 2 Γ(1 + 1/q) (q/f)^(1/q) with q = a + 1, and the same for the two halves
+    of a layer.
+    """
     tether = WALLS["tether"]
     expected = 2 * math.gamma(1.25) * (4 / 2.0) ** 0.25
     assert density(tether, np.array([0.5]))[0] == pytest.approx(1 / expected, rel=1e-9)
@@ -119,7 +128,9 @@ def test_normalisers_of_flat_soft_walls_in_closed_form():
 
 
 def test_forces_of_soft_walls_are_those_of_tati():
-    """prior_factor |min(d/w, 1) - 1|^prior_power inward, growing beyond the wall; w by TATi's rules."""
+    """prior_factor |min(d/w, 1) - 1|^prior_power inward, growing beyond the wall; w by TATi's
+    rules.
+    """
     x = np.array([-1.3, -1.01, -0.995, -0.985, 0.0, 0.99, 1.2])[:, None]
 
     def published(d, w):
@@ -131,12 +142,18 @@ def test_forces_of_soft_walls_are_those_of_tati():
     )
     below = priors.SoftWalls(priors.Flat(), 3.0, 1.5, -2.0)
     deep = np.array([[-2.5], [-1.99], [-1.0]])
-    np.testing.assert_allclose(-below.gradient(tf.constant(deep)), published(deep + 2, 0.02), atol=1e-12)
+    np.testing.assert_allclose(
+        -below.gradient(tf.constant(deep)), published(deep + 2, 0.02), atol=1e-12
+    )
     above = priors.SoftWalls(priors.Flat(), 3.0, 1.5, upper=2.0)
     high = np.array([[2.1], [1.995], [0.0]])
-    np.testing.assert_allclose(above.gradient(tf.constant(high)), published(2 - high, 0.01), atol=1e-12)
+    np.testing.assert_allclose(
+        above.gradient(tf.constant(high)), published(2 - high, 0.01), atol=1e-12
+    )
     tether = priors.SoftWalls(priors.Flat(), 3.0, 1.5, 0.4, 0.4)
-    np.testing.assert_allclose(-tether.gradient(tf.constant(x)), -3.0 * np.sign(x - 0.4) * np.abs(x - 0.4) ** 1.5)
+    np.testing.assert_allclose(
+        -tether.gradient(tf.constant(x)), -3.0 * np.sign(x - 0.4) * np.abs(x - 0.4) ** 1.5
+    )
 
 
 @pytest.mark.parametrize("name", [*LAWS, *WALLS])
@@ -148,15 +165,21 @@ def test_slopes_are_derivatives_of_the_density(name):
         total = -tf.reduce_sum(prior.log_prob(position))
     slope = tape.gradient(total, position, unconnected_gradients="zero")
     found = prior.gradient(position)
-    np.testing.assert_allclose(tf.zeros_like(position) if found is None else found, slope, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        tf.zeros_like(position) if found is None else found, slope, rtol=1e-9, atol=1e-12
+    )
 
 
 def test_what_is_proper_and_what_has_walls():
     flat = priors.Flat()
     assert not priors.HardWalls(flat, lower=0.0).proper and priors.HardWalls(flat, 0.0, 1.0).proper
-    assert not priors.SoftWalls(flat, lower=0.0).proper and priors.SoftWalls(flat, lower=0.0, upper=1.0).proper
     assert (
-        not priors.SoftWalls(flat, 0.0, 1.0, 0.0, 1.0).proper and priors.SoftWalls(priors.Laplace(), lower=0.0).proper
+        not priors.SoftWalls(flat, lower=0.0).proper
+        and priors.SoftWalls(flat, lower=0.0, upper=1.0).proper
+    )
+    assert (
+        not priors.SoftWalls(flat, 0.0, 1.0, 0.0, 1.0).proper
+        and priors.SoftWalls(priors.Laplace(), lower=0.0).proper
     )
     assert priors.HardWalls(flat, 0.0).walled and not priors.SoftWalls(flat, lower=0.0).walled
     mixed = priors.Product([priors.Gaussian(), flat], [2, 1], [["a"], ["b"]])
@@ -187,7 +210,10 @@ def test_tables_choose_by_pattern():
         prior_degrees=5.0,
         **SMALL,
     )
-    assert [name for name in sim.parameter_names() if name.endswith("[0]")] == ["dense/bias[0]", "dense_1/bias[0]"]
+    assert [name for name in sim.parameter_names() if name.endswith("[0]")] == [
+        "dense/bias[0]",
+        "dense_1/bias[0]",
+    ]
     theta = sim.parameters + 0.1
     sim.parameters = theta
     kernel, bias, kernel_1, bias_1 = np.split(theta, [12, 16, 24])
@@ -195,21 +221,32 @@ def test_tables_choose_by_pattern():
     expected += stats.norm(0, 0.5).logpdf(kernel_1).sum() + stats.t(5.0).logpdf(bias_1).sum()
     assert 12 * sim.loss() - sim.potential() == pytest.approx(expected, rel=1e-10)
     words = sim.system.prior(sim.options).__str__()
-    assert "a Laplace law of scale 0.3 (dense/bias); a Gaussian of standard deviation 0.5 (dense_1/kernel)" in words
+    assert (
+        "a Laplace law of scale 0.3 (dense/bias); a Gaussian of standard deviation 0.5 (dense_1/kernel)"
+        in words
+    )
 
 
 def test_one_family_with_widths_by_pattern_is_one_object():
     sim = Simulation(prior_std={"*": 1.0, "bias": 10.0}, prior_scaling="fan_in", **SMALL)
     prior = sim.system.prior(sim.options)
-    np.testing.assert_allclose(prior.std, np.repeat([1 / 2, 10 / 2, 1 / 5**0.5, 10 / 5**0.5], [12, 4, 8, 2]))
-    assert str(prior) == "a Gaussian of standard deviation (1, 10 for bias)/sqrt(k), k = fan-in + 1 of its layer"
+    np.testing.assert_allclose(
+        prior.std, np.repeat([1 / 2, 10 / 2, 1 / 5**0.5, 10 / 5**0.5], [12, 4, 8, 2])
+    )
+    assert (
+        str(prior)
+        == "a Gaussian of standard deviation (1, 10 for bias)/sqrt(k), k = fan-in + 1 of its layer"
+    )
     alike = Simulation(prior_std={"kernel": 1.0}, **SMALL)
     assert str(alike.system.prior(alike.options)) == "a Gaussian of standard deviation 1"
 
 
 def test_walls_by_pattern():
     sim = Simulation(
-        lower_wall={"kernel": -3.0}, prior_upper_boundary={"bias": 0.5}, prior_factor={"bias": 7.0}, **SMALL
+        lower_wall={"kernel": -3.0},
+        prior_upper_boundary={"bias": 0.5},
+        prior_factor={"bias": 7.0},
+        **SMALL,
     )
     prior = sim.system.prior(sim.options)
     assert [type(part).__name__ for part in prior.parts] == ["HardWalls", "SoftWalls"] * 2
@@ -219,7 +256,11 @@ def test_walls_by_pattern():
 
 def test_tables_go_through_every_door(tmp_path):
     typed = options_from_flags(
-        {"prior": ["gaussian", "bias=laplace"], "prior_std": ["1", "dense/*=2.5"], "lower_wall": "-1e-3"}
+        {
+            "prior": ["gaussian", "bias=laplace"],
+            "prior_std": ["1", "dense/*=2.5"],
+            "lower_wall": "-1e-3",
+        }
     )
     assert typed.prior == {"*": "gaussian", "bias": "laplace"}
     assert typed.prior_std == {"*": 1.0, "dense/*": 2.5} and typed.lower_wall == -1e-3
@@ -233,7 +274,13 @@ def test_tables_go_through_every_door(tmp_path):
 
 
 def test_a_table_goes_into_the_manifest_and_comes_back(tmp_path):
-    options = {**SMALL, "data": "two_clusters", "prior_std": {"bias": 5.0}, "sampler": "SGLD", "step_size": 1e-5}
+    options = {
+        **SMALL,
+        "data": "two_clusters",
+        "prior_std": {"bias": 5.0},
+        "sampler": "SGLD",
+        "step_size": 1e-5,
+    }
     run = Simulation(**options).sample(num_steps=4, record_every=1, output=str(tmp_path / "run"))
     assert run.manifest["options"]["prior_std"] == {"bias": 5.0}
     assert "1 to 5" in run.manifest["meaning"] or "5 for bias" in run.manifest["meaning"]
@@ -247,7 +294,9 @@ def test_what_is_not_used_is_said(capsys):
     assert "Not used by the prior as it is set up: prior_std, prior_factor." in " ".join(
         capsys.readouterr().out.split()
     )
-    half_normal = make_options(noise_prior="half_normal", noise_prior_scale=2.0, noise_prior_shape=3.0)
+    half_normal = make_options(
+        noise_prior="half_normal", noise_prior_scale=2.0, noise_prior_shape=3.0
+    )
     assert unused_prior_options(half_normal) == ["noise_prior_shape"]
     assert unused_prior_options(make_options(half_normal, noise_prior="log_normal")) == []
 
@@ -255,11 +304,23 @@ def test_what_is_not_used_is_said(capsys):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"prior_std": {"biases": 2.0}}, "prior_std: no tensor of the model matches the pattern. Received: 'biases'."),
+        (
+            {"prior_std": {"biases": 2.0}},
+            "prior_std: no tensor of the model matches the pattern. Received: 'biases'.",
+        ),
         ({"prior": {"dense_9/*": "box"}}, "prior: no tensor of the model matches the pattern."),
-        ({"lower_wall": 1.0, "upper_wall": 1.0}, "lower_wall is not below upper_wall. Received: 1 and 1."),
-        ({"prior": "box", "lower_wall": 0.0}, "lower_wall, upper_wall: the prior has its own walls."),
-        ({"lower_wall": 0.0, "prior_lower_boundary": 0.0}, "hard and soft walls exclude each other."),
+        (
+            {"lower_wall": 1.0, "upper_wall": 1.0},
+            "lower_wall is not below upper_wall. Received: 1 and 1.",
+        ),
+        (
+            {"prior": "box", "lower_wall": 0.0},
+            "lower_wall, upper_wall: the prior has its own walls.",
+        ),
+        (
+            {"lower_wall": 0.0, "prior_lower_boundary": 0.0},
+            "hard and soft walls exclude each other.",
+        ),
         (
             {"prior_lower_boundary": 2.0, "prior_upper_boundary": 1.0},
             "prior_lower_boundary is above prior_upper_boundary. Received: 2 and 1.",
@@ -270,7 +331,13 @@ def test_what_is_not_used_is_said(capsys):
         ({"prior": {"bias": "laplacian"}}, "prior has the wrong type."),
         ({"prior": "student"}, "prior has an unknown value. Did you mean 'student_t'?"),
         (
-            {"covariance_blending": 1.0, "num_walkers": 4, "upper_wall": 5.0, "num_steps": 200, "step_size": 0.01},
+            {
+                "covariance_blending": 1.0,
+                "num_walkers": 4,
+                "upper_wall": 5.0,
+                "num_steps": 200,
+                "step_size": 0.01,
+            },
             "covariance_blending: walls reflect parameter by parameter",
         ),
     ],
@@ -282,7 +349,9 @@ def test_what_is_no_prior_is_refused(options, sentence):
 
 
 def test_what_nothing_confines_is_said():
-    """A wall on one side, a force of strength 0 and a prior of some tensors leave directions free."""
+    """A wall on one side, a force of strength 0 and a prior of some tensors leave directions
+    free.
+    """
     bias = ["dense/bias", "dense_1/bias"]
 
     def said(**options) -> str:
@@ -295,7 +364,10 @@ def test_what_nothing_confines_is_said():
         {"prior_lower_boundary": 0.0, "prior_upper_boundary": 1.0, "prior_factor": 0.0},
     ):
         assert "Nothing confines U: without a prior" in said(prior="none", **free)
-    for held in ({"lower_wall": -9.0, "upper_wall": 9.0}, {"prior_lower_boundary": 0.0, "prior_upper_boundary": 0.0}):
+    for held in (
+        {"lower_wall": -9.0, "upper_wall": 9.0},
+        {"prior_lower_boundary": 0.0, "prior_upper_boundary": 0.0},
+    ):
         assert "confines" not in said(prior="none", **held)
     assert f"Nothing confines U along {', '.join(bias)}: " in said(prior={"bias": "none"})
     assert unconfined(priors.Flat(), ["k", *bias], ["k", *bias]) is None
@@ -304,12 +376,17 @@ def test_what_nothing_confines_is_said():
 
 def test_a_student_prior_that_is_too_hot_is_said(capsys):
     """(1 + x²/ν)^(-(ν + 1)/(2T)) has a finite integral while T < ν + 1."""
-    prior = priors.Product([priors.Gaussian(), priors.HardWalls(priors.StudentT(1.0, 2.0), 0.0)], [2, 1])
+    prior = priors.Product(
+        [priors.Gaussian(), priors.HardWalls(priors.StudentT(1.0, 2.0), 0.0)], [2, 1]
+    )
     assert too_hot(prior, 2.9) is None and "which needs less than 3:" in too_hot(prior, 3.0)
     student = priors.StudentT(1.0, 2.0)
     held = priors.HardWalls(student, -5.0, 5.0), priors.SoftWalls(student, 1.0, 1.0, -5.0, 5.0)
     assert [too_hot(each, 9.0) for each in held] == [None, None]
-    for loose in (priors.SoftWalls(student, 0.0, 1.0, -5.0, 5.0), priors.SoftWalls(student, 1.0, 1.0, -5.0)):
+    for loose in (
+        priors.SoftWalls(student, 0.0, 1.0, -5.0, 5.0),
+        priors.SoftWalls(student, 1.0, 1.0, -5.0),
+    ):
         assert "which needs less than 3:" in too_hot(loose, 3.0)
     sim = Simulation(**{**SMALL, "verbose": 1}, prior="student_t", prior_degrees=1.5)
     for temperature, said in ((2.0, False), (3.0, True)):

@@ -41,7 +41,9 @@ def steps(data, factor, jit_compile=True):
         return tf.cond(value[0] > 0.0, lambda: value + factor * held, lambda: value - held)
 
     def function(value, number):
-        return tf.while_loop(lambda i, v: i < number, lambda i, v: (i + 1, inner(v)), (tf.constant(0), value))[1]
+        return tf.while_loop(
+            lambda i, v: i < number, lambda i, v: (i + 1, inner(v)), (tf.constant(0), value)
+        )[1]
 
     return Direct(function, jit_compile=jit_compile)
 
@@ -51,12 +53,16 @@ def test_what_computes_the_same_shares_a_program_and_keeps_its_own_data(found, j
     ones, twos = np.ones(200), np.full(200, 2.0)
     for data in (ones, twos, ones):
         function = steps(data, 0.5, jit_compile)
-        np.testing.assert_array_equal(function(tf.ones(200, tf.float64), tf.constant(3)), 1.0 + 1.5 * data)
+        np.testing.assert_array_equal(
+            function(tf.ones(200, tf.float64), tf.constant(3)), 1.0 + 1.5 * data
+        )
     assert found == [False, True, True]
 
 
 def test_what_computes_something_else_does_not(found):
-    """Another constant, shape or type, another order of arguments, data that stand in the graph, code of Python."""
+    """Another constant, shape or type, another order of arguments, data that stand in the graph,
+    code of Python.
+    """
     ones = np.ones(200)
     made = [steps(ones, 0.5), steps(ones, 0.25), steps(ones, 0.5, jit_compile=False)]
     for function in made:
@@ -71,7 +77,10 @@ def test_what_computes_something_else_does_not(found):
     assert Direct(lambda x, y: (y, x - y))(a, b)[0][0] == 3.0
     for few in (1.0, 2.0):
         assert Direct(lambda x, few=few: x * tf.constant([few], tf.float64))(a)[0] == few
-        assert Direct(lambda x, few=few: tf.numpy_function(lambda v: few * v, [x], tf.float64))(a)[0] == few
+        assert (
+            Direct(lambda x, few=few: tf.numpy_function(lambda v: few * v, [x], tf.float64))(a)[0]
+            == few
+        )
     assert not any(found)
 
 
@@ -91,15 +100,24 @@ def test_programs_keep_no_data_alive_and_those_of_long_ago_go(monkeypatch):
 
 
 def simulation(seed: int) -> Simulation:
-    # Targets that are not of order one are standardized; of fewer than 128 numbers TensorFlow makes constants.
+    # Targets that are not of order one are standardized; of fewer than 128 numbers TensorFlow makes
+    # constants.
     generator = np.random.default_rng(seed)
     data = generator.normal(size=(200, 3)), 10.0 * generator.normal(size=200)
     return Simulation(data=data, hidden=[4], seed=seed, verbose=0)
 
 
 @pytest.mark.parametrize("batch_size", [None, pytest.param(20, marks=pytest.mark.slow)])
-def test_runs_from_other_seeds_and_data_share_their_programs_and_change_no_byte(found, tmp_path, batch_size):
-    options = {"sampler": "BAOAB", "step_size": 0.01, "friction": 1.0, "num_steps": 40, "execution": "xla"}
+def test_runs_from_other_seeds_and_data_share_their_programs_and_change_no_byte(
+    found, tmp_path, batch_size
+):
+    options = {
+        "sampler": "BAOAB",
+        "step_size": 0.01,
+        "friction": 1.0,
+        "num_steps": 40,
+        "execution": "xla",
+    }
     options |= {"batch_size": batch_size}
     simulation(1).sample(output=tmp_path / "first", **options)
     del found[:]

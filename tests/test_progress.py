@@ -1,4 +1,6 @@
-"""Progress: a bar on a terminal, at most a line every five seconds elsewhere, silence when asked."""
+"""Progress: a bar on a terminal, at most a line every five seconds elsewhere, silence when
+asked.
+"""
 
 import io
 
@@ -40,13 +42,19 @@ def test_plain_lines_are_rare():
         clock.now = step / 50
         progress.update(10 * step, np.array([300.0, 302.0, 304.0, 306.0]), 1.0021, 5300.0)
     lines = stream.getvalue().splitlines()
-    assert lines[0] == "BAOAB  step 2500/100000  4 walkers  U 303  T 1.002  5,300 steps/s  0:00:18 left"
+    assert (
+        lines[0]
+        == "BAOAB  step 2500/100000  4 walkers  U 303  T 1.002  5,300 steps/s  0:00:18 left"
+    )
     assert len(lines) == 4
     progress.message("A note.")
     progress.update(10_001, 301.0)
     progress.stop()
     progress.stop()
-    assert stream.getvalue().splitlines()[4:] == ["A note.", "BAOAB  step 10001/100000  4 walkers  U 301"]
+    assert stream.getvalue().splitlines()[4:] == [
+        "A note.",
+        "BAOAB  step 10001/100000  4 walkers  U 301",
+    ]
 
 
 def test_a_narrow_terminal_has_the_name_of_the_method_alone():
@@ -56,7 +64,9 @@ def test_a_narrow_terminal_has_the_name_of_the_method_alone():
         progress.start(1000, title="BAOAB, 4 replicas, workers 2, blocks 4", walkers=4)
         progress.update(500, 312.4, 1.002, 5300.0)
         progress.stop()
-        assert ("workers 2, blocks 4" in stream.getvalue()) == shown and "5,300 steps/s" in stream.getvalue()
+        assert (
+            "workers 2, blocks 4" in stream.getvalue()
+        ) == shown and "5,300 steps/s" in stream.getvalue()
 
 
 def test_plain_line_of_a_fit():
@@ -76,12 +86,22 @@ def test_bar(width, monkeypatch):
     progress = RichProgress(console=console)
     progress.start(100_000, 50_000, "BAOAB [x]", walkers=8)
     progress.update(60_000, np.array([-123456.0, -123458.0]), 1.0021, 5300.0)
-    progress.message("The checkpoint current.npz is damaged; " + "x" * 100 + " [bold]is used[/bold].")
+    progress.message(
+        "The checkpoint current.npz is damaged; " + "x" * 100 + " [bold]is used[/bold]."
+    )
     progress.stop()
     progress.stop()
     text = stream.getvalue()
     last = next(line for line in reversed(text.splitlines()) if "BAOAB" in line)
-    for part in ("BAOAB [x]", "60000/100000", "8 walkers", "U -123,457", "T 1.002", "5,300 steps/s", "0:00:08"):
+    for part in (
+        "BAOAB [x]",
+        "60000/100000",
+        "8 walkers",
+        "U -123,457",
+        "T 1.002",
+        "5,300 steps/s",
+        "0:00:08",
+    ):
         assert part in last, last
     assert "x" * 100 + " [bold]is used[/bold].\n" in text
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1

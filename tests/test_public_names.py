@@ -1,4 +1,6 @@
-"""One public path a name: what the manual, the examples and the benchmarks import, and the page that lists it."""
+"""One public path a name: what the manual, the examples and the benchmarks import, and the page
+that lists it.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,14 @@ _spec.loader.exec_module(api)
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "userguide").glob("*.md"))]
 OF_THE_ENGINE = ROOT / "examples" / "ladder_systems.py"
-"""Noise of known variance in the engine itself, for tests and two experiments: no public door has it."""
+"""Noise of known variance in the engine itself, for tests and two experiments: no public door has
+it.
+"""
 PROGRAMS = sorted(
-    path for folder in ("examples", "benchmarks") for path in (ROOT / folder).glob("*.py") if path != OF_THE_ENGINE
+    path
+    for folder in ("examples", "benchmarks")
+    for path in (ROOT / folder).glob("*.py")
+    if path != OF_THE_ENGINE
 )
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NOT_PYTHON = ("tati_re.cli",)
@@ -34,7 +41,11 @@ def code_of(path: Path) -> list[str]:
     if path.suffix == ".py":
         return [text]
     if path.suffix == ".ipynb":
-        return ["".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+        return [
+            "".join(cell["source"])
+            for cell in json.loads(text)["cells"]
+            if cell["cell_type"] == "code"
+        ]
     return BLOCK.findall(text)
 
 
@@ -63,16 +74,22 @@ def paths_used(code: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", [*PAGES, *PROGRAMS, *(ROOT / "examples").glob("*.ipynb")], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", [*PAGES, *PROGRAMS, *(ROOT / "examples").glob("*.ipynb")], ids=lambda path: path.name
+)
 def test_only_public_paths_are_used(path):
     used = {each for code in code_of(path) for each in paths_used(code)}
     if path.suffix == ".md":
         used |= set(re.findall(r"`(tati_re(?:\.\w+)+)", path.read_text(encoding="utf-8")))
-    assert {each for each in used if not is_public(each) and not each.startswith(NOT_PYTHON)} == set()
+    assert {
+        each for each in used if not is_public(each) and not each.startswith(NOT_PYTHON)
+    } == set()
 
 
 def test_a_deeper_path_would_be_found():
-    code = "import tati_re\nfrom tati_re.exchange.ladder import geometric\ntati_re.simulation.run.Run"
+    code = (
+        "import tati_re\nfrom tati_re.exchange.ladder import geometric\ntati_re.simulation.run.Run"
+    )
     used = paths_used(code)
     assert {"tati_re.exchange.ladder.geometric", "tati_re.simulation.run.Run"} <= used
     assert is_public("tati_re.exchange.geometric") and is_public("tati_re.Simulation.resume")
@@ -82,11 +99,17 @@ def test_a_deeper_path_would_be_found():
 @pytest.mark.parametrize("room", api.ROOMS)
 def test_every_public_name_is_there_and_says_what_it_is(room):
     module = api.module_of(room)
-    modules = {found.name for found in pkgutil.iter_modules(module.__path__)} if hasattr(module, "__path__") else set()
+    modules = (
+        {found.name for found in pkgutil.iter_modules(module.__path__)}
+        if hasattr(module, "__path__")
+        else set()
+    )
     for name in api.exported(room):
         value = getattr(module, name)
         assert api.line_about(value), f"{room}.{name} has no docstring"
-        hidden = name in modules and not isinstance(value, type(ast)) and "lazy_names" in vars(module)
+        hidden = (
+            name in modules and not isinstance(value, type(ast)) and "lazy_names" in vars(module)
+        )
         assert not hidden, f"importing the module {room}.{name} would hide the name"
 
 

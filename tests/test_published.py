@@ -1,10 +1,12 @@
-"""What is called published: every such number of a page, script or docstring stands in examples/published.toml.
+"""What is called published: every such number of a page, script or docstring stands in
+examples/published.toml.
 
-The convention. In a table: the cells of a column whose head, and of a row whose first cell, says "published" or
-"paper", and any cell that says so itself. In text: each sentence that says so. All their numbers have to be values of a
-table of the file that names the heading or the Python file in `said_in`; where the words of a row and its column make
-up the name of a value, of that value. Years, arXiv numbers, figures, equations, sections and code count for no numbers,
-nor do 0, 1 and 2 in a sentence.
+The convention. In a table: the cells of a column whose head, and of a row whose first cell, says
+"published" or "paper", and any cell that says so itself. In text: each sentence that says so. All
+their numbers have to be values of a table of the file that names the heading or the Python file in
+`said_in`; where the words of a row and its column make up the name of a value, of that value.
+Years, arXiv numbers, figures, equations, sections and code count for no numbers, nor do 0, 1 and 2
+in a sentence.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ from tests.scripts import example
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "userguide").glob("*.md"))]
-PROGRAMS = sorted(path for room in ("examples", "tati_re", "benchmarks") for path in (ROOT / room).rglob("*.py"))
+PROGRAMS = sorted(
+    path for room in ("examples", "tati_re", "benchmarks") for path in (ROOT / room).rglob("*.py")
+)
 SAYS = re.compile(r"\b(published|papers?)\b", re.IGNORECASE)
 NUMBER = re.compile(r"(?<![\w.^])\d[\d,]*(?:\.\d+)?(?:e\d+)?(?:·10[⁰¹²³⁴-⁹]+|[⁰¹²³⁴-⁹]+)?(?![\w²])")
 NO_NUMBERS = re.compile(
@@ -44,7 +48,9 @@ def numbers(text: str) -> set[Decimal]:
 
 
 class Said(NamedTuple):
-    """A cell or a sentence that calls numbers published: file and heading, words that say which, and the text."""
+    """A cell or a sentence that calls numbers published: file and heading, words that say which,
+    and the text.
+    """
 
     place: str
     words: frozenset[str]
@@ -60,12 +66,16 @@ def in_text(text: str, place: str) -> Iterator[Said]:
     for paragraph in re.split(r"\n\s*\n|\n(?=\s*[-*] )|\n(?=\s+\w+: )", text):
         lines = [line.strip() for line in paragraph.strip().splitlines()]
         if len(lines) > 2 and all(line.startswith("|") for line in lines):
-            head, _, *rows = ([cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines)
+            head, _, *rows = (
+                [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines
+            )
             for row in rows:
                 where = f"examples/{row[0].strip('`')}" if row[0].endswith(".py`") else place
                 for title, cell in zip(head, row, strict=True):
                     if SAYS.search(title) or SAYS.search(row[0]) or SAYS.search(cell):
-                        yield Said(where, words(title, *(other for other in row if other != cell)), cell)
+                        yield Said(
+                            where, words(title, *(other for other in row if other != cell)), cell
+                        )
             continue
         for sentence in re.split(r"(?<=[^A-Z][.!?])\**\s+(?=[A-Z`*\"(])", " ".join(lines)):
             if SAYS.search(sentence):
@@ -86,7 +96,9 @@ def in_program(text: str, name: str) -> Iterator[Said]:
 
 
 def wrong(said: Said) -> set[Decimal]:
-    """Its numbers that are in no table that may be said there, or not those of its row and column."""
+    """Its numbers that are in no table that may be said there, or not those of its row and
+    column.
+    """
     values = [
         (frozenset(words(key)), numbers(" ".join(value) if isinstance(value, list) else value))
         for table in TABLES.values()
@@ -95,7 +107,9 @@ def wrong(said: Said) -> set[Decimal]:
     ]
     of_its_own = [found for key, found in values if key <= said.words]
     trivial = set() if said.words else {Decimal(0), Decimal(1), Decimal(2)}
-    return numbers(said.text) - trivial - set().union(*(of_its_own or (found for _, found in values)))
+    return (
+        numbers(said.text) - trivial - set().union(*(of_its_own or (found for _, found in values)))
+    )
 
 
 script = example("published")
@@ -128,11 +142,17 @@ def test_every_table_has_a_source_and_is_said_somewhere():
 
 
 def test_scripts_hold_no_copies():
-    """What they call published they read; a number in an assignment of that name would be a copy."""
+    """What they call published they read; a number in an assignment of that name would be a
+    copy.
+    """
     for path in (ROOT / "examples").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Assign) and "published" in ast.unparse(node.targets[0]).lower():
-                kinds = [type(part.value) for part in ast.walk(node.value) if isinstance(part, ast.Constant)]
+                kinds = [
+                    type(part.value)
+                    for part in ast.walk(node.value)
+                    if isinstance(part, ast.Constant)
+                ]
                 assert not {int, float} & set(kinds), f"{path.name}: {ast.unparse(node)}"
 
 
@@ -154,15 +174,23 @@ TABLE = LSTM + "| | steps | published, % |\n|---|---|---|\n| SGLD | 2,400 | {} |
         ("## Nowhere\nThe paper has 89.45 %.", {"89.45"}),
         ("## Replica-exchange HMC\n- The paper has it\n  near T = 1.\n- Ours is at 4.4.", set()),
         ("## Replica-exchange HMC\nThe paper has it near T = 3.", {"3"}),
-        ("# A page\n| script | published |\n|---|---|\n| `resghmc_resnet.py` | 94.62 % (3·10⁵) |\n", set()),
-        ("# A page\n| script | published |\n|---|---|\n| `resghmc_resnet.py` | 94.62 % (3·10⁴) |\n", {"3E+4"}),
+        (
+            "# A page\n| script | published |\n|---|---|\n| `resghmc_resnet.py` | 94.62 % (3·10⁵) |\n",
+            set(),
+        ),
+        (
+            "# A page\n| script | published |\n|---|---|\n| `resghmc_resnet.py` | 94.62 % (3·10⁴) |\n",
+            {"3E+4"},
+        ),
     ],
-)  # fmt: skip
+)
 def test_wrong_numbers_are_caught(text, caught):
     found = set().union(*(wrong(said) for said in in_page(text, "userguide/experiments.md")))
     assert found == {Decimal(number) for number in caught}
 
 
 def test_a_docstring_is_read_as_a_page_is():
-    text = '"""Example.\n\nPublished: an LSTM of 129 units, by R. Luo.\n"""\nX = 3\n"""Not so: 7."""\n'
+    text = (
+        '"""Example.\n\nPublished: an LSTM of 129 units, by R. Luo.\n"""\nX = 3\n"""Not so: 7."""\n'
+    )
     assert [wrong(said) for said in in_program(text, "examples/renhd_lstm.py")] == [{Decimal(129)}]

@@ -1,12 +1,14 @@
-"""Bias of the mean potential on a quartic well, without random numbers: the transition kernel of a step on a grid.
+"""Bias of the mean potential on a quartic well, without random numbers: the transition kernel of a
+step on a grid.
 
-U = x⁴/4, T = 1, γ = 1, <U> = 1/4 exactly. The kernel comes from the repository's own steps: each point of a grid in
-(x, p) takes a step once with each node of a Gauss-Hermite rule as its normal number, and where it arrives is shared
-among 8 x 8 neighboring points by Lagrange's interpolation. The row vector that the kernel keeps is the stationary law.
-81 x 81 points in place of 65 x 61 change the bias by 4e-11 (BAOAB, h = 0.2) to 1.2e-8.
+U = x⁴/4, T = 1, γ = 1, <U> = 1/4 exactly. The kernel comes from the repository's own steps: each
+point of a grid in (x, p) takes a step once with each node of a Gauss-Hermite rule as its normal
+number, and where it arrives is shared among 8 x 8 neighboring points by Lagrange's interpolation.
+The row vector that the kernel keeps is the stationary law. 81 x 81 points in place of 65 x 61
+change the bias by 4e-11 (BAOAB, h = 0.2) to 1.2e-8.
 
-BAOAB's bias shows no order at these step sizes (slopes 4.2 to 6.6) and is bounded instead; the orders of the others are
-fitted between neighboring step sizes.
+BAOAB's bias shows no order at these step sizes (slopes 4.2 to 6.6) and is bounded instead; the
+orders of the others are fitted between neighboring step sizes.
 """
 
 from __future__ import annotations
@@ -49,8 +51,9 @@ def hermite(number: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def lagrange(points: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The first of `ORDER` neighboring points for each target, and their weights `(targets, ORDER)`; the ends hold
-    what would leave."""
+    """The first of `ORDER` neighboring points for each target, and their weights `(targets,
+    ORDER)`; the ends hold what would leave.
+    """
     place = (np.clip(targets, points[0], points[-1]) - points[0]) / (points[1] - points[0])
     first = np.clip(np.floor(place).astype(int) - ORDER // 2 + 1, 0, len(points) - ORDER)
     within = place - first
@@ -85,7 +88,11 @@ def bias_of_splitting(word: str, step_size: float) -> float:
     first_p, weights_p = lagrange(P, state.momentum[:, 0])
     near = np.arange(ORDER)
     columns = (first_x[:, None] + near)[:, :, None] * len(P) + (first_p[:, None] + near)[:, None, :]
-    shares = np.tile(weights, len(X) * len(P))[:, None, None] * weights_x[:, :, None] * weights_p[:, None, :]
+    shares = (
+        np.tile(weights, len(X) * len(P))[:, None, None]
+        * weights_x[:, :, None]
+        * weights_p[:, None, :]
+    )
     rows = np.arange(len(X) * len(P) + 1) * len(nodes) * ORDER**2
     kernel = sparse.csr_matrix((shares.ravel(), columns.ravel(), rows), shape=2 * [len(X) * len(P)])
     kernel.sum_duplicates()
@@ -93,11 +100,15 @@ def bias_of_splitting(word: str, step_size: float) -> float:
 
 
 def bias_of_sgld(step_size: float) -> float:
-    """<U> - 1/4; noise of a width below the grid's spacing leaves the interpolation exact to 1e-10."""
+    """<U> - 1/4; noise of a width below the grid's spacing leaves the interpolation exact to
+    1e-10.
+    """
     nodes, weights = hermite(30)
     x, normal = (values.ravel() for values in np.meshgrid(LINE, nodes, indexing="ij"))
     sampler, evaluate = SGLD(), evaluate_for(len(x), step_size)
-    state, _ = sampler.step(sampler.init(x[:, None], evaluate, Given(0 * x)), evaluate, Given(normal))
+    state, _ = sampler.step(
+        sampler.init(x[:, None], evaluate, Given(0 * x)), evaluate, Given(normal)
+    )
     first, shares = lagrange(LINE, state.position[:, 0])
     shares = np.tile(weights, len(LINE))[:, None] * shares
     rows = np.arange(len(LINE) + 1) * len(nodes) * ORDER
@@ -114,7 +125,8 @@ def slopes(step_sizes, biases) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("step_size", "published", "bound"), [(0.2, 1.054e-5, 1.1e-5), (0.3, 7.413e-5, 7.5e-5), (0.4, 4.919e-4, 5e-4)]
+    ("step_size", "published", "bound"),
+    [(0.2, 1.054e-5, 1.1e-5), (0.3, 7.413e-5, 7.5e-5), (0.4, 4.919e-4, 5e-4)],
 )
 def test_the_bias_of_baoab_is_bounded(step_size, published, bound):
     bias = bias_of_splitting("BAOAB", step_size)
@@ -126,7 +138,12 @@ def test_the_bias_of_baoab_is_bounded(step_size, published, bound):
 @pytest.mark.parametrize(
     ("word", "step_sizes", "published", "expected"),
     [
-        ("ABOBA", (0.1, 0.2, 0.3, 0.4), (-1.273e-3, -5.168e-3, -1.192e-2, -2.181e-2), (2.02, 2.06, 2.10)),
+        (
+            "ABOBA",
+            (0.1, 0.2, 0.3, 0.4),
+            (-1.273e-3, -5.168e-3, -1.192e-2, -2.181e-2),
+            (2.02, 2.06, 2.10),
+        ),
         pytest.param(
             "GLA2",
             (0.1, 0.2, 0.3, 0.4),

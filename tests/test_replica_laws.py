@@ -1,12 +1,14 @@
-"""Laws of replica exchange: every rung samples its own, swaps come at their exact rates, and wrong variants fail.
+"""Laws of replica exchange: every rung samples its own, swaps come at their exact rates, and wrong
+variants fail.
 
-Laws: on harmonic wells of d dimensions at a ratio R of temperatures Metropolis' swaps have the mean acceptance
-2 I_{1/(1+R)}(d/2, d/2), Barker's the mean of 1/(1 + e^-D) over the energies, two gamma variables; for other systems
-quadrature. BAOAB and HMC inside sample the positions of Gaussians exactly.
+Laws: on harmonic wells of d dimensions at a ratio R of temperatures Metropolis' swaps have the mean
+acceptance 2 I_{1/(1+R)}(d/2, d/2), Barker's the mean of 1/(1 + e^-D) over the energies, two gamma
+variables; for other systems quadrature. BAOAB and HMC inside sample the positions of Gaussians
+exactly.
 
-Power: errors come from independent ladders, so that nothing about autocorrelations is assumed. 5.5 of them resolve 1 %
-of an acceptance and 0.5 % of an energy; a lost factor of the momenta, the wrong sign of D, and noise that is ignored
-are caught at 11 errors or more.
+Power: errors come from independent ladders, so that nothing about autocorrelations is assumed. 5.5
+of them resolve 1 % of an acceptance and 0.5 % of an energy; a lost factor of the momenta, the wrong
+sign of D, and noise that is ignored are caught at 11 errors or more.
 """
 
 from __future__ import annotations
@@ -24,18 +26,30 @@ from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.exchange.swap_rules import Barker, BarkerCompensated, Metropolis, Naive, Penalty
 from tati_re.posterior.priors import Gaussian
 from tati_re.samplers import HamiltonianMonteCarlo, Splitting
-from tests.ladders import Examples, FunctionPotential, NoisyEnergies, exchanging, five_gaussians, harmonic, run_ladder
+from tests.ladders import (
+    Examples,
+    FunctionPotential,
+    NoisyEnergies,
+    exchanging,
+    five_gaussians,
+    harmonic,
+    run_ladder,
+)
 from tests.scenarios import TOLERANCE, mean_and_error
 
 BAOAB = Splitting("BAOAB", 1.0)
 
 
 def z_scores(values: np.ndarray, expected) -> np.ndarray:
-    """Of the means of `(rows, rungs, ladders)` values at each rung, from the spread of the ladders."""
+    """Of the means of `(rows, rungs, ladders)` values at each rung, from the spread of the
+    ladders.
+    """
     by_rung = [mean_and_error(values[:, rung].mean(axis=0)) for rung in range(values.shape[1])]
     for (mean, error), wanted in zip(by_rung, expected, strict=True):
         print(f"{mean:.5f} +- {error:.5f}, expected {wanted:.5f}")
-    return np.array([(mean - wanted) / error for (mean, error), wanted in zip(by_rung, expected, strict=True)])
+    return np.array(
+        [(mean - wanted) / error for (mean, error), wanted in zip(by_rung, expected, strict=True)]
+    )
 
 
 def of_each_ladder(events: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -44,7 +58,8 @@ def of_each_ladder(events: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.bincount(walker, values) / np.bincount(walker)
 
 
-# ----------------------------------------------------------------------------------------------------- harmonic ladders
+# -----------------------------------------------------------------------------------------------------
+# harmonic ladders
 
 
 def acceptance_of(rule, d: int, ratio: float) -> float:
@@ -54,12 +69,18 @@ def acceptance_of(rule, d: int, ratio: float) -> float:
     return float(expit((1 - 1 / ratio) * (quantiles[:, None] - ratio * quantiles)).mean())
 
 
-def harmonic_ladder(d, ratio, rule, ladders, num_steps, kind=ReplicaExchange, potential=None, rungs=4):
+def harmonic_ladder(
+    d, ratio, rule, ladders, num_steps, kind=ReplicaExchange, potential=None, rungs=4
+):
     """Walkers that start in their law, BAOAB with h = 0.5, rows right after each swap round."""
     method = exchanging(
-        BAOAB, make_ladder(num_replicas=rungs, temperature_ratio=ratio, step_size=0.5), rule, ladders=ladders,
-        kind=kind, batch_size=16,
-    )  # fmt: skip
+        BAOAB,
+        make_ladder(num_replicas=rungs, temperature_ratio=ratio, step_size=0.5),
+        rule,
+        ladders=ladders,
+        kind=kind,
+        batch_size=16,
+    )
     temperature = method.ladder.temperature
     start = np.repeat(np.sqrt(temperature), ladders)[:, None]
     start = start * np.random.default_rng(d).normal(size=(rungs * ladders, d))
@@ -71,21 +92,34 @@ def check_harmonic(d, ratio, rule, ladders, num_steps):
     run, temperature = harmonic_ladder(d, ratio, rule, ladders, num_steps)
     exact = acceptance_of(rule, d, ratio)
     accepted, error = mean_and_error(of_each_ladder(run.events, run.events[:, 8]))
-    chances = np.asarray(rule.expected(run.events[:, 5], run.events[:, 6], 1e15 + 0 * run.events[:, 6]))
+    chances = np.asarray(
+        rule.expected(run.events[:, 5], run.events[:, 6], 1e15 + 0 * run.events[:, 6])
+    )
     expected, less_error = mean_and_error(of_each_ladder(run.events, chances))
-    print(f"accepted {accepted:.5f} +- {error:.5f}, expected {expected:.5f} +- {less_error:.5f}, exact {exact:.5f}")
+    print(
+        f"accepted {accepted:.5f} +- {error:.5f}, expected {expected:.5f} +- {less_error:.5f}, exact {exact:.5f}"
+    )
     assert abs(accepted / exact - 1) < 0.01 and abs(accepted - exact) < TOLERANCE * error
     assert abs(expected / exact - 1) < 0.01 and abs(expected - exact) < TOLERANCE * less_error
     energies = 0.5 * d * temperature
     assert np.abs(z_scores(run.column("potential"), energies)).max() < TOLERANCE
-    assert np.abs(z_scores(run.column("kinetic_energy"), energies * (1 - 0.5**2 / 4))).max() < TOLERANCE
+    assert (
+        np.abs(z_scores(run.column("kinetic_energy"), energies * (1 - 0.5**2 / 4))).max()
+        < TOLERANCE
+    )
 
 
 @pytest.mark.parametrize(
-    "rule", [pytest.param(Metropolis(), id="metropolis"), pytest.param(Barker(), id="barker", marks=pytest.mark.slow)]
+    "rule",
+    [
+        pytest.param(Metropolis(), id="metropolis"),
+        pytest.param(Barker(), id="barker", marks=pytest.mark.slow),
+    ],
 )
 def test_acceptance_and_energies_of_a_harmonic_ladder(rule):
-    """Potential energies d T/2, kinetic ones d T/2 (1 - h²/4) right after the swaps; acceptance 0.5331 and 0.3521."""
+    """Potential energies d T/2, kinetic ones d T/2 (1 - h²/4) right after the swaps; acceptance
+    0.5331 and 0.3521.
+    """
     check_harmonic(10, 1.5, rule, 400, 1_600)
 
 
@@ -109,7 +143,8 @@ def test_momenta_that_are_not_scaled_are_caught():
     assert np.abs(z_scores(run.column("kinetic_energy"), kinetic)).max() > 2 * TOLERANCE
 
 
-# ------------------------------------------------------------------------------------------------------- noisy energies
+# -------------------------------------------------------------------------------------------------------
+# noisy energies
 
 
 class WrongSign(Penalty):
@@ -134,20 +169,27 @@ def test_noisy_energies_are_made_up_for():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "rule", [pytest.param(Naive(), id="noise ignored"), pytest.param(WrongSign(target_variance=None), id="wrong sign")]
+    "rule",
+    [
+        pytest.param(Naive(), id="noise ignored"),
+        pytest.param(WrongSign(target_variance=None), id="wrong sign"),
+    ],
 )
 def test_noise_that_is_not_made_up_for_is_caught(rule):
     """The cold rung is too hot."""
     assert noisy_ladder(rule)[0] > 2 * TOLERANCE
 
 
-# ---------------------------------------------------------------------------------------------------------- double well
+# ----------------------------------------------------------------------------------------------------------
+# double well
 
 GRID = np.linspace(-6, 6, 60_001)
 
 
 def double_well(x):
-    """A barrier of 14 between wells of which the left one is deeper by about 1; numpy or TensorFlow."""
+    """A barrier of 14 between wells of which the left one is deeper by about 1; numpy or
+    TensorFlow.
+    """
     return 14.0 * (x * x - 1.0) ** 2 + 0.5 * x
 
 
@@ -162,13 +204,18 @@ def wells(rule):
 
 @pytest.mark.slow
 def test_masses_of_two_wells_that_a_single_rung_does_not_connect():
-    """Masses and mean energies of all rungs by quadrature; without swaps the coldest one stays where it began."""
+    """Masses and mean energies of all rungs by quadrature; without swaps the coldest one stays
+    where it began.
+    """
     run, temperature = wells(Metropolis())
     weights = np.exp(-double_well(GRID) / temperature[:, None])
     weights /= weights.sum(axis=1, keepdims=True)
     left = (run.positions[..., 0] < 0).astype(float)
     assert np.abs(z_scores(left, weights @ (GRID < 0))).max() < TOLERANCE
-    assert np.abs(z_scores(run.column("potential")[80:], weights @ double_well(GRID))).max() < TOLERANCE
+    assert (
+        np.abs(z_scores(run.column("potential")[80:], weights @ double_well(GRID))).max()
+        < TOLERANCE
+    )
     assert mean_and_error(left[:, 0].mean(axis=0))[1] < 0.015
     alone, _ = wells(None)
     left = (alone.positions[..., 0] < 0).mean(axis=(0, 2))
@@ -176,7 +223,8 @@ def test_masses_of_two_wells_that_a_single_rung_does_not_connect():
     assert left[0] < 0.05 * (weights @ (GRID < 0))[0]
 
 
-# ------------------------------------------------------------------------------------------------------- five Gaussians
+# -------------------------------------------------------------------------------------------------------
+# five Gaussians
 
 CENTRES = np.array([[0, 0], [3, 3], [3, -3], [-3, 3], [-3, -3]], float)
 TEMPERATURES = 1.5 ** np.arange(7)
@@ -198,15 +246,18 @@ def five_by_quadrature():
 
 
 def five(rule, ladders: int, samples: int, ladder=None, seed=1):
-    """BADODAB with h = 0.05, 20 steps a sample, noise of variance 0.25 on gradients and energies; all start in the
-    middle. A fifth as many steps come first and are not counted."""
+    """BADODAB with h = 0.05, 20 steps a sample, noise of variance 0.25 on gradients and energies;
+    all start in the middle. A fifth as many steps come first and are not counted.
+    """
     ladder = ladder or make_ladder(num_replicas=7, temperature_ratio=1.5, step_size=0.05)
     word = Splitting("BADODAB", 1.0, bath_noise=1.0)
     method = exchanging(word, ladder, rule, every=EVERY, ladders=ladders, batch_size=64)
     potential = NoisyEnergies(five_gaussians, 2, 0.25, 0.25)
     start = 0.5 * np.random.default_rng(seed).normal(size=(method.num_replicas, 2))
     burnin = samples // 5 * EVERY
-    run = run_ladder(method, potential, start, burnin + samples * EVERY, EVERY, burnin, trajectory_every=EVERY)
+    run = run_ladder(
+        method, potential, start, burnin + samples * EVERY, EVERY, burnin, trajectory_every=EVERY
+    )
     return run._replace(rows=run.rows[samples // 5 :], events=run.events[run.events[:, 0] > burnin])
 
 
@@ -232,7 +283,9 @@ def rates(run) -> np.ndarray:
 def size_a_sample(run) -> float:
     """Effective sample size a sample of the coldest rung, the smaller of those of x and y."""
     x = run.positions[:, 0]
-    return min(effective_sample_size(x[:, :, k].T, "mean") for k in range(2)) / (x.shape[0] * x.shape[1])
+    return min(effective_sample_size(x[:, :, k].T, "mean") for k in range(2)) / (
+        x.shape[0] * x.shape[1]
+    )
 
 
 def changes(run) -> float:
@@ -295,7 +348,8 @@ def test_three_hundred_thousand_samples_of_five_gaussians(rule):
         assert (rates(run) > 0.6).all()
 
 
-# ------------------------------------------------------------------------------------------------- likelihood tempering
+# -------------------------------------------------------------------------------------------------
+# likelihood tempering
 
 DATA = np.random.default_rng(8).normal(0.7, 1.0, (40, 2))
 INSIDE = {
@@ -308,18 +362,24 @@ INSIDE = {
 @pytest.mark.slow
 @pytest.mark.parametrize("case", INSIDE)
 def test_likelihood_tempering_of_gaussians(case):
-    """40 examples N(θ, 1), θ ~ N(0, 4): Gaussian at each λ, of precision 40 λ + 1/4; the last rung is drawn anew.
+    """40 examples N(θ, 1), θ ~ N(0, 4): Gaussian at each λ, of precision 40 λ + 1/4; the last rung
+    is drawn anew.
 
-    The steps of BAOAB are short: its momenta are colder by 1 - h²ω²/4 on stiff rungs, and one that comes from a softer
-    rung brings its own, which is a bias of order h².
+    The steps of BAOAB are short: its momenta are colder by 1 - h²ω²/4 on stiff rungs, and one that
+    comes from a softer rung brings its own, which is a bias of order h².
     """
     inner, rule, step_size = INSIDE[case]
     ladder = make_ladder(num_replicas=5, tempering="likelihood", step_size=step_size)
     method = exchanging(inner, ladder, rule, every=2, ladders=300, batch_size=20)
     precision = 40 * ladder.likelihood_weight + 0.25
     centre = 40 * ladder.likelihood_weight[:, None] / precision[:, None] * DATA.mean(axis=0)
-    start = np.random.default_rng(3).normal(size=(5, 300, 2)) / np.sqrt(precision)[:, None, None] + centre[:, None]
-    run = run_ladder(method, Examples(DATA, Gaussian(2.0)), start.reshape(-1, 2), 700, 1, trajectory_every=1)
+    start = (
+        np.random.default_rng(3).normal(size=(5, 300, 2)) / np.sqrt(precision)[:, None, None]
+        + centre[:, None]
+    )
+    run = run_ladder(
+        method, Examples(DATA, Gaussian(2.0)), start.reshape(-1, 2), 700, 1, trajectory_every=1
+    )
     for k in range(2):
         assert np.abs(z_scores(run.positions[..., k], centre[:, k])).max() < TOLERANCE
         squares = (run.positions[..., k] - centre[:, k, None]) ** 2
@@ -348,26 +408,53 @@ def test_a_ladder_to_the_prior_keeps_its_law_at_other_temperatures(temperature):
     """N(1/2, T/2); draws of the prior in place of its power make .124 of .05, and .82 of 1.5."""
     given = {"dimension": 1, "prior": "gaussian", "num_walkers": 50, "temperature": temperature}
     sim = tati_re.Simulation(potential=centered, seed=1, verbose=0, **given)
-    ladder = {"tempering": "likelihood", "num_replicas": 2, "exchange_every": 1, "swap_schedule": "all_pairs"}
+    ladder = {
+        "tempering": "likelihood",
+        "num_replicas": 2,
+        "exchange_every": 1,
+        "swap_schedule": "all_pairs",
+    }
     hmc = {"sampler": "HMC", "num_leapfrog_steps": 4, "step_size": 0.3}
-    run = sim.sample(**hmc, **ladder, num_steps=800, num_burnin_steps=100, trajectory_every=1, execution="graph")
+    run = sim.sample(
+        **hmc, **ladder, num_steps=800, num_burnin_steps=100, trajectory_every=1, execution="graph"
+    )
     x = run.trajectory.groupby("walker")["x[0]"]
-    for values, exact in ((x.mean(), 0.5), (x.apply(lambda x: ((x - 0.5) ** 2).mean()), temperature / 2)):
+    for values, exact in (
+        (x.mean(), 0.5),
+        (x.apply(lambda x: ((x - 0.5) ** 2).mean()), temperature / 2),
+    ):
         assert abs(values.mean() - exact) < 5.5 * values.std() / 50**0.5
     assert x.mean().std() / 50**0.5 < 0.02 * (1 + temperature)
 
 
 @pytest.mark.slow
 def test_a_ladder_of_a_model_with_a_weight_regularizer():
-    """Gaussians of precision 1 + 40 + Σx² and, at λ = 0, 41; draws of the prior alone made 1 of the latter."""
+    """Gaussians of precision 1 + 40 + Σx² and, at λ = 0, 41; draws of the prior alone made 1 of the
+    latter.
+    """
     x = np.random.default_rng(0).normal(size=(10, 1))
     penalty = keras.regularizers.L2(2.0)
     layers = [keras.Input((1,)), keras.layers.Dense(1, use_bias=False, kernel_regularizer=penalty)]
-    given = {"prior": "gaussian", "prior_std": 1.0, "noise_std": 1.0, "num_walkers": 10, "dtype": "float64"}
-    sim = tati_re.Simulation(model=keras.Sequential(layers), data=(x, 0 * x), loss="gaussian", verbose=0, **given)
-    ladder = {"tempering": "likelihood", "num_replicas": 2, "exchange_every": 1, "swap_schedule": "all_pairs"}
+    given = {
+        "prior": "gaussian",
+        "prior_std": 1.0,
+        "noise_std": 1.0,
+        "num_walkers": 10,
+        "dtype": "float64",
+    }
+    sim = tati_re.Simulation(
+        model=keras.Sequential(layers), data=(x, 0 * x), loss="gaussian", verbose=0, **given
+    )
+    ladder = {
+        "tempering": "likelihood",
+        "num_replicas": 2,
+        "exchange_every": 1,
+        "swap_schedule": "all_pairs",
+    }
     hmc = {"sampler": "HMC", "num_leapfrog_steps": 5, "step_size": 0.1}
-    run = sim.sample(**hmc, **ladder, num_steps=700, num_burnin_steps=100, execution="graph", seed=1)
+    run = sim.sample(
+        **hmc, **ladder, num_steps=700, num_burnin_steps=100, execution="graph", seed=1
+    )
     squares, late = float((x**2).sum()), run.run_info.query("step > 100")
     for rung, precision in ((0, 41 + squares), (1, 41)):
         loss = late[late["rung"] == rung].groupby("walker")["loss"].mean()
@@ -377,20 +464,41 @@ def test_a_ladder_of_a_model_with_a_weight_regularizer():
 
 
 def wall(x):
-    """A Gaussian of deviation 0.1 at 0.5; no number, with its gradient, below 0: for half of the prior's draws."""
+    """A Gaussian of deviation 0.1 at 0.5; no number, with its gradient, below 0: for half of the
+    prior's draws.
+    """
     return 50.0 * (x[:, 0] - 0.5) ** 2 + 0.0 * tf.sqrt(x[:, 0])
 
 
 @pytest.mark.parametrize("exchange", ["pairs", pytest.param("infinite", marks=pytest.mark.slow)])
 def test_draws_of_the_prior_may_be_where_the_likelihood_is_none(exchange):
     """λ L was no number at λ = 0 either, and the run ended."""
-    given = {"dimension": 1, "prior": "gaussian", "num_walkers": 20, "parameters": np.full((20, 1), 0.5)}
+    given = {
+        "dimension": 1,
+        "prior": "gaussian",
+        "num_walkers": 20,
+        "parameters": np.full((20, 1), 0.5),
+    }
     sim = tati_re.Simulation(potential=wall, seed=3, verbose=0, **given)
-    ladder = {"tempering": "likelihood", "num_replicas": 3, "exchange_every": 1, "exchange": exchange}
-    moves = {"sampler": "HMC", "num_leapfrog_steps": 4, "step_size": 0.05, "num_steps": 250, "num_burnin_steps": 50}
+    ladder = {
+        "tempering": "likelihood",
+        "num_replicas": 3,
+        "exchange_every": 1,
+        "exchange": exchange,
+    }
+    moves = {
+        "sampler": "HMC",
+        "num_leapfrog_steps": 4,
+        "step_size": 0.05,
+        "num_steps": 250,
+        "num_burnin_steps": 50,
+    }
     rows = {"trajectory_every": 5, "trajectory_rungs": "all", "record_every": 5, "full_every": 5}
     run = sim.sample(**moves, **ladder, **rows, execution="graph")
-    assert np.isnan(run.at_rung(2)["loss"]).mean() > 0.2 and np.isfinite(run.run_info["potential"]).all()
+    assert (
+        np.isnan(run.at_rung(2)["loss"]).mean() > 0.2
+        and np.isfinite(run.run_info["potential"]).all()
+    )
     cold, hot = (run.trajectory.query(f"rung == {rung} and step > 50")["x[0]"] for rung in (0, 2))
     assert abs(cold.mean() - 50 / 101) < 0.03 and cold.std() == pytest.approx(101**-0.5, rel=0.2)
     assert abs(hot.mean()) < 5.5 / 800**0.5 and hot.std() == pytest.approx(1, rel=5.5 / 1600**0.5)
@@ -400,11 +508,18 @@ def test_draws_of_the_prior_may_be_where_the_likelihood_is_none(exchange):
 @pytest.mark.slow
 @pytest.mark.parametrize("every", [1, 3])
 def test_draws_of_the_prior_leave_no_gradient_of_elsewhere(every):
-    """BAOAB is exact here, and momenta at the prior have 1 - h²/4; foreign gradients make .87 and .59."""
+    """BAOAB is exact here, and momenta at the prior have 1 - h²/4; foreign gradients make .87 and
+    .59.
+    """
     start = np.random.default_rng(0).normal(size=(200, 1)) * 0.95
     given = {"dimension": 1, "prior": "gaussian", "num_walkers": 200, "parameters": start}
     sim = tati_re.Simulation(potential=flat, seed=3, verbose=0, **given)
-    ladder = {"tempering": "likelihood", "num_replicas": 2, "exchange_every": every, "swap_schedule": "all_pairs"}
+    ladder = {
+        "tempering": "likelihood",
+        "num_replicas": 2,
+        "exchange_every": every,
+        "swap_schedule": "all_pairs",
+    }
     baoab = {"sampler": "BAOAB", "friction": 0.03, "step_size": 1.0}
     few = {"num_steps": 1500, "num_burnin_steps": 500, "record_every": 5, "trajectory_every": 5}
     run = sim.sample(**baoab, **ladder, **few, execution="graph")

@@ -1,4 +1,6 @@
-"""Replica exchange from options: files, tables and what is said; interruptions that change no byte; what is refused."""
+"""Replica exchange from options: files, tables and what is said; interruptions that change no byte;
+what is refused.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,15 @@ LADDER = {
 }
 
 
-def sample(output=None, num_walkers=WALKERS, dtype="float64", execution="graph", limits=LIMITS, **options):
+def sample(
+    output=None, num_walkers=WALKERS, dtype="float64", execution="graph", limits=LIMITS, **options
+):
     """A network with 9 parameters on 10 examples."""
-    given = LADDER | options | {"output": None if output is None else str(output), "execution": execution}
+    given = (
+        LADDER
+        | options
+        | {"output": None if output is None else str(output), "execution": execution}
+    )
     sim = Simulation(data=(X, Y), num_walkers=num_walkers, dtype=dtype, **SYSTEM)
     sim.limits = limits
     return sim.sample(**given)
@@ -54,7 +62,9 @@ def test_rows_of_every_rung_and_positions_of_the_target(batches):
     run, rows = batches, batches.run_info
     assert list(rows.columns[-2:]) == ["rung", "replica"]
     steps = range(3, STEPS + 1, 3)
-    expected = [(step, rung, walker) for step in steps for rung in range(RUNGS) for walker in range(WALKERS)]
+    expected = [
+        (step, rung, walker) for step in steps for rung in range(RUNGS) for walker in range(WALKERS)
+    ]
     assert list(map(tuple, rows[["step", "rung", "walker"]].to_numpy())) == expected
     np.testing.assert_allclose(rows["temperature"], 1.4 ** rows["rung"], rtol=1e-12)
     for _, ladder in rows.groupby(["step", "walker"]):
@@ -95,12 +105,24 @@ def test_exchanges_and_ladder_tell_the_same(batches):
     np.testing.assert_allclose(ladder["acceptance"][:-1], later.mean(), rtol=1e-12)
     assert ladder["acceptance"][:-1].between(0.05, 0.999).all()
     method = batches.manifest["method"]
-    assert (method["swap_rule"], method["swap_schedule"], method["num_replicas"]) == ("penalty", "even_odd", RUNGS)
+    assert (method["swap_rule"], method["swap_schedule"], method["num_replicas"]) == (
+        "penalty",
+        "even_odd",
+        RUNGS,
+    )
 
 
 def test_the_summary_has_a_line_a_rung(batches):
     text = str(batches.summary())
-    for words in ("ladder", "rung 0", "rung 3", "temperature 1.4", "swaps up", "barrier", "round trips"):
+    for words in (
+        "ladder",
+        "rung 0",
+        "rung 3",
+        "temperature 1.4",
+        "swaps up",
+        "barrier",
+        "round trips",
+    ):
         assert words in text
     assert "the ladder is broken" not in text
 
@@ -117,26 +139,38 @@ def test_a_broken_ladder_is_warned_of():
 
 def test_all_rungs_can_be_stored():
     run = sample(trajectory_rungs="all", num_steps=60)
-    assert list(run.trajectory["rung"]) == [rung for _ in (54, 60) for rung in range(RUNGS) for _ in range(WALKERS)]
+    assert list(run.trajectory["rung"]) == [
+        rung for _ in (54, 60) for rung in range(RUNGS) for _ in range(WALKERS)
+    ]
     both = run.trajectory.merge(run.run_info, on=["step", "walker", "rung"])
     np.testing.assert_array_equal(both["potential_x"], both["potential_y"])
 
 
 def test_full_batches_swap_by_metropolis_and_the_likelihood_alone_may_be_tempered():
-    run = sample(tempering="likelihood", temperature_ratio=None, sampler="HMC", num_leapfrog_steps=3)
+    run = sample(
+        tempering="likelihood", temperature_ratio=None, sampler="HMC", num_leapfrog_steps=3
+    )
     assert run.manifest["method"]["swap_rule"] == "metropolis"
     assert (run.exchanges["variance"] == 0).all() and set(run.exchanges["batch_size"]) == {10}
     np.testing.assert_allclose(run.ladder["likelihood_weight"], np.linspace(1, 0, RUNGS) ** 5)
     rows = run.run_info
     weight = run.ladder["likelihood_weight"].to_numpy()[rows["rung"]]
-    np.testing.assert_allclose(rows["potential"], weight * 10 * rows["loss"] - rows["log_prior"], rtol=1e-12)
+    np.testing.assert_allclose(
+        rows["potential"], weight * 10 * rows["loss"] - rows["log_prior"], rtol=1e-12
+    )
     assert set(rows["temperature"]) == {1.0}
 
 
 @pytest.mark.slow
 def test_exact_swaps_beside_mini_batches_see_all_data():
     """D from the positions of all rungs, on all examples."""
-    run = sample(batch_size=4, swap_rule="metropolis", trajectory_rungs="all", trajectory_every=1, num_steps=60)
+    run = sample(
+        batch_size=4,
+        swap_rule="metropolis",
+        trajectory_rungs="all",
+        trajectory_every=1,
+        num_steps=60,
+    )
     sim = Simulation(data=(X, Y), **SYSTEM, dtype="float64", num_walkers=RUNGS)
     events = run.exchanges.query(f"step > {BURNIN}")
     assert (events["variance"] == 0).all() and set(events["batch_size"]) == {10}
@@ -148,13 +182,17 @@ def test_exact_swaps_beside_mini_batches_see_all_data():
         for _, event in events.query(f"step == {step} and walker == {walker}").iterrows():
             gap = 1.4 ** -event["rung_low"] - 1.4 ** -event["rung_high"]
             first, second = int(event["replica_low"]), int(event["replica_high"])
-            assert event["delta"] == pytest.approx(gap * (potential[first] - potential[second]), rel=1e-9)
+            assert event["delta"] == pytest.approx(
+                gap * (potential[first] - potential[second]), rel=1e-9
+            )
             checked += 1
     assert checked == len(events) == 14
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{"sampler": "BADODAB", "batch_size": 4}, {"sampler": "HMC", "exchange_every": 1}])
+@pytest.mark.parametrize(
+    "options", [{"sampler": "BADODAB", "batch_size": 4}, {"sampler": "HMC", "exchange_every": 1}]
+)
 def test_xla_gives_the_numbers_of_the_graph(options):
     """With mini-batches whose losses are looked up for swaps, and with energies of all data."""
     options = options | {"num_steps": 12, "num_burnin_steps": 6, "trajectory_every": 3}
@@ -168,10 +206,15 @@ def test_xla_gives_the_numbers_of_the_graph(options):
 @pytest.mark.slow
 def test_what_a_ladder_learns_has_half_of_a_run_whose_burn_in_nobody_gave():
     sim = Simulation(data=(X, Y), **SYSTEM)
-    plain = {name: value for name, value in LADDER.items() if name != "num_burnin_steps"} | {"num_steps": 60}
+    plain = {name: value for name, value in LADDER.items() if name != "num_burnin_steps"} | {
+        "num_steps": 60
+    }
     learning = {"adapt_ladder": True}, {"exchange": "tempering"}, {"bias": "well_tempered"}
     asked = [make_options(sim.options, **plain, **more) for more in ({}, *learning)]
-    found = [make_request("sample", options, {}, sim.system).options.num_burnin_steps for options in asked]
+    found = [
+        make_request("sample", options, {}, sim.system).options.num_burnin_steps
+        for options in asked
+    ]
     assert found == [0, 30, 30, 30]
     run = sim.sample(**plain | {"record_every": 1}, adapt_ladder=True, execution="graph")
     said = "steps, all that it may take; not settled: what a ladder or a bias learns, which is not looked at"
@@ -179,7 +222,13 @@ def test_what_a_ladder_learns_has_half_of_a_run_whose_burn_in_nobody_gave():
 
 
 def test_single_precision():
-    run = sample(batch_size=4, sampler="BADODAB", dtype="float32", swap_rule="barker_compensated", adapt_ladder=True)
+    run = sample(
+        batch_size=4,
+        sampler="BADODAB",
+        dtype="float32",
+        swap_rule="barker_compensated",
+        adapt_ladder=True,
+    )
     rows = run.run_info.query(f"step > {BURNIN}")
     assert np.isfinite(rows.to_numpy()).all()
     temperature = run.ladder["temperature"].to_numpy()
@@ -189,7 +238,9 @@ def test_single_precision():
 
 @pytest.mark.slow
 def test_a_control_variate_that_follows_takes_most_of_the_noise_of_swaps():
-    """Losses compared with those where the replica was up to ten steps ago: at most a twentieth of the variance."""
+    """Losses compared with those where the replica was up to ten steps ago: at most a twentieth of
+    the variance.
+    """
     noise = {}
     for control in ({}, {"control_variate": True, "control_variate_every": 10}):
         run = sample(batch_size=4, step_size=3e-3, exchange_every=9, **control)
@@ -200,7 +251,8 @@ def test_a_control_variate_that_follows_takes_most_of_the_noise_of_swaps():
     assert 0 < noise[2] < noise[0] / 20
 
 
-# -------------------------------------------------------------------------------------------------------- interruptions
+# --------------------------------------------------------------------------------------------------------
+# interruptions
 
 
 CASES = {
@@ -266,26 +318,35 @@ def test_an_interruption_in_the_burn_in_changes_no_byte(tmp_path, whole):
     assert tables(tmp_path / "parts") == expected
 
 
-# -------------------------------------------------------------------------------------------------------- said, refused
+# --------------------------------------------------------------------------------------------------------
+# said, refused
 
 
 def test_unused_options_are_said(monkeypatch):
     said = []
-    monkeypatch.setattr("tati_re.engine.progress.NullProgress.message", lambda self, text: said.append(text))
+    monkeypatch.setattr(
+        "tati_re.engine.progress.NullProgress.message", lambda self, text: said.append(text)
+    )
     few = {"num_steps": 2, "num_burnin_steps": 0, "execution": "eager"}
     sample(**few, exchange_batch_size=5)
     [line] = [text for text in said if text.startswith("Not used by")]
     assert line.endswith(": exchange_batch_size.")
     said.clear()
-    sample(**few, exchange="none", swap_rule="penalty", swap_variance=0.5, swap_schedule="all_pairs")
+    sample(
+        **few, exchange="none", swap_rule="penalty", swap_variance=0.5, swap_schedule="all_pairs"
+    )
     [line] = [text for text in said if text.startswith("Not used by")]
-    assert all(name in line for name in ("swap_rule", "swap_variance", "swap_schedule", "exchange_every"))
+    assert all(
+        name in line for name in ("swap_rule", "swap_variance", "swap_schedule", "exchange_every")
+    )
     said.clear()
     sample(**few, bias_factor=7.0, bias_width=0.5)
     [line] = [text for text in said if text.startswith("Not used by")]
     assert line.endswith(": bias_factor, bias_width.")
     said.clear()
-    Simulation(data=(X, Y), execution="eager", **SYSTEM).sample(num_steps=2, swap_rule="metropolis", adapt_ladder=True)
+    Simulation(data=(X, Y), execution="eager", **SYSTEM).sample(
+        num_steps=2, swap_rule="metropolis", adapt_ladder=True
+    )
     [line] = [text for text in said if text.startswith("Not used by")]
     assert "swap_rule" in line and "adapt_ladder" in line
     said.clear()
@@ -293,25 +354,46 @@ def test_unused_options_are_said(monkeypatch):
     [line] = [text for text in said if text.startswith("Not used by")]
     assert "adapt_ladder" in line
     said.clear()
-    tempered = {"exchange": "tempering", "exchange_every": 5, "temperature_ratio": 1.5, "num_replicas": 3}
+    tempered = {
+        "exchange": "tempering",
+        "exchange_every": 5,
+        "temperature_ratio": 1.5,
+        "num_replicas": 3,
+    }
     sim = Simulation(data=(X, Y), execution="eager", **SYSTEM)
     sim.sample(num_steps=2, num_burnin_steps=1, swap_variance=2.0, **tempered)
     [line] = [text for text in said if text.startswith("Not used by")]
     assert line.endswith(": swap_variance.")
-    wrong = {"bias": "well_tempered", "num_replicas": 4, "temperature_ratio": 2.0, "step_sizes": [0.1, 0.2]}
+    wrong = {
+        "bias": "well_tempered",
+        "num_replicas": 4,
+        "temperature_ratio": 2.0,
+        "step_sizes": [0.1, 0.2],
+    }
     for name, value in wrong.items():
         with pytest.raises(InputError, match=f"{name}: the sampler has its own temperatures"):
-            sim.sample(sampler="TACT-HMC", num_steps=4, num_burnin_steps=2, step_size=0.02, **{name: value})
+            sim.sample(
+                sampler="TACT-HMC", num_steps=4, num_burnin_steps=2, step_size=0.02, **{name: value}
+            )
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
         ({"temperature_ratio": None}, r"num_replicas alone does not say how hot the ladder is\."),
-        ({"max_temperature": 3.0}, r"temperature_ratio and max_temperature each say how the ladder is spaced\."),
+        (
+            {"max_temperature": 3.0},
+            r"temperature_ratio and max_temperature each say how the ladder is spaced\.",
+        ),
         ({"num_replicas": None}, r"temperature_ratio needs the number of rungs\."),
-        ({"num_replicas": None, "temperature_ratio": None, "temperatures": [2.0, 1.0]}, "temperatures is not a ladder"),
-        ({"temperature_ratio": None, "temperatures": [1.0, 2.0]}, "num_replicas is not the number of temperatures"),
+        (
+            {"num_replicas": None, "temperature_ratio": None, "temperatures": [2.0, 1.0]},
+            "temperatures is not a ladder",
+        ),
+        (
+            {"temperature_ratio": None, "temperatures": [1.0, 2.0]},
+            "num_replicas is not the number of temperatures",
+        ),
         ({"step_sizes": [0.1, 0.2]}, "step_sizes does not fit the ladder"),
         ({"tempering": "likelihood"}, "has one temperature and takes no temperature_ratio"),
         (
@@ -319,17 +401,31 @@ def test_unused_options_are_said(monkeypatch):
             "tempering: the hottest rung is the prior, which has to be proper",
         ),
         (
-            {"tempering": "likelihood", "temperature_ratio": None, "control_variate": True, "batch_size": 4},
+            {
+                "tempering": "likelihood",
+                "temperature_ratio": None,
+                "control_variate": True,
+                "batch_size": 4,
+            },
             "control_variate: its center belongs to one likelihood weight",
         ),
-        ({"adapt_ladder": True, "num_burnin_steps": 0}, "adapt_ladder: the ladder moves during the burn-in only"),
+        (
+            {"adapt_ladder": True, "num_burnin_steps": 0},
+            "adapt_ladder: the ladder moves during the burn-in only",
+        ),
         (
             {"covariance_blending": 1.0, "covariance_after_steps": 10, "num_walkers": 4},
             "num_replicas: an ensemble whose halves take turns",
         ),
         ({"exchange": "infinite", "num_replicas": 7}, "at most 6"),
-        ({"swap_rule": "barker_compensated", "swap_variance": 2.0, "batch_size": 4}, "swap_variance is out of range"),
-        ({"swap_rule": "metropolis", "swap_variance": 0.5}, "swap_variance: 'metropolis' sees all data"),
+        (
+            {"swap_rule": "barker_compensated", "swap_variance": 2.0, "batch_size": 4},
+            "swap_variance is out of range",
+        ),
+        (
+            {"swap_rule": "metropolis", "swap_variance": 0.5},
+            "swap_variance: 'metropolis' sees all data",
+        ),
     ],
 )
 def test_contradictions_are_one_sentence(options, sentence):

@@ -1,8 +1,9 @@
-"""The corrected swap with a variance averaged from swap to swap: closed forms, and the published mixtures.
+"""The corrected swap with a variance averaged from swap to swap: closed forms, and the published
+mixtures.
 
-Masses and swap rates of the mixtures are those of the stationary law of the kernel of two chains at a finite step size,
-found on a grid: at step size 0.03 the right mode of the first has mass 0.589 with noise-free swaps too, at 0.015
-0.595, at 0.005 0.598, and 0.6 in the limit.
+Masses and swap rates of the mixtures are those of the stationary law of the kernel of two chains at
+a finite step size, found on a grid: at step size 0.03 the right mode of the first has mass 0.589
+with noise-free swaps too, at 0.015 0.595, at 0.005 0.598, and 0.6 in the limit.
 """
 
 from __future__ import annotations
@@ -23,8 +24,12 @@ from tests.scenarios import TOLERANCE
 from tests.scripts import example
 
 LAW = example("resgld_mixtures")
-PAIRS = SimpleNamespace(low=np.array([[0, 2]]), high=np.array([[1, 3]]), valid=np.array([[True, True]]))
-OTHERS = SimpleNamespace(low=np.array([[1, 0]]), high=np.array([[2, 3]]), valid=np.array([[True, True]]))
+PAIRS = SimpleNamespace(
+    low=np.array([[0, 2]]), high=np.array([[1, 3]]), valid=np.array([[True, True]])
+)
+OTHERS = SimpleNamespace(
+    low=np.array([[1, 0]]), high=np.array([[2, 3]]), valid=np.array([[True, True]])
+)
 
 
 def averaged(correction: Correction, values, pairs=PAIRS):
@@ -37,7 +42,9 @@ def averaged(correction: Correction, values, pairs=PAIRS):
 
 def difference(variance, example_variance, count=10.0):
     filled = np.full((1, 2), count)
-    return LogRatioEstimate(np.zeros((1, 2)), np.array([variance]), filled, count, np.array([example_variance]))
+    return LogRatioEstimate(
+        np.zeros((1, 2)), np.array([variance]), filled, count, np.array([example_variance])
+    )
 
 
 def test_default_gain_gives_the_mean_of_all_estimates():
@@ -50,7 +57,9 @@ def test_default_gain_gives_the_mean_of_all_estimates():
 def test_constant_gain_starts_from_the_first_estimate():
     values = np.random.default_rng(0).gamma(2.0, size=(6, 2))
     weights = np.append(0.7**5, 0.3 * 0.7 ** np.arange(4, -1, -1))
-    np.testing.assert_allclose(averaged(Correction(0.3), values).variance[0, [0, 2]], weights @ values)
+    np.testing.assert_allclose(
+        averaged(Correction(0.3), values).variance[0, [0, 2]], weights @ values
+    )
 
 
 def test_estimates_are_taken_each_so_many_attempts():
@@ -61,7 +70,9 @@ def test_estimates_are_taken_each_so_many_attempts():
 
 
 def test_pairs_that_are_none_leave_the_averages_alone():
-    wrong = SimpleNamespace(low=np.array([[0, 2]]), high=np.array([[1, 3]]), valid=np.array([[True, False]]))
+    wrong = SimpleNamespace(
+        low=np.array([[0, 2]]), high=np.array([[1, 3]]), valid=np.array([[True, False]])
+    )
     state = averaged(Correction(), [[3.0, np.nan]], wrong)
     np.testing.assert_allclose(state.variance, [[3.0, 0.0, 0.0]])
     np.testing.assert_allclose(state.tries, [[1.0, 0.0, 0.0]])
@@ -71,12 +82,18 @@ def test_variance_follows_temperatures_and_batch():
     """V = f² v/n (1 - n/N), whatever this batch says; all examples leave no noise."""
     correction = Correction()
     state = averaged(correction, [[4.0, 6.0], [2.0, 2.0]])
-    new, told = correction.applied(state, PAIRS, difference([9.0, 9.0], [3.0, 4.0], 10.0), np.array([[0.5, 2.0]]), 40)
+    new, told = correction.applied(
+        state, PAIRS, difference([9.0, 9.0], [3.0, 4.0], 10.0), np.array([[0.5, 2.0]]), 40
+    )
     np.testing.assert_allclose(new.variance[0, [0, 2]], [3.0, 4.0])
     np.testing.assert_allclose(told.variance, [[0.25 * 3 / 10 * 0.75, 4 * 4 / 10 * 0.75]])
-    _, told = correction.applied(state, PAIRS, difference([0.0, 0.0], [3.0, 4.0], 40.0), np.array([[0.5, 2.0]]), 40)
+    _, told = correction.applied(
+        state, PAIRS, difference([0.0, 0.0], [3.0, 4.0], 40.0), np.array([[0.5, 2.0]]), 40
+    )
     np.testing.assert_allclose(told.variance, 0.0)
-    _, told = correction.applied(state, OTHERS, difference([7.0, 8.0], [3.0, 4.0]), np.array([[0.5, 2.0]]), 40)
+    _, told = correction.applied(
+        state, OTHERS, difference([7.0, 8.0], [3.0, 4.0]), np.array([[0.5, 2.0]]), 40
+    )
     np.testing.assert_allclose(told.variance, [[0.25 * 3 / 10 * 0.75, 8.0]])
 
 
@@ -98,14 +115,20 @@ def test_tensorflow_computes_the_same():
         state = correction.counted(state, accepted)
         return state, told.variance, correction.factor(state, np.int64(500))
 
-    found, state = np.array([[3.0, 4.0]]), averaged(correction, [[1.0, 2.0], [3.0, 3.0], [7.0, 9.0]])
+    found, state = (
+        np.array([[3.0, 4.0]]),
+        averaged(correction, [[1.0, 2.0], [3.0, 3.0], [7.0, 9.0]]),
+    )
     given = (state, PAIRS.low, PAIRS.high, PAIRS.valid, found, np.array([[True, False]]))
     compiled = tf.function(both, jit_compile=True)(*tf.nest.map_structure(tf.constant, given))
-    tf.nest.map_structure(lambda a, b: np.testing.assert_allclose(a.numpy(), b, rtol=1e-13), compiled, both(*given))
+    tf.nest.map_structure(
+        lambda a, b: np.testing.assert_allclose(a.numpy(), b, rtol=1e-13), compiled, both(*given)
+    )
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"gain": 0.0}, {"gain": 1.5}, {"every": 0}, {"decay": 0.0}, {"decay": 1.1}, {"growth": 0.9}]
+    "wrong",
+    [{"gain": 0.0}, {"gain": 1.5}, {"every": 0}, {"decay": 0.0}, {"decay": 1.1}, {"growth": 0.9}],
 )
 def test_values_out_of_range_are_refused(wrong):
     with pytest.raises(InputError, match=r"out of range|at least"):
@@ -118,7 +141,9 @@ def test_rule_takes_its_correction_from_the_options():
 
 
 def test_a_biased_run_says_so_at_both_ends(capfd):
-    simulation = tati_re.Simulation(data="two_clusters", loss="mean_squared_error", potential="mean_loss", seed=1)
+    simulation = tati_re.Simulation(
+        data="two_clusters", loss="mean_squared_error", potential="mean_loss", seed=1
+    )
     asked = {"sampler": "reSGLD", "batch_size": 50, "num_steps": 40, "step_size": 0.01}
     run = simulation.sample(**asked, correction_factor=2.0, execution="graph")
     assert "correction_factor 2 makes the correction" in capfd.readouterr().out
@@ -127,7 +152,9 @@ def test_a_biased_run_says_so_at_both_ends(capfd):
 
 
 def agrees(found, exact: tuple[float, float], mass_error: float, rate_error: float) -> None:
-    """Mass and swap rate in % within these bounds of exact, which are no narrower than 5.5 standard errors."""
+    """Mass and swap rate in % within these bounds of exact, which are no narrower than 5.5 standard
+    errors.
+    """
     mass, error = found.mass
     assert error * TOLERANCE < mass_error and abs(mass - exact[0]) < mass_error
     assert abs(100 * found.swap_rate - exact[1]) < rate_error
@@ -135,7 +162,9 @@ def agrees(found, exact: tuple[float, float], mass_error: float, rate_error: flo
 
 @pytest.mark.slow
 def test_corrected_swaps_of_the_first_mixture():
-    """Detects naive swaps (0.514, 42 %), a correction wrong by 5 % by its swap rate, and a variance wrong by 4 %."""
+    """Detects naive swaps (0.514, 42 %), a correction wrong by 5 % by its swap rate, and a variance
+    wrong by 4 %.
+    """
     found = LAW.sample(LAW.MIXTURES["1"], "F = 1", 400, 1_000, 300)
     agrees(found, (0.5892, 11.20), 0.06, 0.5)
     assert abs(found.variance.mean() - 4.0) < TOLERANCE * found.variance.std() / np.sqrt(400)
@@ -159,7 +188,9 @@ def test_naive_swaps_are_caught():
     ],
 )
 def test_published_mixtures(name, rule, exact, rate_error):
-    """Masses to 0.007: a correction wrong by a tenth would show in the swap rates, F = 2 in the masses."""
+    """Masses to 0.007: a correction wrong by a tenth would show in the swap rates, F = 2 in the
+    masses.
+    """
     num_pairs = 4_000 if name == "1" else 6_000
     found = LAW.sample(LAW.MIXTURES[name], rule, num_pairs, 8_000, num_burnin_steps=1_000)
     agrees(found, exact, 0.0075, rate_error)
@@ -183,8 +214,10 @@ def test_smaller_steps_approach_the_target():
     ],
 )
 def test_factors_of_the_third_mixture(rule, exact):
-    """Noise of variance 61: F above 1 mixes and is biased, exact energies are not. What an average of estimates lacks
-    of the true variance adds 0.03 % to swaps of 0.7 %, 0.1 % to those of 8.8 %."""
+    """Noise of variance 61: F above 1 mixes and is biased, exact energies are not. What an average
+    of estimates lacks of the true variance adds 0.03 % to swaps of 0.7 %, 0.1 % to those of 8.8
+    %.
+    """
     found = LAW.sample(LAW.MIXTURES["3"], rule, 2_000, 6_000, num_burnin_steps=2_000)
     mass, error = found.mass
     assert abs(mass - exact[0]) < TOLERANCE * error
@@ -201,8 +234,10 @@ def test_without_swaps_chains_stay_in_their_mode():
 
 @pytest.mark.slow
 def test_control_variate_lets_the_exact_correction_mix():
-    """The mean of a mixture, T = 25 and 1000, F = 1: a center of each third step divides the variance of a swap by 2
-    and more, and multiplies accepted swaps by 10 and more; all chains begin in one mode, and leave it."""
+    """The mean of a mixture, T = 25 and 1000, F = 1: a center of each third step divides the
+    variance of a swap by 2 and more, and multiplies accepted swaps by 10 and more; all chains begin
+    in one mode, and leave it.
+    """
     rows = []
     for used in (False, True):
         run = LAW.sample_mean(used, 32, 12_000, 3, num_burnin_steps=6_000)

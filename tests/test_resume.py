@@ -1,4 +1,6 @@
-"""A run that stopped, for whatever reason, goes on as if it had not: the same bytes in every table but timing.csv."""
+"""A run that stopped, for whatever reason, goes on as if it had not: the same bytes in every table
+but timing.csv.
+"""
 
 from __future__ import annotations
 
@@ -43,10 +45,19 @@ OPTIONS = {
 }
 CASES = {
     "BAOAB, own batches": {"dtype": "float64"},
-    "ABOBA, shared batches, h5": {"sampler": "ABOBA", "walker_batches": "shared", "trajectory_format": "h5"},
+    "ABOBA, shared batches, h5": {
+        "sampler": "ABOBA",
+        "walker_batches": "shared",
+        "trajectory_format": "h5",
+    },
     "SGLD, with replacement": {"sampler": "SGLD", "batch_sampling": "replacement"},
     "symmetric sweeps": {"batch_sampling": "symmetric"},
-    "HMC, all examples": {"sampler": "HMC", "batch_size": None, "num_leapfrog_steps": 3, "trajectory_format": "h5"},
+    "HMC, all examples": {
+        "sampler": "HMC",
+        "batch_size": None,
+        "num_leapfrog_steps": 3,
+        "trajectory_format": "h5",
+    },
     "HMC1, all examples": {"sampler": "HMC1", "batch_size": None, "num_leapfrog_steps": 3},
     "GHMC, all examples": {"sampler": "GHMC", "batch_size": None, "num_leapfrog_steps": 2},
     "MALA, all examples": {"sampler": "MALA", "batch_size": None},
@@ -69,7 +80,11 @@ CASES = {
     "mCCAdL, xla": {"sampler": "mCCAdL", "execution": "xla", "batch_sampling": "replacement"},
     "CCAdL": {"sampler": "CCAdL", "covariance_window": 7},
     "SGNHT": {"sampler": "SGNHT"},
-    "SGHMC, estimated until the stop": {"sampler": "SGHMC", "gradient_noise": "estimate", "num_burnin_steps": 22},
+    "SGHMC, estimated until the stop": {
+        "sampler": "SGHMC",
+        "gradient_noise": "estimate",
+        "num_burnin_steps": 22,
+    },
     "LM": {"sampler": "LM"},
     "pSGLD, frozen before the stop": {"sampler": "pSGLD", "step_size": 1e-4},
     "pSGLD, adaptive": {"sampler": "pSGLD", "preconditioner": "adaptive", "step_size": 1e-4},
@@ -111,7 +126,11 @@ STATE_LIKE_OTHERS = (
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.slow if case in STATE_LIKE_OTHERS else ()) for case in CASES]
+    "case",
+    [
+        pytest.param(case, marks=pytest.mark.slow if case in STATE_LIKE_OTHERS else ())
+        for case in CASES
+    ],
 )
 def test_twice_n_steps_are_n_steps_and_n_more(tmp_path, case):
     start(tmp_path / "whole", **CASES[case])
@@ -149,8 +168,12 @@ def stopped(tmp_path_factory) -> tuple[Path, str]:
     sim.limits = NINE
     before = signal.getsignal(signal.SIGINT)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tati_re.engine.progress.NullProgress.message", lambda self, text: said.append(text))
-        sim.sample(num_steps=STEPS, output=str(folder), checkpoint_seconds=1e-9, callbacks=[interrupt])
+        patch.setattr(
+            "tati_re.engine.progress.NullProgress.message", lambda self, text: said.append(text)
+        )
+        sim.sample(
+            num_steps=STEPS, output=str(folder), checkpoint_seconds=1e-9, callbacks=[interrupt]
+        )
     assert asked == [9]
     assert signal.getsignal(signal.SIGINT) is before
     return folder, said[-1]
@@ -167,7 +190,10 @@ def test_ctrl_c_ends_with_a_checkpoint_and_says_how_to_go_on(stopped):
     assert said.startswith("Interrupted after a checkpoint")
     assert f"Step 18 of {STEPS}" in said
     # A command has no data of Python; the call names what it takes again.
-    assert said.endswith(f"; Simulation.resume({str(folder)!r}, data=...).") and "tati-sample" not in said
+    assert (
+        said.endswith(f"; Simulation.resume({str(folder)!r}, data=...).")
+        and "tati-sample" not in said
+    )
 
 
 def test_an_interrupted_run_goes_on_and_a_finished_one_says_so(copy, whole, capsys):
@@ -175,7 +201,10 @@ def test_an_interrupted_run_goes_on_and_a_finished_one_says_so(copy, whole, caps
     assert tables(copy) == whole
     capsys.readouterr()
     run = Simulation.resume(str(copy), data=DATA, verbose=2)
-    assert f"All {STEPS} steps of this run are done; give a larger num_steps to go on." in capsys.readouterr().out
+    assert (
+        f"All {STEPS} steps of this run are done; give a larger num_steps to go on."
+        in capsys.readouterr().out
+    )
     assert tables(copy) == whole
     assert run.run_info["step"].max() == 42
 
@@ -206,7 +235,9 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(copy, who
 def test_two_damaged_checkpoints_are_refused(copy):
     for name in (files.CURRENT, files.PREVIOUS):
         (copy / files.CHECKPOINTS / name).write_bytes(b"nothing")
-    with pytest.raises(InputError, match=r"^No checkpoint in .* can be used: current\.npz is damaged"):
+    with pytest.raises(
+        InputError, match=r"^No checkpoint in .* can be used: current\.npz is damaged"
+    ):
         Simulation.resume(str(copy), data=DATA)
 
 
@@ -220,7 +251,13 @@ def test_rows_past_the_checkpoint_are_cut_off(copy, whole):
 
 @pytest.mark.parametrize(
     "name",
-    ["run.csv", *(pytest.param(f"{n}.csv", marks=pytest.mark.slow) for n in ("averages", "trajectory", "timing"))],
+    [
+        "run.csv",
+        *(
+            pytest.param(f"{n}.csv", marks=pytest.mark.slow)
+            for n in ("averages", "trajectory", "timing")
+        ),
+    ],
 )
 def test_a_changed_byte_is_refused_and_nothing_is_written(copy, name):
     path = copy / name
@@ -229,13 +266,17 @@ def test_a_changed_byte_is_refused_and_nothing_is_written(copy, name):
     content[digit] ^= 1
     path.write_bytes(content)
     before = {file: file.read_bytes() for file in copy.rglob("*") if file.is_file()}
-    with pytest.raises(InputError, match=rf"{name}, lines 1 to \d+: they are not what the run wrote"):
+    with pytest.raises(
+        InputError, match=rf"{name}, lines 1 to \d+: they are not what the run wrote"
+    ):
         Simulation.resume(str(copy), data=DATA)
     assert {file: file.read_bytes() for file in before} == before
 
 
 def test_a_simulation_comes_back_from_the_folder_of_a_run(copy):
-    """With the run's model and options, its walkers where the last checkpoint has them; arrays are given again."""
+    """With the run's model and options, its walkers where the last checkpoint has them; arrays are
+    given again.
+    """
     sim = Simulation.from_folder(copy, data=DATA, parameters=copy)
     arrays, _, _ = checkpoint.load(copy)
     np.testing.assert_array_equal(sim.parameters, arrays["state/position/0"])
@@ -272,17 +313,24 @@ def test_a_command_goes_on_elsewhere_with_the_file_of_its_data(tmp_path, monkeyp
     assert "data is a file that does not exist" in capsys.readouterr().err
     assert sample.main([*more, "--data", "../here/own.csv"]) == 0
     assert len(load("../run").run_info) == 8
-    np.savetxt("other.csv", np.column_stack(DATA) + 1, delimiter=",", header="a,b,label", comments="")
+    np.savetxt(
+        "other.csv", np.column_stack(DATA) + 1, delimiter=",", header="a,b,label", comments=""
+    )
     assert sample.main(["--resume", "../run", "--num-steps", "9", "--data", "other.csv"]) == 2
 
 
 def test_a_file_that_cannot_be_written_is_told_before_a_step(copy):
-    with pytest.raises(InputError, match=r"^run_file cannot be written\. Received: nowhere/run\.csv"):
+    with pytest.raises(
+        InputError, match=r"^run_file cannot be written\. Received: nowhere/run\.csv"
+    ):
         Simulation.resume(str(copy), data=DATA, num_steps=10_000, run_file="nowhere/run.csv")
 
 
 def test_arrays_must_be_given_again(copy):
-    with pytest.raises(InputError, match=r"^resume: the run was started with data given in Python\. Expected: data="):
+    with pytest.raises(
+        InputError,
+        match=r"^resume: the run was started with data given in Python\. Expected: data=",
+    ):
         Simulation.resume(str(copy))
 
 
@@ -335,7 +383,9 @@ def test_a_sampler_object_must_be_given_again(tmp_path):
     for name, steps in (("whole", STEPS), ("halves", HALF)):
         sim.parameters = np.zeros(4)
         sim.sample(sampler=SGLD(), num_steps=steps, call=1, output=str(tmp_path / name))
-    with pytest.raises(InputError, match=r"^resume: the run was started with sampler given in Python"):
+    with pytest.raises(
+        InputError, match=r"^resume: the run was started with sampler given in Python"
+    ):
         Simulation.resume(str(tmp_path / "halves"), STEPS, data=DATA)
     Simulation.resume(str(tmp_path / "halves"), STEPS, data=DATA, sampler=SGLD())
     assert tables(tmp_path / "halves") == tables(tmp_path / "whole")
@@ -384,7 +434,9 @@ for line in sys.stdin:
 
 
 class Nursery:
-    """A process that has loaded TensorFlow and starts runs, each in a child of its own that can be killed."""
+    """A process that has loaded TensorFlow and starts runs, each in a child of its own that can be
+    killed.
+    """
 
     def __init__(self, data: Path) -> None:
         np.savez(data, x=DATA[0], y=DATA[1])
@@ -399,7 +451,9 @@ class Nursery:
 
     def start(self, folder: Path, options: dict, dies_at: str = "") -> int:
         """Returns the process id once the first checkpoint of the run is written."""
-        options = OPTIONS | {"threads": threads()} | options  # the child's are those of its resumption here
+        options = (
+            OPTIONS | {"threads": threads()} | options
+        )  # the child's are those of its resumption here
         job = {"folder": str(folder), "options": options, "steps": LONG, "dies_at": dies_at}
         print(json.dumps(job), file=self.process.stdin, flush=True)
         return int(self.process.stdout.readline())
@@ -441,12 +495,16 @@ def goes_on_as_if_nothing_had_happened(folder: Path, expected: dict[str, bytes])
     for name, whole in expected.items():
         found = (folder / name).read_bytes()
         assert whole.startswith(found), name
-        every, burnin = (5, 11) if name.startswith("trajectory") else (7, 11 if name == "averages.csv" else 0)
+        every, burnin = (
+            (5, 11) if name.startswith("trajectory") else (7, 11 if name == "averages.csv" else 0)
+        )
         assert found.count(b"\n") == 1 + 2 * (last // every - burnin // every), name
     return meta["step"]
 
 
-def kill_and_resume(nursery: Nursery, long_run, tmp_path: Path, options: dict, instants: list[float]) -> None:
+def kill_and_resume(
+    nursery: Nursery, long_run, tmp_path: Path, options: dict, instants: list[float]
+) -> None:
     steps = []
     for number, instant in enumerate(instants):
         folder = tmp_path / str(number)
@@ -464,7 +522,9 @@ def kill_and_resume(nursery: Nursery, long_run, tmp_path: Path, options: dict, i
 @pytest.mark.slow
 @pytest.mark.usefixtures("rewritten_graphs")
 def test_kill_9_at_two_instants(nursery, long_run, tmp_path):
-    kill_and_resume(nursery, long_run, tmp_path, {}, [random.uniform(0, 0.1), random.uniform(0.1, 0.6)])
+    kill_and_resume(
+        nursery, long_run, tmp_path, {}, [random.uniform(0, 0.1), random.uniform(0.1, 0.6)]
+    )
 
 
 @pytest.mark.slow
@@ -477,9 +537,15 @@ def test_kill_9_at_twenty_instants(nursery, long_run, tmp_path, case):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("rewritten_graphs")
-@pytest.mark.parametrize("dies_at", ["current.npz", pytest.param("current.npz.partial", marks=pytest.mark.slow)])
-def test_a_kill_inside_the_writing_of_a_checkpoint_loses_at_most_one_interval(nursery, long_run, tmp_path, dies_at):
-    """The third checkpoint, of step 40: killed before the current one is set aside, or the new one gets its name."""
+@pytest.mark.parametrize(
+    "dies_at", ["current.npz", pytest.param("current.npz.partial", marks=pytest.mark.slow)]
+)
+def test_a_kill_inside_the_writing_of_a_checkpoint_loses_at_most_one_interval(
+    nursery, long_run, tmp_path, dies_at
+):
+    """The third checkpoint, of step 40: killed before the current one is set aside, or the new one
+    gets its name.
+    """
     nursery.start(tmp_path / "run", {}, dies_at)
     nursery.wait()
     assert goes_on_as_if_nothing_had_happened(tmp_path / "run", long_run({})) in (20, 40)

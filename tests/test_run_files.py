@@ -1,4 +1,6 @@
-"""The table of run files: every file of a folder is in it, and overwrite leaves none of an old run."""
+"""The table of run files: every file of a folder is in it, and overwrite leaves none of an old
+run.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,13 @@ from tati_re.runs.compare import compare
 from tati_re.runs.storage import StorageError
 from tati_re.samplers import SGLD
 
-PLAIN = {"sampler": "BAOAB", "step_size": 0.01, "num_steps": 60, "num_burnin_steps": 10, "verbose": 0}
+PLAIN = {
+    "sampler": "BAOAB",
+    "step_size": 0.01,
+    "num_steps": 60,
+    "num_burnin_steps": 10,
+    "verbose": 0,
+}
 WHOLE = PLAIN | {
     "num_replicas": 3,
     "max_temperature": 4.0,
@@ -53,7 +61,9 @@ def found_in(folder):
 
 @pytest.fixture(scope="module")
 def old(tmp_path_factory):
-    """A ladder with a bias and mini-batches that keeps predictions, and what the commands make of it."""
+    """A ladder with a bias and mini-batches that keeps predictions, and what the commands make of
+    it.
+    """
     folder = tmp_path_factory.mktemp("runs") / "a"
     run = simulation().sample(output=str(folder), **WHOLE)
     assert predict.main([str(folder), "--quiet"]) == 0
@@ -66,7 +76,13 @@ def old(tmp_path_factory):
 def test_every_file_of_a_folder_is_in_the_table(old):
     found = found_in(old)
     assert found <= KNOWN
-    written = {files.LADDER, files.BIAS, files.EXCHANGES, files.REPORT, f"{files.PREDICTIONS}/scores.csv"}
+    written = {
+        files.LADDER,
+        files.BIAS,
+        files.EXCHANGES,
+        files.REPORT,
+        f"{files.PREDICTIONS}/scores.csv",
+    }
     assert written <= found
     assert {f"{files.ANALYSIS}/{name}.csv" for name in MODULES} <= KNOWN
 
@@ -95,7 +111,9 @@ def test_overwrite_leaves_nothing_of_a_ladder_and_of_predictions(old, tmp_path):
     lines = run.summary()
     assert "rung" not in lines and "ladder" not in lines and "test predictions" not in lines
     page = write_report(run).read_text(encoding="utf-8")
-    assert "Ladder and round trips" not in page and "Bias" not in page and "(predictions/" not in page
+    assert (
+        "Ladder and round trips" not in page and "Bias" not in page and "(predictions/" not in page
+    )
     assert "(analysis/" not in page
     for name in ("ladder", "exchanges", "bias", "noise"):
         with pytest.raises(tati_re.InputError, match="has no"):
@@ -105,7 +123,9 @@ def test_overwrite_leaves_nothing_of_a_ladder_and_of_predictions(old, tmp_path):
 def test_the_report_says_the_ladder_of_num_replicas(old, tmp_path):
     """Its number of rungs, temperatures and rule, as the manifest has them."""
     page = write_report([old], tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "a ladder of 3 rungs at temperatures 1 to 4, between which replicas are exchanged (" in page
+    assert (
+        "a ladder of 3 rungs at temperatures 1 to 4, between which replicas are exchanged (" in page
+    )
 
 
 def test_the_schema_version_stands_once(tmp_path, monkeypatch):
@@ -116,7 +136,10 @@ def test_the_schema_version_stands_once(tmp_path, monkeypatch):
 
 def test_names_stand_in_the_table_alone():
     """But for the tables of a landscape, one of which is a trajectory too."""
-    names = {file.name for file in files.FILES if "/" not in file.name} | {files.CURRENT, files.PREVIOUS}
+    names = {file.name for file in files.FILES if "/" not in file.name} | {
+        files.CURRENT,
+        files.PREVIOUS,
+    }
     package = Path(tati_re.__file__).parent
     found = {
         (str(path.relative_to(package)), node.value)
@@ -124,7 +147,9 @@ def test_names_stand_in_the_table_alone():
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and node.value in names
     }
-    others = {(path, name) for path, name in found if path != "runs/files.py" and "landscape" not in path}
+    others = {
+        (path, name) for path, name in found if path != "runs/files.py" and "landscape" not in path
+    }
     assert others == set() and len(found) > len(names) - 2
 
 
@@ -133,10 +158,18 @@ def test_a_table_that_is_open_here_is_not_called_damaged(tmp_path):
         return 0.5 * tf.reduce_sum(x**2, -1)
 
     run = tati_re.Simulation(potential=well, dimension=1, execution="graph", verbose=0).sample(
-        sampler="BAOAB", step_size=0.1, num_steps=20, num_burnin_steps=0, trajectory_every=5,
-        trajectory_format="h5", output=str(tmp_path / "run"),
-    )  # fmt: skip
-    with h5py.File(run.folder / "trajectory.h5"), pytest.raises(InputError, match="is open in this process, by h5py"):
+        sampler="BAOAB",
+        step_size=0.1,
+        num_steps=20,
+        num_burnin_steps=0,
+        trajectory_every=5,
+        trajectory_format="h5",
+        output=str(tmp_path / "run"),
+    )
+    with (
+        h5py.File(run.folder / "trajectory.h5"),
+        pytest.raises(InputError, match="is open in this process, by h5py"),
+    ):
         tati_re.load(run.folder).trajectory.shape  # noqa: B018
     assert len(tati_re.load(run.folder).trajectory) == 4
 

@@ -19,11 +19,23 @@ from tati_re.runs.storage import StorageError
 from tati_re.simulation.run import Run, load
 
 STEPS, WALKERS, PARAMETERS = [0, 10, 20], 2, 3
-NAMES = ["step", "walker", "potential", "loss", "dense/kernel[0,0]", "dense/kernel[0,1]", "dense/bias[0]"]
+NAMES = [
+    "step",
+    "walker",
+    "potential",
+    "loss",
+    "dense/kernel[0,0]",
+    "dense/kernel[0,1]",
+    "dense/bias[0]",
+]
 
 
 def trajectory_rows():
-    rows = np.random.default_rng(0).normal(size=(len(STEPS) * WALKERS, 4 + PARAMETERS)).astype(np.float32)
+    rows = (
+        np.random.default_rng(0)
+        .normal(size=(len(STEPS) * WALKERS, 4 + PARAMETERS))
+        .astype(np.float32)
+    )
     rows[:, 0] = np.repeat(STEPS, WALKERS)
     rows[:, 1] = np.tile(np.arange(WALKERS), len(STEPS))
     return rows.astype(np.float64)
@@ -31,7 +43,9 @@ def trajectory_rows():
 
 def make_run(folder, form="csv"):
     folder = run_folder.prepare(folder)
-    manifest.write(folder, {"options": {"dtype": "float32", "data": None}, "parameters": {"num": PARAMETERS}})
+    manifest.write(
+        folder, {"options": {"dtype": "float32", "data": None}, "parameters": {"num": PARAMETERS}}
+    )
     table = CsvTable(folder / "run.csv", ["step", "walker", "potential"])
     table.append(np.array([[0, 0, 1.5], [0, 1, 2.5]]))
     table.flush()
@@ -49,7 +63,9 @@ def make_run(folder, form="csv"):
 
 
 def bytes_of(folder):
-    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
 
 
 def test_prepare_makes_a_folder(tmp_path):
@@ -60,7 +76,9 @@ def test_prepare_makes_a_folder(tmp_path):
 
 def test_a_temporary_folder_that_cannot_be_made_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    sentence = r"^Cannot write a temporary folder, where there is no output: No such file or directory\."
+    sentence = (
+        r"^Cannot write a temporary folder, where there is no output: No such file or directory\."
+    )
     with pytest.raises(StorageError, match=sentence):
         TemporaryFolder()
 
@@ -68,7 +86,10 @@ def test_a_temporary_folder_that_cannot_be_made_is_one_sentence(tmp_path, monkey
 def test_prepare_refuses_what_is_there(tmp_path):
     folder = make_run(tmp_path / "a")
     before = sorted(os.listdir(folder))
-    with pytest.raises(InputError, match=r"not empty\. Received: checkpoint, manifest.toml, .*--overwrite.*--resume"):
+    with pytest.raises(
+        InputError,
+        match=r"not empty\. Received: checkpoint, manifest.toml, .*--overwrite.*--resume",
+    ):
         run_folder.prepare(folder)
     assert sorted(os.listdir(folder)) == before
     (tmp_path / "file").touch()
@@ -94,8 +115,9 @@ def test_overwrite_removes_only_what_a_run_wrote(tmp_path):
 
 @pytest.mark.parametrize("before", ["an old run", "nothing"])
 def test_a_kill_while_a_start_takes_its_place_loses_neither_run(tmp_path, monkeypatch, before):
-    """Between any two calls that remove or move a file: what is left is the old run, or becomes the new one by a
-    resume, or nothing by the same call begun anew."""
+    """Between any two calls that remove or move a file: what is left is the old run, or becomes the
+    new one by a resume, or nothing by the same call begun anew.
+    """
     old, new, left = make_run(tmp_path / "old", "h5"), bytes_of(make_run(tmp_path / "new")), [0]
     (old / "predictions").mkdir()
     (old / "predictions" / "scores.csv").touch()
@@ -125,7 +147,9 @@ def test_a_kill_while_a_start_takes_its_place_loses_neither_run(tmp_path, monkey
         assert bytes_of(folder) == new
         run_folder.clear(run_folder.prepare(again, overwrite=True))
         assert bytes_of(again) == {}
-    assert bytes_of(folder) == new and number > len(new) + len(was if before == "an old run" else ())
+    assert bytes_of(folder) == new and number > len(new) + len(
+        was if before == "an old run" else ()
+    )
 
 
 def test_every_file_of_a_run_is_known(tmp_path):
@@ -138,8 +162,17 @@ def test_every_file_of_a_run_is_known(tmp_path):
 def test_manifest_round_trip(tmp_path):
     content = {
         "package": "0.1.0",
-        "options": {"step_size": np.float32(0.5), "hidden": (64, 32), "max_time": None, "output": Path("runs/a")},
-        "parameters": {"num": np.int64(3), "shapes": np.array([[2, 1], [1, 1]]), "names": ["dense/kernel"]},
+        "options": {
+            "step_size": np.float32(0.5),
+            "hidden": (64, 32),
+            "max_time": None,
+            "output": Path("runs/a"),
+        },
+        "parameters": {
+            "num": np.int64(3),
+            "shapes": np.array([[2, 1], [1, 1]]),
+            "names": ["dense/kernel"],
+        },
         "meaning": "U = L + V, with β = 1",
     }
     manifest.write(tmp_path, content)
@@ -151,7 +184,9 @@ def test_manifest_round_trip(tmp_path):
         "parameters": {"num": 3, "shapes": [[2, 1], [1, 1]], "names": ["dense/kernel"]},
         "meaning": "U = L + V, with β = 1",
     }
-    assert (tmp_path / "manifest.toml").read_text(encoding="utf-8").startswith("schema_version = 1\n")
+    assert (
+        (tmp_path / "manifest.toml").read_text(encoding="utf-8").startswith("schema_version = 1\n")
+    )
     manifest.write(tmp_path, {"package": "0.2.0"})
     assert manifest.read(tmp_path) == {"schema_version": 1, "package": "0.2.0"}
     assert os.listdir(tmp_path) == ["manifest.toml"]
@@ -216,7 +251,9 @@ def test_parameters_of_a_step(tmp_path, form):
     assert found.dtype == np.float32 and found.shape == (PARAMETERS,)
     assert np.array_equal(found, expected[3])
     assert np.array_equal(run.parameters(np.int64(20), 0), expected[4])
-    with pytest.raises(InputError, match=r"not stored\. Received: step 17\. .*3 stored steps from 0 to 20, .* 20\."):
+    with pytest.raises(
+        InputError, match=r"not stored\. Received: step 17\. .*3 stored steps from 0 to 20, .* 20\."
+    ):
         run.parameters(17, 0)
     with pytest.raises(InputError, match="several walkers"):
         run.parameters(10)
@@ -248,12 +285,16 @@ def test_pooled_moments_of_unequal_walkers():
     moments = Moments(np.stack([part.mean(axis=0) for part in parts]), variance, np.array([7, 1]))
     mean, variance = moments.pooled()
     together = np.concatenate(parts)
-    assert np.allclose(mean, together.mean(axis=0)) and np.allclose(variance, together.var(axis=0, ddof=1))
+    assert np.allclose(mean, together.mean(axis=0)) and np.allclose(
+        variance, together.var(axis=0, ddof=1)
+    )
 
 
 def test_moments_say_what_is_missing(tmp_path):
     folder = make_run(tmp_path / "a")
-    checkpoint.save(folder, {"moments/mean": np.zeros((2, 3)), "moments/count": np.array(0)}, {"step": 5})
+    checkpoint.save(
+        folder, {"moments/mean": np.zeros((2, 3)), "moments/count": np.array(0)}, {"step": 5}
+    )
     with pytest.raises(InputError, match="no averaged parameters"):
         _ = load(folder).moments
     path = folder / "checkpoint" / "current.npz"
@@ -298,6 +339,8 @@ def test_save_model_writes_what_plain_keras_opens(tmp_path):
         found = np.concatenate([np.ravel(weight) for weight in model.get_weights()])
         assert np.array_equal(found, vector)
         inputs = np.array([[1.0, -2.0]], dtype=np.float32)
-        assert np.allclose(model.predict(inputs, verbose=0), inputs @ vector[:2, None] + vector[2], rtol=1e-6)
+        assert np.allclose(
+            model.predict(inputs, verbose=0), inputs @ vector[:2, None] + vector[2], rtol=1e-6
+        )
     with pytest.raises(StorageError, match="Cannot write"):
         run.save_model("mean", tmp_path / "missing" / "out.keras")

@@ -1,13 +1,15 @@
 """Stationary laws of the Langevin samplers on a harmonic well, against closed forms.
 
-Law: on U = q²/2 with γ = 1 and T = 1, Var q, Var p and Cov(q, p) at the end of a step solve the discrete Lyapunov
-equation of the word; SGLD has Var q = 1/(1 - h/2). Compared at hω = 0.25, 0.5 and 1.0 within 5.5 standard errors.
+Law: on U = q²/2 with γ = 1 and T = 1, Var q, Var p and Cov(q, p) at the end of a step solve the
+discrete Lyapunov equation of the word; SGLD has Var q = 1/(1 - h/2). Compared at hω = 0.25, 0.5 and
+1.0 within 5.5 standard errors.
 
-Power: 2,000 walkers at each step size, float64, exact draws from the law to start from, so that no step is dropped, and
-7,000 steps. The standard error is the closed form Var sqrt(2 τ / samples) with τ the autocorrelation time of the
-squares (at most 8.03 steps, at hω = 0.25): 5.5 of them are at most 0.59 % of Var q and 0.42 % of Var p. OBABO and BABO
-have one law; any other two of the words differ in one of the two variances by 0.77 % or more at hω = 0.25 and by 7.7 %
-or more at 1. The spread over the walkers confirms the standard error.
+Power: 2,000 walkers at each step size, float64, exact draws from the law to start from, so that no
+step is dropped, and 7,000 steps. The standard error is the closed form Var sqrt(2 τ / samples) with
+τ the autocorrelation time of the squares (at most 8.03 steps, at hω = 0.25): 5.5 of them are at
+most 0.59 % of Var q and 0.42 % of Var p. OBABO and BABO have one law; any other two of the words
+differ in one of the two variances by 0.77 % or more at hω = 0.25 and by 7.7 % or more at 1. The
+spread over the walkers confirms the standard error.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ class Deviation(NamedTuple):
     Attributes:
         z: Difference in standard errors of the closed form.
         resolution: `TOLERANCE` standard errors, relative to the variance.
-        spread: Standard error from the spread over the walkers, relative to that of the closed form.
+        spread: Standard error from the spread over the walkers, relative to that of the closed
+            form.
     """
 
     z: float
@@ -78,10 +81,13 @@ def deviations(
     temperatures=1.0,
     change_noise=lambda noise: noise,
 ) -> list[Deviation]:
-    """Deviations of Var q and, with momenta, Var p and Cov(q, p), for each law and its step size; all walkers run in
-    one call."""
+    """Deviations of Var q and, with momenta, Var p and Cov(q, p), for each law and its step size;
+    all walkers run in one call.
+    """
     start = stationary_start(laws, WALKERS, seed=11)
-    rung = rung_of(np.repeat(step_sizes, WALKERS), np.repeat(np.broadcast_to(temperatures, len(laws)), WALKERS))
+    rung = rung_of(
+        np.repeat(step_sizes, WALKERS), np.repeat(np.broadcast_to(temperatures, len(laws)), WALKERS)
+    )
     momentum = start[:, 1:] if sampler.has_momentum else None
     values = averages(
         sampler,
@@ -100,7 +106,11 @@ def deviations(
             variance = law.covariance[i, i]
             error = law.standard_error(i, WALKERS * num_steps)
             mean, observed_error = mean_and_error(values[i, j])
-            found.append(Deviation((mean - variance) / error, TOLERANCE * error / variance, observed_error / error))
+            found.append(
+                Deviation(
+                    (mean - variance) / error, TOLERANCE * error / variance, observed_error / error
+                )
+            )
         if len(law.covariance) == 2:
             mean, error = mean_and_error(values[2, j])
             found.append(Deviation((mean - law.covariance[0, 1]) / error, 0.0, 1.0))
@@ -111,14 +121,16 @@ def largest(found: list[Deviation]) -> float:
     return max(abs(deviation.z) for deviation in found)
 
 
-# ----------------------------------------------------------------------------------------------------- the closed forms
+# -----------------------------------------------------------------------------------------------------
+# the closed forms
 
 
 @pytest.mark.parametrize("stiffness", [0.5, 2.0])
 @pytest.mark.parametrize("friction", [0.1, 1.0, 10.0])
 def test_the_solver_knows_the_published_variances(stiffness, friction):
-    """Leimkuhler and Matthews (2013): BAOAB (T/k, T(1 - x/4)), ABOBA (T/k, T/(1 - x/4)), OBABO and BABO (T/k/(1 - x/4),
-    T), x = h²k."""
+    """Leimkuhler and Matthews (2013): BAOAB (T/k, T(1 - x/4)), ABOBA (T/k, T/(1 - x/4)), OBABO and
+    BABO (T/k/(1 - x/4), T), x = h²k.
+    """
     for step_size in (0.1, 0.5, 1.2):
         low = 1 - step_size**2 * stiffness / 4
         published = {
@@ -129,8 +141,12 @@ def test_the_solver_knows_the_published_variances(stiffness, friction):
             "OABAO": (low, 1),
         }
         for word, (of_q, of_p) in published.items():
-            covariance = splitting_law(word, step_size, stiffness, friction, temperature=3.0).covariance
-            np.testing.assert_allclose(np.diag(covariance), [3 * of_q / stiffness, 3 * of_p], rtol=1e-10)
+            covariance = splitting_law(
+                word, step_size, stiffness, friction, temperature=3.0
+            ).covariance
+            np.testing.assert_allclose(
+                np.diag(covariance), [3 * of_q / stiffness, 3 * of_p], rtol=1e-10
+            )
 
 
 def test_the_solver_solves_and_its_correlation_times_are_sums():
@@ -145,16 +161,23 @@ def test_the_solver_solves_and_its_correlation_times_are_sums():
         splitting_law("BAOAB", 2.1)
 
 
-# --------------------------------------------------------------------------------------------------------- the samplers
+# ---------------------------------------------------------------------------------------------------------
+# the samplers
 
 
 RARE = ("UBU", "BAO", "OABAO", "BAOA", "AOBOA", "OBABO", "ABOBA", "BUB", "BABO")
 
 
-@pytest.mark.parametrize("word", [pytest.param(word, marks=pytest.mark.slow if word in RARE else ()) for word in WORDS])
+@pytest.mark.parametrize(
+    "word", [pytest.param(word, marks=pytest.mark.slow if word in RARE else ()) for word in WORDS]
+)
 def test_variances_of_a_word(word):
-    found = deviations(Splitting(word), [splitting_law(word, step_size) for step_size in STEP_SIZES])
-    print(f"{word}: largest z {largest(found):.2f}, resolution {100 * max(d.resolution for d in found):.2f} %")
+    found = deviations(
+        Splitting(word), [splitting_law(word, step_size) for step_size in STEP_SIZES]
+    )
+    print(
+        f"{word}: largest z {largest(found):.2f}, resolution {100 * max(d.resolution for d in found):.2f} %"
+    )
     assert largest(found) < TOLERANCE
     assert max(deviation.resolution for deviation in found) < 0.008
     # 2,000 walkers give a standard deviation within 1.6 %.
@@ -165,7 +188,9 @@ def test_variances_of_a_word(word):
 def test_variance_of_sgld():
     """Resolves 0.39 % (hk = 0.25) to 0.21 % (hk = 1), where the bias itself is 14 % to 100 %."""
     found = deviations(SGLD(), [overdamped_law(step_size) for step_size in STEP_SIZES])
-    print(f"SGLD: largest z {largest(found):.2f}, resolution {100 * max(d.resolution for d in found):.2f} %")
+    print(
+        f"SGLD: largest z {largest(found):.2f}, resolution {100 * max(d.resolution for d in found):.2f} %"
+    )
     assert largest(found) < TOLERANCE
     assert max(deviation.resolution for deviation in found) < 0.008
     assert all(abs(deviation.spread - 1) < 0.1 for deviation in found)
@@ -175,15 +200,19 @@ def test_variance_of_the_skeleton():
     """Half the mobility at twice the step sizes has the law of SGLD; 700 steps resolve 1.3 %."""
     doubled = tuple(2 * step_size for step_size in STEP_SIZES)
     found = deviations(
-        Skeleton(mobility=0.5), [overdamped_law(step_size) for step_size in STEP_SIZES], doubled, FEWER_STEPS
+        Skeleton(mobility=0.5),
+        [overdamped_law(step_size) for step_size in STEP_SIZES],
+        doubled,
+        FEWER_STEPS,
     )
     assert largest(found) < TOLERANCE
     assert max(deviation.resolution for deviation in found) < 0.013
 
 
 def test_stiffness_friction_and_temperature_go_where_they_belong():
-    """k = 4, γ = 2.5, and T = 0.5, 2 and 5 on different walkers; with 1,600 steps 5.5 standard errors are 1.0 % or
-    less."""
+    """k = 4, γ = 2.5, and T = 0.5, 2 and 5 on different walkers; with 1,600 steps 5.5 standard
+    errors are 1.0 % or less.
+    """
     step_sizes, temperatures, num_steps = (0.2, 0.3, 0.4), (0.5, 2.0, 5.0), 1_600
     pairs = list(zip(step_sizes, temperatures, strict=True))
     cases = [
@@ -197,8 +226,10 @@ def test_stiffness_friction_and_temperature_go_where_they_belong():
 
 
 def test_the_engine_gives_the_same_law():
-    """BAOAB at hω = 0.5 through `Loop`: Var q from the streaming moments and the mean kinetic energy of the rows, 400
-    rows of every fifth step, 2,000 walkers; resolves 1.1 %, the kinetic energy is 6 % below T/2."""
+    """BAOAB at hω = 0.5 through `Loop`: Var q from the streaming moments and the mean kinetic
+    energy of the rows, 400 rows of every fifth step, 2,000 walkers; resolves 1.1 %, the kinetic
+    energy is 6 % below T/2.
+    """
     law, count = splitting_law("BAOAB", 0.5), 400
     sampler = Splitting("BAOAB")
     loop = Loop(
@@ -216,7 +247,11 @@ def test_the_engine_gives_the_same_law():
     kinetic, step = [], 1
     while step <= 5 * count:
         chunk = loop.run(carry, step, min(loop.chunk_steps, 5 * count + 1 - step))
-        kinetic.append(chunk.rows.numpy()[: int(chunk.num_rows), :, loop.observables.columns.index("kinetic_energy")])
+        kinetic.append(
+            chunk.rows.numpy()[
+                : int(chunk.num_rows), :, loop.observables.columns.index("kinetic_energy")
+            ]
+        )
         carry, step = chunk.carry, step + int(chunk.taken)
     assert (carry.moments.count.numpy() == count).all() and sum(map(len, kinetic)) == count
     assert loop.traces == 1
@@ -230,7 +265,8 @@ def test_the_engine_gives_the_same_law():
         assert TOLERANCE * error < 0.011 * expected
 
 
-# ------------------------------------------------------------------------------------------------------- wrong variants
+# -------------------------------------------------------------------------------------------------------
+# wrong variants
 
 
 class HalvedNoise:
@@ -244,14 +280,22 @@ class HalvedNoise:
 
 
 def rejected(sampler, **wrong) -> bool:
-    """Whether 700 steps show a variance outside of its law by more than 5.5 standard errors at every step size."""
-    law = splitting_law if sampler.has_momentum else lambda word, step_size: overdamped_law(step_size)
+    """Whether 700 steps show a variance outside of its law by more than 5.5 standard errors at
+    every step size.
+    """
+    law = (
+        splitting_law if sampler.has_momentum else lambda word, step_size: overdamped_law(step_size)
+    )
     laws = [law(sampler.name, step_size) for step_size in STEP_SIZES]
-    found = np.array([deviation.z for deviation in deviations(sampler, laws, num_steps=FEWER_STEPS, **wrong)])
+    found = np.array(
+        [deviation.z for deviation in deviations(sampler, laws, num_steps=FEWER_STEPS, **wrong)]
+    )
     return bool((np.abs(found.reshape(len(STEP_SIZES), -1)).max(axis=1) > TOLERANCE).all())
 
 
-SAMPLERS = pytest.mark.parametrize("sampler", [Splitting("BAOAB"), SGLD()], ids=lambda sampler: sampler.name)
+SAMPLERS = pytest.mark.parametrize(
+    "sampler", [Splitting("BAOAB"), SGLD()], ids=lambda sampler: sampler.name
+)
 
 
 @SAMPLERS
@@ -267,9 +311,10 @@ def test_halved_noise_is_rejected(sampler):
 
 @SAMPLERS
 def test_a_lost_square_root_is_rejected(sampler, monkeypatch):
-    """A spread of (1 - c²) T in place of its root leaves 39 % of the variance of BAOAB at hω = 0.25 and 86 % at 1; a
-    spread of 2hT leaves SGLD half of it at 0.25, makes it twice as large at 1, and changes nothing at 0.5, where 2hT =
-    1."""
+    """A spread of (1 - c²) T in place of its root leaves 39 % of the variance of BAOAB at hω = 0.25
+    and 86 % at 1; a spread of 2hT leaves SGLD half of it at 0.25, makes it twice as large at 1, and
+    changes nothing at 0.5, where 2hT = 1.
+    """
     monkeypatch.setattr(splitting, "sqrt", lambda x: x)
     monkeypatch.setattr(sgld, "sqrt", lambda x: x)
     if sampler.has_momentum:
@@ -283,7 +328,9 @@ def test_a_lost_square_root_is_rejected(sampler, monkeypatch):
 @SAMPLERS
 @pytest.mark.parametrize("factor", [2.0, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_a_wrong_number_of_examples_is_rejected(sampler, factor):
-    """A potential scaled by N/n or n/N: the variance of q is divided by that factor, here by 2 and by 1/2."""
+    """A potential scaled by N/n or n/N: the variance of q is divided by that factor, here by 2 and
+    by 1/2.
+    """
     assert rejected(sampler, potential=well(factor))
 
 
@@ -297,8 +344,9 @@ def test_a_letter_that_takes_the_whole_step_twice_is_rejected(word):
 
 @pytest.mark.slow
 def test_a_letter_whose_two_noises_are_independent_is_rejected(monkeypatch):
-    """U with the right variances of position and momentum and no covariance: Var q is 0.887 in place of 0.990 at hω =
-    0.25 and 0.664 in place of 0.839 at 1."""
+    """U with the right variances of position and momentum and no covariance: Var q is 0.887 in
+    place of 0.990 at hω = 0.25 and 0.664 in place of 0.839 at 1.
+    """
 
     right = thermostat.drift_in_bath
 
@@ -306,9 +354,13 @@ def test_a_letter_whose_two_noises_are_independent_is_rejected(monkeypatch):
         nowhere = state._replace(position=0.0 * state.position, momentum=0.0 * state.momentum)
         silent = HalvedNoise(noise, 0.0)
         moved, *noises = (
-            right(*given, *rest) for given in ((state, evaluate, silent), *[(nowhere, evaluate, noise)] * 2)
+            right(*given, *rest)
+            for given in ((state, evaluate, silent), *[(nowhere, evaluate, noise)] * 2)
         )
-        position, momentum = moved.position + noises[0].position, moved.momentum + noises[1].momentum
+        position, momentum = (
+            moved.position + noises[0].position,
+            moved.momentum + noises[1].momentum,
+        )
         return state._replace(position=position, momentum=momentum)
 
     monkeypatch.setattr(thermostat, "drift_in_bath", wrong)
@@ -317,7 +369,8 @@ def test_a_letter_whose_two_noises_are_independent_is_rejected(monkeypatch):
 
 @pytest.mark.slow
 def test_another_word_is_rejected():
-    """OBABO in place of BAOAB: 1.6 % at hω = 0.25, the smallest difference between published words, is outside of 7,000
-    steps."""
+    """OBABO in place of BAOAB: 1.6 % at hω = 0.25, the smallest difference between published words,
+    is outside of 7,000 steps.
+    """
     found = deviations(Splitting("OBABO"), [splitting_law("BAOAB", 0.25)], (0.25,))
     assert math.copysign(1, found[0].z) > 0 and min(abs(found[0].z), abs(found[1].z)) > TOLERANCE

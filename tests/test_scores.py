@@ -32,7 +32,9 @@ def test_scores_of_classes_are_those_of_scikit_learn(classes):
     probabilities, labels = classes
     expected = np.mean(((probabilities - np.eye(4)[labels]) ** 2).sum(axis=1))
     assert brier_score(probabilities, labels) == pytest.approx(expected, rel=1e-12)
-    assert negative_log_likelihood(probabilities, labels) == pytest.approx(log_loss(labels, probabilities), rel=1e-9)
+    assert negative_log_likelihood(probabilities, labels) == pytest.approx(
+        log_loss(labels, probabilities), rel=1e-9
+    )
     two, right = probabilities[:, 0] / probabilities[:, :2].sum(axis=1), labels % 2
     assert brier_score(two, right) == pytest.approx(2 * brier_score_loss(right, two), rel=1e-9)
     assert brier_score(two, 2 * right - 1) == pytest.approx(brier_score(two, right))
@@ -42,7 +44,9 @@ def test_auroc_is_that_of_scikit_learn_also_with_ties():
     generator = np.random.default_rng(2)
     inside, outside = generator.integers(0, 20, 300) / 7, generator.integers(5, 25, 200) / 7
     labels = np.repeat([0, 1], [300, 200])
-    assert auroc(inside, outside) == pytest.approx(roc_auc_score(labels, np.concatenate([inside, outside])), rel=1e-12)
+    assert auroc(inside, outside) == pytest.approx(
+        roc_auc_score(labels, np.concatenate([inside, outside])), rel=1e-12
+    )
     assert auroc(inside, inside) == pytest.approx(0.5)
     assert auroc([0.0], [1.0]) == 1.0
     with pytest.raises(InputError, match="nothing to tell apart"):
@@ -69,7 +73,9 @@ def test_intervals_of_a_mixture_hold_their_probability(mixture):
 
 @pytest.mark.parametrize("wide", [1e9, 1e12, 1e100])
 def test_one_wide_draw_leaves_the_interval_of_the_others(wide):
-    """It adds half of its weight on either side; means and weights of any size do not hide the others."""
+    """It adds half of its weight on either side; means and weights of any size do not hide the
+    others.
+    """
     stds = np.append(np.ones(99), wide)[:, None] * [1.0, 1e-3]
     lower, upper = mixture_interval(np.full((100, 2), [0.0, 5.0]), stds, np.full(100, 7.0), 0.9)
     reach = norm.ppf((0.95 - 0.005) / 0.99)
@@ -103,7 +109,9 @@ def test_crps_of_deviations_that_differ_by_powers_of_ten(monkeypatch):
 
 
 def test_both_ways_to_the_crps_agree(mixture):
-    """Many draws are integrated over a grid, few are summed in pairs: 40 draws, and the same ten times over."""
+    """Many draws are integrated over a grid, few are summed in pairs: 40 draws, and the same ten
+    times over.
+    """
     means, stds, weights = mixture
     y = np.zeros(3)
     many = crps(y, np.tile(means, (20, 1)), np.tile(stds, (20, 1)), np.tile(weights, 20))
@@ -123,4 +131,6 @@ def test_quantiles_with_weights():
     found = weighted_quantiles(values, weights.astype(float), np.array([0.25, 0.5]))
     assert found == pytest.approx(np.quantile(repeated, [0.25, 0.5], axis=0), abs=0.05)
     ramp = np.arange(1000.0)[:, None]
-    assert weighted_quantiles(ramp, np.arange(1.0, 1001.0), np.array([0.25]))[0, 0] == pytest.approx(500, abs=1.5)
+    assert weighted_quantiles(ramp, np.arange(1.0, 1001.0), np.array([0.25]))[
+        0, 0
+    ] == pytest.approx(500, abs=1.5)

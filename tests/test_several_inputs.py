@@ -1,4 +1,6 @@
-"""Models of several inputs: by name and by place, from arrays and files, in batches, predictions and resumed runs."""
+"""Models of several inputs: by name and by place, from arrays and files, in batches, predictions
+and resumed runs.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ QUICK = {"noise_std": 1.0, "verbose": 0, "execution": "graph", "dtype": "float64
 
 def model(as_dict: bool = False):
     keras.utils.set_random_seed(3)
-    tokens, numbers = keras.Input((3,), dtype="int32", name="tokens"), keras.Input((2,), name="numbers")
+    tokens, numbers = (
+        keras.Input((3,), dtype="int32", name="tokens"),
+        keras.Input((2,), name="numbers"),
+    )
     embedded = keras.layers.Flatten()(keras.layers.Embedding(5, 2)(tokens))
     outputs = keras.layers.Dense(3)(keras.layers.Concatenate()([embedded, numbers]))
     inputs = {"tokens": tokens, "numbers": numbers} if as_dict else [tokens, numbers]
@@ -31,7 +36,11 @@ def model(as_dict: bool = False):
 @pytest.mark.parametrize("as_dict", [False, True])
 @pytest.mark.parametrize(
     "inputs",
-    [{"numbers": NUMBERS, "tokens": TOKENS}, {"tokens": TOKENS, "numbers": NUMBERS}, "in the order of the model"],
+    [
+        {"numbers": NUMBERS, "tokens": TOKENS},
+        {"tokens": TOKENS, "numbers": NUMBERS},
+        "in the order of the model",
+    ],
     ids=["by name", "by name, other order", "by place"],
 )
 def test_potential_and_predictions_are_those_of_the_model(as_dict, inputs):
@@ -44,7 +53,9 @@ def test_potential_and_predictions_are_those_of_the_model(as_dict, inputs):
     outputs = np.asarray(net(own))
     np.testing.assert_allclose(sim.predict(inputs), outputs, rtol=1e-5, atol=1e-6)
     log_probabilities = outputs - np.log(np.exp(outputs).sum(axis=1, keepdims=True))
-    assert sim.potential() == pytest.approx(-log_probabilities[np.arange(N), LABELS].sum(), rel=1e-6)
+    assert sim.potential() == pytest.approx(
+        -log_probabilities[np.arange(N), LABELS].sum(), rel=1e-6
+    )
 
 
 def test_mini_batches_resume_and_prediction_from_the_folder(tmp_path):
@@ -66,12 +77,32 @@ def test_an_npz_file_and_a_table(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     model().save("two.keras")
     np.savez("a.npz", t=TOKENS, n=NUMBERS, y=LABELS)
-    np.savetxt("a.csv", np.column_stack([TOKENS, NUMBERS, LABELS]), delimiter=",", header="a,b,c,d,e,y", comments="")
-    common = ["--model", "two.keras", "--quiet", "--execution", "graph", "--num-steps", "3", "--test-fraction", "0"]
+    np.savetxt(
+        "a.csv",
+        np.column_stack([TOKENS, NUMBERS, LABELS]),
+        delimiter=",",
+        header="a,b,c,d,e,y",
+        comments="",
+    )
+    common = [
+        "--model",
+        "two.keras",
+        "--quiet",
+        "--execution",
+        "graph",
+        "--num-steps",
+        "3",
+        "--test-fraction",
+        "0",
+    ]
     common += ["--dtype", "float64", "--record-every", "1", "--step-size", "0.001"]
-    assert sample.main([*common, "--data", "a.npz", "--data-keys", "t+n", "y", "--output", "npz"]) == 0
+    assert (
+        sample.main([*common, "--data", "a.npz", "--data-keys", "t+n", "y", "--output", "npz"]) == 0
+    )
     assert sample.main([*common, "--data", "a.csv", "--output", "csv"]) == 0
-    assert (tmp_path / "npz" / "run.csv").read_bytes() == (tmp_path / "csv" / "run.csv").read_bytes()
+    assert (tmp_path / "npz" / "run.csv").read_bytes() == (
+        tmp_path / "csv" / "run.csv"
+    ).read_bytes()
     assert load_data("a.npz", 0.0, data_keys=["t+n", "y"]).layout == (("", (3,)), ("", (2,)))
 
 
@@ -85,15 +116,24 @@ def test_a_list_of_rows_is_one_array():
 @pytest.mark.parametrize(
     ("inputs", "sentence"),
     [
-        ({"tokens": TOKENS, "number": NUMBERS}, r"the model has no input 'number'\. Did you mean 'numbers'\?"),
+        (
+            {"tokens": TOKENS, "number": NUMBERS},
+            r"the model has no input 'number'\. Did you mean 'numbers'\?",
+        ),
         ({"tokens": TOKENS}, "do not fit those of the model. Received: tokens"),
         (
             [NUMBERS, TOKENS],
             r"do not fit those of the model\. Received: \(2,\), \(3,\)\. Expected: tokens \(3,\), numb",
         ),
         ({"tokens": TOKENS, "numbers": NUMBERS[:-1]}, "unequal lengths"),
-        ({"tokens": 10**8 * TOKENS, "numbers": NUMBERS}, "input tokens has whole numbers that are too large"),
-        ({"tokens": np.array(["a"] * N), "numbers": NUMBERS}, "input tokens: column '0' holds text"),
+        (
+            {"tokens": 10**8 * TOKENS, "numbers": NUMBERS},
+            "input tokens has whole numbers that are too large",
+        ),
+        (
+            {"tokens": np.array(["a"] * N), "numbers": NUMBERS},
+            "input tokens: column '0' holds text",
+        ),
         (NUMBERS, "the inputs do not fit the model"),
     ],
 )
@@ -106,7 +146,9 @@ def test_one_input_and_several_arrays():
     one = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3)])
     with pytest.raises(InputError, match=r"^data: the model has one input\. Received: 2 inputs"):
         Simulation(one, ([TOKENS, NUMBERS], LABELS), **QUICK)
-    with pytest.raises(InputError, match=r"^standardize and input_columns belong to data with one input"):
+    with pytest.raises(
+        InputError, match=r"^standardize and input_columns belong to data with one input"
+    ):
         Simulation(model(), ([TOKENS, NUMBERS], LABELS), standardize="inputs", **QUICK)
     sim = Simulation(model(), ([TOKENS, NUMBERS], LABELS), **QUICK)
     with pytest.raises(InputError, match=r"^inputs lack 'tokens'|^inputs do not fit"):

@@ -1,4 +1,6 @@
-"""Errors of means from chains shorter than 50 autocorrelation times carry a mark, wherever they are shown."""
+"""Errors of means from chains shorter than 50 autocorrelation times carry a mark, wherever they are
+shown.
+"""
 
 import numpy as np
 import pandas as pd
@@ -19,7 +21,9 @@ from tests.test_convergence import autoregression
 
 @pytest.mark.parametrize(("draws", "spread"), [(8, 2.0), (16, 1.6)])
 def test_short_chains_have_wrong_errors_and_the_mark(draws, spread):
-    """Of AR(0.5), tau = 3: what the mark warns of, and that none is missed; 60,000 / 20 rows have no mark."""
+    """Of AR(0.5), tau = 3: what the mark warns of, and that none is missed; 60,000 / 20 rows have
+    no mark.
+    """
     chains = autoregression(0.5, 400, draws, 1)
     found = [average(chain) for chain in chains]
     z = np.array([one["mean"] / one["error"] for one in found])
@@ -32,7 +36,9 @@ def test_short_chains_have_wrong_errors_and_the_mark(draws, spread):
 def test_texts_and_tables():
     assert with_error(1295.765, 2.7568, True) == "1,295.8 ± 2.8†"
     assert with_error(0.5, float("nan"), True) == "0.5"
-    table = pd.DataFrame({"mean": [1.0, 2.0, 3.0], "error": [0.1, np.nan, 0.25], "short": [True, True, False]})
+    table = pd.DataFrame(
+        {"mean": [1.0, 2.0, 3.0], "error": [0.1, np.nan, 0.25], "short": [True, True, False]}
+    )
     shown, foot = marked(table)
     assert shown["error"].tolist() == ["0.1†", "", "0.25"] and foot == [f"{SHORT} {SHORT_NOTE}"]
     assert table["error"].dtype == float, "numbers stay numbers in the table itself"
@@ -42,7 +48,10 @@ def test_texts_and_tables():
 @pytest.mark.parametrize(("rows", "short"), [(40, True), (3000, False)])
 def test_a_run_in_summary_report_and_command(tmp_path, capsys, rows, short):
     folder = tmp_path / "a"
-    run = made_run(folder, {name: autoregression(0.5, 2, rows, k) for k, name in enumerate(("loss", "potential"))})
+    run = made_run(
+        folder,
+        {name: autoregression(0.5, 2, rows, k) for k, name in enumerate(("loss", "potential"))},
+    )
     assert averages(run)["short"].tolist() == [short] * len(averages(run))
     _, lines = summary_lines(run)
     assert any(value.endswith(SHORT) for _, value in lines) == short
@@ -57,7 +66,8 @@ def test_a_run_in_summary_report_and_command(tmp_path, capsys, rows, short):
 def test_free_energies_evidence_and_losses():
     values = autoregression(0.9, 2, 4000, 3)
     assert (
-        free_energy(values[:, :300], num_bins=5)["short"].all() and not free_energy(values, num_bins=5)["short"].any()
+        free_energy(values[:, :300], num_bins=5)["short"].all()
+        and not free_energy(values, num_bins=5)["short"].any()
     )
     short, long = Estimate(-3.0, values[:, :300], {}), Estimate(-3.0, values, {})
     assert short.short and not long.short and not Estimate(-3.0, np.zeros((2, 50)), {}).short

@@ -1,4 +1,6 @@
-"""A Simulation from Python: parameters and momenta, the potential at the walkers, predictions, options."""
+"""A Simulation from Python: parameters and momenta, the potential at the walkers, predictions,
+options.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,13 @@ X, Y = GENERATOR.normal(size=(N, 2)), GENERATOR.normal(size=N)
 DESIGN = np.column_stack([X, np.ones(N)])
 WALKERS = 3
 START = GENERATOR.normal(size=(WALKERS, 3))
-LINEAR = {"dtype": "float64", "noise_std": NOISE, "prior_std": PRIOR, "verbose": 0, "execution": "graph"}
+LINEAR = {
+    "dtype": "float64",
+    "noise_std": NOISE,
+    "prior_std": PRIOR,
+    "verbose": 0,
+    "execution": "graph",
+}
 
 
 def linear(kind: type[Simulation] = Simulation, **options) -> Simulation:
@@ -90,11 +98,15 @@ def test_writing_into_the_parameters_moves_a_walker(sim):
     np.testing.assert_array_equal(sim.parameters[1], START[1] + 0.1)
     np.testing.assert_array_equal(sim.momenta[2], 7.0)
     assert list(sim.potential() != before) == [False, True, False]
-    np.testing.assert_array_equal(START, np.where(np.arange(3)[:, None] == 1, sim.parameters - 0.1, sim.parameters))
+    np.testing.assert_array_equal(
+        START, np.where(np.arange(3)[:, None] == 1, sim.parameters - 0.1, sim.parameters)
+    )
 
 
 def test_what_was_asked_stays_as_it_was(sim):
-    """A step of one's own that is rejected goes back, and what it does with a gradient is not that of the next."""
+    """A step of one's own that is rejected goes back, and what it does with a gradient is not that
+    of the next.
+    """
     before, gradients, potential = sim.parameters, sim.gradients(), sim.potential()
     gradients *= -(2.0**-20)
     potential *= 2.0
@@ -110,7 +122,8 @@ def test_what_was_asked_stays_as_it_was(sim):
 @pytest.mark.parametrize("value", [1.0, np.ones(2), np.ones((2, 3)), np.ones((WALKERS, 3, 1))])
 def test_values_of_another_shape_are_refused(sim, name, value):
     with pytest.raises(
-        InputError, match=rf"^{name}: wrong shape\. Received: .* Expected: \(3,\) for all walkers, or \(3, 3\)"
+        InputError,
+        match=rf"^{name}: wrong shape\. Received: .* Expected: \(3,\) for all walkers, or \(3, 3\)",
     ):
         setattr(sim, name, value)
 
@@ -126,7 +139,8 @@ def test_momenta_are_drawn_from_the_seed_at_the_temperature():
     np.testing.assert_array_equal(sim.momenta, first)
     sim.init_momenta(seed=1)
     assert (sim.momenta != first).all()
-    # 60,000 numbers: the variance has a relative standard error of 0.6 %, the mean one of 0.4 % of the width.
+    # 60,000 numbers: the variance has a relative standard error of 0.6 %, the mean one of 0.4 % of
+    # the width.
     assert abs(first.var() / 4.0 - 1) < 5.5 * np.sqrt(2 / first.size)
     assert abs(first.mean()) < 5.5 * 2 / np.sqrt(first.size)
     sim.init_momenta(temperature=0.25, seed=0)
@@ -150,7 +164,9 @@ def test_gradients_and_hessians_have_their_closed_form(sim):
     np.testing.assert_allclose(sim.hessians(), [HESSIAN] * WALKERS, rtol=1e-12, atol=1e-12)
     vectors = np.random.default_rng(0).normal(size=(WALKERS, 3))
     np.testing.assert_allclose(sim.hessian_vector_product(vectors), vectors @ HESSIAN, rtol=1e-12)
-    np.testing.assert_allclose(sim.hessian_vector_product(vectors[0], 2), HESSIAN @ vectors[0], rtol=1e-12)
+    np.testing.assert_allclose(
+        sim.hessian_vector_product(vectors[0], 2), HESSIAN @ vectors[0], rtol=1e-12
+    )
 
 
 def test_one_walker_answers_without_a_walker_axis(one):
@@ -164,7 +180,9 @@ def test_one_walker_answers_without_a_walker_axis(one):
 @pytest.mark.parametrize("ask", ["loss", "potential", "gradients", "hessians"])
 @pytest.mark.parametrize("index", [3, -1])
 def test_there_is_no_fourth_walker(sim, ask, index):
-    with pytest.raises(InputError, match=rf"^walker_index: no such walker\. Received: {index}\. Expected: 0 to 2\."):
+    with pytest.raises(
+        InputError, match=rf"^walker_index: no such walker\. Received: {index}\. Expected: 0 to 2\."
+    ):
         getattr(sim, ask)(index)
 
 
@@ -232,7 +250,9 @@ def test_the_mean_over_an_epoch_of_equal_batches_is_the_full_gradient():
 def test_predictions_are_those_of_the_walker_or_of_given_parameters(sim):
     x = np.random.default_rng(1).normal(size=(5, 2))
     np.testing.assert_allclose(sim.predict(x)[0, :, 0], x @ START[0, :2] + START[0, 2], rtol=1e-12)
-    np.testing.assert_allclose(sim.predict(x, walker_index=2)[:, 0], x @ START[2, :2] + START[2, 2], rtol=1e-12)
+    np.testing.assert_allclose(
+        sim.predict(x, walker_index=2)[:, 0], x @ START[2, :2] + START[2, 2], rtol=1e-12
+    )
     np.testing.assert_array_equal(sim.predict(x, parameters=[0.0, 0.0, 4.0]), np.full((5, 1), 4.0))
     np.testing.assert_array_equal(sim.predict_probabilities(x), sim.predict(x))
     with pytest.raises(InputError, match="fit"):
@@ -241,7 +261,9 @@ def test_predictions_are_those_of_the_walker_or_of_given_parameters(sim):
 
 def test_many_inputs_are_predicted_in_pieces(one):
     x = np.random.default_rng(1).normal(size=(20_000, 2))
-    np.testing.assert_allclose(one.predict(x)[:, 0], x @ one.parameters[:2] + one.parameters[2], rtol=1e-12)
+    np.testing.assert_allclose(
+        one.predict(x)[:, 0], x @ one.parameters[:2] + one.parameters[2], rtol=1e-12
+    )
 
 
 def test_a_classifier_has_probabilities_and_a_score():
@@ -251,13 +273,17 @@ def test_a_classifier_has_probabilities_and_a_score():
     logits = sim.predict(X, walker_index=0)
     probabilities = sim.predict_probabilities(X, walker_index=0)
     exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
-    np.testing.assert_allclose(probabilities, exponentials / exponentials.sum(axis=1, keepdims=True), rtol=1e-6)
+    np.testing.assert_allclose(
+        probabilities, exponentials / exponentials.sum(axis=1, keepdims=True), rtol=1e-6
+    )
     assert sim.score(0) == pytest.approx(np.mean(logits.argmax(axis=1) == labels))
     np.testing.assert_allclose(sim.score(), [sim.score(0), 1 / 3])
 
 
 def test_regression_has_no_score(one):
-    with pytest.raises(InputError, match=r"^score is the accuracy of a classifier\. Received: regression"):
+    with pytest.raises(
+        InputError, match=r"^score is the accuracy of a classifier\. Received: regression"
+    ):
         one.score()
 
 
@@ -267,7 +293,9 @@ def test_regression_has_no_score(one):
 def test_options_that_do_not_shape_the_system_can_be_changed():
     sim = linear()
     theta = sim.parameters.copy()
-    assert sim.potential() == pytest.approx(N * mean_loss(theta) + minus_log_prior(theta), rel=1e-12)
+    assert sim.potential() == pytest.approx(
+        N * mean_loss(theta) + minus_log_prior(theta), rel=1e-12
+    )
     sim.set_options(prior="none", step_size=0.5)
     assert sim.potential() == pytest.approx(N * mean_loss(theta), rel=1e-12)
     assert (sim.options.step_size, sim.options.prior) == (0.5, "none")
@@ -280,7 +308,10 @@ def test_options_that_do_not_shape_the_system_can_be_changed():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"num_walkers": 2}, r"^num_walkers shapes the system\. Expected: num_walkers where the Simulation is made\."),
+        (
+            {"num_walkers": 2},
+            r"^num_walkers shapes the system\. Expected: num_walkers where the Simulation is made\.",
+        ),
         ({"data": (X, Y)}, r"^data shapes the system\."),
         ({"dtype": "float32"}, r"^dtype shapes the system\."),
         ({"step_sise": 0.1}, r"^step_sise is not a known option\. Did you mean 'step_size'\?"),
@@ -338,12 +369,16 @@ def test_help_says_what_options_mean(capsys):
 def test_the_walkers_stay_where_a_run_left_them(sim):
     run = sim.sample(num_steps=4, trajectory_every=4, record_every=4, step_size=0.1)
     np.testing.assert_array_equal(sim.parameters, run.trajectory.iloc[:, 4:])
-    np.testing.assert_allclose(np.sum(sim.momenta**2, axis=1) / 2, run.run_info["kinetic_energy"], rtol=1e-13)
+    np.testing.assert_allclose(
+        np.sum(sim.momenta**2, axis=1) / 2, run.run_info["kinetic_energy"], rtol=1e-13
+    )
     np.testing.assert_allclose(sim.potential(), run.run_info["potential"], rtol=1e-12)
 
 
 def test_a_copy_is_a_simulation_of_its_own():
-    """Its potential is that of its copy of the model, and it goes on as the first one does, which stays where it is."""
+    """Its potential is that of its copy of the model, and it goes on as the first one does, which
+    stays where it is.
+    """
     sim = linear(batch_size=2, noise_std="sampled", fix_parameters="bias=0.25")
     untouched = copy.deepcopy(sim)
     sim.sample(num_steps=4, step_size=0.01)

@@ -1,4 +1,6 @@
-"""The estimators for scikit-learn: its own checks, its tools, pickles, and intervals that cover what they say."""
+"""The estimators for scikit-learn: its own checks, its tools, pickles, and intervals that cover
+what they say.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,22 @@ SHORT = {"hidden": (8,), "activation": "tanh", "members": 2, "sampler": "BAOAB",
 SHORT |= {"num_steps": 150, "num_burnin_steps": 100, "walker_start": "fresh", "trajectory_every": 5}
 SMALL = SHORT | {"num_steps": 40, "num_burnin_steps": 20, "members": 1}
 WITHOUT_A_FIT = (
-    *("check_estimator_cloneable", "check_estimator_tags_renamed", "check_valid_tag_types", "check_estimator_repr"),
-    *("check_no_attributes_set_in_init", "check_estimators_unfitted", "check_estimators_empty_data_messages"),
-    *("check_do_not_raise_errors_in_init_or_set_param", "check_parameters_default_constructible", "check_mixin_order"),
+    *(
+        "check_estimator_cloneable",
+        "check_estimator_tags_renamed",
+        "check_valid_tag_types",
+        "check_estimator_repr",
+    ),
+    *(
+        "check_no_attributes_set_in_init",
+        "check_estimators_unfitted",
+        "check_estimators_empty_data_messages",
+    ),
+    *(
+        "check_do_not_raise_errors_in_init_or_set_param",
+        "check_parameters_default_constructible",
+        "check_mixin_order",
+    ),
     *("check_get_params_invariance", "check_set_params", "check_fit1d"),
     *("check_fit2d_1sample", "check_requires_y_none", "check_supervised_y_no_nan"),
 )
@@ -47,7 +62,9 @@ def checks_of(estimator, wanted=None):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", [BayesianRegressor, BayesianClassifier])
 def test_checks_of_scikit_learn_that_need_no_fit(kind):
-    done = [check(one) or check.func.__name__ for one, check in checks_of(kind(**SMALL), WITHOUT_A_FIT)]
+    done = [
+        check(one) or check.func.__name__ for one, check in checks_of(kind(**SMALL), WITHOUT_A_FIT)
+    ]
     assert len(done) >= 12
 
 
@@ -92,7 +109,9 @@ def test_predictions_are_those_of_the_run(regressor, table):
             regressor.predict_interval(x, level)
     np.testing.assert_array_equal(mean, run.mean[:, 0])
     np.testing.assert_allclose(draws.mean(0), mean, rtol=1e-12)
-    np.testing.assert_array_equal((std, lower, upper), (run.std[:, 0], run.lower[:, 0], run.upper[:, 0]))
+    np.testing.assert_array_equal(
+        (std, lower, upper), (run.std[:, 0], run.lower[:, 0], run.upper[:, 0])
+    )
     again = regressor.sample_posterior(x, noise=True)
     assert draws.shape == again.shape == (20, 60) and again.std() > draws.std()
     np.testing.assert_array_equal(again, regressor.sample_posterior(x, noise=True))
@@ -109,16 +128,22 @@ def test_new_observations_have_not_the_noise_of_data_of_the_same_seed():
 
 def test_bagging_gives_each_member_a_seed():
     x = np.linspace(-1, 1, 20)[:, None]
-    bagged = BaggingRegressor(BayesianRegressor(**SHORT), n_estimators=2, random_state=0).fit(x, x[:, 0])
+    bagged = BaggingRegressor(BayesianRegressor(**SHORT), n_estimators=2, random_state=0).fit(
+        x, x[:, 0]
+    )
     seeds = [member.run_.manifest["seed"] for member in bagged.estimators_]
-    again = BayesianRegressor(**SHORT, random_state=bagged.estimators_[0].random_state).fit(x, x[:, 0])
+    again = BayesianRegressor(**SHORT, random_state=bagged.estimators_[0].random_state).fit(
+        x, x[:, 0]
+    )
     assert len({*seeds, 0}) == 3 and again.run_.manifest["seed"] == seeds[0]
 
 
 def test_a_pickle_holds_files_and_no_tensorflow(regressor, table):
     state = regressor.__getstate__()
     names = zipfile.ZipFile(BytesIO(state["run_"])).namelist()
-    assert {"manifest.toml", "model.keras", "trajectory.csv"} <= set(names) and "source_" not in state
+    assert {"manifest.toml", "model.keras", "trajectory.csv"} <= set(
+        names
+    ) and "source_" not in state
     text = pickle.dumps(regressor)
     assert b"tensorflow" not in text and b"keras.src" not in text
     again = pickle.loads(text)
@@ -127,14 +152,20 @@ def test_a_pickle_holds_files_and_no_tensorflow(regressor, table):
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     given = BayesianRegressor(model)
     assert isinstance(given.__getstate__()["model"], PackedModel)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(given)).model.get_weights()[0], model.get_weights()[0])
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(given)).model.get_weights()[0], model.get_weights()[0]
+    )
 
 
 @pytest.mark.slow
 def test_options_are_parameters_of_searches(table, tmp_path):
     estimator = BayesianRegressor(**SMALL, folder=tmp_path)
-    assert estimator.get_params()["prior_std"] is None and "prior_std" in str(estimator.set_params(prior_std=0.5))
-    search = GridSearchCV(make_pipeline(StandardScaler(), estimator), {"bayesianregressor__prior_std": [0.5]}, cv=2)
+    assert estimator.get_params()["prior_std"] is None and "prior_std" in str(
+        estimator.set_params(prior_std=0.5)
+    )
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), estimator), {"bayesianregressor__prior_std": [0.5]}, cv=2
+    )
     search.fit(*table)
     found = [tati_re.load(path).manifest["options"]["prior_std"] for path in tmp_path.iterdir()]
     assert found == [0.5, 0.5, 0.5], "a folder each fit"
@@ -151,7 +182,10 @@ def test_labels_of_any_type_and_models_with_one_output(table):
     assert classifier.run_.manifest["loss"]["loss"] == "binary_crossentropy"
     for run in (classifier.run_, pickle.loads(pickle.dumps(classifier)).run_):
         found = run.predict(x, labels)
-        assert found.predicted.tolist() == classifier.predict(x).tolist() and {"p[high]", "p[low]"} <= {*found.frame()}
+        assert found.predicted.tolist() == classifier.predict(x).tolist() and {
+            "p[high]",
+            "p[low]",
+        } <= {*found.frame()}
         assert found.scores()["accuracy"] == classifier.score(x, labels)
     p, (lower, upper) = classifier.predict_proba(x), classifier.predict_interval(x)
     np.testing.assert_allclose(p.sum(1), 1.0)
@@ -163,7 +197,12 @@ def test_labels_of_any_type_and_models_with_one_output(table):
 
 @pytest.mark.parametrize(
     "names",
-    [(-1, 1), (1.0, 2.0), (False, True), *(pytest.param(names, marks=pytest.mark.slow) for names in ((3, 5), (0, 1)))],
+    [
+        (-1, 1),
+        (1.0, 2.0),
+        (False, True),
+        *(pytest.param(names, marks=pytest.mark.slow) for names in ((3, 5), (0, 1))),
+    ],
 )
 def test_numbers_that_are_labels_name_their_classes_in_the_run_too(table, names):
     x, y = table
@@ -171,7 +210,9 @@ def test_numbers_that_are_labels_name_their_classes_in_the_run_too(table, names)
     classifier = BayesianClassifier(**SMALL).fit(x, labels, sample_weight=np.ones(len(x)))
     found = classifier.run_.predict(x, labels)
     assert found.scores()["accuracy"] == classifier.score(x, labels)
-    assert [float(str(value).replace("False", "0").replace("True", "1")) for value in found.class_values] == [*names]
+    assert [
+        float(str(value).replace("False", "0").replace("True", "1")) for value in found.class_values
+    ] == [*names]
 
 
 def test_a_function_builds_the_model_and_targets_may_be_several(table):
@@ -188,29 +229,37 @@ def test_a_function_builds_the_model_and_targets_may_be_several(table):
 
 def test_what_is_wrong_is_said(regressor, table):
     with pytest.raises(
-        InputError, match=r"prior_sdt is not a parameter of BayesianRegressor\. Did you mean 'prior_std'"
+        InputError,
+        match=r"prior_sdt is not a parameter of BayesianRegressor\. Did you mean 'prior_std'",
     ):
         BayesianRegressor(prior_sdt=1.0)
-    with pytest.raises(InputError, match=r"num_walkers is not a parameter .*\. Did you mean 'members'"):
+    with pytest.raises(
+        InputError, match=r"num_walkers is not a parameter .*\. Did you mean 'members'"
+    ):
         BayesianRegressor(num_walkers=2)
     with pytest.raises(InputError, match=r"one class only"):
         BayesianClassifier(**SMALL).fit(table[0], np.zeros(60))
     with pytest.raises(InputError, match=r"model and hidden exclude"):
-        BayesianRegressor(keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)]), hidden=(3,)).fit(*table)
+        BayesianRegressor(
+            keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)]), hidden=(3,)
+        ).fit(*table)
     assert "options" not in inspect.signature(BayesianRegressor).parameters
 
 
 @pytest.mark.slow
 def test_intervals_cover_what_they_say():
-    """Coverage of 90 % intervals on 2,000 new examples of each of 6 data sets. The noise is known to 1/sqrt(2 * 300),
-    which moves the coverage of one data set by 0.014, and of six by 0.006: 0.03 are five standard errors. A noise that
-    is wrong by 15 %, or left out, is found."""
+    """Coverage of 90 % intervals on 2,000 new examples of each of 6 data sets. The noise is known
+    to 1/sqrt(2 * 300), which moves the coverage of one data set by 0.014, and of six by 0.006: 0.03
+    are five standard errors. A noise that is wrong by 15 %, or left out, is found.
+    """
     covered, without = [], []
     for seed in range(6):
         random = np.random.default_rng(seed)
         x = random.uniform(-2, 2, (2300, 2))
         y = 100 * (np.sin(1.5 * x[:, 0]) + 0.5 * x[:, 1] + 0.3 * random.standard_normal(2300))
-        regressor = BayesianRegressor(hidden=(8,), activation="tanh", seed=seed, num_steps=4000, fit_steps=1000)
+        regressor = BayesianRegressor(
+            hidden=(8,), activation="tanh", seed=seed, num_steps=4000, fit_steps=1000
+        )
         regressor.fit(x[:300], y[:300])
         lower, upper = regressor.predict_interval(x[300:])
         covered.append(((lower <= y[300:]) & (y[300:] <= upper)).mean())

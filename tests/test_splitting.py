@@ -28,7 +28,10 @@ def is_method(word: str) -> bool:
 
 
 WORDS = [
-    word for length in range(2, 7) for letters in product("ABOU", repeat=length) if is_method(word := "".join(letters))
+    word
+    for length in range(2, 7)
+    for letters in product("ABOU", repeat=length)
+    if is_method(word := "".join(letters))
 ]
 
 
@@ -46,7 +49,8 @@ def start_of(sampler, seed=1):
     return sampler.init(position, evaluate, noise), evaluate
 
 
-# ----------------------------------------------------------------------------------------------------------- the parser
+# -----------------------------------------------------------------------------------------------------------
+# the parser
 
 
 @pytest.mark.parametrize(
@@ -179,9 +183,13 @@ def test_a_bath_without_friction_is_refused(friction):
 
 @pytest.mark.parametrize("mass", [0.0, -1.0, float("nan")])
 def test_a_thermal_mass_is_above_0_and_needs_a_thermostat(mass):
-    with pytest.raises(InputError, match=r"^thermal_mass: too light\. Received: .* Expected: a number above 0"):
+    with pytest.raises(
+        InputError, match=r"^thermal_mass: too light\. Received: .* Expected: a number above 0"
+    ):
         Splitting("BADODAB", thermal_mass=mass)
-    with pytest.raises(InputError, match=r"^thermal_mass: the word has no thermostat\. Received: BAOAB\."):
+    with pytest.raises(
+        InputError, match=r"^thermal_mass: the word has no thermostat\. Received: BAOAB\."
+    ):
         Splitting("BAOAB", thermal_mass=1.0)
 
 
@@ -200,7 +208,11 @@ def test_names_become_samplers():
     assert make_sampler("hmc", options).name == HamiltonianMonteCarlo.name
     assert make_sampler("oabao", options).word == "OABAO"
     assert make_sampler("GLA1", options).friction == 2.0
-    assert make_sampler("badodab", options).thermal_mass == make_sampler("MCCADL", options).thermal_mass == 5.0
+    assert (
+        make_sampler("badodab", options).thermal_mass
+        == make_sampler("MCCADL", options).thermal_mass
+        == 5.0
+    )
     assert make_sampler("BACOCAB", options).thermal_mass is None
     with pytest.raises(InputError, match="without O no heat bath"):
         make_sampler("BAB", options)
@@ -208,7 +220,8 @@ def test_names_become_samplers():
         make_sampler("SGDL", options)
 
 
-# ---------------------------------------------------------------------------------------------------------- the letters
+# ----------------------------------------------------------------------------------------------------------
+# the letters
 
 
 def test_each_letter_is_its_formula():
@@ -225,36 +238,50 @@ def test_each_letter_is_its_formula():
     assert kicked.position is q
     bathed = ornstein_uhlenbeck(state, noise, FRICTION * H)
     c = np.exp(-FRICTION * H)
-    np.testing.assert_allclose(bathed.momentum, c * p + np.sqrt((1 - c**2) * T) * noise.drawn[0], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        bathed.momentum, c * p + np.sqrt((1 - c**2) * T) * noise.drawn[0], rtol=0, atol=1e-12
+    )
     assert bathed.position is q
 
 
 def test_a_tiny_friction_keeps_the_digits_of_the_noise():
-    """1 - c² loses every digit in float32 where γt = 1e-9; the spread must still be sqrt(2 γ t T)."""
+    """1 - c² loses every digit in float32 where γt = 1e-9; the spread must still be sqrt(2 γ t
+    T).
+    """
     values = np.zeros((1, 1), np.float32)
     rung = rung_of(np.array([1.0]), 1.0, numpy=True)
     noise = NumpyNoise(0, np.float32)
     one = np.zeros(1)
-    state = ornstein_uhlenbeck(LangevinState(values, values, values, one, one, one, rung), noise, np.float32(1e-9))
+    state = ornstein_uhlenbeck(
+        LangevinState(values, values, values, one, one, one, rung), noise, np.float32(1e-9)
+    )
     np.testing.assert_allclose(state.momentum, np.sqrt(2e-9) * noise.drawn[0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("turn", [1e-12, 1e-5, 0.0999, 0.1001, 3.0, 60.0, -0.5])
 def test_drift_and_bath_keep_their_digits(turn, dtype):
-    """Step and covariance of U for frictions from next to none to overwhelming, and for a thermostat below 0, against
-    50 digits: within 1e-10 in float64 and 1e-6 in float32. At γt = 1e-12 it is A."""
+    """Step and covariance of U for frictions from next to none to overwhelming, and for a
+    thermostat below 0, against 50 digits: within 1e-10 in float64 and 1e-6 in float32. At γt =
+    1e-12 it is A.
+    """
     bath, time, temperature = 0.7, 0.3, 2.0
     with localcontext(prec=50):
         a, t, heat = Decimal(turn), Decimal(time), Decimal(2 * bath * temperature)
         c, xi = (-a).exp(), a / t
         exact = [(1 - c) / xi, c, heat / (2 * xi) * (1 - c**2), heat / (2 * xi**2) * (1 - c) ** 2]
-        exact = np.array([*map(float, exact), heat / (2 * xi**3) * (2 * a - 3 + 4 * c - c**2)], float)
+        exact = np.array(
+            [*map(float, exact), heat / (2 * xi**3) * (2 * a - 3 + 4 * c - c**2)], float
+        )
     nowhere, (start, first, second) = np.zeros((3, 1), dtype), np.eye(3, dtype=dtype)[..., None]
-    state = LangevinState(nowhere, start, nowhere, 0, 0, 0, rung_of(np.full(3, time), temperature, True))
+    state = LangevinState(
+        nowhere, start, nowhere, 0, 0, 0, rung_of(np.full(3, time), temperature, True)
+    )
     given = iter([first, second])
     noise = SimpleNamespace(normal=lambda shape: next(given))
-    moved = drift_in_bath(state, evaluate_and_noise()[0], noise, bath, np.full(3, turn / time), np.full(3, time))
+    moved = drift_in_bath(
+        state, evaluate_and_noise()[0], noise, bath, np.full(3, turn / time), np.full(3, time)
+    )
     q, p = moved.position[:, 0].astype(float), moved.momentum[:, 0].astype(float)
     assert moved.position.dtype == moved.momentum.dtype == dtype and p[2] == 0
     found = np.array([q[0], p[0], p[1] ** 2, q[1] * p[1], q[1] ** 2 + q[2] ** 2])
@@ -279,7 +306,10 @@ def test_thermostat_and_damping_are_their_formulas():
     np.testing.assert_allclose(left, before * q, rtol=1e-13)
     np.testing.assert_allclose(damped.momentum, now * (p - q) + before * q, rtol=0, atol=1e-13)
     bathed = thermostatted_bath(state, noise, FRICTION, time)
-    variance = [(1 - np.exp(-2 * x * t)) / x if abs(x) > 1e-3 else 2 * t for x, t in zip(xi, time, strict=True)]
+    variance = [
+        (1 - np.exp(-2 * x * t)) / x if abs(x) > 1e-3 else 2 * t
+        for x, t in zip(xi, time, strict=True)
+    ]
     spread = np.sqrt(FRICTION * TEMPERATURE * variance)[:, None]
     expected = np.exp(-xi * time)[:, None] * p + spread * noise.drawn[0]
     np.testing.assert_allclose(bathed.momentum, expected, rtol=1e-8)
@@ -287,7 +317,9 @@ def test_thermostat_and_damping_are_their_formulas():
 
 @pytest.mark.parametrize(("word", "with_thermostat"), [("BAOAB", "BADODAB"), ("UBU", "UDBDU")])
 def test_a_thermostat_at_the_friction_is_the_plain_bath(word, with_thermostat):
-    """Words without C and D keep their state; with an infinitely heavy thermostat BADODAB is BAOAB, step by step."""
+    """Words without C and D keep their state; with an infinitely heavy thermostat BADODAB is BAOAB,
+    step by step.
+    """
     plain, heavy = Splitting(word, FRICTION), Splitting(with_thermostat, FRICTION, 1e30)
     (state, evaluate), (other, _) = start_of(plain), start_of(heavy)
     assert type(state) is LangevinState
@@ -299,7 +331,8 @@ def test_a_thermostat_at_the_friction_is_the_plain_bath(word, with_thermostat):
     np.testing.assert_allclose(other.thermostat, FRICTION, rtol=1e-12)
 
 
-# ---------------------------------------------------------------------------------------------------------- whole steps
+# ----------------------------------------------------------------------------------------------------------
+# whole steps
 
 
 def bath(p, t, r):
@@ -312,7 +345,10 @@ def drift_and_bath(q, p, t, r):
     eta = np.exp(-FRICTION * t)
     of_p, both = 1 - eta**2, (1 - eta) ** 2 / FRICTION
     of_q = (2 * FRICTION * t - 3 + 4 * eta - eta**2) / FRICTION**2
-    noise = np.sqrt(of_p) * r[0], both / np.sqrt(of_p) * r[0] + np.sqrt(of_q - both**2 / of_p) * r[1]
+    noise = (
+        np.sqrt(of_p) * r[0],
+        both / np.sqrt(of_p) * r[0] + np.sqrt(of_q - both**2 / of_p) * r[1],
+    )
     return q + (1 - eta) / FRICTION * p + np.sqrt(T) * noise[1], eta * p + np.sqrt(T) * noise[0]
 
 
@@ -354,7 +390,10 @@ class Thermostatted:
     def damping(self, q):
         """exp of the variance where the last gradient was evaluated, and of the one before."""
         last, before = self.variances or [0.1 + 0.05 * q**2] * 2
-        return (np.exp(-H / 2 * H / (2 * T) * variance) if self.damped else 1.0 for variance in (last, before))
+        return (
+            np.exp(-H / 2 * H / (2 * T) * variance) if self.damped else 1.0
+            for variance in (last, before)
+        )
 
     def __call__(self, q, p, r):
         now, before = self.damping(q)
@@ -392,7 +431,9 @@ def aboba(q, p, r):
     ],
 )
 def test_three_steps_equal_the_formula_written_out(word, formula):
-    """To 1e-12 in numpy; three steps, so that a gradient carried over from the wrong place is seen."""
+    """To 1e-12 in numpy; three steps, so that a gradient carried over from the wrong place is
+    seen.
+    """
     sampler = Splitting(word, FRICTION)
     state, evaluate = start_of(sampler)
     q, p = state.position, state.momentum
@@ -426,9 +467,10 @@ def test_first_momenta_have_the_temperature_of_their_walker():
 
 @pytest.mark.parametrize("length", [2, 3, 4, 5, 6])
 def test_every_word_is_its_letters_and_costs_what_it_says(length):
-    """All words of this length, three steps each: each letter for h divided by its number, with the force where the
-    walker stands; as many gradients as `gradients_per_step`, one for each drift that a kick follows, and current
-    gradients where `current` says so."""
+    """All words of this length, three steps each: each letter for h divided by its number, with the
+    force where the walker stands; as many gradients as `gradients_per_step`, one for each drift
+    that a kick follows, and current gradients where `current` says so.
+    """
     for word in (word for word in WORDS if len(word) == length):
         sampler = Splitting(word, FRICTION)
         state, evaluate = start_of(sampler)
@@ -452,19 +494,42 @@ def test_every_word_is_its_letters_and_costs_what_it_says(length):
             np.testing.assert_allclose(state.position, q, rtol=0, atol=1e-12, err_msg=word)
             np.testing.assert_allclose(state.momentum, p, rtol=0, atol=1e-12, err_msg=word)
             if sampler.current:
-                np.testing.assert_allclose(state.gradient, gradient(q), rtol=0, atol=1e-12, err_msg=word)
+                np.testing.assert_allclose(
+                    state.gradient, gradient(q), rtol=0, atol=1e-12, err_msg=word
+                )
         without_baths = word.replace("O", "")
-        needed = sum(pair in (("A", "B"), ("U", "B")) for pair in pairwise(without_baths[-1] + without_baths))
+        needed = sum(
+            pair in (("A", "B"), ("U", "B")) for pair in pairwise(without_baths[-1] + without_baths)
+        )
         assert evaluate.calls == 3 * sampler.gradients_per_step == 3 * needed, word
-    cheap = ("BAOAB", "ABOBA", "UBU", "BUB", "BUDUB", "OBABO", "BAO", "GLA2", "BADODAB", "mCCAdL", "ABDODBA")
+    cheap = (
+        "BAOAB",
+        "ABOBA",
+        "UBU",
+        "BUB",
+        "BUDUB",
+        "OBABO",
+        "BAO",
+        "GLA2",
+        "BADODAB",
+        "mCCAdL",
+        "ABDODBA",
+    )
     assert {Splitting(word).gradients_per_step for word in cheap} == {1.0}
 
 
 @pytest.mark.parametrize("name", ["CCAdL", "SGNHT", "BAOAB"])
 def test_the_noise_of_the_bath_is_refused_where_there_is_no_such_choice(name):
     """Only words with D can keep it; CCAdL has a D in its name."""
-    with pytest.raises(InputError, match=rf"^thermostat_bath: {name} has no such choice\. Received: noise\."):
+    with pytest.raises(
+        InputError, match=rf"^thermostat_bath: {name} has no such choice\. Received: noise\."
+    ):
         make_sampler(name, make_options(thermostat_bath="noise"))
-    assert make_sampler("BADODAB", make_options(thermostat_bath="noise", friction=2.0)).bath_noise == 2.0
-    with pytest.raises(InputError, match=r"^friction: a Langevin sampler needs a heat bath\. Received: auto\."):
+    assert (
+        make_sampler("BADODAB", make_options(thermostat_bath="noise", friction=2.0)).bath_noise
+        == 2.0
+    )
+    with pytest.raises(
+        InputError, match=r"^friction: a Langevin sampler needs a heat bath\. Received: auto\."
+    ):
         make_sampler("BADODAB", make_options(thermostat_bath="noise", friction="auto"))

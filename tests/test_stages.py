@@ -1,4 +1,6 @@
-"""Stages of a fit: each has its rate and mini-batches, the optimizer's state goes on, and so does a resumed run."""
+"""Stages of a fit: each has its rate and mini-batches, the optimizer's state goes on, and so does a
+resumed run.
+"""
 
 from __future__ import annotations
 
@@ -57,14 +59,19 @@ def slope(theta, rows=slice(None)) -> np.ndarray:
 
 
 def descent(number_of_stage=lambda stage: stage) -> np.ndarray:
-    """Every position of a plain descent through `STAGES`, `(steps, walkers, parameters)`: step j of a stage follows the
-    gradient on its batch j - 1."""
+    """Every position of a plain descent through `STAGES`, `(steps, walkers, parameters)`: step j of
+    a stage follows the gradient on its batch j - 1.
+    """
     theta, found = START.copy(), []
     for stage, (steps, rate, size) in enumerate(zip(STEPS, RATES, SIZES, strict=True)):
-        indices, sizes = Batches(N, size, 2, OPTIONS["seed"], stage=number_of_stage(stage)).indices(0, steps)
+        indices, sizes = Batches(N, size, 2, OPTIONS["seed"], stage=number_of_stage(stage)).indices(
+            0, steps
+        )
         for step in range(steps):
             rows = [indices[step, walker, : sizes[step]] for walker in range(2)]
-            theta = np.array([theta[walker] - rate * slope(theta[walker], rows[walker]) for walker in range(2)])
+            theta = np.array(
+                [theta[walker] - rate * slope(theta[walker], rows[walker]) for walker in range(2)]
+            )
             found.append(theta)
     return np.array(found)
 
@@ -86,8 +93,12 @@ def test_each_stage_descends_at_its_rate_on_its_own_mini_batches(staged):
 def test_run_csv_is_one_and_shows_the_rate_of_each_stage(staged):
     _, run = staged
     assert list(run.run_info["step"].unique()) == list(range(1, 16))
-    for (_, step, rate), walker in itertools.product([(0, 6, 0.2), (6, 10, 0.1), (10, 15, 0.02)], (0, 1)):
-        assert run.run_info.query(f"step == {step} and walker == {walker}")["step_size"].item() == rate
+    for (_, step, rate), walker in itertools.product(
+        [(0, 6, 0.2), (6, 10, 0.1), (10, 15, 0.02)], (0, 1)
+    ):
+        assert (
+            run.run_info.query(f"step == {step} and walker == {walker}")["step_size"].item() == rate
+        )
     shown = run.run_info.query("walker == 0")["step_size"]
     assert list(shown) == [0.2] * 6 + [0.1] * 4 + [0.02] * 5
     full = run.run_info.query("step > 10")
@@ -113,9 +124,13 @@ def test_one_stage_is_a_plain_fit(tmp_path):
 
 
 def test_stages_share_no_numbers_and_a_stage_draws_none_twice():
-    """Same seed and batch size: the orderings of 12 epochs differ, within a stage and between two (10! of them)."""
+    """Same seed and batch size: the orderings of 12 epochs differ, within a stage and between two
+    (10! of them).
+    """
     orders = {
-        Batches(N, 5, 1, 5, stage=stage).indices(2 * epoch, 2)[0].tobytes() for stage in (0, 1) for epoch in range(6)
+        Batches(N, 5, 1, 5, stage=stage).indices(2 * epoch, 2)[0].tobytes()
+        for stage in (0, 1)
+        for epoch in range(6)
     }
     assert len(orders) == 12
 
@@ -130,7 +145,9 @@ def test_stages_of_one_batch_size_are_compiled_once():
     def number_of_programs(*sizes: int) -> int:
         programs._programs.clear()
         plans = zip(RATES, sizes, strict=True)
-        stages = [{"num_steps": 3, "learning_rate": rate, "batch_size": size} for rate, size in plans]
+        stages = [
+            {"num_steps": 3, "learning_rate": rate, "batch_size": size} for rate, size in plans
+        ]
         graph = fitted(stages=stages, execution="graph")[0]
         np.testing.assert_allclose(graph, fitted(stages=stages)[0], rtol=1e-12)
         return len(programs._programs)
@@ -149,7 +166,9 @@ def with_momentum(reset: bool) -> np.ndarray:
 
 
 def test_momenta_go_on_from_stage_to_stage():
-    """Starting the second stage at rest moves the end by more than 0.01; Keras' float32 rates by less than 1e-6."""
+    """Starting the second stage at rest moves the end by more than 0.01; Keras' float32 rates by
+    less than 1e-6.
+    """
     found, _ = fitted(optimizer="sgd", momentum=0.9, stages=TWO, execution="graph")
     np.testing.assert_allclose(found, with_momentum(reset=False), atol=1e-6)
     assert np.abs(found - with_momentum(reset=True)).max() > 1e-2
@@ -186,15 +205,22 @@ def start(folder: Path, execution: str, kind: type[Simulation] = Simulation, **o
     sim = kind(data=(X, Y), **OPTIONS | {"execution": execution, "dtype": "float32"})
     optimizer = {"optimizer": "sgd", "momentum": 0.9}
     return sim.fit(
-        **optimizer | {"record_every": 2, "trajectory_every": 3, "stages": STAGES, "output": str(folder)} | options
+        **optimizer
+        | {"record_every": 2, "trajectory_every": 3, "stages": STAGES, "output": str(folder)}
+        | options
     )
 
 
 @pytest.mark.parametrize(
     ("execution", "chunk", "cuts"),
-    [("eager", 1, [1, 2, 3, 4, 5, 6]), pytest.param("xla", 2, [2, 3, 5, 6], marks=pytest.mark.slow)],
+    [
+        ("eager", 1, [1, 2, 3, 4, 5, 6]),
+        pytest.param("xla", 2, [2, 3, 5, 6], marks=pytest.mark.slow),
+    ],
 )
-def test_a_run_cut_before_at_and_after_the_ends_of_stages_is_one_run(tmp_path, execution, chunk, cuts):
+def test_a_run_cut_before_at_and_after_the_ends_of_stages_is_one_run(
+    tmp_path, execution, chunk, cuts
+):
     stages = [stage | {"num_steps": 3} for stage in STAGES[:2]]
     start(tmp_path / "whole", execution, stages=stages)
 
@@ -209,7 +235,10 @@ def test_a_run_cut_before_at_and_after_the_ends_of_stages_is_one_run(tmp_path, e
         reached.append(checkpoint.load(folder)[1]["step"])
     assert reached == cuts
     assert tables(folder) == tables(tmp_path / "whole")
-    assert load(folder).manifest["options"]["stages"] == load(tmp_path / "whole").manifest["options"]["stages"]
+    assert (
+        load(folder).manifest["options"]["stages"]
+        == load(tmp_path / "whole").manifest["options"]["stages"]
+    )
 
 
 def test_the_last_stage_goes_on_where_a_run_is_made_longer(tmp_path):
@@ -260,12 +289,23 @@ def test_python_flags_and_toml_say_the_same(tmp_path):
     assert "# num_steps is the sum of the stages\n" in printed
     (tmp_path / "run.toml").write_text(printed)
     assert make_options(read_toml(tmp_path / "run.toml")).stages == options.stages
-    assert make_options(stages=["7", "8:0.5"]).stages == make_options(stages=[{"num_steps": 7}, "8:0.5"]).stages
-    assert make_options(stages=[{"num_steps": np.int64(7), "learning_rate": np.float32(0.5)}]).stages[0].num_steps == 7
+    assert (
+        make_options(stages=["7", "8:0.5"]).stages
+        == make_options(stages=[{"num_steps": 7}, "8:0.5"]).stages
+    )
+    assert (
+        make_options(stages=[{"num_steps": np.int64(7), "learning_rate": np.float32(0.5)}])
+        .stages[0]
+        .num_steps
+        == 7
+    )
 
 
 def test_stages_of_a_call_replace_the_number_of_steps_before_it():
-    assert make_options(make_options(num_steps=9, seed=1), stages=TEXTS).explicit == {"seed", "stages"}
+    assert make_options(make_options(num_steps=9, seed=1), stages=TEXTS).explicit == {
+        "seed",
+        "stages",
+    }
 
 
 def test_a_stage_takes_what_it_leaves_out_from_the_run():
@@ -275,12 +315,23 @@ def test_a_stage_takes_what_it_leaves_out_from_the_run():
     assert list(run.run_info.query("walker == 0")["step_size"]) == [0.3, 0.3, 0.1, 0.1, 0.3, 0.3]
     theta = run.trajectory.query("step == 6 and walker == 0").iloc[0, 4:].to_numpy(float)
     found = run.run_info.query("step == 6 and walker == 0")["loss"].item()
-    assert found == pytest.approx(0.5 * np.mean((DESIGN @ theta - Y) ** 2) + 0.5 * np.log(2 * np.pi), rel=1e-10)
+    assert found == pytest.approx(
+        0.5 * np.mean((DESIGN @ theta - Y) ** 2) + 0.5 * np.log(2 * np.pi), rel=1e-10
+    )
 
 
 def test_the_command_runs_its_stages(tmp_path):
     folder = str(tmp_path / "run")
-    typed = ["--data", "two_clusters", "--stages", "20:0.05:50", "20:0.01:all", "--output", folder, "--quiet"]
+    typed = [
+        "--data",
+        "two_clusters",
+        "--stages",
+        "20:0.05:50",
+        "20:0.01:all",
+        "--output",
+        folder,
+        "--quiet",
+    ]
     assert optimize.main([*typed, "--optimizer", "sgd", "--record-every", "20"]) == 0
     assert list(load(folder).run_info["step_size"]) == [0.05, 0.01]
 
@@ -293,9 +344,15 @@ STAGE = "num_steps[:learning_rate[:batch_size]] such as 3000:0.5:550, or the sam
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"stages": "3000:0.5"}, "stages has the wrong type. Received: '3000:0.5'. Expected: a list of stages."),
+        (
+            {"stages": "3000:0.5"},
+            "stages has the wrong type. Received: '3000:0.5'. Expected: a list of stages.",
+        ),
         ({"stages": [7]}, f"stages: stage 1 is not valid. Received: 7. Expected: {STAGE}."),
-        ({"stages": ["1:2:3:4"]}, f"stages: stage 1 is not valid. Received: 1:2:3:4. Expected: {STAGE}."),
+        (
+            {"stages": ["1:2:3:4"]},
+            f"stages: stage 1 is not valid. Received: 1:2:3:4. Expected: {STAGE}.",
+        ),
         (
             {"stages": ["9", "2.5:1"]},
             "stages: num_steps of stage 2 is not valid. Received: 2.5. Expected: an integer at least 1.",
@@ -324,7 +381,10 @@ STAGE = "num_steps[:learning_rate[:batch_size]] such as 3000:0.5:550, or the sam
             {"stages": ["9:0.1:0"]},
             "stages: batch_size of stage 1 is not valid. Received: 0. Expected: an integer at least 1, or all.",
         ),
-        ({"stages": [{"batch_size": 3}]}, "stages: stage 1 has no num_steps. Expected: an integer at least 1."),
+        (
+            {"stages": [{"batch_size": 3}]},
+            "stages: stage 1 has no num_steps. Expected: an integer at least 1.",
+        ),
         (
             {"stages": [{"num_steps": 3, "learning_rat": 1.0}]},
             "stages: learning_rat of stage 1 is not known. Did you mean 'learning_rate'? "
@@ -352,7 +412,9 @@ STAGE = "num_steps[:learning_rate[:batch_size]] such as 3000:0.5:550, or the sam
         (
             {
                 "stages": ["9", "8:0.25"],
-                "optimizer": keras.optimizers.SGD(keras.optimizers.schedules.ExponentialDecay(0.1, 5, 0.5)),
+                "optimizer": keras.optimizers.SGD(
+                    keras.optimizers.schedules.ExponentialDecay(0.1, 5, 0.5)
+                ),
             },
             "stages: the sgd object has a learning rate schedule of its own. Received: learning_rate = 0.25 of "
             "stage 2. Expected: stages without learning_rate, or an optimizer with a constant one.",
@@ -369,8 +431,14 @@ def test_bad_stages_are_one_sentence(options, sentence):
     ("typed", "sentence"),
     [
         (["--stages", "9:x"], "--stages: learning_rate of stage 1 is not valid. Received: 'x'."),
-        (["--stages", "9", "8", "--num-steps", "20"], "--num-steps contradicts stages. Received: --num-steps = 20"),
-        (["--stages", "9:0.1:9999"], "--stages: batch_size of stage 1 is larger than the data set. Received: 9999."),
+        (
+            ["--stages", "9", "8", "--num-steps", "20"],
+            "--num-steps contradicts stages. Received: --num-steps = 20",
+        ),
+        (
+            ["--stages", "9:0.1:9999"],
+            "--stages: batch_size of stage 1 is larger than the data set. Received: 9999.",
+        ),
     ],
 )
 def test_bad_flags_are_one_line_and_status_2(tmp_path, monkeypatch, capsys, typed, sentence):

@@ -1,4 +1,6 @@
-"""Real processes of the commands: two on one folder, stops by every signal and at every time, and what is left."""
+"""Real processes of the commands: two on one folder, stops by every signal and at every time, and
+what is left.
+"""
 
 import contextlib
 import json
@@ -16,7 +18,16 @@ from tati_re.runs import checkpoint, files
 
 pytestmark = pytest.mark.slow
 
-SYSTEM = ["--data", "two_clusters", "--loss", "mean_squared_error", "--execution", "graph", "--seed", "3"]
+SYSTEM = [
+    "--data",
+    "two_clusters",
+    "--loss",
+    "mean_squared_error",
+    "--execution",
+    "graph",
+    "--seed",
+    "3",
+]
 ROWS = ["--record-every", "50", "--checkpoint-seconds", "0.3"]
 RUN = [*SYSTEM, "--step-size", "0.01", "--trajectory-every", "50", *ROWS]
 FIT = [*SYSTEM, "--learning-rate", "1e-4", "--optimizer", "sgd", *ROWS]
@@ -56,11 +67,16 @@ def wait_for(condition, seconds=300):
 
 
 def content(folder):
-    return {str(p.relative_to(folder)): p.read_bytes() for p in Path(folder).rglob("*") if p.is_file()}
+    return {
+        str(p.relative_to(folder)): p.read_bytes() for p in Path(folder).rglob("*") if p.is_file()
+    }
 
 
 def tables(folder):
-    return {name: content(folder)[name] for name in (files.ROWS, files.AVERAGES, files.TRAJECTORIES["csv"])}
+    return {
+        name: content(folder)[name]
+        for name in (files.ROWS, files.AVERAGES, files.TRAJECTORIES["csv"])
+    }
 
 
 @pytest.fixture
@@ -68,7 +84,10 @@ def whole(tmp_path):
     """The run of `num_steps` steps that was never stopped."""
 
     def made(num_steps, command="sample", run=RUN):
-        assert result(tmp_path, command, *run, "--num-steps", str(num_steps), "--output", "whole")[0] == 0
+        assert (
+            result(tmp_path, command, *run, "--num-steps", str(num_steps), "--output", "whole")[0]
+            == 0
+        )
         return tables(tmp_path / "whole")
 
     return made
@@ -81,7 +100,9 @@ def steps_on_disk(folder):
 
 
 def stop(process, name, folder):
-    """Sends the signal once steps are on the disk; returns the status, what was said, and the step."""
+    """Sends the signal once steps are on the disk; returns the status, what was said, and the
+    step.
+    """
     first = steps_on_disk(folder)
     wait_for(lambda: steps_on_disk(folder) > first)
     process.send_signal(signal.Signals[name])
@@ -95,13 +116,18 @@ def test_a_second_process_is_refused_and_touches_nothing(tmp_path, whole):
     os.kill(first.pid, signal.SIGSTOP)  # so that the folder stands still
     time.sleep(0.5)
     before = content(tmp_path / "run")
-    here = [("sample", "--resume", "run"), ("sample", *RUN, "--num-steps", "9", "--output", "run", "--overwrite")]
+    here = [
+        ("sample", "--resume", "run"),
+        ("sample", *RUN, "--num-steps", "9", "--output", "run", "--overwrite"),
+    ]
     here += [("optimize", *FIT, "--num-steps", "9", "--output", "run", "--overwrite")]
     here += [("landscape", "run", "--output", "run", "--overwrite")]
     for command in here:
         status, said = result(tmp_path, *command)
         *before_it, last = said.splitlines()
-        assert status == 2 and (before_it in ([], ["Loading TensorFlow ..."]) or command[0] == "landscape"), said
+        assert status == 2 and (
+            before_it in ([], ["Loading TensorFlow ..."]) or command[0] == "landscape"
+        ), said
         who = f"process {first.pid} on {os.uname().nodename}."
         assert last.startswith(f"error: Another process writes to the folder run. Received: {who}")
     assert content(tmp_path / "run") == before
@@ -111,21 +137,35 @@ def test_a_second_process_is_refused_and_touches_nothing(tmp_path, whole):
     status, said, step = stop(first, "SIGTERM", tmp_path / "run")
     assert (status, files.LOCK in content(tmp_path / "run")) == (143, False)
     expected = whole(step)
-    assert result(tmp_path, "sample", "--resume", "run", "--num-steps", str(step), "--quiet")[0] == 0
+    assert (
+        result(tmp_path, "sample", "--resume", "run", "--num-steps", str(step), "--quiet")[0] == 0
+    )
     assert tables(tmp_path / "run") == expected
 
 
 @pytest.mark.parametrize(("command", "run"), [("sample", RUN), ("optimize", FIT)])
-def test_each_signal_ends_with_a_checkpoint_a_sentence_and_its_status(tmp_path, whole, command, run):
-    """One run, stopped by each in turn, and by max_time; its tables are those of a run that was never stopped."""
-    process = begun(tmp_path, command, *run, *FOREVER, "--requeue-signal", "SIGUSR1", "--output", "run")
+def test_each_signal_ends_with_a_checkpoint_a_sentence_and_its_status(
+    tmp_path, whole, command, run
+):
+    """One run, stopped by each in turn, and by max_time; its tables are those of a run that was
+    never stopped.
+    """
+    process = begun(
+        tmp_path, command, *run, *FOREVER, "--requeue-signal", "SIGUSR1", "--output", "run"
+    )
     for name, status in SIGNALS.items():
         found, said, step = stop(process, name, tmp_path / "run")
         assert found == status, said
         last = said.splitlines()[-1]
-        assert last.startswith("Interrupted after a checkpoint") and "--resume run" in last and f"Step {step} " in last
+        assert (
+            last.startswith("Interrupted after a checkpoint")
+            and "--resume run" in last
+            and f"Step {step} " in last
+        )
         assert said.count("Interrupted") == 1
-        process = begun(tmp_path, "sample", "--resume", "run", "--quiet")  # the signal of the queue is kept
+        process = begun(
+            tmp_path, "sample", "--resume", "run", "--quiet"
+        )  # the signal of the queue is kept
     process.kill()
     process.communicate()
     status, said = result(tmp_path, "sample", "--resume", "run", "--max-time", "0.5")
@@ -136,8 +176,9 @@ def test_each_signal_ends_with_a_checkpoint_a_sentence_and_its_status(tmp_path, 
 
 
 def test_a_start_that_is_stopped_blocks_nothing(tmp_path):
-    """At eight times between nothing and the end, by signals and by SIGKILL: then the same command, or a resume where
-    there is a manifest, ends as one that was never stopped."""
+    """At eight times between nothing and the end, by signals and by SIGKILL: then the same command,
+    or a resume where there is a manifest, ends as one that was never stopped.
+    """
     run = [*RUN, "--num-steps", "200", "--output", "run", "--quiet"]
     began = time.monotonic()
     assert result(tmp_path, "sample", *["whole" if word == "run" else word for word in run])[0] == 0
@@ -154,7 +195,9 @@ def test_a_start_that_is_stopped_blocks_nothing(tmp_path):
         left = content(tmp_path / "run") if (tmp_path / "run").exists() else {}
         if name != "SIGKILL" and files.MANIFEST not in left:
             assert left == {}, (name, waiting, out)
-            assert "Traceback" not in out or "in command" not in out, out  # but while Python imports the command itself
+            assert "Traceback" not in out or "in command" not in out, (
+                out
+            )  # but while Python imports the command itself
         resumed = ["--resume", "run", "--quiet"]
         resumable = files.MANIFEST in left
         status, said = result(tmp_path, "sample", *(resumed if resumable else run))
@@ -175,9 +218,23 @@ def test_two_ctrl_c_leave_at_once_with_the_truth(tmp_path):
         "        position = tf.numpy_function(wait, [state.position], state.position.dtype)\n"
         "        return state._replace(position=tf.ensure_shape(position, shape)), info\n"
     )
-    run = [*SYSTEM, "--sampler", "slow.py:Slow", "--step-size", "1e-4", "--num-steps", "1000", "--output", "run"]
+    run = [
+        *SYSTEM,
+        "--sampler",
+        "slow.py:Slow",
+        "--step-size",
+        "1e-4",
+        "--num-steps",
+        "1000",
+        "--output",
+        "run",
+    ]
     process = begun(tmp_path, "sample", *run)
-    wait_for(lambda: steps_on_disk(tmp_path / "run") == 0 and (tmp_path / "run" / files.MANIFEST).exists())
+    wait_for(
+        lambda: (
+            steps_on_disk(tmp_path / "run") == 0 and (tmp_path / "run" / files.MANIFEST).exists()
+        )
+    )
     time.sleep(8)
     process.send_signal(signal.SIGINT)
     time.sleep(0.5)
@@ -185,5 +242,7 @@ def test_two_ctrl_c_leave_at_once_with_the_truth(tmp_path):
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130 and time.monotonic() - began < 2, out
-    assert out.endswith("Left at once. The last checkpoint is of step 0; resume with tati-sample --resume run.\n")
+    assert out.endswith(
+        "Left at once. The last checkpoint is of step 0; resume with tati-sample --resume run.\n"
+    )
     assert json.loads((tmp_path / "run" / files.LOCK).read_text())["process"] == process.pid

@@ -1,4 +1,6 @@
-"""Positions come out of both kinds of trajectory as they went in, also in blocks smaller than the file."""
+"""Positions come out of both kinds of trajectory as they went in, also in blocks smaller than the
+file.
+"""
 
 import numpy as np
 import pytest
@@ -36,7 +38,9 @@ def written(folder, table, name, columns=COLUMNS):
     return rows, Stored(folder, {"options": {}})
 
 
-@pytest.mark.parametrize(("table", "name"), [(CsvTable, "trajectory.csv"), (H5Table, "trajectory.h5")])
+@pytest.mark.parametrize(
+    ("table", "name"), [(CsvTable, "trajectory.csv"), (H5Table, "trajectory.h5")]
+)
 def test_every_row_in_order(tmp_path, table, name):
     rows, run = written(tmp_path, table, name)
     found = list(stored_positions(run, block_bytes=160))
@@ -45,7 +49,9 @@ def test_every_row_in_order(tmp_path, table, name):
 
 
 @pytest.mark.parametrize("label", ["rung", "weight"])
-@pytest.mark.parametrize(("table", "name"), [(CsvTable, "trajectory.csv"), (H5Table, "trajectory.h5")])
+@pytest.mark.parametrize(
+    ("table", "name"), [(CsvTable, "trajectory.csv"), (H5Table, "trajectory.h5")]
+)
 def test_the_labels_of_a_ladder_are_no_parameters(tmp_path, table, name, label):
     """The last column is a label, an integer or not: two parameters are left."""
     rows, run = written(tmp_path, table, name, [*COLUMNS[:-1], label])

@@ -34,36 +34,67 @@ def images(tmp_path_factory):
         with tf.io.TFRecordWriter(str(folder / f"part{k}.tfrecord")) as writer:
             for pixels, label in zip(X[part], Y[part], strict=True):
                 features = {
-                    "image_raw": tf.train.Feature(bytes_list=tf.train.BytesList(value=[pixels.tobytes()])),
+                    "image_raw": tf.train.Feature(
+                        bytes_list=tf.train.BytesList(value=[pixels.tobytes()])
+                    ),
                     **{
                         name: tf.train.Feature(int64_list=tf.train.Int64List(value=[int(value)]))
-                        for name, value in (("label", label), ("height", 4), ("width", 4), ("depth", 1))
+                        for name, value in (
+                            ("label", label),
+                            ("height", 4),
+                            ("width", 4),
+                            ("depth", 1),
+                        )
                     },
                 }
-                writer.write(tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString())
+                writer.write(
+                    tf.train.Example(
+                        features=tf.train.Features(feature=features)
+                    ).SerializeToString()
+                )
     return folder
 
 
 def simulation(data, memory_limit: float, **options) -> Simulation:
-    given = {"execution": "graph", "seed": 1, "verbose": 0, "num_walkers": 2, "batch_size": 16, **options}
+    given = {
+        "execution": "graph",
+        "seed": 1,
+        "verbose": 0,
+        "num_walkers": 2,
+        "batch_size": 16,
+        **options,
+    }
     return Simulation(given.pop("model", None) or model(), data, memory_limit=memory_limit, **given)
 
 
 def test_a_streamed_run_is_that_in_memory_and_goes_on_byte_for_byte(images, tmp_path):
-    """Own mini-batches for each walker, a short batch at the end of each epoch, a stop in the middle."""
+    """Own mini-batches for each walker, a short batch at the end of each epoch, a stop in the
+    middle.
+    """
     data = str(images / "images.npz")
     kept, streamed = simulation(data, 100.0), simulation(data, LOW)
-    assert not kept.system.streamed and streamed.system.streamed and on_disk(streamed.dataset.inputs)
+    assert (
+        not kept.system.streamed and streamed.system.streamed and on_disk(streamed.dataset.inputs)
+    )
     assert kept.dataset.fingerprint() == streamed.dataset.fingerprint()
-    for sim, folder, steps in ((kept, "kept", 30), (streamed, "streamed", 30), (simulation(data, LOW), "half", 13)):
+    for sim, folder, steps in (
+        (kept, "kept", 30),
+        (streamed, "streamed", 30),
+        (simulation(data, LOW), "half", 13),
+    ):
         sim.sample(**RUN | {"num_steps": steps, "output": str(tmp_path / folder)})
     resumed = Simulation.resume(str(tmp_path / "half"), num_steps=30)
-    assert resumed.manifest["execution"] == "graph" and "reads the examples" in " ".join(streamed_notices(streamed))
+    assert resumed.manifest["execution"] == "graph" and "reads the examples" in " ".join(
+        streamed_notices(streamed)
+    )
     for name in ("run.csv", "trajectory.csv", "averages.csv"):
-        assert (tmp_path / "half" / name).read_bytes() == (tmp_path / "streamed" / name).read_bytes()
+        assert (tmp_path / "half" / name).read_bytes() == (
+            tmp_path / "streamed" / name
+        ).read_bytes()
         # TensorFlow fuses other operations where it knows the examples: equal up to rounding.
         tables = [
-            np.genfromtxt(tmp_path / which / name, delimiter=",", skip_header=1) for which in ("kept", "streamed")
+            np.genfromtxt(tmp_path / which / name, delimiter=",", skip_header=1)
+            for which in ("kept", "streamed")
         ]
         np.testing.assert_allclose(*tables, rtol=1e-4, atol=1e-5)
     assert kept.score().tolist() == streamed.score().tolist()
@@ -87,9 +118,13 @@ def test_rows_in_another_order_are_caught(images, monkeypatch):
 
 
 def test_sums_over_all_data_go_piece_by_piece(images):
-    """HMC's energies and gradients, the accuracy and the loss of the test part, in pieces of 3 of 72 examples."""
+    """HMC's energies and gradients, the accuracy and the loss of the test part, in pieces of 3 of
+    72 examples.
+    """
     data = str(images / "images.npz")
-    kept, streamed = (simulation(data, limit, batch_size=None, dtype="float64") for limit in (100.0, LOW))
+    kept, streamed = (
+        simulation(data, limit, batch_size=None, dtype="float64") for limit in (100.0, LOW)
+    )
     potential = streamed.system.potential(streamed.options)
     assert potential.streamed and potential.train.piece(potential.most_at_once) == 3
     np.testing.assert_allclose(streamed.potential(), kept.potential(), rtol=1e-12)
@@ -98,19 +133,30 @@ def test_sums_over_all_data_go_piece_by_piece(images):
     there = [tf.constant(sim.walkers.position) for sim in (kept, streamed)]
     both = [sim.system.potential(sim.options) for sim in (kept, streamed)]
     for name in ("validation", "mean_loss"):
-        found = [getattr(each, name)(position, ()).numpy() for each, position in zip(both, there, strict=True)]
+        found = [
+            getattr(each, name)(position, ()).numpy()
+            for each, position in zip(both, there, strict=True)
+        ]
         np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
     which = tf.constant([3, 71, 40])
-    found = [each.examples(position, which, ()).numpy() for each, position in zip(both, there, strict=True)]
+    found = [
+        each.examples(position, which, ()).numpy()
+        for each, position in zip(both, there, strict=True)
+    ]
     np.testing.assert_allclose(*found, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
-    "options", [{"sampler": "mCCAdL"}, pytest.param({"walker_batches": "shared"}, marks=pytest.mark.slow)], ids=str
+    "options",
+    [{"sampler": "mCCAdL"}, pytest.param({"walker_batches": "shared"}, marks=pytest.mark.slow)],
+    ids=str,
 )
 def test_what_else_reads_examples_reads_the_same(options):
     """Gradients of single examples, and batches that walkers share; from arrays."""
-    runs = [simulation((X, Y), limit).sample(**RUN | options, num_steps=3).run_info for limit in (100.0, LOW)]
+    runs = [
+        simulation((X, Y), limit).sample(**RUN | options, num_steps=3).run_info
+        for limit in (100.0, LOW)
+    ]
     np.testing.assert_allclose(runs[0].to_numpy(), runs[1].to_numpy(), rtol=2e-5, atol=1e-6)
 
 
@@ -166,21 +212,36 @@ def test_a_store_keeps_what_fits():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"execution": "xla"}, "execution: data larger than memory_limit are read by the host, which XLA cannot ask."),
-        ({"standardize": "inputs"}, "standardize, input_columns: data larger than memory_limit are read as they are."),
+        (
+            {"execution": "xla"},
+            "execution: data larger than memory_limit are read by the host, which XLA cannot ask.",
+        ),
+        (
+            {"standardize": "inputs"},
+            "standardize, input_columns: data larger than memory_limit are read as they are.",
+        ),
         ({"memory_limit": 0.0}, "memory_limit is out of range."),
     ],
 )
 def test_what_cannot_be_streamed_is_refused(images, options, sentence):
     with pytest.raises(InputError) as caught:
-        simulation(str(images / "images.npz"), **{"memory_limit": LOW} | options).sample(num_steps=2)
+        simulation(str(images / "images.npz"), **{"memory_limit": LOW} | options).sample(
+            num_steps=2
+        )
     assert sentence in str(caught.value)
 
 
 def test_layers_that_train_on_all_data_at_once_are_refused():
-    layers = [keras.Input((4, 4)), keras.layers.Flatten(), keras.layers.BatchNormalization(), keras.layers.Dense(3)]
+    layers = [
+        keras.Input((4, 4)),
+        keras.layers.Flatten(),
+        keras.layers.BatchNormalization(),
+        keras.layers.Dense(3),
+    ]
     sim = simulation((X, Y), LOW, model=keras.Sequential(layers), batch_size=None)
-    with pytest.raises(InputError, match="layers that act otherwise while training need their examples at once"):
+    with pytest.raises(
+        InputError, match="layers that act otherwise while training need their examples at once"
+    ):
         sim.fit(optimizer="sgd", num_steps=2)
 
 
@@ -190,7 +251,12 @@ def test_augmentation_acts_in_fit_and_is_said_to_be_off_in_sampling():
     def network(flips: bool):
         keras.utils.set_random_seed(2)
         front = [keras.layers.RandomFlip("horizontal", seed=1)] if flips else []
-        shape = [keras.layers.Reshape((4, 4, 1)), *front, keras.layers.Flatten(), keras.layers.Dense(3)]
+        shape = [
+            keras.layers.Reshape((4, 4, 1)),
+            *front,
+            keras.layers.Flatten(),
+            keras.layers.Dense(3),
+        ]
         return keras.Sequential([keras.Input((4, 4)), *shape])
 
     values, ends = [], []
@@ -199,7 +265,9 @@ def test_augmentation_acts_in_fit_and_is_said_to_be_off_in_sampling():
         values.append(sim.potential())
         said = batch_norm.sentence(sim.options, sim.system.flat)
         assert said == (
-            "Sampling keeps examples as they are, without RandomFlip, which only a fit sees." if flips else None
+            "Sampling keeps examples as they are, without RandomFlip, which only a fit sees."
+            if flips
+            else None
         )
         sim.fit(num_steps=4, learning_rate=0.01)
         ends.append(sim.parameters.copy())

@@ -1,7 +1,9 @@
-"""The keyed permutation: a bijection for every count, uniform in one and two places, the same from TensorFlow.
+"""The keyed permutation: a bijection for every count, uniform in one and two places, the same from
+TensorFlow.
 
-Laws: 20,000 to 200,000 keys; chi-square tests at a false alarm of 1e-5 and sums within 5.5 standard errors. A cipher of
-6 rounds on 7 numbers fails (its excess of chi-square is 0.003 a key, the noise 2e-5).
+Laws: 20,000 to 200,000 keys; chi-square tests at a false alarm of 1e-5 and sums within 5.5 standard
+errors. A cipher of 6 rounds on 7 numbers fails (its excess of chi-square is 0.003 a key, the noise
+2e-5).
 """
 
 from __future__ import annotations
@@ -52,15 +54,21 @@ def test_the_largest_count():
 def test_more_places_continue_the_batch():
     keys = keys_of(1)[0]
     whole = permuted(np.arange(500, dtype=np.int32), keys, 500)
-    np.testing.assert_array_equal(permuted(np.arange(100, 200, dtype=np.int32), keys, 500), whole[100:200])
-    np.testing.assert_array_equal(permuted(np.arange(500, dtype=np.int32), keys_of(3)[0], 500), whole)
+    np.testing.assert_array_equal(
+        permuted(np.arange(100, 200, dtype=np.int32), keys, 500), whole[100:200]
+    )
+    np.testing.assert_array_equal(
+        permuted(np.arange(500, dtype=np.int32), keys_of(3)[0], 500), whole
+    )
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 7, 12, 50, 55_000])
 def test_the_first_place_is_uniform(count):
     first = permuted(np.zeros(1, np.int32), keys_of(KEYS, seed=2), count)[:, 0]
     cells = min(count, 1000)
-    assert chi_square_p(np.bincount(first.astype(np.int64) * cells // count, minlength=cells)) > 1e-5
+    assert (
+        chi_square_p(np.bincount(first.astype(np.int64) * cells // count, minlength=cells)) > 1e-5
+    )
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 7, 12, 30])
@@ -74,7 +82,9 @@ def test_too_few_rounds_are_caught():
 
 @pytest.mark.parametrize(("count", "size"), [(10, 4), (500, 50), (500, 450)])
 def test_sums_of_subsets_are_those_without_replacement(count, size):
-    """Data sorted by class; mean n μ and variance n σ² (N - n)/(N - 1), where independent draws have n σ²."""
+    """Data sorted by class; mean n μ and variance n σ² (N - n)/(N - 1), where independent draws
+    have n σ².
+    """
     values = np.sort(np.random.default_rng(3).integers(0, 10, count)).astype(float) ** 2
     draws = 20_000 if size < 100 else 5_000
     sums = values[permuted(np.arange(size, dtype=np.int32), keys_of(draws, seed=4), count)].sum(1)
@@ -87,7 +97,9 @@ def test_sums_of_subsets_are_those_without_replacement(count, size):
     assert abs(squares.mean() - size * values.var()) > 5.5 * error
 
 
-@pytest.mark.parametrize("count", [*(pytest.param(count, marks=pytest.mark.slow) for count in (1, 2, 3, 500)), 55_000])
+@pytest.mark.parametrize(
+    "count", [*(pytest.param(count, marks=pytest.mark.slow) for count in (1, 2, 3, 500)), 55_000]
+)
 def test_tensorflow_gives_the_same_numbers(count):
     places, keys = np.arange(min(count, 600), dtype=np.int32), keys_of(2)
     expected = permuted(places, keys, count)
@@ -99,22 +111,32 @@ def test_tensorflow_gives_the_same_numbers(count):
     ):
         assert found.dtype == tf.int32
         np.testing.assert_array_equal(found.numpy(), expected)
-    np.testing.assert_array_equal(compiled(tf.constant(places), tf.constant(keys[1])).numpy(), expected[1])
+    np.testing.assert_array_equal(
+        compiled(tf.constant(places), tf.constant(keys[1])).numpy(), expected[1]
+    )
 
 
 def test_whole_number_functions():
     values = np.array([0.0, 3.7, 4e9])
     assert functions.as_uint32(values).dtype == np.uint32
-    np.testing.assert_array_equal(functions.as_uint32(tf.constant(values)).numpy(), functions.as_uint32(values))
-    np.testing.assert_array_equal(functions.as_int32(tf.constant(values[:2])).numpy(), functions.as_int32(values[:2]))
+    np.testing.assert_array_equal(
+        functions.as_uint32(tf.constant(values)).numpy(), functions.as_uint32(values)
+    )
+    np.testing.assert_array_equal(
+        functions.as_int32(tf.constant(values[:2])).numpy(), functions.as_int32(values[:2])
+    )
     words = functions.as_uint32(values)
     np.testing.assert_array_equal(functions.shift_right(tf.constant(words), 7).numpy(), words >> 7)
     halve = tf.function(
-        lambda x: functions.repeat_while_any(lambda v: v > 1, lambda v: functions.where(v > 1, v / 2, v), x),
+        lambda x: functions.repeat_while_any(
+            lambda v: v > 1, lambda v: functions.where(v > 1, v / 2, v), x
+        ),
         jit_compile=True,
     )
     assert halve(tf.constant([1.0, 8.0, 5.0])).numpy().tolist() == [1.0, 1.0, 0.625]
-    found = functions.repeat_while_any(lambda v: v > 1, lambda v: np.where(v > 1, v / 2, v), np.array([1.0, 8.0, 5.0]))
+    found = functions.repeat_while_any(
+        lambda v: v > 1, lambda v: np.where(v > 1, v / 2, v), np.array([1.0, 8.0, 5.0])
+    )
     assert found.tolist() == [1.0, 1.0, 0.625]
 
 

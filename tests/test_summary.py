@@ -12,23 +12,38 @@ from tati_re.report.summary import summarize
 WALKERS, ROWS, PARAMETERS = 4, 500, 40
 
 
-def fake_run(folder, prior="gaussian", meaning="U = 100 * mean loss - log prior", kind="sample", **changes):
+def fake_run(
+    folder, prior="gaussian", meaning="U = 100 * mean loss - log prior", kind="sample", **changes
+):
     """A folder object with what is read of it; keyword `columns` changes columns of run.csv."""
     generator = np.random.default_rng(1)
     step = np.repeat(10 * np.arange(1, ROWS + 1), WALKERS)
     walker = np.tile(np.arange(WALKERS), ROWS)
     draws = 0.5 * generator.chisquare(PARAMETERS, (3, step.size))
-    columns = {"step": step, "walker": walker, "temperature": 1.0, "loss": draws[0] / 100, "potential": draws[0]}
+    columns = {
+        "step": step,
+        "walker": walker,
+        "temperature": 1.0,
+        "loss": draws[0] / 100,
+        "potential": draws[0],
+    }
     columns |= {"kinetic_energy": draws[1], "virial": draws[2], "accuracy": 0.9 + 0.001 * draws[0]}
     options = {"num_steps": 10 * ROWS, "num_burnin_steps": 1000, "record_every": 10}
-    manifest = {"options": options, "parameters": {"num": PARAMETERS}, "meaning": meaning, "kind": kind}
+    manifest = {
+        "options": options,
+        "parameters": {"num": PARAMETERS},
+        "meaning": meaning,
+        "kind": kind,
+    }
     manifest |= {"prior": {"prior": prior}, "prior_proper": prior != "none"}
     (folder / "run.csv").touch()
     (folder / "manifest.toml").touch()
     rows = pd.DataFrame(columns)
     for name, change in changes.items():
         rows[name] = change(rows) if callable(change) else change
-    return SimpleNamespace(folder=folder, manifest=manifest, run_info=rows, has=lambda name: (folder / name).exists())
+    return SimpleNamespace(
+        folder=folder, manifest=manifest, run_info=rows, has=lambda name: (folder / name).exists()
+    )
 
 
 def warnings_of(text):
@@ -65,7 +80,10 @@ def test_a_run_that_is_still_in_its_burnin_says_so(tmp_path):
 
 
 def test_acceptance_and_missing_momenta(tmp_path):
-    accepted = {"acceptance": lambda rows: (rows["step"] % 30 > 0).astype(float), "kinetic_energy": np.nan}
+    accepted = {
+        "acceptance": lambda rows: (rows["step"] % 30 > 0).astype(float),
+        "kinetic_energy": np.nan,
+    }
     text = summarize(fake_run(tmp_path, **accepted))
     assert "acceptance (mean)" in text
     assert "kinetic temperature" not in text
@@ -75,8 +93,14 @@ def test_acceptance_and_missing_momenta(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"potential": lambda rows: rows["potential"] + 5 * rows["walker"]}, "R-hat of the potential is"),
-        ({"potential": lambda rows: np.sin(rows["step"] / 900)}, "effective sample size of the potential is"),
+        (
+            {"potential": lambda rows: rows["potential"] + 5 * rows["walker"]},
+            "R-hat of the potential is",
+        ),
+        (
+            {"potential": lambda rows: np.sin(rows["step"] / 900)},
+            "effective sample size of the potential is",
+        ),
         ({"kinetic_energy": lambda rows: 1.05 * rows["kinetic_energy"]}, "kinetic temperature is"),
         ({"kinetic_energy": lambda rows: 0.95 * rows["kinetic_energy"]}, "reduce step_size"),
         ({"virial": lambda rows: 1.05 * rows["virial"]}, "configurational temperature is"),
@@ -97,7 +121,11 @@ def test_a_temperature_without_a_target_is_not_judged(tmp_path):
         text = summarize(fake_run(tmp_path, virial=lambda rows: 2 * rows["virial"], **changes))
         assert "without a target" in text
         assert "configurational temperature is" not in text
-    confined = fake_run(tmp_path, prior="none", meaning="U = mean loss, and 100 times the model's weight regularisers")
+    confined = fake_run(
+        tmp_path,
+        prior="none",
+        meaning="U = mean loss, and 100 times the model's weight regularisers",
+    )
     assert "Nothing confines" not in summarize(confined)
 
 

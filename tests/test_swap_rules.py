@@ -1,8 +1,10 @@
-"""Swap rules: exact stationary laws of a two-replica chain, by linear algebra and quadrature, without sampling.
+"""Swap rules: exact stationary laws of a two-replica chain, by linear algebra and quadrature,
+without sampling.
 
-Two replicas move on eight levels by Metropolis steps between neighbors and swap by the rule; the total variation is
-that of the cold replica's stationary law from exp(-u). The chain tells a bias of 1e-5; the wrong rules have 0.02 to
-0.4. Draws of `accept` are compared with `expected` within 5.5 standard errors, at most 0.3 %.
+Two replicas move on eight levels by Metropolis steps between neighbors and swap by the rule; the
+total variation is that of the cold replica's stationary law from exp(-u). The chain tells a bias of
+1e-5; the wrong rules have 0.02 to 0.4. Draws of `accept` are compared with `expected` within 5.5
+standard errors, at most 0.3 %.
 """
 
 from __future__ import annotations
@@ -39,7 +41,15 @@ LOSS, PRIOR = LEVELS, 0.15 * (LEVELS - 4.0) ** 2
 LIKELIHOOD = np.outer([1.0, 0.4], LOSS) + PRIOR
 """λ L + V of two rungs, λ = 1 and 0.4 at β = 1."""
 
-RULES = [Metropolis(), Barker(), Penalty(), Penalty(barker=True), BarkerCompensated(1.0), Corrected(2.0), Naive()]
+RULES = [
+    Metropolis(),
+    Barker(),
+    Penalty(),
+    Penalty(barker=True),
+    BarkerCompensated(1.0),
+    Corrected(2.0),
+    Naive(),
+]
 NAMES = [f"{rule.name}{'_barker' if getattr(rule, 'barker', False) else ''}" for rule in RULES]
 
 
@@ -52,7 +62,9 @@ def cold_error(acceptance, reduced: np.ndarray = POSTERIOR) -> float:
         for i in range(levels):
             for k in (i - 1, i + 1):
                 if 0 <= k < levels:
-                    kernel[i, k] = 0.5 * min(1.0, np.exp(u[i] - u[k] + DEGENERACY[k] - DEGENERACY[i]))
+                    kernel[i, k] = 0.5 * min(
+                        1.0, np.exp(u[i] - u[k] + DEGENERACY[k] - DEGENERACY[i])
+                    )
             kernel[i, i] = 1 - kernel[i].sum()
         return kernel
 
@@ -109,22 +121,38 @@ def test_exact_rules_leave_the_law_of_the_cold_replica(name, reduced):
         (noisy(Barker(), 1.0), 0.0233),
         (noisy(BarkerCompensated(0.2, series_terms=3), 0.2), 2.41e-4),
     ],
-    ids=["flipped sign", "naive", "F = 2", "F = 4", "variance of two batches", "uncompensated", "series"],
+    ids=[
+        "flipped sign",
+        "naive",
+        "F = 2",
+        "F = 4",
+        "variance of two batches",
+        "uncompensated",
+        "series",
+    ],
 )
 def test_wrong_rules_change_the_law(acceptance, published):
     assert cold_error(acceptance) == pytest.approx(published, rel=0.01)
 
 
 SLOPES = np.array([-0.45, -0.3])
-BIAS = Bias(SLOPES[:, None] * np.arange(80) / 2, np.full(2, -12.0), np.full(2, 0.5), *np.zeros((4, 2)))
-"""A_r(U) = slope times U + const., far beyond the levels: the noise of D is as Gaussian as that of the energies."""
+BIAS = Bias(
+    SLOPES[:, None] * np.arange(80) / 2, np.full(2, -12.0), np.full(2, 0.5), *np.zeros((4, 2))
+)
+"""A_r(U) = slope times U + const., far beyond the levels: the noise of D is as Gaussian as that of
+the energies.
+"""
 
 
 @pytest.mark.parametrize(
-    ("rule", "spread"), [(Penalty(), 1.0), (Penalty(), 4.0), (BarkerCompensated(1.0), 1.0)], ids=["1", "4", "Barker"]
+    ("rule", "spread"),
+    [(Penalty(), 1.0), (Penalty(), 4.0), (BarkerCompensated(1.0), 1.0)],
+    ids=["1", "4", "Barker"],
 )
 def test_rules_under_a_bias_take_the_noise_by_its_factors(rule, spread):
-    """V = f² Var(ε) + g² Var(δ) - 2fg Cov(ε, δ); that of the plain ladder is 6 times as large, and so is the error."""
+    """V = f² Var(ε) + g² Var(δ) - 2fg Cov(ε, δ); that of the plain ladder is 6 times as large, and
+    so is the error.
+    """
     beta, rungs = np.array([1.0, 0.5]), np.zeros((8, 8), np.int32)
     cold, hot = (np.broadcast_to(levels, (8, 8)) for levels in (LEVELS[:, None], LEVELS))
     first, second = noise_factors(BIAS, beta, cold, hot, rungs, rungs + 1)
@@ -154,7 +182,10 @@ def test_noise_factors_are_the_slopes_of_the_log_ratio():
     energies = random.uniform(-5, 20, (2, 50))
     first, second = noise_factors(bias, beta, *energies, low, low + 1)
     for expected, step in ((first, [[1e-6], [0]]), (-second, [[0], [1e-6]])):
-        up, down = (log_ratio(bias, beta, *(energies + sign * np.array(step)), low, low + 1) for sign in (1, -1))
+        up, down = (
+            log_ratio(bias, beta, *(energies + sign * np.array(step)), low, low + 1)
+            for sign in (1, -1)
+        )
         np.testing.assert_allclose((up - down) / 2e-6, expected, atol=1e-5)
 
 
@@ -163,18 +194,24 @@ def test_penalty_accepts_as_its_closed_form(noise_variance):
     """A(D) = Φ((D - c)/s) + e^D Φ(-(D + c)/s), c = s²/2; ln A(D)/A(-D) = D."""
     ratio, c, s = np.linspace(-6, 6, 25), noise_variance / 2, np.sqrt(noise_variance)
     found = mean_acceptance(Penalty(), ratio, noise_variance)
-    np.testing.assert_allclose(found, ndtr((ratio - c) / s) + np.exp(ratio) * ndtr(-(ratio + c) / s), atol=2e-6)
+    np.testing.assert_allclose(
+        found, ndtr((ratio - c) / s) + np.exp(ratio) * ndtr(-(ratio + c) / s), atol=2e-6
+    )
     np.testing.assert_allclose(np.log(found / found[::-1]), ratio, atol=2e-4)
 
 
 @pytest.mark.parametrize("variance", [0.0, pytest.param(0.3, marks=pytest.mark.slow), 1.0])
 def test_compensated_accepts_as_barker_whatever_the_variance(variance):
     ratio = np.linspace(-8, 8, 33)
-    np.testing.assert_allclose(mean_acceptance(BarkerCompensated(1.0), ratio, variance), expit(ratio), atol=1e-5)
+    np.testing.assert_allclose(
+        mean_acceptance(BarkerCompensated(1.0), ratio, variance), expit(ratio), atol=1e-5
+    )
 
 
 def test_small_samples_ask_for_two_terms_more():
-    """D = 0.5, noise variance 2 estimated from n = 10: ln A(D)/A(-D) = 0.493; without the terms 0.479."""
+    """D = 0.5, noise variance 2 estimated from n = 10: ln A(D)/A(-D) = 0.493; without the terms
+    0.479.
+    """
     quantiles = (np.arange(2000) + 0.5) / 2000
     estimates = 2.0 * chi2.ppf(quantiles, 9) / 9
     normal = np.linspace(-8, 8, 1601)
@@ -183,7 +220,9 @@ def test_small_samples_ask_for_two_terms_more():
     def log_ratio(count: float) -> float:
         rule = Penalty()
         up, down = (
-            np.mean([weights @ rule.expected(d + np.sqrt(2.0) * normal, v, count) for v in estimates])
+            np.mean(
+                [weights @ rule.expected(d + np.sqrt(2.0) * normal, v, count) for v in estimates]
+            )
             for d in (0.5, -0.5)
         )
         return np.log(up / down)
@@ -217,12 +256,18 @@ def test_tensorflow_decides_like_numpy(rule, compiled):
     )
     accept, expected = rule.accept, rule.expected
     if compiled:
-        accept, expected = tf.function(accept, jit_compile=True), tf.function(expected, jit_compile=True)
+        accept, expected = (
+            tf.function(accept, jit_compile=True),
+            tf.function(expected, jit_compile=True),
+        )
     found = accept(*map(tf.constant, numbers))
     assert found.dtype == tf.bool
     np.testing.assert_array_equal(found.numpy(), rule.accept(*numbers))
     np.testing.assert_allclose(
-        expected(*map(tf.constant, numbers[:3])).numpy(), rule.expected(*numbers[:3]), rtol=0, atol=1e-12
+        expected(*map(tf.constant, numbers[:3])).numpy(),
+        rule.expected(*numbers[:3]),
+        rtol=0,
+        atol=1e-12,
     )
 
 

@@ -1,8 +1,8 @@
 """Schedules of swaps: who tries, how fast replicas travel, and that the law of the rungs is kept.
 
-Laws are those of an exact chain: each of R replicas sits on one of four levels, the state is the level at each rung,
-local Metropolis moves and a swap round are stochastic matrices, and the stationary law has to be the product of
-exp(-β_r U) over the rungs.
+Laws are those of an exact chain: each of R replicas sits on one of four levels, the state is the
+level at each rung, local Metropolis moves and a swap round are stochastic matrices, and the
+stationary law has to be the product of exp(-β_r U) over the rungs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ from scipy.stats import chi2
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.exchange.ladder import round_trip_rate
-from tati_re.exchange.schedule import SCHEDULES, all_assignments, assignment_probabilities, gibbs, make_swap_schedule
+from tati_re.exchange.schedule import (
+    SCHEDULES,
+    all_assignments,
+    assignment_probabilities,
+    gibbs,
+    make_swap_schedule,
+)
 
 BETA = np.array([1.0, 0.6, 0.3])
 LEVELS = np.array([0.0, 0.7, 1.1, 3.0])
@@ -25,7 +31,11 @@ NUMBER = {state: i for i, state in enumerate(STATES)}
 
 
 def product_law() -> np.ndarray:
-    law = np.exp(-np.array([sum(BETA[r] * LEVELS[level] for r, level in enumerate(state)) for state in STATES]))
+    law = np.exp(
+        -np.array(
+            [sum(BETA[r] * LEVELS[level] for r, level in enumerate(state)) for state in STATES]
+        )
+    )
     return law / law.sum()
 
 
@@ -72,7 +82,9 @@ def metropolis(log_ratio: float) -> float:
 
 
 def all_rounds(name: str) -> list:
-    """The pairs of each round of a schedule with the same probability; of even_odd in their order."""
+    """The pairs of each round of a schedule with the same probability; of even_odd in their
+    order.
+    """
     schedule = make_swap_schedule(name, 3)
     if name == "even_odd":
         return [schedule.pairs(0), schedule.pairs(1)]
@@ -100,7 +112,9 @@ def gibbs_round(change=lambda u: u) -> np.ndarray:
     matrix = np.zeros((len(STATES), len(STATES)))
     for i, state in enumerate(STATES):
         reduced = BETA[:, None] * LEVELS[list(state)][None, :]
-        for row, weight in zip(all_assignments(3), assignment_probabilities(change(reduced)), strict=True):
+        for row, weight in zip(
+            all_assignments(3), assignment_probabilities(change(reduced)), strict=True
+        ):
             matrix[i, NUMBER[tuple(state[k] for k in row)]] += weight
     return matrix
 
@@ -146,9 +160,13 @@ def test_unknown_schedule():
         make_swap_schedule("even_odd", 1)
 
 
-def index_process(schedule, rungs: int, rounds: int, acceptance: float, seed: int) -> tuple[int, np.ndarray]:
-    """Replicas that only travel: each valid pair is exchanged with one probability. Returns the round trips of all
-    replicas, and the round at which the first one ends for the replica of rung 0 (0: never)."""
+def index_process(
+    schedule, rungs: int, rounds: int, acceptance: float, seed: int
+) -> tuple[int, np.ndarray]:
+    """Replicas that only travel: each valid pair is exchanged with one probability. Returns the
+    round trips of all replicas, and the round at which the first one ends for the replica of rung 0
+    (0: never).
+    """
     random = np.random.default_rng(seed)
     at = np.arange(rungs)
     direction, trips, first = np.where(at == 0, 1, 0), 0, 0
@@ -168,15 +186,20 @@ def index_process(schedule, rungs: int, rounds: int, acceptance: float, seed: in
 
 @pytest.mark.parametrize("rungs", [2, 4, 5, 8])
 def test_a_round_trip_takes_two_rounds_a_rung(rungs):
-    """With every swap accepted: from the bottom up R - 1 rounds, one of waiting, and the same back, within a period of
-    2R; replica 0 is at the bottom again after at most that."""
-    trips, first = index_process(make_swap_schedule("even_odd", rungs), rungs, 200 * 2 * rungs, 1.0, 0)
+    """With every swap accepted: from the bottom up R - 1 rounds, one of waiting, and the same back,
+    within a period of 2R; replica 0 is at the bottom again after at most that.
+    """
+    trips, first = index_process(
+        make_swap_schedule("even_odd", rungs), rungs, 200 * 2 * rungs, 1.0, 0
+    )
     assert 0 < first <= 2 * rungs and 0 <= 200 * rungs - trips <= rungs
 
 
 @pytest.mark.parametrize("acceptance", [0.8, pytest.param(0.4, marks=pytest.mark.slow)])
 def test_rates_of_round_trips(acceptance):
-    """1/(2 + 2Σ r/(1-r)) for even_odd, 1/(2M + 2Σ r/(1-r)) for random parity, M pairs (Syed et al. 2021)."""
+    """1/(2 + 2Σ r/(1-r)) for even_odd, 1/(2M + 2Σ r/(1-r)) for random parity, M pairs (Syed et al.
+    2021).
+    """
     rungs, rounds, rejection = 8, 20_000, np.full(7, 1 - acceptance)
     rate = round_trip_rate(rejection)
     slow = 1 / (2 * 7 + 2 * np.sum(rejection / acceptance))
@@ -200,11 +223,16 @@ def test_all_matchings_have_the_same_probability():
 @pytest.mark.parametrize("rungs", [2, 3, 4, 7, 8])
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_shapes_and_xla(name, rungs):
-    """No rung is in two pairs, those of a pair that is not valid included; TensorFlow says the same as NumPy."""
+    """No rung is in two pairs, those of a pair that is not valid included; TensorFlow says the same
+    as NumPy.
+    """
     schedule = make_swap_schedule(name, rungs)
     uniforms = np.random.default_rng(0).uniform(size=(5, schedule.num_uniforms))
     compiled = tf.function(
-        lambda number, u: schedule.pairs(number, u), jit_compile=True, autograph=False, reduce_retracing=True
+        lambda number, u: schedule.pairs(number, u),
+        jit_compile=True,
+        autograph=False,
+        reduce_retracing=True,
     )
     for number in range(3):
         own = schedule.pairs(np.int64(number), uniforms)
@@ -222,7 +250,9 @@ def test_shapes_and_xla(name, rungs):
 def test_gibbs_under_xla():
     random = np.random.default_rng(2)
     reduced, uniform = random.normal(size=(7, 4, 4)), random.uniform(size=7)
-    compiled = tf.function(gibbs, jit_compile=True, autograph=False)(tf.constant(reduced), tf.constant(uniform))
+    compiled = tf.function(gibbs, jit_compile=True, autograph=False)(
+        tf.constant(reduced), tf.constant(uniform)
+    )
     own = gibbs(reduced, uniform)
     np.testing.assert_array_equal(compiled.replica.numpy(), own.replica)
     np.testing.assert_allclose(compiled.weights.numpy(), own.weights, rtol=1e-12)

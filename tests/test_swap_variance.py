@@ -1,4 +1,6 @@
-"""Variances of swap ratios: closed forms, batches drawn without replacement, and wrong formulas that must fail."""
+"""Variances of swap ratios: closed forms, batches drawn without replacement, and wrong formulas
+that must fail.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from tati_re.exchange.subsets import NUM_KEYS, permuted
 
 def test_moments_of_parts_are_those_of_the_whole():
     values = 1e6 + np.random.default_rng(0).standard_normal((3, 100))
-    whole = merged(merged(moments(values[:, :10]), moments(values[:, 10:64])), moments(values[:, 64:]))
+    whole = merged(
+        merged(moments(values[:, :10]), moments(values[:, 10:64])), moments(values[:, 64:])
+    )
     np.testing.assert_allclose(whole.mean, values.mean(1), rtol=1e-14)
     np.testing.assert_allclose(whole.squares, 100 * values.var(1), rtol=1e-6)
     assert whole.count.tolist() == [100.0] * 3
@@ -26,18 +30,26 @@ def test_tensorflow_computes_the_same():
 
     @tf.function(jit_compile=True)
     def compiled(x):
-        found = merged(moments(x[:, :15]), moments(x[:, 15:], tf.constant([True, True, True, False, False])))
+        found = merged(
+            moments(x[:, :15]), moments(x[:, 15:], tf.constant([True, True, True, False, False]))
+        )
         return estimate_variance(found, tf.constant([1.0, 2.0, 3.0], tf.float64), 50)
 
-    found = merged(moments(values[:, :15]), moments(values[:, 15:], np.array([True, True, True, False, False])))
+    found = merged(
+        moments(values[:, :15]), moments(values[:, 15:], np.array([True, True, True, False, False]))
+    )
     np.testing.assert_allclose(
-        compiled(tf.constant(values)).numpy(), estimate_variance(found, np.array([1.0, 2.0, 3.0]), 50), rtol=1e-13
+        compiled(tf.constant(values)).numpy(),
+        estimate_variance(found, np.array([1.0, 2.0, 3.0]), 50),
+        rtol=1e-13,
     )
 
 
 @pytest.mark.parametrize("size", [10, 40])
 def test_the_estimate_is_the_variance_of_the_estimate(size):
-    """E V = Var(f mean(a)) over batches of n of 50 without replacement; forgetting 1 - n/N is caught."""
+    """E V = Var(f mean(a)) over batches of n of 50 without replacement; forgetting 1 - n/N is
+    caught.
+    """
     differences, draws, factor = np.random.default_rng(1).gamma(2.0, size=50), 50_000, 3.0
     keys = np.random.default_rng(2).random((draws, NUM_KEYS))
     batches = differences[permuted(np.arange(size, dtype=np.int32), keys, 50)]

@@ -1,4 +1,6 @@
-"""Tables: exact numbers, complete rows, positions to go back to, and what is left after a kill or on a full disk."""
+"""Tables: exact numbers, complete rows, positions to go back to, and what is left after a kill or
+on a full disk.
+"""
 
 import errno
 import os
@@ -85,7 +87,10 @@ def test_csv_numbers_come_back_exactly(tmp_path):
     found = reading.read_csv(tmp_path / "b.csv").to_numpy()
     assert np.array_equal(found[:, :3], single[:, :3])
     assert np.array_equal(found.astype(np.float32), single.astype(np.float32))
-    assert max(len(cell) for cell in (tmp_path / "b.csv").read_text().splitlines()[1].split(",")[3:]) <= 15
+    assert (
+        max(len(cell) for cell in (tmp_path / "b.csv").read_text().splitlines()[1].split(",")[3:])
+        <= 15
+    )
 
 
 @pytest.mark.parametrize("kind", ["csv", "h5"])
@@ -163,7 +168,9 @@ def test_reopen_refuses_files_that_do_not_fit(tmp_path, kind):
     assert np.array_equal(read(path).to_numpy(), rows_of(0, 5))
     content = path.read_bytes()
     path.write_bytes(content[:20])
-    with pytest.raises(InputError, match="other columns" if kind == "csv" else "damaged and cannot be read"):
+    with pytest.raises(
+        InputError, match="other columns" if kind == "csv" else "damaged and cannot be read"
+    ):
         reopen(kind, path, table.on_disk)
 
 
@@ -199,7 +206,9 @@ def test_no_space_left(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StorageError, match=r"Cannot write .*run.csv: No space left on device\. Expected: "):
+    with pytest.raises(
+        StorageError, match=r"Cannot write .*run.csv: No space left on device\. Expected: "
+    ):
         CsvTable(tmp_path / "run.csv", COLUMNS)
 
 
@@ -253,7 +262,9 @@ while True:
 """
 
 
-@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 6))])
+@pytest.mark.parametrize(
+    "seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 6))]
+)
 def test_h5_survives_kill(tmp_path, seed):
     path = tmp_path / "t.h5"
     command = [sys.executable, "-c", WRITER, str(path), str(seed)]
@@ -276,7 +287,9 @@ def test_h5_survives_kill(tmp_path, seed):
 
 
 def test_a_changed_byte_of_a_killed_h5_file_is_no_hang_and_no_traceback(tmp_path):
-    """HDF5 by itself reads such a place again and again, without an end; numbers have no checksum in it."""
+    """HDF5 by itself reads such a place again and again, without an end; numbers have no checksum
+    in it.
+    """
     path = tmp_path / "t.h5"
     table = H5Table(path, COLUMNS)
     table.append(np.arange(40.0).reshape(10, 4))

@@ -1,4 +1,6 @@
-"""Tables of others: separators, decimal commas, booleans, an index; data frames with columns in any order."""
+"""Tables of others: separators, decimal commas, booleans, an index; data frames with columns in any
+order.
+"""
 
 from __future__ import annotations
 
@@ -38,30 +40,55 @@ def test_semicolons_tabs_and_decimal_commas(tmp_path, name, text):
 
 
 def test_names_of_classes_and_text_between_semicolons(tmp_path):
-    data = read(tmp_path, "a;city;label\n1,5;St. Gallen;iris, rare\n4;Bonn;rose\n", input_columns=["a"])
+    data = read(
+        tmp_path, "a;city;label\n1,5;St. Gallen;iris, rare\n4;Bonn;rose\n", input_columns=["a"]
+    )
     assert data.class_names == ("iris, rare", "rose") and data.inputs.tolist() == [[1.5], [4]]
 
 
 def test_booleans_are_numbers_as_in_a_data_frame(tmp_path):
-    frame = pd.get_dummies(pd.DataFrame({"city": ["Bonn", "Rome", "Bonn"], "y": [1.5, 2.5, 3.0]}))[::-1]
+    frame = pd.get_dummies(pd.DataFrame({"city": ["Bonn", "Rome", "Bonn"], "y": [1.5, 2.5, 3.0]}))[
+        ::-1
+    ]
     data = read(tmp_path, frame[["city_Bonn", "city_Rome", "y"]].to_csv(index=False))
-    assert data.inputs.tolist() == [[1, 0], [0, 1], [1, 0]] and data.targets.tolist() == [3, 2.5, 1.5]
+    assert data.inputs.tolist() == [[1, 0], [0, 1], [1, 0]] and data.targets.tolist() == [
+        3,
+        2.5,
+        1.5,
+    ]
     told = frame.assign(y=[True, False, True])[["city_Bonn", "y"]]
-    for dtype in ("bool", "boolean", "bool[pyarrow]"):  # the last is what a comparison of texts gives
+    for dtype in (
+        "bool",
+        "boolean",
+        "bool[pyarrow]",
+    ):  # the last is what a comparison of texts gives
         data = load_data(told.astype(dtype))
-        assert data.inputs.tolist() == [[1], [0], [1]] and data.targets.tolist() == [1, 0, 1] and data.num_classes == 2
+        assert (
+            data.inputs.tolist() == [[1], [0], [1]]
+            and data.targets.tolist() == [1, 0, 1]
+            and data.num_classes == 2
+        )
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("a;b;y\n1,500;2.5;3\n", r"numbers with commas and with points\. Received: 2\.5\. Expected: decimal commas"),
+        (
+            "a;b;y\n1,500;2.5;3\n",
+            r"numbers with commas and with points\. Received: 2\.5\. Expected: decimal commas",
+        ),
         ("a;b;y\n1.000,5;2;3\n", r"numbers with commas and with points\. Received: 1\.000,5"),
         ('a,b,y\n"1,000",2,3\n', r"column 'a' is not a finite number\. Received: 1,000"),
         ("a,b,y\n1_000,2,3\n", r"column 'a' is not a finite number\. Received: 1_000"),
         ("a,b,y\n1,inf,3\n", r"column 'b' is not a finite number\. Received: inf\. .*dropna"),
-        ("a\n1\n", r"single column\. Received: a\. Expected: at least two, separated by commas, semicolons or tabs"),
-        (",a,y\n0,2,3\n", r"a column without a name\. Received: , a, y\. .*input_columns; pandas leaves out its index"),
+        (
+            "a\n1\n",
+            r"single column\. Received: a\. Expected: at least two, separated by commas, semicolons or tabs",
+        ),
+        (
+            ",a,y\n0,2,3\n",
+            r"a column without a name\. Received: , a, y\. .*input_columns; pandas leaves out its index",
+        ),
         ("Unnamed: 0,a,y\n0,2,3\n", r"a column without a name\. Received: Unnamed: 0, a, y\."),
     ],
 )
@@ -77,7 +104,10 @@ def test_an_index_is_left_out_by_the_names_of_the_inputs(tmp_path):
 def test_the_column_target_holds_the_labels_of_a_file_as_of_a_data_frame(tmp_path):
     table = FRAME.rename(columns={"b": "target"})
     data = read(tmp_path, table.to_csv(index=False))
-    assert data.feature_names == ("a", "c", "y") and data.fingerprint() == load_data(table).fingerprint()
+    assert (
+        data.feature_names == ("a", "c", "y")
+        and data.fingerprint() == load_data(table).fingerprint()
+    )
 
 
 # Data frames
@@ -88,36 +118,64 @@ def test_columns_of_a_data_frame_have_names_and_no_order(tmp_path):
     FRAME.to_csv(path, index=False)
     wanted = load_data(FRAME, test_data=FRAME[:5]).fingerprint()
     for source, test in (
-        (FRAME, TURNED[:5]), (path, TURNED[:5]), ((INPUTS, FRAME["y"]), (TURNED[:5], FRAME["y"][:5])),
-    ):  # fmt: skip
+        (FRAME, TURNED[:5]),
+        (path, TURNED[:5]),
+        ((INPUTS, FRAME["y"]), (TURNED[:5], FRAME["y"][:5])),
+    ):
         assert load_data(source, 0, test_data=test).fingerprint() == wanted
     assert load_data(((INPUTS, FRAME["y"]), (TURNED[:5], FRAME["y"][:5]))).fingerprint() == wanted
-    with pytest.raises(InputError, match=r"^test_data: the data frame has no column 'a'\. Received: c, y, b"):
+    with pytest.raises(
+        InputError, match=r"^test_data: the data frame has no column 'a'\. Received: c, y, b"
+    ):
         load_data(FRAME, test_data=TURNED[["c", "y", "b"]])
     with pytest.raises(InputError, match="the test file has another header"):
         load_data(TURNED, test_data=path)
     counted = INPUTS.set_axis(range(3), axis=1)
-    assert (load_data((INPUTS, FRAME["y"]), test_data=(counted, FRAME["y"])).test_inputs == INPUTS.to_numpy()).all()
-    assert load_data(FRAME.set_axis(range(4), axis=1), label_columns=[0]).feature_names == ("1", "2", "3")
+    assert (
+        load_data((INPUTS, FRAME["y"]), test_data=(counted, FRAME["y"])).test_inputs
+        == INPUTS.to_numpy()
+    ).all()
+    assert load_data(FRAME.set_axis(range(4), axis=1), label_columns=[0]).feature_names == (
+        "1",
+        "2",
+        "3",
+    )
 
 
 @pytest.mark.filterwarnings("ignore:Predictions average")
 def test_predictions_take_columns_by_their_names(tmp_path):
-    options = {"sampler": "BAOAB", "step_size": 0.01, "num_steps": 4, "trajectory_every": 2, "execution": "eager"}
+    options = {
+        "sampler": "BAOAB",
+        "step_size": 0.01,
+        "num_steps": 4,
+        "trajectory_every": 2,
+        "execution": "eager",
+    }
     sim = Simulation(data=FRAME, seed=1, verbose=0, **options)
     run = sim.sample(output=str(tmp_path / "run"))
     wanted = run.predict(INPUTS.to_numpy()).mean
     TURNED.to_csv(tmp_path / "turned.csv", index=False)
-    assert tati_predict([str(tmp_path / "run"), "--data", str(tmp_path / "turned.csv"), "--quiet"]) == 0
+    assert (
+        tati_predict([str(tmp_path / "run"), "--data", str(tmp_path / "turned.csv"), "--quiet"])
+        == 0
+    )
     said = pd.read_csv(tmp_path / "run" / "predictions" / "predictions.csv")["mean"]
-    for found in (run.predict(TURNED).mean, load(tmp_path / "run").predict(TURNED, FRAME["y"]).mean):
+    for found in (
+        run.predict(TURNED).mean,
+        load(tmp_path / "run").predict(TURNED, FRAME["y"]).mean,
+    ):
         assert np.array_equal(found, wanted)
-    scores = run.predict(TURNED.astype(object)).scores()  # as the rows of a table with other columns come
+    scores = run.predict(
+        TURNED.astype(object)
+    ).scores()  # as the rows of a table with other columns come
     assert scores == run.predict(TURNED).scores() and "rmse" in scores
     assert np.allclose(said, wanted[:, 0], rtol=1e-5)
     assert np.array_equal(sim.predict(TURNED), sim.predict(INPUTS.to_numpy()))
     for wrong, sentence in (
-        (TURNED[["a", "c"]], r"^inputs: the data frame has no column 'b'\. Received: a, c\. Expected: a, b, c\."),
+        (
+            TURNED[["a", "c"]],
+            r"^inputs: the data frame has no column 'b'\. Received: a, c\. Expected: a, b, c\.",
+        ),
         (INPUTS[:0], r"^There are no inputs to predict\. Received: \(0, 3\)\."),
         (3.0, r"^There are no inputs to predict\. Received: \(\)\."),
     ):
@@ -130,9 +188,18 @@ def test_predictions_take_columns_by_their_names(tmp_path):
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        ((INPUTS, FRAME["y"].sample(frac=1, random_state=1)), "labels have the index of the inputs in another order"),
-        (FRAME.set_axis(["a", "a", "b", "y"], axis=1), "the data frame has several columns of one name. Received: a"),
-        (FRAME.set_axis(["Unnamed: 0", "a", "b", "y"], axis=1), "the data frame has a column without a name"),
+        (
+            (INPUTS, FRAME["y"].sample(frac=1, random_state=1)),
+            "labels have the index of the inputs in another order",
+        ),
+        (
+            FRAME.set_axis(["a", "a", "b", "y"], axis=1),
+            "the data frame has several columns of one name. Received: a",
+        ),
+        (
+            FRAME.set_axis(["Unnamed: 0", "a", "b", "y"], axis=1),
+            "the data frame has a column without a name",
+        ),
         (FRAME.assign(a=FRAME["a"] + 1j), "column 'a' holds complex"),
     ],
 )
@@ -140,4 +207,6 @@ def test_frames_that_would_be_misread_are_refused(data, sentence):
     with pytest.raises(InputError, match=sentence):
         load_data(data)
     other = (INPUTS.set_axis(range(100, 130)), FRAME["y"])
-    assert load_data(other).targets.tolist() == FRAME["y"].tolist(), "parts of one frame, numbered anew"
+    assert load_data(other).targets.tolist() == FRAME["y"].tolist(), (
+        "parts of one frame, numbered anew"
+    )

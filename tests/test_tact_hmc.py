@@ -1,13 +1,13 @@
 """A tempering variable ξ beside θ: the law at every ξ, ξ itself, and wrong variants that must fail.
 
-Laws: on U = sum of θ²/2 the configurational temperature is T/λ(ξ) in every bin of ξ, T on the plateau. With Ū a
-constant c, W = -λ c, and the density of ξ is λ^(-P/2) exp(λ c/T) on [-1, 1]. A double well has its masses by
-quadrature. Gradient noise of variance Σ and noise of U of variance σ² move the thermostats to s = γ + hΣ/(2T) and z =
-hσ²/(2mT).
+Laws: on U = sum of θ²/2 the configurational temperature is T/λ(ξ) in every bin of ξ, T on the
+plateau. With Ū a constant c, W = -λ c, and the density of ξ is λ^(-P/2) exp(λ c/T) on [-1, 1]. A
+double well has its masses by quadrature. Gradient noise of variance Σ and noise of U of variance σ²
+move the thermostats to s = γ + hΣ/(2T) and z = hσ²/(2mT).
 
-Power: float64, 5.5 standard errors from the spread over independent walkers resolve 2 % to 4 % of a temperature in a
-bin of ξ, 4 % of an occupancy, 0.04 of a mass, 2 % and 8 % of the two frictions. Without W', without λ' and without
-thermostats the results are off by 20 % or more.
+Power: float64, 5.5 standard errors from the spread over independent walkers resolve 2 % to 4 % of a
+temperature in a bin of ξ, 4 % of an occupancy, 0.04 of a mass, 2 % and 8 % of the two frictions.
+Without W', without λ' and without thermostats the results are off by 20 % or more.
 """
 
 from __future__ import annotations
@@ -43,12 +43,20 @@ def well(position):
 
 
 def binned(sampler, *values):
-    """An observer: in each bin of |ξ| the occupancy, then the given functions of the state in it."""
+    """An observer: in each bin of |ξ| the occupancy, then the given functions of the state in
+    it.
+    """
 
     def observe(old, state, info):
         where = tf.abs(state.tempering)
-        inside = [tf.cast((where > a) & (where <= b), tf.float64) for a, b in itertools.pairwise(EDGES)]
-        return [one * value for value in (tf.ones_like(where), *(f(state) for f in values)) for one in inside]
+        inside = [
+            tf.cast((where > a) & (where <= b), tf.float64) for a, b in itertools.pairwise(EDGES)
+        ]
+        return [
+            one * value
+            for value in (tf.ones_like(where), *(f(state) for f in values))
+            for one in inside
+        ]
 
     return observe
 
@@ -60,31 +68,42 @@ def ratio_and_error(values, weights) -> tuple[float, float]:
 
 
 def configurational(sampler):
-    return lambda state: sampler.scale(state.tempering)[0] * tf.reduce_mean(state.position * state.gradient, -1)
+    return lambda state: (
+        sampler.scale(state.tempering)[0] * tf.reduce_mean(state.position * state.gradient, -1)
+    )
 
 
 def gaussian_start(walkers, parameters, temperature=1.0):
     return np.random.default_rng(2).normal(size=(walkers, parameters)) * np.sqrt(temperature)
 
 
-# ------------------------------------------------------------------------------------------------- the law at every ξ
+# -------------------------------------------------------------------------------------------------
+# the law at every ξ
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("parameters", "temperature"), [(3, 1.0), (10, 2.0)])
 def test_every_xi_has_its_temperature_and_is_visited_alike(parameters, temperature):
-    """T_conf λ/T = 1 in each of six bins, the momenta T (1 - h²λ/4); a flat histogram of ξ within 10 %."""
+    """T_conf λ/T = 1 in each of six bins, the momenta T (1 - h²λ/4); a flat histogram of ξ within
+    10 %.
+    """
     sampler = TactHMC(tempering_steps=40.0)
     potential = FunctionPotential(lambda x: well(x) + 1000.0, parameters)
     rung = rung_of(np.full(500, 0.2), temperature)
-    observe = binned(sampler, configurational(sampler), lambda state: tf.reduce_mean(state.momentum**2, -1))
+    observe = binned(
+        sampler, configurational(sampler), lambda state: tf.reduce_mean(state.momentum**2, -1)
+    )
     start = gaussian_start(500, parameters, temperature)
-    values = averages(sampler, potential, rung, start, 4_000, observe, seed=4, num_burnin_steps=2_500)
+    values = averages(
+        sampler, potential, rung, start, 4_000, observe, seed=4, num_burnin_steps=2_500
+    )
     occupied, conf, kinetic = values.reshape(3, len(EDGES) - 1, -1)
     for i, width in enumerate(np.diff(EDGES)):
         value, error = ratio_and_error(conf[i] / temperature, occupied[i])
         momenta, other = ratio_and_error(kinetic[i] / temperature, occupied[i])
-        print(f"|xi| <= {EDGES[i + 1]:g}: {occupied[i].mean() / width:.3f}, {value:.4f} +- {error:.4f}, {momenta:.4f}")
+        print(
+            f"|xi| <= {EDGES[i + 1]:g}: {occupied[i].mean() / width:.3f}, {value:.4f} +- {error:.4f}, {momenta:.4f}"
+        )
         assert abs(value - 1) < TOLERANCE * error < 0.04
         assert 0.985 - TOLERANCE * other < momenta < 1 + TOLERANCE * other
         assert abs(occupied[i].mean() / width - 1) < 0.1
@@ -131,7 +150,9 @@ def test_kicks_that_are_not_scaled_are_rejected(monkeypatch):
     observe = binned(sampler, configurational(sampler))
     monkeypatch.setattr(TactHMC, "scale", lambda self, xi: (1.0 + 0.0 * xi, right(self, xi)[1]))
     rung = rung_of(np.full(200, 0.2))
-    values = averages(sampler, FunctionPotential(well, 3), rung, gaussian_start(200, 3), 1_000, observe, seed=4)
+    values = averages(
+        sampler, FunctionPotential(well, 3), rung, gaussian_start(200, 3), 1_000, observe, seed=4
+    )
     occupied, conf = values.reshape(2, len(EDGES) - 1, -1)
     monkeypatch.setattr(TactHMC, "scale", right)
     middle = 0.5 * (EDGES[3] + EDGES[4])
@@ -141,7 +162,8 @@ def test_kicks_that_are_not_scaled_are_rejected(monkeypatch):
     assert abs(value - expected) > TOLERANCE * error
 
 
-# ------------------------------------------------------------------------------------------------------- two wells
+# -------------------------------------------------------------------------------------------------------
+# two wells
 
 
 def double_well(position):
@@ -170,17 +192,24 @@ def test_masses_of_two_wells_that_a_plain_sampler_does_not_connect():
     plain = averages(Splitting("BADODAB"), potential, rung, start, 5_000, sides, seed=4)
     assert plain[0].mean() < 0.01
     sampler = TactHMC(tempering_steps=60.0)
-    left, weight = averages(sampler, potential, rung, start, 20_000, sides, seed=4, num_burnin_steps=5_000)
+    left, weight = averages(
+        sampler, potential, rung, start, 20_000, sides, seed=4, num_burnin_steps=5_000
+    )
     value, error = ratio_and_error(left, weight)
-    print(f"{value:.4f} +- {error:.4f}, quadrature {left_mass():.4f}; {weight.mean():.4f} of the steps count")
+    print(
+        f"{value:.4f} +- {error:.4f}, quadrature {left_mass():.4f}; {weight.mean():.4f} of the steps count"
+    )
     assert abs(value - left_mass()) < TOLERANCE * error < 0.06
 
 
-# ------------------------------------------------------------------------------------- the bias, walls, conservation
+# ------------------------------------------------------------------------------------- the bias,
+# walls, conservation
 
 
 def test_the_bias_is_learnt_by_all_walkers_of_a_rung_and_frozen_afterwards():
-    """Rungs of two temperatures: each learns its own Ū, its walkers the same; nothing changes after the burn-in."""
+    """Rungs of two temperatures: each learns its own Ū, its walkers the same; nothing changes after
+    the burn-in.
+    """
     temperature = np.repeat([0.5, 2.0], 4)
     evaluate = NumpyEvaluate(rung_of(np.full(8, 0.1), temperature, numpy=True))
     sampler = TactHMC(tempering_steps=20.0, tempering_nodes=5)
@@ -219,8 +248,9 @@ def test_reflection_keeps_xi_inside_and_its_speed():
 
 
 def energy_errors(step_size, monkeypatch, **options) -> tuple[np.ndarray, np.ndarray]:
-    """Largest change of H = λ(U - c) + p'p/2 + ρ²/2 of each walker over a time of 8, without baths and thermostats, and
-    whether it stayed away from the ends of ξ."""
+    """Largest change of H = λ(U - c) + p'p/2 + ρ²/2 of each walker over a time of 8, without baths
+    and thermostats, and whether it stayed away from the ends of ξ.
+    """
     monkeypatch.setattr(TactHMC, "_baths", lambda self, state, noise: state)
     monkeypatch.setattr(TactHMC, "_thermostats", lambda self, state, time: state)
     evaluate = NumpyEvaluate(rung_of(np.full(100, step_size), numpy=True))
@@ -239,12 +269,20 @@ def energy_errors(step_size, monkeypatch, **options) -> tuple[np.ndarray, np.nda
 
 def test_the_energy_is_kept_by_reflections(monkeypatch):
     """To second order in h where no force meets the wall (M = 1), and away from it."""
-    (coarse, inside), (fine, also) = (energy_errors(step, monkeypatch, max_temperature=1.0) for step in (0.02, 0.01))
+    (coarse, inside), (fine, also) = (
+        energy_errors(step, monkeypatch, max_temperature=1.0) for step in (0.02, 0.01)
+    )
     assert (~inside).sum() > 50
     assert fine.max() < 0.01 and 3.7 < np.median(coarse / fine) < 4.3
     (coarse, inside), (fine, also) = (energy_errors(step, monkeypatch) for step in (0.02, 0.01))
     away = inside & also
-    print(away.sum(), coarse[away].max(), fine[away].max(), np.median((coarse / fine)[away]), fine.max())
+    print(
+        away.sum(),
+        coarse[away].max(),
+        fine[away].max(),
+        np.median((coarse / fine)[away]),
+        fine.max(),
+    )
     assert 20 < away.sum() < 80
     assert fine[away].max() < 0.05 and 3.7 < np.median((coarse / fine)[away]) < 4.3
 
@@ -254,7 +292,9 @@ def test_a_constant_in_the_potential_means_nothing():
     ends = []
     for constant in (0.0, 1000.0):
         evaluate = NumpyEvaluate(
-            rung_of(np.full(6, 0.1), numpy=True), lambda x, c=constant: (0.5 * x * x).sum(-1) + c, lambda x: x
+            rung_of(np.full(6, 0.1), numpy=True),
+            lambda x, c=constant: (0.5 * x * x).sum(-1) + c,
+            lambda x: x,
         )
         sampler = TactHMC(tempering_steps=20.0)
         state = sampler.init(gaussian_start(6, 3), evaluate, NumpyNoise(0))
@@ -266,7 +306,8 @@ def test_a_constant_in_the_potential_means_nothing():
     np.testing.assert_allclose(ends[0].tempering, ends[1].tempering, atol=1e-9)
 
 
-# -------------------------------------------------------------------------------------------------- noisy mini-batches
+# --------------------------------------------------------------------------------------------------
+# noisy mini-batches
 
 
 class NoisyInBoth(NoisyPotential):
@@ -288,14 +329,31 @@ def noisy_run(num_steps, num_burnin_steps=2_000):
     sampler = TactHMC(tempering_steps=40.0)
     potential, rung = NoisyInBoth(well, 10, 9.0, seed=7), rung_of(np.full(500, 0.1), 2.0)
     bins = binned(
-        sampler, lambda state: tf.reduce_mean(state.position**2, -1) / 2.0 * sampler.scale(state.tempering)[0]
+        sampler,
+        lambda state: (
+            tf.reduce_mean(state.position**2, -1) / 2.0 * sampler.scale(state.tempering)[0]
+        ),
     )
 
     def observe(old, state, info):
-        return [*bins(old, state, info), state.thermostat, state.tempering_thermostat, state.tempering_momentum**2 / 2]
+        return [
+            *bins(old, state, info),
+            state.thermostat,
+            state.tempering_thermostat,
+            state.tempering_momentum**2 / 2,
+        ]
 
     start = gaussian_start(500, 10, 2.0)
-    return averages(sampler, potential, rung, start, num_steps, observe, seed=4, num_burnin_steps=num_burnin_steps)
+    return averages(
+        sampler,
+        potential,
+        rung,
+        start,
+        num_steps,
+        observe,
+        seed=4,
+        num_burnin_steps=num_burnin_steps,
+    )
 
 
 @pytest.mark.slow
@@ -307,7 +365,11 @@ def test_thermostats_absorb_the_noise_of_gradient_and_potential():
         value, error = ratio_and_error(conf[i], occupied[i])
         print(f"|xi| <= {EDGES[i + 1]:g}: {value:.4f} +- {error:.4f}")
         assert abs(value - 1) < TOLERANCE * error < 0.04
-    for what, values, expected, resolution in (("s", s, 1.225, 0.02), ("z", z, 0.05, 0.3), ("rho", own, 1.0, 0.03)):
+    for what, values, expected, resolution in (
+        ("s", s, 1.225, 0.02),
+        ("z", z, 0.05, 0.3),
+        ("rho", own, 1.0, 0.03),
+    ):
         value, error = mean_and_error(values)
         print(f"{what}: {value:.5f} +- {error:.5f}, expected {expected}")
         assert abs(value - expected) < TOLERANCE * error + 0.01 * expected
@@ -323,13 +385,18 @@ def test_without_thermostats_the_noise_heats(monkeypatch):
     assert value > 1.1 and value - 1 > TOLERANCE * error
 
 
-# ------------------------------------------------------------------------------------------------------- runs, refusals
+# -------------------------------------------------------------------------------------------------------
+# runs, refusals
 
 
 def test_a_run_shows_temperature_and_weight():
     sim = Simulation(data="two_clusters", seed=1, verbose=0, num_walkers=4)
     run = sim.sample(
-        sampler=TactHMC(tempering_steps=20.0), step_size=0.01, num_steps=600, num_burnin_steps=300, trajectory_every=0
+        sampler=TactHMC(tempering_steps=20.0),
+        step_size=0.01,
+        num_steps=600,
+        num_burnin_steps=300,
+        trajectory_every=0,
     )
     rows = run.run_info
     assert (rows["tempering"].abs() <= 1).all()
@@ -340,12 +407,24 @@ def test_a_run_shows_temperature_and_weight():
 
 
 def test_the_option_max_temperature_is_that_of_the_ends():
-    sim = Simulation(potential=lambda x: 0.5 * tf.reduce_sum(x * x, -1), dimension=2, verbose=0, execution="eager")
-    own = {"sampler": "TACT-HMC", "step_size": 0.1, "num_steps": 2, "num_burnin_steps": 1, "temperature": 2.0}
+    sim = Simulation(
+        potential=lambda x: 0.5 * tf.reduce_sum(x * x, -1),
+        dimension=2,
+        verbose=0,
+        execution="eager",
+    )
+    own = {
+        "sampler": "TACT-HMC",
+        "step_size": 0.1,
+        "num_steps": 2,
+        "num_burnin_steps": 1,
+        "temperature": 2.0,
+    }
     assert sim.sample(**own, max_temperature=8.0).manifest["method"]["max_temperature"] == 4.0
     assert sim.sample(**own).manifest["method"]["max_temperature"] == 6.0
     with pytest.raises(
-        InputError, match=r"^max_temperature: below the target's\. Received: 1\.5\. Expected: 2 or more"
+        InputError,
+        match=r"^max_temperature: below the target's\. Received: 1\.5\. Expected: 2 or more",
     ):
         sim.sample(**own, max_temperature=1.5)
 

@@ -1,6 +1,8 @@
-"""Any log density as a system: a function of users, in TensorFlow or NumPy, sampled, tempered, resumed, integrated.
+"""Any log density as a system: a function of users, in TensorFlow or NumPy, sampled, tempered,
+resumed, integrated.
 
-Bounds are 5.5 standard errors by the batch means of independent walkers; the truths are closed forms.
+Bounds are 5.5 standard errors by the batch means of independent walkers; the truths are closed
+forms.
 """
 
 import copy
@@ -61,9 +63,14 @@ def z_scores(run, names, truths, powers):
 
 @pytest.mark.parametrize(
     ("function", "numpy", "batched"),
-    [(gaussian, False, True), (one, False, False), (with_gradient, False, True), (in_numpy, True, True),
-     (one_in_numpy, True, False)],
-)  # fmt: skip
+    [
+        (gaussian, False, True),
+        (one, False, False),
+        (with_gradient, False, True),
+        (in_numpy, True, True),
+        (one_in_numpy, True, False),
+    ],
+)
 def test_a_function_is_called_as_it_is_meant(function, numpy, batched):
     target = Target(function, 2, "float64")
     assert (target.numpy, target.batched) == (numpy, batched)
@@ -83,8 +90,9 @@ def test_a_function_is_called_as_it_is_meant(function, numpy, batched):
 
 @pytest.mark.parametrize("batched", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_function_may_write_into_its_arrays(batched):
-    """It centers the position that it is given in place, and gives the same array of slopes each time. The mean of x
-    is 3, and was 0 where what it wrote moved the walkers."""
+    """It centers the position that it is given in place, and gives the same array of slopes each
+    time. The mean of x is 3, and was 0 where what it wrote moved the walkers.
+    """
     slopes = np.zeros((4, 2) if batched else 2)
 
     def shifted(x):
@@ -95,9 +103,13 @@ def test_a_function_may_write_into_its_arrays(batched):
         return in_numpy(x)[0], slopes
 
     start = np.arange(8.0).reshape(4, 2)
-    sim = tati_re.Simulation(potential=shifted, dimension=2, num_walkers=4, parameters=start, seed=2, **GRAPH)
+    sim = tati_re.Simulation(
+        potential=shifted, dimension=2, num_walkers=4, parameters=start, seed=2, **GRAPH
+    )
     np.testing.assert_allclose(sim.gradients(), (start - 3.0) / WIDTHS**2)
-    run = sim.sample(sampler="HMC", step_size=0.8, num_steps=400, num_burnin_steps=50, trajectory_every=1)
+    run = sim.sample(
+        sampler="HMC", step_size=0.8, num_steps=400, num_burnin_steps=50, trajectory_every=1
+    )
     assert (z_scores(run, ["x[0]", "x[1]"], [3.0, 3.0], [1, 1]) < 12).all()  # of four walkers
     assert abs(run.parameters("mean") - 3.0).max() < 0.6
 
@@ -105,7 +117,10 @@ def test_a_function_may_write_into_its_arrays(batched):
 def test_answers_follow_what_a_function_reads():
     width = tf.Variable(1.0, dtype=tf.float64)
     sim = tati_re.Simulation(
-        potential=lambda x: tf.reduce_sum(x * x, -1) / width, dimension=2, parameters=[1.0, 2.0], **GRAPH
+        potential=lambda x: tf.reduce_sum(x * x, -1) / width,
+        dimension=2,
+        parameters=[1.0, 2.0],
+        **GRAPH,
     )
     assert sim.potential() == 5.0
     width.assign(2.0)
@@ -143,17 +158,32 @@ def branching(x):
 
 BAD = {
     "ragged": (lambda x: [0.0, x], "does not give U. Received: "),
-    "column": (lambda x: tf.reduce_sum(x * x, -1, keepdims=True), "does not give U. Received: (3, 1) for (3, 2)"),
+    "column": (
+        lambda x: tf.reduce_sum(x * x, -1, keepdims=True),
+        "does not give U. Received: (3, 1) for (3, 2)",
+    ),
     "vector": (lambda x: x, "does not give U. Received: (3, 2) for (3, 2)"),
     "fails": (lambda x: x.nothing, "does not give U. Received: AttributeError: "),
     "no gradient": (lambda x: np.sum(np.asarray(x) ** 2, -1), "returns no gradient"),
     "unconnected": (lambda x: tf.constant(np.sum(np.asarray(x) ** 2, -1)), "has no gradient"),
-    "others": (lambda x: tf.reduce_sum(x * x, -1) / tf.reduce_sum(x * x), "depends on where others are"),
-    "chance": (lambda x: tf.reduce_sum(x * x, -1) + tf.random.normal([3], dtype=x.dtype), "two calls give different"),
+    "others": (
+        lambda x: tf.reduce_sum(x * x, -1) / tf.reduce_sum(x * x),
+        "depends on where others are",
+    ),
+    "chance": (
+        lambda x: tf.reduce_sum(x * x, -1) + tf.random.normal([3], dtype=x.dtype),
+        "two calls give different",
+    ),
     "not compiled": (host, "TensorFlow cannot compile it"),
-    "branching": (branching, "TensorFlow cannot compile it. Received: OperatorNotAllowedInGraphError: Using a"),
-    "its shape": (lambda x: (np.sum(x * x, -1), x[:, :1]), "does not give U. Received: U (3,) and gradient (3, 1)"),
-}  # fmt: skip
+    "branching": (
+        branching,
+        "TensorFlow cannot compile it. Received: OperatorNotAllowedInGraphError: Using a",
+    ),
+    "its shape": (
+        lambda x: (np.sum(x * x, -1), x[:, :1]),
+        "does not give U. Received: U (3,) and gradient (3, 1)",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -186,7 +216,9 @@ def test_a_start_that_is_not_finite_is_refused():
         return -tf.reduce_sum(tf.math.log(x) - x, -1)
 
     sim = tati_re.Simulation(potential=logarithm, dimension=2, parameters=[-1.0, 1.0], **GRAPH)
-    with pytest.raises(InputError, match=r"not finite where walker 0 starts. Received: U = nan at \(-1, 1\)"):
+    with pytest.raises(
+        InputError, match=r"not finite where walker 0 starts. Received: U = nan at \(-1, 1\)"
+    ):
         sim.sample(num_steps=10)
     sim.parameters = np.ones(2)
     sim.sample(num_steps=2)
@@ -202,7 +234,10 @@ def test_a_function_that_fails_on_the_way_is_told_in_a_sentence():
         return in_numpy(x)
 
     sim = tati_re.Simulation(potential=fails, dimension=2, **GRAPH)
-    with pytest.raises(InputError, match=r"fails failed while the run went on\. Received: ValueError: no such place"):
+    with pytest.raises(
+        InputError,
+        match=r"fails failed while the run went on\. Received: ValueError: no such place",
+    ):
         sim.sample(num_steps=100)
 
 
@@ -247,7 +282,9 @@ REFUSED = {
         "call": {"exchange_batch_size": 2, "num_replicas": 2, "temperature_ratio": 2.0}
     },
     "save_model": {"call": {"save_model": "a.keras"}},
-    "replica_start": {"call": {"replica_start": "descent", "num_replicas": 2, "temperature_ratio": 2.0}},
+    "replica_start": {
+        "call": {"replica_start": "descent", "num_replicas": 2, "temperature_ratio": 2.0}
+    },
     "potential": {"call": {"potential": one}},
     "tempering": {"call": {"tempering": "likelihood", "num_replicas": 3}},
 }
@@ -276,7 +313,11 @@ def test_what_a_function_does_not_have_is_said_in_a_sentence():
         lambda: tati_re.Simulation(data="two_clusters", potential="other"),
     ]
     run = sim.sample(num_steps=20, step_size=0.1)
-    calls += [run.predict, lambda: run.predict(np.zeros((1, 2))), lambda: run.save_model("mean", "m.keras")]
+    calls += [
+        run.predict,
+        lambda: run.predict(np.zeros((1, 2))),
+        lambda: run.save_model("mean", "m.keras"),
+    ]
     for call in calls:
         with pytest.raises(InputError) as error:
             call()
@@ -294,7 +335,13 @@ def test_what_a_function_does_not_have_is_said_in_a_sentence():
 
 def test_runs_have_named_columns_and_go_on_byte_for_byte(tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    given = {"potential": in_numpy, "coordinates": ["slope", "offset"], "num_walkers": 3, "seed": 4, "verbose": 0}
+    given = {
+        "potential": in_numpy,
+        "coordinates": ["slope", "offset"],
+        "num_walkers": 3,
+        "seed": 4,
+        "verbose": 0,
+    }
     start = np.arange(6.0).reshape(3, 2)
     call = {"step_size": 0.4, "num_steps": 60, "trajectory_every": 2, "num_burnin_steps": 10}
     run = tati_re.Simulation(**given, parameters=start).sample(**call, output=str(whole))
@@ -302,7 +349,9 @@ def test_runs_have_named_columns_and_go_on_byte_for_byte(tmp_path):
     manifest = run.manifest
     assert manifest["execution"] == "graph" and manifest["options"]["dtype"] == "float64"
     assert manifest["meaning"] == "U = the function in_numpy of 2 coordinates, -log density"
-    tati_re.Simulation(**given, parameters=start).sample(**{**call, "num_steps": 30}, output=str(parts))
+    tati_re.Simulation(**given, parameters=start).sample(
+        **{**call, "num_steps": 30}, output=str(parts)
+    )
     with pytest.raises(InputError, match="started with potential given in Python"):
         tati_re.Simulation.resume(str(parts), num_steps=60, verbose=0)
     with pytest.raises(InputError, match="the potential differs from the run's"):
@@ -311,7 +360,9 @@ def test_runs_have_named_columns_and_go_on_byte_for_byte(tmp_path):
     for name in ("run.csv", "trajectory.csv", "averages.csv"):
         assert (whole / name).read_bytes() == (parts / name).read_bytes()
     again = tati_re.Simulation.from_folder(str(whole), potential=in_numpy, parameters=str(whole))
-    np.testing.assert_array_equal(again.parameters, run.trajectory[["slope", "offset"]].to_numpy()[-3:])
+    np.testing.assert_array_equal(
+        again.parameters, run.trajectory[["slope", "offset"]].to_numpy()[-3:]
+    )
     assert "slope" in tati_re.load(whole).trajectory and "U = the function" in str(run.summary())
 
 
@@ -321,17 +372,32 @@ def gaussian_of(width):
 
 def test_a_function_of_a_file_runs_and_goes_on_from_the_command_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "my.py").write_text("import tensorflow as tf\ndef U(x):\n    return tf.reduce_sum(x**2, -1) / 2\n")
+    (tmp_path / "my.py").write_text(
+        "import tensorflow as tf\ndef U(x):\n    return tf.reduce_sum(x**2, -1) / 2\n"
+    )
     (tmp_path / "run.toml").write_text(
         'potential = "my.py:U"\ndimension = 3\nexecution = "graph"\nverbose = 0\nstep_size = 0.1\n'
     )
     commands = [
         ["--config", "run.toml", "--num-steps", "20", "--output", "a"],
         ["--resume", "a", "--num-steps", "40", "--trust"],
-        ["--potential", "my.py:U", "--dimension", "3", "--num-steps", "40", "--output", "b", "--execution", "graph"],
+        [
+            "--potential",
+            "my.py:U",
+            "--dimension",
+            "3",
+            "--num-steps",
+            "40",
+            "--output",
+            "b",
+            "--execution",
+            "graph",
+        ],
     ]
     commands[2] += ["--step-size", "0.1"]
-    assert main(commands[0]) == 0 and main(["--resume", "a", "--num-steps", "40"]) == 2  # code of a folder
+    assert (
+        main(commands[0]) == 0 and main(["--resume", "a", "--num-steps", "40"]) == 2
+    )  # code of a folder
     for command in commands[1:]:
         assert main(command) == 0
     assert (tmp_path / "a" / "run.csv").read_bytes() == (tmp_path / "b" / "run.csv").read_bytes()
@@ -349,10 +415,21 @@ SAMPLERS = {
 
 def banana_run(sampler, function=banana, num_steps=4000, **options):
     sim = tati_re.Simulation(
-        potential=function, coordinates=["x", "y"], num_walkers=64, seed=3, verbose=0, walker_start="jitter",
-        walker_jitter=0.5, execution="graph" if num_steps < 5000 else "xla",
-    )  # fmt: skip
-    given = {"num_steps": num_steps, "num_burnin_steps": num_steps // 5, "trajectory_every": 5, "record_every": 50}
+        potential=function,
+        coordinates=["x", "y"],
+        num_walkers=64,
+        seed=3,
+        verbose=0,
+        walker_start="jitter",
+        walker_jitter=0.5,
+        execution="graph" if num_steps < 5000 else "xla",
+    )
+    given = {
+        "num_steps": num_steps,
+        "num_burnin_steps": num_steps // 5,
+        "trajectory_every": 5,
+        "record_every": 50,
+    }
     return sim.sample(sampler=sampler, **given, **options)
 
 
@@ -377,26 +454,48 @@ def test_a_potential_that_lost_its_halves_is_found():
 
 @pytest.mark.slow
 def test_walls_and_a_ladder():
-    """A half-normal law by a wall at 0: mean sqrt(2/π), at the target of a ladder of three temperatures."""
+    """A half-normal law by a wall at 0: mean sqrt(2/π), at the target of a ladder of three
+    temperatures.
+    """
     sim = tati_re.Simulation(
-        potential=gaussian_of(1.0), coordinates=["a", "b"], lower_wall={"a": 0.0}, parameters=[1.0, 0.0], seed=2,
-        num_walkers=24, **GRAPH,
-    )  # fmt: skip
+        potential=gaussian_of(1.0),
+        coordinates=["a", "b"],
+        lower_wall={"a": 0.0},
+        parameters=[1.0, 0.0],
+        seed=2,
+        num_walkers=24,
+        **GRAPH,
+    )
     run = sim.sample(
-        num_steps=600, num_burnin_steps=100, step_size=0.3, num_replicas=3, temperature_ratio=1.5, exchange_every=5,
+        num_steps=600,
+        num_burnin_steps=100,
+        step_size=0.3,
+        num_replicas=3,
+        temperature_ratio=1.5,
+        exchange_every=5,
         trajectory_every=5,
-    )  # fmt: skip
+    )
     table = run.trajectory[run.trajectory["step"] > 100]
     assert table["a"].min() >= 0 and run.exchanges["accepted"].mean() > 0.3
     means = table.groupby("walker")["a"].mean()
-    assert abs(means.mean() - math.sqrt(2 / math.pi)) < 5.5 * means.std(ddof=1) / math.sqrt(len(means))
+    assert abs(means.mean() - math.sqrt(2 / math.pi)) < 5.5 * means.std(ddof=1) / math.sqrt(
+        len(means)
+    )
 
 
-@pytest.mark.parametrize("method", [pytest.param("thermodynamic_integration", marks=pytest.mark.slow), "smc"])
+@pytest.mark.parametrize(
+    "method", [pytest.param("thermodynamic_integration", marks=pytest.mark.slow), "smc"]
+)
 def test_the_evidence_of_a_gaussian_in_closed_form(method):
     """L = x²/(2 s²) under the prior N(0, 1): Z = Π (1 + 1/s²)^(-1/2)."""
     sim = tati_re.Simulation(potential=gaussian, dimension=2, prior="gaussian", seed=1, **GRAPH)
-    options = {"num_steps": 400, "evidence_nodes": 8, "num_particles": 256, "num_moves": 10, "num_populations": 4}
+    options = {
+        "num_steps": 400,
+        "evidence_nodes": 8,
+        "num_particles": 256,
+        "num_moves": 10,
+        "num_populations": 4,
+    }
     found = tati_re.evidence.log_evidence(sim, method, **options)
     truth = -0.5 * np.log1p(1 / WIDTHS**2).sum()
     assert found.error < 0.1 and abs(found.log_z - truth) < 5.5 * found.error
@@ -412,13 +511,24 @@ def test_the_evidence_of_a_gaussian_in_closed_form(method):
     ],
 )
 def test_weights_of_a_bias_and_of_tempering_give_the_density_back(options):
-    """<U> = d/2 = 1 at the target, by the weights of the rows; unweighted it is 10 % and more above."""
+    """<U> = d/2 = 1 at the target, by the weights of the rows; unweighted it is 10 % and more
+    above.
+    """
     sim = tati_re.Simulation(potential=gaussian, dimension=2, num_walkers=16, seed=5, verbose=0)
-    given = {"sampler": "HMC", "step_size": 0.4, "num_steps": 6000, "num_burnin_steps": 2000, "record_every": 2}
+    given = {
+        "sampler": "HMC",
+        "step_size": 0.4,
+        "num_steps": 6000,
+        "num_burnin_steps": 2000,
+        "record_every": 2,
+    }
     rows = sim.sample(**given | options).at_rung(0)
     rows = rows[rows["step"] > 2000]
     weight = rows["weight"] if "weight" in rows else 1.0 + 0 * rows["step"]
-    sums = (rows["potential"] * weight).groupby(rows["walker"]).sum(), weight.groupby(rows["walker"]).sum()
+    sums = (
+        (rows["potential"] * weight).groupby(rows["walker"]).sum(),
+        weight.groupby(rows["walker"]).sum(),
+    )
     means = sums[0] / sums[1]
     assert abs(means.mean() - 1) < 5.5 * means.std(ddof=1) / math.sqrt(len(means)) < 0.2
 
@@ -428,24 +538,38 @@ def test_a_density_travels_to_another_process():
     target = Target(lambda x: 0.5 * tf.reduce_sum(x**2, axis=-1), 3, "float64")
     position = np.ones((2, 3))
     again = cloudpickle.loads(cloudpickle.dumps(target))
-    np.testing.assert_array_equal(again.value_and_gradient(position)[1], target.value_and_gradient(position)[1])
+    np.testing.assert_array_equal(
+        again.value_and_gradient(position)[1], target.value_and_gradient(position)[1]
+    )
 
 
 def test_a_function_in_units_of_the_si_is_no_number_of_float32():
-    """kT of 4e-21 J, and a trap of 1e-6 N/m: the precision of a function is float64 where nothing is said."""
+    """kT of 4e-21 J, and a trap of 1e-6 N/m: the precision of a function is float64 where nothing
+    is said.
+    """
     sim = tati_re.Simulation(
-        potential=lambda x: 5e-7 * tf.reduce_sum(x**2, -1), dimension=3, temperature=4.1e-21, seed=1, **GRAPH
+        potential=lambda x: 5e-7 * tf.reduce_sum(x**2, -1),
+        dimension=3,
+        temperature=4.1e-21,
+        seed=1,
+        **GRAPH,
     )
-    run = sim.sample(sampler="HMC", step_size=500.0, num_leapfrog_steps=3, num_steps=400, trajectory_every=1)
+    run = sim.sample(
+        sampler="HMC", step_size=500.0, num_leapfrog_steps=3, num_steps=400, trajectory_every=1
+    )
     widths = run.trajectory[["x[0]", "x[1]", "x[2]"]].to_numpy().std() / math.sqrt(4.1e-21 / 1e-6)
     assert widths == pytest.approx(1.0, abs=0.15)
     with pytest.raises(InputError, match=r"temperature is out of range.*float32"):
-        tati_re.Simulation(potential=gaussian, dimension=2, temperature=4.1e-21, dtype="float32", **GRAPH)
+        tati_re.Simulation(
+            potential=gaussian, dimension=2, temperature=4.1e-21, dtype="float32", **GRAPH
+        )
 
 
 def test_its_temperature_on_the_command_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "trap.py").write_text("def trap(x):\n    return 5e-7 * (x[:, 0] ** 2 + x[:, 1] ** 2)\n")
+    (tmp_path / "trap.py").write_text(
+        "def trap(x):\n    return 5e-7 * (x[:, 0] ** 2 + x[:, 1] ** 2)\n"
+    )
     flags = "--dimension 2 --temperature 4.1e-21 --step-size 500 --num-steps 5 --execution eager --quiet --output run"
     assert main(["--potential", "trap.py:trap", *flags.split()]) == 0
 
@@ -464,11 +588,20 @@ def wrong_far_away(x):
         (lambda x: tf.reduce_sum(x**2, -1) + 1e4, 0.0),
         (lambda x: tf.reduce_sum(tf.abs(x), -1), 0.0),
         (lambda x: 2 * tf.reduce_sum(tf.math.log1p(x**2 / 3), -1), 0.0),
-        (lambda x: 0.5 * x[:, 0] ** 2 + x[:, 0] + 0.5 * tf.exp(-x[:, 0]) * tf.reduce_sum(x[:, 1:] ** 2, -1), 0.0),
+        (
+            lambda x: (
+                0.5 * x[:, 0] ** 2
+                + x[:, 0]
+                + 0.5 * tf.exp(-x[:, 0]) * tf.reduce_sum(x[:, 1:] ** 2, -1)
+            ),
+            0.0,
+        ),
     ],
 )
 def test_lines_between_draws_tell_a_jump_and_a_wrong_gradient(function, share, dtype):
-    """The first coordinate changes its sign along each line. What is smooth, has kinks or a neck has no such lines."""
+    """The first coordinate changes its sign along each line. What is smooth, has kinks or a neck
+    has no such lines.
+    """
     draws = np.random.default_rng(1).standard_normal((65, 3)).astype(dtype)
     draws[:, 0] = np.abs(draws[:, 0]) * (-1) ** np.arange(65)
     found = Target(function, 3, dtype).unexplained(draws)

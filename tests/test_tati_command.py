@@ -1,4 +1,6 @@
-"""`tati` and what all commands share: a short help, what differs from the defaults, and one completion."""
+"""`tati` and what all commands share: a short help, what differs from the defaults, and one
+completion.
+"""
 
 import os
 import shutil
@@ -9,7 +11,15 @@ import pytest
 
 from tati_re.cli import arguments, sample, tati
 from tati_re.core.errors import InputError
-from tati_re.options.make import ELSEWHERE, OPTIONS, SAMPLE, make_options, options_of, read_toml, unknown
+from tati_re.options.make import (
+    ELSEWHERE,
+    OPTIONS,
+    SAMPLE,
+    make_options,
+    options_of,
+    read_toml,
+    unknown,
+)
 
 BASH = shutil.which("bash")
 
@@ -27,8 +37,13 @@ def test_all_commands_stand_under_one_name(capsys):
     status, out, _ = said(tati.main, capsys, "--help")
     assert status == 0 and all(f"  {name} " in out for name in tati.COMMANDS)
     assert said(tati.main, capsys) == (0, out, "")
-    assert said(tati.main, capsys, "sample", "--version")[1] == said(sample.main, capsys, "--version")[1]
-    assert said(tati.main, capsys, "optimize", "--print-config") == said(tati.main, capsys, "fit", "--print-config")
+    assert (
+        said(tati.main, capsys, "sample", "--version")[1]
+        == said(sample.main, capsys, "--version")[1]
+    )
+    assert said(tati.main, capsys, "optimize", "--print-config") == said(
+        tati.main, capsys, "fit", "--print-config"
+    )
     status, out, err = said(tati.main, capsys, "sampel")
     assert (status, out) == (2, "") and "Did you mean 'sample'?" in err
     status, _, err = said(tati.main, capsys, "sample", "--num-stepz", "3")
@@ -42,18 +57,36 @@ def test_the_help_explains_ten_options_and_names_the_others(capsys):
     _, whole, _ = said(sample.main, capsys, "--help-all")
     flags = {arguments.flag(name) for name in options_of(SAMPLE)}
     assert all(flag in short.split() for flag in flags)
-    explained = {line.split()[0] for line in short.split("\n\ndata:")[0].splitlines() if line.startswith("  --")}
-    assert explained & flags == {arguments.flag(name) for name in arguments.MAIN} - {"--optimizer", "--learning-rate"}
+    explained = {
+        line.split()[0]
+        for line in short.split("\n\ndata:")[0].splitlines()
+        if line.startswith("  --")
+    }
+    assert explained & flags == {arguments.flag(name) for name in arguments.MAIN} - {
+        "--optimizer",
+        "--learning-rate",
+    }
     assert len(short.splitlines()) < 120 < 400 < len(whole.splitlines())
     assert f"default {OPTIONS['friction'].default}" in whole
 
 
 def test_a_configuration_of_what_differs(tmp_path, capsys):
-    words = ("--print-config", "--changed", "--data", "digits", "--num-steps", "1000", "--step-size", "0.25")
+    words = (
+        "--print-config",
+        "--changed",
+        "--data",
+        "digits",
+        "--num-steps",
+        "1000",
+        "--step-size",
+        "0.25",
+    )
     status, out, _ = said(sample.main, capsys, *words)
     assert status == 0 and out.splitlines() == ['data = "digits"', "step_size = 0.25"]
     (tmp_path / "run.toml").write_text(out)
-    assert make_options(read_toml(tmp_path / "run.toml")) == make_options(data="digits", step_size=0.25)
+    assert make_options(read_toml(tmp_path / "run.toml")) == make_options(
+        data="digits", step_size=0.25
+    )
     status, _, err = said(sample.main, capsys, "--changed", "--data", "digits")
     assert status == 2 and "--changed belongs to --print-config" in err
 
@@ -72,16 +105,23 @@ def test_commands_that_read_runs_say_so_first(monkeypatch, capsys, name):
     monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
     words = ("no-a", "no-b") if name == "compare" else ("no-a",)
     status, out, err = said(tati.main, capsys, name, *words)
-    assert (status, out) == (2, f"Reading {(' and ' if name == 'compare' else ', ').join(words)} ...\n") and err
+    assert (status, out) == (
+        2,
+        f"Reading {(' and ' if name == 'compare' else ', ').join(words)} ...\n",
+    ) and err
     assert said(tati.main, capsys, name, *words, "--quiet")[:2] == (2, "")
 
 
 @pytest.mark.parametrize("given", [None, "0"])
 def test_importing_the_package_leaves_the_words_of_tensorflow_to_who_set_them(given):
     code = "import os, sys, tati_re; print(os.environ['TF_CPP_MIN_LOG_LEVEL'], 'tensorflow' in sys.modules)"
-    environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"
+    }
     environment |= {} if given is None else {"TF_CPP_MIN_LOG_LEVEL": given}
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
     assert out.stdout.split() == [given or "3", "False"] and not out.stderr
 
 
@@ -89,8 +129,21 @@ def test_negative_numbers_and_ranges_are_values_of_the_flag_before_them():
     parser = arguments.Parser("tati-test")
     parser.add_argument("run")
     parser.add_argument("-v", action="store_true", dest="loud")
-    parser.add_table({"range": ("R", ""), "step": ("X", ""), "several": (("X",), ""), "limit": ("X", "")})
-    words = ["--range", "-1:1:41,-.5:2:3", "--step", "-1e-3", "--quiet", "-v", "run", "--several", "-1e-3", "-2e5"]
+    parser.add_table(
+        {"range": ("R", ""), "step": ("X", ""), "several": (("X",), ""), "limit": ("X", "")}
+    )
+    words = [
+        "--range",
+        "-1:1:41,-.5:2:3",
+        "--step",
+        "-1e-3",
+        "--quiet",
+        "-v",
+        "run",
+        "--several",
+        "-1e-3",
+        "-2e5",
+    ]
     typed = parser.parse([*words, "--limit", "-inf"])
     assert typed == {
         **{"range": "-1:1:41,-.5:2:3", "step": "-1e-3", "quiet": True, "loud": True, "run": "run"},
@@ -101,7 +154,9 @@ def test_negative_numbers_and_ranges_are_values_of_the_flag_before_them():
 def test_words_of_other_libraries_are_told_what_they_are_here(capsys):
     with pytest.raises(InputError, match=r"epochs is not a known option\. num_steps counts"):
         make_options(epochs=3)
-    with pytest.raises(InputError, match=r"x_train is not a known option\. Arrays are given as data=\(x, y\)\."):
+    with pytest.raises(
+        InputError, match=r"x_train is not a known option\. Arrays are given as data=\(x, y\)\."
+    ):
         make_options(x_train=[1.0])
     status, _, err = said(sample.main, capsys, "--data", "digits", "--num-chains", "3")
     assert status == 2 and "It is num_walkers." in err
@@ -121,7 +176,9 @@ def test_one_completion_serves_both_names(tmp_path, capsys):
     ):
         line = f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}"
         asked = f"source ./complete.bash\n{line}\n{function}\necho ${{COMPREPLY[@]}}"
-        done = subprocess.run([BASH, "-c", asked], capture_output=True, text=True, check=True, cwd=tmp_path)
+        done = subprocess.run(
+            [BASH, "-c", asked], capture_output=True, text=True, check=True, cwd=tmp_path
+        )
         assert done.stdout.strip() == offered
     status, _, err = said(tati.main, capsys, "--print-completion")
     assert status == 2 and "there is none for this shell" in err

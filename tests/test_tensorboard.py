@@ -32,7 +32,12 @@ def system():
 
 def test_every_number_once_over_a_resumed_run(system, tmp_path):
     sim = tati_re.Simulation(**system)
-    options = {"step_size": 0.1, "record_every": 5, "trajectory_every": 0, "output": str(tmp_path / "run")}
+    options = {
+        "step_size": 0.1,
+        "record_every": 5,
+        "trajectory_every": 0,
+        "output": str(tmp_path / "run"),
+    }
     sim.sample(num_steps=40, tensorboard=str(tmp_path / "board"), **options)
     run = tati_re.Simulation.resume(str(tmp_path / "run"), num_steps=60, trust=True)
     rows = run.run_info
@@ -56,7 +61,9 @@ def test_rows_come_as_they_are_written(tmp_path):
         file.write("5,,0\n")
     board(tmp_path, 2)
     found = events_of(tmp_path / "board")
-    assert set(found) == {("rung0-walker0", "loss"), ("rung1-walker0", "loss")}, "an empty cell is no number"
+    assert set(found) == {("rung0-walker0", "loss"), ("rung1-walker0", "loss")}, (
+        "an empty cell is no number"
+    )
     assert found["rung0-walker0", "loss"] == pytest.approx({1: 0.5, 2: 0.25})
 
 

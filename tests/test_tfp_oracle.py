@@ -1,7 +1,8 @@
 """The HMC of TensorFlow Probability, on a potential written down once more, predicts as ours does.
 
-A network 1-16-1 with tanh, 49 weights, 20 points of sin(3x) with noise 0.3, prior N(0, 1): mean and variance of the
-network's output at 9 points. 64 chains each; the two agree within 5.5 standard errors from the spread over chains.
+A network 1-16-1 with tanh, 49 weights, 20 points of sin(3x) with noise 0.3, prior N(0, 1): mean and
+variance of the network's output at 9 points. 64 chains each; the two agree within 5.5 standard
+errors from the spread over chains.
 """
 
 from __future__ import annotations
@@ -25,9 +26,14 @@ STEP_SIZE, LENGTH, BURNIN, DRAWS = 0.02, 25, 400, 1_600
 
 
 def outputs(theta, x):
-    """The network's outputs `(..., points)` for weights `(..., 49)`, in the order kernel, bias, kernel, bias."""
+    """The network's outputs `(..., points)` for weights `(..., 49)`, in the order kernel, bias,
+    kernel, bias.
+    """
     hidden = tf.tanh(theta[..., None, :HIDDEN] * x + theta[..., None, HIDDEN : 2 * HIDDEN])
-    return tf.reduce_sum(hidden * theta[..., None, 2 * HIDDEN : 3 * HIDDEN], -1) + theta[..., 3 * HIDDEN :]
+    return (
+        tf.reduce_sum(hidden * theta[..., None, 2 * HIDDEN : 3 * HIDDEN], -1)
+        + theta[..., 3 * HIDDEN :]
+    )
 
 
 def log_posterior(theta):
@@ -43,20 +49,32 @@ def start() -> np.ndarray:
 def probability():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return pytest.importorskip("tensorflow_probability", reason="the extra test brings tensorflow-probability")
+        return pytest.importorskip(
+            "tensorflow_probability", reason="the extra test brings tensorflow-probability"
+        )
 
 
 @pytest.fixture(scope="module")
 def simulation() -> Simulation:
     layers = [keras.layers.Dense(HIDDEN, activation="tanh"), keras.layers.Dense(1)]
     model = keras.Sequential([keras.Input((1,)), *layers])
-    sim = Simulation(data=(X, Y), model=model, dtype="float64", noise_std=NOISE, num_walkers=CHAINS, seed=6, verbose=0)
+    sim = Simulation(
+        data=(X, Y),
+        model=model,
+        dtype="float64",
+        noise_std=NOISE,
+        num_walkers=CHAINS,
+        seed=6,
+        verbose=0,
+    )
     sim.parameters = start()
     return sim
 
 
 def moments(predictions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean output and mean square of `(draws, chains, points)`, over draws: `(chains, points)` each."""
+    """Mean output and mean square of `(draws, chains, points)`, over draws: `(chains, points)`
+    each.
+    """
     return predictions.mean(0), (predictions**2).mean(0)
 
 
@@ -106,19 +124,27 @@ def test_the_potentials_are_one(simulation):
 
 @pytest.mark.parametrize("noise", [NOISE, 1.1 * NOISE], ids=["same", "wrong noise"])
 def test_predictions_agree(simulation, probability, noise):
-    """Means and variances at 9 points, resolved to 0.12 of the noise and of the variance; a likelihood that is 1.1
-    times too wide must not pass."""
+    """Means and variances at 9 points, resolved to 0.12 of the noise and of the variance; a
+    likelihood that is 1.1 times too wide must not pass.
+    """
     found = []
     for sampled in (ours(simulation, noise_std=noise), theirs(probability)):
         means, squares = moments(sampled)
         mean = means.mean(0)
-        # Variance around the mean of all chains; its error from the spread of each chain's own estimate.
+        # Variance around the mean of all chains; its error from the spread of each chain's own
+        # estimate.
         spread = squares - 2 * means * mean + mean**2
-        found.append([(values.mean(0), values.std(0, ddof=1) / np.sqrt(CHAINS)) for values in (means, spread)])
+        found.append(
+            [
+                (values.mean(0), values.std(0, ddof=1) / np.sqrt(CHAINS))
+                for values in (means, spread)
+            ]
+        )
     z = np.array([(a[0] - b[0]) / np.hypot(a[1], b[1]) for a, b in zip(*found, strict=True)])
     scales = (NOISE, found[1][1][0])
     relative = [
-        5.5 * np.hypot(a[1], b[1]) / scale for (a, b), scale in zip(zip(*found, strict=True), scales, strict=True)
+        5.5 * np.hypot(a[1], b[1]) / scale
+        for (a, b), scale in zip(zip(*found, strict=True), scales, strict=True)
     ]
     print("z", z.round(2).tolist(), "resolution", [round(float(r.max()), 3) for r in relative])
     print("means", found[1][0][0].round(3), "variances", found[1][1][0].round(4))

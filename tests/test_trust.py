@@ -1,4 +1,6 @@
-"""Folders of others name code to run and files to write: neither happens unless the caller says so."""
+"""Folders of others name code to run and files to write: neither happens unless the caller says
+so.
+"""
 
 import json
 import shutil
@@ -38,8 +40,15 @@ def build(input_shape, num_outputs):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made") / "run"
-    data = {"data": "two_clusters", "loss": "mean_squared_error", "execution": "graph", "verbose": 0}
-    sim = tati_re.Simulation(**data, sampler="SGLD", step_size=1e-5, record_every=1, trajectory_every=1)
+    data = {
+        "data": "two_clusters",
+        "loss": "mean_squared_error",
+        "execution": "graph",
+        "verbose": 0,
+    }
+    sim = tati_re.Simulation(
+        **data, sampler="SGLD", step_size=1e-5, record_every=1, trajectory_every=1
+    )
     sim.sample(num_steps=4, output=str(folder))
     return folder
 
@@ -65,10 +74,15 @@ def is_untouched(folder):
     return not (folder.parent / "ran").exists() and (folder.parent / "victim").read_text() == "mine"
 
 
-WRITTEN = {name: "victim" for name in ("run_file", "averages_file", "trajectory_file", "save_model", "tensorboard")}
+WRITTEN = {
+    name: "victim"
+    for name in ("run_file", "averages_file", "trajectory_file", "save_model", "tensorboard")
+}
 
 
-@pytest.mark.parametrize("asked", [{"sampler": "evil.py:X"}, {"sampler": "evil:X"}, {"run_file": "victim"}])
+@pytest.mark.parametrize(
+    "asked", [{"sampler": "evil.py:X"}, {"sampler": "evil:X"}, {"run_file": "victim"}]
+)
 def test_resume_asks_before_it_runs_code_or_writes_elsewhere(folder, capsys, asked):
     says(folder, **asked)
     ((name, value),) = asked.items()
@@ -83,7 +97,9 @@ def test_resume_asks_before_it_runs_code_or_writes_elsewhere(folder, capsys, ask
     with pytest.raises(InputError, match=f"names {kind}"):
         tati_re.Simulation.from_folder("run")
     run = tati_re.load("run")
-    assert len(run.run_info) == 4 and len(run.predict().probabilities) and "run" in str(run.summary())
+    assert (
+        len(run.run_info) == 4 and len(run.predict().probabilities) and "run" in str(run.summary())
+    )
     assert is_untouched(folder)
 
 
@@ -97,9 +113,13 @@ def test_the_word_and_the_name_are_enough(folder, made, word):
     tati_re.Simulation.resume("run", num_steps=7, verbose=0, trust=True)
     tati_re.Simulation.resume("run", num_steps=8, verbose=0, sampler="evil.py:X", run_file=None)
     assert len((folder.parent / "victim").read_text().splitlines()) == 1 + 7
-    with pytest.raises(InputError, match=r"sampler cannot be changed. Received: SGLD. Expected: evil.py:X"):
+    with pytest.raises(
+        InputError, match=r"sampler cannot be changed. Received: SGLD. Expected: evil.py:X"
+    ):
         tati_re.Simulation.resume("run", num_steps=9, verbose=0, sampler="SGLD", run_file=None)
-    with pytest.raises(InputError, match=r"Received: run_file = 'victim'. Expected: .* or run_file named again"):
+    with pytest.raises(
+        InputError, match=r"Received: run_file = 'victim'. Expected: .* or run_file named again"
+    ):
         tati_re.Simulation.resume("run", num_steps=9, verbose=0, sampler="evil.py:X")
     with pytest.raises(InputError, match=r"trust has the wrong type\. Received: 'yes'"):
         tati_re.Simulation.resume("run", num_steps=9, verbose=0, trust="yes")
@@ -110,9 +130,13 @@ def test_a_model_is_built_by_the_folders_code_only_with_the_word(folder):
     tati_re.Simulation.resume("run", num_steps=5, verbose=0)  # from model.keras, which runs nothing
     assert is_untouched(folder)
     for content in (None, b"PK"):
-        (folder / "model.keras").unlink() if content is None else (folder / "model.keras").write_bytes(content)
+        (folder / "model.keras").unlink() if content is None else (
+            folder / "model.keras"
+        ).write_bytes(content)
         for ask in (tati_re.Simulation.resume, tati_re.Simulation.from_folder, simulation_of):
-            with pytest.raises(InputError, match=r"names code to run\. Received: model = 'evil.py:build'"):
+            with pytest.raises(
+                InputError, match=r"names code to run\. Received: model = 'evil.py:build'"
+            ):
                 ask("run", verbose=0)
     assert is_untouched(folder)
     assert simulation_of("run", trust=True).num_parameters() == 3
@@ -130,19 +154,44 @@ def test_every_file_that_a_run_writes_beside_its_folder_is_asked_for(tmp_path, n
     (folder := tmp_path / "run").mkdir()
     (folder / "link").symlink_to(tmp_path / "victim")
     (tmp_path / "alias").symlink_to(folder)
-    for value in (tmp_path / "victim", folder / ".." / "victim", folder / "link", tmp_path / "run.csv"):
+    for value in (
+        tmp_path / "victim",
+        folder / ".." / "victim",
+        folder / "link",
+        tmp_path / "run.csv",
+    ):
         with pytest.raises(InputError, match=f"files to write outside of it. Received: {name} = "):
             options_of_folder({name: str(value)}, folder, "resume")
-    for inside in (folder / "copy.csv", tmp_path / "alias" / "copy.csv", folder / "a" / ".." / "copy.csv"):
-        assert getattr(options_of_folder({name: str(inside)}, folder, "resume"), name) == str(inside)
+    for inside in (
+        folder / "copy.csv",
+        tmp_path / "alias" / "copy.csv",
+        folder / "a" / ".." / "copy.csv",
+    ):
+        assert getattr(options_of_folder({name: str(inside)}, folder, "resume"), name) == str(
+            inside
+        )
 
 
 def test_what_is_read_and_what_has_a_name_needs_no_word(tmp_path):
-    values = {"data": "/home/u/own.csv", "test_data": ["../a.csv"], "parameters": "/runs/a", "directions": "/d.npy"}
-    for sampler in ("SGLD", "BAOAB", "GJF"):  # the last is one that an installed package would register
-        assert options_of_folder({**values, "sampler": sampler}, tmp_path, "resume").data == "/home/u/own.csv"
+    values = {
+        "data": "/home/u/own.csv",
+        "test_data": ["../a.csv"],
+        "parameters": "/runs/a",
+        "directions": "/d.npy",
+    }
+    for sampler in (
+        "SGLD",
+        "BAOAB",
+        "GJF",
+    ):  # the last is one that an installed package would register
+        assert (
+            options_of_folder({**values, "sampler": sampler}, tmp_path, "resume").data
+            == "/home/u/own.csv"
+        )
     with pytest.raises(InputError, match="names code to run and files to write outside of it"):
-        options_of_folder({"sampler": "os:system", "save_model": "/tmp/x.keras"}, tmp_path, "resume")
+        options_of_folder(
+            {"sampler": "os:system", "save_model": "/tmp/x.keras"}, tmp_path, "resume"
+        )
 
 
 def test_a_folder_cannot_say_that_it_is_trusted(folder):
@@ -162,7 +211,10 @@ def test_evidence_asks_as_well(tmp_path, monkeypatch, capsys):
         json.dumps({"": {"data": "two_clusters", "model": "evil.py:build"}})
     )
     assert evidence.main(["--resume", "e"]) == 2
-    assert "the folder e names code to run. Received: model = 'evil.py:build'." in capsys.readouterr().err
+    assert (
+        "the folder e names code to run. Received: model = 'evil.py:build'."
+        in capsys.readouterr().err
+    )
     assert not (tmp_path / "ran").exists()
 
 
@@ -172,7 +224,9 @@ def test_the_word_belongs_to_resume(command, capsys):
     assert capsys.readouterr().err.startswith("error: --trust belongs to --resume.")
 
 
-@pytest.mark.parametrize("module", ["evil", "os", "keras.utils", "keras.src.utils.file_utils", "keras.config"])
+@pytest.mark.parametrize(
+    "module", ["evil", "os", "keras.utils", "keras.src.utils.file_utils", "keras.config"]
+)
 def test_a_model_file_imports_no_module(folder, tmp_path, module):
     """Also where Keras itself, in its oldest versions that we take, would."""
     source, target = folder / "model.keras", tmp_path / "bad.keras"

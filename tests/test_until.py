@@ -1,4 +1,6 @@
-"""A run that ends by itself: the grammar of its conditions, the numbers behind them, what it does to averages."""
+"""A run that ends by itself: the grammar of its conditions, the numbers behind them, what it does
+to averages.
+"""
 
 import re
 import time
@@ -12,7 +14,14 @@ import tati_re
 from tati_re import InputError
 from tati_re.analysis import stored_positions
 from tati_re.analysis.convergence import effective_sample_size, r_hat
-from tati_re.analysis.until import Quantity, conditions_of, diagnosis, look_after, steps_left, what_is_missing
+from tati_re.analysis.until import (
+    Quantity,
+    conditions_of,
+    diagnosis,
+    look_after,
+    steps_left,
+    what_is_missing,
+)
 from tati_re.cli.sample import main
 from tati_re.core.backend import tf, threads
 from tati_re.engine.limits import Limits
@@ -25,7 +34,9 @@ UNTIL = "rhat<1.03, ess>400, mcse(potential)<.1"
 
 
 def autoregression(random, walkers, count, memory=0.9):
-    """Stationary chains of N(0, 1) with correlation `memory` from draw to draw, `(walkers, count)`."""
+    """Stationary chains of N(0, 1) with correlation `memory` from draw to draw, `(walkers,
+    count)`.
+    """
     noise = random.standard_normal((walkers, count))
     noise[:, 1:] *= np.sqrt(1 - memory**2)
     return lfilter([1], [1, -memory], noise, axis=1)
@@ -36,13 +47,23 @@ def gaussian(x):
 
 
 def simulation(**options):
-    options = {"sampler": "BAOAB", "step_size": 0.5, "num_walkers": 4, "execution": "graph", "verbose": 0} | options
+    options = {
+        "sampler": "BAOAB",
+        "step_size": 0.5,
+        "num_walkers": 4,
+        "execution": "graph",
+        "verbose": 0,
+    } | options
     return tati_re.Simulation(potential=gaussian, dimension=2, num_burnin_steps=100, **options)
 
 
 def test_conditions_are_read():
     text = " rhat < 1.01,ess>4e2 ,mcse(kinetic_energy(dense/kernel)) < .1"
-    assert list(map(str, conditions_of(text))) == ["rhat<1.01", "ess>400", "mcse(kinetic_energy(dense/kernel))<0.1"]
+    assert list(map(str, conditions_of(text))) == [
+        "rhat<1.01",
+        "ess>400",
+        "mcse(kinetic_energy(dense/kernel))<0.1",
+    ]
     assert conditions_of(None) == []
 
 
@@ -64,7 +85,9 @@ def test_conditions_are_read():
     ],
 )
 def test_what_is_no_condition_is_refused_with_its_place(text, words):
-    with pytest.raises(InputError, match=rf"^until: .*{words}.*Received: .*Expected: conditions joined by commas"):
+    with pytest.raises(
+        InputError, match=rf"^until: .*{words}.*Received: .*Expected: conditions joined by commas"
+    ):
         conditions_of(text)
 
 
@@ -92,7 +115,9 @@ def test_the_worst_of_all_quantities_counts_and_constants_do_not():
     random = np.random.default_rng(0)
     good, slow = random.standard_normal((4, 500)), autoregression(random, 4, 500)
     apart = good + 3 * (np.arange(4) == 2)[:, None]
-    found = diagnosis([Quantity("a", good), Quantity("b", slow), Quantity("c", np.zeros((4, 500)))], 1.01)
+    found = diagnosis(
+        [Quantity("a", good), Quantity("b", slow), Quantity("c", np.zeros((4, 500)))], 1.01
+    )
     assert (found["ess_of"], found["ess"]) == ("b", effective_sample_size(slow))
     assert found["rhat"] == max(r_hat(good), r_hat(slow))
     found = diagnosis([Quantity("a", good), Quantity("d", apart)], 1.01)
@@ -107,24 +132,36 @@ def test_the_worst_of_all_quantities_counts_and_constants_do_not():
     scattered = many + np.random.default_rng(2).standard_normal((200, 1))
     assert diagnosis([Quantity("s", scattered)], 1.01)["spoiled_by"] == []
     # One that takes the rest below the limit is not apart for that.
-    spread = np.random.default_rng(3).standard_normal((4, 4_000)) + 0.13 * np.array([1.2, -1.0, 0.8, -1.0])[:, None]
-    assert r_hat(spread[1:]) < 1.008 < 1.01 < diagnosis([Quantity("i", spread)], 1.01)["rhat"] < 1.011
+    spread = (
+        np.random.default_rng(3).standard_normal((4, 4_000))
+        + 0.13 * np.array([1.2, -1.0, 0.8, -1.0])[:, None]
+    )
+    assert (
+        r_hat(spread[1:]) < 1.008 < 1.01 < diagnosis([Quantity("i", spread)], 1.01)["rhat"] < 1.011
+    )
     assert diagnosis([Quantity("i", spread)], 1.01)["spoiled_by"] == []
-    # Of networks the walkers may be apart in their weights, but each has to stand still: by a number of its own.
+    # Of networks the walkers may be apart in their weights, but each has to stand still: by a
+    # number of its own.
     weights = diagnosis([Quantity("a", good), Quantity("d", apart, None, False)], 1.01)
     assert weights["rhat"] == r_hat(good) and weights["rhat(weights)"] < 1.01
     falling = good - np.linspace(0, 3, 500)
     weights = diagnosis([Quantity("a", good), Quantity("e", falling, None, False)], 1.01)
-    assert (weights["rhat_of"], weights["rhat(weights)_of"]) == ("a", "e") and weights["rhat(weights)"] > 1.1
+    assert (weights["rhat_of"], weights["rhat(weights)_of"]) == ("a", "e") and weights[
+        "rhat(weights)"
+    ] > 1.1
     assert np.isnan(diagnosis([Quantity("a", good), Quantity("f", good[:, :5])], 1.01)["rhat"])
     assert diagnosis([Quantity("g", np.where(good > 9, 0, np.nan))], 1.01)["rhat"] == np.inf
 
 
 def test_the_worst_of_independent_draws_is_what_chance_gives():
-    """Above the level in 1 of 100 cases: 5 of 40 happen once in 10,000 times. That of a single quantity is not it."""
+    """Above the level in 1 of 100 cases: 5 of 40 happen once in 10,000 times. That of a single
+    quantity is not it.
+    """
     random, above, wrong = np.random.default_rng(5), 0, 0
     for _ in range(40):
-        found = diagnosis([Quantity("x", random.standard_normal((4, 250))) for _ in range(40)], 1.001)
+        found = diagnosis(
+            [Quantity("x", random.standard_normal((4, 250))) for _ in range(40)], 1.001
+        )
         one = diagnosis([Quantity("x", random.standard_normal((4, 250)))], 9.0)
         above, wrong = (
             above + (found["rhat"] > found["rhat_by_chance"]),
@@ -135,7 +172,10 @@ def test_the_worst_of_independent_draws_is_what_chance_gives():
 
 def test_weights_make_fewer_draws_never_more():
     random = np.random.default_rng(1)
-    draws, weights = random.standard_normal((4, 1000)), (random.random((4, 1000)) < 0.2).astype(float)
+    draws, weights = (
+        random.standard_normal((4, 1000)),
+        (random.random((4, 1000)) < 0.2).astype(float),
+    )
     size = diagnosis([Quantity("a", draws, weights)], 1.01)["ess"]
     assert 0.7 * 800 < size <= weights.sum()
     heavy = np.where(np.arange(1000) == 7, 1e6, 1.0) * np.ones((4, 1))
@@ -145,7 +185,9 @@ def test_weights_make_fewer_draws_never_more():
 def test_a_sentence_says_what_is_missing():
     numbers = {"rhat": 1.08, "rhat_of": "U", "ess": 100.0, "ess_of": "x", "mcse": {"u": 0.2}}
     numbers |= {"spoiled_by": [3], "rhat_without": 1.004}
-    said = what_is_missing(conditions_of("rhat<1.01, ess>400, mcse(u)<.1, mcse(v)<1"), numbers, 1000)
+    said = what_is_missing(
+        conditions_of("rhat<1.01, ess>400, mcse(u)<.1, mcse(v)<1"), numbers, 1000
+    )
     assert said == (
         "R-hat is 1.080 of U, 1.004 without walker 3, and when it is below 1.01 cannot be told; ess is 100 of x, and "
         "400 take about 3,000 more steps at this rate; mcse(u)<0.1: 0.2, which takes about 3,000 more steps at this "
@@ -160,10 +202,16 @@ def test_a_sentence_says_what_is_missing():
 
 
 def test_the_steps_that_r_hat_takes():
-    """Chains of one law, AR(1) with τ = 9, 10 quantities: after the steps that were told R-hat - 1 is what was asked,
-    within a quarter on the average; the steps of a fall with their root are too many by more. Apart: not told.
+    """Chains of one law, AR(1) with τ = 9, 10 quantities: after the steps that were told R-hat - 1
+    is what was asked, within a quarter on the average; the steps of a fall with their root are too
+    many by more. Apart: not told.
     """
-    condition, random, reached, wrong = conditions_of("rhat<1.02")[0], np.random.default_rng(8), [], []
+    condition, random, reached, wrong = (
+        conditions_of("rhat<1.02")[0],
+        np.random.default_rng(8),
+        [],
+        [],
+    )
 
     def worst(length):
         chains = [autoregression(random, 4, length, 0.8) for _ in range(10)]
@@ -176,27 +224,44 @@ def test_the_steps_that_r_hat_takes():
             reached.append(worst(400 + int(more))["rhat"] - 1)
             wrong.append(worst(int(400 * (1 + more / 400) ** 2))["rhat"] - 1)
     assert len(reached) > 15
-    assert abs(np.mean(reached) / 0.02 - 1) < 1 / 4 < 1 - np.mean(wrong) / 0.02, (np.mean(reached), np.mean(wrong))
-    assert steps_left(condition, {"rhat": 1.3}, 1_000) == steps_left(condition, {"rhat": np.nan}, 1_000) == np.inf
+    assert abs(np.mean(reached) / 0.02 - 1) < 1 / 4 < 1 - np.mean(wrong) / 0.02, (
+        np.mean(reached),
+        np.mean(wrong),
+    )
+    assert (
+        steps_left(condition, {"rhat": 1.3}, 1_000)
+        == steps_left(condition, {"rhat": np.nan}, 1_000)
+        == np.inf
+    )
     weights = conditions_of("rhat(weights)<1.1")[0]
-    told = [steps_left(weights, {"rhat(weights)": value}, 1_000) for value in (1.05, 1.2, 1.35, 1.5)]
+    told = [
+        steps_left(weights, {"rhat(weights)": value}, 1_000) for value in (1.05, 1.2, 1.35, 1.5)
+    ]
     assert told == [0, 1_000, 2_500, np.inf]
     said = what_is_missing([condition], {"rhat": 1.04, "rhat_of": "U"}, 1_000)
-    assert said == "R-hat is 1.040 of U, and 1.02 takes about 1,000 more steps if the walkers agree, else longer"
+    assert (
+        said
+        == "R-hat is 1.040 of U, and 1.02 takes about 1,000 more steps if the walkers agree, else longer"
+    )
 
 
 def stopped_mean(random, rule):
-    """(mean of U = x²/2 at the end - truth) / its error there, of 4 chains that end by a rule on the grid of looks."""
+    """(mean of U = x²/2 at the end - truth) / its error there, of 4 chains that end by a rule on
+    the grid of looks.
+    """
     u, memory = 0.5 * autoregression(random, 4, 8000) ** 2, 0.9
     count = next((count for count in 250 * 2 ** np.arange(5) if rule(u[:, :count])), 8000)
-    return (u[:, :count].mean() - 0.5) / np.sqrt(0.5 * (1 + memory**2) / (1 - memory**2) / (4 * count))
+    return (u[:, :count].mean() - 0.5) / np.sqrt(
+        0.5 * (1 + memory**2) / (1 - memory**2) / (4 * count)
+    )
 
 
 @pytest.mark.parametrize("count", [1000, pytest.param(8000, marks=pytest.mark.slow)])
 def test_the_end_moves_averages_by_less_than_a_tenth_of_their_error(count):
-    """Ends at ess > 400, mostly at the first three looks. Errors of the mean of `count` ends are .03 and .011: beyond
-    .1, 3.9 of them are left, so that a shift of .34, or .19, is found. An end that waits for a mean that is liked
-    shifts it by .37."""
+    """Ends at ess > 400, mostly at the first three looks. Errors of the mean of `count` ends are
+    .03 and .011: beyond .1, 3.9 of them are left, so that a shift of .34, or .19, is found. An end
+    that waits for a mean that is liked shifts it by .37.
+    """
     random, few = np.random.default_rng(2), 3.9 / np.sqrt(count)
     found = [stopped_mean(random, lambda u: effective_sample_size(u) > 400) for _ in range(count)]
     assert abs(np.mean(found)) < 0.1 + few
@@ -212,7 +277,10 @@ def test_a_run_ends_at_a_look_and_a_killed_one_looks_at_the_same_steps(tmp_path,
     whole = simulation().sample(**options, output=str(tmp_path / "a"))
     until, last = whole.manifest["until"], whole.manifest["options"]["num_steps"]
     assert until["reached"] and until["most"] == 100_000 and until["conditions"][1] == "ess>700"
-    assert [look["step"] for look in until["looks"]] == [2600, 5100] and last == 5100 == whole.run_info["step"].max()
+    assert [look["step"] for look in until["looks"]] == [
+        2600,
+        5100,
+    ] and last == 5100 == whole.run_info["step"].max()
     assert until["looks"][0]["ess"] < 700 < until["looks"][1]["ess"] and whole.exit_status == 0
     assert whole.manifest["convergence"] == until["looks"][1]
 
@@ -225,7 +293,9 @@ def test_a_run_ends_at_a_look_and_a_killed_one_looks_at_the_same_steps(tmp_path,
     again = tati_re.Simulation.resume(str(tmp_path / "b"), potential=gaussian)
     assert again.manifest["until"] == until and tables(again.folder) == tables(whole.folder)
     # A longer run goes on from there, and is the run without an end.
-    longer = tati_re.Simulation.resume(str(tmp_path / "b"), num_steps=last + 500, potential=gaussian)
+    longer = tati_re.Simulation.resume(
+        str(tmp_path / "b"), num_steps=last + 500, potential=gaussian
+    )
     plain = simulation().sample(num_steps=last + 500, trajectory_every=20, trajectory_format=kind)
     pd.testing.assert_frame_equal(longer.trajectory, plain.trajectory)
     first, second = ({**tables(run.folder), f"trajectory.{kind}": None} for run in (longer, plain))
@@ -233,8 +303,10 @@ def test_a_run_ends_at_a_look_and_a_killed_one_looks_at_the_same_steps(tmp_path,
 
 
 def test_a_run_has_positions_wherever_it_ends(tmp_path, monkeypatch):
-    """16 of each walker, evenly, where the bound of 100,000 steps asks for one each 64, which left 3 of 250 steps; a
-    kill changes no byte, and what is read of a longer run is what is stored each 64 steps."""
+    """16 of each walker, evenly, where the bound of 100,000 steps asks for one each 64, which left
+    3 of 250 steps; a kill changes no byte, and what is read of a longer run is what is stored each
+    64 steps.
+    """
     monkeypatch.setattr("tati_re.simulation.request._POSITION_BYTES", 100_000)
     seen = {}
 
@@ -256,7 +328,9 @@ def test_a_run_has_positions_wherever_it_ends(tmp_path, monkeypatch):
         every = max(1, min(64, 2 ** int(np.log2(max(1, (step - 100) / 16)))))
         np.testing.assert_array_equal(steps, np.arange(-(-101 // every) * every, step + 1, every))
         assert len(steps) >= min(16, step - 100)
-    first, second = (tati_re.Simulation.resume(str(tmp_path / k), 1_500, potential=gaussian) for k in "ab")
+    first, second = (
+        tati_re.Simulation.resume(str(tmp_path / k), 1_500, potential=gaussian) for k in "ab"
+    )
     assert tables(first.folder) == tables(second.folder)
     plain = simulation().sample(num_steps=1_500, trajectory_every=64)
     pd.testing.assert_frame_equal(first.trajectory, plain.trajectory)
@@ -266,7 +340,13 @@ def test_a_run_has_positions_wherever_it_ends(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_kill_in_a_burn_in_that_ends_by_itself_changes_nothing(tmp_path):
     """The looks count from where the burn-in ended, which the resumed run has still to find."""
-    options = {"sampler": "BAOAB", "step_size": "auto", "num_walkers": 4, "execution": "graph", "verbose": 0}
+    options = {
+        "sampler": "BAOAB",
+        "step_size": "auto",
+        "num_walkers": 4,
+        "execution": "graph",
+        "verbose": 0,
+    }
     options |= {"potential": gaussian, "dimension": 2, "until": "rhat<1.1, ess>400"}
     whole = tati_re.Simulation(**options).sample(output=str(tmp_path / "a"))
     kept = whole.manifest["options"]
@@ -281,23 +361,42 @@ def test_a_kill_in_a_burn_in_that_ends_by_itself_changes_nothing(tmp_path):
         often = {"checkpoint_seconds": 1e-9, "callbacks": [stop]}
         tati_re.Simulation(**options).sample(output=str(tmp_path / "b"), **often)
     again = tati_re.Simulation.resume(str(tmp_path / "b"), potential=gaussian)
-    assert again.manifest["until"] == whole.manifest["until"] and tables(again.folder) == tables(whole.folder)
+    assert again.manifest["until"] == whole.manifest["until"] and tables(again.folder) == tables(
+        whole.folder
+    )
     assert whole.manifest["until"]["looks"][0]["step"] == kept["num_burnin_steps"] + 2500
     assert again.manifest["options"]["num_burnin_steps"] == kept["num_burnin_steps"] < 10_000
 
 
 def funnel(x):
-    """Its neck is steeper than where the burn-in was: v of deviation 3, and coordinates of deviation exp(v/2)."""
+    """Its neck is steeper than where the burn-in was: v of deviation 3, and coordinates of
+    deviation exp(v/2).
+    """
     v, others = x[:, 0], x[:, 1:]
     return v**2 / 18 + 1.5 * v + 0.5 * tf.reduce_sum(others**2, axis=-1) * tf.exp(-v)
 
 
-NECK = {"potential": funnel, "dimension": 4, "num_walkers": 4, "seed": 1, "execution": "graph", "verbose": 0}
-GROWING = {"sampler": "MCLMC", "step_size": "auto", "friction": "auto", "target_bias": 0.05, "num_steps": 2_000}
+NECK = {
+    "potential": funnel,
+    "dimension": 4,
+    "num_walkers": 4,
+    "seed": 1,
+    "execution": "graph",
+    "verbose": 0,
+}
+GROWING = {
+    "sampler": "MCLMC",
+    "step_size": "auto",
+    "friction": "auto",
+    "target_bias": 0.05,
+    "num_steps": 2_000,
+}
 GROWING |= {"until": "rhat<1.01, ess>400", "record_every": 1, "trajectory_every": 1}
 
 
-def test_a_run_whose_bias_grows_after_the_burn_in_begins_anew_with_shorter_steps(tmp_path, rewritten_graphs):
+def test_a_run_whose_bias_grows_after_the_burn_in_begins_anew_with_shorter_steps(
+    tmp_path, rewritten_graphs
+):
     whole = tati_re.Simulation(**NECK).sample(**GROWING, output=str(tmp_path / "a"))
     looks, burnin = whole.manifest["until"]["looks"], whole.manifest["options"]["num_burnin_steps"]
     wanted = 4 * 0.05**3 / 1.05**2
@@ -305,13 +404,20 @@ def test_a_run_whose_bias_grows_after_the_burn_in_begins_anew_with_shorter_steps
     assert looks[0]["step"] == 960 + 250 and at["eevpd"] > 2 * wanted > last["eevpd"]
     assert (at["step"], after["step"]) == (burnin, burnin + 250)
     rows = whole.run_info[whole.run_info["walker"] == 0].set_index("step")
-    assert (rows["step_size"][burnin + 1 :].nunique(), rows["step_size"][burnin - 240 : burnin].nunique()) == (1, 1)
+    assert (
+        rows["step_size"][burnin + 1 :].nunique(),
+        rows["step_size"][burnin - 240 : burnin].nunique(),
+    ) == (1, 1)
     shorter = (0.5 * wanted / at["eevpd"]) ** (1 / 6)
-    assert rows["step_size"][2_000] / rows["step_size"][burnin] == pytest.approx(max(shorter, 1 / 3), rel=1e-6)
+    assert rows["step_size"][2_000] / rows["step_size"][burnin] == pytest.approx(
+        max(shorter, 1 / 3), rel=1e-6
+    )
     assert next(stored_positions(whole)).step == burnin + 1
     # Averages begin again, and the certificate is about what came since.
     averages = whole.averages[whole.averages["walker"] == 0].set_index("step")
-    assert averages["potential"][burnin + 1] == pytest.approx(rows["potential"][burnin + 1], rel=1e-6)
+    assert averages["potential"][burnin + 1] == pytest.approx(
+        rows["potential"][burnin + 1], rel=1e-6
+    )
     certified = whole.certificate.set_index("quantity")
     assert certified.loc["discretization bias", "verdict"] == "inside"
     assert certified.loc["effective size", "value"] < 4 * (2_000 - burnin)
@@ -335,22 +441,33 @@ def test_a_kill_between_the_checkpoint_of_a_look_and_what_follows_from_it_change
 
 @pytest.fixture
 def ticking(monkeypatch):
-    """A clock that goes on by a tenth of a second each time it is looked at, at each chunk of 200 steps or fewer."""
+    """A clock that goes on by a tenth of a second each time it is looked at, at each chunk of 200
+    steps or fewer.
+    """
     monkeypatch.setattr(tati_re.Simulation, "limits", Limits(most_steps=200))
     monkeypatch.setattr(time, "monotonic", iter(np.arange(0.1, 1e5, 0.1).tolist()).__next__)
 
 
 def test_a_burn_in_takes_half_of_max_time_at_most(tmp_path, monkeypatch, ticking):
-    """It would take five million steps: nothing settles. What follows is drawn, and goes on with the same burn-in."""
+    """It would take five million steps: nothing settles. What follows is drawn, and goes on with
+    the same burn-in.
+    """
     monkeypatch.setattr("tati_re.samplers.wrappers.tuner._MOST_RHAT", 0.0)
-    asked = GROWING | {"num_steps": 10_000_000, "until": None, "record_every": 10, "trajectory_every": 10}
+    asked = GROWING | {
+        "num_steps": 10_000_000,
+        "until": None,
+        "record_every": 10,
+        "trajectory_every": 10,
+    }
     run = tati_re.Simulation(**NECK).sample(**asked, max_time=6.0, output=str(tmp_path / "a"))
     burnin, last = run.manifest["options"]["num_burnin_steps"], run.run_info["step"].max()
     assert 0 < burnin < last - 100 and run.exit_status == 75
     assert next(stored_positions(run)).step > burnin and (run.averages["step"] > burnin).all()
     row = run.certificate.set_index("quantity").loc["burn-in"]
     assert row["value"] == burnin and "all that it may take; not settled: " in row["note"]
-    again = tati_re.Simulation.resume(str(tmp_path / "a"), num_steps=int(last) + 300, potential=funnel)
+    again = tati_re.Simulation.resume(
+        str(tmp_path / "a"), num_steps=int(last) + 300, potential=funnel
+    )
     assert again.manifest["options"]["num_burnin_steps"] == burnin
     sizes = again.run_info.set_index("step")["step_size"]
     assert sizes[sizes.index > burnin].nunique() == 1
@@ -375,17 +492,25 @@ def stepping(monkeypatch):
     return set_clock
 
 
-def test_a_run_begins_anew_only_where_the_clock_leaves_as_many_steps_as_were_drawn(stepping, capsys):
-    """At the look at step 1,210, after 250 s of drawing: 40 s are left, for 194 steps of the run's mean time."""
+def test_a_run_begins_anew_only_where_the_clock_leaves_as_many_steps_as_were_drawn(
+    stepping, capsys
+):
+    """At the look at step 1,210, after 250 s of drawing: 40 s are left, for 194 steps of the run's
+    mean time.
+    """
     stepping(lambda step: 0.01 if step <= 960 else 1.0)
     run = tati_re.Simulation(**NECK | {"verbose": 1}).sample(**GROWING, max_time=300.0)
-    assert run.manifest["options"]["num_burnin_steps"] == 960 and run.run_info["step"].max() == 1_260
+    assert (
+        run.manifest["options"]["num_burnin_steps"] == 960 and run.run_info["step"].max() == 1_260
+    )
     assert "what was drawn so far is burn-in" not in capsys.readouterr().out
     assert run.certificate.set_index("quantity").loc["discretization bias", "verdict"] == "outside"
 
 
 def test_a_burn_in_of_few_steps_takes_three_quarters_of_max_time(stepping):
-    """Of the 190 s after the first 10 steps: what follows is drawn, and the certificate says what was tuned."""
+    """Of the 190 s after the first 10 steps: what follows is drawn, and the certificate says what
+    was tuned.
+    """
     stepping(lambda step: 1.0)
     run = tati_re.Simulation(**NECK).sample(**GROWING, max_time=200.0)
     assert (run.manifest["options"]["num_burnin_steps"], run.run_info["step"].max()) == (160, 200)
@@ -402,19 +527,29 @@ def test_a_clock_that_ends_a_burn_in_before_the_first_draw_is_said(stepping, cap
     certified = run.certificate.set_index("quantity")[["value", "verdict", "note"]]
     note = "steps of up to 960: not over, nothing is drawn yet"
     assert certified.loc["burn-in"].to_list() == [40, "outside", note]
-    assert set(certified.loc[["discretization bias", "effective size", "R-hat"], "note"]) == {"nothing is drawn yet"}
+    assert set(certified.loc[["discretization bias", "effective size", "R-hat"], "note"]) == {
+        "nothing is drawn yet"
+    }
     with pytest.raises(
-        InputError, match=r"^No positions are left after the burn-in of 960 steps\. Received: 40 steps, "
+        InputError,
+        match=r"^No positions are left after the burn-in of 960 steps\. Received: 40 steps, ",
     ):
         Positions(run).read()
 
 
 def test_a_run_that_ends_in_its_burn_in_has_no_later_end(tmp_path):
     """Stopped before the first row, and gone on with to a step before the burn-in may end."""
-    asked = {"sampler": "MCLMC", "step_size": "auto", "until": "ess>400", "output": str(tmp_path / "run")}
+    asked = {
+        "sampler": "MCLMC",
+        "step_size": "auto",
+        "until": "ess>400",
+        "output": str(tmp_path / "run"),
+    }
     run = tati_re.Simulation(**NECK).sample(**asked, max_time=1e-3)
     assert run.exit_status == 75 and run.run_info.empty
-    with pytest.raises(InputError, match=r"has no rows yet: it ended at step \d, before the first one\."):
+    with pytest.raises(
+        InputError, match=r"has no rows yet: it ended at step \d, before the first one\."
+    ):
         run.certificate  # noqa: B018
     again = tati_re.Simulation.resume(str(tmp_path / "run"), num_steps=400, potential=funnel)
     assert again.exit_status == 0 and again.manifest["options"]["num_steps"] == 400
@@ -425,8 +560,15 @@ def test_a_run_that_ends_in_its_burn_in_has_no_later_end(tmp_path):
 def test_so_does_that_of_a_ladder(monkeypatch):
     """Whose walkers do not agree: all of `max_time` was burn-in, and nothing was stored."""
     monkeypatch.setattr("tati_re.samplers.wrappers.tuner._MOST_RHAT", 0.0)
-    asked = GROWING | {"num_steps": 10_000_000, "until": None, "record_every": 10, "trajectory_every": 10}
-    run = tati_re.Simulation(**NECK).sample(**asked, num_replicas=2, temperature_ratio=1.5, max_time=4.0)
+    asked = GROWING | {
+        "num_steps": 10_000_000,
+        "until": None,
+        "record_every": 10,
+        "trajectory_every": 10,
+    }
+    run = tati_re.Simulation(**NECK).sample(
+        **asked, num_replicas=2, temperature_ratio=1.5, max_time=4.0
+    )
     burnin, last = run.manifest["options"]["num_burnin_steps"], run.run_info["step"].max()
     assert 0 < burnin < last - 100 and run.exit_status == 75
     assert next(stored_positions(run)).step > burnin and run.ladder["attempts"].iloc[0] > 0
@@ -444,14 +586,18 @@ def test_max_time_counts_from_the_call(monkeypatch):
 
     monkeypatch.setattr("tati_re.simulation.simulation.prepared", hours)
     monkeypatch.setattr(time, "monotonic", lambda: clock() + late)
-    run = tati_re.Simulation(**NECK).sample(**GROWING | {"until": None, "num_steps": 10**7}, max_time=1800.0)
+    run = tati_re.Simulation(**NECK).sample(
+        **GROWING | {"until": None, "num_steps": 10**7}, max_time=1800.0
+    )
     assert run.exit_status == 75 and clock() - began < 60
     assert 0 < run.run_info["step"].max() < 1000
 
 
 @pytest.mark.slow
 def test_a_burn_in_that_has_tuned_nothing_is_not_ended_by_the_clock(monkeypatch):
-    """Fits and compiling took seven of ten seconds: half of the three that are left bounds the burn-in."""
+    """Fits and compiling took seven of ten seconds: half of the three that are left bounds the
+    burn-in.
+    """
     clock, late = time.monotonic, 0.0
 
     def slowly(*given):
@@ -462,7 +608,9 @@ def test_a_burn_in_that_has_tuned_nothing_is_not_ended_by_the_clock(monkeypatch)
     monkeypatch.setattr("tati_re.samplers.wrappers.tuner._MOST_RHAT", 0.0)
     monkeypatch.setattr("tati_re.simulation.simulation.prepared", slowly)
     monkeypatch.setattr(time, "monotonic", lambda: clock() + late)
-    run = tati_re.Simulation(**NECK).sample(**GROWING | {"until": None, "num_steps": 10**7}, max_time=10.0)
+    run = tati_re.Simulation(**NECK).sample(
+        **GROWING | {"until": None, "num_steps": 10**7}, max_time=10.0
+    )
     assert run.exit_status == 75 and run.manifest["options"]["num_burnin_steps"] >= 320
 
 
@@ -483,15 +631,29 @@ def test_an_end_that_is_not_reached_says_what_is_missing(tmp_path, capsys):
     code = "import tensorflow as tf\ndef u(x):\n    return 0.5 * tf.reduce_sum(x * x, axis=-1)\n"
     (tmp_path / "u.py").write_text(code)
     (tmp_path / "run.toml").write_text('until = "rhat<1.5, ess>2000"\nnum_steps = 3000\n')
-    command = ["--potential", f"{tmp_path}/u.py:u", "--dimension", "2", "--step-size", ".5", "--config"]
+    command = [
+        "--potential",
+        f"{tmp_path}/u.py:u",
+        "--dimension",
+        "2",
+        "--step-size",
+        ".5",
+        "--config",
+    ]
     command += [f"{tmp_path}/run.toml", "--output", f"{tmp_path}/a", "--execution", "graph"]
     assert main(command) == 0
     out = capsys.readouterr()
-    assert "until is not reached: ess is " in out.out + out.err and "more steps at this rate" in out.out + out.err
+    assert (
+        "until is not reached: ess is " in out.out + out.err
+        and "more steps at this rate" in out.out + out.err
+    )
     until = tati_re.load(tmp_path / "a").manifest["until"]
     assert not until["reached"] and [look["step"] for look in until["looks"]] == [2500, 3000]
     said = " ".join((out.out + out.err).split())
-    advice = re.search(r"To go on: tati-sample (--resume \S+ --trust --num-steps \d+), or Simulation\.(.+?\))\.", said)
+    advice = re.search(
+        r"To go on: tati-sample (--resume \S+ --trust --num-steps \d+), or Simulation\.(.+?\))\.",
+        said,
+    )
     assert advice is not None and main(advice[1].split()) == 0
     assert advice[2] == f"resume('{tmp_path}/a', {advice[1].split()[-1]}, trust=True)"
     end = tati_re.load(tmp_path / "a").manifest["until"]["looks"][-1]
@@ -502,9 +664,14 @@ def test_an_end_that_is_not_reached_says_what_is_missing(tmp_path, capsys):
 
 @pytest.mark.parametrize("asked", ["rhat(weights)<1.1", "rhat<1.5"])
 def test_a_walker_of_a_network_that_drifts_is_asked_for_by_name(monkeypatch, capsys, asked):
-    """Projections of weights that drift beside U and predictions that do not: they have a condition of their own."""
+    """Projections of weights that drift beside U and predictions that do not: they have a condition
+    of their own.
+    """
     good = np.random.default_rng(2).standard_normal((4, 500))
-    drawn = [Quantity("U", good), Quantity("projection 0", good + np.linspace(0, 3, 500), None, False)]
+    drawn = [
+        Quantity("U", good),
+        Quantity("projection 0", good + np.linspace(0, 3, 500), None, False),
+    ]
     monkeypatch.setattr("tati_re.simulation.ending.quantities", lambda *_, **__: drawn)
     x = np.linspace(-1, 1, 20)[:, None].astype("float32")
     sim = tati_re.Simulation(data=(x, x), hidden=[1], num_walkers=4, execution="graph")
@@ -516,20 +683,28 @@ def test_a_walker_of_a_network_that_drifts_is_asked_for_by_name(monkeypatch, cap
     assert (row["asked"], row["verdict"], row["given"]) == (1.1, "outside", "weights" in asked)
 
 
-def test_a_run_whose_length_nobody_gave_goes_on_where_its_end_is_near(tmp_path, monkeypatch, capsys):
+def test_a_run_whose_length_nobody_gave_goes_on_where_its_end_is_near(
+    tmp_path, monkeypatch, capsys
+):
     """From 3,000 steps on as far as 12,000, where it can tell."""
     monkeypatch.setattr("tati_re.simulation.request.MOST_STEPS", 3_000)
     asked = {"until": "ess>2000", "verbose": 1}
     whole = simulation(**asked).sample(output=str(tmp_path / "a"))
     until, last = whole.manifest["until"], whole.manifest["options"]["num_steps"]
-    assert until["reached"] and until["most"] == 3_000 and until["looks"][-1]["step"] == last > 3_000
-    told = re.search(r"not reached at step 3,000, and is expected to be at ([\d,]+)\.", capsys.readouterr().out)
+    assert (
+        until["reached"] and until["most"] == 3_000 and until["looks"][-1]["step"] == last > 3_000
+    )
+    told = re.search(
+        r"not reached at step 3,000, and is expected to be at ([\d,]+)\.", capsys.readouterr().out
+    )
     assert told is not None and 3_725 <= int(told[1].replace(",", "")) < 12_000
 
     # Positions lie further apart from there on, and those before are counted as those.
     options = whole.manifest["options"]
     steps = [one.step for one in stored_positions(whole) if one.walker == 0]
-    assert options["trajectory_every"] == 2 * until["every"] and set(np.diff(steps)) == {2 * until["every"]}
+    assert options["trajectory_every"] == 2 * until["every"] and set(np.diff(steps)) == {
+        2 * until["every"]
+    }
     stored = pd.read_csv(whole.folder / "trajectory.csv")["step"].nunique()
     assert whole.trajectory["step"].nunique() == len(steps) < stored
 
@@ -546,16 +721,23 @@ def test_a_kill_beyond_the_first_bound_changes_no_byte(tmp_path, monkeypatch):
             raise RuntimeError("killed")
 
     with pytest.raises(RuntimeError, match="killed"):
-        simulation(**asked).sample(output=str(tmp_path / "b"), callbacks=[stop], checkpoint_seconds=1e-9)
+        simulation(**asked).sample(
+            output=str(tmp_path / "b"), callbacks=[stop], checkpoint_seconds=1e-9
+        )
     again = tati_re.Simulation.resume(str(tmp_path / "b"), potential=gaussian)
     assert again.manifest["until"] == until and tables(again.folder) == tables(whole.folder)
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_neither_far_where_its_end_is_far_nor_beyond_a_length_that_is_given(tmp_path, monkeypatch):
+def test_a_run_goes_on_neither_far_where_its_end_is_far_nor_beyond_a_length_that_is_given(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr("tati_re.simulation.request.MOST_STEPS", 3_000)
     far = simulation(until="ess>90000").sample()
-    assert not far.manifest["until"]["reached"] and 6_000 < far.manifest["options"]["num_steps"] <= 12_000
+    assert (
+        not far.manifest["until"]["reached"]
+        and 6_000 < far.manifest["options"]["num_steps"] <= 12_000
+    )
     given = simulation(until="ess>2000").sample(num_steps=3_000, output=str(tmp_path / "c"))
     assert not given.manifest["until"]["reached"] and given.run_info["step"].max() == 3_000
     # Nor beyond a length that is given when it goes on.
@@ -567,12 +749,19 @@ def test_a_run_that_a_clock_ends_goes_on_until_then(monkeypatch, capsys, ticking
     """Also where its end is far, or cannot be told; the bound in steps is then none."""
     monkeypatch.setattr("tati_re.simulation.request.MOST_STEPS", 200)
     timed = simulation(until="ess>10000000", verbose=1).sample(max_time=6.0)
-    assert not timed.manifest["until"]["reached"] and timed.manifest["options"]["num_steps"] > 20 * 200
-    assert timed.run_info["step"].max() > 20 * 200 and "until is not reached" in capsys.readouterr().out
+    assert (
+        not timed.manifest["until"]["reached"] and timed.manifest["options"]["num_steps"] > 20 * 200
+    )
+    assert (
+        timed.run_info["step"].max() > 20 * 200
+        and "until is not reached" in capsys.readouterr().out
+    )
 
 
 def test_stored_positions_follow_the_length_of_the_run():
-    """About 1,000 of all walkers; every draw of a Metropolis method is a row; what is given stays."""
+    """About 1,000 of all walkers; every draw of a Metropolis method is a row; what is given
+    stays.
+    """
     run = simulation().sample(num_steps=1100)
     assert run.manifest["options"]["trajectory_every"] == 4 and len(run.trajectory) == 1000
     assert run.manifest["options"]["record_every"] == 10 and len(run.run_info) == 440

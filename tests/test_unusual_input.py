@@ -1,4 +1,6 @@
-"""Targets that do not vary, labels that are none, rows that an embedding lacks, and functions through Python."""
+"""Targets that do not vary, labels that are none, rows that an embedding lacks, and functions
+through Python.
+"""
 
 import keras
 import numpy as np
@@ -16,7 +18,9 @@ INPUTS = RANDOM.normal(size=(60, 3))
 
 @pytest.mark.parametrize("value", [0.3, 1 / 3, 5.0, 100.1])
 def test_targets_that_do_not_vary_up_to_rounding_have_the_noise_1(value):
-    run = tati_re.Simulation(data=(INPUTS, np.full(60, value)), hidden=[2], seed=1, verbose=0).sample(**FEW)
+    run = tati_re.Simulation(
+        data=(INPUTS, np.full(60, value)), hidden=[2], seed=1, verbose=0
+    ).sample(**FEW)
     assert run.manifest["loss"]["noise_std"] == 1.0
 
 
@@ -31,7 +35,9 @@ def test_targets_that_do_not_vary_up_to_rounding_have_the_noise_1(value):
 )
 def test_a_cross_entropy_refuses_what_are_no_labels(loss, targets):
     sim = tati_re.Simulation(data=(INPUTS, targets), hidden=[2], loss=loss, seed=1, verbose=0)
-    with pytest.raises(InputError, match=rf"loss: {loss} takes no such labels\. Received: .* in row \d+\. Expected"):
+    with pytest.raises(
+        InputError, match=rf"loss: {loss} takes no such labels\. Received: .* in row \d+\. Expected"
+    ):
         sim.sample(**FEW)
 
 
@@ -44,7 +50,9 @@ def test_a_cross_entropy_refuses_what_are_no_labels(loss, targets):
     ],
 )
 def test_signs_and_probabilities_are_labels(loss, targets):
-    run = tati_re.Simulation(data=(INPUTS, targets), hidden=[2], loss=loss, seed=1, verbose=0).sample(**FEW)
+    run = tati_re.Simulation(
+        data=(INPUTS, targets), hidden=[2], loss=loss, seed=1, verbose=0
+    ).sample(**FEW)
     assert np.isfinite(run.run_info["loss"]).all()
 
 
@@ -54,17 +62,26 @@ def embedded(rows: int, other: bool = False) -> keras.Model:
     if not other:
         return keras.Model(words, keras.layers.Dense(1)(found))
     numbers = keras.Input((3,))
-    return keras.Model([numbers, words], keras.layers.Dense(1)(keras.layers.Concatenate()([numbers, found])))
+    return keras.Model(
+        [numbers, words], keras.layers.Dense(1)(keras.layers.Concatenate()([numbers, found]))
+    )
 
 
 def test_an_embedding_without_such_a_row_is_told_before_a_step_and_before_a_prediction():
     words, targets = RANDOM.integers(0, 7, (60, 4)), INPUTS[:, 0]
     for model, data in ((embedded(3), words), (embedded(9), words - 1), (embedded(9), words + 0.5)):
-        with pytest.raises(InputError, match=r"data: layer words has no such row\. .* whole numbers from 0 to [28]\."):
+        with pytest.raises(
+            InputError,
+            match=r"data: layer words has no such row\. .* whole numbers from 0 to [28]\.",
+        ):
             tati_re.Simulation(model, (data, targets), seed=1, verbose=0).sample(**FEW)
     with pytest.raises(InputError, match="layer words has no such row"):
-        tati_re.Simulation(embedded(3, True), ([INPUTS, words], targets), seed=1, verbose=0).sample(**FEW)
-    run = tati_re.Simulation(embedded(7, True), ([INPUTS, words], targets), seed=1, verbose=0).sample(**FEW)
+        tati_re.Simulation(embedded(3, True), ([INPUTS, words], targets), seed=1, verbose=0).sample(
+            **FEW
+        )
+    run = tati_re.Simulation(
+        embedded(7, True), ([INPUTS, words], targets), seed=1, verbose=0
+    ).sample(**FEW)
     with pytest.raises(InputError, match="layer words has no such row"):
         run.predict([INPUTS, words + 5])
 
@@ -73,7 +90,9 @@ def inside(words: keras.KerasTensor, how: str) -> keras.KerasTensor:
     """An embedding of 5 rows that the inputs of the model do not enter directly, flat."""
     rows = keras.layers.Embedding(5, 2)
     if how == "nested":
-        return keras.Sequential([keras.Input((4,), dtype="int32"), rows, keras.layers.Flatten()])(words)
+        return keras.Sequential([keras.Input((4,), dtype="int32"), rows, keras.layers.Flatten()])(
+            words
+        )
     if how == "again":
         rows(words)
     return keras.layers.Flatten()(rows(keras.layers.Reshape((2, 2))(words)))
@@ -90,7 +109,8 @@ def test_an_embedding_inside_of_a_model_is_looked_up_too(how):
     for wrong in (7, -6):
         data[30, 1] = wrong
         with pytest.raises(
-            InputError, match=r"^data: .* has no such row\. Received: (\[7\]|7 is not|\[-6\]|-1 is not)"
+            InputError,
+            match=r"^data: .* has no such row\. Received: (\[7\]|7 is not|\[-6\]|-1 is not)",
         ):
             tati_re.Simulation(model, (data, INPUTS[:, 0]), batch_size=2, seed=1, verbose=0)
     with pytest.raises(InputError, match="has no such row"):
@@ -108,13 +128,16 @@ def test_a_weight_of_the_name_of_a_column_is_told_where_positions_are_stored(nam
 
     (model := Line())(INPUTS)
     sim = tati_re.Simulation(model, (INPUTS, INPUTS[:, 0]), noise_std=1.0, seed=1, verbose=0)
-    with pytest.raises(InputError, match=rf"^model: a weight without dimensions .* Received: {name}\."):
+    with pytest.raises(
+        InputError, match=rf"^model: a weight without dimensions .* Received: {name}\."
+    ):
         sim.sample(**FEW | {"trajectory_every": 5})
     assert sim.sample(**FEW | {"trajectory_every": 0}).moments.count[0] > 0
 
 
 @pytest.mark.parametrize(
-    "layer", [keras.layers.Dense(1, name="my layer"), keras.layers.Dense(1, name="größe"), "a weight"]
+    "layer",
+    [keras.layers.Dense(1, name="my layer"), keras.layers.Dense(1, name="größe"), "a weight"],
 )
 def test_a_layer_whose_name_nobody_can_compile_is_told(layer):
     class Scaled(keras.layers.Layer):
@@ -125,7 +148,10 @@ def test_a_layer_whose_name_nobody_can_compile_is_told(layer):
             return x @ self.slope
 
     model = keras.Sequential([keras.Input((3,)), Scaled() if isinstance(layer, str) else layer])
-    with pytest.raises(InputError, match=r"^model: a layer or weight has a name .* Received: '(my layer|größe|a\\nb)'"):
+    with pytest.raises(
+        InputError,
+        match=r"^model: a layer or weight has a name .* Received: '(my layer|größe|a\\nb)'",
+    ):
         tati_re.Simulation(model, (INPUTS, INPUTS[:, 0]), seed=1, verbose=0)
 
 
@@ -145,21 +171,40 @@ def test_a_potential_through_python_keeps_its_shapes():
 @pytest.mark.parametrize("name", ["loss", "potential", "a\nb"])
 def test_names_of_coordinates_that_a_trajectory_cannot_have(name):
     with pytest.raises(InputError, match="coordinates: one printable name for each"):
-        tati_re.Simulation(potential=lambda x: tf.reduce_sum(x**2, -1), coordinates=[name, "b"], verbose=0)
+        tati_re.Simulation(
+            potential=lambda x: tf.reduce_sum(x**2, -1), coordinates=[name, "b"], verbose=0
+        )
 
 
 def test_a_test_fraction_that_keeps_no_example_is_refused():
-    with pytest.raises(InputError, match=r"test_fraction: no example would be kept apart\. Received: 0\.2 of 2 examp"):
-        tati_re.Simulation(data=(INPUTS[:2], INPUTS[:2, 0]), hidden=[2], test_fraction=0.2, verbose=0)
+    with pytest.raises(
+        InputError,
+        match=r"test_fraction: no example would be kept apart\. Received: 0\.2 of 2 examp",
+    ):
+        tati_re.Simulation(
+            data=(INPUTS[:2], INPUTS[:2, 0]), hidden=[2], test_fraction=0.2, verbose=0
+        )
 
 
 @pytest.mark.parametrize("labels", [pytest.param("0.1 0.9", marks=pytest.mark.slow), "ja nein"])
 def test_a_printed_config_is_the_run_that_printed_it(labels, tmp_path, capsys, monkeypatch):
-    """Defaults are comments: given, they would name a sampler, or a noise that classes do not have."""
+    """Defaults are comments: given, they would name a sampler, or a noise that classes do not
+    have.
+    """
     monkeypatch.chdir(tmp_path)
     lines = [f"{a:.6f},{labels.split()[int(a > 0)]}" for a in INPUTS[:, 0]]
     (tmp_path / "own.csv").write_text("\n".join(["a,y", *lines]) + "\n")
-    words = ["--data", "own.csv", "--num-steps", "40", "--fit-steps", "20", "--execution", "graph", "--quiet"]
+    words = [
+        "--data",
+        "own.csv",
+        "--num-steps",
+        "40",
+        "--fit-steps",
+        "20",
+        "--execution",
+        "graph",
+        "--quiet",
+    ]
     assert sample.main([*words, "--print-config"]) == 0
     printed = capsys.readouterr().out
     (tmp_path / "own.toml").write_text(printed)
@@ -174,6 +219,8 @@ def test_walls_without_walls_are_told_as_not_used(capsys):
     """`walls` of a prior that has none was parsed and ignored."""
     x = np.arange(6.0)[:, None]
     for prior, told in ({}, True), ({"lower_wall": -5.0}, False):
-        sim = tati_re.Simulation(data=(x, x[:, 0] / 6), hidden=[2], seed=1, standardize="none", noise_std=1.0, **prior)
+        sim = tati_re.Simulation(
+            data=(x, x[:, 0] / 6), hidden=[2], seed=1, standardize="none", noise_std=1.0, **prior
+        )
         sim.sample(sampler="HMC", step_size=0.001, num_steps=2, walls="reflect", record_every=1)
         assert ("Not used by HMC as it is set up: walls." in capsys.readouterr().out) == told

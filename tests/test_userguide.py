@@ -19,18 +19,27 @@ from tati_re.options.make import OPTIONS
 from tati_re.options.tati_names import ALIASES
 
 ROOT = Path(__file__).parent.parent
-PAGES = ["README.md", *sorted(f"userguide/{page.name}" for page in (ROOT / "userguide").glob("*.md"))]
-BLOCK = re.compile(r'^```(python|console)(?: title="([^"]+)")?\n(.*?)^```', re.MULTILINE | re.DOTALL)
+PAGES = [
+    "README.md",
+    *sorted(f"userguide/{page.name}" for page in (ROOT / "userguide").glob("*.md")),
+]
+BLOCK = re.compile(
+    r'^```(python|console)(?: title="([^"]+)")?\n(.*?)^```', re.MULTILINE | re.DOTALL
+)
 
 
 def blocks(page: str) -> list[tuple[str, str, str]]:
-    """Language, the file that the reader is to save it as (or an empty text), and the text itself."""
+    """Language, the file that the reader is to save it as (or an empty text), and the text
+    itself.
+    """
     return BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
 
 
 def run_command(line: str) -> None:
     program, *arguments = shlex.split(line)
-    command = importlib.import_module(f"tati_re.cli.{program.removeprefix('tati-').replace('-', '_')}")
+    command = importlib.import_module(
+        f"tati_re.cli.{program.removeprefix('tati-').replace('-', '_')}"
+    )
     assert command.main(arguments) == 0, line
 
 
@@ -53,11 +62,27 @@ LONG = {
     *(f"userguide/{name}.md" for name in ("analysis", "models", "prediction", "report")),
     *(
         f"userguide/{name}.md"
-        for name in ("convergence", "own_sampler", "priors", "resume", "simulation", "start", "target")
+        for name in (
+            "convergence",
+            "own_sampler",
+            "priors",
+            "resume",
+            "simulation",
+            "start",
+            "target",
+        )
     ),
     *(
         f"userguide/{name}.md"
-        for name in ("concepts", "data", "exchange", "gotchas", "others", "run_folder", "swap_rules")
+        for name in (
+            "concepts",
+            "data",
+            "exchange",
+            "gotchas",
+            "others",
+            "run_folder",
+            "swap_rules",
+        )
     ),
 }
 """Pages that sample for long; what they call is sampled in the tests of its own."""
@@ -69,11 +94,14 @@ def write_own_table(path: Path) -> None:
     generator = np.random.default_rng(0)
     x = generator.normal(size=(120, 2))
     labels = (x @ [1.0, -0.5] + 0.7 * generator.normal(size=120) > 0).astype(int)
-    np.savetxt(path, np.column_stack([x, labels]), "%.4g", ",", header="width,height,kind", comments="")
+    np.savetxt(
+        path, np.column_stack([x, labels]), "%.4g", ",", header="width,height,kind", comments=""
+    )
 
 
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=pytest.mark.slow) if page in LONG else page for page in WITH_CODE]
+    "page",
+    [pytest.param(page, marks=pytest.mark.slow) if page in LONG else page for page in WITH_CODE],
 )
 def test_page_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -102,14 +130,25 @@ def named(node: ast.AST) -> str:
 
 @pytest.mark.parametrize("page", sorted(LONG))
 def test_long_pages_name_options_that_exist(page):
-    """Their code compiles, each keyword of a simulation or run, each flag, is an option or an argument there, and what
-    they import or take from the package is in it."""
+    """Their code compiles, each keyword of a simulation or run, each flag, is an option or an
+    argument there, and what they import or take from the package is in it.
+    """
     for kind, _, text in blocks(page):
         if kind == "console":
             for line in text.splitlines():
                 program, *arguments = shlex.split(line.removeprefix("$ "))
-                flags = {word.lstrip("-").replace("-", "_") for word in arguments if word.startswith("--")}
-                assert program != "tati-sample" or flags <= {*OPTIONS, *ALIASES, "quiet", "print_config", "trust"}, line
+                flags = {
+                    word.lstrip("-").replace("-", "_")
+                    for word in arguments
+                    if word.startswith("--")
+                }
+                assert program != "tati-sample" or flags <= {
+                    *OPTIONS,
+                    *ALIASES,
+                    "quiet",
+                    "print_config",
+                    "trust",
+                }, line
             continue
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ImportFrom) and str(node.module).startswith("tati_re"):
@@ -117,8 +156,12 @@ def test_long_pages_name_options_that_exist(page):
                 assert all(hasattr(room, name.name) for name in node.names), ast.unparse(node)
             if name := named(node):
                 reduce(getattr, name.split(".")[1:], tati_re)
-            if isinstance(node, ast.Call) and (called := ast.unparse(node.func)).endswith((".sample", ".Simulation")):
-                rounds = inspect.signature(tati_re.Game.sample).parameters if "Game(" in called else ()
+            if isinstance(node, ast.Call) and (called := ast.unparse(node.func)).endswith(
+                (".sample", ".Simulation")
+            ):
+                rounds = (
+                    inspect.signature(tati_re.Game.sample).parameters if "Game(" in called else ()
+                )
                 known = {"data", "callbacks", "observables", *OPTIONS, *ALIASES, *rounds}
                 assert {word.arg for word in node.keywords if word.arg} <= known, called
 

@@ -16,7 +16,9 @@ RATE = np.exp(1 + 0.5 * X[:, 0])
 COUNTS = RNG.poisson(RATE)
 
 
-@pytest.mark.parametrize("loss", ["poisson", "huber", "log_cosh", "mean_squared_logarithmic_error", "msle"])
+@pytest.mark.parametrize(
+    "loss", ["poisson", "huber", "log_cosh", "mean_squared_logarithmic_error", "msle"]
+)
 def test_counts_are_values_of_one_output_by_name_and_as_an_object(loss):
     given = [loss] if loss == "msle" else [loss, keras.losses.get(loss), keras.losses.serialize]
     for each in given[:2]:
@@ -28,14 +30,20 @@ def test_counts_are_values_of_one_output_by_name_and_as_an_object(loss):
 def test_counts_have_two_outputs_where_noise_is_predicted_and_classes_where_they_are_asked_for():
     sizes = [
         tati_re.Simulation(data=(X, COUNTS), hidden=[4], verbose=0, **given).num_parameters()
-        for given in ({"loss": "heteroscedastic_gaussian"}, {"loss": "poisson", "num_classes": 30}, {})
+        for given in (
+            {"loss": "heteroscedastic_gaussian"},
+            {"loss": "poisson", "num_classes": 30},
+            {},
+        )
     ]
     assert sizes == [18, 8 + 5 * 30, 8 + 5 * (COUNTS.max() + 1)]
 
 
 @pytest.mark.parametrize("loss", ["poisson", keras.losses.Poisson()])
 def test_rates_of_a_linear_layer_are_refused_before_a_step(loss):
-    """The logarithm of a rate below 0: the potential was nan after the first step, or a wall at 0 that nobody meant."""
+    """The logarithm of a rate below 0: the potential was nan after the first step, or a wall at 0
+    that nobody meant.
+    """
     message = (
         r"loss: poisson takes outputs for rates above 0, of which it takes logarithms\. Received: a last layer that is "
         r"linear\. Expected: output_activation exponential or softplus, or such a last layer of the model\."
@@ -45,11 +53,19 @@ def test_rates_of_a_linear_layer_are_refused_before_a_step(loss):
         sim.sample()
     with pytest.raises(InputError, match=message):
         BayesianRegressor(hidden=(), loss=loss).fit(X, COUNTS)
-    tati_re.Simulation(data=(X, COUNTS), hidden=[], output_activation="exponential", loss=loss, verbose=0).loss()
+    tati_re.Simulation(
+        data=(X, COUNTS), hidden=[], output_activation="exponential", loss=loss, verbose=0
+    ).loss()
 
 
 def test_a_run_on_counts_predicts_its_own_test_part(tmp_path):
-    options = {"hidden": [4], "output_activation": "softplus", "loss": "poisson", "test_fraction": 0.2, "seed": 1}
+    options = {
+        "hidden": [4],
+        "output_activation": "softplus",
+        "loss": "poisson",
+        "test_fraction": 0.2,
+        "seed": 1,
+    }
     pd.DataFrame({"x": X[:, 0], "label": COUNTS}).to_csv(tmp_path / "counts.csv", index=False)
     sim = tati_re.Simulation(data=str(tmp_path / "counts.csv"), verbose=0, **options)
     sim.sample(num_steps=200, step_size=0.003, output=tmp_path / "run")
@@ -64,9 +80,13 @@ def test_a_model_with_several_outputs_is_refused_for_one_column_of_counts():
 
 @pytest.mark.slow
 def test_targets_of_the_estimator_keep_their_units_where_the_loss_or_its_noise_has_them():
-    """Without that the rates come out as one constant, and a noise of 20 as 20 deviations of the targets."""
+    """Without that the rates come out as one constant, and a noise of 20 as 20 deviations of the
+    targets.
+    """
     how = {"hidden": (), "members": 2, "num_steps": 500, "num_burnin_steps": 150, "sampler": "HMC"}
-    counts = BayesianRegressor(loss="poisson", output_activation="exponential", step_size=0.02, **how).fit(X, COUNTS)
+    counts = BayesianRegressor(
+        loss="poisson", output_activation="exponential", step_size=0.02, **how
+    ).fit(X, COUNTS)
     np.testing.assert_allclose(counts.predict(X), RATE, rtol=0.35)
     y = 300 + 50 * X[:, 0] + 20 * np.random.default_rng(1).normal(size=400)
     noisy = BayesianRegressor(noise_std=20.0, prior_std=300.0, step_size=0.02, **how).fit(X, y)
@@ -76,7 +96,9 @@ def test_targets_of_the_estimator_keep_their_units_where_the_loss_or_its_noise_h
 
 
 def test_a_loss_that_is_no_function_of_differences_refuses_standardized_targets():
-    with pytest.raises(InputError, match=r"Received: all with poisson. Expected: inputs, none or auto."):
+    with pytest.raises(
+        InputError, match=r"Received: all with poisson. Expected: inputs, none or auto."
+    ):
         tati_re.Simulation(data=(X, COUNTS), hidden=[4], loss="poisson", standardize="all")
 
 
@@ -93,17 +115,24 @@ def test_shares_of_classes_are_predicted_as_shares():
         run.loo()
 
 
-@pytest.mark.parametrize("beside", [{"activation": "tanh"}, {"output_activation": "sigmoid"}, {"use_bias": False}])
+@pytest.mark.parametrize(
+    "beside", [{"activation": "tanh"}, {"output_activation": "sigmoid"}, {"use_bias": False}]
+)
 def test_layers_of_a_given_model_have_no_options_beside_them(beside):
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
-    with pytest.raises(InputError, match=f"The layers of a given model have their own. Received: {next(iter(beside))}"):
+    with pytest.raises(
+        InputError,
+        match=f"The layers of a given model have their own. Received: {next(iter(beside))}",
+    ):
         tati_re.Simulation(model, (X, RATE), **beside)
 
 
 def test_a_single_example_is_told_how_to_be_given():
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     x = RNG.normal(size=(60, 3))
-    run = tati_re.Simulation(model, (x, x[:, 0]), noise_std=0.3, verbose=0).sample(num_steps=20, step_size=0.001)
+    run = tati_re.Simulation(model, (x, x[:, 0]), noise_std=0.3, verbose=0).sample(
+        num_steps=20, step_size=0.001
+    )
     with pytest.raises(InputError, match=r"Expected: shape \(3,\), a single example as x\[None\]"):
         run.predict(x[0])
     assert run.predict(x[:1]).mean.shape == (1, 1)
@@ -113,8 +142,13 @@ def test_a_single_example_is_told_how_to_be_given():
 def test_a_trapezoid_with_too_few_points_is_told_by_the_stepping_stones(points):
     """E = 25 x², x of the prior N(0, 1): exact draws at each point of the path."""
     path = np.linspace(0, 1, points) ** 2
-    x = np.random.default_rng(2).normal(size=(points, 8, 2_000)) / np.sqrt(1 + 50 * path)[:, None, None]
-    given = Energies(path, 25 * x**2, np.ones(points), np.ones(points), float("nan"), np.zeros((0, 0, 0)))
+    x = (
+        np.random.default_rng(2).normal(size=(points, 8, 2_000))
+        / np.sqrt(1 + 50 * path)[:, None, None]
+    )
+    given = Energies(
+        path, 25 * x**2, np.ones(points), np.ones(points), float("nan"), np.zeros((0, 0, 0))
+    )
     found = tati_re.evidence.estimated(given, "thermodynamic_integration")
     away = abs(found.log_z + 0.5 * np.log(51)) / found.error
     assert any("Stepping stones" in note for note in found.notes) == (points == 6) == (away > 5.5)

@@ -24,7 +24,9 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = "".join(f"{a},{b},{y}\n" for (a, b), y in zip(X.tolist(), Y.tolist(), strict=True))
     (tmp_path / "data.csv").write_text("a,b,y\n" + rows)
-    (tmp_path / "tati.csv").write_text("id,step,loss,weight0,weight1,bias0\n0,1,9,1,2,3\n0,2,8,4,5,6\n1,2,8,7,8,9\n")
+    (tmp_path / "tati.csv").write_text(
+        "id,step,loss,weight0,weight1,bias0\n0,1,9,1,2,3\n0,2,8,4,5,6\n1,2,8,7,8,9\n"
+    )
     return tmp_path
 
 
@@ -36,16 +38,21 @@ def test_walkers_start_at_rows_of_a_file(capsys):
     sim.sample(num_steps=1, step_size=1e-6)
     assert "Start:" not in capsys.readouterr().out
     np.testing.assert_array_equal(
-        linear(parse_parameters_file="tati.csv", parse_steps=[2], num_walkers=3).parameters, [[4, 5, 6]] * 3
+        linear(parse_parameters_file="tati.csv", parse_steps=[2], num_walkers=3).parameters,
+        [[4, 5, 6]] * 3,
     )
-    np.testing.assert_array_equal(linear(parameters="tati.csv", parameters_step=1).parameters, [1, 2, 3])
+    np.testing.assert_array_equal(
+        linear(parameters="tati.csv", parameters_step=1).parameters, [1, 2, 3]
+    )
 
 
 def test_walkers_start_together_apart_or_anew(capsys):
     one = linear(seed=3).parameters
     np.testing.assert_array_equal(linear(seed=3, num_walkers=2).parameters, [one] * 2)
     many = 4000
-    moved = linear(seed=3, num_walkers=many, walker_start="jitter", walker_jitter=0.1).parameters - one
+    moved = (
+        linear(seed=3, num_walkers=many, walker_start="jitter", walker_jitter=0.1).parameters - one
+    )
     # 12,000 numbers: a standard error of 0.6 % of the deviation.
     assert abs(moved.std() / 0.1 - 1) < 5.5 / np.sqrt(2 * moved.size)
     assert abs(moved.mean()) < 5.5 * 0.1 / np.sqrt(moved.size)
@@ -57,7 +64,9 @@ def test_walkers_start_together_apart_or_anew(capsys):
     assert (np.abs(np.mean((sim.parameters / bound) ** 2, axis=0) - 1 / 3) < 5.5 * error).all()
     sim.sample(num_steps=1, step_size=1e-6, trajectory_every=0)
     assert "Start: each walker newly drawn." in capsys.readouterr().out
-    np.testing.assert_array_equal(linear(seed=3, num_walkers=2, walker_start="fresh").parameters, sim_start(2))
+    np.testing.assert_array_equal(
+        linear(seed=3, num_walkers=2, walker_start="fresh").parameters, sim_start(2)
+    )
 
 
 def sim_start(count: int) -> np.ndarray:
@@ -69,9 +78,18 @@ def sim_start(count: int) -> np.ndarray:
     [
         ({"parameters_step": 2}, r"^parameters_step belongs to a file\. Received: 2\."),
         ({"parameters": "tati.csv", "walker_start": "fresh"}, r"both say where walkers start"),
-        ({"walker_jitter": 0.1}, r"^walker_jitter belongs to walker_start jitter\. Received: same\."),
-        ({"parameters": "tati.csv", "parameters_step": 3}, r"^parameters_step: there is no such step in tati\.csv"),
-        ({"parameters": "tati.csv", "hidden": [2]}, r"Received: 2 weights and 1 biases\. Expected: 6 weights and 3"),
+        (
+            {"walker_jitter": 0.1},
+            r"^walker_jitter belongs to walker_start jitter\. Received: same\.",
+        ),
+        (
+            {"parameters": "tati.csv", "parameters_step": 3},
+            r"^parameters_step: there is no such step in tati\.csv",
+        ),
+        (
+            {"parameters": "tati.csv", "hidden": [2]},
+            r"Received: 2 weights and 1 biases\. Expected: 6 weights and 3",
+        ),
         ({"parameters": "no.csv"}, r"^parameters: there is no no\.csv"),
     ],
 )
@@ -83,9 +101,16 @@ def test_starts_that_contradict_are_refused(options, sentence):
 def test_the_command_names_its_flags(capsys):
     argv = ["--data", "data.csv", "--parse_parameters_file", "tati.csv", "--parse_steps", "7"]
     assert sample.main(argv) == 2
-    assert capsys.readouterr().err.startswith("error: parameters_step: there is no such step in tati.csv. Received: 7.")
-    assert sample.main(["--data", "data.csv", "--parameters", "tati.csv", "--parameters-step", "7"]) == 2
-    assert capsys.readouterr().err.startswith("error: --parameters-step: there is no such step in tati.csv.")
+    assert capsys.readouterr().err.startswith(
+        "error: parameters_step: there is no such step in tati.csv. Received: 7."
+    )
+    assert (
+        sample.main(["--data", "data.csv", "--parameters", "tati.csv", "--parameters-step", "7"])
+        == 2
+    )
+    assert capsys.readouterr().err.startswith(
+        "error: --parameters-step: there is no such step in tati.csv."
+    )
 
 
 def test_a_fit_is_where_sampling_starts_from_its_folder():
@@ -96,8 +121,12 @@ def test_a_fit_is_where_sampling_starts_from_its_folder():
 
 
 def test_a_run_goes_on_without_the_file_it_started_from(folder):
-    whole = linear(parameters="tati.csv").sample(num_steps=6, record_every=1, step_size=0.01, output="whole")
-    linear(parameters="tati.csv").sample(num_steps=3, record_every=1, step_size=0.01, output="parts")
+    whole = linear(parameters="tati.csv").sample(
+        num_steps=6, record_every=1, step_size=0.01, output="whole"
+    )
+    linear(parameters="tati.csv").sample(
+        num_steps=3, record_every=1, step_size=0.01, output="parts"
+    )
     (folder / "tati.csv").unlink()
     parts = Simulation.resume("parts", num_steps=6, data=(X, Y), verbose=0)
     assert (whole.folder / "run.csv").read_bytes() == (parts.folder / "run.csv").read_bytes()
@@ -110,11 +139,21 @@ def test_tables_are_kept_under_names_of_their_own(folder):
     sizes = []
 
     def look(run_folder, step):
-        sizes.append([(run_folder / name).read_bytes() == (folder / copy).read_bytes() for name, copy in PAIRS])
+        sizes.append(
+            [
+                (run_folder / name).read_bytes() == (folder / copy).read_bytes()
+                for name, copy in PAIRS
+            ]
+        )
 
     names = {"run_file": "r.csv", "averages_file": "a.csv", "trajectory_file": "t.csv"}
     (folder / "r.csv").write_text("an old one")
-    options = {"num_steps": 40, "record_every": 1, "trajectory_every": 10, "checkpoint_seconds": 1e-9}
+    options = {
+        "num_steps": 40,
+        "record_every": 1,
+        "trajectory_every": 10,
+        "checkpoint_seconds": 1e-9,
+    }
     sim = linear()
     run = sim.sample(output="run", callbacks=[look], step_size=0.01, **names, **options)
     assert len(sizes) > 1 and np.all(sizes)
@@ -123,7 +162,13 @@ def test_tables_are_kept_under_names_of_their_own(folder):
     for name, copy in PAIRS:
         assert (run.folder / name).read_bytes() == (folder / copy).read_bytes()
     assert pd.read_csv("t.csv")["step"].tolist() == [10, 20, 30, 40, 50]
-    sim.sample(step_size=0.001, num_steps=10, run_file="other.csv", trajectory_file="wide.h5", trajectory_every=5)
+    sim.sample(
+        step_size=0.001,
+        num_steps=10,
+        run_file="other.csv",
+        trajectory_file="wide.h5",
+        trajectory_every=5,
+    )
     assert len(pd.read_csv("other.csv")) == 1
     from tati_re.runs.reading import read_h5
 
@@ -136,11 +181,20 @@ PAIRS = (("run.csv", "r.csv"), ("averages.csv", "a.csv"), ("trajectory.csv", "t.
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"run_file": "a.csv", "averages_file": "a.csv"}, r"^averages_file and run_file are one file"),
+        (
+            {"run_file": "a.csv", "averages_file": "a.csv"},
+            r"^averages_file and run_file are one file",
+        ),
         ({"run_file": "no/a.csv"}, r"^run_file cannot be written\. Received: no/a\.csv"),
         ({"save_model": "."}, r"^save_model cannot be written"),
-        ({"trajectory_file": "t.csv", "trajectory_every": 0}, r"^trajectory_file: no trajectory is stored"),
-        ({"trajectory_file": "t.csv", "trajectory_format": "h5"}, r"^trajectory_file: its ending says another format"),
+        (
+            {"trajectory_file": "t.csv", "trajectory_every": 0},
+            r"^trajectory_file: no trajectory is stored",
+        ),
+        (
+            {"trajectory_file": "t.csv", "trajectory_format": "h5"},
+            r"^trajectory_file: its ending says another format",
+        ),
         (
             {"full_every": 15, "sampler": "BAOAB"},
             r"^full_every: rows are recorded at other steps\. Received: 15, and record_every 10",
@@ -167,18 +221,24 @@ def test_the_model_is_written_where_it_is_asked_for(folder):
 
 def test_rows_have_energies_on_all_data_where_they_are_due():
     sim = linear(num_walkers=2, batch_size=5, prior_std=2.0)
-    run = sim.sample(num_steps=12, record_every=2, full_every=4, trajectory_every=2, step_size=0.01, seed=3)
+    run = sim.sample(
+        num_steps=12, record_every=2, full_every=4, trajectory_every=2, step_size=0.01, seed=3
+    )
     rows, trajectory = run.run_info, run.trajectory
     due = rows["step"] % 4 == 0
     assert rows.loc[~due, ["full_loss", "full_potential"]].isna().all().all()
-    for (_, row), theta in zip(rows[due].iterrows(), trajectory[due].iloc[:, 4:].to_numpy(), strict=True):
+    for (_, row), theta in zip(
+        rows[due].iterrows(), trajectory[due].iloc[:, 4:].to_numpy(), strict=True
+    ):
         error = Y - X @ theta[:2] - theta[2]
         loss = np.mean(error**2) / (2 * 0.5**2) + np.log(0.5 * np.sqrt(2 * np.pi))
         prior = theta @ theta / (2 * 2.0**2) + 3 * np.log(2.0 * np.sqrt(2 * np.pi))
         assert row["full_loss"] == pytest.approx(loss, rel=1e-12)
         assert row["full_potential"] == pytest.approx(12 * loss + prior, rel=1e-12)
     plain = linear(num_walkers=2, batch_size=5, prior_std=2.0)
-    without = plain.sample(num_steps=12, record_every=2, trajectory_every=2, step_size=0.01, seed=3).run_info
+    without = plain.sample(
+        num_steps=12, record_every=2, trajectory_every=2, step_size=0.01, seed=3
+    ).run_info
     pd.testing.assert_frame_equal(without, rows[without.columns])
 
 
@@ -192,7 +252,9 @@ def test_the_data_set_gives_the_batch_of_the_answers():
     assert (x.shape, y.shape, len(sim.dataset)) == ((5, 2), (5,), 2)
     theta = sim.parameters
     error = y - x @ theta[:2] - theta[2]
-    assert loss == pytest.approx(np.mean(error**2) / 0.5 + np.log(0.5 * np.sqrt(2 * np.pi)), rel=1e-12)
+    assert loss == pytest.approx(
+        np.mean(error**2) / 0.5 + np.log(0.5 * np.sqrt(2 * np.pi)), rel=1e-12
+    )
     np.testing.assert_array_equal(sim.dataset[1], y)
     sim.next_batch()
     assert (sim.dataset[0] != x).any()
@@ -214,7 +276,9 @@ def test_the_data_may_be_changed(folder):
         sim.dataset = value
         assert sim.dataset.num_examples == 6
         error = Y[:6] - X[:6] @ theta[:2] - theta[2]
-        assert sim.loss() == pytest.approx(np.mean(error**2) / 0.5 + np.log(0.5 * np.sqrt(2 * np.pi)), rel=1e-12)
+        assert sim.loss() == pytest.approx(
+            np.mean(error**2) / 0.5 + np.log(0.5 * np.sqrt(2 * np.pi)), rel=1e-12
+        )
     sim.set_options(batch_size=None)
     sim.dataset = "data.csv"
     assert sim.dataset.num_examples == 10 and len(sim.dataset.test_inputs) == 2
@@ -260,9 +324,14 @@ def test_step_sizes_follow_from_the_largest_eigenvalue():
     sim = linear(num_walkers=2, batch_size=4)
     found = sim.step_size_advice(1)
     assert found.curvature == pytest.approx(largest, rel=1e-10)
-    assert found.with_momentum == pytest.approx(2 / np.sqrt(largest)) and found.without_momentum == 2 / found.curvature
+    assert (
+        found.with_momentum == pytest.approx(2 / np.sqrt(largest))
+        and found.without_momentum == 2 / found.curvature
+    )
     assert sim.suggest_step_size() == pytest.approx(0.5 / np.sqrt(largest))
-    assert f"{largest:.4g}" in str(found) and "BAOAB and other methods with momenta are stable below" in str(found)
+    assert f"{largest:.4g}" in str(
+        found
+    ) and "BAOAB and other methods with momenta are stable below" in str(found)
     sim.set_options(sampler="SGLD")
     assert sim.suggest_step_size() == pytest.approx(0.2 / largest)
     sim.set_options(sampler="RWMH")
@@ -271,23 +340,31 @@ def test_step_sizes_follow_from_the_largest_eigenvalue():
     assert sim.suggest_step_size() == pytest.approx(0.5 / np.sqrt(largest))
     for given in ({"mass": "fan_in"}, {"mass": np.ones(3)}, {"mass": "unit", "sampler": "pSGLD"}):
         sim.set_options(**given)
-        with pytest.raises(InputError, match="sets no limit where each parameter has a speed of its own"):
+        with pytest.raises(
+            InputError, match="sets no limit where each parameter has a speed of its own"
+        ):
             sim.suggest_step_size()
-    flat = Simulation(data=(0 * X, Y), prior="none", use_bias=False, verbose=0, noise_std=1.0, execution="graph")
+    flat = Simulation(
+        data=(0 * X, Y), prior="none", use_bias=False, verbose=0, noise_std=1.0, execution="graph"
+    )
     with pytest.raises(InputError, match=r"^suggest_step_size: U has no positive curvature here\."):
         flat.suggest_step_size()
 
 
 @pytest.mark.slow
 def test_the_limit_of_stability_is_where_it_is_said_to_be():
-    """Below the limit the potential stays near its minimum, above it grows without bound: no friction to speak of, and
-    1,500 steps, in which a growth of 1 % in a step would be a factor of 10^6."""
+    """Below the limit the potential stays near its minimum, above it grows without bound: no
+    friction to speak of, and 1,500 steps, in which a growth of 1 % in a step would be a factor of
+    10^6.
+    """
     largest = {}
     for factor in (0.97, 1.03):
         sim = linear(seed=1, friction=1e-6, temperature=1e-6, execution="graph")
         limit = sim.step_size_advice().with_momentum
         run = (
-            sim.sample(num_steps=1500, step_size=factor * limit, record_every=10, trajectory_every=0)
+            sim.sample(
+                num_steps=1500, step_size=factor * limit, record_every=10, trajectory_every=0
+            )
             if (factor < 1)
             else _until_it_stops(sim, factor * limit)
         )
@@ -323,7 +400,10 @@ def test_the_command_says_which_step_sizes_are_stable(capsys):
     ]
     assert optimize.main(argv) == 0
     said = capsys.readouterr().out
-    assert "The largest eigenvalue of the Hessian of U is" in said and "SGLD and others without below" in said
+    assert (
+        "The largest eigenvalue of the Hessian of U is" in said
+        and "SGLD and others without below" in said
+    )
     assert optimize.main([*argv[:-4], "--output", "quiet", "--quiet"]) == 0
     assert capsys.readouterr().out == ""
 
@@ -337,7 +417,9 @@ def test_score_and_hessians_follow_the_same_batch():
         "verbose": 0,
         "potential": "posterior",
     }
-    sim = coming_from_tati.Simulation(data=(X, labels), dtype="float64", execution="graph", **options)
+    sim = coming_from_tati.Simulation(
+        data=(X, labels), dtype="float64", execution="graph", **options
+    )
 
     def expected(x, y):
         z = x @ sim.parameters[:2] + sim.parameters[2]

@@ -1,4 +1,6 @@
-"""Sample and class weights: L = sum of w_i l_i, in energies, gradients, mini-batches, swaps and test losses."""
+"""Sample and class weights: L = sum of w_i l_i, in energies, gradients, mini-batches, swaps and
+test losses.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def test_potential_and_gradient_are_weighted_sums():
     assert sim.potential() == pytest.approx(W @ losses(theta), rel=1e-13)
     assert sim.loss() == pytest.approx(W @ losses(theta) / N, rel=1e-13)
     error = X @ theta[:2] + theta[2] - Y
-    np.testing.assert_allclose(sim.gradients(), np.column_stack([X, np.ones(N)]).T @ (W * error), rtol=1e-12)
+    np.testing.assert_allclose(
+        sim.gradients(), np.column_stack([X, np.ones(N)]).T @ (W * error), rtol=1e-12
+    )
     mean = Simulation(data=(X, Y), sample_weights=W, potential="mean_loss", **QUICK)
     mean.parameters = theta
     assert mean.potential() == pytest.approx(W @ losses(theta) / N, rel=1e-13)
@@ -56,10 +60,15 @@ def test_repeated_examples_are_integer_weights():
 
 @pytest.mark.parametrize("hidden", [[2], []])
 def test_mini_batches_examples_and_variances(hidden):
-    """Unbiased over an epoch; the variance of gradients in one pass is that of weighted examples."""
+    """Unbiased over an epoch; the variance of gradients in one pass is that of weighted
+    examples.
+    """
     sim = Simulation(data=(X, CLASSES, W), hidden=hidden, batch_size=2, **QUICK)
     whole = Simulation(data=(X, CLASSES, W), hidden=hidden, **QUICK)
-    total, gradient = np.mean([(sim.potential(), sim.next_batch())[0] for _ in range(3)]), whole.potential()
+    total, gradient = (
+        np.mean([(sim.potential(), sim.next_batch())[0] for _ in range(3)]),
+        whole.potential(),
+    )
     assert total == pytest.approx(gradient, rel=1e-12)
     engine = sim._engine()
     batch = Batch(tf.constant([[1, 2]]), tf.constant(2))
@@ -71,10 +80,14 @@ def test_mini_batches_examples_and_variances(hidden):
     _, variance = evaluate.with_variance(position)
     slopes = []
     for i in (1, 2):
-        one = Simulation(data=(X[[i, i]], np.array([CLASSES[i]] * 2)), hidden=hidden, num_classes=3, **QUICK)
+        one = Simulation(
+            data=(X[[i, i]], np.array([CLASSES[i]] * 2)), hidden=hidden, num_classes=3, **QUICK
+        )
         one.parameters = sim.parameters
         slopes.append(N * W[i] * one.gradients() / 2)
-    np.testing.assert_allclose(variance[0], np.var(slopes, axis=0, ddof=1) / 2 * (1 - 2 / N), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        variance[0], np.var(slopes, axis=0, ddof=1) / 2 * (1 - 2 / N), rtol=1e-9, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("given", [[1.0, 0.5, 2.0], {1: 0.5, 2: 2.0}])
@@ -91,10 +104,15 @@ def test_class_weights_multiply_sample_weights(given, labels):
 @pytest.mark.parametrize("given", [{"b": 0.5, "c": 2.0}, {1: 0.5, "c": 2.0}, {"2": 2, "b": 0.5}])
 def test_class_weights_by_name(given):
     names, expected = np.array(["a", "b", "c"])[CLASSES], np.array([1.0, 0.5, 2.0])[CLASSES]
-    assert Simulation(data=(X, names), class_weights=given, **QUICK).dataset.weights.tolist() == expected.tolist()
+    assert (
+        Simulation(data=(X, names), class_weights=given, **QUICK).dataset.weights.tolist()
+        == expected.tolist()
+    )
     one = Simulation(data=(X, CLASSES), class_weights={0: 3.0}, **QUICK)
     assert one.dataset.weights.tolist() == np.array([3.0, 1.0, 1.0])[CLASSES].tolist()
-    with pytest.raises(InputError, match=r"^class_weights: unknown class\. Received: d\. Expected: a, b, c\."):
+    with pytest.raises(
+        InputError, match=r"^class_weights: unknown class\. Received: d\. Expected: a, b, c\."
+    ):
         Simulation(data=(X, names), class_weights={"d": 1.0}, **QUICK)
 
 
@@ -103,11 +121,23 @@ def test_the_command_takes_class_weights_by_name(tmp_path, monkeypatch):
     names = np.array(["spam", "ham", "eggs"])[CLASSES]
     rows = [f"{a},{b},{name}" for (a, b), name in zip(X.tolist(), names, strict=True)]
     (tmp_path / "a.csv").write_text("\n".join(["a,b,kind", *rows]))
-    common = ["--data", "a.csv", "--test-fraction", "0", "--num-steps", "3", "--step-size", "0.001", "--quiet"]
+    common = [
+        "--data",
+        "a.csv",
+        "--test-fraction",
+        "0",
+        "--num-steps",
+        "3",
+        "--step-size",
+        "0.001",
+        "--quiet",
+    ]
     common += ["--execution", "graph", "--record-every", "1", "--class-weights"]
     assert sample.main([*common, "spam=5", "eggs=0.5", "--output", "named"]) == 0
     assert sample.main([*common, "0.5", "1", "5", "--output", "numbered"]) == 0
-    assert (tmp_path / "named" / "run.csv").read_bytes() == (tmp_path / "numbered" / "run.csv").read_bytes()
+    assert (tmp_path / "named" / "run.csv").read_bytes() == (
+        tmp_path / "numbered" / "run.csv"
+    ).read_bytes()
     assert sample.main(["--resume", "named", "--num-steps", "4", "--quiet"]) == 0
 
 
@@ -119,7 +149,9 @@ def test_signs_and_the_test_part():
     sim = Simulation(data=((X, Y, W), (X[:3], Y[:3], W[:3])), **QUICK)
     evaluate = sim._engine().potential.bind(sim._engine()._rung, None, ())
     expected = W[:3] @ losses(sim.parameters)[:3] / 3
-    assert float(evaluate.validation(tf.constant(sim.walkers.position))[0]) == pytest.approx(expected, rel=1e-12)
+    assert float(evaluate.validation(tf.constant(sim.walkers.position))[0]) == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 def test_a_part_for_testing_takes_its_weights_along():
@@ -135,7 +167,9 @@ def test_weights_from_files_and_streams(tmp_path):
     table = load_data(tmp_path / "a.csv", 0.0, sample_weights="w")
     assert table.feature_names == ("a", "b")
     np.testing.assert_allclose(table.weights, W)
-    np.testing.assert_array_equal(load_data(tmp_path / "a.npz", 0.0, sample_weights="how_much").weights, W)
+    np.testing.assert_array_equal(
+        load_data(tmp_path / "a.npz", 0.0, sample_weights="how_much").weights, W
+    )
     stream = tf.data.Dataset.from_tensor_slices((X, Y, W)).batch(4)
     np.testing.assert_array_equal(load_data(stream).weights, W)
     assert load_data((X, Y, W)).fingerprint() != load_data((X, Y)).fingerprint()
@@ -143,15 +177,30 @@ def test_weights_from_files_and_streams(tmp_path):
 
 def test_the_command_samples_with_weights_and_resumes(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    np.savetxt("a.csv", np.column_stack([X, W, CLASSES]), delimiter=",", header="a,b,w,label", comments="")
-    common = ["--data", "a.csv", "--test-fraction", "0", "--execution", "graph", "--record-every", "1"]
+    np.savetxt(
+        "a.csv", np.column_stack([X, W, CLASSES]), delimiter=",", header="a,b,w,label", comments=""
+    )
+    common = [
+        "--data",
+        "a.csv",
+        "--test-fraction",
+        "0",
+        "--execution",
+        "graph",
+        "--record-every",
+        "1",
+    ]
     common += ["--step-size", "0.001", "--sample-weights", "w", "--class-weights", "1", "0.5", "2"]
     assert sample.main([*common, "--num-steps", "4", "--output", "whole"]) == 0
     said = capsys.readouterr()
-    assert "the loss of each example times its weight, weights with the sum 8" in said.out + said.err
+    assert (
+        "the loss of each example times its weight, weights with the sum 8" in said.out + said.err
+    )
     assert sample.main([*common, "--num-steps", "2", "--output", "parts", "--quiet"]) == 0
     assert sample.main(["--resume", "parts", "--num-steps", "4", "--quiet"]) == 0
-    assert (tmp_path / "whole" / "run.csv").read_bytes() == (tmp_path / "parts" / "run.csv").read_bytes()
+    assert (tmp_path / "whole" / "run.csv").read_bytes() == (
+        tmp_path / "parts" / "run.csv"
+    ).read_bytes()
     assert sample.main([*common[:-6], "--sample-weights", "v", "--quiet"]) == 2
     assert "sample_weights: a.csv has no column 'v'." in capsys.readouterr().err.replace(
         "--sample-weights", "sample_weights"
@@ -161,15 +210,24 @@ def test_the_command_samples_with_weights_and_resumes(tmp_path, monkeypatch, cap
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"data": (X, Y, W[:-1])}, r"^sample_weights do not fit the examples\. Received: shape \(5,\)"),
+        (
+            {"data": (X, Y, W[:-1])},
+            r"^sample_weights do not fit the examples\. Received: shape \(5,\)",
+        ),
         (
             {"data": (X, Y), "sample_weights": -W},
             r"^sample_weights hold a value that is not a weight\. Received: -1 of",
         ),
         ({"data": (X, Y), "sample_weights": 0 * W}, "^sample_weights are all zero"),
-        ({"data": (X, Y), "sample_weights": "w"}, "^sample_weights: only columns of files have names"),
+        (
+            {"data": (X, Y), "sample_weights": "w"},
+            "^sample_weights: only columns of files have names",
+        ),
         ({"data": (X, Y), "class_weights": [1, 2]}, "^class_weights: the labels are no classes"),
-        ({"data": (X, CLASSES), "class_weights": [1, 2]}, r"^class_weights are not one a class\. Received: 2 of them"),
+        (
+            {"data": (X, CLASSES), "class_weights": [1, 2]},
+            r"^class_weights are not one a class\. Received: 2 of them",
+        ),
         ({"data": (X, CLASSES), "class_weights": [1, -2, 1]}, "^class_weights is out of range"),
         ({"data": (X, Y, W, W)}, r"^data has the wrong form"),
     ],
@@ -182,4 +240,6 @@ def test_bad_weights_are_told_in_a_sentence(options, sentence):
 def test_a_dataset_object_has_them():
     data = Dataset.from_arrays(X, CLASSES, weights=W)
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
-    assert Simulation(model, data, verbose=0, execution="graph").dataset.weights.tolist() == W.tolist()
+    assert (
+        Simulation(model, data, verbose=0, execution="graph").dataset.weights.tolist() == W.tolist()
+    )

@@ -1,8 +1,9 @@
-"""The well-tempered ensemble: its converged law, its swaps and weights, its grid, and an adaptive run.
+"""The well-tempered ensemble: its converged law, its swaps and weights, its grid, and an adaptive
+run.
 
-On a harmonic well of d dimensions, a = d/2, energies are Gamma(a) without bias; with the converged one they are
-Gamma((a - 1)/γ + 1, γT), of mean T(a - 1 + γ) and variance γT²(a - 1 + γ), and neighbors at temperature ratio R
-exchange with probability 2 I_{1/(1+R)}(b, b), b = (a - 1)/γ + 1.
+On a harmonic well of d dimensions, a = d/2, energies are Gamma(a) without bias; with the converged
+one they are Gamma((a - 1)/γ + 1, γT), of mean T(a - 1 + γ) and variance γT²(a - 1 + γ), and
+neighbors at temperature ratio R exchange with probability 2 I_{1/(1+R)}(b, b), b = (a - 1)/γ + 1.
 """
 
 from __future__ import annotations
@@ -24,21 +25,31 @@ def on_grid(heights: np.ndarray, origin, width) -> Bias:
     return Bias(heights, np.full(rungs, origin), np.full(rungs, width), *np.zeros((4, rungs)))
 
 
-def converged(dimensions: int, factor: float, temperature=TEMPERATURE, low=2.0, high=400.0, cells=2048) -> Bias:
+def converged(
+    dimensions: int, factor: float, temperature=TEMPERATURE, low=2.0, high=400.0, cells=2048
+) -> Bias:
     energy = np.linspace(low, high, cells)
     log_density = (dimensions / 2 - 1) * np.log(energy) - energy / temperature[:, None]
-    heights = (factor - 1) / factor * temperature[:, None] * (log_density - log_density.max(1, keepdims=True))
+    heights = (
+        (factor - 1)
+        / factor
+        * temperature[:, None]
+        * (log_density - log_density.max(1, keepdims=True))
+    )
     return on_grid(heights, low, energy[1] - energy[0])
 
 
 def test_converged_bias_on_a_hundred_dimensions():
-    """γ = 4: mean 53 T, variance 212 T², acceptance 0.642 at R = 1.2; without the bias in the ratio it would be 0.26,
-    and the weights give back mean 50 T and variance 50 T²."""
+    """γ = 4: mean 53 T, variance 212 T², acceptance 0.642 at R = 1.2; without the bias in the ratio
+    it would be 0.26, and the weights give back mean 50 T and variance 50 T².
+    """
     bias, energy = converged(100, 4.0), np.linspace(3.0, 300.0, 1500)
     laws = []
     for rung, temperature in enumerate(TEMPERATURE):
         index = np.full(len(energy), rung, np.int32)
-        log_density = 49 * np.log(energy) - (energy + wte.bias_value(bias, energy, index)) / temperature
+        log_density = (
+            49 * np.log(energy) - (energy + wte.bias_value(bias, energy, index)) / temperature
+        )
         law = np.exp(log_density - log_density.max())
         law /= law.sum()
         mean = law @ energy
@@ -59,8 +70,10 @@ def test_converged_bias_on_a_hundred_dimensions():
 
 
 def two_replicas(with_bias: bool) -> tuple[float, float]:
-    """Total variation of the cold law after reweighting, with weights e^{+A/T} and with e^{-A/T}: two replicas at
-    T = 1 and 2 on eight levels U = 0..7 of degeneracy 2^(0.9 U), the converged bias of γ = 5, local moves and swaps."""
+    """Total variation of the cold law after reweighting, with weights e^{+A/T} and with e^{-A/T}:
+    two replicas at T = 1 and 2 on eight levels U = 0..7 of degeneracy 2^(0.9 U), the converged bias
+    of γ = 5, local moves and swaps.
+    """
     temperature, level = np.array([1.0, 2.0]), np.arange(8.0)
     log_degeneracy = 0.9 * level * np.log(2.0)
     log_law = -level / temperature[:, None] + log_degeneracy
@@ -118,7 +131,9 @@ def test_slope_is_the_derivative():
     for rung, low, high in ((0, -4.0, 18.0), (1, 8.0, 90.0)):
         energy = np.random.default_rng(1).uniform(low, high, 400)
         index, step = np.full(400, rung, np.int32), 1e-6
-        difference = wte.bias_value(bias, energy + step, index) - wte.bias_value(bias, energy - step, index)
+        difference = wte.bias_value(bias, energy + step, index) - wte.bias_value(
+            bias, energy - step, index
+        )
         np.testing.assert_allclose(slope(bias, energy, index), difference / (2 * step), atol=2e-5)
     ends = wte.bias_value(bias, np.array([-1e9, 1e9]), np.array([0, 0], np.int32))
     np.testing.assert_array_equal(ends, bias.heights[0, [0, -1]])
@@ -138,15 +153,21 @@ def test_the_bias_of_no_number_is_no_number_and_of_infinity_that_of_the_ends():
 
 
 def test_deposits_leave_the_converged_bias_as_it_is():
-    """At energies of the converged law (its quantiles) the sum of deposits is the same at every energy, so that A only
-    grows by a constant; at energies of the law without bias it is not."""
+    """At energies of the converged law (its quantiles) the sum of deposits is the same at every
+    energy, so that A only grows by a constant; at energies of the law without bias it is not.
+    """
     factor, count = 4.0, 20_000
     bias = converged(100, factor, np.array([1.0]), 2.0, 300.0)
     share = (np.arange(count) + 0.5) / count
     flat = {}
-    for name, law in (("biased", gamma_law(49 / factor + 1, scale=factor)), ("plain", gamma_law(50))):
+    for name, law in (
+        ("biased", gamma_law(49 / factor + 1, scale=factor)),
+        ("plain", gamma_law(50)),
+    ):
         energy = law.ppf(share)
-        settled = bias._replace(mean=np.array([53.0]), variance=np.array([212.0]), count=np.array([1e6]))
+        settled = bias._replace(
+            mean=np.array([53.0]), variance=np.array([212.0]), count=np.array([1e6])
+        )
         method = WellTempered(factor, cells=2048, height=1e-4, kernel_width=0.1)
         new = method.deposit(settled, energy, np.zeros(count, np.int32), np.array([1.0]))
         at = np.linspace(35.0, 75.0, 100)
@@ -157,8 +178,10 @@ def test_deposits_leave_the_converged_bias_as_it_is():
 
 
 def adaptive(factor: float, sign: float = 1.0) -> tuple[Bias, np.ndarray]:
-    """Overdamped walkers on a well of 10 dimensions at T = 1 and 2, 100 each, deposits every second step for 3,000
-    steps, then 2,000 of the frozen bias. Returns it and energies of the last, `(records, walkers)`."""
+    """Overdamped walkers on a well of 10 dimensions at T = 1 and 2, 100 each, deposits every second
+    step for 3,000 steps, then 2,000 of the frozen bias. Returns it and energies of the last,
+    `(records, walkers)`.
+    """
     random = np.random.default_rng(5)
     temperature = np.array([1.0, 2.0])
     rung = np.repeat(np.arange(2, dtype=np.int32), 100)
@@ -169,7 +192,11 @@ def adaptive(factor: float, sign: float = 1.0) -> tuple[Bias, np.ndarray]:
     bias, step, records = method.init(np.array([5.0, 10.0]), 1 / temperature), 0.05, []
     for number in range(5_000):
         force = -position * (1.0 + sign * slope(bias, energy, rung))[:, None]
-        position = position + step * force + np.sqrt(2 * step * hot)[:, None] * random.normal(size=position.shape)
+        position = (
+            position
+            + step * force
+            + np.sqrt(2 * step * hot)[:, None] * random.normal(size=position.shape)
+        )
         energy = 0.5 * np.sum(position**2, 1)
         if number < 3_000 and number % 2:
             bias = method.deposit(bias, energy, rung, 1 / temperature)
@@ -179,8 +206,10 @@ def adaptive(factor: float, sign: float = 1.0) -> tuple[Bias, np.ndarray]:
 
 
 def test_an_adaptive_run_finds_the_slope():
-    """γ = 3: A' within 0.08 (root mean square) of (γ-1)/γ (4T/E - 1) from mean - 1 to mean + 2 unbiased sd; energies of
-    mean T(4 + γ) and variance γT²(4 + γ) within 6 and 15 % (the step of 0.05 alone makes 2.5 and 5)."""
+    """γ = 3: A' within 0.08 (root mean square) of (γ-1)/γ (4T/E - 1) from mean - 1 to mean + 2
+    unbiased sd; energies of mean T(4 + γ) and variance γT²(4 + γ) within 6 and 15 % (the step of
+    0.05 alone makes 2.5 and 5).
+    """
     bias, records = adaptive(3.0)
     for rung, temperature in enumerate((1.0, 2.0)):
         energy = temperature * np.linspace(3.0, 9.5, 60)
@@ -190,13 +219,17 @@ def test_an_adaptive_run_finds_the_slope():
         sampled = records[:, rung * 100 : (rung + 1) * 100]
         assert sampled.mean() == pytest.approx(7 * temperature, rel=0.06)
         assert sampled.var() == pytest.approx(21 * temperature**2, rel=0.15)
-        weight = np.exp(wte.bias_value(bias, sampled, np.full(sampled.shape, rung, np.int32)) / temperature)
+        weight = np.exp(
+            wte.bias_value(bias, sampled, np.full(sampled.shape, rung, np.int32)) / temperature
+        )
         assert (weight * sampled).sum() / weight.sum() == pytest.approx(5 * temperature, rel=0.06)
     assert bias.refused.sum() == 0
 
 
 def test_growing_keeps_the_bias():
-    """Energies far away double the cells; what was deposited stays, to the interpolation of wider cells."""
+    """Energies far away double the cells; what was deposited stays, to the interpolation of wider
+    cells.
+    """
     method, rung = WellTempered(5.0, memory=50.0, max_jump=1e9), np.zeros(1, np.int32)
     beta = np.array([1.0])
     bias = method.init(np.array([100.0]), beta)
@@ -250,7 +283,9 @@ def test_heights_fall_as_asked():
     rung, beta = np.zeros(1, np.int32), np.array([1.0])
     for decay, expected in ((0.0, 0.5), (1.0, 0.5 / 2.0)):
         method = WellTempered(5.0, decay=decay, decay_after=9.0)
-        bias = method.init(np.array([10.0]), beta)._replace(count=np.array([8.0]), variance=np.array([4.0]))
+        bias = method.init(np.array([10.0]), beta)._replace(
+            count=np.array([8.0]), variance=np.array([4.0])
+        )
         new = method.deposit(bias, np.array([10.0]), rung, beta)
         assert wte.bias_value(new, np.array([10.0]), rung)[0] == pytest.approx(expected, rel=0.02)
 
@@ -272,7 +307,9 @@ def test_tensorflow_under_xla_is_numpy():
         energy = np.where(rung == 0, 10.0, 20.0) + (1 + number / 10) * random.normal(size=6)
         energy[5] = np.nan if number == 7 else energy[5]
         own, ratio, factors = tried(own, energy, rung, beta)
-        theirs, their_ratio, their_factors = compiled(theirs, tf.constant(energy), tf.constant(rung), tf.constant(beta))
+        theirs, their_ratio, their_factors = compiled(
+            theirs, tf.constant(energy), tf.constant(rung), tf.constant(beta)
+        )
     for a, b in zip((*own, ratio, *factors), (*theirs, their_ratio, *their_factors), strict=True):
         np.testing.assert_allclose(a, b.numpy(), rtol=1e-9, atol=1e-11)
 

@@ -1,10 +1,12 @@
-"""The well-tempered ensemble in the engine: laws of biased ladders, what is written, and what is refused.
+"""The well-tempered ensemble in the engine: laws of biased ladders, what is written, and what is
+refused.
 
-On a harmonic well of d dimensions the converged bias gives energies the mean T(a - 1 + γ) and the variance
-γT²(a - 1 + γ), a = d/2, and neighbors at the ratio R the acceptance 2 I_{1/(1+R)}(b, b), b = (a - 1)/γ + 1; weights
-give back <U> = aT whatever the bias is. Errors come from independent ladders; energies with the reweighted mean of each
-ladder as a ratio. Power: 5.5 errors are about 0.5 % of a mean in ten dimensions; swaps that forget the bias move it by
-several per cent, weights of the wrong sign by half.
+On a harmonic well of d dimensions the converged bias gives energies the mean T(a - 1 + γ) and the
+variance γT²(a - 1 + γ), a = d/2, and neighbors at the ratio R the acceptance 2 I_{1/(1+R)}(b, b), b
+= (a - 1)/γ + 1; weights give back <U> = aT whatever the bias is. Errors come from independent
+ladders; energies with the reweighted mean of each ladder as a ratio. Power: 5.5 errors are about
+0.5 % of a mean in ten dimensions; swaps that forget the bias move it by several per cent, weights
+of the wrong sign by half.
 """
 
 from __future__ import annotations
@@ -60,12 +62,17 @@ def biased(
     )
     temperature = ratio ** np.arange(rungs)
     start = (
-        np.random.default_rng(d).normal(size=(rungs * ladders, d)) * np.sqrt(np.repeat(temperature, ladders))[:, None]
+        np.random.default_rng(d).normal(size=(rungs * ladders, d))
+        * np.sqrt(np.repeat(temperature, ladders))[:, None]
     )
-    run = run_ladder(method, FunctionPotential(harmonic, d), start, burnin + steps, record_every, burnin)
+    run = run_ladder(
+        method, FunctionPotential(harmonic, d), start, burnin + steps, record_every, burnin
+    )
     # The first twentieth after the burn-in is left out too: the law has just stopped to move.
     left_out = (burnin + steps // 20) // record_every
-    return run._replace(rows=run.rows[left_out:], events=run.events[run.events[:, 0] > burnin]), temperature
+    return run._replace(
+        rows=run.rows[left_out:], events=run.events[run.events[:, 0] > burnin]
+    ), temperature
 
 
 def z_of_reweighted(run, temperature, d, sign=1.0):
@@ -88,12 +95,15 @@ def swap_rate(run, pair):
     return mean_and_error(np.bincount(walker, events[:, 8]) / np.bincount(walker))
 
 
-# ----------------------------------------------------------------------------------------------------------------- laws
+# -----------------------------------------------------------------------------------------------------------------
+# laws
 
 
 @pytest.mark.slow
 def test_a_hundred_dimensions_by_hmc():
-    """Variance 212 T² within 5 %, mean 53 T, swaps 0.642 ± 0.02 where they would be 0.36, and <U> = 50 T comes back."""
+    """Variance 212 T² within 5 %, mean 53 T, swaps 0.642 ± 0.02 where they would be 0.36, and <U> =
+    50 T comes back.
+    """
     run, temperature = biased(HamiltonianMonteCarlo(8), 100, 1.2, 3, 60, 1400, 1000)
     energy = run.column("potential")
     mean, variance = energy.mean((0, 2)) / temperature, energy.var((0, 2)) / temperature**2
@@ -117,8 +127,9 @@ TEN = (10, 1.5, 3, 150, 600, 800)
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", ["metropolis", "barker", "infinite", "BAOAB"])
 def test_ten_dimensions(rule):
-    """R = 1.5: swaps 0.70 where they would be 0.53; Barker's rule and all assignments keep the law as well, and BAOAB
-    inside with a step size small enough."""
+    """R = 1.5: swaps 0.70 where they would be 0.53; Barker's rule and all assignments keep the law
+    as well, and BAOAB inside with a step size small enough.
+    """
     inner, more = HamiltonianMonteCarlo(4), {"step_size": 0.4}
     if rule == "BAOAB":
         inner, more = Splitting("BAOAB", 1.0), {"every": 4, "step_size": 0.2}
@@ -132,7 +143,8 @@ def test_ten_dimensions(rule):
         for pair in range(2):
             rate, error = swap_rate(run, pair)
             print(f"{rate:.4f} +- {error:.4f}, {acceptance(10, 1.5, FACTOR):.4f}")
-            # BAOAB's burn-in has a quarter of the rounds, which leave the ends of the bias to be filled.
+            # BAOAB's burn-in has a quarter of the rounds, which leave the ends of the bias to be
+            # filled.
             assert abs(rate - acceptance(10, 1.5, FACTOR)) < (0.06 if rule == "BAOAB" else 0.03)
 
 
@@ -147,19 +159,24 @@ class Forgetful(ReplicaExchange):
 @pytest.mark.slow
 def test_wrong_variants_are_caught():
     """Swaps that forget the bias, and the weights e^{-βA}."""
-    run, temperature = biased(HamiltonianMonteCarlo(4), 10, 1.5, 2, 100, 300, 400, kind=Forgetful, step_size=0.4)
+    run, temperature = biased(
+        HamiltonianMonteCarlo(4), 10, 1.5, 2, 100, 300, 400, kind=Forgetful, step_size=0.4
+    )
     z = np.abs(z_of_reweighted(run, temperature, 10))
     print(z)
     assert z.max() > 2 * TOLERANCE
     assert np.abs(z_of_reweighted(run, temperature, 10, sign=-1.0)).min() > 2 * TOLERANCE
 
 
-# ---------------------------------------------------------------------------------------------------- infinite swapping
+# ----------------------------------------------------------------------------------------------------
+# infinite swapping
 
 
 @pytest.mark.slow
 def test_infinite_swapping_without_a_bias():
-    """<U> = 5 T on each rung, every replica at each rung a quarter of the time, and expected equals accepted."""
+    """<U> = 5 T on each rung, every replica at each rung a quarter of the time, and expected equals
+    accepted.
+    """
     rungs, ladders, d = 4, 100, 10
     method = exchanging(
         Splitting("BAOAB", 1.0),
@@ -169,7 +186,8 @@ def test_infinite_swapping_without_a_bias():
     )
     temperature = 1.5 ** np.arange(rungs)
     start = (
-        np.random.default_rng(0).normal(size=(rungs * ladders, d)) * np.sqrt(np.repeat(temperature, ladders))[:, None]
+        np.random.default_rng(0).normal(size=(rungs * ladders, d))
+        * np.sqrt(np.repeat(temperature, ladders))[:, None]
     )
     run = run_ladder(method, FunctionPotential(harmonic, d), start, 2_000, 4)
     for rung in range(rungs):
@@ -191,7 +209,8 @@ def test_infinite_swapping_without_a_bias():
     assert (attempts == 500 * ladders).all() and (expected / attempts > 0.2).all()
 
 
-# -------------------------------------------------------------------------------------------------------- frozen, wrong
+# --------------------------------------------------------------------------------------------------------
+# frozen, wrong
 
 
 def test_the_bias_is_frozen_to_the_bit_after_the_burn_in():
@@ -204,7 +223,9 @@ def test_the_bias_is_frozen_to_the_bit_after_the_burn_in():
             bias=WellTempered(3.0),
         )
         start = np.random.default_rng(0).normal(size=(6, 2))
-        run = run_ladder(method, FunctionPotential(harmonic, 2), start, steps, 1, 20, execution="graph")
+        run = run_ladder(
+            method, FunctionPotential(harmonic, 2), start, steps, 1, 20, execution="graph"
+        )
         return run.state.rungs.bias, method.tables(run.state)["bias"]
 
     first, table = final(20)
@@ -222,7 +243,9 @@ def test_energies_that_are_not_finite_are_not_counted():
     """A replica at a place where U is NaN neither swaps nor enters the bias."""
 
     def broken(position):
-        return tf.where(position[:, 0] > 50.0, tf.constant(np.nan, tf.float64), 1.0) * harmonic(position)
+        return tf.where(position[:, 0] > 50.0, tf.constant(np.nan, tf.float64), 1.0) * harmonic(
+            position
+        )
 
     method = exchanging(
         HamiltonianMonteCarlo(2),
@@ -243,7 +266,8 @@ def test_energies_that_are_not_finite_are_not_counted():
     assert run.state.rungs.counts.accepted.numpy()[0] > 0
 
 
-# ------------------------------------------------------------------------------------------------------ through options
+# ------------------------------------------------------------------------------------------------------
+# through options
 
 GENERATOR = np.random.default_rng(5)
 X, Y = GENERATOR.normal(size=(12, 2)), GENERATOR.normal(size=12)
@@ -261,7 +285,14 @@ OPTIONS = {
     "record_every": 1,
     "trajectory_every": 1,
 }
-SYSTEM = {"noise_std": 1.0, "dtype": "float64", "seed": 3, "verbose": 0, "execution": "graph", "num_walkers": 2}
+SYSTEM = {
+    "noise_std": 1.0,
+    "dtype": "float64",
+    "seed": 3,
+    "verbose": 0,
+    "execution": "graph",
+    "num_walkers": 2,
+}
 
 
 def sample(output=None, verbose=0, limits=LIMITS, **options):
@@ -288,7 +319,11 @@ def test_weights_stand_last_and_count_in_averages(small):
             running = (mine[name] * mine["weight"]).cumsum() / mine["weight"].cumsum()
             np.testing.assert_allclose(told[name], running, rtol=1e-11)
     bias = np.genfromtxt(small.folder / "bias.csv", delimiter=",", names=True)
-    assert bias.dtype.names == ("rung", "energy", "bias", "log_weight") and set(bias["rung"]) == {0, 1, 2}
+    assert bias.dtype.names == ("rung", "energy", "bias", "log_weight") and set(bias["rung"]) == {
+        0,
+        1,
+        2,
+    }
 
 
 def highest(run, rung: int) -> float:
@@ -319,13 +354,17 @@ def test_weights_and_heights_are_those_of_the_temperature_of_a_schedule(small):
         temperature = mine["temperature"].iloc[0]
         assert temperature == pytest.approx(3 * 1.4**rung)
         np.testing.assert_allclose(table["log_weight"], table["bias"] / temperature)
-        offset = np.log(mine["weight"]) - np.interp(mine["potential"], table["energy"], table["log_weight"])
+        offset = np.log(mine["weight"]) - np.interp(
+            mine["potential"], table["energy"], table["log_weight"]
+        )
         assert offset.std() < 0.03 * np.log(mine["weight"]).std()
         assert 0.5 < table["log_weight"].max() / highest(small, rung) < 2
 
 
 def test_mean_and_variance_of_the_parameters_are_weighted(small):
-    """The variance is that of numpy's reliability weights: a factor on all weights changes nothing."""
+    """The variance is that of numpy's reliability weights: a factor on all weights changes
+    nothing.
+    """
     positions = small.trajectory
     names = [name for name in positions.columns if "[" in name]
     assert len(names) == 3 and "weight" in positions and set(positions["rung"]) == {0}
@@ -336,7 +375,9 @@ def test_mean_and_variance_of_the_parameters_are_weighted(small):
     for walker in range(2):
         mine = positions[positions["walker"] == walker]
         weight, values = mine["weight"].to_numpy()[:, None], mine[names].to_numpy()
-        np.testing.assert_allclose(moments.mean[walker], (weight * values).sum(0) / weight.sum(), rtol=1e-10)
+        np.testing.assert_allclose(
+            moments.mean[walker], (weight * values).sum(0) / weight.sum(), rtol=1e-10
+        )
         assert moments.count[walker] == pytest.approx(weight.sum())
         variance = np.diag(np.cov(values.T, aweights=weight[:, 0]))
         np.testing.assert_allclose(moments.variance[walker], variance, rtol=1e-9)
@@ -373,23 +414,34 @@ MINI = {"sampler": "RENHD", "batch_size": 4, "exchange_every": 5, "step_size": 0
 
 
 def test_mini_batches_beside_energies_of_all_data(capsys):
-    """U of the rows is that of all data, swaps are free of noise, and each kept its law's weights."""
+    """U of the rows is that of all data, swaps are free of noise, and each kept its law's
+    weights.
+    """
     run = sample(verbose=1, full_every=1, **MINI)
     said = capsys.readouterr()
     assert "each step evaluates the loss of all 12 examples" in said.out + said.err
     rows = run.run_info
     np.testing.assert_allclose(rows["potential"], rows["full_potential"], rtol=1e-12)
-    assert (run.exchanges["variance"] == 0).all() and run.manifest["method"]["bias_energies"] == "full"
+    assert (run.exchanges["variance"] == 0).all() and run.manifest["method"][
+        "bias_energies"
+    ] == "full"
     assert rows.query(f"step > {BURNIN}")["weight"].std() > 0.01
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", ["penalty", "barker_compensated"])
 def test_mini_batches_by_their_own_energies_are_warned_of(rule, capsys):
-    """A noisy rule is told the variance of its estimate; examples of a pair: those asked for, or all of 12."""
-    run = sample(verbose=1, **MINI | {"swap_rule": rule}, bias_energies="batch", exchange_batch_size=6)
+    """A noisy rule is told the variance of its estimate; examples of a pair: those asked for, or
+    all of 12.
+    """
+    run = sample(
+        verbose=1, **MINI | {"swap_rule": rule}, bias_energies="batch", exchange_batch_size=6
+    )
     said = capsys.readouterr()
-    assert "bias_energies batch: forces and weights see the bias at the noisy energies" in said.out + said.err
+    assert (
+        "bias_energies batch: forces and weights see the bias at the noisy energies"
+        in said.out + said.err
+    )
     tried = run.exchanges.query(f"step > {BURNIN}")
     assert set(tried["batch_size"]) <= {6, 12} and (tried["variance"] > 0).mean() > 0.1
     assert (tried["variance"] <= 1).all() or rule == "penalty"
@@ -399,7 +451,10 @@ def test_mini_batches_by_their_own_energies_are_warned_of(rule, capsys):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"tempering": "likelihood", "temperature_ratio": None}, r"^bias: well_tempered is a bias on U at fixed temp"),
+        (
+            {"tempering": "likelihood", "temperature_ratio": None},
+            r"^bias: well_tempered is a bias on U at fixed temp",
+        ),
         ({"exchange": "tempering"}, r"^bias: well_tempered is a bias on U at fixed temperatures"),
         ({"num_burnin_steps": 0}, r"^bias: it grows during the burn-in only"),
         ({"bias_factor": 1.0}, r"^bias_factor is out of range"),

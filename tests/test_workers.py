@@ -1,7 +1,8 @@
 """Workers: the bytes of a run do not depend on how many there are, who holds what, or who died.
 
-The oracle is one worker in this process. That blocks are right is shown against the loop without workers: one block of
-all independent walkers has its bytes, and a ladder in blocks its numbers up to rounding.
+The oracle is one worker in this process. That blocks are right is shown against the loop without
+workers: one block of all independent walkers has its bytes, and a ladder in blocks its numbers up
+to rounding.
 """
 
 from __future__ import annotations
@@ -48,7 +49,13 @@ pytestmark = pytest.mark.usefixtures("rewritten_graphs")
 
 X = np.random.default_rng(0).normal(size=(60, 3)).astype("float32")
 Y = (X.sum(1) > 0).astype(int)
-LADDER = {"num_replicas": 4, "max_temperature": 5.0, "num_burnin_steps": 40, "num_steps": 100, "step_size": 0.01}
+LADDER = {
+    "num_replicas": 4,
+    "max_temperature": 5.0,
+    "num_burnin_steps": 40,
+    "num_steps": 100,
+    "step_size": 0.01,
+}
 LOCK = threading.Lock()
 FEW = {"num_steps": 60, "step_size": 0.02, "batch_size": 20}
 
@@ -58,7 +65,13 @@ def first_of(lock, positions):
 
 
 def simulation(walkers: int, **options) -> Simulation:
-    given = {"data": (X, Y), "threads": threads(), "execution": "graph", "verbose": 0, "seed": 1} | options
+    given = {
+        "data": (X, Y),
+        "threads": threads(),
+        "execution": "graph",
+        "verbose": 0,
+        "seed": 1,
+    } | options
     if given.get("batch_norm") == "batch":
         keras.utils.set_random_seed(1)
         layers = keras.layers
@@ -69,7 +82,15 @@ def simulation(walkers: int, **options) -> Simulation:
 
 def files_of(folder: Path) -> dict[str, bytes]:
     """The files of a run that may not depend on its workers, and the arrays of its checkpoint."""
-    names = ("run.csv", "averages.csv", "trajectory.csv", "trajectory.h5", "exchange.csv", "ladder.csv", "bias.csv")
+    names = (
+        "run.csv",
+        "averages.csv",
+        "trajectory.csv",
+        "trajectory.h5",
+        "exchange.csv",
+        "ladder.csv",
+        "bias.csv",
+    )
     found = {name: (folder / name).read_bytes() for name in names if (folder / name).exists()}
     with np.load(folder / "checkpoint" / "current.npz") as arrays:
         return found | {name: arrays[name].tobytes() for name in arrays.files if "meta" not in name}
@@ -82,7 +103,12 @@ def differences(one: dict[str, bytes], other: dict[str, bytes]) -> list:
         if one[name] != other[name]:
             pairs = zip(one[name].splitlines(), other[name].splitlines(), strict=False)
             found.append(
-                (name, len(one[name]), len(other[name]), next((pair for pair in pairs if pair[0] != pair[1]), ""))
+                (
+                    name,
+                    len(one[name]),
+                    len(other[name]),
+                    next((pair for pair in pairs if pair[0] != pair[1]), ""),
+                )
             )
     return found
 
@@ -93,7 +119,12 @@ def run(folder: Path, walkers: int, system=None, **options) -> dict[str, bytes]:
     return files_of(folder)
 
 
-CASES = {"tempering": (2, LADDER | {"adapt_ladder": True, "tempering": "likelihood", "max_temperature": None})}
+CASES = {
+    "tempering": (
+        2,
+        LADDER | {"adapt_ladder": True, "tempering": "likelihood", "max_temperature": None},
+    )
+}
 MORE = {
     "baoab": (4, FEW | {"block_size": 1}),
     "hmc": (4, {"sampler": "HMC", "num_steps": 80, "num_burnin_steps": 40, "block_size": 2}),
@@ -110,22 +141,33 @@ MORE = {
 }
 
 
-@pytest.mark.parametrize("name", [*CASES, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE)])
+@pytest.mark.parametrize(
+    "name", [*CASES, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE)]
+)
 def test_bytes_do_not_depend_on_the_number_of_workers(tmp_path, name):
     walkers, options = (CASES | MORE)[name]
     system = {key: options[key] for key in ("execution", "batch_norm") if key in options}
-    options = {key: value for key, value in options.items() if value is not None and key not in system}
+    options = {
+        key: value for key, value in options.items() if value is not None and key not in system
+    }
     oracle = run(tmp_path / "1", walkers, system, workers=1, **options)
     assert len(oracle) > 10
     blocks = 4 // options.get("block_size", 1)
     for workers in (2,) if name in CASES else {2, blocks}:
-        assert differences(run(tmp_path / str(workers), walkers, system, workers=workers, **options), oracle) == []
+        assert (
+            differences(
+                run(tmp_path / str(workers), walkers, system, workers=workers, **options), oracle
+            )
+            == []
+        )
 
 
 @pytest.mark.slow
 def test_a_ladder_without_swaps_is_made_in_blocks(tmp_path):
     options = LADDER | {"exchange": "none", "num_steps": 50}
-    frames = [simulation(2).sample(**options, **workers).run_info for workers in ({}, {"workers": 1})]
+    frames = [
+        simulation(2).sample(**options, **workers).run_info for workers in ({}, {"workers": 1})
+    ]
     np.testing.assert_allclose(*(frame[["step", "rung", "loss"]] for frame in frames), rtol=1e-9)
 
 
@@ -144,7 +186,9 @@ def test_a_study_of_temperatures_on_workers():
     for workers in (1, 2, 4):
         sim = simulation(4, test_fraction=0.25)
         given = {"num_steps": 60, "num_burnin_steps": 20, "step_size": 0.02, "block_size": 1}
-        frames.append(temperature_study(sim, [1.0, 0.5], early_stopping=False, workers=workers, **given).frame)
+        frames.append(
+            temperature_study(sim, [1.0, 0.5], early_stopping=False, workers=workers, **given).frame
+        )
     assert frames[0].equals(frames[1]) and frames[0].equals(frames[2])
 
 
@@ -173,31 +217,48 @@ def test_a_ladder_in_blocks_makes_the_steps_of_one_loop(tmp_path, options):
         moments = [arrays[f"moments/{name}"] for name in ("count", "mean", "m2", "squares")]
         frames.append([done.run_info, done.trajectory, done.averages, done.exchanges, *moments])
     for without, within in zip(*frames, strict=True):
-        np.testing.assert_allclose(np.asarray(within, float), np.asarray(without, float), rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(
+            np.asarray(within, float), np.asarray(without, float), rtol=1e-6, atol=1e-8
+        )
 
 
 def test_noise_heats_no_block_more_than_it_may(monkeypatch):
-    """Each finds a step, a friction and masses of its own: what cools the first one is not what cools the others."""
+    """Each finds a step, a friction and masses of its own: what cools the first one is not what
+    cools the others.
+    """
     seen = []
 
     def cooled(request, position, auxiliary, tuned, room):
-        seen.append((position[0], tuned["coordinates"].scale.shape, tuned["coordinates"].directions.shape))
+        seen.append(
+            (position[0], tuned["coordinates"].scale.shape, tuned["coordinates"].directions.shape)
+        )
         return {"friction": 2.0 + position[0], "step_limit": 3.0} if position[0] else {}
 
     monkeypatch.setattr("tati_re.simulation.launch.cool_enough", cooled)
-    given = {"mass": "fisher:2", "friction": "auto", "num_steps": 202, "num_burnin_steps": 200, "record_every": 1}
+    given = {
+        "mass": "fisher:2",
+        "friction": "auto",
+        "num_steps": 202,
+        "num_burnin_steps": 200,
+        "record_every": 1,
+    }
     starts = np.zeros((1, 4, 26))
     starts[0, 2:] = 1.0
     states = []
-    monkeypatch.setattr(RunLoops, "compiles", lambda loops, carry: states.append(carry.state) or 1 / 0)
+    monkeypatch.setattr(
+        RunLoops, "compiles", lambda loops, carry: states.append(carry.state) or 1 / 0
+    )
     with pytest.raises(ZeroDivisionError):
         simulation(4, batch_size=20).sample(workers=1, block_size=2, starts=starts, **given)
     assert seen == [(0.0, (1, 26), (2, 26)), (1.0, (1, 26), (2, 26))]
     np.testing.assert_array_equal(states[0].raised, [1.0, 1.0, 3.0, 3.0])
-    np.testing.assert_array_equal(states[0].step_limit, [UNLIMITED, UNLIMITED, *3 * states[0].step_factor[2:]])
+    np.testing.assert_array_equal(
+        states[0].step_limit, [UNLIMITED, UNLIMITED, *3 * states[0].step_factor[2:]]
+    )
 
 
-# -------------------------------------------------------------------------------------------------------- what may die
+# --------------------------------------------------------------------------------------------------------
+# what may die
 
 
 def kill_after(seconds: float, killed: list[int]) -> threading.Thread:
@@ -227,13 +288,17 @@ def ancestors(pid: int) -> list[int]:
 
 
 def alive(driver: int | None = None) -> list[int]:
-    """The worker processes of this one, or of another: they are copies of a server, or begun without it."""
+    """The worker processes of this one, or of another: they are copies of a server, or begun
+    without it.
+    """
     found, driver = [], driver or os.getpid()
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (folder / "cmdline").read_bytes()
             for name, place in ((b"worker", 0), (b"fork_server", 1)):
-                if b"tati_re.cluster." + name in words and ancestors(int(folder.name))[place : place + 1] == [driver]:
+                if b"tati_re.cluster." + name in words and ancestors(int(folder.name))[
+                    place : place + 1
+                ] == [driver]:
                     found.append(int(folder.name))
     return found
 
@@ -274,7 +339,9 @@ class Told:
 
 
 def test_a_team_does_again_what_a_dead_worker_did():
-    """States, messages and snapshots in plain numbers; each sum counts which messages came, and in which order."""
+    """States, messages and snapshots in plain numbers; each sum counts which messages came, and in
+    which order.
+    """
     random.seed(3)
     for _ in range(200):
         deaths, said = sorted(random.sample(range(1, 40), 3)), []
@@ -343,7 +410,9 @@ def test_what_a_worker_raises_is_one_sentence_with_the_checkpoint(tmp_path, monk
     sim.limits = replace(LIMITS, first_steps=8, chunk_seconds=0.0)
     with pytest.raises(SamplingError) as found:
         sim.sample(workers=1, block_size=1, num_steps=24, step_size=0.02, output=tmp_path / "run")
-    truth = f"The last checkpoint is of step 16; resume with tati-sample --resume {tmp_path / 'run'}."
+    truth = (
+        f"The last checkpoint is of step 16; resume with tati-sample --resume {tmp_path / 'run'}."
+    )
     assert str(found.value) == f"A worker could not go on (ValueError: no number). {truth}"
 
 
@@ -385,7 +454,13 @@ def test_workers_that_were_begun_before_a_stop_are_ended():
 @pytest.mark.slow
 def test_a_ladder_goes_on_from_its_first_checkpoint(tmp_path, monkeypatch):
     """Killed before it had made a step."""
-    few = {"num_replicas": 2, "max_temperature": 3.0, "num_steps": 30, "step_size": 0.01, "workers": 1}
+    few = {
+        "num_replicas": 2,
+        "max_temperature": 3.0,
+        "num_steps": 30,
+        "step_size": 0.01,
+        "workers": 1,
+    }
     oracle = run(tmp_path / "whole", 2, **few)
     with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
         patch.setattr("tati_re.engine.driver.Driver.run", lambda driver, carry: 1 / 0)
@@ -400,9 +475,15 @@ def test_where_a_run_was_made_is_told(tmp_path, capsys):
     assert "BAOAB, workers 1, blocks 2  step 60/60" in capsys.readouterr().out
     told = done.manifest["workers"]
     assert (
-        "Its 2 blocks of 2 walkers were stepped by 1 worker, with" in what_was_sampled(done.manifest, done.run_info)[-1]
+        "Its 2 blocks of 2 walkers were stepped by 1 worker, with"
+        in what_was_sampled(done.manifest, done.run_info)[-1]
     )
-    told |= {"number": 3, "threads": 1, "machines": {"10.0.0.1": 2, "10.0.0.2": 1}, "worker": {"device": "GPU"}}
+    told |= {
+        "number": 3,
+        "threads": 1,
+        "machines": {"10.0.0.1": 2, "10.0.0.2": 1},
+        "worker": {"device": "GPU"},
+    }
     said = what_was_sampled(done.manifest | {"workers": told}, done.run_info)[-1]
     made = "3 workers, with 1 thread each, on GPUs: 2 workers on 10.0.0.1, 1 worker on 10.0.0.2."
     assert said == f"Its 2 blocks of 2 walkers were stepped by {made}"
@@ -447,7 +528,8 @@ def test_other_energies_of_the_next_worker_are_found():
 def test_another_number_of_workers_is_no_change_of_the_manifest(tmp_path, monkeypatch, capsys):
     run(tmp_path / "a", 2, workers=1, block_size=1, num_steps=20)
     with pytest.raises(
-        InputError, match=r"^workers: there are more of them than blocks.* Received: 3\. Expected: 1 to 2"
+        InputError,
+        match=r"^workers: there are more of them than blocks.* Received: 3\. Expected: 1 to 2",
     ):
         Simulation.resume(tmp_path / "a", num_steps=30, workers=3, verbose=0, data=(X, Y))
 
@@ -481,7 +563,9 @@ def test_a_killed_worker_changes_no_byte_and_no_port_is_open(tmp_path):
 
 
 def listening(seconds: float) -> set[str]:
-    """Sockets in which workers of this process wait for a connection from elsewhere, in so many seconds."""
+    """Sockets in which workers of this process wait for a connection from elsewhere, in so many
+    seconds.
+    """
     found: set[str] = set()
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -489,8 +573,13 @@ def listening(seconds: float) -> set[str]:
             try:
                 mine = {os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()}
                 for table in ("tcp", "tcp6"):
-                    rows = [line.split() for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]]
-                    found |= {row[1] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in mine}
+                    rows = [
+                        line.split()
+                        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
+                    ]
+                    found |= {
+                        row[1] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in mine
+                    }
             except OSError:
                 pass
         time.sleep(0.2)
@@ -514,23 +603,33 @@ def test_a_worker_killed_at_any_moment_changes_no_byte(tmp_path, name, moment):
 
     if moment == "start":
         kill_after(0.0, killed)
-    assert differences(run(tmp_path / "2", walkers, workers=2, callbacks=[seen], **options), oracle) == []
+    assert (
+        differences(run(tmp_path / "2", walkers, workers=2, callbacks=[seen], **options), oracle)
+        == []
+    )
     assert killed
 
 
 INSTANTS = {
     "a swap": lambda verb, common: verb == "examples",
     "a checkpoint": lambda verb, common: verb == "leaves",
-    "the last round": lambda verb, common: verb == "advance" and common[0] + common[1] > LADDER["num_steps"],
+    "the last round": lambda verb, common: (
+        verb == "advance" and common[0] + common[1] > LADDER["num_steps"]
+    ),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "instant"), [("penalty", "a swap"), ("tempering", "a checkpoint"), ("wte", "the last round")]
+    ("name", "instant"),
+    [("penalty", "a swap"), ("tempering", "a checkpoint"), ("wte", "the last round")],
 )
-def test_a_worker_killed_in_the_middle_of_a_round_changes_no_byte(tmp_path, monkeypatch, name, instant):
-    """In a swap that asks for the losses of examples, in a checkpoint, and when nothing but the last round is left."""
+def test_a_worker_killed_in_the_middle_of_a_round_changes_no_byte(
+    tmp_path, monkeypatch, name, instant
+):
+    """In a swap that asks for the losses of examples, in a checkpoint, and when nothing but the
+    last round is left.
+    """
     walkers, options = (CASES | MORE)[name]
     options = {key: value for key, value in options.items() if value is not None}
     oracle, killed, ask = run(tmp_path / "1", walkers, workers=1, **options), list[int](), Team.ask
@@ -548,9 +647,34 @@ def test_a_worker_killed_in_the_middle_of_a_round_changes_no_byte(tmp_path, monk
 @pytest.mark.slow
 def test_a_ladder_whose_driver_is_killed_at_once_is_resumed(tmp_path):
     """As soon as its folder says what it is, and then with other numbers of workers."""
-    command = [sys.executable, "-m", "tati_re.cli.sample", "--data", "two_clusters", "--num-walkers", "2"]
-    command += ["--num-replicas", "4", "--max-temperature", "5", "--num-burnin-steps", "40", "--adapt-ladder"]
-    command += ["--num-steps", "200", "--step-size", "0.01", "--exchange-every", "10", "--record-every", "10"]
+    command = [
+        sys.executable,
+        "-m",
+        "tati_re.cli.sample",
+        "--data",
+        "two_clusters",
+        "--num-walkers",
+        "2",
+    ]
+    command += [
+        "--num-replicas",
+        "4",
+        "--max-temperature",
+        "5",
+        "--num-burnin-steps",
+        "40",
+        "--adapt-ladder",
+    ]
+    command += [
+        "--num-steps",
+        "200",
+        "--step-size",
+        "0.01",
+        "--exchange-every",
+        "10",
+        "--record-every",
+        "10",
+    ]
     command += ["--seed", "1", "--threads", "1", "--execution", "graph", "--quiet"]
     oracle, folder = tmp_path / "oracle", tmp_path / "run"
     subprocess.run([*command, "--workers", "1", "--output", oracle], check=True)
@@ -566,15 +690,45 @@ def test_a_ladder_whose_driver_is_killed_at_once_is_resumed(tmp_path):
 @pytest.mark.slow
 def test_a_killed_driver_takes_its_workers_along_and_loses_nothing(tmp_path):
     """Resumed with other numbers of workers."""
-    command = [sys.executable, "-m", "tati_re.cli.sample", "--data", "two_clusters", "--num-walkers", "4"]
-    command += ["--block-size", "1", "--num-steps", "30000", "--step-size", "0.01", "--checkpoint-seconds", "0.2"]
-    command += ["--record-every", "50", "--seed", "1", "--threads", "1", "--execution", "graph", "--quiet"]
+    command = [
+        sys.executable,
+        "-m",
+        "tati_re.cli.sample",
+        "--data",
+        "two_clusters",
+        "--num-walkers",
+        "4",
+    ]
+    command += [
+        "--block-size",
+        "1",
+        "--num-steps",
+        "30000",
+        "--step-size",
+        "0.01",
+        "--checkpoint-seconds",
+        "0.2",
+    ]
+    command += [
+        "--record-every",
+        "50",
+        "--seed",
+        "1",
+        "--threads",
+        "1",
+        "--execution",
+        "graph",
+        "--quiet",
+    ]
     oracle = tmp_path / "oracle"
     subprocess.run([*command, "--workers", "1", "--output", oracle], check=True)
     folder = tmp_path / "run"
     mark = folder / "checkpoint" / "current.npz"
     resumed = [*command[:3], "--resume", folder, "--quiet"]
-    for arguments in ([*command, "--workers", "2", "--output", folder], [*resumed, "--workers", "4"]):
+    for arguments in (
+        [*command, "--workers", "2", "--output", folder],
+        [*resumed, "--workers", "4"],
+    ):
         before = mark.read_bytes() if mark.exists() else b""
         driver = subprocess.Popen(arguments)
         while driver.poll() is None and (not mark.exists() or mark.read_bytes() == before):
@@ -590,7 +744,8 @@ def test_a_killed_driver_takes_its_workers_along_and_loses_nothing(tmp_path):
     assert differences(files_of(folder), files_of(oracle)) == []
 
 
-# ------------------------------------------------------------------------------------------------------- what is asked
+# -------------------------------------------------------------------------------------------------------
+# what is asked
 
 
 def test_what_workers_cannot_do_is_said_before_the_start(tmp_path):
@@ -599,12 +754,24 @@ def test_what_workers_cannot_do_is_said_before_the_start(tmp_path):
         ({"workers": 3}, "more of them than blocks"),
         ({"workers": 2, "block_size": 4}, "equally large"),
         ({"block_size": 2}, "needs workers"),
-        ({"workers": 2, "exchange": "tempering", "num_replicas": 3, "max_temperature": 4.0}, "weights of its rungs"),
-        ({"workers": 2, "block_size": 4, "num_replicas": 2, "max_temperature": 4.0}, "holds 6 replica"),
+        (
+            {"workers": 2, "exchange": "tempering", "num_replicas": 3, "max_temperature": 4.0},
+            "weights of its rungs",
+        ),
+        (
+            {"workers": 2, "block_size": 4, "num_replicas": 2, "max_temperature": 4.0},
+            "holds 6 replica",
+        ),
         ({"workers": 2, "observables": {"own": partial(first_of, LOCK)}}, "cannot travel"),
     ]:
         with pytest.raises(InputError, match=words):
-            sim.sample(num_steps=100, num_burnin_steps=40, step_size=0.01, output=tmp_path / "none", **options)
+            sim.sample(
+                num_steps=100,
+                num_burnin_steps=40,
+                step_size=0.01,
+                output=tmp_path / "none",
+                **options,
+            )
         assert not (tmp_path / "none").exists()
     for made in (sim.fit, partial(log_evidence, sim)):
         with pytest.raises(InputError, match="made by one process"):
@@ -615,13 +782,18 @@ def test_what_workers_cannot_do_is_said_before_the_start(tmp_path):
 
 
 def test_layers_and_functions_of_a_script_travel_to_another_process(monkeypatch):
-    """No module has them, two functions have one name, and a layer takes nothing of what Keras adds to its config, with
-    another one inside that has the default precision; where they are read, Keras knows none of them."""
+    """No module has them, two functions have one name, and a layer takes nothing of what Keras adds
+    to its config, with another one inside that has the default precision; where they are read,
+    Keras knows none of them.
+    """
 
     class Own(keras.layers.Layer):
         def __init__(self, units, activation):
             super().__init__()
-            self.inside, self.activation = keras.layers.Dense(units), keras.activations.get(activation)
+            self.inside, self.activation = (
+                keras.layers.Dense(units),
+                keras.activations.get(activation),
+            )
 
         def build(self, shape):
             self.inside.build(shape)
@@ -630,7 +802,10 @@ def test_layers_and_functions_of_a_script_travel_to_another_process(monkeypatch)
             return self.activation(self.inside(inputs))
 
         def get_config(self):
-            return super().get_config() | {"units": self.inside.units, "activation": self.activation}
+            return super().get_config() | {
+                "units": self.inside.units,
+                "activation": self.activation,
+            }
 
     def scaled(factor):
         def tanh(x):
@@ -639,9 +814,19 @@ def test_layers_and_functions_of_a_script_travel_to_another_process(monkeypatch)
         return tanh
 
     keras.utils.set_random_seed(1)
-    inside = [Own(4, activation=scaled(2.0)), Own(3, activation=scaled(-0.5)), keras.layers.Dense(1)]
+    inside = [
+        Own(4, activation=scaled(2.0)),
+        Own(3, activation=scaled(-0.5)),
+        keras.layers.Dense(1),
+    ]
     model = keras.Sequential([keras.Input((3,)), *inside])
-    given = {"dtype": "float64", "threads": threads(), "verbose": 0, "step_size": 0.1, "num_steps": 2}
+    given = {
+        "dtype": "float64",
+        "threads": threads(),
+        "verbose": 0,
+        "step_size": 0.1,
+        "num_steps": 2,
+    }
     sim = Simulation(model, data=(X, Y), num_walkers=2, **given)
     request = make_request("sample", sim.options.settled(workers=1), sim.objects, sim.system)
     known = keras.saving.get_custom_objects()
@@ -652,7 +837,9 @@ def test_layers_and_functions_of_a_script_travel_to_another_process(monkeypatch)
         monkeypatch.setattr(workers_of, "_OPEN", process)
         _, told = cloudpickle.loads(workers_of._pickled(request, RunLoops, "graph"))()
     assert {*known} >= {"Own", "own_1", "own_2"}
-    assert told["gradient"] == workers_of._fingerprint(RunLoops(request, "graph").loops[0])["gradient"]
+    assert (
+        told["gradient"] == workers_of._fingerprint(RunLoops(request, "graph").loops[0])["gradient"]
+    )
 
 
 def test_a_process_answers_fails_and_dies():
@@ -736,7 +923,9 @@ def test_a_server_whose_answer_was_not_waited_for_is_asked_no_more(monkeypatch):
     """The process that it then made would be taken for the next one."""
     server = ForkServer(os.environ)
     with monkeypatch.context() as patch:
-        patch.setattr(server._control, "recv", lambda: signal.default_int_handler(signal.SIGINT, None))
+        patch.setattr(
+            server._control, "recv", lambda: signal.default_int_handler(signal.SIGINT, None)
+        )
         with pytest.raises(KeyboardInterrupt):
             server.start(os.environ, 1, 2)
     with pytest.raises(OSError, match="closed"):
@@ -746,7 +935,9 @@ def test_a_server_whose_answer_was_not_waited_for_is_asked_no_more(monkeypatch):
 
 
 def test_a_block_is_compiled_as_the_whole_run():
-    """Few steps of a block alone would run in a graph: its potential has to know that the run is under XLA."""
+    """Few steps of a block alone would run in a graph: its potential has to know that the run is
+    under XLA.
+    """
     sim = simulation(8, execution="auto")
     options, objects = sim._for_call({"num_steps": 600, "step_size": 0.01, "workers": 2})
     request = make_request("sample", options, objects, sim.system)
@@ -769,8 +960,15 @@ def test_the_blocks_of_a_worker_share_one_compiled_function():
 
 def test_a_structure_of_tensors_travels_as_one_vector():
     """Every number comes back as it was, with its type."""
-    values = {"index": tf.constant([3, 0, -1]), "rounds": tf.constant(2**53 - 1, tf.int64), "none": ()}
-    values |= {"heights": tf.random.normal((2, 3)), "loss": tf.constant([1 / 3, np.nan, -0.0], tf.float64)}
+    values = {
+        "index": tf.constant([3, 0, -1]),
+        "rounds": tf.constant(2**53 - 1, tf.int64),
+        "none": (),
+    }
+    values |= {
+        "heights": tf.random.normal((2, 3)),
+        "loss": tf.constant([1 / 3, np.nan, -0.0], tf.float64),
+    }
     State = namedtuple("State", sorted(values))
     flat = OneVector(State(**values))
     vector = flat.joined(State(**values)).numpy()
@@ -786,7 +984,9 @@ def test_one_worker_computes_where_several_would(monkeypatch):
     options, objects = sim._for_call({**FEW, "workers": 1, "block_size": 1})
     request = make_request("sample", options, objects, sim.system)
     for devices, here in (([], True), (["GPU:0"], False)):
-        monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind, devices=devices: devices)
+        monkeypatch.setattr(
+            tf.config, "list_physical_devices", lambda kind, devices=devices: devices
+        )
         assert Workers(request, "graph", print, RunLoops).here is here
 
 
@@ -794,13 +994,26 @@ def test_blocks_whose_swaps_ask_for_examples_have_a_process():
     sim = simulation(1)
     for more, here in (({}, True), ({"batch_size": 20, "swap_rule": "penalty"}, False)):
         options, objects = sim._for_call({**LADDER, **more, "workers": 1})
-        assert Workers(make_request("sample", options, objects, sim.system), "graph", print, RunLoops).here is here
+        assert (
+            Workers(
+                make_request("sample", options, objects, sim.system), "graph", print, RunLoops
+            ).here
+            is here
+        )
 
 
 @pytest.mark.slow
 def test_a_swap_that_asks_for_examples_needs_no_second_thread(tmp_path):
     """It would hold the only thread while its own block waits for one."""
-    command = [sys.executable, "-m", "tati_re.cli.sample", "--data", "two_clusters", "--threads", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "tati_re.cli.sample",
+        "--data",
+        "two_clusters",
+        "--threads",
+        "1",
+    ]
     command += [
         "--workers",
         "1",
@@ -813,7 +1026,16 @@ def test_a_swap_that_asks_for_examples_needs_no_second_thread(tmp_path):
         "--step-size",
         "0.001",
     ]
-    command += ["--hidden", "4", "--num-replicas", "4", "--batch-size", "20", "--swap-rule", "penalty"]
+    command += [
+        "--hidden",
+        "4",
+        "--num-replicas",
+        "4",
+        "--batch-size",
+        "20",
+        "--swap-rule",
+        "penalty",
+    ]
     command += ["--max-temperature", "5", "--output", str(tmp_path / "run")]
     assert subprocess.run(command, timeout=300, capture_output=True, check=False).returncode == 0
 

@@ -1,7 +1,9 @@
-"""Masses and control variates around any sampler: the rule to 1e-12, the law, and wrong variants that must fail.
+"""Masses and control variates around any sampler: the rule to 1e-12, the law, and wrong variants
+that must fail.
 
-Law: a Gaussian of two dimensions, stiffness 1 and 100, masses 1 and 100: in the scaled coordinates both directions are
-alike. Power: 2,000 walkers, 700 steps from the law: 5.5 standard errors are 1.9 % of a variance.
+Law: a Gaussian of two dimensions, stiffness 1 and 100, masses 1 and 100: in the scaled coordinates
+both directions are alike. Power: 2,000 walkers, 700 steps from the law: 5.5 standard errors are 1.9
+% of a variance.
 """
 
 from __future__ import annotations
@@ -41,11 +43,14 @@ def variances(sampler, step_size: float) -> list[tuple[float, float]]:
     def squares(old, state, info):
         return [STIFFNESS[i] * tf.cast(state.position[:, i], tf.float64) ** 2 for i in range(2)]
 
-    found = averages(sampler, gaussian(), rung_of(np.full(WALKERS, step_size)), start, NUM_STEPS, squares)
+    found = averages(
+        sampler, gaussian(), rung_of(np.full(WALKERS, step_size)), start, NUM_STEPS, squares
+    )
     return [mean_and_error(values) for values in found]
 
 
-# ------------------------------------------------------------------------------------------------------------- the mass
+# -------------------------------------------------------------------------------------------------------------
+# the mass
 
 
 def test_the_mass_enters_drift_and_kick():
@@ -67,9 +72,13 @@ def test_the_mass_enters_drift_and_kick():
     np.testing.assert_allclose(after.gradient, q**3 + q, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("inner", [Splitting("BAOAB"), HamiltonianMonteCarlo(5, 0.5)], ids=["BAOAB", "HMC"])
+@pytest.mark.parametrize(
+    "inner", [Splitting("BAOAB"), HamiltonianMonteCarlo(5, 0.5)], ids=["BAOAB", "HMC"]
+)
 def test_a_mass_like_the_stiffness_makes_a_long_step_stable(inner):
-    """h = 0.5 is 2.5 times the limit of stability of the stiff direction without the mass; with it the law is exact."""
+    """h = 0.5 is 2.5 times the limit of stability of the stiff direction without the mass; with it
+    the law is exact.
+    """
     for value, error in variances(Massive(inner, STIFFNESS), 0.5):
         assert TOLERANCE * error < 0.03
         assert abs(value - 1) < TOLERANCE * error
@@ -103,14 +112,24 @@ def test_walls_hold_under_a_mass():
 
 
 def test_masses_from_gradients_are_frozen_after_the_burn_in():
-    """rms of the gradient in the law is sqrt(k): masses 1 : 10 for stiffness 1 : 100; nothing changes afterwards."""
+    """rms of the gradient in the law is sqrt(k): masses 1 : 10 for stiffness 1 : 100; nothing
+    changes afterwards.
+    """
     from tati_re.engine.loop import Loop
     from tati_re.engine.observables import Observables
 
     sampler = Massive(Splitting("BAOAB"), "gradient_rms")
     rung = rung_of(np.full(50, 0.1))
     loop = Loop(
-        gaussian(), sampler, Observables(sampler, None), rung, 0, "xla", 100, num_burnin_steps=1000, num_steps=1400
+        gaussian(),
+        sampler,
+        Observables(sampler, None),
+        rung,
+        0,
+        "xla",
+        100,
+        num_burnin_steps=1000,
+        num_steps=1400,
     )
     start = np.random.default_rng(0).standard_normal((50, 2)) / np.sqrt(STIFFNESS)
     carry, move, masses = loop.start(start, ()), 1, {}
@@ -130,7 +149,9 @@ def test_masses_by_fan_in_follow_the_layers():
     from tati_re.simulation.request import sampler_of
 
     sampler = sampler_of(sim.options.model_copy(update={"mass": "fan_in"}), {}, sim.system)
-    np.testing.assert_array_equal(sampler.mass, np.repeat([65.0, 65.0, 6.0, 6.0], [64 * 5, 5, 5 * 10, 10]))
+    np.testing.assert_array_equal(
+        sampler.mass, np.repeat([65.0, 65.0, 6.0, 6.0], [64 * 5, 5, 5 * 10, 10])
+    )
 
 
 def test_bad_masses_get_one_sentence():
@@ -147,7 +168,8 @@ def test_bad_masses_get_one_sentence():
         sim.sample(step_size=0.001, mass="gradient_rms", num_steps=300, num_burnin_steps=0)
 
 
-# -------------------------------------------------------------------------------------------------- the control variate
+# --------------------------------------------------------------------------------------------------
+# the control variate
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +179,12 @@ def regression():
     x = random.normal(size=(6, 2))
     keras.utils.set_random_seed(1)
     sim = Simulation(
-        data=(x, np.sin(x[:, 0]) + x[:, 1]), hidden=[3], activation="tanh", dtype="float64", batch_size=2, verbose=0
+        data=(x, np.sin(x[:, 0]) + x[:, 1]),
+        hidden=[3],
+        activation="tanh",
+        dtype="float64",
+        batch_size=2,
+        verbose=0,
     )
     return sim.system.potential(sim.options, {}), np.asarray(sim.parameters)[None]
 
@@ -180,14 +207,18 @@ def every_batch(potential, position, centre):
 
 
 def test_corrected_estimates_are_unbiased(regression):
-    """Over all batches the mean of U, of its gradient and of the loss is that of all data, to 1e-12."""
+    """Over all batches the mean of U, of its gradient and of the loss is that of all data, to
+    1e-12.
+    """
     potential, position = regression
     centre = position + 0.3
     full = potential.bind(rung_of(np.ones(1))).full(tf.constant(position))
     found = every_batch(potential, position, centre)
     for name in ("potential", "gradient", "loss", "log_prior"):
         mean = np.mean([getattr(energy, name).numpy() for energy in found], axis=0)
-        np.testing.assert_allclose(mean, getattr(full, name).numpy(), rtol=0, atol=1e-12 * 100, err_msg=name)
+        np.testing.assert_allclose(
+            mean, getattr(full, name).numpy(), rtol=0, atol=1e-12 * 100, err_msg=name
+        )
 
 
 def test_their_variance_falls_with_the_square_of_the_distance(regression):
@@ -209,7 +240,9 @@ def test_a_centre_from_the_batch_is_caught(regression):
     pairs = list(itertools.combinations(range(6), 2))
     batches = [Batch(tf.constant([pair], tf.int32), tf.constant(2)) for pair in pairs]
     values = [
-        ControlVariateEvaluate(potential.bind(rung, batch), zero)(tf.constant(position)).gradient.numpy()
+        ControlVariateEvaluate(potential.bind(rung, batch), zero)(
+            tf.constant(position)
+        ).gradient.numpy()
         for batch in batches
     ]
     full = potential.bind(rung).full(tf.constant(position)).gradient.numpy()
@@ -242,20 +275,30 @@ def test_a_run_with_a_control_variate_is_cooler(tmp_path):
     temperatures, there = [], None
     for control in (False, True):
         keras.utils.set_random_seed(0)
-        sim = Simulation(data=(x, y), noise_std=1.0, dtype="float64", num_walkers=20, seed=2, verbose=0)
+        sim = Simulation(
+            data=(x, y), noise_std=1.0, dtype="float64", num_walkers=20, seed=2, verbose=0
+        )
         if there is not None:
             sim.parameters = there
         else:
             sim.fit(optimizer="gradient_descent", learning_rate=0.2, num_steps=200)
             there = np.array(sim.parameters)
         run = sim.sample(
-            num_steps=800, num_burnin_steps=200, step_size=0.02, friction=5.0, batch_size=20, control_variate=control,
-            control_variate_every=40 * control, record_every=5, trajectory_every=0, execution="graph",
-        )  # fmt: skip
+            num_steps=800,
+            num_burnin_steps=200,
+            step_size=0.02,
+            friction=5.0,
+            batch_size=20,
+            control_variate=control,
+            control_variate_every=40 * control,
+            record_every=5,
+            trajectory_every=0,
+            execution="graph",
+        )
         rows = run.run_info[run.run_info["step"] > 200]
         temperatures.append(2 * rows["kinetic_energy"].mean() / 4)
-    # The noise has the variance V = 200²/20 Var(∇l) (1 - 0.1), about 1,800 a parameter: hV/(2γ) = 3.6. BAOAB's own
-    # bias, h²k/4 = 0.02, lowers the kinetic temperature a little.
+    # The noise has the variance V = 200²/20 Var(∇l) (1 - 0.1), about 1,800 a parameter: hV/(2γ) =
+    # 3.6. BAOAB's own bias, h²k/4 = 0.02, lowers the kinetic temperature a little.
     assert temperatures[0] > 2 and 0.9 < temperatures[1] < 1.3
 
 
@@ -267,9 +310,15 @@ def test_it_resumes_byte_for_byte(tmp_path):
         keras.utils.set_random_seed(0)
         sim = Simulation(data=(x, x[:, 0]), num_walkers=2, seed=2, verbose=0, execution="graph")
         sim.sample(
-            step_size=0.001, output=str(folder), num_steps=steps, batch_size=7, control_variate=True,
-            control_variate_every=6, record_every=4, trajectory_every=4,
-        )  # fmt: skip
+            step_size=0.001,
+            output=str(folder),
+            num_steps=steps,
+            batch_size=7,
+            control_variate=True,
+            control_variate_every=6,
+            record_every=4,
+            trajectory_every=4,
+        )
     Simulation.resume(str(parts), num_steps=40, data=(x, x[:, 0]), verbose=0)
     assert tables(whole) == tables(parts)
 
@@ -282,49 +331,81 @@ def test_refusals():
         sim.sample(step_size=0.001, control_variate=True, num_steps=10)
 
 
-# ---------------------------------------------------------------------------------------- options that nobody looks at
+# ---------------------------------------------------------------------------------------- options
+# that nobody looks at
 
 
 def test_options_that_are_not_used_are_named(capsys):
-    """What was given and means nothing to this sampler is said at the start; what is used is not."""
+    """What was given and means nothing to this sampler is said at the start; what is used is
+    not.
+    """
     sim = Simulation(data="two_clusters", execution="graph")
     sim.sample(
-        step_size=0.001, num_steps=10, friction=2.0, num_leapfrog_steps=3, cycle_steps=5, ensemble_scheme="simultaneous"
+        step_size=0.001,
+        num_steps=10,
+        friction=2.0,
+        num_leapfrog_steps=3,
+        cycle_steps=5,
+        ensemble_scheme="simultaneous",
     )
     said = capsys.readouterr()
     line = next(line for line in (said.out + said.err).splitlines() if "Not used" in line)
-    assert line.endswith("Not used by BAOAB as it is set up: num_leapfrog_steps, cycle_steps, ensemble_scheme.")
+    assert line.endswith(
+        "Not used by BAOAB as it is set up: num_leapfrog_steps, cycle_steps, ensemble_scheme."
+    )
     sim.sample(step_size=0.001, num_steps=10, friction=2.0)
     said = capsys.readouterr()
     assert "Not used" not in said.out + said.err
 
 
 UNUSED = [
-    (["batch_sampling", "walker_batches"], {"batch_sampling": "symmetric", "walker_batches": "shared"}),
+    (
+        ["batch_sampling", "walker_batches"],
+        {"batch_sampling": "symmetric", "walker_batches": "shared"},
+    ),
     ([], {"batch_sampling": "symmetric", "walker_batches": "shared", "batch_size": 20}),
     (["trajectory_format"], {"trajectory_format": "h5", "trajectory_every": 0}),
     (["step_size"], {"temperatures": [1.0, 2.0], "step_sizes": [0.001, 0.002]}),
-    (["preconditioner_correction"], {"sampler": "pSGLD", "preconditioner_correction": False, "num_burnin_steps": 5}),
+    (
+        ["preconditioner_correction"],
+        {"sampler": "pSGLD", "preconditioner_correction": False, "num_burnin_steps": 5},
+    ),
     (["target_bias"], {"sampler": "HMC", "step_size": "auto", "target_bias": 0.1}),
-    (["step_size_tuning"], {"sampler": "BAOAB", "step_size": "auto", "step_size_tuning": "baldock"}),
+    (
+        ["step_size_tuning"],
+        {"sampler": "BAOAB", "step_size": "auto", "step_size_tuning": "baldock"},
+    ),
     ([], {"friction": "auto", "target_bias": 0.1, "batch_size": 20}),
     (["bias_energies"], {"bias": "well_tempered", "bias_energies": "batch", "num_burnin_steps": 5}),
-    (["exchange", "trajectory_rungs"], {"bias": "well_tempered", "exchange": "infinite", "trajectory_rungs": "all"}),
+    (
+        ["exchange", "trajectory_rungs"],
+        {"bias": "well_tempered", "exchange": "infinite", "trajectory_rungs": "all"},
+    ),
 ]
 
 
 @pytest.mark.parametrize(("expected", "options"), UNUSED)
 def test_options_that_another_one_makes_void_are_named(expected, options):
     sim = Simulation(data="two_clusters", execution="graph", verbose=0)
-    given = make_options(sim.options, **{"step_size": 0.001, "num_steps": 400, "num_burnin_steps": 200, **options})
+    given = make_options(
+        sim.options, **{"step_size": 0.001, "num_steps": 400, "num_burnin_steps": 200, **options}
+    )
     assert unused(make_request("sample", given, {}, sim.system)) == expected
 
 
 def test_every_option_of_a_family_is_in_a_configuration():
-    """The list of options that belong to families and their configurations agree, so that the sentence can be true."""
+    """The list of options that belong to families and their configurations agree, so that the
+    sentence can be true.
+    """
     from tati_re.options.families import FAMILIES, options_of_family
     from tati_re.options.make import make_options
     from tati_re.samplers import make_sampler
 
-    seen = {key for name in [*FAMILIES, "BADODAB"] for key in make_sampler(name, make_options()).get_config()}
-    assert {name for where in FAMILIES.values() for name in options_of_family(where)} == seen - {"sampler"}
+    seen = {
+        key
+        for name in [*FAMILIES, "BADODAB"]
+        for key in make_sampler(name, make_options()).get_config()
+    }
+    assert {name for where in FAMILIES.values() for name in options_of_family(where)} == seen - {
+        "sampler"
+    }

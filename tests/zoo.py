@@ -85,16 +85,22 @@ class Places(layers.Layer):
 
 
 def _block(x: Any) -> Any:
-    """A block of a transformer: attention and two dense layers, with what went in added, each after a normalization."""
+    """A block of a transformer: attention and two dense layers, with what went in added, each after
+    a normalization.
+    """
     inside = layers.LayerNormalization()(x)
     x = layers.Add()([x, layers.MultiHeadAttention(num_heads=2, key_dim=1)(inside, inside)])
-    return layers.Add()([x, layers.Dense(2)(layers.Dense(2, "gelu")(layers.LayerNormalization()(x)))])
+    return layers.Add()(
+        [x, layers.Dense(2)(layers.Dense(2, "gelu")(layers.LayerNormalization()(x)))]
+    )
 
 
 def _vision_transformer() -> Any:
     x = keras.Input((4, 4, 1))
     patches = layers.Reshape((4, 2))(layers.Conv2D(2, 2, strides=2)(x))
-    return keras.Model(x, layers.Dense(3)(layers.GlobalAveragePooling1D()(_block(Places()(patches)))))
+    return keras.Model(
+        x, layers.Dense(3)(layers.GlobalAveragePooling1D()(_block(Places()(patches))))
+    )
 
 
 def _text() -> Any:
@@ -117,12 +123,22 @@ def _normalised() -> Any:
 
 ZOO = {
     "Dense": Animal(lambda: _row((3,), layers.Dense(4, "tanh")), ROWS, {}),
-    "Conv1D": Animal(lambda: _row((3, 2), layers.Conv1D(2, 2, activation="tanh"), layers.Flatten()), SERIES, {}),
-    "Conv2D": Animal(lambda: _row((4, 4, 1), layers.Conv2D(2, 3, activation="tanh"), layers.Flatten()), IMAGES, {}),
+    "Conv1D": Animal(
+        lambda: _row((3, 2), layers.Conv1D(2, 2, activation="tanh"), layers.Flatten()), SERIES, {}
+    ),
+    "Conv2D": Animal(
+        lambda: _row((4, 4, 1), layers.Conv2D(2, 3, activation="tanh"), layers.Flatten()),
+        IMAGES,
+        {},
+    ),
     "LSTM": Animal(lambda: _row((3, 2), layers.LSTM(2)), SERIES, {}),
     "GRU": Animal(lambda: _row((3, 2), layers.GRU(2)), SERIES, {}),
-    "Embedding": Animal(lambda: _row((3,), layers.Embedding(4, 2), layers.Flatten(), dtype="int32"), TOKENS, {}),
-    "LayerNormalization": Animal(lambda: _row((3,), layers.Dense(3, "tanh"), layers.LayerNormalization()), ROWS, {}),
+    "Embedding": Animal(
+        lambda: _row((3,), layers.Embedding(4, 2), layers.Flatten(), dtype="int32"), TOKENS, {}
+    ),
+    "LayerNormalization": Animal(
+        lambda: _row((3,), layers.Dense(3, "tanh"), layers.LayerNormalization()), ROWS, {}
+    ),
     "BatchNormalization, frozen": Animal(_normalised, ROWS, {"batch_norm": "frozen"}),
     "BatchNormalization, batch": Animal(_normalised, ROWS, {"batch_norm": "batch"}),
     "attention": Animal(_attention, SERIES, {}),

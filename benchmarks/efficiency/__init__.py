@@ -1,1 +1,3 @@
-"""Effective draws per gradient and per second, ours and the peers, nothing tuned by hand on either side."""
+"""Effective draws per gradient and per second, ours and the peers, nothing tuned by hand on either
+side.
+"""

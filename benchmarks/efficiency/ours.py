@@ -1,4 +1,6 @@
-"""Our side: `Simulation(...).sample()` with the settings of METHODS, which are names and "auto", and a length."""
+"""Our side: `Simulation(...).sample()` with the settings of METHODS, which are names and "auto",
+and a length.
+"""
 
 from __future__ import annotations
 
@@ -41,21 +43,35 @@ def draws_of(target: Target, method: str, chains: int, seed: int, gradients: int
         if METHODS[method]:
             sim.parameters = start.astype(np.float32)
     else:
-        sim = tati_re.Simulation(potential=in_tensorflow(target), dimension=target.dimension, **options)
+        sim = tati_re.Simulation(
+            potential=in_tensorflow(target), dimension=target.dimension, **options
+        )
         sim.parameters = start
     if target.network and METHODS[method]:
         for rate, steps in FIT:
-            sim.fit(optimizer="adam", learning_rate=rate, num_steps=steps, record_every=steps, trajectory_every=0)
+            sim.fit(
+                optimizer="adam",
+                learning_rate=rate,
+                num_steps=steps,
+                record_every=steps,
+                trajectory_every=0,
+            )
         fit_gradients = sum(steps for _, steps in FIT)
     fit_seconds, began = time.perf_counter() - began, time.perf_counter()
     every = -(-gradients // num_rows(target, chains))
     run = sim.sample(
-        **METHODS[method], num_steps=gradients, record_every=every, trajectory_every=every, trajectory_format="h5",
+        **METHODS[method],
+        num_steps=gradients,
+        record_every=every,
+        trajectory_every=every,
+        trajectory_format="h5",
         checkpoint_seconds=1.0,
-    )  # fmt: skip
+    )
     seconds = time.perf_counter() - began
     if target.network and not METHODS[method]:
-        fit_gradients = int(run.manifest["options"]["fit_steps"])  # on mini-batches, so that this is too many
+        fit_gradients = int(
+            run.manifest["options"]["fit_steps"]
+        )  # on mini-batches, so that this is too many
     return _read(run, seconds, fit_gradients, fit_seconds)
 
 
@@ -71,32 +87,46 @@ def in_tensorflow(target: Target):
 
 
 def _read(run, seconds: float, fit_gradients: int, fit_seconds: float) -> Draws:
-    """The draws of a run after its burn-in, and its clock: compiling is what its steps do not account for."""
+    """The draws of a run after its burn-in, and its clock: compiling is what its steps do not
+    account for.
+    """
     from tati_re.samplers import MCLMC
 
     table, manifest = run.trajectory.sort_values(["walker", "step"], kind="stable"), run.manifest
     chains, burnin = table["walker"].nunique(), int(manifest["options"]["num_burnin_steps"] or 0)
-    names = [name for name in table.columns if name not in ("step", "walker", "potential", "loss", "replica", "rung")]
+    names = [
+        name
+        for name in table.columns
+        if name not in ("step", "walker", "potential", "loss", "replica", "rung")
+    ]
     positions = table[names].to_numpy().reshape(chains, -1, len(names))
     steps = table["step"].to_numpy(float).reshape(chains, -1)
     rows, sampler = run.run_info, manifest["method"]
     num_steps, kept = int(rows["step"].max()), rows[rows["step"] > burnin]
     first = rows[rows["walker"] == 0].set_index("step")
-    # Gradients of a step: those of its integrator, as often as a trajectory has steps where its length is tuned.
+    # Gradients of a step: those of its integrator, as often as a trajectory has steps where its
+    # length is tuned.
     each = (
         (first["trajectory_length"] / first["step_size"]).round()
         if "trajectory_length" in first
         else 1 + 0 * first["virial"]
     )
-    each = each.clip(lower=1.0) * MCLMC(integrator=sampler.get("integrator", "leapfrog")).gradients_per_step
+    each = (
+        each.clip(lower=1.0)
+        * MCLMC(integrator=sampler.get("integrator", "leapfrog")).gradients_per_step
+    )
     spent = (each * np.diff(each.index, prepend=0)).cumsum()
     spent = np.interp(np.r_[burnin, steps[0]], np.r_[0, spent.index], np.r_[0, spent])
     clock = run.timing[["step", "seconds"]].to_numpy()
     lines, lasted = (clock[-1] - clock[0]) if len(clock) > 1 else (num_steps, seconds)
     steady = lasted / lines
     return Draws(
-        positions, np.tile(spent[1:] - spent[0], (chains, 1)), spent[0] + fit_gradients, steady * (num_steps - burnin),
-        steady * burnin + fit_seconds, max(0.0, seconds - steady * num_steps),
+        positions,
+        np.tile(spent[1:] - spent[0], (chains, 1)),
+        spent[0] + fit_gradients,
+        steady * (num_steps - burnin),
+        steady * burnin + fit_seconds,
+        max(0.0, seconds - steady * num_steps),
         float(kept["eevpd"].iloc[-chains:].mean()) if "eevpd" in kept else math.nan,
         f"{sampler['sampler']}, step size {first['step_size'].iloc[-1]:.3g}",
-    )  # fmt: skip
+    )

@@ -1,15 +1,18 @@
-"""The peers, as their own guides run them: BlackJAX NUTS, MCLMC and MAMS, NumPyro NUTS, each tuned by itself.
+"""The peers, as their own guides run them: BlackJAX NUTS, MCLMC and MAMS, NumPyro NUTS, each tuned
+by itself.
 
-Each chain is tuned on its own, by the library's defaults: NUTS by 1,000 steps of window adaptation to .8 with a
-diagonal mass; MCLMC by `mclmc_find_L_and_step_size` (diagonal mass, a third of the run); MAMS by
-`adjusted_mclmc_find_L_and_step_size` to .9. Chains of fixed cost run side by side (`vmap`), those of NUTS one after
-the other, so that none waits for another's tree. Functions are in float64, networks in float32 and from minima of
-Adam, whose gradients count as tuning. It works in a process of its own, with a Python of its own if need be:
+Each chain is tuned on its own, by the library's defaults: NUTS by 1,000 steps of window adaptation
+to .8 with a diagonal mass; MCLMC by `mclmc_find_L_and_step_size` (diagonal mass, a third of the
+run); MAMS by `adjusted_mclmc_find_L_and_step_size` to .9. Chains of fixed cost run side by side
+(`vmap`), those of NUTS one after the other, so that none waits for another's tree. Functions are in
+float64, networks in float32 and from minima of Adam, whose gradients count as tuning. It works in a
+process of its own, with a Python of its own if need be:
 
-    python -m benchmarks.efficiency.peers TARGET METHOD --chains 4 --seed 0 --gradients 50000 --output draws.npz
+    python -m benchmarks.efficiency.peers TARGET METHOD --chains 4 --seed 0 --gradients 50000
+    --output draws.npz
 
-With `--output truth.csv` it writes the moments of the draws in place of the draws: those in truth.csv are of
-"NumPyro NUTS" with `--chains 16 --seed 7 --gradients 1000000`.
+With `--output truth.csv` it writes the moments of the draws in place of the draws: those in
+truth.csv are of "NumPyro NUTS" with `--chains 16 --seed 7 --gradients 1000000`.
 """
 
 from __future__ import annotations
@@ -36,9 +39,10 @@ WARM_UP = 1_000
 
 
 class Peer(NamedTuple):
-    """One sampler for one chain: `tune(key, position)` gives a state, what it is sampled with, and the gradients used;
-    `step(key, state, tuned)` a state, a position, the gradients used and ΔE²/d. `steps` is about how many there are;
-    `mapped`: chains go one after the other."""
+    """One sampler for one chain: `tune(key, position)` gives a state, what it is sampled with, and
+    the gradients used; `step(key, state, tuned)` a state, a position, the gradients used and ΔE²/d.
+    `steps` is about how many there are; `mapped`: chains go one after the other.
+    """
 
     tune: Callable[..., Any]
     step: Callable[..., Any]
@@ -73,18 +77,24 @@ def blackjax_mclmc(target: Target, log_density: Callable[[Any], Any], gradients:
 
     def tune(key, position):
         state = blackjax.mclmc.init(position, log_density, key)
-        state, tuned, used = blackjax.mclmc_find_L_and_step_size(kernel, steps, state, key, log_density)
+        state, tuned, used = blackjax.mclmc_find_L_and_step_size(
+            kernel, steps, state, key, log_density
+        )
         return state, tuned, 2 * used
 
     def step(key, state, tuned):
-        state, info = kernel(key, state, log_density, tuned.inverse_mass_matrix, tuned.L, tuned.step_size)
+        state, info = kernel(
+            key, state, log_density, tuned.inverse_mass_matrix, tuned.L, tuned.step_size
+        )
         return state, state.position, 2, info.energy_change**2 / target.dimension
 
     return Peer(tune, step, steps)
 
 
 def blackjax_mams(target: Target, log_density: Callable[[Any], Any], gradients: int) -> Peer:
-    """MCLMC with a Metropolis test and trajectories of random length, two gradients a step of them."""
+    """MCLMC with a Metropolis test and trajectories of random length, two gradients a step of
+    them.
+    """
     import blackjax
     import jax
     from blackjax.mcmc.adjusted_mclmc import rescale
@@ -122,7 +132,9 @@ def numpyro_nuts(target: Target, log_density: Callable[[Any], Any], gradients: i
         return state, state.num_steps
 
     def tune(key, position):
-        state, used = jax.lax.scan(warm, kernel.init(key, WARM_UP, position, (), {}), length=WARM_UP)
+        state, used = jax.lax.scan(
+            warm, kernel.init(key, WARM_UP, position, (), {}), length=WARM_UP
+        )
         return state, (), used.sum()
 
     def step(key, state, tuned):
@@ -141,7 +153,9 @@ PEERS = {
 
 
 def draws_of(target: Target, method: str, chains: int, seed: int, gradients: int) -> Draws:
-    """Tunes and samples with a peer, in this process; `gradients` are those of a chain, tuning included, fits not."""
+    """Tunes and samples with a peer, in this process; `gradients` are those of a chain, tuning
+    included, fits not.
+    """
     import jax
     import jax.numpy as jnp
 
@@ -154,7 +168,11 @@ def draws_of(target: Target, method: str, chains: int, seed: int, gradients: int
     thin = -(-peer.steps // num_rows(target, chains))
 
     def each(function):
-        return (lambda *given: jax.lax.map(lambda one: function(*one), given)) if peer.mapped else jax.vmap(function)
+        return (
+            (lambda *given: jax.lax.map(lambda one: function(*one), given))
+            if peer.mapped
+            else jax.vmap(function)
+        )
 
     def rows(key, state, tuned):
         def one(state, key):
@@ -171,15 +189,27 @@ def draws_of(target: Target, method: str, chains: int, seed: int, gradients: int
     tune, compile_seconds = _compiled(each(peer.tune), keys, start)
     (state, tuned, used), tuning_seconds = _timed(tune, keys, start)
     more, seconds = _compiled(each(rows), keys, state, tuned)
-    compile_seconds, left, found, sampling = compile_seconds + seconds, gradients - float(np.mean(used)), [], 0.0
+    compile_seconds, left, found, sampling = (
+        compile_seconds + seconds,
+        gradients - float(np.mean(used)),
+        [],
+        0.0,
+    )
     while not found or sum(part[1].sum(axis=1).mean() for part in found) < left:
         keys = jax.vmap(lambda key: jax.random.split(key)[1])(keys)
         (state, part), seconds = _timed(more, keys, state, tuned)
         sampling += seconds
         found.append([np.asarray(values) for values in part])
     positions, costs, errors = (np.concatenate(parts, axis=1) for parts in zip(*found, strict=True))
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in (method.split()[0].lower(), "jax"))
-    numbers = float(np.mean(used)) + fit_gradients, sampling, tuning_seconds + fit_seconds, compile_seconds
+    versions = ", ".join(
+        f"{name} {importlib.metadata.version(name)}" for name in (method.split()[0].lower(), "jax")
+    )
+    numbers = (
+        float(np.mean(used)) + fit_gradients,
+        sampling,
+        tuning_seconds + fit_seconds,
+        compile_seconds,
+    )
     return Draws(positions, costs.cumsum(axis=1), *numbers, float(errors.mean()), versions)
 
 
@@ -210,7 +240,9 @@ def _fitted(target: Target, start):
 
         def step(carry, _, adam=adam):
             position, state = carry
-            change, state = adam.update(jax.grad(lambda x: target.potential(jax.numpy, x))(position), state)
+            change, state = adam.update(
+                jax.grad(lambda x: target.potential(jax.numpy, x))(position), state
+            )
             return (position + change, state), None
 
         def descend(position, adam=adam, steps=steps, step=step):
@@ -228,17 +260,32 @@ def missing(python: str, method: str) -> str:
     return done.stderr.strip().splitlines()[-1] if done.returncode else ""
 
 
-def in_process(python: str, target: str, method: str, gradients: int, options: dict[str, Any]) -> Draws:
-    """As `draws_of`, in a process of its own; `options` are chains and seed, and data where a set lies in a folder."""
+def in_process(
+    python: str, target: str, method: str, gradients: int, options: dict[str, Any]
+) -> Draws:
+    """As `draws_of`, in a process of its own; `options` are chains and seed, and data where a set
+    lies in a folder.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "draws.npz"
-        command = [python, "-m", "benchmarks.efficiency.peers", target, method, f"--gradients={gradients}"]
+        command = [
+            python,
+            "-m",
+            "benchmarks.efficiency.peers",
+            target,
+            method,
+            f"--gradients={gradients}",
+        ]
         command += [f"--output={path}", *(f"--{name}={value}" for name, value in options.items())]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            raise RuntimeError(f"{method} on {target}: {(done.stderr.strip().splitlines() or ['no words'])[-1]}")
+            raise RuntimeError(
+                f"{method} on {target}: {(done.stderr.strip().splitlines() or ['no words'])[-1]}"
+            )
         with np.load(path) as arrays:
-            return Draws(arrays["positions"], arrays["gradients"], **json.loads(str(arrays["rest"])))
+            return Draws(
+                arrays["positions"], arrays["gradients"], **json.loads(str(arrays["rest"]))
+            )
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -257,10 +304,18 @@ def main(arguments: list[str] | None = None) -> int:
         flat = target.observed(np, draws.positions.reshape(-1, target.dimension))
         moments = zip(flat.mean(0), flat.var(0), (flat**2).mean(0), (flat**2).var(0), strict=True)
         with given.output.open("a", encoding="utf-8") as file:
-            file.writelines(f"{target.name},{','.join(f'{value:.8g}' for value in row)}\n" for row in moments)
+            file.writelines(
+                f"{target.name},{','.join(f'{value:.8g}' for value in row)}\n" for row in moments
+            )
         return 0
-    rest = {name: value for name, value in draws._asdict().items() if name not in ("positions", "gradients")}
-    np.savez(given.output, positions=draws.positions, gradients=draws.gradients, rest=json.dumps(rest))
+    rest = {
+        name: value
+        for name, value in draws._asdict().items()
+        if name not in ("positions", "gradients")
+    }
+    np.savez(
+        given.output, positions=draws.positions, gradients=draws.gradients, rest=json.dumps(rest)
+    )
     return 0
 
 

@@ -1,9 +1,10 @@
-"""What is sampled: each potential once, in functions that NumPy, `jax.numpy` and TensorFlow's NumPy have in common.
+"""What is sampled: each potential once, in functions that NumPy, `jax.numpy` and TensorFlow's NumPy
+have in common.
 
-The formulas are those of the published comparisons of microcanonical samplers (reubenharry/sampler-benchmarks on
-GitHub), whose models are inference-gym's (package inference-gym 0.0.5): positive scales are sampled through softplus
-(Brownian motion) or exp (German credit), with the Jacobian. Errors are those of the variables that inference-gym
-names, after these maps.
+The formulas are those of the published comparisons of microcanonical samplers
+(reubenharry/sampler-benchmarks on GitHub), whose models are inference-gym's (package inference-gym
+0.0.5): positive scales are sampled through softplus (Brownian motion) or exp (German credit), with
+the Jacobian. Errors are those of the variables that inference-gym names, after these maps.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 TRUTH = Path(__file__).with_name("truth.csv")
-"""Moments of the targets without closed form: `python -m benchmarks.efficiency --truth NAME` makes a row's."""
+"""Moments of the targets without closed form: `python -m benchmarks.efficiency --truth NAME` makes
+a row's.
+"""
 NOISE_STD = 0.1
 """Of the standardized target of a regression."""
 NUM_PREDICTIONS = 64
@@ -39,13 +42,16 @@ class Target(NamedTuple):
     Attributes:
         name: As it is typed.
         dimension: Number of coordinates d.
-        potential: `potential(xp, x)` is U of one position `(d,)` or of many `(n, d)`, xp one of the three NumPys.
+        potential: `potential(xp, x)` is U of one position `(d,)` or of many `(n, d)`, xp one of the
+            three NumPys.
         gradients: Of one chain, tuning included.
         start: Center of the starts, `(d,)`.
         start_std: Deviation of the chains' starts about it.
         observed: `observed(xp, x)`: what is judged, `(n, k)`. Default: the coordinates.
-        truth: Its moments, or None where the coordinates have copies (networks) or nothing is stored.
-        network: Options of the same model in tati_re, data included; empty where the target is a function.
+        truth: Its moments, or None where the coordinates have copies (networks) or nothing is
+            stored.
+        network: Options of the same model in tati_re, data included; empty where the target is a
+            function.
     """
 
     name: str
@@ -65,7 +71,9 @@ class Target(NamedTuple):
 
 
 def gaussian(condition: float) -> Target:
-    """Independent coordinates, d = 100, their variances evenly spaced in the logarithm, the largest 1."""
+    """Independent coordinates, d = 100, their variances evenly spaced in the logarithm, the largest
+    1.
+    """
     variance = np.geomspace(1.0 / condition, 1.0, 100)
 
     def potential(xp, x):
@@ -74,7 +82,9 @@ def gaussian(condition: float) -> Target:
     zeros = np.zeros(100)
     truth = Truth(zeros, variance, variance, 2 * variance**2)
     name = f"gaussian-{condition:.0f}"
-    return Target(name, 100, potential, 20_000 if condition == 1 else 60_000, zeros, 1.0, truth=truth)
+    return Target(
+        name, 100, potential, 20_000 if condition == 1 else 60_000, zeros, 1.0, truth=truth
+    )
 
 
 def rosenbrock() -> Target:
@@ -93,7 +103,9 @@ def rosenbrock() -> Target:
 
 
 def funnel() -> Target:
-    """Neal's funnel of inference-gym: v ~ N(0, 9), nine x ~ N(0, exp(v)); of x only the first two moments are asked."""
+    """Neal's funnel of inference-gym: v ~ N(0, 9), nine x ~ N(0, exp(v)); of x only the first two
+    moments are asked.
+    """
 
     def potential(xp, x):
         v = x[..., 0]
@@ -108,11 +120,30 @@ def funnel() -> Target:
     return Target("funnel", 10, potential, 400_000, np.zeros(10), truth=truth)
 
 
-OBSERVED = np.array([
-    0.21592641, 0.118771404, -0.07945447, 0.037677474, -0.27885845, -0.1484156, -0.3250906, -0.22957903, -0.44110894,
-    -0.09830782, -0.8786016, -0.83736074, -0.7384849, -0.8939254, -0.7774566, -0.70238715, -0.87771565,
-    -0.51853573, -0.6948214, -0.6202789,
-])  # fmt: skip
+OBSERVED = np.array(
+    [
+        0.21592641,
+        0.118771404,
+        -0.07945447,
+        0.037677474,
+        -0.27885845,
+        -0.1484156,
+        -0.3250906,
+        -0.22957903,
+        -0.44110894,
+        -0.09830782,
+        -0.8786016,
+        -0.83736074,
+        -0.7384849,
+        -0.8939254,
+        -0.7774566,
+        -0.70238715,
+        -0.87771565,
+        -0.51853573,
+        -0.6948214,
+        -0.6202789,
+    ]
+)
 """Of inference-gym's brownian_motion_missing_middle_observations: times 0 to 9 and 20 to 29."""
 
 
@@ -121,15 +152,25 @@ def _softplus(xp, x):
 
 
 def brownian() -> Target:
-    """Brownian motion of 30 steps with unknown scales of steps and observations, the middle ten not observed."""
+    """Brownian motion of 30 steps with unknown scales of steps and observations, the middle ten not
+    observed.
+    """
 
     def potential(xp, x):
         step, noise, places = _softplus(xp, x[..., 0]), _softplus(xp, x[..., 1]), x[..., 2:]
         steps = places[..., 0] ** 2 + xp.sum((places[..., 1:] - places[..., :-1]) ** 2, -1)
         misses = xp.sum((places[..., :10] - OBSERVED[:10]) ** 2, -1)
         misses = misses + xp.sum((places[..., 20:] - OBSERVED[10:]) ** 2, -1)
-        value = 0.5 * steps / step**2 + 0.5 * misses / noise**2 + 30.0 * xp.log(step) + 20.0 * xp.log(noise)
-        for raw, scale in ((x[..., 0], step), (x[..., 1], noise)):  # log-normal(0, 2), and the Jacobian of softplus
+        value = (
+            0.5 * steps / step**2
+            + 0.5 * misses / noise**2
+            + 30.0 * xp.log(step)
+            + 20.0 * xp.log(noise)
+        )
+        for raw, scale in (
+            (x[..., 0], step),
+            (x[..., 1], noise),
+        ):  # log-normal(0, 2), and the Jacobian of softplus
             value = value + xp.log(scale) + xp.log(scale) ** 2 / 8.0 + _softplus(xp, -raw)
         return value
 
@@ -137,18 +178,25 @@ def brownian() -> Target:
         return xp.concatenate([_softplus(xp, x[..., :2]), x[..., 2:]], -1)
 
     start = np.concatenate(
-        [np.log(np.expm1([0.1, 0.15])), np.interp(np.arange(30), [*range(10), *range(20, 30)], OBSERVED)]
+        [
+            np.log(np.expm1([0.1, 0.15])),
+            np.interp(np.arange(30), [*range(10), *range(20, 30)], OBSERVED),
+        ]
     )
     return Target("brownian", 32, potential, 100_000, start, 0.1, observed, stored("brownian", 32))
 
 
 def german_credit(folder: Path) -> Target:
-    """Sparse logistic regression of inference-gym on the numeric German credit data, the file german.data-numeric."""
+    """Sparse logistic regression of inference-gym on the numeric German credit data, the file
+    german.data-numeric.
+    """
     rows = np.loadtxt(folder / "german.data-numeric")
     inputs = (rows[:, :24] - rows[:, :24].mean(0)) / rows[:, :24].std(0)
     inputs, labels = np.column_stack([inputs, np.ones(len(rows))]), rows[:, 24] - 1.0
 
-    def potential(xp, x):  # global scale, local scales, weights, as inference-gym's VectorModel orders them
+    def potential(
+        xp, x
+    ):  # global scale, local scales, weights, as inference-gym's VectorModel orders them
         log_global, log_local, weights = x[..., :1], x[..., 1:26], x[..., 26:]
         logits = xp.matmul(weights * xp.exp(log_local + log_global), inputs.T)
         logs = x[..., :26]  # Gamma(1/2, 1/2), and the Jacobian of exp
@@ -159,11 +207,15 @@ def german_credit(folder: Path) -> Target:
         return xp.concatenate([xp.exp(x[..., :26]), x[..., 26:]], -1)
 
     start = np.zeros(51)
-    return Target("german-credit", 51, potential, 200_000, start, 0.1, observed, stored("german-credit", 51))
+    return Target(
+        "german-credit", 51, potential, 200_000, start, 0.1, observed, stored("german-credit", 51)
+    )
 
 
 def breast_cancer() -> Target:
-    """Logistic regression on scikit-learn's breast cancer data, standardized, 30 weights and a bias, prior N(0, 1)."""
+    """Logistic regression on scikit-learn's breast cancer data, standardized, 30 weights and a
+    bias, prior N(0, 1).
+    """
     from sklearn.datasets import load_breast_cancer
 
     data = load_breast_cancer()
@@ -174,23 +226,34 @@ def breast_cancer() -> Target:
         logits = xp.matmul(x, inputs.T)
         return xp.sum(_softplus(xp, logits) - logits * labels, -1) + 0.5 * xp.sum(x * x, -1)
 
-    return Target("breast-cancer", 31, potential, 60_000, np.zeros(31), 0.1, truth=stored("breast-cancer", 31))
+    return Target(
+        "breast-cancer", 31, potential, 60_000, np.zeros(31), 0.1, truth=stored("breast-cancer", 31)
+    )
 
 
-def network(name: str, inputs: np.ndarray, targets: np.ndarray, hidden: list[int], gradients: int) -> Target:
-    """A network of tanh layers on all data, prior N(0, 1); judged by its outputs for some of the inputs."""
+def network(
+    name: str, inputs: np.ndarray, targets: np.ndarray, hidden: list[int], gradients: int
+) -> Target:
+    """A network of tanh layers on all data, prior N(0, 1); judged by its outputs for some of the
+    inputs.
+    """
     classes = targets.ndim == 1
     sizes = [inputs.shape[1], *hidden, int(targets.max()) + 1 if classes else 1]
     shapes = [shape for pair in itertools.pairwise(sizes) for shape in (pair, pair[1:])]
     cuts = np.cumsum([0, *(math.prod(shape) for shape in shapes)]).tolist()
-    inputs, chosen = inputs.astype(np.float32), inputs[:: max(1, len(inputs) // NUM_PREDICTIONS)][:NUM_PREDICTIONS]
+    inputs, chosen = (
+        inputs.astype(np.float32),
+        inputs[:: max(1, len(inputs) // NUM_PREDICTIONS)][:NUM_PREDICTIONS],
+    )
     truth = np.eye(sizes[-1], dtype=np.float32)[targets] if classes else targets.astype(np.float32)
 
     def outputs(xp, x, given):
         values = given
         for layer in range(0, len(shapes), 2):
             values = xp.tanh(values) if layer else values
-            kernel = xp.reshape(x[..., cuts[layer] : cuts[layer + 1]], (*x.shape[:-1], *shapes[layer]))
+            kernel = xp.reshape(
+                x[..., cuts[layer] : cuts[layer + 1]], (*x.shape[:-1], *shapes[layer])
+            )
             values = xp.matmul(values, kernel) + x[..., None, cuts[layer + 1] : cuts[layer + 2]]
         return values
 
@@ -208,10 +271,16 @@ def network(name: str, inputs: np.ndarray, targets: np.ndarray, hidden: list[int
         found = outputs(xp, x, chosen.astype(np.float32))
         return found[..., 0]  # of classes the logit of the first one
 
-    options = {"data": (inputs, targets if classes else truth), "hidden": hidden, "activation": "tanh"}
+    options = {
+        "data": (inputs, targets if classes else truth),
+        "hidden": hidden,
+        "activation": "tanh",
+    }
     options |= {"prior": "gaussian", "prior_std": 1.0}
     options |= {} if classes else {"loss": "gaussian", "noise_std": NOISE_STD}
-    return Target(name, cuts[-1], potential, gradients, np.zeros(cuts[-1]), 0.3, observed, None, options)
+    return Target(
+        name, cuts[-1], potential, gradients, np.zeros(cuts[-1]), 0.3, observed, None, options
+    )
 
 
 def uci(name: str, folder: Path) -> Target:
@@ -230,7 +299,9 @@ def digits() -> Target:
 
 
 def num_rows(target: Target, chains: int) -> int:
-    """Draws of a chain that are looked at, at most: 60,000, or what fits into 40 million numbers."""
+    """Draws of a chain that are looked at, at most: 60,000, or what fits into 40 million
+    numbers.
+    """
     return min(60_000, 40_000_000 // (chains * target.dimension))
 
 
@@ -249,7 +320,11 @@ def all_targets(folder: Path | None) -> tuple[dict[str, Callable[[], Target]], d
     for name in ("german-credit", "yacht", "energy"):
         file = "german.data-numeric" if name == "german-credit" else f"uci/{name}.txt"
         if folder is not None and (folder / file).is_file():
-            make = german_credit if name == "german-credit" else lambda folder, name=name: uci(name, folder)
+            make = (
+                german_credit
+                if name == "german-credit"
+                else lambda folder, name=name: uci(name, folder)
+            )
             found[name] = lambda make=make, folder=folder: make(folder)
         else:
             missing[name] = f"needs {file} in the folder of --data"
@@ -261,5 +336,9 @@ def stored(name: str, dimension: int) -> Truth | None:
     if not TRUTH.is_file():
         return None
     with TRUTH.open(encoding="utf-8") as file:
-        rows = [[float(row[field]) for field in Truth._fields] for row in csv.DictReader(file) if row["target"] == name]
+        rows = [
+            [float(row[field]) for field in Truth._fields]
+            for row in csv.DictReader(file)
+            if row["target"] == name
+        ]
     return Truth(*np.array(rows).T) if len(rows) == dimension else None

@@ -48,7 +48,10 @@ def table(results: Iterable[Result], by: str) -> str:
             counts.setdefault(result.family, Counter())[result.end] += 1
     lines = [f"| {by} | {' | '.join(HEADS)} |", "|---" * (len(HEADS) + 1) + "|"]
     for name, found in sorted(counts.items()):
-        cells = [found.total() if ends is None else sum(found[end] for end in ends) for ends in HEADS.values()]
+        cells = [
+            found.total() if ends is None else sum(found[end] for end in ends)
+            for ends in HEADS.values()
+        ]
         lines.append(f"| {name} | {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 
@@ -70,16 +73,32 @@ def _kind(result: Result) -> str:
 
 def mixed(counts: dict[str, int]) -> list[str]:
     """So many cases of each kind, mixed, so that a part of the campaign has its part of each."""
-    places = {f"{kind}:{k}": (k + 0.5) / count for kind, count in counts.items() for k in range(count)}
+    places = {
+        f"{kind}:{k}": (k + 0.5) / count for kind, count in counts.items() for k in range(count)
+    }
     return sorted(places, key=places.__getitem__)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__.split("\n")[0])
-    parser.add_argument("--case", nargs="+", help="single cases, KIND:NUMBER; their folders are kept where they fail")
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="default: all")
-    parser.add_argument("--count", type=int, help="cases of each kind; default: 200 kills, 60 damages, 20, 10, 10, 20")
-    parser.add_argument("--output", type=Path, help="file of results, to which those that are missing are added")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.faults", description=__doc__.split("\n")[0]
+    )
+    parser.add_argument(
+        "--case",
+        nargs="+",
+        help="single cases, KIND:NUMBER; their folders are kept where they fail",
+    )
+    parser.add_argument(
+        "--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="default: all"
+    )
+    parser.add_argument(
+        "--count",
+        type=int,
+        help="cases of each kind; default: 200 kills, 60 damages, 20, 10, 10, 20",
+    )
+    parser.add_argument(
+        "--output", type=Path, help="file of results, to which those that are missing are added"
+    )
     parser.add_argument("--table", type=Path, help="print the table of a file of results, and end")
     given = parser.parse_args()
     if given.table is not None:
@@ -99,7 +118,10 @@ def main() -> int:
         if given.output is not None:
             with given.output.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(result._asdict()) + "\n")
-        print(f"{case:12} {result.end:9} {result.family}; {result.done}; {result.said}"[:400], flush=True)
+        print(
+            f"{case:12} {result.end:9} {result.family}; {result.done}; {result.said}"[:400],
+            flush=True,
+        )
     print(table(results, "kind"))
     lost = [result.case for result in results if result.end == LOST]
     print(f"lost: {', '.join(lost) or 'none'}; folders: {folder}")

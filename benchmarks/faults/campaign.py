@@ -16,12 +16,16 @@ from benchmarks.faults.families import COMMON, FAMILIES, RUN, Family
 
 SEED = 20
 WHOLE, ANEW, REFUSED, HARMLESS, LOST = "whole", "anew", "refused", "harmless", "LOST"
-"""Ends of a case: the files are those of an undisturbed run; there was nothing yet to go on from, and the same command
-with `--overwrite` gave them; refused in a sentence; the damage changed nothing; anything else."""
+"""Ends of a case: the files are those of an undisturbed run; there was nothing yet to go on from,
+and the same command with `--overwrite` gave them; refused in a sentence; the damage changed
+nothing; anything else.
+"""
 
 
 class Result(NamedTuple):
-    """A case, `kind:number`, with its family, what was done to it, how it ended, and what was said."""
+    """A case, `kind:number`, with its family, what was done to it, how it ended, and what was
+    said.
+    """
 
     case: str
     family: str
@@ -33,7 +37,9 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True)
 class Reference:
-    """An undisturbed run of a family: what its folder holds, the changes it makes, and the seconds it takes."""
+    """An undisturbed run of a family: what its folder holds, the changes it makes, and the seconds
+    it takes.
+    """
 
     contents: dict[str, Any]
     changes: int
@@ -78,21 +84,29 @@ class Campaign:
         return self._references[name]
 
     def killed(self, name: str) -> Path:
-        """The folder of a run of a family that was killed when four fifths of its changes were made, once for all."""
+        """The folder of a run of a family that was killed when four fifths of its changes were
+        made, once for all.
+        """
         place = self.folder / f"killed-{list(FAMILIES).index(name)}"
         if not place.exists():
             place.mkdir()
             family = FAMILIES[name]
-            children.run(place, family.command, family.start, at=int(0.8 * self.reference(name).changes))
+            children.run(
+                place, family.command, family.start, at=int(0.8 * self.reference(name).changes)
+            )
         return place / RUN
 
     def _must(self, ended: Ended, name: str) -> Ended:
         if ended.status:
-            raise SystemExit(f"error: {name}, undisturbed: {ended.last_line()}\n{ended.err[-3000:]}")
+            raise SystemExit(
+                f"error: {name}, undisturbed: {ended.last_line()}\n{ended.err[-3000:]}"
+            )
         return ended
 
     def finish(self, name: str, place: Path, **choices) -> tuple[str, str]:
-        """Goes on with what is left in `place`, and compares with the reference; returns the end and what was said."""
+        """Goes on with what is left in `place`, and compares with the reference; returns the end
+        and what was said.
+        """
         family = FAMILIES[name]
         end, ended = WHOLE, go_on(family, place, **choices)
         if ended.refused and nothing_to_go_on_from(family, place):
@@ -120,5 +134,9 @@ def nothing_to_go_on_from(family: Family, place: Path) -> bool:
         names = ("current.npz", "current.npz.partial", "previous.npz")
         whole = any((folder / "checkpoint" / name).exists() for name in names)
         return not (whole and (folder / "manifest.toml").exists())
-    kept = {"evidence": "kept/models.json", "landscape": "landscape.toml", "explore": "exploration.toml"}
+    kept = {
+        "evidence": "kept/models.json",
+        "landscape": "landscape.toml",
+        "explore": "exploration.toml",
+    }
     return not (folder / kept[family.command]).exists()

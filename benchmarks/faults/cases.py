@@ -24,8 +24,9 @@ PAGE = 4096
 
 
 def kill(campaign: Campaign, case: str) -> Result:
-    """A run is killed at a random instant, or inside of a change of its files; every fourth one once more when it goes
-    on."""
+    """A run is killed at a random instant, or inside of a change of its files; every fourth one
+    once more when it goes on.
+    """
     number, generator = int(case.split(":")[1]), campaign.generator(case)
     name = KILLED[number // 2 % len(KILLED)]
     family, reference, place = FAMILIES[name], campaign.reference(name), campaign.place(case)
@@ -50,7 +51,9 @@ def kill(campaign: Campaign, case: str) -> Result:
 
 
 def damage(campaign: Campaign, case: str) -> Result:
-    """A file of a run that was killed on its way is damaged; then it is compared with itself before, and goes on."""
+    """A file of a run that was killed on its way is damaged; then it is compared with itself
+    before, and goes on.
+    """
     number, generator = int(case.split(":")[1]), campaign.generator(case)
     what = DAMAGES[number % len(DAMAGES)]
     name = list(FAMILIES)[int(generator.integers(len(FAMILIES)))]
@@ -58,7 +61,9 @@ def damage(campaign: Campaign, case: str) -> Result:
     reference = campaign.reference(name)
     shutil.copytree(campaign.killed(name), place / RUN)
     shutil.copytree(place / RUN, place / "before")
-    files = sorted(path for path in (place / RUN).rglob("*") if path.is_file() and path.stat().st_size > 1)
+    files = sorted(
+        path for path in (place / RUN).rglob("*") if path.is_file() and path.stat().st_size > 1
+    )
     path, other = (files[k] for k in generator.choice(len(files), 2, replace=False))
     victim = place / "victim"
     victim.write_bytes(path.read_bytes())
@@ -82,12 +87,16 @@ def damage(campaign: Campaign, case: str) -> Result:
     else:
         path.write_bytes(bytes(content))
     untouched, kept = victim.read_bytes(), path.relative_to(place / RUN).as_posix()
-    done = f"{kept}: {what}" + (f" with {other.relative_to(place / RUN).as_posix()}" if what == "swapped" else "")
+    done = f"{kept}: {what}" + (
+        f" with {other.relative_to(place / RUN).as_posix()}" if what == "swapped" else ""
+    )
     if family.samples:
         ended = children.run(place, "compare", [RUN, "before", "--quiet"])
         if ended.broke or (ended.status == 2 and not ended.refused):
             return Result(case, name, done, LOST, f"tati-compare: {ended.last_line()}")
-        done += {0: "; read: the same", 1: "; read: other numbers", 2: "; read: refused"}.get(ended.status, "")
+        done += {0: "; read: the same", 1: "; read: other numbers", 2: "; read: refused"}.get(
+            ended.status, ""
+        )
         ended = children.run(place, "compare", ["--verify", RUN])
         if ended.broke or (ended.status not in (0, 1) and not ended.refused):
             return Result(case, name, done, LOST, f"tati-compare --verify: {ended.last_line()}")
@@ -116,11 +125,17 @@ def disk(place: Path, size: int) -> Iterator[None]:
 
 
 def full(campaign: Campaign, case: str) -> Result:
-    """The disk is full when a random part of the undisturbed run's files is written; then it becomes larger."""
+    """The disk is full when a random part of the undisturbed run's files is written; then it
+    becomes larger.
+    """
     number, generator = int(case.split(":")[1]), campaign.generator(case)
     name = list(FAMILIES)[number % len(FAMILIES)]
     family, reference, place = FAMILIES[name], campaign.reference(name), campaign.place(case)
-    needed = sum(-(-path.stat().st_size // PAGE) for path in (reference.place / RUN).rglob("*") if path.is_file())
+    needed = sum(
+        -(-path.stat().st_size // PAGE)
+        for path in (reference.place / RUN).rglob("*")
+        if path.is_file()
+    )
     pages = int(generator.integers(1, needed + 4))
     done = f"{pages} of {needed} pages"
     with disk(place, pages * PAGE):
@@ -134,12 +149,18 @@ def full(campaign: Campaign, case: str) -> Result:
 
 
 def removed(campaign: Campaign, case: str) -> Result:
-    """The folder is removed in mid-run; the command says so, and the same command makes it again."""
-    return _taken_away(campaign, case, lambda place: shutil.rmtree(place / RUN, ignore_errors=True), "removed")
+    """The folder is removed in mid-run; the command says so, and the same command makes it
+    again.
+    """
+    return _taken_away(
+        campaign, case, lambda place: shutil.rmtree(place / RUN, ignore_errors=True), "removed"
+    )
 
 
 def read_only(campaign: Campaign, case: str) -> Result:
-    """The folder and its files become read-only in mid-run; the command says so, and goes on when they are not."""
+    """The folder and its files become read-only in mid-run; the command says so, and goes on when
+    they are not.
+    """
     return _taken_away(campaign, case, lambda place: _modes(place / RUN, 0o555, 0o444), "read-only")
 
 
@@ -157,28 +178,36 @@ def _taken_away(campaign: Campaign, case: str, action, word: str) -> Result:
     child = Child(place, family.command, family.start, at=at, action=STOP, unprivileged=True)
     status = child.wait(until_stopped=True)
     if not child.stopped:
-        return Result(case, name, word, LOST, f"did not reach change {at}: {child.ended(status).last_line()}")
+        return Result(
+            case, name, word, LOST, f"did not reach change {at}: {child.ended(status).last_line()}"
+        )
     action(place)
     child.signal(signal.SIGCONT)
     ended = child.ended()
     done = f"{word} at change {at} of {reference.changes}"
     if ended.broke or (ended.status and not ended.refused):
         return Result(case, name, done, LOST, ended.last_line())
-    said = ended.err.strip().splitlines()[-1] if ended.status else "ended as if nothing had happened"
+    said = (
+        ended.err.strip().splitlines()[-1] if ended.status else "ended as if nothing had happened"
+    )
     if word == "removed":
         if not ended.status and differences(contents(place), reference.contents):
             return Result(case, name, done, LOST, "exit status 0 without the files of the run")
         shutil.rmtree(place / RUN, ignore_errors=True)
         again = children.run(place, family.command, family.start)
         unlike = differences(contents(place), reference.contents)
-        return Result(case, name, done, LOST if again.status or unlike else REFUSED, "; ".join(unlike) or said)
+        return Result(
+            case, name, done, LOST if again.status or unlike else REFUSED, "; ".join(unlike) or said
+        )
     _modes(place / RUN, 0o755, 0o644)
     end, why = campaign.finish(name, place)
     return Result(case, name, done, end, why or said)
 
 
 def writers(campaign: Campaign, case: str) -> Result:
-    """A second command on the folder of a run that goes on, beside it or while it is held up inside of a change."""
+    """A second command on the folder of a run that goes on, beside it or while it is held up inside
+    of a change.
+    """
     number, generator = int(case.split(":")[1]), campaign.generator(case)
     name = list(FAMILIES)[(number * 4 + number // 15) % len(FAMILIES)]
     family, reference, place = FAMILIES[name], campaign.reference(name), campaign.place(case)
@@ -199,7 +228,9 @@ def writers(campaign: Campaign, case: str) -> Result:
     first.signal(signal.SIGCONT)
     began = first.ended(None if number % 2 and first.stopped else status)
     done += "; --overwrite" if words[-1] == "--overwrite" else ""
-    said = f"first {began.status}, second {second.status}: {(second.err or began.err).strip()[-300:]}"
+    said = (
+        f"first {began.status}, second {second.status}: {(second.err or began.err).strip()[-300:]}"
+    )
     for ended in (began, second):
         if ended.broke or (ended.status and not ended.refused):
             return Result(case, name, done, LOST, f"{said} {ended.last_line()}")

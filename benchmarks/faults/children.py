@@ -1,4 +1,6 @@
-"""Commands in children that are forked from a process in which TensorFlow is loaded, and has computed nothing yet."""
+"""Commands in children that are forked from a process in which TensorFlow is loaded, and has
+computed nothing yet.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,16 @@ from typing import NamedTuple
 
 from benchmarks.faults.families import RUN
 
-COMMANDS = ("sample", "optimize", "evidence", "landscape", "explore", "compare", "analyse", "report")
+COMMANDS = (
+    "sample",
+    "optimize",
+    "evidence",
+    "landscape",
+    "explore",
+    "compare",
+    "analyse",
+    "report",
+)
 CHUNK_STEPS = 12
 """Steps between two checkpoints of the campaign's runs."""
 LONGEST = 180.0
@@ -30,7 +41,9 @@ _FOLDER = "TATI_RE_FAULTS_FOLDER"
 
 
 def preload() -> Path:
-    """Begins this process anew with the library that counts changes; returns the folder of the campaign, a new one."""
+    """Begins this process anew with the library that counts changes; returns the folder of the
+    campaign, a new one.
+    """
     if (made := os.environ.pop(_FOLDER, None)) is not None:
         os.environ.pop("LD_PRELOAD", None)
         return Path(made)
@@ -38,7 +51,9 @@ def preload() -> Path:
         raise SystemExit("error: the campaign needs Linux and a C compiler, cc.")
     folder = Path(tempfile.mkdtemp(prefix="faults-"))
     library, source = folder / "storage_faults.so", Path(__file__).with_name("storage_faults.c")
-    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
+    subprocess.run(
+        [compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True
+    )
     environment = {**os.environ, "LD_PRELOAD": str(library), _FOLDER: str(folder)}
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
 
@@ -50,9 +65,20 @@ def load_all() -> None:
     from tati_re.simulation.simulation import Simulation
 
     Simulation.limits = Limits(most_steps=CHUNK_STEPS, first_steps=CHUNK_STEPS)
-    for name in (*(f"cli.{command}" for command in COMMANDS), "simulation.launch", "simulation.resume"):
+    for name in (
+        *(f"cli.{command}" for command in COMMANDS),
+        "simulation.launch",
+        "simulation.resume",
+    ):
         importlib.import_module(f"tati_re.{name}")
-    for name in ("pandas", "h5py", "rich.console", "matplotlib.pyplot", "scipy.optimize", "scipy.sparse.linalg"):
+    for name in (
+        "pandas",
+        "h5py",
+        "rich.console",
+        "matplotlib.pyplot",
+        "scipy.optimize",
+        "scipy.sparse.linalg",
+    ):
         importlib.import_module(name)
 
 
@@ -63,8 +89,10 @@ def _nothing_computed() -> bool:
 
 
 class Ended(NamedTuple):
-    """How a command ended: its exit status, or minus the signal's number; what it printed; the number of changes that
-    it made below the folder, where it came to its end; and the seconds that it took."""
+    """How a command ended: its exit status, or minus the signal's number; what it printed; the
+    number of changes that it made below the folder, where it came to its end; and the seconds that
+    it took.
+    """
 
     status: int
     out: str
@@ -79,8 +107,18 @@ class Ended(NamedTuple):
 
     @property
     def broke(self) -> bool:
-        """Whether it ended by a traceback, an internal error, a signal that nobody sent, or not at all."""
-        return "Traceback" in self.err or self.status not in (0, 1, 2, 75, 124, 130, -signal.SIGKILL)
+        """Whether it ended by a traceback, an internal error, a signal that nobody sent, or not at
+        all.
+        """
+        return "Traceback" in self.err or self.status not in (
+            0,
+            1,
+            2,
+            75,
+            124,
+            130,
+            -signal.SIGKILL,
+        )
 
     def last_line(self) -> str:
         lines = [line for line in self.err.strip().splitlines() if line.strip()]
@@ -100,10 +138,18 @@ class Child:
     """
 
     def __init__(
-        self, place: Path, command: str, words: Sequence[str], at: int = 0, action: int = KILL,
-        unprivileged: bool = False, logs: Path | None = None,
-    ) -> None:  # fmt: skip
-        assert _nothing_computed(), "a process in which TensorFlow has begun to compute must not be forked"
+        self,
+        place: Path,
+        command: str,
+        words: Sequence[str],
+        at: int = 0,
+        action: int = KILL,
+        unprivileged: bool = False,
+        logs: Path | None = None,
+    ) -> None:
+        assert _nothing_computed(), (
+            "a process in which TensorFlow has begun to compute must not be forked"
+        )
         logs = place.parent if logs is None else logs
         self.logs = [logs / f"{place.name}.{name}" for name in ("out", "err", "changes")]
         while any(path.exists() for path in self.logs):
@@ -114,10 +160,14 @@ class Child:
         if not self.pid:
             self._run(place, command, list(words), at, action, unprivileged)
 
-    def _run(self, place: Path, command: str, words: list[str], at: int, action: int, unprivileged: bool) -> None:
+    def _run(
+        self, place: Path, command: str, words: list[str], at: int, action: int, unprivileged: bool
+    ) -> None:
         status = 1
         try:
-            out, err, changes = (os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) for path in self.logs)
+            out, err, changes = (
+                os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) for path in self.logs
+            )
             os.dup2(out, 1)
             os.dup2(err, 2)
             os.chdir(place)
@@ -140,7 +190,9 @@ class Child:
         os._exit(status)
 
     def wait(self, seconds: float = LONGEST, until_stopped: bool = False) -> int | None:
-        """Waits for the end of the command, or until it stops at a change; None where neither comes in time."""
+        """Waits for the end of the command, or until it stops at a change; None where neither comes
+        in time.
+        """
         limit = time.monotonic() + seconds
         while True:
             pid, status = os.waitpid(self.pid, os.WNOHANG | (os.WUNTRACED if until_stopped else 0))
@@ -187,5 +239,7 @@ class _Capabilities(ctypes.Structure):
 def _drop_capabilities() -> None:
     """Gives up root's right to write what the modes forbid."""
     none = (_Capabilities * 2)()
-    if ctypes.CDLL(None, use_errno=True).capset(ctypes.byref(_Header(0x20080522, 0)), ctypes.byref(none)):
+    if ctypes.CDLL(None, use_errno=True).capset(
+        ctypes.byref(_Header(0x20080522, 0)), ctypes.byref(none)
+    ):
         raise OSError(ctypes.get_errno(), "capset")

@@ -12,7 +12,9 @@ from typing import Any
 from benchmarks.faults.families import RUN
 
 OF_THE_CLOCK = ("timing.csv", "checkpoint/previous.npz")
-"""The clock's table, and the checkpoint before the last, which is another one where a run was disturbed."""
+"""The clock's table, and the checkpoint before the last, which is another one where a run was
+disturbed.
+"""
 _TIMES = ("seconds", "timing.csv")
 
 
@@ -33,7 +35,15 @@ def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> list[s
     """The files that are missing, that are too many, and that differ."""
     missing = [f"{name} is missing" for name in expected if name not in found]
     more = [f"{name} is left over" for name in found if name not in expected]
-    return missing + more + [f"{name} differs" for name in expected if name in found and found[name] != expected[name]]
+    return (
+        missing
+        + more
+        + [
+            f"{name} differs"
+            for name in expected
+            if name in found and found[name] != expected[name]
+        ]
+    )
 
 
 def _content(path: Path) -> Any:
@@ -42,7 +52,9 @@ def _content(path: Path) -> Any:
 
         return pandas.read_csv(path, dtype=str).drop(columns="seconds").to_csv()
     if path.name in ("options.toml", "models.json"):  # begun anew with --overwrite, or not
-        return [line.rstrip(b",") for line in path.read_bytes().splitlines() if b"overwrite" not in line]
+        return [
+            line.rstrip(b",") for line in path.read_bytes().splitlines() if b"overwrite" not in line
+        ]
     if path.suffix == ".npz":
         return _archive(path)
     if path.suffix == ".h5":

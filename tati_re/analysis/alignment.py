@@ -1,5 +1,6 @@
-"""Alignment of walkers: hidden units of one network permuted so that its weights are near to those of another. Of each
-unit of a chain of layers the flat vector has the weights at known places."""
+"""Alignment of walkers: hidden units of one network permuted so that its weights are near to those
+of another. Of each unit of a chain of layers the flat vector has the weights at known places.
+"""
 
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -11,15 +12,21 @@ from tati_re.core.views import shown
 
 _WITH_UNITS = {"Dense", "Conv1D", "Conv2D", "Conv3D"}
 _ODD_LAYERS = {"InputLayer", "Dropout", "Flatten", "Identity"}
-_ODD_LAYERS |= {f"{kind}{d}D" for kind in ("AveragePooling", "GlobalAveragePooling", "ZeroPadding") for d in "123"}
+_ODD_LAYERS |= {
+    f"{kind}{d}D"
+    for kind in ("AveragePooling", "GlobalAveragePooling", "ZeroPadding")
+    for d in "123"
+}
 _SAME = {*_ODD_LAYERS, "Activation", "ReLU", "LeakyReLU", "ELU", "GaussianNoise"}
 _SAME |= {f"{kind}{d}D" for kind in ("MaxPooling", "GlobalMaxPooling") for d in "123"}
 _ODD = {"tanh", "linear", "softsign"}
 
 
 class HiddenUnits(NamedTuple):
-    """Units (or filters) of one layer that may be permuted: the places of their incoming and outgoing weights in the
-    flat vector, `(units, n)` each, and whether a unit with all its signs changed is the same function (`odd`)."""
+    """Units (or filters) of one layer that may be permuted: the places of their incoming and
+    outgoing weights in the flat vector, `(units, n)` each, and whether a unit with all its signs
+    changed is the same function (`odd`).
+    """
 
     incoming: np.ndarray
     outgoing: np.ndarray
@@ -27,8 +34,10 @@ class HiddenUnits(NamedTuple):
 
 
 def hidden_units(model: Any) -> list[HiddenUnits]:
-    """The units of all hidden layers of a Keras model, from the first on; an `InputError` where it is no chain of dense
-    and convolutional layers with activations, pooling, flattening and dropout."""
+    """The units of all hidden layers of a Keras model, from the first on; an `InputError` where it
+    is no chain of dense and convolutional layers with activations, pooling, flattening and
+    dropout.
+    """
     layers, offset, places = list(model.layers), 0, {}
     for variable in model.trainable_variables:
         size = int(np.prod(variable.shape))
@@ -37,7 +46,9 @@ def hidden_units(model: Any) -> list[HiddenUnits]:
     for layer in layers:
         kind = type(layer).__name__
         conv = kind in _WITH_UNITS and kind != "Dense"
-        if kind not in _WITH_UNITS | _SAME or (conv and (layer.groups > 1 or layer.data_format != "channels_last")):
+        if kind not in _WITH_UNITS | _SAME or (
+            conv and (layer.groups > 1 or layer.data_format != "channels_last")
+        ):
             _refuse(f"layer {layer.name} of type {kind}")
     for first, second in pairwise(layers if type(model).__name__ != "Sequential" else ()):
         try:
@@ -76,8 +87,10 @@ _SWEEPS = 100
 
 @shown
 class Alignment(NamedTuple):
-    """Walkers with their hidden units matched to those of the first: `positions` as given, permuted, and distances of
-    the walkers' means from the first one's, `before` and `after`, `(walkers,)`."""
+    """Walkers with their hidden units matched to those of the first: `positions` as given,
+    permuted, and distances of the walkers' means from the first one's, `before` and `after`,
+    `(walkers,)`.
+    """
 
     positions: np.ndarray
     before: np.ndarray
@@ -85,18 +98,21 @@ class Alignment(NamedTuple):
 
 
 def align(model: Any, positions: np.ndarray) -> Alignment:
-    """Permutes the hidden units of each walker so that its mean is near to that of the first walker.
+    """Permutes the hidden units of each walker so that its mean is near to that of the first
+    walker.
 
-    Networks whose hidden units are permuted are the same function, and so are those with a tanh unit whose incoming and
-    outgoing weights have changed signs. Layer by layer the sum of products of all weights of matched units is made as
-    large as possible, by linear assignment, until nothing moves; once from where the walker is, and once after a first
-    sweep that sees incoming weights alone, which finds exact copies. The nearer of both is taken. All draws of a walker
-    are permuted alike, so that a chain that changes its permutation on its way stays one. Reference: S. Ainsworth, J.
-    Hayase, S. Srinivasa, Git Re-Basin (2209.04836), algorithm 1.
+    Networks whose hidden units are permuted are the same function, and so are those with a tanh
+    unit whose incoming and outgoing weights have changed signs. Layer by layer the sum of products
+    of all weights of matched units is made as large as possible, by linear assignment, until
+    nothing moves; once from where the walker is, and once after a first sweep that sees incoming
+    weights alone, which finds exact copies. The nearer of both is taken. All draws of a walker are
+    permuted alike, so that a chain that changes its permutation on its way stays one. Reference: S.
+    Ainsworth, J. Hayase, S. Srinivasa, Git Re-Basin (2209.04836), algorithm 1.
 
     Args:
         model: The Keras model: a chain of dense and convolutional layers.
-        positions: `(walkers, parameters)`, or `(walkers, draws, parameters)`; nan where a walker has no more draws.
+        positions: `(walkers, parameters)`, or `(walkers, draws, parameters)`; nan where a walker
+            has no more draws.
 
     Raises:
         InputError: Another architecture, or another number of parameters.
@@ -104,13 +120,17 @@ def align(model: Any, positions: np.ndarray) -> Alignment:
     layers, positions = hidden_units(model), np.asarray(positions)
     size = sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
     if positions.ndim not in (2, 3) or positions.shape[-1] not in (size, size + 1):
-        raise InputError("positions do not fit the model.", positions.shape, f"(walkers, draws, {size})")
+        raise InputError(
+            "positions do not fit the model.", positions.shape, f"(walkers, draws, {size})"
+        )
     means = np.nanmean(positions.reshape(len(positions), -1, positions.shape[-1]), axis=1)
     aligned, target = np.array(positions), means[0].copy()
     before = np.linalg.norm(means - target, axis=1)
     for walker, mean in enumerate(means[1:], 1):
         tried = [_matched(layers, target, mean, first) for first in (False, True)]
-        source, sign = min(tried, key=lambda one: float(np.linalg.norm(one[1] * mean[one[0]] - target)))
+        source, sign = min(
+            tried, key=lambda one: float(np.linalg.norm(one[1] * mean[one[0]] - target))
+        )
         aligned[walker] = sign * positions[walker][..., source]
         means[walker] = sign * mean[source]
     return Alignment(aligned, before, np.linalg.norm(means - target, axis=1))
@@ -127,10 +147,15 @@ def _matched(layers: list[HiddenUnits], target: np.ndarray, start: np.ndarray, f
             whole = np.concatenate([layer.incoming, layer.outgoing], axis=1)
             seen = layer.incoming if first and sweep == 0 else whole
             products = target[seen] @ (sign * start[source])[seen].T
-            chosen = linear_sum_assignment(np.abs(products) if layer.odd else products, maximize=True)[1]
+            chosen = linear_sum_assignment(
+                np.abs(products) if layer.odd else products, maximize=True
+            )[1]
             turned = np.where((products[np.arange(len(chosen)), chosen] < 0) & layer.odd, -1.0, 1.0)
             changed |= bool((chosen != np.arange(len(chosen))).any() or (turned < 0).any())
-            source[whole], sign[whole] = source[whole[chosen]], turned[:, None] * sign[whole[chosen]]
+            source[whole], sign[whole] = (
+                source[whole[chosen]],
+                turned[:, None] * sign[whole[chosen]],
+            )
         if not changed and (sweep or not first):
             break
     return source, sign

@@ -24,7 +24,9 @@ By = Literal["all", "walker", "rung"]
 
 
 def energy_error(rows: pd.DataFrame) -> float:
-    """The mean squared energy error of the steps since the burn-in, per parameter, in T², over the walkers."""
+    """The mean squared energy error of the steps since the burn-in, per parameter, in T², over the
+    walkers.
+    """
     return float(rows.groupby("walker")["eevpd"].last().mean())
 
 
@@ -35,24 +37,27 @@ def averages(
     burnin: int | None = None,
     thin: int = 1,
 ) -> pd.DataFrame:
-    """Means of a run's observables, with their errors and convergence diagnostics. Rows count with their `weight` where
-    the run has that column (well-tempered ensembles, tempering): the mean is Σwx/Σw, and its error that of the mean of
-    w(x - mean)/mean(w), the first order of a ratio's.
+    """Means of a run's observables, with their errors and convergence diagnostics. Rows count with
+    their `weight` where the run has that column (well-tempered ensembles, tempering): the mean is
+    Σwx/Σw, and its error that of the mean of w(x - mean)/mean(w), the first order of a ratio's.
 
     Args:
         run: The run, or its folder.
-        observables: Columns of `run.csv`, or functions of its rows, one number a row. Default: all columns that vary.
-        by: `"all"` walkers at the target's temperature (default), each `"walker"`, or each `"rung"` of a ladder.
+        observables: Columns of `run.csv`, or functions of its rows, one number a row. Default: all
+            columns that vary.
+        by: `"all"` walkers at the target's temperature (default), each `"walker"`, or each `"rung"`
+            of a ladder.
         burnin: Steps to leave out. Default: None, the run's own burn-in.
         thin: Every how many rows are kept. Default: 1.
 
     Returns:
-        A row for each observable (and walker or rung): `mean`, `error` (standard error of the mean), `std`, `ess_bulk`,
-        `ess_tail`, `r_hat`, `autocorrelation_steps`, `rows`, `short` (chains below 50 autocorrelation times: the error
-        is rough, and mostly too small), and in `note` what cannot be told, such as how long a chain must be for its
-        autocorrelation time, or weights that rest on fewer than 50 rows: the error is then rough, and mostly too small.
-        With weights, `ess_bulk` and `autocorrelation_steps` are those of the weighted mean, `r_hat` that of the draws
-        with a weight as they are, and `ess_tail` nan.
+        A row for each observable (and walker or rung): `mean`, `error` (standard error of the
+        mean), `std`, `ess_bulk`, `ess_tail`, `r_hat`, `autocorrelation_steps`, `rows`, `short`
+        (chains below 50 autocorrelation times: the error is rough, and mostly too small), and in
+        `note` what cannot be told, such as how long a chain must be for its autocorrelation time,
+        or weights that rest on fewer than 50 rows: the error is then rough, and mostly too small.
+        With weights, `ess_bulk` and `autocorrelation_steps` are those of the weighted mean, `r_hat`
+        that of the draws with a weight as they are, and `ess_tail` nan.
 
     Raises:
         InputError: No such column, no rows past the burn-in, or `by` not known.
@@ -60,12 +65,18 @@ def averages(
     Reference: Vehtari and others, Bayesian Analysis 16 (2021) for all but the autocorrelation time.
     """
     refuse_if(by not in ("all", "walker", "rung"), "by is not known.", by, "all, walker or rung")
-    rows = select_rows(run, burnin, thin, rung=None) if by == "rung" else rows_at_target(run, burnin, thin)
+    rows = (
+        select_rows(run, burnin, thin, rung=None)
+        if by == "rung"
+        else rows_at_target(run, burnin, thin)
+    )
     return averages_of_rows(rows, observables, by)
 
 
 def rows_at_target(run: AnyRun, burnin: int | None = None, thin: int = 1) -> pd.DataFrame:
-    """The rows past the burn-in at the target; of walkers that come and leave all, with weight 0 elsewhere."""
+    """The rows past the burn-in at the target; of walkers that come and leave all, with weight 0
+    elsewhere.
+    """
     rows = select_rows(run, burnin, thin, rung=None)
     comes = {"rung", "weight"} <= {*rows} and not rows.loc[rows["rung"] != 0, "weight"].any()
     return rows if comes else keep(rows, rung=0)
@@ -78,31 +89,53 @@ def averages_of_rows(
 ) -> pd.DataFrame:
     """As `averages`, from selected rows of `run.csv`."""
     if isinstance(observables, Mapping):
-        named = {name: np.asarray(function(rows), dtype=np.float64) for name, function in observables.items()}
+        named = {
+            name: np.asarray(function(rows), dtype=np.float64)
+            for name, function in observables.items()
+        }
         rows = rows.assign(**named)
-    numbers = [name for name in rows.columns if name not in LABELS and rows[name].dtype.kind in "if"]
-    names = [name for name in numbers if rows[name].min() < rows[name].max()] if observables is None else [*observables]
+    numbers = [
+        name for name in rows.columns if name not in LABELS and rows[name].dtype.kind in "if"
+    ]
+    names = (
+        [name for name in numbers if rows[name].min() < rows[name].max()]
+        if observables is None
+        else [*observables]
+    )
     for name in names:
-        refuse_if(name not in rows.columns, f"The run has no column '{name}'.{nearest(name, rows.columns)}")
+        refuse_if(
+            name not in rows.columns,
+            f"The run has no column '{name}'.{nearest(name, rows.columns)}",
+        )
     if by == "rung" and "rung" not in rows.columns:
         raise InputError("by rung: the run has no temperature ladder.", expected="all or walker")
     parts = [({}, rows)] if by == "all" else [({by: key}, part) for key, part in rows.groupby(by)]
     if by == "rung" and "weight" in rows:  # of the target; the rows of another rung count alike
-        parts = [(label, part if part["weight"].any() else part.drop(columns="weight")) for label, part in parts]
+        parts = [
+            (label, part if part["weight"].any() else part.drop(columns="weight"))
+            for label, part in parts
+        ]
     jobs = [(label | {"observable": name}, part, name) for label, part in parts for name in names]
-    # Sorts and Fourier transforms of long columns run side by side. The filters of warnings belong to the process:
-    # what threads do to them ends here.
+    # Sorts and Fourier transforms of long columns run side by side. The filters of warnings belong
+    # to the process: what threads do to them ends here.
     with warnings.catch_warnings(), ThreadPoolExecutor() as pool:
         found = list(pool.map(lambda job: _average(*job), jobs))
-    return pd.DataFrame(found, columns=None if found else ["observable", *average(np.zeros((1, 1)))])
+    return pd.DataFrame(
+        found, columns=None if found else ["observable", *average(np.zeros((1, 1)))]
+    )
 
 
 def average(
-    chains: np.ndarray, weights: np.ndarray | None = None, steps_between_rows: float = 1.0, sizes: bool = True
+    chains: np.ndarray,
+    weights: np.ndarray | None = None,
+    steps_between_rows: float = 1.0,
+    sizes: bool = True,
 ) -> dict[str, Any]:
-    """One line of the table of `averages`, from draws `(chains, draws)` and what each counts, same shape (None: all the
-    same); `steps_between_rows` is the unit of the autocorrelation time. Without `sizes` those of the effective sample
-    and R-hat, which take most of the time, are left out."""
+    """One line of the table of `averages`, from draws `(chains, draws)` and what each counts, same
+    shape (None: all the same); `steps_between_rows` is the unit of the autocorrelation time.
+    Without `sizes` those of the effective sample and R-hat, which take most of the time, are left
+    out.
+    """
     chains = np.atleast_2d(np.asarray(chains, dtype=np.float64))
     weights = None if weights is None else np.atleast_2d(weights)
     if weights is not None and weights.any():  # a walker that never was there is none
@@ -141,11 +174,17 @@ def average(
         result["r_hat"] = convergence.r_hat(drawn, weights)
     time, note = time_or_note(chains)
     notes = "; ".join(filter(None, (result["note"], note)))
-    return result | {"autocorrelation_steps": time * steps_between_rows, "short": bool(np.isnan(time)), "note": notes}
+    return result | {
+        "autocorrelation_steps": time * steps_between_rows,
+        "short": bool(np.isnan(time)),
+        "note": notes,
+    }
 
 
 def time_or_note(chains: np.ndarray) -> tuple[float, str]:
-    """The autocorrelation time in rows and no note; nan and the number of rows needed if the chain is too short."""
+    """The autocorrelation time in rows and no note; nan and the number of rows needed if the chain
+    is too short.
+    """
     if (np.ptp(chains, axis=1) == 0).any():
         return float("nan"), "a chain never changes"
     time, needed = convergence.autocorrelation_estimate(chains)
@@ -155,9 +194,10 @@ def time_or_note(chains: np.ndarray) -> tuple[float, str]:
 def parameter_averages(
     run: AnyRun, burnin: int | None = None, thin: int | None = None, walker: int | None = None
 ) -> pd.DataFrame:
-    """Mean and standard deviation of each parameter. Without `burnin` and `thin` those of every step with a row after
-    the run's burn-in, which a run keeps without a trajectory; with one of them those of the stored positions. The
-    columns are `parameter, mean, std`, with a row a parameter.
+    """Mean and standard deviation of each parameter. Without `burnin` and `thin` those of every
+    step with a row after the run's burn-in, which a run keeps without a trajectory; with one of
+    them those of the stored positions. The columns are `parameter, mean, std`, with a row a
+    parameter.
 
     Args:
         run, burnin: As of `averages`.
@@ -173,24 +213,34 @@ def parameter_averages(
     else:
         positions = Positions(run, burnin, 1 if thin is None else thin, walker)
         if positions.projected:
-            raise InputError("The run stored projections, not parameters.", expected="neither burnin nor thin")
+            raise InputError(
+                "The run stored projections, not parameters.", expected="neither burnin nor thin"
+            )
         mean, variance, _ = positions.moments()
     names = described_names(run.manifest["parameters"])
     return pd.DataFrame({"parameter": names, "mean": mean, "std": np.sqrt(variance)})
 
 
 def trajectory_averages(
-    run: AnyRun, functions: Mapping[str, Callable[[np.ndarray], Any]], burnin: int | None = None, thin: int = 1
+    run: AnyRun,
+    functions: Mapping[str, Callable[[np.ndarray], Any]],
+    burnin: int | None = None,
+    thin: int = 1,
 ) -> pd.DataFrame:
-    """Averages of functions of the parameters over the stored positions: a table as of `averages`, with errors. Each of
-    the functions takes positions `(n, P)` and returns `(n,)`; other arguments are those of `averages`, and where no
-    positions are stored or left it is an `InputError`."""
+    """Averages of functions of the parameters over the stored positions: a table as of `averages`,
+    with errors. Each of the functions takes positions `(n, P)` and returns `(n,)`; other arguments
+    are those of `averages`, and where no positions are stored or left it is an `InputError`.
+    """
     run = as_run(run)
     parts = []
     for block in Positions(run, burnin_of(run, burnin), thin).blocks():
         columns = {"step": block.step, "walker": block.walker}
-        columns |= {name: np.asarray(function(block.values)) for name, function in functions.items()}
-        parts.append(pd.DataFrame(columns | ({} if block.weight is None else {"weight": block.weight})))
+        columns |= {
+            name: np.asarray(function(block.values)) for name, function in functions.items()
+        }
+        parts.append(
+            pd.DataFrame(columns | ({} if block.weight is None else {"weight": block.weight}))
+        )
     rows = pd.concat(parts, ignore_index=True)
     where, there = convergence.rows_on_grid(rows["step"].to_numpy(), rows["walker"].to_numpy())
     if not there.all():  # walkers that come and leave, as in `rows_at_target`

@@ -1,4 +1,6 @@
-"""Convergence diagnostics: effective sample size, R-hat, Monte Carlo error, autocorrelation time."""
+"""Convergence diagnostics: effective sample size, R-hat, Monte Carlo error, autocorrelation
+time.
+"""
 
 import hashlib
 import math
@@ -20,58 +22,85 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MINIMUM_DRAWS = 4
-"""Fewest draws of a chain for which R-hat and the effective sample size are defined (each half chain needs two)."""
+"""Fewest draws of a chain for which R-hat and the effective sample size are defined (each half
+chain needs two).
+"""
 
 LARGEST_R_HAT = 1.01
-"""Above it walkers are said not to have converged (Vehtari and others, 2021); `until` asks for this by default."""
+"""Above it walkers are said not to have converged (Vehtari and others, 2021); `until` asks for this
+by default.
+"""
 
 ENOUGH_TIMES = 50.0
 """Autocorrelation times from which on a chain tells its own, and the error of its mean."""
 
 
 def chains_of(run_info: pd.DataFrame, column: str, num_burnin_steps: int = 0) -> np.ndarray:
-    """Returns one column of a run's table with one row per walker. Where walkers have different numbers of rows (the
-    last flush of an interrupted run), the common ones are kept.
+    """Returns one column of a run's table with one row per walker. Where walkers have different
+    numbers of rows (the last flush of an interrupted run), the common ones are kept.
 
     Args:
         run_info: Rows of `run.csv` with the columns `step`, `walker` and `column`.
-        column: Name of the column to take; where it is not there, or has no rows past the burn-in: an `InputError`.
-        num_burnin_steps: Rows up to and including this step are left out. Default: 0, every row but that of step 0.
+        column: Name of the column to take; where it is not there, or has no rows past the burn-in:
+            an `InputError`.
+        num_burnin_steps: Rows up to and including this step are left out. Default: 0, every row but
+            that of step 0.
 
     Returns:
         Array (walkers, draws), float64, walkers and steps in rising order.
     """
-    refuse_if(column not in run_info, f"The run has no column '{column}'.", column, ", ".join(map(str, run_info)))
+    refuse_if(
+        column not in run_info,
+        f"The run has no column '{column}'.",
+        column,
+        ", ".join(map(str, run_info)),
+    )
     rows = run_info[run_info["step"] > num_burnin_steps]
     last = int(run_info["step"].max()) if len(run_info) else 0
-    refuse_if(rows.empty, f"No rows are left after the burn-in of {num_burnin_steps:,} steps.", f"last step {last:,}")
+    refuse_if(
+        rows.empty,
+        f"No rows are left after the burn-in of {num_burnin_steps:,} steps.",
+        f"last step {last:,}",
+    )
     values = rows[column].to_numpy(dtype=np.float64)
-    values = np.where(np.abs(values) < 1e-150, 0.0, values)  # such as acceptances of 1e-277, whose squares are 0
+    values = np.where(
+        np.abs(values) < 1e-150, 0.0, values
+    )  # such as acceptances of 1e-277, whose squares are 0
     return values[rows_by_walker(rows["step"].to_numpy(), rows["walker"].to_numpy())]
 
 
 def rows_by_walker(steps: np.ndarray, walkers: np.ndarray) -> np.ndarray:
-    """The numbers of rows `(n,)` by walker and step, `(walkers, draws)`, cut to the walker that has fewest."""
+    """The numbers of rows `(n,)` by walker and step, `(walkers, draws)`, cut to the walker that has
+    fewest.
+    """
     order = np.lexsort((steps, walkers))
     parts = np.split(order, np.flatnonzero(np.diff(walkers[order])) + 1)
     return np.stack([part[: min(map(len, parts))] for part in parts])
 
 
 def rows_on_grid(steps: np.ndarray, walkers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """As `rows_by_walker`, uncut, for walkers that come and leave: where no row is, the last or first, and False."""
-    (every, place), (names, walker) = (np.unique(values, return_inverse=True) for values in (steps, walkers))
+    """As `rows_by_walker`, uncut, for walkers that come and leave: where no row is, the last or
+    first, and False.
+    """
+    (every, place), (names, walker) = (
+        np.unique(values, return_inverse=True) for values in (steps, walkers)
+    )
     rows = np.full((len(names), len(every)), -1)
     rows[walker, place] = np.arange(len(steps))
     there = rows >= 0
-    last = np.maximum.accumulate(np.where(there, np.arange(len(every)), there.argmax(1)[:, None]), axis=1)
+    last = np.maximum.accumulate(
+        np.where(there, np.arange(len(every)), there.argmax(1)[:, None]), axis=1
+    )
     return np.take_along_axis(rows, last, 1), there
 
 
 def rows_that_count(
     steps: np.ndarray, walkers: np.ndarray, weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """The numbers of rows, `(walkers, draws)`, and what each counts, None where all count alike: as `rows_by_walker`,
-    or, for walkers that come and leave, of which that would cut some off, as `rows_on_grid`, 0 where no row is."""
+    """The numbers of rows, `(walkers, draws)`, and what each counts, None where all count alike: as
+    `rows_by_walker`, or, for walkers that come and leave, of which that would cut some off, as
+    `rows_on_grid`, 0 where no row is.
+    """
     rows = rows_by_walker(steps, walkers)
     if rows.size == len(steps):
         return rows, None if weights is None else weights[rows]
@@ -80,14 +109,22 @@ def rows_that_count(
 
 
 def _remembered(function: Callable[P, T]) -> Callable[P, T]:
-    """The function with its last results: a page and a table ask for the same number of the same million draws."""
+    """The function with its last results: a page and a table ask for the same number of the same
+    million draws.
+    """
     known: OrderedDict[Any, T] = OrderedDict()
     lock = Lock()
 
     @wraps(function)
     def remembered(*arguments: P.args, **named: P.kwargs) -> T:
-        each = [v if isinstance(v, str | None) else np.ascontiguousarray(v, dtype=np.float64) for v in arguments]
-        values = (v if isinstance(v, str | None) else (hashlib.sha256(v.data).digest(), v.shape) for v in each)
+        each = [
+            v if isinstance(v, str | None) else np.ascontiguousarray(v, dtype=np.float64)
+            for v in arguments
+        ]
+        values = (
+            v if isinstance(v, str | None) else (hashlib.sha256(v.data).digest(), v.shape)
+            for v in each
+        )
         key = (*values, *named.items())
         if (result := known.get(key)) is None:
             result = function(*arguments, **named)
@@ -102,18 +139,23 @@ def _remembered(function: Callable[P, T]) -> Callable[P, T]:
 
 
 @_remembered
-def effective_sample_size(chains: np.ndarray, kind: Literal["bulk", "mean", "tail"] = "bulk") -> float:
-    """Effective sample size: the number of independent draws with the same error as all chains together. Reference: A.
-    Vehtari, A. Gelman, D. Simpson, B. Carpenter, P.-C. Bürkner, Rank-normalization, folding, and localization: an
-    improved R-hat, Bayesian Analysis 16 (2021), section 3.
+def effective_sample_size(
+    chains: np.ndarray, kind: Literal["bulk", "mean", "tail"] = "bulk"
+) -> float:
+    """Effective sample size: the number of independent draws with the same error as all chains
+    together. Reference: A. Vehtari, A. Gelman, D. Simpson, B. Carpenter, P.-C. Bürkner,
+    Rank-normalization, folding, and localization: an improved R-hat, Bayesian Analysis 16 (2021),
+    section 3.
 
     Args:
         chains: Draws, shape (chains, draws) or (draws,), at least 4 a chain.
-        kind: `"bulk"` of the rank-normalized draws, the general measure; `"mean"` of the draws as they are, which
-            belongs to the error of their mean; `"tail"` of the 5 % and 95 % quantiles, the smaller. Default: `"bulk"`.
+        kind: `"bulk"` of the rank-normalized draws, the general measure; `"mean"` of the draws as
+            they are, which belongs to the error of their mean; `"tail"` of the 5 % and 95 %
+            quantiles, the smaller. Default: `"bulk"`.
 
     Returns:
-        May exceed the number of draws if they alternate; nan if they never change or are not finite: they say nothing.
+        May exceed the number of draws if they alternate; nan if they never change or are not
+        finite: they say nothing.
 
     Raises:
         InputError: Fewer than 4 draws a chain.
@@ -129,26 +171,32 @@ def effective_sample_size(chains: np.ndarray, kind: Literal["bulk", "mean", "tai
 
 @_remembered
 def r_hat(chains: np.ndarray, weights: np.ndarray | None = None) -> float:
-    """R-hat, rank-normalized and split: near 1 when all half chains have the same distribution, above 1.01 when not.
+    """R-hat, rank-normalized and split: near 1 when all half chains have the same distribution,
+    above 1.01 when not.
 
-    The larger of the rank-normalized value (location) and the folded one (scale). A single chain is compared with
-    itself, first half against second half. The rows of several chains are only independent if each walker has its own
-    mini-batches. Reference: Vehtari and others, Bayesian Analysis 16 (2021), equations 4 and 14.
+    The larger of the rank-normalized value (location) and the folded one (scale). A single chain is
+    compared with itself, first half against second half. The rows of several chains are only
+    independent if each walker has its own mini-batches. Reference: Vehtari and others, Bayesian
+    Analysis 16 (2021), equations 4 and 14.
 
     Args:
         chains: Draws, shape (chains, draws) or (draws,), at least 4 a chain (8 for a single chain).
-        weights: Same shape; where one is 0, as of walkers that come and leave, nothing was drawn. Halves are of what a
-            chain has, and count by their draws (`core.rhat.rhat_of_halves`). Default: None.
+        weights: Same shape; where one is 0, as of walkers that come and leave, nothing was drawn.
+            Halves are of what a chain has, and count by their draws (`core.rhat.rhat_of_halves`).
+            Default: None.
 
     Returns:
-        Infinity where half chains are stuck at different values; nan where none ever changes or draws are not finite.
+        Infinity where half chains are stuck at different values; nan where none ever changes or
+        draws are not finite.
 
     Raises:
         InputError: Too few draws a chain.
     """
     chains = _checked(chains)
     if weights is not None and not np.all(weights):
-        return _unlike_r_hat([draws[here] for draws, here in zip(chains, np.atleast_2d(weights) > 0, strict=True)])
+        return _unlike_r_hat(
+            [draws[here] for draws, here in zip(chains, np.atleast_2d(weights) > 0, strict=True)]
+        )
     if len(chains) == 1:
         chains = _checked(halves_of(chains))
     if not _moves(chains):
@@ -181,27 +229,37 @@ def _unlike_r_hat(chains: list[np.ndarray]) -> float:
 
 @_remembered
 def monte_carlo_error(chains: np.ndarray) -> float:
-    """Standard error of the mean over all chains: their standard deviation over sqrt(effective sample size). It is nan
-    where draws never change or are not finite. Argument and errors are those of `effective_sample_size`."""
+    """Standard error of the mean over all chains: their standard deviation over sqrt(effective
+    sample size). It is nan where draws never change or are not finite. Argument and errors are
+    those of `effective_sample_size`.
+    """
     checked, scale = _checked(chains), _scale(chains)
-    return scale * float(array_stats().mcse(checked, method="mean")) if _moves(checked) else float("nan")
+    return (
+        scale * float(array_stats().mcse(checked, method="mean"))
+        if _moves(checked)
+        else float("nan")
+    )
 
 
 def autocorrelation_time(chains: np.ndarray) -> float:
-    """Integrated autocorrelation time, 1 + 2 sum of the autocorrelations ρ, by the chains' variances, in rows.
+    """Integrated autocorrelation time, 1 + 2 sum of the autocorrelations ρ, by the chains'
+    variances, in rows.
 
-    Below 1 for draws that alternate: (1 + φ)/(1 - φ) = 1/3 for x' = -x/2 + noise. Summed up to the first lag above five
-    times the estimate (Sokal's window) and five times the memory 1 + 4 Σρ², which is longer where ρ changes its sign;
-    the last term counts half, so that what alternates beyond it drops out. Every chain is taken about its own mean, so
-    that chains stuck in different places pass unseen: read R-hat as well. For steps, multiply by those between rows.
-    Reference: J. Goodman, J. Weare, Comm. App. Math. Comp. Sci. 5 (2010); A. Sokal, Monte Carlo methods in statistical
-    mechanics (1997), section 3.
+    Below 1 for draws that alternate: (1 + φ)/(1 - φ) = 1/3 for x' = -x/2 + noise. Summed up to the
+    first lag above five times the estimate (Sokal's window) and five times the memory 1 + 4 Σρ²,
+    which is longer where ρ changes its sign; the last term counts half, so that what alternates
+    beyond it drops out. Every chain is taken about its own mean, so that chains stuck in different
+    places pass unseen: read R-hat as well. For steps, multiply by those between rows. Reference: J.
+    Goodman, J. Weare, Comm. App. Math. Comp. Sci. 5 (2010); A. Sokal, Monte Carlo methods in
+    statistical mechanics (1997), section 3.
 
     Args:
-        chains: Draws, shape (chains, draws) or (draws,), longer than 50 times the estimate, and than their memory.
+        chains: Draws, shape (chains, draws) or (draws,), longer than 50 times the estimate, and
+            than their memory.
 
     Raises:
-        InputError: The chain is too short to tell, with the length that would do; or it never changes.
+        InputError: The chain is too short to tell, with the length that would do; or it never
+            changes.
     """
     tau, needed = autocorrelation_estimate(chains)
     what = f"The chain is too short to tell its autocorrelation time, so far {tau:.3g} rows; take more steps."
@@ -212,7 +270,9 @@ def autocorrelation_time(chains: np.ndarray) -> float:
 
 @_remembered
 def autocorrelation_estimate(chains: np.ndarray) -> tuple[float, int]:
-    """As `autocorrelation_time`, in rows, though too small for short chains; and the rows that are needed, or 0."""
+    """As `autocorrelation_time`, in rows, though too small for short chains; and the rows that are
+    needed, or 0.
+    """
     chains = _checked(chains)
     if not np.isfinite(chains).all() or (np.ptp(chains, axis=1) == 0).any():
         raise InputError("A chain that never changes or is not finite has no autocorrelation time.")
@@ -229,14 +289,22 @@ def autocorrelation_estimate(chains: np.ndarray) -> tuple[float, int]:
 
 
 def is_short(chains: np.ndarray) -> bool:
-    """Whether chains `(chains, draws)` have below 50 autocorrelation times, or never change: errors are rough then."""
+    """Whether chains `(chains, draws)` have below 50 autocorrelation times, or never change: errors
+    are rough then.
+    """
     chains = np.atleast_2d(np.asarray(chains, dtype=np.float64))
-    unknown = chains.shape[1] < MINIMUM_DRAWS or not np.isfinite(chains).all() or (np.ptp(chains, axis=1) == 0).any()
+    unknown = (
+        chains.shape[1] < MINIMUM_DRAWS
+        or not np.isfinite(chains).all()
+        or (np.ptp(chains, axis=1) == 0).any()
+    )
     return bool(unknown) or autocorrelation_estimate(chains)[1] > 0
 
 
 def autocorrelation_function(chains: np.ndarray) -> np.ndarray:
-    """Returns the mean autocovariance of the chains, each about its mean, at all lags, over that at lag 0."""
+    """Returns the mean autocovariance of the chains, each about its mean, at all lags, over that at
+    lag 0.
+    """
     chains = np.atleast_2d(chains)
     chains = chains / _scale(chains)
     return np.average(array_stats().autocorr(chains), axis=0, weights=chains.var(axis=1))
@@ -250,14 +318,24 @@ def _first(found: np.ndarray) -> int:
 def _checked(chains: np.ndarray) -> np.ndarray:
     chains = np.atleast_2d(np.asarray(chains, dtype=np.float64))
     if chains.ndim != 2 or chains.shape[1] < MINIMUM_DRAWS:
-        raise InputError("Too few draws.", f"shape {chains.shape}", f"(chains, draws) with draws >= {MINIMUM_DRAWS}")
+        raise InputError(
+            "Too few draws.",
+            f"shape {chains.shape}",
+            f"(chains, draws) with draws >= {MINIMUM_DRAWS}",
+        )
     return chains if (scale := _scale(chains)) == 1 else chains / scale
 
 
 def _scale(chains: np.ndarray) -> float:
-    """A power of two near the spread where estimators take that for 0, or its squares overflow; else 1."""
+    """A power of two near the spread where estimators take that for 0, or its squares overflow;
+    else 1.
+    """
     spread = float(np.max(chains) / 2 - np.min(chains) / 2)
-    return 2.0 ** math.floor(math.log2(spread)) if 0 < spread < 1e-14 or 1e100 < spread < np.inf else 1.0
+    return (
+        2.0 ** math.floor(math.log2(spread))
+        if 0 < spread < 1e-14 or 1e100 < spread < np.inf
+        else 1.0
+    )
 
 
 def halves_of(chains: np.ndarray) -> np.ndarray:
@@ -267,7 +345,9 @@ def halves_of(chains: np.ndarray) -> np.ndarray:
 
 
 def _normal_scores(chains: np.ndarray) -> np.ndarray:
-    """The draws by normal quantiles of their ranks, equal ones by the mean rank (Vehtari et al. 2021, eq. 14)."""
+    """The draws by normal quantiles of their ranks, equal ones by the mean rank (Vehtari et al.
+    2021, eq. 14).
+    """
     values = chains.ravel()
     order = np.argsort(values)
     if (np.diff(values[order]) == 0).any():

@@ -1,4 +1,6 @@
-"""Covariance of a trajectory: its leading eigenpairs without the P x P matrix, in passes over stored positions."""
+"""Covariance of a trajectory: its leading eigenpairs without the P x P matrix, in passes over
+stored positions.
+"""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -21,7 +23,9 @@ OVERSAMPLING = 10
 """Directions carried along beyond those asked for."""
 
 Blocks = Callable[[], Iterable[tuple[np.ndarray, np.ndarray | None]]]
-"""Starts a pass: yields positions `(n, P)` and their weights `(n,)`, or None where all count the same."""
+"""Starts a pass: yields positions `(n, P)` and their weights `(n,)`, or None where all count the
+same.
+"""
 
 
 @shown
@@ -32,7 +36,8 @@ class Eigenpairs(NamedTuple):
         values: In falling order, `(k,)`.
         vectors: One a row, orthonormal, `(k, P)`; the largest entry of each is positive.
         mean: Of the positions, `(P,)`.
-        residuals: Norm of C v - λ v of each, `(k,)`: some eigenvalue of C is no farther away than that.
+        residuals: Norm of C v - λ v of each, `(k,)`: some eigenvalue of C is no farther away than
+            that.
         total_variance: Trace of C, the sum of all P eigenvalues.
         num_rows, num_passes: Positions behind it, and how often they were read.
     """
@@ -53,28 +58,32 @@ def leading_eigenpairs(
     max_passes: int = 12,
     dense_limit: int = DENSE_LIMIT,
 ) -> Eigenpairs:
-    """Leading eigenpairs of the covariance C = Σ w (x - mean)(x - mean)' / (Σw - Σw²/Σw), by a block Krylov method.
+    """Leading eigenpairs of the covariance C = Σ w (x - mean)(x - mean)' / (Σw - Σw²/Σw), by a
+    block Krylov method.
 
-    Rule: the first pass takes the mean, the trace and Y = C Ω for P x l random numbers Ω, l = k + 10. From Q = qr(Y) on
-    each further pass applies C to one block, orthogonalizes it against all before, and adds it to the basis; the
-    eigenpairs of C within it are returned. This is subspace iteration that forgets no block: for spectra without gaps
-    it needs far fewer passes. It ends when the residuals of all k are below `tolerance` times their eigenvalue; an
-    eigenvalue is then closer still, by the residual's square over the gap. Cost: 4 n P l operations a pass; memory for
-    l (passes + 2) vectors and a block of positions. Reference: N. Halko, P.-G. Martinsson, J. Tropp, SIAM Review 53
-    (2011), section 4.5; C. Musco, C. Musco, NeurIPS 2015, algorithm 2.
+    Rule: the first pass takes the mean, the trace and Y = C Ω for P x l random numbers Ω, l = k +
+    10. From Q = qr(Y) on each further pass applies C to one block, orthogonalizes it against all
+    before, and adds it to the basis; the eigenpairs of C within it are returned. This is subspace
+    iteration that forgets no block: for spectra without gaps it needs far fewer passes. It ends
+    when the residuals of all k are below `tolerance` times their eigenvalue; an eigenvalue is then
+    closer still, by the residual's square over the gap. Cost: 4 n P l operations a pass; memory for
+    l (passes + 2) vectors and a block of positions. Reference: N. Halko, P.-G. Martinsson, J.
+    Tropp, SIAM Review 53 (2011), section 4.5; C. Musco, C. Musco, NeurIPS 2015, algorithm 2.
 
     Args:
         blocks: Starts a pass over the positions.
         num_eigenpairs: k, at least 1; fewer come back where positions or parameters are fewer.
         tolerance: Of the residuals, relative to each eigenvalue. Default: 1e-3.
         max_passes: At least 2. Default: 12.
-        dense_limit: Parameters up to which the matrix itself is formed in one pass: exact pairs. Default: 1,024.
+        dense_limit: Parameters up to which the matrix itself is formed in one pass: exact pairs.
+            Default: 1,024.
 
     Returns:
         The eigenpairs; look at `residuals` where `max_passes` ended it.
 
     Raises:
-        InputError: Fewer than two positions, numbers that are not finite, or arguments out of range.
+        InputError: Fewer than two positions, numbers that are not finite, or arguments out of
+            range.
     """
     refuse_if(num_eigenpairs < 1, "num_eigenpairs is too small.", num_eigenpairs, "at least 1")
     refuse_if(max_passes < 2, "max_passes is too small.", max_passes, "at least 2")
@@ -95,7 +104,9 @@ def leading_eigenpairs(
     basis, projected = [_orthonormal(start, scale)], np.zeros((0, 0))
     while True:
         product = pass_over(basis[-1])
-        above, corner = np.split(np.concatenate([block.T @ product for block in basis]), [len(projected)])
+        above, corner = np.split(
+            np.concatenate([block.T @ product for block in basis]), [len(projected)]
+        )
         projected = np.block([[projected, above], [above.T, corner]])
         projected = 0.5 * (projected + projected.T)  # symmetric but for rounding
         for _ in range(2):  # the second time takes what rounding left
@@ -135,27 +146,35 @@ def covariance_eigenpairs(
         InputError: No positions are stored or left.
     """
     positions = Positions(run, burnin, thin, walker)
-    # Products in float32 of numbers stored in float32 lose nothing that was there, and take half the time.
+    # Products in float32 of numbers stored in float32 lose nothing that was there, and take half
+    # the time.
     positions.keep_type = positions.num_parameters > DENSE_LIMIT
     blocks: Blocks = lambda: ((block.values, block.weight) for block in positions.blocks())  # noqa: E731
     return leading_eigenpairs(blocks, num_eigenpairs, tolerance, max_passes)
 
 
 def covariance_table(
-    run: AnyRun, eigenpairs: Eigenpairs, walker: int | None = None, burnin: int | None = None, thin: int = 1
+    run: AnyRun,
+    eigenpairs: Eigenpairs,
+    walker: int | None = None,
+    burnin: int | None = None,
+    thin: int = 1,
 ) -> pd.DataFrame:
     """Width, stiffness and autocorrelation time of each eigenpair.
 
-    In a quadratic potential C = T K⁻¹: a direction of large variance is a flat one and the slow one, a direction of
-    small variance a stiff and fast one. (The matrix called C in TATi's equation 21 is half the precision, for which
-    the opposite holds.) The autocorrelation time is measured along each vector, in one more pass.
+    In a quadratic potential C = T K⁻¹: a direction of large variance is a flat one and the slow
+    one, a direction of small variance a stiff and fast one. (The matrix called C in TATi's equation
+    21 is half the precision, for which the opposite holds.) The autocorrelation time is measured
+    along each vector, in one more pass.
 
     Args:
-        eigenpairs: Of `covariance_eigenpairs`, with whose `run`, `walker`, `burnin` and `thin` it is called.
+        eigenpairs: Of `covariance_eigenpairs`, with whose `run`, `walker`, `burnin` and `thin` it
+            is called.
 
     Returns:
-        Columns `number` (from 1), `eigenvalue`, `share` of the total variance, `curvature` T/λ of a quadratic
-        potential that would show it, `direction` in words, `residual`, `autocorrelation_steps`, and `note`.
+        Columns `number` (from 1), `eigenvalue`, `share` of the total variance, `curvature` T/λ of a
+        quadratic potential that would show it, `direction` in words, `residual`,
+        `autocorrelation_steps`, and `note`.
 
     Raises:
         InputError: No positions are stored or left.
@@ -176,11 +195,16 @@ def covariance_table(
 
 
 def _times_along(positions: Positions, eigenpairs: Eigenpairs) -> tuple[list[float], list[str]]:
-    parts = [(b.step, b.walker, (b.values - eigenpairs.mean) @ eigenpairs.vectors.T) for b in positions.blocks()]
+    parts = [
+        (b.step, b.walker, (b.values - eigenpairs.mean) @ eigenpairs.vectors.T)
+        for b in positions.blocks()
+    ]
     steps, walkers, along = map(np.concatenate, zip(*parts, strict=True))
     rows, there = rows_on_grid(steps, walkers)
     if there.sum(axis=1).max() < 8:
-        return [np.nan] * len(eigenpairs.values), ["fewer than 8 positions a walker"] * len(eigenpairs.values)
+        return [np.nan] * len(eigenpairs.values), ["fewer than 8 positions a walker"] * len(
+            eigenpairs.values
+        )
     # What each adds to the error of the mean: nothing where a walker is at another temperature.
     first, stacked = np.unique(steps), along[rows] * there[:, :, None]
     between = (first[-1] - first[0]) / (len(first) - 1)
@@ -189,14 +213,17 @@ def _times_along(positions: Positions, eigenpairs: Eigenpairs) -> tuple[list[flo
 
 
 class _Passes:
-    """Products of the covariance with blocks of vectors, one pass over the positions each, summed in float64."""
+    """Products of the covariance with blocks of vectors, one pass over the positions each, summed
+    in float64.
+    """
 
     def __init__(self, blocks: Blocks) -> None:
         self._start, self.number = blocks, 0
         first, _ = next(iter(self.blocks()), (np.zeros((0, 0)), None))
         refuse_if(not first.size, "There are no positions.")
         self.num_parameters = first.shape[1]
-        # Deviations from about the mean: where it is far from zero, digits would be lost in differences of squares.
+        # Deviations from about the mean: where it is far from zero, digits would be lost in
+        # differences of squares.
         self.origin = first.mean(axis=0, dtype=np.float64)
         self.num_rows, self.total, self.trace = 0, 0.0, 0.0
         self.shift = np.zeros(self.num_parameters)
@@ -214,14 +241,19 @@ class _Passes:
         of_weights = 0.0
         for values, weight in self.blocks():
             deviation = values - self.origin.astype(values.dtype)
-            weighted = deviation if weight is None else deviation * weight[:, None].astype(values.dtype)
+            weighted = (
+                deviation if weight is None else deviation * weight[:, None].astype(values.dtype)
+            )
             squares += float(np.einsum("ij,ij->i", deviation, weighted).sum(dtype=np.float64))
             shift += weighted.sum(axis=0, dtype=np.float64)
             product += (deviation @ matrix.astype(values.dtype, copy=False)).T @ weighted
             self.num_rows += len(values)
             self.total += len(values) if weight is None else float(weight.sum())
             of_weights += len(values) if weight is None else float(weight @ weight)
-        refuse_if(not (np.isfinite(squares) and np.isfinite(shift).all()), "Some positions are not finite.")
+        refuse_if(
+            not (np.isfinite(squares) and np.isfinite(shift).all()),
+            "Some positions are not finite.",
+        )
         found = f"{self.num_rows} positions, whose weights add up to {self.total:g}"
         self.divisor = degrees_of_freedom(self.total, of_weights) if self.total > 0 else np.nan
         refuse_if(np.isnan(self.divisor), "A covariance needs two positions or more.", found)
@@ -240,9 +272,13 @@ class _Passes:
         return product.T / self.divisor
 
 
-def _result(pass_over: _Passes, values: np.ndarray, vectors: np.ndarray, residuals: np.ndarray) -> Eigenpairs:
+def _result(
+    pass_over: _Passes, values: np.ndarray, vectors: np.ndarray, residuals: np.ndarray
+) -> Eigenpairs:
     mean = pass_over.origin + pass_over.shift
-    return Eigenpairs(values, vectors, mean, residuals, pass_over.trace, pass_over.num_rows, pass_over.number)
+    return Eigenpairs(
+        values, vectors, mean, residuals, pass_over.trace, pass_over.num_rows, pass_over.number
+    )
 
 
 def _orthonormal(matrix: np.ndarray, scale: float) -> np.ndarray:

@@ -22,9 +22,10 @@ class DiffusionMap(NamedTuple):
     """A diffusion map of n points.
 
     Attributes:
-        values: Eigenvalues of the generator, 0 > λ₁ >= λ₂ ..., `(k,)`; that of the constant is left out. -1/λ is the
-            relaxation time of an overdamped motion of unit diffusion.
-        vectors: Eigenfunctions at the points, `(n, k)`, of stationary mean square 1, its largest entry positive.
+        values: Eigenvalues of the generator, 0 > λ₁ >= λ₂ ..., `(k,)`; that of the constant is left
+            out. -1/λ is the relaxation time of an overdamped motion of unit diffusion.
+        vectors: Eigenfunctions at the points, `(n, k)`, of stationary mean square 1, its largest
+            entry positive.
         bandwidth: ε of the kernel exp(-d²/4ε).
         dimension: Of the cloud, as the kernel sees it: 2 d ln S / d ln ε.
         stationary: Probabilities of the points, `(n,)`.
@@ -52,25 +53,32 @@ def diffusion_map(
 ) -> DiffusionMap:
     """Leading eigenfunctions of a diffusion on a cloud of points.
 
-    Rule: K_ij = exp(-|x_i - x_j|²/4ε); q_i = Σ_j K_ij; the kernel is multiplied from the right by r_j = q_j^-α, for a
-    target measure π by r_j = q_j^-1 sqrt(π_j); rows are made to sum to 1: P; L = (P - 1)/ε. As ε falls, L becomes
+    Rule: K_ij = exp(-|x_i - x_j|²/4ε); q_i = Σ_j K_ij; the kernel is multiplied from the right by
+    r_j = q_j^-α, for a target measure π by r_j = q_j^-1 sqrt(π_j); rows are made to sum to 1: P; L
+    = (P - 1)/ε. As ε falls, L becomes
         without target   Δ + 2 (1 - α) ∇ ln q · ∇,   q the density of the points: α = 1/2 gives the overdamped Langevin
-                         motion whose distribution the points have, α = 1 the Laplacian of the surface they lie on;
+                         motion whose distribution the points have, α = 1 the Laplacian of the
+                         surface they lie on;
         with target      Δ + ∇ ln π · ∇, whatever the points' own density (target-measure diffusion map).
 
-    Reference: R. Coifman, S. Lafon, Appl. Comput. Harmon. Anal. 21 (2006); R. Banisch, Z. Trstanova, A. Bittracher,
-    S. Klus, P. Koltai, Appl. Comput. Harmon. Anal. 48 (2020); "bgh": T. Berry, D. Giannakis, J. Harlim, Phys. Rev. E 91
-    (2015): the ε at which d ln Σ K / d ln ε is largest.
+    Reference: R. Coifman, S. Lafon, Appl. Comput. Harmon. Anal. 21 (2006); R. Banisch, Z.
+    Trstanova, A. Bittracher, S. Klus, P. Koltai, Appl. Comput. Harmon. Anal. 48 (2020); "bgh": T.
+    Berry, D. Giannakis, J. Harlim, Phys. Rev. E 91 (2015): the ε at which d ln Σ K / d ln ε is
+    largest.
 
     Args:
         points, num_eigenvectors: `(n, d)`, and k. Default of k: 4.
-        bandwidth: ε, or a rule: `"bgh"`, or `"median"`, 4ε = median of d² over ln n. Default: `"bgh"`.
+        bandwidth: ε, or a rule: `"bgh"`, or `"median"`, 4ε = median of d² over ln n. Default:
+            `"bgh"`.
         alpha: α, between 0 and 1; a target measure takes α = 1. Default: 0.5.
-        log_target: ln π at the points up to a constant, such as -βU, `(n,)`. Default: None, no target measure.
-        num_neighbors: Each point's nearest that count, itself included. Default: all up to 3,000 points, else 256.
+        log_target: ln π at the points up to a constant, such as -βU, `(n,)`. Default: None, no
+            target measure.
+        num_neighbors: Each point's nearest that count, itself included. Default: all up to 3,000
+            points, else 256.
 
     Raises:
-        InputError: A bad rule; points fewer than eigenvectors, not finite, all the same, or in pieces at this ε.
+        InputError: A bad rule; points fewer than eigenvectors, not finite, all the same, or in
+            pieces at this ε.
     """
     from scipy.sparse.linalg import eigsh
     from sklearn.neighbors import NearestNeighbors
@@ -82,17 +90,23 @@ def diffusion_map(
     if count < num_eigenvectors + 2 or not np.isfinite(points).all():
         expected = f"more than {num_eigenvectors + 1} finite points"
         raise InputError("A diffusion map needs more points.", f"shape {points.shape}", expected)
-    refuse_if(num_eigenvectors < 1, "num_eigenvectors is too small.", num_eigenvectors, "at least 1")
+    refuse_if(
+        num_eigenvectors < 1, "num_eigenvectors is too small.", num_eigenvectors, "at least 1"
+    )
     refuse_if(not 0 <= alpha <= 1, "alpha is out of range.", alpha, "0 to 1")
     squares = _squared_distances(points, num_neighbors)
     entries = squares.data if _sparse(squares) else squares.ravel()
     refuse_if(entries.max() == 0, "All points are the same.")
     epsilon, dimension = _bandwidth(entries, count, bandwidth)
     if bandwidth == "bgh":
-        # The loneliest point has neighbors in reach, or else it is the slowest motion all by itself, or with a few.
-        # Points that coincide are one.
+        # The loneliest point has neighbors in reach, or else it is the slowest motion all by
+        # itself, or with a few. Points that coincide are one.
         distinct = np.unique(points, axis=0)
-        near = NearestNeighbors(n_neighbors=min(_NEIGHBORS + 1, len(distinct))).fit(distinct).kneighbors(distinct)[0]
+        near = (
+            NearestNeighbors(n_neighbors=min(_NEIGHBORS + 1, len(distinct)))
+            .fit(distinct)
+            .kneighbors(distinct)[0]
+        )
         epsilon = max(epsilon, float(near[:, -1].max() ** 2) / _REACH)
     kernel = _kernel(squares, epsilon)
     density = np.asarray(kernel.sum(axis=1)).ravel()
@@ -100,12 +114,21 @@ def diffusion_map(
         right = density**-alpha
     else:
         log_target = np.asarray(log_target, np.float64)
-        refuse_if(log_target.shape != (count,), "log_target does not fit the points.", log_target.shape, f"({count},)")
+        refuse_if(
+            log_target.shape != (count,),
+            "log_target does not fit the points.",
+            log_target.shape,
+            f"({count},)",
+        )
         right = np.exp(0.5 * (log_target - log_target.max())) / density
     rows = np.asarray(kernel @ right).ravel()
     # P = diag(1/rows) K diag(right) is similar to a symmetric matrix, for which eigsh is made.
     scale = np.sqrt(right / rows)
-    symmetric = kernel.multiply(scale[:, None]).multiply(scale).tocsr() if _sparse(kernel) else scale[:, None] * kernel
+    symmetric = (
+        kernel.multiply(scale[:, None]).multiply(scale).tocsr()
+        if _sparse(kernel)
+        else scale[:, None] * kernel
+    )
     symmetric = symmetric if _sparse(kernel) else symmetric * scale
     # The start is fixed, so that a second call gives the same signs and digits.
     start = np.random.default_rng(0).standard_normal(count)
@@ -118,16 +141,22 @@ def diffusion_map(
     pieces = int((values > 1 - 1e-10).sum())
     what = f"The points fall apart into {pieces} or more pieces, which no kernel joins."
     refuse_if(pieces > 1, what, f"bandwidth {epsilon:.3g}", "a larger bandwidth, or more neighbors")
-    return DiffusionMap((values[1:] - 1) / epsilon, signed(vectors.T).T[:, 1:], epsilon, dimension, stationary)
+    return DiffusionMap(
+        (values[1:] - 1) / epsilon, signed(vectors.T).T[:, 1:], epsilon, dimension, stationary
+    )
 
 
 def landmarks(found: DiffusionMap, num_landmarks: int, first: int | None = None) -> np.ndarray:
-    """Points far from each other in the diffusion distance: each the farthest from those before it. Returned are their
-    indices, `(num_landmarks,)`; more than there are points are an `InputError`. The `first` may be that of the lowest
-    potential; by default it is where the first eigenfunction is largest."""
+    """Points far from each other in the diffusion distance: each the farthest from those before it.
+    Returned are their indices, `(num_landmarks,)`; more than there are points are an `InputError`.
+    The `first` may be that of the lowest potential; by default it is where the first eigenfunction
+    is largest.
+    """
     coordinates = found.coordinates
     if not 1 <= num_landmarks <= len(coordinates):
-        raise InputError("num_landmarks is out of range.", num_landmarks, f"1 to {len(coordinates)}")
+        raise InputError(
+            "num_landmarks is out of range.", num_landmarks, f"1 to {len(coordinates)}"
+        )
     chosen = [int(np.argmax(found.vectors[:, 0])) if first is None else int(first)]
     distance = np.full(len(coordinates), np.inf)
     while len(chosen) < num_landmarks:
@@ -147,10 +176,14 @@ def _squared_distances(points: np.ndarray, num_neighbors: int | None):
     refuse_if(num_neighbors < 2, "num_neighbors is too small.", num_neighbors, "at least 2")
     from sklearn.neighbors import NearestNeighbors
 
-    graph = NearestNeighbors(n_neighbors=num_neighbors).fit(points).kneighbors_graph(points, mode="distance")
+    graph = (
+        NearestNeighbors(n_neighbors=num_neighbors)
+        .fit(points)
+        .kneighbors_graph(points, mode="distance")
+    )
     graph.data **= 2
-    # A pair counts if one is among the other's neighbors. Distances are shifted by 1 so that a point's own, 0, is an
-    # entry and the larger of both directions is either.
+    # A pair counts if one is among the other's neighbors. Distances are shifted by 1 so that a
+    # point's own, 0, is an entry and the larger of both directions is either.
     graph.data += 1.0
     both = graph.maximum(graph.T).tocsr()
     both.data -= 1.0
@@ -170,13 +203,17 @@ def _sparse(matrix) -> bool:
 
 
 def _bandwidth(entries: np.ndarray, count: int, rule) -> tuple[float, float]:
-    """ε and the dimension that the kernel sees there, from a fine histogram of the squared distances."""
+    """ε and the dimension that the kernel sees there, from a fine histogram of the squared
+    distances.
+    """
     positive = entries[entries > 0]
     logs = np.log(positive)
     low, high = float(logs.min()), float(logs.max())
     heights, edges = np.histogram(logs, bins=2000, range=(low, high + 1e-9))
     middle = np.exp(0.5 * (edges[1:] + edges[:-1]))
-    own = len(entries) - len(positive)  # pairs at distance zero: each point and itself, and points that coincide
+    own = len(entries) - len(
+        positive
+    )  # pairs at distance zero: each point and itself, and points that coincide
 
     def slope(log_epsilon: np.ndarray) -> np.ndarray:
         exponent = middle / (4 * np.exp(log_epsilon)[:, None])
@@ -191,8 +228,15 @@ def _bandwidth(entries: np.ndarray, count: int, rule) -> tuple[float, float]:
     if rule == "median":
         epsilon = float(np.median(positive)) / (4 * np.log(count))
     elif isinstance(rule, str):
-        raise InputError("bandwidth: the rule is not known.", rule, "bgh, median, or a number above 0")
+        raise InputError(
+            "bandwidth: the rule is not known.", rule, "bgh, median, or a number above 0"
+        )
     else:
         epsilon = float(rule)
-        refuse_if(not (np.isfinite(epsilon) and epsilon > 0), "bandwidth is out of range.", rule, "a number above 0")
+        refuse_if(
+            not (np.isfinite(epsilon) and epsilon > 0),
+            "bandwidth is out of range.",
+            rule,
+            "a number above 0",
+        )
     return epsilon, float(2 * slope(np.array([np.log(epsilon)]))[0])

@@ -13,14 +13,20 @@ from tati_re.runs.storage import replacing
 WIDTH = 110
 
 SHORT = "†"
-SHORT_NOTE = "from chains shorter than 50 autocorrelation times: the error is rough, and mostly too small."
+SHORT_NOTE = (
+    "from chains shorter than 50 autocorrelation times: the error is rough, and mostly too small."
+)
 FOOTNOTE = f"{SHORT} {SHORT_NOTE}"
 
 
 def table(lines: list[tuple[str, str]], width: int = WIDTH) -> str:
-    """Aligns pairs of label and value in lines of `width` characters; long values go on below themselves."""
+    """Aligns pairs of label and value in lines of `width` characters; long values go on below
+    themselves.
+    """
     indent = max((len(label) for label, _ in lines), default=0) + 2
-    fill = textwrap.TextWrapper(width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
+    fill = textwrap.TextWrapper(
+        width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    )
     found = []
     for label, value in lines:
         fill.initial_indent = label.ljust(indent)
@@ -29,7 +35,9 @@ def table(lines: list[tuple[str, str]], width: int = WIDTH) -> str:
 
 
 def with_error(mean: float, error: float, short: bool = False) -> str:
-    """Returns `1,295.8 ± 2.8`: two digits of the error, and the mean to the same place; `± 2.8†` of short chains."""
+    """Returns `1,295.8 ± 2.8`: two digits of the error, and the mean to the same place; `± 2.8†` of
+    short chains.
+    """
     if not (math.isfinite(mean) and math.isfinite(error) and error > 0):
         return f"{mean:,.6g}"
     places = max(0, 1 - math.floor(math.log10(error)))
@@ -38,14 +46,19 @@ def with_error(mean: float, error: float, short: bool = False) -> str:
 
 
 def marked(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """A table to be shown: its column `short` becomes a mark at the error, and a footnote where there is one."""
+    """A table to be shown: its column `short` becomes a mark at the error, and a footnote where
+    there is one.
+    """
     if "short" not in table or "error" not in table:
         return table, []
     short = (table["short"].astype(bool) & table["error"].notna()).to_numpy()
     shown = table.drop(columns="short")
     if short.any():
         cells = zip(table["error"], short, strict=True)
-        texts = ["" if math.isnan(value) else f"{value:.4g}{SHORT if mark else ''}" for value, mark in cells]
+        texts = [
+            "" if math.isnan(value) else f"{value:.4g}{SHORT if mark else ''}"
+            for value, mark in cells
+        ]
         shown = shown.assign(error=texts)
     return shown, [FOOTNOTE] if short.any() else []
 
@@ -56,8 +69,10 @@ def percent(part: float) -> str:
 
 
 def write_table(table: pd.DataFrame, path: AnyPath, to: str = "csv") -> Path:
-    """Writes a table. Returns the file, with its ending: that of `path`, to which "csv" or "parquet" is added. Parquet
-    without the package pyarrow, another format, and a file that cannot be written are an `InputError`."""
+    """Writes a table. Returns the file, with its ending: that of `path`, to which "csv" or
+    "parquet" is added. Parquet without the package pyarrow, another format, and a file that cannot
+    be written are an `InputError`.
+    """
     refuse_if(to not in ("csv", "parquet"), "to is not known.", to, "csv or parquet")
     path = Path(path).with_name(f"{Path(path).name}.{to}")
     try:
@@ -67,5 +82,7 @@ def write_table(table: pd.DataFrame, path: AnyPath, to: str = "csv") -> Path:
             else:
                 table.to_parquet(file, index=False)
     except ImportError:
-        raise InputError("Parquet needs the package pyarrow.", expected="pip install 'tati_re[parquet]'") from None
+        raise InputError(
+            "Parquet needs the package pyarrow.", expected="pip install 'tati_re[parquet]'"
+        ) from None
     return path

@@ -1,4 +1,6 @@
-"""Coordinates of a run (columns, parameters, eigenvectors, eigenfunctions), and free energies along them."""
+"""Coordinates of a run (columns, parameters, eigenvectors, eigenfunctions), and free energies along
+them.
+"""
 
 from typing import Any, Literal, NamedTuple
 
@@ -19,19 +21,24 @@ FORM = "a column of run.csv, a parameter such as dense/kernel[0,0], covariance:1
 
 
 class Coordinate(NamedTuple):
-    """Draws of one coordinate, `(walkers, draws)`, and what each counts, same shape; None where all count the same."""
+    """Draws of one coordinate, `(walkers, draws)`, and what each counts, same shape; None where all
+    count the same.
+    """
 
     values: np.ndarray
     weights: np.ndarray | None
 
 
-def coordinate_of(run: AnyRun, name: str, burnin: int | None = None, thin: int = 1, **map_options: Any) -> Coordinate:
+def coordinate_of(
+    run: AnyRun, name: str, burnin: int | None = None, thin: int = 1, **map_options: Any
+) -> Coordinate:
     """Returns the draws of a coordinate of a run.
 
     Args:
         run, burnin, thin: As of `averages`, of rows or positions.
-        name: A column of `run.csv`; a parameter by its name in the trajectory; `covariance:k` or `diffusion:k`, the
-            k-th (from 1) eigenvector of the covariance, or eigenfunction of the diffusion map, of the stored positions.
+        name: A column of `run.csv`; a parameter by its name in the trajectory; `covariance:k` or
+            `diffusion:k`, the k-th (from 1) eigenvector of the covariance, or eigenfunction of the
+            diffusion map, of the stored positions.
         **map_options: For `diffusion:k`: those of `diffusion_map_of`.
 
     Raises:
@@ -40,7 +47,12 @@ def coordinate_of(run: AnyRun, name: str, burnin: int | None = None, thin: int =
     run = as_run(run)
     kind, _, number = name.partition(":")
     if number and kind in ("covariance", "diffusion"):
-        refuse_if(not number.isdecimal() or int(number) < 1, f"{kind}: which?", number, f"{kind}:1, {kind}:2, ...")
+        refuse_if(
+            not number.isdecimal() or int(number) < 1,
+            f"{kind}: which?",
+            number,
+            f"{kind}:1, {kind}:2, ...",
+        )
         return _along(run, kind, int(number), burnin, thin, map_options)
     if name in run.run_info.columns and name not in ("step", "walker"):
         rows = rows_at_target(run, burnin, thin)
@@ -70,7 +82,8 @@ def diffusion_map_of(
         run, burnin, thin: As of `averages`, of positions in place of rows.
         num_eigenvectors, bandwidth, alpha: As of `diffusion_map`.
         num_points: Most positions that enter. Default: 2000.
-        target_measure: Whether points count for exp(-U/T), U as stored, whatever their density: TMDmap. Default: False.
+        target_measure: Whether points count for exp(-U/T), U as stored, whatever their density:
+            TMDmap. Default: False.
 
     Returns:
         The map, and the positions that it is of.
@@ -80,28 +93,48 @@ def diffusion_map_of(
     """
     run = as_run(run)
     count = sum(len(block.step) for block in Positions(run, burnin, thin).blocks())
-    more = -(-count // max(num_points, 1, int(run.manifest.get("options", {}).get("num_walkers", 1))))
+    more = -(
+        -count // max(num_points, 1, int(run.manifest.get("options", {}).get("num_walkers", 1)))
+    )
     block = Positions(run, burnin, thin * max(1, more)).read()
-    log_target = -block.potential / float(run.manifest.get("temperature", 1.0)) if target_measure else None
+    log_target = (
+        -block.potential / float(run.manifest.get("temperature", 1.0)) if target_measure else None
+    )
     return diffusion_map(block.values, num_eigenvectors, bandwidth, alpha, log_target), block
 
 
 def _along(
-    run: RunFiles, kind: str, number: int, burnin: int | None, thin: int, map_options: dict[str, Any]
+    run: RunFiles,
+    kind: str,
+    number: int,
+    burnin: int | None,
+    thin: int,
+    map_options: dict[str, Any],
 ) -> Coordinate:
     if kind == "diffusion":
         found, block = diffusion_map_of(run, number, burnin, thin, **map_options)
         return _by_walker([block], lambda _: found.vectors[:, number - 1])
     pairs = covariance_eigenpairs(run, number, None, burnin, thin)
-    refuse_if(number > len(pairs.values), "The covariance has fewer eigenvectors.", number, f"1 to {len(pairs.values)}")
+    refuse_if(
+        number > len(pairs.values),
+        "The covariance has fewer eigenvectors.",
+        number,
+        f"1 to {len(pairs.values)}",
+    )
     vector = pairs.vectors[number - 1]
-    return _by_walker(Positions(run, burnin, thin).blocks(), lambda block: (block.values - pairs.mean) @ vector)
+    return _by_walker(
+        Positions(run, burnin, thin).blocks(), lambda block: (block.values - pairs.mean) @ vector
+    )
 
 
 def _by_walker(blocks, take) -> Coordinate:
-    steps, walkers, values, weights = zip(*((b.step, b.walker, take(b), b.weight) for b in blocks), strict=True)
+    steps, walkers, values, weights = zip(
+        *((b.step, b.walker, take(b), b.weight) for b in blocks), strict=True
+    )
     weight = None if weights[0] is None else np.concatenate(weights)
-    rows, counted = convergence.rows_that_count(np.concatenate(steps), np.concatenate(walkers), weight)
+    rows, counted = convergence.rows_that_count(
+        np.concatenate(steps), np.concatenate(walkers), weight
+    )
     return Coordinate(np.concatenate(values)[rows], counted)
 
 
@@ -119,71 +152,138 @@ def free_energy(
 ) -> pd.DataFrame:
     """Free energy F(x) = -T ln p(x) along a coordinate x, from draws of it.
 
-    The density p of a bin is the part of the draws in it over its width; by kernels it is the mean of Gaussians of the
-    given width about the draws, which is smooth, and smeared by that width. The error is T times the relative standard
-    error of p, from the autocorrelated series of zeros and ones (or of kernels) at each x: a barrier crossed twice has
-    a large one, however many draws lie on each side of it.
+    The density p of a bin is the part of the draws in it over its width; by kernels it is the mean
+    of Gaussians of the given width about the draws, which is smooth, and smeared by that width. The
+    error is T times the relative standard error of p, from the autocorrelated series of zeros and
+    ones (or of kernels) at each x: a barrier crossed twice has a large one, however many draws lie
+    on each side of it.
 
     Args:
         values: The coordinate, `(chains, draws)` or `(draws,)`.
         temperature: T. Default: 1.
         method: `"histogram"` or `"kernel"`. Default: `"histogram"`.
-        num_bins: Bins, or points where the kernel estimate is taken, whole, 2 to 100,000. Default: 40.
+        num_bins: Bins, or points where the kernel estimate is taken, whole, 2 to 100,000. Default:
+            40.
         weights: What each draw counts, 0 or more, same shape. Default: None, all the same.
-        bandwidth: Standard deviation of the kernel. Default: None, plugged in for the effective sample size.
+        bandwidth: Standard deviation of the kernel. Default: None, plugged in for the effective
+            sample size.
         limits: Ends of the coordinate, with draws between them. Default: None, those of the draws.
 
     Returns:
-        A row for each bin or point: `coordinate, density, density_error, free_energy, error, short` (chains of the
-        coordinate below 50 autocorrelation times: the errors are rough, and mostly too small); the lowest free energy
-        is 0. Where no draw lies free energy and error are nan.
+        A row for each bin or point: `coordinate, density, density_error, free_energy, error, short`
+        (chains of the coordinate below 50 autocorrelation times: the errors are rough, and mostly
+        too small); the lowest free energy is 0. Where no draw lies free energy and error are nan.
 
     Raises:
-        InputError: Too few draws, not finite, or all the same; a method that is not known; numbers out of range.
+        InputError: Too few draws, not finite, or all the same; a method that is not known; numbers
+            out of range.
     """
     values = np.atleast_2d(np.asarray(values, np.float64))
-    refuse_if(method not in ("histogram", "kernel"), "method is not known.", method, "histogram or kernel")
-    wrong = values.shape[1] < convergence.MINIMUM_DRAWS or not np.isfinite(values).all() or np.ptp(values) == 0
-    refuse_if(wrong, "A free energy needs finite draws that differ.", f"shape {values.shape}", "(chains, draws)")
-    weights = np.ones_like(values) if weights is None else np.atleast_2d(np.asarray(weights, np.float64))
-    given = weights.shape == values.shape and np.isfinite(weights).all() and (weights >= 0).all() and weights.any()
+    refuse_if(
+        method not in ("histogram", "kernel"), "method is not known.", method, "histogram or kernel"
+    )
+    wrong = (
+        values.shape[1] < convergence.MINIMUM_DRAWS
+        or not np.isfinite(values).all()
+        or np.ptp(values) == 0
+    )
+    refuse_if(
+        wrong,
+        "A free energy needs finite draws that differ.",
+        f"shape {values.shape}",
+        "(chains, draws)",
+    )
+    weights = (
+        np.ones_like(values) if weights is None else np.atleast_2d(np.asarray(weights, np.float64))
+    )
+    given = (
+        weights.shape == values.shape
+        and np.isfinite(weights).all()
+        and (weights >= 0).all()
+        and weights.any()
+    )
     counted = values[weights > 0] if given else values
     low, high = limits if limits is not None else (float(counted.min()), float(counted.max()))
     inside = np.isfinite(high - low) and low < high and ((low <= counted) & (counted <= high)).any()
     whole = isinstance(num_bins, int | np.integer)
-    refuse_if(not given, "weights do not fit.", f"{weights.shape}, {weights}", f"{values.shape}, 0 or more, not all 0")
-    refuse_if(not whole or not 2 <= num_bins <= MOST_BINS, "num_bins is out of range.", num_bins, f"2 to {MOST_BINS:,}")
-    refuse_if(not 0 < temperature < np.inf, "temperature is out of range.", temperature, "a number above 0")
-    refuse_if(not inside, "limits are no interval with draws in it.", (low, high), "the lower end, then the upper one")
-    refuse_if(bandwidth is not None and method != "kernel", "bandwidth is of kernels.", method, "method kernel")
-    refuse_if(bandwidth is not None and not 0 < bandwidth < np.inf, "bandwidth is out of range.", bandwidth, "above 0")
+    refuse_if(
+        not given,
+        "weights do not fit.",
+        f"{weights.shape}, {weights}",
+        f"{values.shape}, 0 or more, not all 0",
+    )
+    refuse_if(
+        not whole or not 2 <= num_bins <= MOST_BINS,
+        "num_bins is out of range.",
+        num_bins,
+        f"2 to {MOST_BINS:,}",
+    )
+    refuse_if(
+        not 0 < temperature < np.inf,
+        "temperature is out of range.",
+        temperature,
+        "a number above 0",
+    )
+    refuse_if(
+        not inside,
+        "limits are no interval with draws in it.",
+        (low, high),
+        "the lower end, then the upper one",
+    )
+    refuse_if(
+        bandwidth is not None and method != "kernel",
+        "bandwidth is of kernels.",
+        method,
+        "method kernel",
+    )
+    refuse_if(
+        bandwidth is not None and not 0 < bandwidth < np.inf,
+        "bandwidth is out of range.",
+        bandwidth,
+        "above 0",
+    )
     weights = weights / weights.mean()
     if method == "histogram":
         edges = np.linspace(low, high, num_bins + 1)
         places = 0.5 * (edges[1:] + edges[:-1])
         # The last bin holds its upper end, as the others do not.
-        number = np.where(values == high, num_bins - 1, np.floor((values - low) / (high - low) * num_bins)).astype(int)
+        number = np.where(
+            values == high, num_bins - 1, np.floor((values - low) / (high - low) * num_bins)
+        ).astype(int)
         width = (high - low) / num_bins
         found = [_mean_and_error((number == k) / width, weights) for k in range(num_bins)]
     else:
         places = np.linspace(low, high, num_bins)
         h = bandwidth or _kernel_width(values, weights, counted)
         norm = 1.0 / (np.sqrt(2 * np.pi) * h)
-        found = [_mean_and_error(norm * np.exp(-0.5 * ((values - x) / h) ** 2), weights) for x in places]
+        found = [
+            _mean_and_error(norm * np.exp(-0.5 * ((values - x) / h) ** 2), weights) for x in places
+        ]
     density, error = np.array(found).T
     with np.errstate(divide="ignore", invalid="ignore"):
         energy = np.where(density > 0, -temperature * np.log(density), np.nan)
         relative = np.where(density > 0, temperature * error / density, np.nan)
     columns = {"coordinate": places, "density": density, "density_error": error}
-    columns |= {"free_energy": energy - np.nanmin(energy), "error": relative, "short": convergence.is_short(values)}
+    columns |= {
+        "free_energy": energy - np.nanmin(energy),
+        "error": relative,
+        "short": convergence.is_short(values),
+    }
     return pd.DataFrame(columns)
 
 
 def _kernel_width(values: np.ndarray, weights: np.ndarray, counted: np.ndarray) -> float:
-    """Direct plug-in of two stages. Source: S. Sheather, M. Jones, J. R. Stat. Soc. B 53, 683 (1991)."""
-    spread = min(counted.std(), np.subtract(*np.quantile(counted, [0.75, 0.25])) / 1.349) or counted.std()
+    """Direct plug-in of two stages. Source: S. Sheather, M. Jones, J. R. Stat. Soc. B 53, 683
+    (1991).
+    """
+    spread = (
+        min(counted.std(), np.subtract(*np.quantile(counted, [0.75, 0.25])) / 1.349)
+        or counted.std()
+    )
     size = max(4.0, convergence.effective_sample_size(weights * (values - counted.mean()), "mean"))
-    share, edges = np.histogram((values - np.median(counted)) / spread, 800, (-8, 8), weights=weights)
+    share, edges = np.histogram(
+        (values - np.median(counted)) / spread, 800, (-8, 8), weights=weights
+    )
     share, roughness = share / weights.sum(), 105 / (32 * np.sqrt(np.pi))
     for order, top in ((6, 15.0), (4, 3.0)):
         h = (2 * top / (np.sqrt(2 * np.pi) * abs(roughness) * size)) ** (1 / (order + 3))

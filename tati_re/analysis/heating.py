@@ -1,7 +1,10 @@
-"""How far the noise of mini-batches heats a sampler, from one step of it on harmonic wells, without a simulation.
+"""How far the noise of mini-batches heats a sampler, from one step of it on harmonic wells, without
+a simulation.
 
-A step that is linear on U = ω²x²/2 is a map z -> M z + b c, c the noise of its gradient. The noise at two steps of a
-sweep has a known covariance, so that the covariance of z, and with it the temperature, is a sum."""
+A step that is linear on U = ω²x²/2 is a map z -> M z + b c, c the noise of its gradient. The noise
+at two steps of a sweep has a known covariance, so that the covariance of z, and with it the
+temperature, is a sum.
+"""
 
 import math
 from collections.abc import Sequence
@@ -23,9 +26,11 @@ class Heating(NamedTuple):
     """Relative rise by the noise of mini-batches, one entry for each frequency; 0.04 is 4 %.
 
     Attributes:
-        position: Of ω² times the variance of the position: the temperature at which the parameters are distributed.
-        virial: Of x times the gradient that the sampler holds, which is what the configurational temperature averages.
-            In sweeps it is more than that of the positions, since they remember the batches of the sweep.
+        position: Of ω² times the variance of the position: the temperature at which the parameters
+            are distributed.
+        virial: Of x times the gradient that the sampler holds, which is what the configurational
+            temperature averages. In sweeps it is more than that of the positions, since they
+            remember the batches of the sweep.
         kinetic: Of the square of the momentum; nan for a sampler without.
     """
 
@@ -35,8 +40,10 @@ class Heating(NamedTuple):
 
 
 class LinearStep(NamedTuple):
-    """One step of a sampler on wells of several frequencies, z -> matrix z + push c, c the noise of the gradient:
-    `matrix` `(wells, n, n)`, `push` `(wells, n)`, and which entry of z is the `momentum`; the position is the first."""
+    """One step of a sampler on wells of several frequencies, z -> matrix z + push c, c the noise of
+    the gradient: `matrix` `(wells, n, n)`, `push` `(wells, n)`, and which entry of z is the
+    `momentum`; the position is the first.
+    """
 
     matrix: np.ndarray
     push: np.ndarray
@@ -54,9 +61,9 @@ def relative_heating(
     num_examples: int,
     record_every: int = 1,
 ) -> Heating:
-    """The heating of modes of frequency ω by the gradient noise of mini-batches, in milliseconds. A tuner asks for
-    several step sizes and frictions, and bounds them together: the heating grows with h and falls with the friction, in
-    proportion to the variance and to 1/T.
+    """The heating of modes of frequency ω by the gradient noise of mini-batches, in milliseconds. A
+    tuner asks for several step sizes and frictions, and bounds them together: the heating grows
+    with h and falls with the friction, in proportion to the variance and to 1/T.
 
     Args:
         method: A sampler whose step is linear on a harmonic well, with its friction.
@@ -65,7 +72,8 @@ def relative_heating(
         variance: Of one step's gradient along each of them, `(wells,)` or one for all.
         order: Of the batches, "epochs", "symmetric" or "replacement".
         batch_size, num_examples: Examples of a batch, and N.
-        record_every: Steps between those that are looked at; in sweeps it matters which ones. Default: 1.
+        record_every: Steps between those that are looked at; in sweeps it matters which ones.
+            Default: 1.
 
     Raises:
         InputError: The step is not linear, or unstable.
@@ -86,10 +94,12 @@ def relative_heating(
 def noise_covariance(
     step: LinearStep, order: str, batch_size: int, num_examples: int, record_every: int = 1
 ) -> Heating:
-    """Per unit of the variance of a step's noise: the variance of the position, in `virial` its covariance with the
-    noise of the step, and the variance of the momentum, `(wells,)` each, over the steps that are looked at. With
-    replacement the noise is white. A sweep of m batches without it has C = s (δ/n - 1/N) between two batches of n of N
-    examples, so that it sums to zero; symmetric sweeps see each batch twice, the second time backwards."""
+    """Per unit of the variance of a step's noise: the variance of the position, in `virial` its
+    covariance with the noise of the step, and the variance of the momentum, `(wells,)` each, over
+    the steps that are looked at. With replacement the noise is white. A sweep of m batches without
+    it has C = s (δ/n - 1/N) between two batches of n of N examples, so that it sums to zero;
+    symmetric sweeps see each batch twice, the second time backwards.
+    """
     wells, size = step.push.shape
     # The noise of the step itself is one more entry of z.
     matrix, push = np.zeros((wells, size + 1, size + 1)), np.ones((wells, size + 1))
@@ -97,18 +107,31 @@ def noise_covariance(
     if (np.abs(np.linalg.eigvals(matrix)).max(-1) >= 1).any():
         raise InputError("step_size: the steps are not stable in the stiffest direction.")
     if order == "replacement":
-        found = np.stack([_stationary(one, np.outer(kick, kick)) for one, kick in zip(matrix, push, strict=True)])
+        found = np.stack(
+            [_stationary(one, np.outer(kick, kick)) for one, kick in zip(matrix, push, strict=True)]
+        )
     else:
         sweep = order == "symmetric", batch_size, num_examples, record_every
-        found = np.stack([_over_a_sweep(one, kick, *sweep) for one, kick in zip(matrix, push, strict=True)])
-    kinetic = np.full(wells, np.nan) if step.momentum is None else found[:, step.momentum, step.momentum]
+        found = np.stack(
+            [_over_a_sweep(one, kick, *sweep) for one, kick in zip(matrix, push, strict=True)]
+        )
+    kinetic = (
+        np.full(wells, np.nan) if step.momentum is None else found[:, step.momentum, step.momentum]
+    )
     return Heating(found[:, 0, 0], found[:, 0, -1], kinetic)
 
 
 def _over_a_sweep(
-    matrix: np.ndarray, push: np.ndarray, twice: bool, batch_size: int, num_examples: int, record_every: int
+    matrix: np.ndarray,
+    push: np.ndarray,
+    twice: bool,
+    batch_size: int,
+    num_examples: int,
+    record_every: int,
 ) -> np.ndarray:
-    """The covariance of z per unit of one batch's variance, over the places of a sweep that are looked at."""
+    """The covariance of z per unit of one batch's variance, over the places of a sweep that are
+    looked at.
+    """
     num_batches = -(-num_examples // batch_size)
     if num_batches == 1:
         return np.zeros_like(matrix)
@@ -136,10 +159,15 @@ def _over_a_sweep(
         return total - np.outer(sums[place - 1], sums[place - 1]) / num_examples
 
     start = _stationary(np.linalg.matrix_power(matrix, length), fresh(length))
-    # Rows are those of steps record_every, 2 record_every, ...; the first batch is that of the start, before step 1.
+    # Rows are those of steps record_every, 2 record_every, ...; the first batch is that of the
+    # start, before step 1.
     apart = math.gcd(record_every, length)
     count = length // apart
-    looked_at = np.arange(count) if count <= _MOST_PLACES else (np.arange(_MOST_PLACES) + 0.5) * count / _MOST_PLACES
+    looked_at = (
+        np.arange(count)
+        if count <= _MOST_PLACES
+        else (np.arange(_MOST_PLACES) + 0.5) * count / _MOST_PLACES
+    )
     places = 1 + apart * looked_at.astype(int)
     total = np.zeros_like(matrix)
     for place in map(int, places):
@@ -151,21 +179,33 @@ def _over_a_sweep(
 def _stationary(matrix: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """S = M S M' + Q."""
     size = len(matrix)
-    return np.linalg.solve(np.eye(size**2) - np.kron(matrix, matrix), noise.ravel()).reshape(size, size)
+    return np.linalg.solve(np.eye(size**2) - np.kron(matrix, matrix), noise.ravel()).reshape(
+        size, size
+    )
 
 
-def slowest_frequency(method: Method, step_size: float, temperature: float, fastest: float, num_steps: int) -> float:
-    """The lowest frequency, up to the fastest, at which a deviation falls by the factor e within so many steps."""
+def slowest_frequency(
+    method: Method, step_size: float, temperature: float, fastest: float, num_steps: int
+) -> float:
+    """The lowest frequency, up to the fastest, at which a deviation falls by the factor e within so
+    many steps.
+    """
     omega = fastest * np.logspace(-6, 0, 121)
-    radius = np.abs(np.linalg.eigvals(linear_step(method, step_size, temperature, omega**2).matrix)).max(-1)
+    radius = np.abs(
+        np.linalg.eigvals(linear_step(method, step_size, temperature, omega**2).matrix)
+    ).max(-1)
     relaxed = num_steps * np.log(np.maximum(radius, 1e-300)) <= -1
     return float(omega[np.argmax(relaxed)]) if relaxed.any() else fastest
 
 
-def linear_step(method: Method, step_size: float, temperature: float, stiffness: np.ndarray) -> LinearStep:
-    """The sampler's own step, without its random numbers, on wells U = k x²/2 of several k, `(wells,)`: one call moves
-    a walker from each unit vector of the state, one from zero with a unit of gradient noise, and two more that tell
-    whether the step is linear, and whether something adapts."""
+def linear_step(
+    method: Method, step_size: float, temperature: float, stiffness: np.ndarray
+) -> LinearStep:
+    """The sampler's own step, without its random numbers, on wells U = k x²/2 of several k,
+    `(wells,)`: one call moves a walker from each unit vector of the state, one from zero with a
+    unit of gradient noise, and two more that tell whether the step is linear, and whether something
+    adapts.
+    """
     clause = method.against_noise
     refuse_if(clause is not None, f"{method.name}: {clause}")
     try:
@@ -174,15 +214,27 @@ def linear_step(method: Method, step_size: float, temperature: float, stiffness:
     except InputError as error:
         raise InputError(f"{method.name}: {error}") from None
     except Exception as error:  # the code of others, which may know tensors only
-        raise InputError(f"{method.name}: its step does not run on NumPy arrays ({type(error).__name__}).") from error
+        raise InputError(
+            f"{method.name}: its step does not run on NumPy arrays ({type(error).__name__})."
+        ) from error
 
 
-def _linear_step(method: Method, step_size: float, temperature: float, stiffness: np.ndarray) -> LinearStep:
-    state = method.init(np.zeros((len(stiffness), 1)), _Wells(stiffness[:, None], step_size, temperature), _Silence())
-    alike = [name for name, value in state._asdict().items() if np.shape(value) == (len(stiffness), 1)]
+def _linear_step(
+    method: Method, step_size: float, temperature: float, stiffness: np.ndarray
+) -> LinearStep:
+    state = method.init(
+        np.zeros((len(stiffness), 1)),
+        _Wells(stiffness[:, None], step_size, temperature),
+        _Silence(),
+    )
+    alike = [
+        name for name, value in state._asdict().items() if np.shape(value) == (len(stiffness), 1)
+    ]
     names = ["position", *(name for name in alike if name != "position")]
     size = len(names)
-    tried = np.zeros((size + 3, size + 1))  # rows: units, noise, a mixture of all, nothing; columns: state, noise
+    tried = np.zeros(
+        (size + 3, size + 1)
+    )  # rows: units, noise, a mixture of all, nothing; columns: state, noise
     tried[: size + 1] = np.eye(size + 1)
     tried[size + 1] = 0.3 + 0.7 * np.cos(np.arange(size + 1.0))
     rows = np.tile(tried, (len(stiffness), 1))
@@ -194,7 +246,10 @@ def _linear_step(method: Method, step_size: float, temperature: float, stiffness
     after = np.concatenate([np.asarray(getattr(state, name), np.float64) for name in names], 1)
     after = after.reshape(len(stiffness), size + 3, size)
     others = [value for name, value in state._asdict().items() if name not in (*names, *_EVALUATED)]
-    same = all(np.ptp(np.asarray(value, np.float64).reshape(len(rows), -1), axis=0).max() == 0 for value in others)
+    same = all(
+        np.ptp(np.asarray(value, np.float64).reshape(len(rows), -1), axis=0).max() == 0
+        for value in others
+    )
     mixed = np.einsum("j,wji->wi", tried[size + 1], after[:, : size + 1])
     bound = _TOLERANCE * np.abs(after).max(axis=(1, 2))
     linear = (np.abs(after[:, -2] - mixed).max(1) <= bound) & (np.abs(after[:, -1]).max(1) <= bound)
@@ -212,7 +267,9 @@ class _Silence:
 
 
 class _Wells(Evaluate):
-    """U = k x²/2 of each walker, `(walkers, 1)`, with `noise` added to the gradients of mini-batches."""
+    """U = k x²/2 of each walker, `(walkers, 1)`, with `noise` added to the gradients of
+    mini-batches.
+    """
 
     scale, num_examples, exact = 1.0, 1, False
 

@@ -19,23 +19,28 @@ _FEWEST = 4
 def learning_coefficient(
     run: AnyRun, lowest_loss: float | None = None, burnin: int | None = None, thin: int = 1
 ) -> pd.DataFrame:
-    """Local learning coefficient λ at each rung of a run that a tether, or any proper prior, keeps around a minimum.
+    """Local learning coefficient λ at each rung of a run that a tether, or any proper prior, keeps
+    around a minimum.
 
-    The distribution is exp(-nβ L - V'), with the mean loss L, n examples, β the likelihood weight over T, V' = V/T of
-    the prior. The raw estimate is nβ (E[L] - L_0), P/2 in a regular model of P parameters. V' makes it smaller where it
-    holds a direction that L would: to first order in its strength by Cov(nβ L, V'), which is added to all rungs where
-    it is more than four of its standard errors at one. Of a quadratic potential with curvatures k about a tether of
-    precision γ the raw value is Σ s/2, s = nβk/(nβk + γ), and the corrected one Σ (1 - (1 - s)²)/2.
-    Reference: S. Watanabe, JMLR 14 (2013); E. Lau and others, The local learning coefficient (2308.12108).
+    The distribution is exp(-nβ L - V'), with the mean loss L, n examples, β the likelihood weight
+    over T, V' = V/T of the prior. The raw estimate is nβ (E[L] - L_0), P/2 in a regular model of P
+    parameters. V' makes it smaller where it holds a direction that L would: to first order in its
+    strength by Cov(nβ L, V'), which is added to all rungs where it is more than four of its
+    standard errors at one. Of a quadratic potential with curvatures k about a tether of precision γ
+    the raw value is Σ s/2, s = nβk/(nβk + γ), and the corrected one Σ (1 - (1 - s)²)/2. Reference:
+    S. Watanabe, JMLR 14 (2013); E. Lau and others, The local learning coefficient (2308.12108).
 
     Args:
-        run, burnin, thin: As of `averages`; a run on all of the data at each step, or with `full_every`.
-        lowest_loss: L_0, the mean loss at the minimum (of a function, its value). Default: that at the tether's center.
+        run, burnin, thin: As of `averages`; a run on all of the data at each step, or with
+            `full_every`.
+        lowest_loss: L_0, the mean loss at the minimum (of a function, its value). Default: that at
+            the tether's center.
 
     Returns:
-        A row for each rung with a likelihood, the coldest first: `rung, effective_examples` (nβ), `energy,
-        energy_error` (E[n L]: at β = 1/ln n the estimate WBIC of -log Z), `raw, raw_error, correction,
-        correction_error, coefficient, error, short` (chains below 50 autocorrelation times: the errors are rough).
+        A row for each rung with a likelihood, the coldest first: `rung, effective_examples` (nβ),
+        `energy, energy_error` (E[n L]: at β = 1/ln n the estimate WBIC of -log Z), `raw, raw_error,
+        correction, correction_error, coefficient, error, short` (chains below 50 autocorrelation
+        times: the errors are rough).
 
     Raises:
         InputError: The energies are those of mini-batches, or no minimum is known.
@@ -48,20 +53,33 @@ def learning_coefficient(
     lowest_loss = run.manifest.get("loss_at_center") if lowest_loss is None else lowest_loss
     if lowest_loss is None:
         expected = "a run with a tether (option tether, prior Tether), or lowest_loss, the mean loss at the minimum"
-        raise InputError("The loss of the minimum is not known.", run.manifest.get("prior", {}).get("prior"), expected)
+        raise InputError(
+            "The loss of the minimum is not known.",
+            run.manifest.get("prior", {}).get("prior"),
+            expected,
+        )
     lowest = scale * lowest_loss
     strengths = sampled.inverse_temperatures * sampled.likelihood_weights
     lines, added = list[dict[str, Any]](), False
-    for rung, (likelihood, penalty) in enumerate(zip(sampled.likelihood, sampled.penalty, strict=True)):
+    for rung, (likelihood, penalty) in enumerate(
+        zip(sampled.likelihood, sampled.penalty, strict=True)
+    ):
         if not (strength := strengths[rung]) > 0:
             continue
-        reduced, held = strength * (likelihood - lowest), sampled.inverse_temperatures[rung] * penalty
+        reduced, held = (
+            strength * (likelihood - lowest),
+            sampled.inverse_temperatures[rung] * penalty,
+        )
         raw, product = reduced.mean(), (reduced - reduced.mean()) * (held - held.mean())
         correction, correction_error = product.mean(), monte_carlo_error(product)
         added |= correction > _RESOLVED * correction_error
         energies = likelihood * (examples / scale)
         line = {"rung": rung, "effective_examples": strength * scale, "energy": energies.mean()}
-        line |= {"energy_error": monte_carlo_error(energies), "raw": raw, "raw_error": monte_carlo_error(reduced)}
+        line |= {
+            "energy_error": monte_carlo_error(energies),
+            "raw": raw,
+            "raw_error": monte_carlo_error(reduced),
+        }
         line |= {"correction": correction, "correction_error": correction_error}
         line |= {"coefficient": raw + correction, "error": monte_carlo_error(reduced + product)}
         lines.append(line | {"short": is_short(likelihood)})
@@ -71,26 +89,36 @@ def learning_coefficient(
 
 
 def learning_curve(table: pd.DataFrame, largest_multiplicity: int = 4) -> pd.DataFrame:
-    """Fits learning coefficient λ and multiplicity m to the estimates along a ladder. With t = ln(nβ) an estimate is λ
-    - (m - 1)/(t + c) for m above 1, and λ + c/(nβ) for m = 1. These hold at large nβ: hot rungs are left out, one by
-    one, until one of them fits (χ² not less likely than 1 %). Rungs are independent.
+    """Fits learning coefficient λ and multiplicity m to the estimates along a ladder. With t =
+    ln(nβ) an estimate is λ - (m - 1)/(t + c) for m above 1, and λ + c/(nβ) for m = 1. These hold at
+    large nβ: hot rungs are left out, one by one, until one of them fits (χ² not less likely than 1
+    %). Rungs are independent.
 
     Args:
         table: Of `learning_coefficient`, with at least four rungs.
         largest_multiplicity: The largest m that is tried; it is at most P. Default: 4.
 
     Returns:
-        A row for each m, the likeliest first: `multiplicity, coefficient, error, offset` (c), `chi_squared, rungs`.
-        Where χ² of two differ by less than 6 the multiplicity is not told apart.
+        A row for each m, the likeliest first: `multiplicity, coefficient, error, offset` (c),
+        `chi_squared, rungs`. Where χ² of two differ by less than 6 the multiplicity is not told
+        apart.
 
     Raises:
         InputError: Fewer than four rungs.
     """
     from scipy.stats import chi2
 
-    refuse_if(len(table) < _FEWEST, "A learning curve needs rungs to fit.", f"{len(table)}", f"at least {_FEWEST}")
+    refuse_if(
+        len(table) < _FEWEST,
+        "A learning curve needs rungs to fit.",
+        f"{len(table)}",
+        f"at least {_FEWEST}",
+    )
     ordered = table.sort_values("effective_examples", ascending=False)
-    columns = [ordered[name].to_numpy(np.float64) for name in ("effective_examples", "coefficient", "error")]
+    columns = [
+        ordered[name].to_numpy(np.float64)
+        for name in ("effective_examples", "coefficient", "error")
+    ]
     for count in range(len(ordered), _FEWEST - 1, -1):
         points = [column[:count] for column in columns]
         fits = pd.DataFrame([_fitted(m, *points) for m in range(1, largest_multiplicity + 1)])
@@ -99,7 +127,9 @@ def learning_curve(table: pd.DataFrame, largest_multiplicity: int = 4) -> pd.Dat
     return fits.sort_values("chi_squared", kind="stable").reset_index(drop=True)
 
 
-def _fitted(multiplicity: int, examples: np.ndarray, values: np.ndarray, errors: np.ndarray) -> dict[str, Any]:
+def _fitted(
+    multiplicity: int, examples: np.ndarray, values: np.ndarray, errors: np.ndarray
+) -> dict[str, Any]:
     from scipy.optimize import least_squares
 
     t = np.log(examples)
@@ -108,13 +138,21 @@ def _fitted(multiplicity: int, examples: np.ndarray, values: np.ndarray, errors:
         return (curve_value(multiplicity, x[0], x[1], examples) - values) / errors
 
     least = -np.inf if multiplicity == 1 else 0.5 - t.min()
-    found = least_squares(residuals, [values[0], max(0, least + 1)], bounds=([-np.inf, least], np.inf), x_scale="jac")
+    found = least_squares(
+        residuals, [values[0], max(0, least + 1)], bounds=([-np.inf, least], np.inf), x_scale="jac"
+    )
     spread = np.linalg.pinv(found.jac.T @ found.jac)[0, 0]
-    line = {"multiplicity": multiplicity, "coefficient": found.x[0], "error": float(np.sqrt(spread))}
+    line = {
+        "multiplicity": multiplicity,
+        "coefficient": found.x[0],
+        "error": float(np.sqrt(spread)),
+    }
     return line | {"offset": found.x[1], "chi_squared": float(2 * found.cost), "rungs": len(values)}
 
 
-def curve_value(multiplicity: int, coefficient: float, offset: float, examples: np.ndarray) -> np.ndarray:
+def curve_value(
+    multiplicity: int, coefficient: float, offset: float, examples: np.ndarray
+) -> np.ndarray:
     """The fitted curve at nβ = `examples`."""
     if multiplicity == 1:
         return coefficient + offset / examples

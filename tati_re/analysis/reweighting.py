@@ -30,14 +30,19 @@ def load_pymbar():
     return pymbar
 
 
-def mbar_free_energies(reduced: np.ndarray, counts: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
-    """Free energies f_k = -ln Z_k of K states relative to the first, from the reduced potential of each draw in each
-    state, `(K, N)`, and the draws of each state in the order of the columns, `(K,)`. `start` None is zeros."""
+def mbar_free_energies(
+    reduced: np.ndarray, counts: np.ndarray, start: np.ndarray | None = None
+) -> np.ndarray:
+    """Free energies f_k = -ln Z_k of K states relative to the first, from the reduced potential of
+    each draw in each state, `(K, N)`, and the draws of each state in the order of the columns,
+    `(K,)`. `start` None is zeros.
+    """
     if len(counts) == 1:
         return np.zeros(1)
     pymbar = load_pymbar()
     with _quiet():
-        # Near the solution a root finder is some ten times faster than the adaptive iteration that pymbar starts with.
+        # Near the solution a root finder is some ten times faster than the adaptive iteration that
+        # pymbar starts with.
         protocol = "default" if start is None else ({"method": "hybr"},)
         solver = pymbar.MBAR(reduced, counts, initial_f_k=start, solver_protocol=protocol)
     free = np.asarray(solver.f_k, np.float64)
@@ -64,8 +69,10 @@ _MOST = 60_000
 
 
 class LadderDraws(NamedTuple):
-    """Draws at the rungs of a ladder, or at the one temperature of a run, which sample exp(-β (λ L + V)): the negative
-    log likelihood L and the penalty V = -log prior, `(rungs, walkers, draws)` both, and β and λ of each rung."""
+    """Draws at the rungs of a ladder, or at the one temperature of a run, which sample exp(-β (λ L
+    + V)): the negative log likelihood L and the penalty V = -log prior, `(rungs, walkers, draws)`
+    both, and β and λ of each rung.
+    """
 
     likelihood: np.ndarray
     penalty: np.ndarray
@@ -80,35 +87,47 @@ def reweight(
     burnin: int | None = None,
     thin: int = 1,
 ) -> pd.DataFrame:
-    """Averages of a run at other temperatures, by the multistate Bennett acceptance ratio over all of its rungs.
+    """Averages of a run at other temperatures, by the multistate Bennett acceptance ratio over all
+    of its rungs.
 
-    A draw at any rung counts at temperature T with the weight exp(-U/T) / Σ_k N_k exp(f_k - u_k), u_k the reduced
-    potential of rung k and f_k its free energy, which the draws determine. With one temperature this is plain
-    reweighting, good for temperatures near by. Errors are those of a jackknife: a twentieth of the run is left out in
-    turn and all is computed anew, so that correlations of rows count as long as they are shorter than such a part.
-    Reference: M. Shirts, J. Chodera, J. Chem. Phys. 129, 124105 (2008). The free energies are solved by pymbar.
+    A draw at any rung counts at temperature T with the weight exp(-U/T) / Σ_k N_k exp(f_k - u_k),
+    u_k the reduced potential of rung k and f_k its free energy, which the draws determine. With one
+    temperature this is plain reweighting, good for temperatures near by. Errors are those of a
+    jackknife: a twentieth of the run is left out in turn and all is computed anew, so that
+    correlations of rows count as long as they are shorter than such a part. Reference: M. Shirts,
+    J. Chodera, J. Chem. Phys. 129, 124105 (2008). The free energies are solved by pymbar.
 
     Args:
-        run, burnin, thin: As of `averages`; a run on all of the data at each step, or with `full_every`.
-        temperatures: T of the target exp(-U/T). Default: those of the ladder and two between each two of them; of a run
-            at one temperature five from 0.8 to 1.25 times its own.
+        run, burnin, thin: As of `averages`; a run on all of the data at each step, or with
+            `full_every`.
+        temperatures: T of the target exp(-U/T). Default: those of the ladder and two between each
+            two of them; of a run at one temperature five from 0.8 to 1.25 times its own.
         observables: Columns of `run.csv`. Default: potential (at likelihood weight 1) and loss.
 
     Returns:
-        Columns `temperature, observable, mean, error, effective_rows, short` (chains of the energy below 50
-        autocorrelation times: the error is rough, and mostly too small): `log_partition` is ln Z(T) less that of the
-        run's target, `effective_rows` (Σw)²/Σw², correlations aside: a mean that rests on a few rows is none.
+        Columns `temperature, observable, mean, error, effective_rows, short` (chains of the energy
+        below 50 autocorrelation times: the error is rough, and mostly too small): `log_partition`
+        is ln Z(T) less that of the run's target, `effective_rows` (Σw)²/Σw², correlations aside: a
+        mean that rests on a few rows is none.
 
     Raises:
-        InputError: The energies are those of mini-batches, the run has a bias, pymbar is missing, or no rows are left.
+        InputError: The energies are those of mini-batches, the run has a bias, pymbar is missing,
+            or no rows are left.
     """
     run = as_run(run)
     rows, names = select_rows(run, burnin, thin, rung=None), list(observables)
     for name in names:
-        refuse_if(name not in rows.columns, f"The run has no column '{name}'.{nearest(name, rows.columns)}")
+        refuse_if(
+            name not in rows.columns,
+            f"The run has no column '{name}'.{nearest(name, rows.columns)}",
+        )
     rows = exact_rows(run, rows)
     sampled = sampled_energies(run, rows)
-    chosen = _temperatures(sampled) if temperatures is None else np.asarray(list(temperatures), np.float64)
+    chosen = (
+        _temperatures(sampled)
+        if temperatures is None
+        else np.asarray(list(temperatures), np.float64)
+    )
     if not (len(chosen) and (chosen > 0).all() and np.isfinite(chosen).all()):
         raise InputError("temperatures must be above 0.", temperatures)
     own = {name: _by_rung(rows, name) for name in names}
@@ -117,10 +136,14 @@ def reweight(
     short = any(is_short(energies) for energies in sampled.likelihood + sampled.penalty)
     lines = [
         (temperature, name, mean, error, effective, short)
-        for temperature, (means, errors, effective) in zip(chosen, _jackknife(sampled, chosen, own), strict=True)
+        for temperature, (means, errors, effective) in zip(
+            chosen, _jackknife(sampled, chosen, own), strict=True
+        )
         for name, mean, error in zip([*names, "log_partition"], means, errors, strict=True)
     ]
-    return pd.DataFrame(lines, columns=["temperature", "observable", "mean", "error", "effective_rows", "short"])
+    return pd.DataFrame(
+        lines, columns=["temperature", "observable", "mean", "error", "effective_rows", "short"]
+    )
 
 
 def sampled_energies(run: RunFiles, rows: pd.DataFrame) -> LadderDraws:
@@ -129,7 +152,10 @@ def sampled_energies(run: RunFiles, rows: pd.DataFrame) -> LadderDraws:
         for _, part in rows.groupby("rung"):
             target_temperature(part, -1)
         ladder = run.ladder.sort_values("rung")
-        beta, weight = 1.0 / ladder["temperature"].to_numpy(), ladder["likelihood_weight"].to_numpy()
+        beta, weight = (
+            1.0 / ladder["temperature"].to_numpy(),
+            ladder["likelihood_weight"].to_numpy(),
+        )
     else:
         beta, weight = np.array([1.0 / target_temperature(rows, -1)]), np.ones(1)
     tempered = weight[:, None, None] * np.ones_like(potential)
@@ -137,29 +163,38 @@ def sampled_energies(run: RunFiles, rows: pd.DataFrame) -> LadderDraws:
     with np.errstate(divide="ignore", invalid="ignore"):
         likelihood = np.where(tempered > 0, scaled / tempered, np.nan)
     if (weight == 0).any():
-        # Where the likelihood does not count it is known from the mean loss, times what it is elsewhere.
+        # Where the likelihood does not count it is known from the mean loss, times what it is
+        # elsewhere.
         loss = _by_rung(rows, "loss")
         likelihood = np.where(tempered > 0, likelihood, np.nanmedian(likelihood / loss) * loss)
     return LadderDraws(likelihood, penalty, beta, weight)
 
 
 def _jackknife(sampled: LadderDraws, temperatures: np.ndarray, own: dict[str, np.ndarray]):
-    """Estimates at each temperature from all draws, their errors, and the effective number of rows."""
+    """Estimates at each temperature from all draws, their errors, and the effective number of
+    rows.
+    """
     rungs, walkers, draws = sampled.likelihood.shape
     stride = max(1, -(-rungs * walkers * draws // _MOST))
-    sampled = sampled._replace(likelihood=sampled.likelihood[:, :, ::stride], penalty=sampled.penalty[:, :, ::stride])
+    sampled = sampled._replace(
+        likelihood=sampled.likelihood[:, :, ::stride], penalty=sampled.penalty[:, :, ::stride]
+    )
     own = {name: values[:, :, ::stride] for name, values in own.items()}
     draws = sampled.likelihood.shape[2]
     blocks = min(BLOCKS, draws)
     refuse_if(blocks < 2, "Too few rows to reweight.", f"{draws} a walker", "at least 2")
     part = np.arange(draws) * blocks // draws
     whole, effective, free = _estimates(sampled, temperatures, own, slice(None), None)
-    without = np.array([_estimates(sampled, temperatures, own, part != k, free)[0] for k in range(blocks)])
+    without = np.array(
+        [_estimates(sampled, temperatures, own, part != k, free)[0] for k in range(blocks)]
+    )
     errors = np.sqrt((blocks - 1) / blocks * ((without - without.mean(axis=0)) ** 2).sum(axis=0))
     return zip(whole, errors, effective, strict=True)
 
 
-def _estimates(sampled: LadderDraws, temperatures: np.ndarray, own: dict[str, np.ndarray], chosen, start):
+def _estimates(
+    sampled: LadderDraws, temperatures: np.ndarray, own: dict[str, np.ndarray], chosen, start
+):
     likelihood, penalty = sampled.likelihood[:, :, chosen], sampled.penalty[:, :, chosen]
     counts = np.full(len(likelihood), likelihood[0].size)
     flat, prior = likelihood.ravel(), penalty.ravel()
@@ -174,7 +209,9 @@ def _estimates(sampled: LadderDraws, temperatures: np.ndarray, own: dict[str, np
         logs = -(flat + prior) / temperature - mixture
         shares = np.exp(logs - logs.max())
         total = shares.sum()
-        found.append([*(float(shares @ value / total) for value in values), logsumexp(logs) - reference])
+        found.append(
+            [*(float(shares @ value / total) for value in values), logsumexp(logs) - reference]
+        )
         effective.append(float(total**2 / (shares @ shares)))
     return np.array(found, dtype=np.float64), effective, free
 
@@ -188,13 +225,17 @@ def _by_rung(rows: pd.DataFrame, column: str) -> np.ndarray:
 
 
 def exact_rows(run: RunFiles, rows: pd.DataFrame, of: str = "reweighting") -> pd.DataFrame:
-    """Rows with energies on all data, for an analysis of this name; refuses a bias and the noise of mini-batches."""
+    """Rows with energies on all data, for an analysis of this name; refuses a bias and the noise of
+    mini-batches.
+    """
     what = f"{of} does not know the bias or the visits of this run."
     refuse_if("weight" in rows.columns, what, "a column weight", "averages, which use it")
     if "full_potential" in rows.columns:
         rows = rows.dropna(subset=["full_potential"])
         return rows.assign(potential=rows["full_potential"], loss=rows["full_loss"])
-    what = f"{of} needs energies of all data: the noise of mini-batches enters weights exponentially."
+    what = (
+        f"{of} needs energies of all data: the noise of mini-batches enters weights exponentially."
+    )
     batch = f"batch_size {run.manifest.get('options', {}).get('batch_size')}"
     refuse_if(sees_batches(run.manifest), what, batch, "a run on all data, or with full_every")
     return rows
@@ -205,4 +246,6 @@ def _temperatures(sampled: LadderDraws) -> np.ndarray:
     if len(own) == 1 or np.ptp(own) == 0:
         return own[0] * np.geomspace(0.8, 1.25, 5)
     own = np.sort(own)
-    return np.concatenate([*[np.geomspace(low, high, 4)[:-1] for low, high in pairwise(own)], own[-1:]])
+    return np.concatenate(
+        [*[np.geomspace(low, high, 4)[:-1] for low, high in pairwise(own)], own[-1:]]
+    )

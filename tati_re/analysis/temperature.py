@@ -7,7 +7,12 @@ import numpy as np
 import pandas as pd
 from scipy.special import gammaincinv, ndtri, stdtrit
 
-from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size, rows_that_count
+from tati_re.analysis.convergence import (
+    MINIMUM_DRAWS,
+    chains_of,
+    effective_sample_size,
+    rows_that_count,
+)
 from tati_re.analysis.until import weighted
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs.run import AnyRun, RunFiles
@@ -17,10 +22,14 @@ LEVEL = 1e-4
 """How often the mean of a correct run lies outside its band: once in 10,000 times."""
 
 FEWEST_ROWS, _FEWEST_EFFECTIVE = 16, 8.0
-"""Rows of a walker, and effective rows of all, below which their number cannot be told, and no verdict is given."""
+"""Rows of a walker, and effective rows of all, below which their number cannot be told, and no
+verdict is given.
+"""
 _ROWS_A_DEGREE = 8.0
-"""Effective rows for each degree of freedom of their own estimate, so that 20,000 autoregressions of 16 to 1,000 rows,
-one to 32 walkers and times up to 65 rows leave the band at most twice as often as said."""
+"""Effective rows for each degree of freedom of their own estimate, so that 20,000 autoregressions
+of 16 to 1,000 rows, one to 32 walkers and times up to 65 rows leave the band at most twice as often
+as said.
+"""
 
 Kind = Literal["kinetic", "configurational"]
 
@@ -32,7 +41,8 @@ _WIDEST = 0.5
 
 
 class Temperature(NamedTuple):
-    """A measured temperature and its expected band, infinite where the run is too short for a verdict.
+    """A measured temperature and its expected band, infinite where the run is too short for a
+    verdict.
 
     Attributes:
         kind: `"kinetic"` or `"configurational"`.
@@ -68,36 +78,56 @@ class Temperature(NamedTuple):
         """`inside`, `above` or `below` its band, `too short` for one, or `never changes`."""
         if not np.isfinite(self.lower):
             return "never changes" if np.isnan(self.lower) else "too short"
-        return "above" if self.mean > self.upper else "below" if self.mean < self.lower else "inside"
+        return (
+            "above" if self.mean > self.upper else "below" if self.mean < self.lower else "inside"
+        )
 
 
 def measured_temperature(
-    energies: np.ndarray, kind: Kind, num_parameters: int, target: float, level: float = LEVEL, weights: Any = None
+    energies: np.ndarray,
+    kind: Kind,
+    num_parameters: int,
+    target: float,
+    level: float = LEVEL,
+    weights: Any = None,
 ) -> Temperature:
-    """The temperature of kinetic energies or virials of P parameters, and the band of a correct run at `level`. The
-    mean of n independent p'p/(P T) follows χ²(nP)/(nP). As n is only estimated, the distance of its quantiles from T is
-    multiplied by that of Student's t over that of the normal distribution, with n/8 degrees of freedom. Virials, whose
-    law depends on the potential, follow the same one where it is harmonic; their band is the wider of this one and t
-    standard errors. Below 16 rows of a walker or n = 8, or where a mean would be inside at 0 too, there is no verdict.
-    `energies` are kinetic energies, or virials θ·∇U/2, `(walkers, rows)`, at least 4 rows; `weights` what each counts,
-    same shape, None: all the same."""
+    """The temperature of kinetic energies or virials of P parameters, and the band of a correct run
+    at `level`. The mean of n independent p'p/(P T) follows χ²(nP)/(nP). As n is only estimated, the
+    distance of its quantiles from T is multiplied by that of Student's t over that of the normal
+    distribution, with n/8 degrees of freedom. Virials, whose law depends on the potential, follow
+    the same one where it is harmonic; their band is the wider of this one and t standard errors.
+    Below 16 rows of a walker or n = 8, or where a mean would be inside at 0 too, there is no
+    verdict. `energies` are kinetic energies, or virials θ·∇U/2, `(walkers, rows)`, at least 4 rows;
+    `weights` what each counts, same shape, None: all the same.
+    """
     chains = 2.0 * np.atleast_2d(energies) / num_parameters
-    mean, size, spread = float(chains.mean()), effective_sample_size(chains, kind="mean"), float(chains.std(ddof=1))
+    mean, size, spread = (
+        float(chains.mean()),
+        effective_sample_size(chains, kind="mean"),
+        float(chains.std(ddof=1)),
+    )
     rows = chains.shape[1]
     if weights is not None and np.ptp(weights) > 0:
         mean, size = float(np.average(chains, weights=weights)), weighted(chains, weights)[1]
-        spread, rows = float(np.average((chains - mean) ** 2, weights=weights)) ** 0.5, (weights > 0).sum(axis=1).max()
+        spread, rows = (
+            float(np.average((chains - mean) ** 2, weights=weights)) ** 0.5,
+            (weights > 0).sum(axis=1).max(),
+        )
     if not np.isfinite(size):
         return Temperature(kind, mean, target, np.nan, np.nan, size)
     if rows < FEWEST_ROWS or size < _FEWEST_EFFECTIVE:
         return Temperature(kind, mean, target, -np.inf, np.inf, size)
     quantile = -float(stdtrit(size / _ROWS_A_DEGREE, 0.5 * level))
     wider = quantile / -float(ndtri(0.5 * level))
-    below, above = (wider * (end - target) for end in chi_square_band(num_parameters, size, target, level))
+    below, above = (
+        wider * (end - target) for end in chi_square_band(num_parameters, size, target, level)
+    )
     if kind == "configurational":
         half = quantile * spread / np.sqrt(size)
         below, above = min(below, -half), max(above, half)
-    if below <= -target and below <= mean - target <= above:  # a band that no temperature lies below
+    if (
+        below <= -target and below <= mean - target <= above
+    ):  # a band that no temperature lies below
         below, above = -np.inf, np.inf
     return Temperature(kind, mean, target, target + below, target + above, size)
 
@@ -105,19 +135,24 @@ def measured_temperature(
 def chi_square_band(
     num_parameters: int, num_rows: float, temperature: float = 1.0, level: float = LEVEL
 ) -> tuple[float, float]:
-    """The band that the kinetic temperature of n rows leaves once in 1/`level` times: quantiles of T χ²(nP)/(nP)."""
+    """The band that the kinetic temperature of n rows leaves once in 1/`level` times: quantiles of
+    T χ²(nP)/(nP).
+    """
     half = 0.5 * num_parameters * num_rows
     lower, upper = gammaincinv(half, [0.5 * level, 1 - 0.5 * level]) * (temperature / half)
     return float(lower), float(upper)
 
 
-def kinetic_temperature(run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int = 0) -> Temperature | None:
+def kinetic_temperature(
+    run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int = 0
+) -> Temperature | None:
     """Kinetic temperature p'p/P with the band of the chi-square distribution.
 
-    Targets T: at equilibrium p'p/T follows a chi-square distribution with P degrees of freedom, whatever the potential,
-    so that the mean of n independent rows has the standard deviation T sqrt(2/P)/sqrt(n). A correct run leaves the band
-    once in 10,000 times. The scheme's own bias is no part of it (BAOAB on a mode of frequency ω: T (1 - h²ω²/4)), nor
-    the heat of mini-batches' gradient noise.
+    Targets T: at equilibrium p'p/T follows a chi-square distribution with P degrees of freedom,
+    whatever the potential, so that the mean of n independent rows has the standard deviation T
+    sqrt(2/P)/sqrt(n). A correct run leaves the band once in 10,000 times. The scheme's own bias is
+    no part of it (BAOAB on a mode of frequency ω: T (1 - h²ω²/4)), nor the heat of mini-batches'
+    gradient noise.
 
     Args:
         run_info: Rows of `run.csv` with `step, walker, temperature, kinetic_energy`.
@@ -125,7 +160,8 @@ def kinetic_temperature(run_info: pd.DataFrame, num_parameters: int, num_burnin_
         num_burnin_steps: Rows up to and including this step are left out. Default: 0.
 
     Returns:
-        The temperature with its band (`measured_temperature`), or None for a sampler without momenta (column empty).
+        The temperature with its band (`measured_temperature`), or None for a sampler without
+        momenta (column empty).
 
     Raises:
         InputError: Rows of more than one temperature, or too few rows.
@@ -138,53 +174,85 @@ def configurational_temperature(
 ) -> Temperature | None:
     """Configurational temperature θ·∇U/P with a band from its Monte Carlo error.
 
-    Targets T by the virial theorem, for a potential that confines every parameter and has no walls. It sees errors of
-    the positions' distribution that the kinetic temperature cannot. The arguments and errors are those of
-    `kinetic_temperature`, with the column `virial` in place of `kinetic_energy`."""
+    Targets T by the virial theorem, for a potential that confines every parameter and has no walls.
+    It sees errors of the positions' distribution that the kinetic temperature cannot. The arguments
+    and errors are those of `kinetic_temperature`, with the column `virial` in place of
+    `kinetic_energy`.
+    """
     return _measured(run_info, "configurational", num_parameters, num_burnin_steps)
 
 
-def temperatures(run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int = 0) -> list[Temperature]:
-    """The kinetic and configurational temperatures of a run, as far as recorded. The kinetic one comes first, and is
-    missing for a sampler without momenta. The arguments and errors are those of `kinetic_temperature`."""
+def temperatures(
+    run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int = 0
+) -> list[Temperature]:
+    """The kinetic and configurational temperatures of a run, as far as recorded. The kinetic one
+    comes first, and is missing for a sampler without momenta. The arguments and errors are those of
+    `kinetic_temperature`.
+    """
     found = (_measured(run_info, kind, num_parameters, num_burnin_steps) for kind in COLUMNS)
     return [temperature for temperature in found if temperature is not None]
 
 
 def target_temperature(run_info: pd.DataFrame, num_burnin_steps: int = 0) -> float:
-    """The common temperature of the rows. They have the columns `step` and `temperature`, which must be above 0; those
-    up to and including `num_burnin_steps` are left out. None (a run of an optimizer), or several, are an
-    `InputError`."""
+    """The common temperature of the rows. They have the columns `step` and `temperature`, which
+    must be above 0; those up to and including `num_burnin_steps` are left out. None (a run of an
+    optimizer), or several, are an `InputError`.
+    """
     values = np.empty(0)
     if "temperature" in run_info.columns:
-        values = run_info["temperature"].to_numpy(dtype=np.float64)[run_info["step"].to_numpy() > num_burnin_steps]
+        values = run_info["temperature"].to_numpy(dtype=np.float64)[
+            run_info["step"].to_numpy() > num_burnin_steps
+        ]
         values = np.unique(values[np.isfinite(values)])
     if len(values) != 1 or values[0] <= 0:
         shown = ", ".join(f"{value:g}" for value in values[:4]) or "none"
-        raise InputError("The rows must have been sampled at one temperature.", shown, "one value above 0")
+        raise InputError(
+            "The rows must have been sampled at one temperature.", shown, "one value above 0"
+        )
     return float(values[0])
 
 
 def measured_temperatures(kept: pd.DataFrame, num_parameters: int) -> list[Temperature]:
-    """As `temperatures`, of rows of one temperature above 0; none of too few, or of a run without parameters."""
-    one = "temperature" in kept and kept["temperature"].nunique() == 1 and kept["temperature"].iloc[0] > 0
+    """As `temperatures`, of rows of one temperature above 0; none of too few, or of a run without
+    parameters.
+    """
+    one = (
+        "temperature" in kept
+        and kept["temperature"].nunique() == 1
+        and kept["temperature"].iloc[0] > 0
+    )
     enough = num_parameters and one and kept.groupby("walker").size().max() >= MINIMUM_DRAWS
     return temperatures(kept, num_parameters) if enough else []
 
 
-def _measured(run_info: pd.DataFrame, kind: Kind, num_parameters: int, num_burnin_steps: int) -> Temperature | None:
-    refuse_if(num_parameters < 1, "A temperature needs the number of parameters.", num_parameters, "at least 1")
+def _measured(
+    run_info: pd.DataFrame, kind: Kind, num_parameters: int, num_burnin_steps: int
+) -> Temperature | None:
+    refuse_if(
+        num_parameters < 1,
+        "A temperature needs the number of parameters.",
+        num_parameters,
+        "at least 1",
+    )
     column = COLUMNS[kind]
     if column not in run_info.columns or run_info[column].isna().all():
         return None
     return _of_rows(run_info, column, kind, num_parameters, num_burnin_steps)
 
 
-def _of_rows(run_info: pd.DataFrame, column: str, kind: Kind, num_parameters: int, burnin: int) -> Temperature:
-    """Of rows of which walkers may have unlike numbers, and weights under a bias, of which momenta know nothing."""
+def _of_rows(
+    run_info: pd.DataFrame, column: str, kind: Kind, num_parameters: int, burnin: int
+) -> Temperature:
+    """Of rows of which walkers may have unlike numbers, and weights under a bias, of which momenta
+    know nothing.
+    """
     chains = chains_of(run_info, column, burnin)
     rows, target = run_info[run_info["step"] > burnin], target_temperature(run_info, burnin)
-    weights = rows["weight"].to_numpy(np.float64) if kind == "configurational" and "weight" in rows else None
+    weights = (
+        rows["weight"].to_numpy(np.float64)
+        if kind == "configurational" and "weight" in rows
+        else None
+    )
     order, counts = rows_that_count(rows["step"].to_numpy(), rows["walker"].to_numpy(), weights)
     if counts is not None:
         chains = rows[column].to_numpy(np.float64)[order]
@@ -196,31 +264,39 @@ _COLUMN = re.compile(r"^(kinetic_energy|virial)\((.+)\)$")
 By = Literal["tensor", "layer", "kind"]
 
 
-def group_temperatures(run: AnyRun, by: By = "tensor", burnin: int | None = None, thin: int = 1) -> pd.DataFrame:
-    """Kinetic and configurational temperature of each group of parameters, with their expected bands.
+def group_temperatures(
+    run: AnyRun, by: By = "tensor", burnin: int | None = None, thin: int = 1
+) -> pd.DataFrame:
+    """Kinetic and configurational temperature of each group of parameters, with their expected
+    bands.
 
-    Targets T for each group g alone: p_g'p_g/T follows a chi-square distribution with P_g degrees of freedom, whatever
-    the potential, and by the virial theorem the mean of θ_g·∇_gU is P_g T where U confines the group and has no walls.
-    A correct mean lies outside its band once in 10,000 times; it is not symmetric for a group of a few parameters, and
-    there is none for fewer than 8 effective rows (`measured_temperature`). The scheme's own bias is no part of it:
-    BAOAB's kinetic temperature is T (1 - h²ω²/4) in a mode of frequency ω, so a low one shows the layer for which the
-    step is large; nor is the heat of gradient noise, and a high one shows the layer that it heats. Reference: F. Wenzel
-    and others, How good is the Bayes posterior in deep neural networks really?, ICML 2020, section 4 and appendix I,
-    with means of correlated rows in place of single rows.
+    Targets T for each group g alone: p_g'p_g/T follows a chi-square distribution with P_g degrees
+    of freedom, whatever the potential, and by the virial theorem the mean of θ_g·∇_gU is P_g T
+    where U confines the group and has no walls. A correct mean lies outside its band once in 10,000
+    times; it is not symmetric for a group of a few parameters, and there is none for fewer than 8
+    effective rows (`measured_temperature`). The scheme's own bias is no part of it: BAOAB's kinetic
+    temperature is T (1 - h²ω²/4) in a mode of frequency ω, so a low one shows the layer for which
+    the step is large; nor is the heat of gradient noise, and a high one shows the layer that it
+    heats. Reference: F. Wenzel and others, How good is the Bayes posterior in deep neural networks
+    really?, ICML 2020, section 4 and appendix I, with means of correlated rows in place of single
+    rows.
 
     Args:
         run, burnin, thin: As of `averages`; a run recorded with `group_temperatures=True`.
-        by: Each `"tensor"` (`dense/kernel`), all tensors of a `"layer"` (`dense`), or all of a `"kind"` (`kernel`).
+        by: Each `"tensor"` (`dense/kernel`), all tensors of a `"layer"` (`dense`), or all of a
+            `"kind"` (`kernel`).
 
     Returns:
-        Columns `group, parameters, temperature` (kinetic or configurational), `mean, target, lower, upper, rows`
-        (effective), `verdict` (inside, above, below, too short, or no target: nothing confines the positions, or walls
-        do), first the groups in the model's order, then `all`.
+        Columns `group, parameters, temperature` (kinetic or configurational), `mean, target, lower,
+        upper, rows` (effective), `verdict` (inside, above, below, too short, or no target: nothing
+        confines the positions, or walls do), first the groups in the model's order, then `all`.
 
     Raises:
         InputError: The run did not record groups, has rows of several temperatures, or too few.
     """
-    refuse_if(by not in ("tensor", "layer", "kind"), "by is not known.", by, "tensor, layer or kind")
+    refuse_if(
+        by not in ("tensor", "layer", "kind"), "by is not known.", by, "tensor, layer or kind"
+    )
     run = as_run(run)
     rows, sizes = at_target(select_rows(run, burnin, thin)), _sizes(run)
     recorded = [match for match in map(_COLUMN.match, rows.columns) if match and match[2] in sizes]
@@ -234,7 +310,9 @@ def group_temperatures(run: AnyRun, by: By = "tensor", burnin: int | None = None
         groups: dict[str, list[str]] = {}
         for tensor in tensors:
             layer, _, last = tensor.rpartition("/")
-            groups.setdefault({"tensor": tensor, "layer": layer or tensor, "kind": last}[by], []).append(tensor)
+            groups.setdefault(
+                {"tensor": tensor, "layer": layer or tensor, "kind": last}[by], []
+            ).append(tensor)
         if len(groups) > 1:
             groups["all"] = tensors
         for group, members in groups.items():
@@ -247,25 +325,35 @@ def group_temperatures(run: AnyRun, by: By = "tensor", burnin: int | None = None
             found = found._replace(lower=np.nan, upper=np.nan) if aimless else found
             line = {"group": group, "parameters": number, "temperature": kind, "mean": found.mean}
             line |= {"target": found.target, "lower": found.lower, "upper": found.upper}
-            line |= {"rows": found.effective_sample_size, "verdict": "no target" if aimless else found.verdict}
+            line |= {
+                "rows": found.effective_sample_size,
+                "verdict": "no target" if aimless else found.verdict,
+            }
             lines.append(line)
     return pd.DataFrame(lines)
 
 
 def group_sentences(table: pd.DataFrame, mini_batches: bool) -> list[str]:
-    """Sentences with advice on the group temperatures outside their bands; empty if there are none."""
+    """Sentences with advice on the group temperatures outside their bands; empty if there are
+    none.
+    """
     sentences = []
     slow = "not in equilibrium yet, or the step is large for them: more burn-in, smaller steps"
     heated = "not in equilibrium yet, or heated by gradient noise: more burn-in, larger batches"
     advice = {
-        ("kinetic", "above"): "gradient noise heats them: larger batches, smaller steps or more friction",
+        (
+            "kinetic",
+            "above",
+        ): "gradient noise heats them: larger batches, smaller steps or more friction",
         ("kinetic", "below"): "the step is large for their stiffest direction: smaller steps",
         ("configurational", "above"): heated,
         ("configurational", "below"): "not in equilibrium yet: more burn-in",
     }
     off = table[(table["group"] != "all") & table["verdict"].isin(("above", "below"))]
     for (kind, verdict), part in off.groupby(["temperature", "verdict"], sort=False):
-        names = ", ".join(f"{row['group']} ({row['mean']:.3g})" for row in part.head(5).to_dict("records"))
+        names = ", ".join(
+            f"{row['group']} ({row['mean']:.3g})" for row in part.head(5).to_dict("records")
+        )
         more = f" and {len(part) - 5} more" if len(part) > 5 else ""
         said = slow if verdict == "above" and not mini_batches else advice[str(kind), str(verdict)]
         sentences.append(f"The {kind} temperature is {verdict} its band in {names}{more}; {said}.")
@@ -285,4 +373,6 @@ def nothing_confines(said: dict[str, Any]) -> bool:
 
 def has_no_target(said: dict[str, Any]) -> bool:
     """Whether the configurational temperature has no target: flat directions, or walls."""
-    return nothing_confines(said) or bool(said.get("prior_walled", said.get("prior", {}).get("prior") == "box"))
+    return nothing_confines(said) or bool(
+        said.get("prior_walled", said.get("prior", {}).get("prior") == "box")
+    )

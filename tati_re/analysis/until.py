@@ -1,4 +1,6 @@
-"""An end that is earned: conditions on R-hat, effective sample size and errors, and the numbers that they are about."""
+"""An end that is earned: conditions on R-hat, effective sample size and errors, and the numbers
+that they are about.
+"""
 
 import math
 import re
@@ -8,7 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import fdtri
 
-from tati_re.analysis.convergence import LARGEST_R_HAT, MINIMUM_DRAWS, effective_sample_size, monte_carlo_error, r_hat
+from tati_re.analysis.convergence import (
+    LARGEST_R_HAT,
+    MINIMUM_DRAWS,
+    effective_sample_size,
+    monte_carlo_error,
+    r_hat,
+)
 from tati_re.core.errors import InputError
 from tati_re.core.rhat import mean_size
 
@@ -21,7 +29,9 @@ _CONDITION = re.compile(
 )
 _EXPLAINED = 3.0  # A few walkers spoil R-hat where without them it is so many times closer to 1.
 _AGREED, _OF_ONE, _SETTLED = 1.1, 1.05, 1.4
-"""R-hat above which walkers do not seem to draw from one law; where one alone lifts it; of weights, each by itself."""
+"""R-hat above which walkers do not seem to draw from one law; where one alone lifts it; of weights,
+each by itself.
+"""
 _MOST_NAMED = 10  # Walkers, in one sentence.
 WEIGHTS = "rhat(weights)"
 _HATS = ("rhat", WEIGHTS)
@@ -44,7 +54,9 @@ class Condition(NamedTuple):
 
     def value(self, numbers: Mapping[str, Any]) -> float:
         """What the numbers of a look say of it."""
-        return float((numbers["mcse"] if self.name else numbers).get(self.name or self.quantity, math.nan))
+        return float(
+            (numbers["mcse"] if self.name else numbers).get(self.name or self.quantity, math.nan)
+        )
 
     def met(self, numbers: Mapping[str, Any]) -> bool:
         """Whether it holds; not where its number is not known."""
@@ -53,7 +65,9 @@ class Condition(NamedTuple):
 
 
 def conditions_of(text: str | None) -> list[Condition]:
-    """The conditions of the option `until`; refuses what is none in one sentence, with its place."""
+    """The conditions of the option `until`; refuses what is none in one sentence, with its
+    place.
+    """
     found: list[Condition] = []
     place, text = 0, text or ""
     while place < len(text):
@@ -64,7 +78,9 @@ def conditions_of(text: str | None) -> list[Condition]:
             least = 1.0 if one.quantity in _HATS else 0.0
             if (sign == ">") == (quantity == "ess") and least < one.limit < math.inf:
                 if (one.quantity, one.name) in ((other.quantity, other.name) for other in found):
-                    raise InputError(f"until: {str(one).rstrip('0123456789.<>')} stands there twice.", text, FORM)
+                    raise InputError(
+                        f"until: {str(one).rstrip('0123456789.<>')} stands there twice.", text, FORM
+                    )
                 found.append(one)
                 place = match.end()
                 continue
@@ -74,8 +90,9 @@ def conditions_of(text: str | None) -> list[Condition]:
 
 
 def look_after(steps: int, unit: int, multiple: int = 1) -> int:
-    """The first look more than `steps` steps after the burn-in: 250, 500, 1,000, ... rows of a walker, a row each
-    `unit` steps, rounded up to a multiple of the steps of a turn."""
+    """The first look more than `steps` steps after the burn-in: 250, 500, 1,000, ... rows of a
+    walker, a row each `unit` steps, rounded up to a multiple of the steps of a turn.
+    """
     look = FIRST_ROWS * unit
     while (rounded := -(-look // multiple) * multiple) <= steps:
         look *= 2
@@ -83,8 +100,10 @@ def look_after(steps: int, unit: int, multiple: int = 1) -> int:
 
 
 class Quantity(NamedTuple):
-    """Draws of a quantity, `(walkers, draws)`, and what each counts, None where all count the same. Walkers that are
-    not `compared` may be in places worth the same, such as permuted networks: each is taken about its own mean."""
+    """Draws of a quantity, `(walkers, draws)`, and what each counts, None where all count the same.
+    Walkers that are not `compared` may be in places worth the same, such as permuted networks: each
+    is taken about its own mean.
+    """
 
     name: str
     draws: np.ndarray
@@ -93,11 +112,14 @@ class Quantity(NamedTuple):
 
 
 def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
-    """The worst R-hat and the least effective sample size of some quantities, and of which: `rhat`, `rhat_of`, `ess`,
-    `ess_of`; of those that are not compared the worst R-hat alone, `rhat(weights)`, `rhat(weights)_of`. `spoiled_by`
-    are the walkers, fewer than half and ten at most, that alone lift R-hat above the limit, and `rhat_without` what it
-    is without them; `rhat_by_chance` is what the worst R-hat of so many quantities is below in 99 of 100 cases where
-    all draws are independent. What never changes says nothing; nan where nothing does, or of too few draws."""
+    """The worst R-hat and the least effective sample size of some quantities, and of which: `rhat`,
+    `rhat_of`, `ess`, `ess_of`; of those that are not compared the worst R-hat alone,
+    `rhat(weights)`, `rhat(weights)_of`. `spoiled_by` are the walkers, fewer than half and ten at
+    most, that alone lift R-hat above the limit, and `rhat_without` what it is without them;
+    `rhat_by_chance` is what the worst R-hat of so many quantities is below in 99 of 100 cases where
+    all draws are independent. What never changes says nothing; nan where nothing does, or of too
+    few draws.
+    """
     worst: tuple[float, str, np.ndarray, np.ndarray | None] = math.nan, "", np.zeros((1, 0)), None
     least, own = (math.nan, ""), (math.nan, "")
     few, count = False, 0
@@ -113,7 +135,9 @@ def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
             hat, count = r_hat(draws, weights), count + 1
         else:
             shares = np.ones(draws.shape) if weights is None else weights
-            means = (shares * draws).sum(axis=1) / np.where(shares.any(axis=1), shares.sum(axis=1), 1.0)
+            means = (shares * draws).sum(axis=1) / np.where(
+                shares.any(axis=1), shares.sum(axis=1), 1.0
+            )
             hat = r_hat(_influence(draws - means[:, None], weights), weights)
         if compared:
             worst = (hat, name, draws, weights) if not hat <= worst[0] and hat == hat else worst
@@ -125,7 +149,8 @@ def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
     if own[1]:
         found |= {WEIGHTS: own[0], f"{WEIGHTS}_of": own[1]}
     if count:
-        # R-hat² is 1 + (F - 1)/n, F the ratio of variances of halves of n draws; twice, for location and scale.
+        # R-hat² is 1 + (F - 1)/n, F the ratio of variances of halves of n draws; twice, for
+        # location and scale.
         there = np.ones(draws.shape) if weights is None else weights
         halves = np.repeat(np.maximum(np.count_nonzero(there, axis=1) // 2, 2), 2)
         ratio = fdtri(len(halves) - 1, halves.sum() - len(halves), 1 - 0.005 / count)
@@ -138,7 +163,9 @@ def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
 
 
 def weighted(draws: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, float]:
-    """What each draw adds to the error of the weighted mean, to first order, and the effective sample size."""
+    """What each draw adds to the error of the weighted mean, to first order, and the effective
+    sample size.
+    """
     if weights is None or np.ptp(weights) == 0:
         return draws, effective_sample_size(draws)
     total, influence = weights.sum(), _influence(draws, weights)
@@ -148,7 +175,9 @@ def weighted(draws: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray,
 
 
 def _influence(draws: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    """What each draw adds to the error of the weighted mean, to first order; the draws where all count the same."""
+    """What each draw adds to the error of the weighted mean, to first order; the draws where all
+    count the same.
+    """
     if weights is None or np.ptp(weights) == 0:
         return draws
     total = weights.sum()
@@ -156,12 +185,17 @@ def _influence(draws: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
 
 
 def _spoilers(draws: np.ndarray, weights: np.ndarray, hat: float) -> tuple[list[int], float]:
-    """The fewest walkers without which two thirds of R-hat's excess are gone, fewer than half and ten at most, and what
-    it is then: those whose draws lie farthest from the others', or from the middle of all, by mean rank."""
+    """The fewest walkers without which two thirds of R-hat's excess are gone, fewer than half and
+    ten at most, and what it is then: those whose draws lie farthest from the others', or from the
+    middle of all, by mean rank.
+    """
     from scipy.stats import rankdata
 
     owner, values = np.nonzero(weights)[0], draws[weights > 0]
-    counts, parts = np.bincount(owner, minlength=len(draws)), (values, np.abs(values - np.median(values)))
+    counts, parts = (
+        np.bincount(owner, minlength=len(draws)),
+        (values, np.abs(values - np.median(values))),
+    )
     with np.errstate(invalid="ignore"):
         means = [np.bincount(owner, rankdata(part), len(draws)) / counts for part in parts]
     away = np.nan_to_num(np.max([np.abs(mean - np.nanmedian(mean)) for mean in means], axis=0))
@@ -175,7 +209,9 @@ def _spoilers(draws: np.ndarray, weights: np.ndarray, hat: float) -> tuple[list[
 
 
 def what_is_missing(conditions: Sequence[Condition], numbers: Mapping[str, Any], steps: int) -> str:
-    """One sentence on conditions that do not hold `steps` steps after the burn-in, and how many more they take."""
+    """One sentence on conditions that do not hold `steps` steps after the burn-in, and how many
+    more they take.
+    """
     parts = []
     for one in conditions:
         value = one.value(numbers)
@@ -191,22 +227,40 @@ def what_is_missing(conditions: Sequence[Condition], numbers: Mapping[str, Any],
                 said += f", {numbers['rhat_without']:.3f} without {walker_names(walkers)}"
             left = steps_left(one, numbers, steps)
             told = f"{one.limit:g} takes about {left:,.0f} more steps if the walkers agree, else longer"
-            parts.append(f"{said}, and {told if left < math.inf else f'when it is below {one.limit:g} cannot be told'}")
+            parts.append(
+                f"{said}, and {told if left < math.inf else f'when it is below {one.limit:g} cannot be told'}"
+            )
         else:
-            what = f"ess is {value:,.0f} of {numbers['ess_of']}" if one.quantity == "ess" else f"{one}: {value:.3g}"
+            what = (
+                f"ess is {value:,.0f} of {numbers['ess_of']}"
+                if one.quantity == "ess"
+                else f"{one}: {value:.3g}"
+            )
             take = "which takes" if one.name else f"and {one.limit:g} take"
-            more = f"{take} about {steps_left(one, numbers, steps):,.0f} more steps at this rate" if value else None
+            more = (
+                f"{take} about {steps_left(one, numbers, steps):,.0f} more steps at this rate"
+                if value
+                else None
+            )
             parts.append(f"{what}, {more or 'and how long the rest takes cannot be told yet'}")
     return "; ".join(parts)
 
 
 def steps_left(one: Condition, numbers: Mapping[str, Any], steps: int) -> float:
-    """How many more steps a condition takes, in two digits, inf if unknown: R-hat - 1 falls as their inverse."""
+    """How many more steps a condition takes, in two digits, inf if unknown: R-hat - 1 falls as
+    their inverse.
+    """
     value = one.value(numbers)
     if one.met(numbers) or not value > 0:
         return 0.0 if one.met(numbers) else math.inf
     if one.quantity in _HATS:
-        agreed = _SETTLED if one.quantity == WEIGHTS else _OF_ONE if numbers.get("spoiled_by") else _AGREED
+        agreed = (
+            _SETTLED
+            if one.quantity == WEIGHTS
+            else _OF_ONE
+            if numbers.get("spoiled_by")
+            else _AGREED
+        )
         factor = (value - 1) / (one.limit - 1) if value < agreed else math.inf
     else:
         factor = one.limit / value if one.quantity == "ess" else (value / one.limit) ** 2

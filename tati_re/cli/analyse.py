@@ -28,7 +28,11 @@ WHAT = {
     "temperatures": "kinetic and configurational temperature of each tensor, layer or kind, with their bands",
 }
 TO = ("csv", "parquet", "arviz")
-WORDS = {"by": ("all", "walker", "rung"), "groups": ("tensor", "layer", "kind"), "method": ("histogram", "kernel")}
+WORDS = {
+    "by": ("all", "walker", "rung"),
+    "groups": ("tensor", "layer", "kind"),
+    "method": ("histogram", "kernel"),
+}
 NUMBERS = {
     "burnin": (0, "steps to leave out; default: the run's own burn-in"),
     "thin": (1, "every how many rows and positions are kept; default 1"),
@@ -39,18 +43,33 @@ NUMBERS = {
     "num_bins": (2, "free_energy: bins, or points of the kernel estimate; default 40"),
 }
 OWN: dict[str, tuple[Any, str]] = {
-    "what": (("MODULE",), "modules, see below; default: those of a first look that the run has data for"),
+    "what": (
+        ("MODULE",),
+        "modules, see below; default: those of a first look that the run has data for",
+    ),
     "by": ("WORD", "all walkers together, each walker, or each rung; default all"),
     "observables": (("NAME",), "columns of run.csv; default those that vary"),
     **{name: ("N", text) for name, (_, text) in NUMBERS.items()},
     "groups": ("WORD", "temperatures: of each tensor, layer or kind; default tensor"),
-    "along": ("NAME", "free_energy: a column of run.csv, a parameter, covariance:1 or diffusion:1; default potential"),
+    "along": (
+        "NAME",
+        "free_energy: a column of run.csv, a parameter, covariance:1 or diffusion:1; default potential",
+    ),
     "method": ("WORD", "free_energy: histogram or kernel; default histogram"),
     "bandwidth": ("X", "diffusion_map: bgh, median, or a number; default bgh"),
     "alpha": ("X", "diffusion_map: its normalization, 0 to 1; default 0.5"),
-    "target_measure": (None, "diffusion_map: points count for exp(-U/T) whatever their own density"),
-    "temperatures": (("T",), "reweighting: temperatures T of exp(-U/T); default the ladder's, and two between each"),
-    "lowest_loss": ("X", "learning_coefficient: mean loss at the minimum; default that at the center of the tether"),
+    "target_measure": (
+        None,
+        "diffusion_map: points count for exp(-U/T) whatever their own density",
+    ),
+    "temperatures": (
+        ("T",),
+        "reweighting: temperatures T of exp(-U/T); default the ladder's, and two between each",
+    ),
+    "lowest_loss": (
+        "X",
+        "learning_coefficient: mean loss at the minimum; default that at the center of the tether",
+    ),
     "to": ("FORMAT", "csv, parquet, or arviz (a NetCDF file); default csv"),
     "output": ("DIR", "folder for tables and figures; default RUN/analysis"),
     "no_figures": (None, "tables only"),
@@ -66,13 +85,20 @@ def parser_of_command() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="modules:\n" + "\n".join(f"  {name:<20} {text}" for name, text in WHAT.items()),
     )
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders, also of runs that go on")
+    parser.add_argument(
+        "runs", nargs="*", metavar="RUN", help="run folders, also of runs that go on"
+    )
     parser.add_table(OWN)
     return parser
 
 
 def _one_of(name: str, value: str, known: Sequence[str]) -> str:
-    refuse_if(value not in known, f"{flag(name)} is not known.{nearest(value, known)}", value, ", ".join(known))
+    refuse_if(
+        value not in known,
+        f"{flag(name)} is not known.{nearest(value, known)}",
+        value,
+        ", ".join(known),
+    )
     return value
 
 
@@ -80,15 +106,29 @@ def _choices(typed: dict[str, Any]) -> Choices:
     from tati_re.report.modules import Choices
 
     found: dict[str, Any] = {"observables": tuple(typed.get("observables", ()))}
-    found |= {name: number_typed(name, typed[name], least=low) for name, (low, _) in NUMBERS.items() if name in typed}
+    found |= {
+        name: number_typed(name, typed[name], least=low)
+        for name, (low, _) in NUMBERS.items()
+        if name in typed
+    }
     found |= {name: typed[name] for name in ("along", "target_measure") if name in typed}
-    found |= {name: number_typed(name, typed[name], float) for name in ("alpha", "lowest_loss") if name in typed}
+    found |= {
+        name: number_typed(name, typed[name], float)
+        for name in ("alpha", "lowest_loss")
+        if name in typed
+    }
     if "bandwidth" in typed:
         rule = typed["bandwidth"]
-        found["bandwidth"] = rule if rule in ("bgh", "median") else number_typed("bandwidth", rule, float)
+        found["bandwidth"] = (
+            rule if rule in ("bgh", "median") else number_typed("bandwidth", rule, float)
+        )
     if "temperatures" in typed:
-        found["temperatures"] = tuple(number_typed("temperatures", text, float) for text in typed["temperatures"])
-    found |= {name: _one_of(name, typed[name], known) for name, known in WORDS.items() if name in typed}
+        found["temperatures"] = tuple(
+            number_typed("temperatures", text, float) for text in typed["temperatures"]
+        )
+    found |= {
+        name: _one_of(name, typed[name], known) for name, known in WORDS.items() if name in typed
+    }
     return Choices(**found)
 
 
@@ -106,7 +146,9 @@ def _show(name: str, result: Result) -> None:
     print(*footnotes, sep="\n", end="\n" if footnotes else "")
 
 
-def _analyse(run: Run, names: list[str], typed: dict[str, Any], choices: Choices, folder: Path) -> dict[str, Result]:
+def _analyse(
+    run: Run, names: list[str], typed: dict[str, Any], choices: Choices, folder: Path
+) -> dict[str, Result]:
     from tati_re.prediction.arviz import write_arviz
     from tati_re.report.modules import result_of, write_result
     from tati_re.runs.storage import made
@@ -115,21 +157,34 @@ def _analyse(run: Run, names: list[str], typed: dict[str, Any], choices: Choices
     if not quiet:
         print(run.summary())
     made(folder)
-    written = [write_arviz(run, folder / "arviz.nc", choices.burnin, choices.thin).name] if to == "arviz" else []
+    written = (
+        [write_arviz(run, folder / "arviz.nc", choices.burnin, choices.thin).name]
+        if to == "arviz"
+        else []
+    )
     results = {}
     for name in names:
         results[name] = result = result_of(run, name, choices)
         if not quiet:
             _show(name, result)
-        written += write_result(name, result, folder, "csv" if to == "arviz" else to, "no_figures" not in typed)
+        written += write_result(
+            name, result, folder, "csv" if to == "arviz" else to, "no_figures" not in typed
+        )
     if not quiet:
         print(f"\nwritten to {folder}: {', '.join(written)}")
     return results
 
 
 def _compare(results: dict[str, dict[str, Result]], typed: dict[str, Any]) -> None:
-    spectra = {name: found["covariance"].table for name, found in results.items() if "covariance" in found}
-    if len(spectra) < 2 or "output" not in typed or "no_figures" in typed or typed.get("by", "all") != "all":
+    spectra = {
+        name: found["covariance"].table for name, found in results.items() if "covariance" in found
+    }
+    if (
+        len(spectra) < 2
+        or "output" not in typed
+        or "no_figures" in typed
+        or typed.get("by", "all") != "all"
+    ):
         return
     from tati_re.plotting.analysis import plot_spectrum
 
@@ -143,9 +198,15 @@ def _body(argv: list[str]) -> None:
     if analyses(argv):
         return analyse_as_tati(argv)
     typed = parser_of_command().parse(argv)
-    refuse_if(not typed.get("runs"), "tati-analyse needs a run folder.", expected="tati-analyse RUN [RUN ...]")
+    refuse_if(
+        not typed.get("runs"),
+        "tati-analyse needs a run folder.",
+        expected="tati-analyse RUN [RUN ...]",
+    )
     if "what" in typed:
-        typed["what"] = [_one_of("what", name.replace("-", "_"), list(WHAT)) for name in typed["what"]]
+        typed["what"] = [
+            _one_of("what", name.replace("-", "_"), list(WHAT)) for name in typed["what"]
+        ]
     _one_of("to", typed.get("to", "csv"), TO)
     loading(not typed.get("quiet"), f"Reading {', '.join(typed['runs'])}")
     from tati_re.report.modules import modules_of, refuse_idle
@@ -155,11 +216,17 @@ def _body(argv: list[str]) -> None:
 
     choices, runs = _choices(typed), [load(folder) for folder in typed["runs"]]
     arviz = ["arviz"] * (typed.get("to") == "arviz")
-    asked = [typed.get("what") or ([] if arviz else modules_of(run, choices.burnin)) for run in runs]
+    asked = [
+        typed.get("what") or ([] if arviz else modules_of(run, choices.burnin)) for run in runs
+    ]
     refuse_idle(typed, list(dict.fromkeys(sum(asked, arviz))), flag)
     names = [run.folder.resolve().name for run in runs]
     if "output" in typed and len(set(names)) < len(names):
-        raise InputError("--output: two of the runs have the same name.", ", ".join(names), "runs of different names")
+        raise InputError(
+            "--output: two of the runs have the same name.",
+            ", ".join(names),
+            "runs of different names",
+        )
     results = {}
     for run, name, modules in zip(runs, names, asked, strict=True):
         folder = run.folder / files.ANALYSIS

@@ -1,4 +1,6 @@
-"""Common parts of the commands: flags from the table of options, one-line errors, a free run folder."""
+"""Common parts of the commands: flags from the table of options, one-line errors, a free run
+folder.
+"""
 
 import argparse
 import contextlib
@@ -25,7 +27,17 @@ from tati_re.options.tati_names import ALIASES
 from tati_re.runs.run_folder import free_folder
 
 MAIN = (
-    *("data", "model", "hidden", "loss", "sampler", "optimizer", "learning_rate", "num_steps", "until"),
+    *(
+        "data",
+        "model",
+        "hidden",
+        "loss",
+        "sampler",
+        "optimizer",
+        "learning_rate",
+        "num_steps",
+        "until",
+    ),
     *("num_walkers", "output", "resume"),
 )
 """What a first call of a command needs, and what `--help` explains where there are many options."""
@@ -38,18 +50,28 @@ class _HelpAll(argparse.Action):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argparse parser that raises `InputError`, with the nearest flag for an unknown one. Flags are typed in full,
-    and those that are not typed are absent from what `parse` returns. With many options, `--help` explains those of
-    `MAIN` and the command's own, and names the others by group; `--help-all` explains all."""
+    """An argparse parser that raises `InputError`, with the nearest flag for an unknown one. Flags
+    are typed in full, and those that are not typed are absent from what `parse` returns. With many
+    options, `--help` explains those of `MAIN` and the command's own, and names the others by group;
+    `--help-all` explains all.
+    """
 
-    def __init__(self, *args: Any, quiet: str | None = "print nothing but errors", **kwargs: Any) -> None:
-        super().__init__(*args, **{"allow_abbrev": False, "argument_default": argparse.SUPPRESS, **kwargs})
+    def __init__(
+        self, *args: Any, quiet: str | None = "print nothing but errors", **kwargs: Any
+    ) -> None:
+        super().__init__(
+            *args, **{"allow_abbrev": False, "argument_default": argparse.SUPPRESS, **kwargs}
+        )
         # argparse takes a negative number with an exponent, or one of a range, for a flag.
         self._negative_number_matcher = re.compile(r"-(inf|nan|\.?\d)", re.IGNORECASE)
         self._of_tati: set[str] = set()
         self.of_file = False
-        self.add_argument("--help-all", action=_HelpAll, nargs=0, help="explain all options and exit")
-        self.add_argument("--debug", action="store_true", help="show the traceback of an error, too")
+        self.add_argument(
+            "--help-all", action=_HelpAll, nargs=0, help="explain all options and exit"
+        )
+        self.add_argument(
+            "--debug", action="store_true", help="show the traceback of an error, too"
+        )
         text = "print what bash or zsh need to complete this command"
         self.add_argument("--print-completion", metavar="SHELL", action=PrintCompletion, help=text)
         if quiet is not None:
@@ -60,7 +82,8 @@ class Parser(argparse.ArgumentParser):
         raise InputError(f"{message.removeprefix('argument ')}; see {self.prog} --help.")
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        # That nobody reads is told as of all that is printed; argparse would be silent where nothing is buffered.
+        # That nobody reads is told as of all that is printed; argparse would be silent where
+        # nothing is buffered.
         (file or sys.stderr).write(message)
 
     def format_help(self) -> str:
@@ -77,16 +100,26 @@ class Parser(argparse.ArgumentParser):
             formatter.end_section()
         others = []
         for group in self._action_groups:
-            names = [a.option_strings[0] for a in group._group_actions if a.dest in OPTIONS and a not in main]
+            names = [
+                a.option_strings[0]
+                for a in group._group_actions
+                if a.dest in OPTIONS and a not in main
+            ]
             if names := [name for name in names if name not in self._of_tati]:
-                how: Any = {"initial_indent": "  ", "subsequent_indent": "  ", "break_on_hyphens": False}
+                how: Any = {
+                    "initial_indent": "  ",
+                    "subsequent_indent": "  ",
+                    "break_on_hyphens": False,
+                }
                 text = textwrap.fill(" ".join(names), 100, **how)
                 others.append(f"{group.title}\n{text}")
         others.append(f"{self.prog} --help-all explains them.")
         return formatter.format_help() + "\n" + "\n".join(others) + "\n"
 
     def parse(self, argv: Sequence[str]) -> dict[str, Any]:
-        """What was typed, without the command's name, by destination; flags that were not typed are absent."""
+        """What was typed, without the command's name, by destination; flags that were not typed are
+        absent.
+        """
         known, left = self.parse_known_args(argv)
         vars(known).pop("debug", None)  # for `tati_re.cli.failures`
         if (count := vars(known).pop("v", None)) is not None:
@@ -94,15 +127,23 @@ class Parser(argparse.ArgumentParser):
         if left:
             name = left[0].split("=")[0]
             if not name.startswith("-"):
-                raise InputError(f"{name or repr(name)} stands alone.", expected="flags and their values")
-            raise InputError(f"{name} is not a known option of {self.prog}.{self._advice(name.replace('_', '-'))}")
+                raise InputError(
+                    f"{name or repr(name)} stands alone.", expected="flags and their values"
+                )
+            raise InputError(
+                f"{name} is not a known option of {self.prog}.{self._advice(name.replace('_', '-'))}"
+            )
         if self.of_file and "parameters_step" in known and "parameters" not in known:
             step = known.parameters_step
-            raise InputError("--parameters-step belongs to a file.", step, "--parameters FILE beside it")
+            raise InputError(
+                "--parameters-step belongs to a file.", step, "--parameters FILE beside it"
+            )
         return vars(known)
 
     def _advice(self, name: str) -> str:
-        """Returns a suggested flag: one with this beginning, or the nearest; none for an option of another command."""
+        """Returns a suggested flag: one with this beginning, or the nearest; none for an option of
+        another command.
+        """
         if name in map(flag, OPTIONS) and name not in self._option_string_actions:
             return ""
         if said := ELSEWHERE.get(name.strip("-").replace("-", "_")):
@@ -112,7 +153,9 @@ class Parser(argparse.ArgumentParser):
         return f" Did you mean '{longer[0]}'?" if longer else nearest(name, flags)
 
     def add_table(self, table: Mapping[str, tuple[Any, str]]) -> None:
-        """Adds flags by name: the form of their value, in a tuple if several, None for a switch; and their help."""
+        """Adds flags by name: the form of their value, in a tuple if several, None for a switch;
+        and their help.
+        """
         self.of_file = self.of_file or "parameters_step" in table
         for name, (form, text) in table.items():
             style: dict[str, Any] = {"action": "store_true"} if form is None else {"metavar": form}
@@ -127,38 +170,64 @@ class Parser(argparse.ArgumentParser):
             add_field(section, name, OPTIONS[name])
 
     def add_names_of_tati(self, groups: Collection[str]) -> None:
-        """Adds hidden flags of TATi (`tati_re.options.tati_names`) by name or group: `--step_width`, or with dashes."""
+        """Adds hidden flags of TATi (`tati_re.options.tati_names`) by name or group:
+        `--step_width`, or with dashes.
+        """
         for name, alias in ALIASES.items():
             if alias.group not in groups and name not in groups:
                 continue
-            flags = [text for text in (f"--{name}", flag(name)) if text not in self._option_string_actions]
+            flags = [
+                text
+                for text in (f"--{name}", flag(name))
+                if text not in self._option_string_actions
+            ]
             same = self._option_string_actions.get(flag(name))
             many: dict[str, Any] = {"nargs": "+"} if alias.many else {}
             if same is not None:
                 many = {} if same.nargs is None else {"nargs": same.nargs, "action": type(same)}
             if flags:
                 self._of_tati |= set(flags)
-                self.add_argument(*flags, dest=name, default=argparse.SUPPRESS, help=argparse.SUPPRESS, **many)
+                self.add_argument(
+                    *flags, dest=name, default=argparse.SUPPRESS, help=argparse.SUPPRESS, **many
+                )
 
 
-def make_parser(prog: str, description: str, groups: Iterable[str], leave_out: Collection[str] = ()) -> Parser:
-    """Makes the parser of a command from groups of the table of options, but for some, and the flags common to all."""
+def make_parser(
+    prog: str, description: str, groups: Iterable[str], leave_out: Collection[str] = ()
+) -> Parser:
+    """Makes the parser of a command from groups of the table of options, but for some, and the
+    flags common to all.
+    """
     quiet = "print nothing but errors, the same as --verbose 0"
     parser = Parser(prog=prog, usage=f"{prog} [options]", description=description, quiet=quiet)
     parser.add_argument("-v", dest="v", action="count", help=argparse.SUPPRESS)
-    parser.add_argument("--config", metavar="FILE", help="a TOML file of options; flags go before what it says")
-    parser.add_argument("--print-config", action="store_true", help="print the options as TOML, as they would be used")
+    parser.add_argument(
+        "--config", metavar="FILE", help="a TOML file of options; flags go before what it says"
+    )
+    parser.add_argument(
+        "--print-config",
+        action="store_true",
+        help="print the options as TOML, as they would be used",
+    )
     text = "with --print-config: only what differs from the defaults"
     parser.add_argument("--changed", action="store_true", help=text)
     add_arguments(parser, groups, leave_out)
-    of_tati = {"data": "data", "posterior": "prior", "model": "model", "run": "common", "training": "train"}
+    of_tati = {
+        "data": "data",
+        "posterior": "prior",
+        "model": "model",
+        "run": "common",
+        "training": "train",
+    }
     parser.add_names_of_tati({of_tati.get(group, group) for group in groups})
     return parser
 
 
 def loading(verbose: int = 1, what: str | None = None) -> None:
-    """Says what takes seconds where TensorFlow is not there yet; by default that is loading it, without scikit-learn
-    and Matplotlib, which Keras would load for helpers that no command uses: a fourth of the time."""
+    """Says what takes seconds where TensorFlow is not there yet; by default that is loading it,
+    without scikit-learn and Matplotlib, which Keras would load for helpers that no command uses: a
+    fourth of the time.
+    """
     if "tensorflow" in sys.modules:
         return
     if verbose > 0:
@@ -171,7 +240,9 @@ def loading(verbose: int = 1, what: str | None = None) -> None:
 
 @contextlib.contextmanager
 def output_folder(given: str | None, name: str) -> Iterator[Path]:
-    """The folder of `--output`, else the next of `free_folder`, removed at the end if it is empty, and `runs` too."""
+    """The folder of `--output`, else the next of `free_folder`, removed at the end if it is empty,
+    and `runs` too.
+    """
     if given is not None:
         yield Path(given)
         return
@@ -186,7 +257,9 @@ def output_folder(given: str | None, name: str) -> Iterator[Path]:
 
 
 def number_typed(name: str, text: str, kind: type = int, least: float | None = None) -> Any:
-    """Converts what was typed after a flag, `name` in Python, to an `int` or `float` that is not below `least`."""
+    """Converts what was typed after a flag, `name` in Python, to an `int` or `float` that is not
+    below `least`.
+    """
     try:
         value = kind(text)
     except ValueError:
@@ -194,32 +267,47 @@ def number_typed(name: str, text: str, kind: type = int, least: float | None = N
         raise InputError(f"{flag(name)} has the wrong type.", text, expected) from None
     if instead := what_instead(value, "float32"):
         raise InputError(f"{flag(name)} is out of range.", text, f"a finite number, {instead}")
-    refuse_if(least is not None and value < least, f"{flag(name)} is out of range.", text, f"{least} or more")
+    refuse_if(
+        least is not None and value < least,
+        f"{flag(name)} is out of range.",
+        text,
+        f"{least} or more",
+    )
     return value
 
 
-def integer_of(typed: Mapping[str, str], name: str, default: int | None = None, least: int = 0) -> Any:
+def integer_of(
+    typed: Mapping[str, str], name: str, default: int | None = None, least: int = 0
+) -> Any:
     return number_typed(name, typed[name], least=least) if name in typed else default
 
 
 def requeue_signal_of(typed: Mapping[str, Any]) -> str | None:
-    return options_from_flags({name: typed[name] for name in typed if name == "requeue_signal"}).requeue_signal
+    return options_from_flags(
+        {name: typed[name] for name in typed if name == "requeue_signal"}
+    ).requeue_signal
 
 
 @contextlib.contextmanager
 def flags_named(names: Collection[str], renamed: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Replaces a leading Python name in errors by its flag, if not in the table; `renamed`: those of another name."""
+    """Replaces a leading Python name in errors by its flag, if not in the table; `renamed`: those
+    of another name.
+    """
     try:
         yield
     except InputError as error:
         word = str(error).split(" ")[0].rstrip(":")
         if word not in names:
             raise
-        raise InputError(str(error).replace(word, flag((renamed or {}).get(word, word)), 1)) from None
+        raise InputError(
+            str(error).replace(word, flag((renamed or {}).get(word, word)), 1)
+        ) from None
 
 
 def as_typed(message: str, flags: Collection[str]) -> str:
-    """The message with typed options as flags; of a name that is an English word only where the message begins."""
+    """The message with typed options as flags; of a name that is an English word only where the
+    message begins.
+    """
     for name in set(flags) & set(OPTIONS):
         start = r"(?<![\w/.'\"-])" if "_" in name else "^"
         message = re.sub(rf"{start}{name}(?![\w/=-]|\.\w)", flag(name), message)
@@ -227,7 +315,9 @@ def as_typed(message: str, flags: Collection[str]) -> str:
 
 
 def ended(run: Any, verbose: int) -> int:
-    """Prints the summary of a run that was not interrupted, unless quiet; returns the exit status."""
+    """Prints the summary of a run that was not interrupted, unless quiet; returns the exit
+    status.
+    """
     if run.exit_status != INTERRUPTED and verbose > 0:
         print(summary := run.summary())
         if str(run.folder) not in summary:
@@ -235,23 +325,33 @@ def ended(run: Any, verbose: int) -> int:
     return run.exit_status
 
 
-def entry_point(prog: str, body: Callable[[list[str]], int | None], module: str) -> Callable[..., int]:
-    """Makes a command's `main` from a function that returns nothing, or an exit status; calls it where it is run."""
+def entry_point(
+    prog: str, body: Callable[[list[str]], int | None], module: str
+) -> Callable[..., int]:
+    """Makes a command's `main` from a function that returns nothing, or an exit status; calls it
+    where it is run.
+    """
 
     def main(argv: Sequence[str] | None = None) -> int:
         return command(prog, body, argv)
 
-    main.__doc__ = f"Runs `{prog}` with `argv`, by default that of the process, and returns the exit status."
+    main.__doc__ = (
+        f"Runs `{prog}` with `argv`, by default that of the process, and returns the exit status."
+    )
     if module == "__main__":
         sys.exit(main())
     return main
 
 
 def command(prog: str, body: Callable[[list[str]], int | None], argv: Sequence[str] | None) -> int:
-    """Runs a command's body; errors become one line and a status (`tati_re.cli.failures`), an interrupt 130."""
+    """Runs a command's body; errors become one line and a status (`tati_re.cli.failures`), an
+    interrupt 130.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
     MADE.set(None)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # names of files may hold what the terminal has no letter for
+    if isinstance(
+        sys.stdout, io.TextIOWrapper
+    ):  # names of files may hold what the terminal has no letter for
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with commanded():
@@ -260,8 +360,12 @@ def command(prog: str, body: Callable[[list[str]], int | None], argv: Sequence[s
             finally:
                 print(end="", flush=True)
     except (InputError, SamplingError) as error:
-        typed = {text[2:].split("=")[0].replace("-", "_") for text in arguments if text.startswith("--")}
-        if isinstance(error, SamplingError):  # "loss is not finite" is about the quantity, not about --loss
+        typed = {
+            text[2:].split("=")[0].replace("-", "_") for text in arguments if text.startswith("--")
+        }
+        if isinstance(
+            error, SamplingError
+        ):  # "loss is not finite" is about the quantity, not about --loss
             typed = {name for name in typed if "_" in name}
         return failed(error, prog, arguments, as_typed(" ".join(str(error).split()), typed))
     except STOPS as stop:

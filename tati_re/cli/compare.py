@@ -15,17 +15,30 @@ def parser_of_command() -> Parser:
         "Compare two run folders table by table, or two CSV or HDF5 files; timing.csv is left out. The exit status is "
         "0 where they agree (with --verify: are whole), 1 where they do not, 2 for bad input."
     )
-    usage = "tati-compare A B [options] | tati-compare --elpd A B | tati-compare --verify RUN [RUN ...]"
-    parser = Parser("tati-compare", usage, description, quiet="print nothing; the exit status says it")
+    usage = (
+        "tati-compare A B [options] | tati-compare --elpd A B | tati-compare --verify RUN [RUN ...]"
+    )
+    parser = Parser(
+        "tati-compare", usage, description, quiet="print nothing; the exit status says it"
+    )
     parser.add_argument("paths", nargs="*", metavar="A B", help="two run folders, or two files")
     text = "how far numbers may be apart, absolute (the default kind) or relative to the larger; default 1e-8 absolute"
-    parser.add_argument("--tolerance", "--general_threshold", nargs="+", metavar=("X", "KIND"), help=text)
+    parser.add_argument(
+        "--tolerance", "--general_threshold", nargs="+", metavar=("X", "KIND"), help=text
+    )
     text = "the same for single columns: name, number and kind of each"
     parser.add_argument(
-        "--column-tolerance", "--column_threshold", dest="column_tolerance", nargs="+", metavar="NAME X KIND", help=text
+        "--column-tolerance",
+        "--column_threshold",
+        dest="column_tolerance",
+        nargs="+",
+        metavar="NAME X KIND",
+        help=text,
     )
     text = "columns that are not compared; a name that ends in * stands for all that begin so"
-    parser.add_argument("--drop", "--column_drop", dest="drop", nargs="+", metavar="NAME", help=text)
+    parser.add_argument(
+        "--drop", "--column_drop", dest="drop", nargs="+", metavar="NAME", help=text
+    )
     text = "columns whose sign does not matter, likewise"
     names = "--ignore-sign", "--column_ignore_sign"
     parser.add_argument(*names, dest="ignore_sign", nargs="+", metavar="NAME", help=text)
@@ -39,14 +52,24 @@ def parser_of_command() -> Parser:
 def _tolerance(name: str, words: Sequence[str]) -> Any:
     from tati_re.runs.compare import Tolerance
 
-    refuse_if(len(words) > 2, f"{name} takes a number and a kind.", " ".join(words), "such as 1e-8 relative")
+    refuse_if(
+        len(words) > 2,
+        f"{name} takes a number and a kind.",
+        " ".join(words),
+        "such as 1e-8 relative",
+    )
     try:
         value = float(words[0])
     except ValueError:
         value = -1.0
     refuse_if(not value >= 0, f"{name} is no number of at least 0.", words[0], "such as 1e-8")
     kind = words[1] if len(words) == 2 else "absolute"
-    refuse_if(kind not in KINDS, f"{name} has an unknown kind.{nearest(kind, KINDS)}", kind, "absolute or relative")
+    refuse_if(
+        kind not in KINDS,
+        f"{name} has an unknown kind.{nearest(kind, KINDS)}",
+        kind,
+        "absolute or relative",
+    )
     return Tolerance(value, kind)
 
 
@@ -60,12 +83,18 @@ def _verify(folders: list[str], quiet: bool) -> int:
         for folder, file in found:
             where = f"{folder}: " if len(folders) > 1 else ""
             print(f"{where}{'ok ' if file.whole else 'BAD'} {file.name}: {file.sentence}")
-        print(f"{len(bad)} of {len(found)} files are not what the run wrote." if bad else "All files are whole.")
+        print(
+            f"{len(bad)} of {len(found)} files are not what the run wrote."
+            if bad
+            else "All files are whole."
+        )
     return int(bool(bad))
 
 
 def _elpd(paths: list[str], quiet: bool) -> int:
-    """Prints elpd of both runs and their difference; what is not kept in their folders is computed."""
+    """Prints elpd of both runs and their difference; what is not kept in their folders is
+    computed.
+    """
     import numpy as np
 
     from tati_re.prediction.leave_one_out import leave_one_out, stored_leave_one_out
@@ -73,10 +102,17 @@ def _elpd(paths: list[str], quiet: bool) -> int:
     from tati_re.simulation.run import load
 
     runs = [load(path) for path in paths]
-    prints = [(run.manifest["dataset"]["fingerprint"], run.manifest["dataset"]["num_examples"]) for run in runs]
+    prints = [
+        (run.manifest["dataset"]["fingerprint"], run.manifest["dataset"]["num_examples"])
+        for run in runs
+    ]
     # The same labels may be predicted from other columns, or from standardized ones.
     if prints[0] != prints[1] and not np.array_equal(*(dataset_of(run).targets for run in runs)):
-        raise InputError("--elpd compares predictions of the same data.", "runs on different data", "the same data")
+        raise InputError(
+            "--elpd compares predictions of the same data.",
+            "runs on different data",
+            "the same data",
+        )
     first, second = (stored_leave_one_out(run) or leave_one_out(run) for run in runs)
     difference, error = first.difference(second)
     if not quiet:
@@ -92,22 +128,40 @@ def _body(argv: list[str]) -> int:
     paths = typed.get("paths", [])
     if typed.get("verify"):
         beside = not paths or typed.keys() - {"paths", "verify", "quiet"}
-        refuse_if(beside, "--verify takes run folders alone.", " ".join(argv), "tati-compare --verify RUN [RUN ...]")
+        refuse_if(
+            beside,
+            "--verify takes run folders alone.",
+            " ".join(argv),
+            "tati-compare --verify RUN [RUN ...]",
+        )
         return _verify(paths, typed.get("quiet", False))
-    refuse_if(len(paths) != 2, "tati-compare takes two runs.", f"{len(paths)} paths", "tati-compare A B")
+    refuse_if(
+        len(paths) != 2, "tati-compare takes two runs.", f"{len(paths)} paths", "tati-compare A B"
+    )
     loading(not typed.get("quiet"), f"Reading {' and '.join(paths)}")
     if typed.get("elpd"):
         if typed.keys() - {"paths", "elpd", "quiet"}:
-            raise InputError("--elpd takes two run folders alone.", " ".join(argv), "tati-compare --elpd A B")
+            raise InputError(
+                "--elpd takes two run folders alone.", " ".join(argv), "tati-compare --elpd A B"
+            )
         return _elpd(paths, typed.get("quiet", False))
     words = typed.get("column_tolerance", [])
     if len(words) % 3:
-        raise InputError("--column-tolerance takes three words for each column.", " ".join(words), "NAME X KIND ...")
+        raise InputError(
+            "--column-tolerance takes three words for each column.",
+            " ".join(words),
+            "NAME X KIND ...",
+        )
     from tati_re.runs.compare import compare
 
-    columns = {words[k]: _tolerance("--column-tolerance", words[k + 1 : k + 3]) for k in range(0, len(words), 3)}
+    columns = {
+        words[k]: _tolerance("--column-tolerance", words[k + 1 : k + 3])
+        for k in range(0, len(words), 3)
+    }
     tolerance = _tolerance("--tolerance", typed.get("tolerance", ["1e-8"]))
-    found = compare(paths[0], paths[1], tolerance, columns, typed.get("drop", ()), typed.get("ignore_sign", ()))
+    found = compare(
+        paths[0], paths[1], tolerance, columns, typed.get("drop", ()), typed.get("ignore_sign", ())
+    )
     if not typed.get("quiet"):
         for each in found[:_MOST_LINES]:
             print(": ".join(part for part in each if part))

@@ -17,11 +17,35 @@ def offered() -> dict[str, tuple[str, ...]]:
     """Returns names that options which take any text mostly have."""
     return {
         "sampler": (*WORDS, *families(), *PRESETS),
-        "optimizer": ("adam", "sgd", "rmsprop", "gradient_descent", "barzilai_borwein", "fire", "annealing"),
-        "activation": ("relu", "tanh", "sigmoid", "softplus", "softsign", "elu", "relu6", "gelu", "silu", "linear"),
+        "optimizer": (
+            "adam",
+            "sgd",
+            "rmsprop",
+            "gradient_descent",
+            "barzilai_borwein",
+            "fire",
+            "annealing",
+        ),
+        "activation": (
+            "relu",
+            "tanh",
+            "sigmoid",
+            "softplus",
+            "softsign",
+            "elu",
+            "relu6",
+            "gelu",
+            "silu",
+            "linear",
+        ),
         "output_activation": ("linear", "softmax", "sigmoid", "tanh"),
         "loss": (
-            *("sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy", "gaussian"),
+            *(
+                "sparse_categorical_crossentropy",
+                "categorical_crossentropy",
+                "binary_crossentropy",
+                "gaussian",
+            ),
             *("heteroscedastic_gaussian", "mean_squared_error", "mean_absolute_error"),
         ),
         "step_schedule": ("constant", "polynomial", "cyclical"),
@@ -37,20 +61,32 @@ class PrintCompletion(argparse.Action):
 
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """The completion script for "bash" or "zsh", `source <(tati-sample --print-completion bash)`. The parser parses
-    nothing afterwards: names that are only offered become its choices."""
-    refuse_if(shell not in SHELLS, "--print-completion: there is none for this shell.", shell, " or ".join(SHELLS))
+    """The completion script for "bash" or "zsh", `source <(tati-sample --print-completion bash)`.
+    The parser parses nothing afterwards: names that are only offered become its choices.
+    """
+    refuse_if(
+        shell not in SHELLS,
+        "--print-completion: there is none for this shell.",
+        shell,
+        " or ".join(SHELLS),
+    )
     import shtab
 
     names = offered()
     for action in parser._actions:
         if action.nargs == 0:
             continue
-        words = names.get(action.dest) or (choices(OPTIONS[action.dest]) if action.dest in OPTIONS else action.choices)
+        words = names.get(action.dest) or (
+            choices(OPTIONS[action.dest]) if action.dest in OPTIONS else action.choices
+        )
         if action.dest in AND_FILES:
             function = f"_{action.dest}_or_file"
             body = f'{function}() {{ compgen -W "{" ".join(words or ())}" -- "$1"; compgen -f -- "$1"; }}'
-            vars(action)["complete"] = {"bash": function, "zsh": "_files", "preamble": {"bash": body}}
+            vars(action)["complete"] = {
+                "bash": function,
+                "zsh": "_files",
+                "preamble": {"bash": body},
+            }
         elif words:
             action.choices = words
         elif action.metavar not in ("N", "X"):

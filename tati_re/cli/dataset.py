@@ -21,8 +21,14 @@ READING += ["num_classes", "shuffle", "seed"]
 """Options that say how files are read; two of them also belong to sets that are made."""
 
 NUMBERS = {
-    "num_examples": (int, "points of both classes together, those for testing not counted (default 500)"),
-    "noise": (float, "displacement of the points, 0 to 1; two_clusters: the deviation is 0.5 + 7 noise (default 0)"),
+    "num_examples": (
+        int,
+        "points of both classes together, those for testing not counted (default 500)",
+    ),
+    "noise": (
+        float,
+        "displacement of the points, 0 to 1; two_clusters: the deviation is 0.5 + 7 noise (default 0)",
+    ),
     "std": (float, "two_clusters: standard deviation around each center (default 1)"),
     "a": (float, "harmonic: the square of the input (default 1)"),
     "num_dimensions": (int, "gaussian: dimensions and examples (default 10)"),
@@ -39,14 +45,22 @@ def parser_of_command() -> Parser:
     parser.add_argument(*names, dest="inspect", nargs="+", metavar="FILE", help=text)
     parser.add_argument("--batch_size", dest="batch_size", type=int, help=argparse.SUPPRESS)
     parser.add_argument("-v", dest="v", action="count", help=argparse.SUPPRESS)
-    parser.add_argument("--output", metavar="FILE", help="write the data, .csv or .npz; the test part of a .csv apart")
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        help="write the data, .csv or .npz; the test part of a .csv apart",
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace the files that are there")
     parser.add_argument("--plot", metavar="FILE", help="draw points of a plane, .png")
     making = parser.add_argument_group("made from a seed")
     for name, (kind, text) in NUMBERS.items():
         making.add_argument(flag(name), dest=name, metavar="N" if kind is int else "X", help=text)
-    making.add_argument("--covariance", metavar="FILE", help="gaussian: a .npy or .csv file of a covariance matrix")
-    parser.add_options("reading; --test-fraction (default 0 here) and --seed also for sets that are made", READING)
+    making.add_argument(
+        "--covariance", metavar="FILE", help="gaussian: a .npy or .csv file of a covariance matrix"
+    )
+    parser.add_options(
+        "reading; --test-fraction (default 0 here) and --seed also for sets that are made", READING
+    )
     return parser
 
 
@@ -57,11 +71,17 @@ def _matrix(text: str) -> Any:
 
     path = Path(text)
     try:
-        return load_arrays(path) if path.suffix == ".npy" else np.loadtxt(path, delimiter=",", ndmin=2)
+        return (
+            load_arrays(path) if path.suffix == ".npy" else np.loadtxt(path, delimiter=",", ndmin=2)
+        )
     except OSError as error:
-        raise InputError(f"--covariance: {path} cannot be read.", error.strerror or "no such file") from None
+        raise InputError(
+            f"--covariance: {path} cannot be read.", error.strerror or "no such file"
+        ) from None
     except ValueError:
-        raise InputError(f"--covariance: {path} is no matrix.", expected="a .npy or .csv file of numbers") from None
+        raise InputError(
+            f"--covariance: {path} is no matrix.", expected="a .npy or .csv file of numbers"
+        ) from None
 
 
 def _made(typed: dict[str, Any]) -> Dataset:
@@ -73,7 +93,9 @@ def _made(typed: dict[str, Any]) -> Dataset:
     given = {n: typed[n] for n in (*NUMBERS, "covariance", *READING) if n in typed}
     for other in given:
         expected = ", ".join(map(flag, known)) if known else "no flags"
-        refuse_if(other not in known, f"{flag(other)} does not belong to {name}.", expected=expected)
+        refuse_if(
+            other not in known, f"{flag(other)} does not belong to {name}.", expected=expected
+        )
     options = options_from_flags({n: value for n, value in given.items() if n in READING})
     values = {n: number_typed(n, given[n], NUMBERS[n][0]) for n in NUMBERS if n in given}
     # Draws, points, their labels and the sets that are split from them; gaussian: three matrices.
@@ -93,7 +115,11 @@ def _made(typed: dict[str, Any]) -> Dataset:
 
 def _read(typed: dict[str, Any]) -> Dataset:
     for name in (*NUMBERS, "covariance"):
-        refuse_if(name in typed, f"{flag(name)} does not belong to --inspect.", expected=", ".join(map(flag, READING)))
+        refuse_if(
+            name in typed,
+            f"{flag(name)} does not belong to --inspect.",
+            expected=", ".join(map(flag, READING)),
+        )
     flags = {name: typed[name] for name in READING if name in typed}
     files = typed["inspect"]
     flags = {"test_fraction": "0", **flags, "data": files[0] if len(files) == 1 else files}

@@ -25,27 +25,50 @@ def _models(typed: dict[str, Any]) -> dict[str, Options]:
     refuse_trust(typed)
     if files is None:
         return {"": with_config(typed)}
-    refuse_if("config" in typed, "--compare and --config both name files of options.", expected="one of the two")
-    refuse_if(len(files) < 2, "--compare needs several models.", " ".join(files), "two TOML files or more")
+    refuse_if(
+        "config" in typed,
+        "--compare and --config both name files of options.",
+        expected="one of the two",
+    )
+    refuse_if(
+        len(files) < 2, "--compare needs several models.", " ".join(files), "two TOML files or more"
+    )
     stems = [Path(file).stem for file in files]
     names = stems if len(set(stems)) == len(stems) else [str(file) for file in files]
-    refuse_if(len(set(names)) < len(names), "--compare: a file is named twice.", " ".join(files), "different files")
-    return {name: with_config({**typed, "config": file}) for name, file in zip(names, files, strict=True)}
+    refuse_if(
+        len(set(names)) < len(names),
+        "--compare: a file is named twice.",
+        " ".join(files),
+        "different files",
+    )
+    return {
+        name: with_config({**typed, "config": file})
+        for name, file in zip(names, files, strict=True)
+    }
 
 
 def _of_folder(typed: dict[str, Any]) -> dict[str, Options]:
     for name in typed:
         expected = "only --workers, --verbose or --quiet beside it"
-        refuse_if(name not in BESIDE_RESUME, f"{flag(name)} cannot be changed by --resume.", expected=expected)
+        refuse_if(
+            name not in BESIDE_RESUME,
+            f"{flag(name)} cannot be changed by --resume.",
+            expected=expected,
+        )
     folder, trust = typed.pop("resume"), typed.pop("trust", False)
     try:
         said = json.loads((Path(folder) / KEPT / MODELS).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        raise InputError("--resume: no evidence was begun there.", folder, "the --output of an earlier call") from None
+        raise InputError(
+            "--resume: no evidence was begun there.", folder, "the --output of an earlier call"
+        ) from None
     now = with_config(typed)
     changed = now.values_of(name for name in ("verbose", "workers") if name in now.explicit)
     how = folder, "--resume", trust
-    return {name: options_of_folder({**one, "output": folder}, *how, **changed) for name, one in said.items()}
+    return {
+        name: options_of_folder({**one, "output": folder}, *how, **changed)
+        for name, one in said.items()
+    }
 
 
 def _head(name: str) -> str:
@@ -53,10 +76,15 @@ def _head(name: str) -> str:
 
 
 def _jobs(models: dict[str, Options], folder: Path) -> list[tuple[Options, Path, str]]:
-    """One for each model and each of its methods with energies of its own: what `sample_parts` is called with."""
+    """One for each model and each of its methods with energies of its own: what `sample_parts` is
+    called with.
+    """
     jobs: list[tuple[Options, Path, str]] = []
     for name, options in models.items():
-        families = {method if method in ("smc", "frenkel_ladd") else "prior": method for method in options.method}
+        families = {
+            method if method in ("smc", "frenkel_ladd") else "prior": method
+            for method in options.method
+        }
         folder_of = folder / KEPT / (_head(name) + "parts")
         jobs += [(options, folder_of, method) for method in families.values()]
     return jobs
@@ -70,7 +98,10 @@ def _begin(models: dict[str, Options], folder: Path) -> None:
         kept.mkdir(parents=True, exist_ok=True)
         for part in kept.rglob("*.npz"):
             part.unlink()
-    given = {name: options.model_dump(mode="json", include=set(options.explicit)) for name, options in models.items()}
+    given = {
+        name: options.model_dump(mode="json", include=set(options.explicit))
+        for name, options in models.items()
+    }
     for name, options in models.items():
         write_whole(folder / f"{_head(name)}options.toml", to_toml(options, EVIDENCE).encode())
     write_whole(kept / MODELS, json.dumps(given, indent=1).encode())
@@ -79,16 +110,28 @@ def _begin(models: dict[str, Options], folder: Path) -> None:
 def _check(models: dict[str, Options]) -> None:
     for name, options in models.items():
         if options.data is None and not options.is_target:
-            raise InputError(f"{f'{name}: ' * bool(name)}--data is missing.", expected=OPTIONS["data"].description)
+            raise InputError(
+                f"{f'{name}: ' * bool(name)}--data is missing.",
+                expected=OPTIONS["data"].description,
+            )
     if len({str(options.data) for options in models.values()}) > 1:
         what = "--compare: the models have different data, on which evidences do not compare."
-        raise InputError(what, " and ".join(str(options.data) for options in models.values()), "one data set")
+        raise InputError(
+            what, " and ".join(str(options.data) for options in models.values()), "one data set"
+        )
     if len({tuple(options.method) for options in models.values()}) > 1:
-        raise InputError("--compare: the models have different methods.", expected="--method, which goes for all")
+        raise InputError(
+            "--compare: the models have different methods.", expected="--method, which goes for all"
+        )
     jobs = len(_jobs(models, Path()))
     for options in models.values():
         what = "--workers: each makes an estimate whole, and there are more of them than estimates of their own."
-        refuse_if((options.workers or 1) > jobs, what, options.workers, f"1 to {jobs}, or more models or methods")
+        refuse_if(
+            (options.workers or 1) > jobs,
+            what,
+            options.workers,
+            f"1 to {jobs}, or more models or methods",
+        )
 
 
 def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
@@ -107,17 +150,29 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
     check_gpus(first)
     found, lines, tables = {}, [], []
     sims = {name: Simulation.from_options(options) for name, options in models.items()}
-    if len({sim.system.examples.targets.tobytes() for sim in sims.values() if sim.system.has_data}) > 1:
-        received = ", ".join(f"{sim.dataset.num_examples} examples of {name}" for name, sim in sims.items())
+    if (
+        len({sim.system.examples.targets.tobytes() for sim in sims.values() if sim.system.has_data})
+        > 1
+    ):
+        received = ", ".join(
+            f"{sim.dataset.num_examples} examples of {name}" for name, sim in sims.items()
+        )
         expected = "the same: as test_fraction, seed, label_columns and standardize leave them"
-        raise InputError("--compare: the models have different targets to train on.", received, expected)
+        raise InputError(
+            "--compare: the models have different targets to train on.", received, expected
+        )
     estimations = {name: prepared(sim) for name, sim in sims.items()}
     if not resumed:
         _begin(models, folder)
     for name, now in estimations.items():
         now.keep(folder / KEPT / (_head(name) + "parts"), overwrite=not resumed)
     if first.workers:
-        team = SideBySide(lambda: lambda job: sample_parts(*job), first.workers, first.threads or 1, first.worker_gpus)
+        team = SideBySide(
+            lambda: lambda job: sample_parts(*job),
+            first.workers,
+            first.threads or 1,
+            first.worker_gpus,
+        )
         with closing(team):
             team.run(_jobs(models, folder), lambda *_: None)
     for name in models:
@@ -182,7 +237,9 @@ def _body(argv: list[str]) -> int | None:
         remove_leftovers(folder)
         taken = folder.exists() and (not folder.is_dir() or entries(folder))
         if taken and not first.overwrite and not resumed:
-            raise InputError("--output is not empty.", folder, "a new folder, --resume, or --overwrite")
+            raise InputError(
+                "--output is not empty.", folder, "a new folder, --resume, or --overwrite"
+            )
         with stopping(first.requeue_signal), saying(lambda: _stopped(folder)):
             said = _report(models, folder, resumed)
     if first.verbose > 0:

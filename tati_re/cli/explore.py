@@ -22,18 +22,30 @@ INTEGERS = {
     "num_candidates": ("N", "descents along a leg; default 5"),
     "max_rounds": ("N", "rounds at most; default 10"),
     "patience": ("N", "rounds without a new minimum after which it stops; default 3"),
-    "num_connected": ("N", "minima, the lowest, between all of which barriers are looked for; default 8"),
+    "num_connected": (
+        "N",
+        "minima, the lowest, between all of which barriers are looked for; default 8",
+    ),
     "num_processes": ("N", "processes that run legs side by side; default 0: in this one"),
 }
 OWN: dict[str, tuple[Any, str]] = {
     **INTEGERS,
     "heats": ("X,X,...", "temperatures of the legs relative to the target's, in turn; default 1,4"),
-    "directions": ("WORD", "in which new starts are far from old ones: covariance (default), diffusion_map"),
+    "directions": (
+        "WORD",
+        "in which new starts are far from old ones: covariance (default), diffusion_map",
+    ),
     "centre": ("WORD", "where it starts in RUN: mean, last, best, or a stored step"),
     "parameters": ("FILE", "where it starts: a file of parameters"),
     "parameters_step": ("N", "its row with this step"),
-    "max_time": ("SECONDS", "it stops after so many, with status 75; called again it goes on; default no limit"),
-    "output": ("DIR", "folder; the same command goes on with what is there; default the next of runs/explore-1, ..."),
+    "max_time": (
+        "SECONDS",
+        "it stops after so many, with status 75; called again it goes on; default no limit",
+    ),
+    "output": (
+        "DIR",
+        "folder; the same command goes on with what is there; default the next of runs/explore-1, ...",
+    ),
     "no_figures": (None, "tables only"),
     "trust": (None, f"of the run: {TRUST}"),
 }
@@ -49,7 +61,9 @@ def parser_of_command() -> arguments.Parser:
         parser.add_options(title, [name for name in options_of([group]) if name not in OWN])
     parser.add_options("more", MORE)
     groups = ("data", "prior", "model", "sampler", "train")
-    parser.add_names_of_tati((*groups, *EXPLORER, "restore_model", "inter_ops_threads", "intra_ops_threads"))
+    parser.add_names_of_tati(
+        (*groups, *EXPLORER, "restore_model", "inter_ops_threads", "intra_ops_threads")
+    )
     hidden = {*EXPLORER, *NOT_OF_EXPLORER, *EXPLORER_FILES, "max_legs", "diffusion_map_method"}
     parser.add_argument("-v", dest="v", action="count", help=argparse.SUPPRESS)
     for name in sorted(hidden - {action.dest for action in parser._actions}):
@@ -58,11 +72,15 @@ def parser_of_command() -> arguments.Parser:
 
 
 def _choices(typed: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {name: arguments.number_typed(name, typed[name]) for name in INTEGERS if name in typed}
+    found: dict[str, Any] = {
+        name: arguments.number_typed(name, typed[name]) for name in INTEGERS if name in typed
+    }
     if "leg_steps" in found:
         found["num_steps"] = found.pop("leg_steps")
     if "heats" in typed:
-        found["heats"] = tuple(arguments.number_typed("heats", part, float, 0) for part in typed["heats"].split(","))
+        found["heats"] = tuple(
+            arguments.number_typed("heats", part, float, 0) for part in typed["heats"].split(",")
+        )
     if "max_time" in typed:
         found["max_time"] = arguments.number_typed("max_time", typed["max_time"], float)
     return found | {name: typed[name] for name in ("directions",) if name in typed}
@@ -70,7 +88,11 @@ def _choices(typed: dict[str, Any]) -> dict[str, Any]:
 
 def _explore(typed: dict[str, Any], folder: Path) -> int:
     quiet, choices = "quiet" in typed, _choices(typed)
-    flags = {n: v for n, v in typed.items() if (n in OPTIONS or n in ALIASES) and n not in (*OWN, *EXPLORER_FILES)}
+    flags = {
+        n: v
+        for n, v in typed.items()
+        if (n in OPTIONS or n in ALIASES) and n not in (*OWN, *EXPLORER_FILES)
+    }
     options = options_from_flags(flags)
 
     import numpy as np
@@ -83,8 +105,13 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
     from tati_re.simulation.description import unused
     from tati_re.simulation.run import load
 
-    of_run = "run" in typed and "data" not in typed  # whose own seed says which examples are for testing
-    source = {"dtype": "float64", **options.values_of(options.explicit - ({"seed"} if of_run else set()))}
+    of_run = (
+        "run" in typed and "data" not in typed
+    )  # whose own seed says which examples are for testing
+    source = {
+        "dtype": "float64",
+        **options.values_of(options.explicit - ({"seed"} if of_run else set())),
+    }
     source |= MARK if options.tati else {}
     source |= {"run": os.path.abspath(typed["run"])} if "run" in typed else {"verbose": 0}
     source |= {"trust": True} if "trust" in typed else {}
@@ -107,15 +134,26 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
         words = "the run's trajectory is the first leg" if path is not None else "no trajectory yet"
         about = f"{sim.num_parameters()} parameters on {sim.dataset.name}, temperature {system.temperature:g}"
         print(f"{about}; {words}")
-        if idle := [name for name in unused(system.trajectories.request) if name in options.explicit]:
+        if idle := [
+            name for name in unused(system.trajectories.request) if name in options.explicit
+        ]:
             print(f"Not used by the legs: {', '.join(idle)}.")
     parallel = choices.get("num_processes", 0) > 1
     found = explore(
-        source if parallel else system, start, path=path, seed=options.seed, output=folder,
-        say=None if quiet else lambda text: print(text, flush=True), **choices,
-    )  # fmt: skip
+        source if parallel else system,
+        start,
+        path=path,
+        seed=options.seed,
+        output=folder,
+        say=None if quiet else lambda text: print(text, flush=True),
+        **choices,
+    )
     write_exploration(found, typed, sim.parameter_names())
-    written = ["minima.csv", "minima.npz", *(["barriers.csv", "paths.csv", "tree.csv"] if found.paths else [])]
+    written = [
+        "minima.csv",
+        "minima.npz",
+        *(["barriers.csv", "paths.csv", "tree.csv"] if found.paths else []),
+    ]
     if "no_figures" not in typed and len(found.minima):
         plot_exploration(found, folder / "exploration.png")
         written.append("exploration.png")
@@ -123,10 +161,22 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
             plot_disconnectivity(found, folder / "disconnectivity.png")
             written.append("disconnectivity.png")
     if not quiet:
-        columns = ["number", "kind", "potential", "gradient_norm", "hessian_index", "distance", "ln_volume"]
+        columns = [
+            "number",
+            "kind",
+            "potential",
+            "gradient_norm",
+            "hessian_index",
+            "distance",
+            "ln_volume",
+        ]
         style: dict[str, Any] = {"index": False, "float_format": "{:.5g}".format}
         table = found.minima[[*columns, "times_found"]].head(20).to_string(**style, na_rep="")
-        print(table if len(found.minima) else "No descent came to a minimum: take longer legs, or more of them.")
+        print(
+            table
+            if len(found.minima)
+            else "No descent came to a minimum: take longer legs, or more of them."
+        )
         if len(found.barriers):
             print(found.barriers.head(20).to_string(**style))
         print(f"{found.reason}; written to {folder}: {', '.join(written)}")
@@ -136,9 +186,16 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
 def _body(argv: list[str]) -> int:
     typed = explorer(parser_of_command().parse(argv))
     if not {"run", "data", "batch_data_files", "potential"} & {*typed}:
-        raise InputError("tati-explore needs a run folder or --data.", expected="tati-explore RUN [options]")
+        raise InputError(
+            "tati-explore needs a run folder or --data.", expected="tati-explore RUN [options]"
+        )
     away = "run" not in typed or "parameters" in typed
-    refuse_if("centre" in typed and away, "--centre is a place in RUN.", typed.get("centre"), "RUN, no --parameters")
+    refuse_if(
+        "centre" in typed and away,
+        "--centre is a place in RUN.",
+        typed.get("centre"),
+        "RUN, no --parameters",
+    )
     arguments.loading(not typed.get("quiet"))
     said = "Interrupted: {} legs are kept in {}, where the same command goes on."
     with (

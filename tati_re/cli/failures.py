@@ -1,4 +1,6 @@
-"""Errors at the end of a command: one sentence on stderr, an exit status, and a log of what nobody foresaw."""
+"""Errors at the end of a command: one sentence on stderr, an exit status, and a log of what nobody
+foresaw.
+"""
 
 import contextlib
 import os
@@ -23,9 +25,13 @@ MADE: ContextVar[Path | None] = ContextVar("folder that this command made", defa
 _VERSIONS = ("numpy", "tensorflow", "keras", "scipy", "pandas", "h5py", "pydantic")
 
 
-def failed(error: Exception, prog: str, arguments: Sequence[str], sentence: str | None = None) -> int:
-    """Says an error in one sentence and returns the exit status; `sentence` is that of a user's error. What others
-    raised comes with a log of traceback and versions; with `--debug` the traceback is on stderr too."""
+def failed(
+    error: Exception, prog: str, arguments: Sequence[str], sentence: str | None = None
+) -> int:
+    """Says an error in one sentence and returns the exit status; `sentence` is that of a user's
+    error. What others raised comes with a log of traceback and versions; with `--debug` the
+    traceback is on stderr too.
+    """
     if isinstance(error, BrokenPipeError) and _nobody_reads():
         return OUTPUT_CLOSED
     status, words, kept = BAD_INPUT, sentence or "", False
@@ -37,12 +43,17 @@ def failed(error: Exception, prog: str, arguments: Sequence[str], sentence: str 
         if kept and (log := _logged(error, prog, arguments)):
             words += f" The traceback is in {log}."
         words = shown(" ".join(words.split()), 2000)
-        print("error: " + "".join(c if c.isprintable() else repr(c)[1:-1] for c in words), file=sys.stderr)
+        print(
+            "error: " + "".join(c if c.isprintable() else repr(c)[1:-1] for c in words),
+            file=sys.stderr,
+        )
     return status
 
 
 def _nobody_reads() -> bool:
-    """Whether the reader of the output has left; Python then need not try to write what is left of it."""
+    """Whether the reader of the output has left; Python then need not try to write what is left of
+    it.
+    """
     poll = select.poll()
     try:
         poll.register(sys.stdout, 0)
@@ -58,11 +69,21 @@ def _in_words(error: Exception, arguments: Sequence[str]) -> tuple[int, str, boo
     """Exit status, sentence, and whether a log is worth its place."""
     tensorflow: Any = sys.modules.get("tensorflow")  # which may not be there yet
     foreign = tensorflow is not None and isinstance(error, tensorflow.errors.OpError)
-    if isinstance(error, MemoryError) or (foreign and isinstance(error, tensorflow.errors.ResourceExhaustedError)):
+    if isinstance(error, MemoryError) or (
+        foreign and isinstance(error, tensorflow.errors.ResourceExhaustedError)
+    ):
         what = f"There is not enough memory ({said(error)})."
-        return BAD_INPUT, str(InputError(what, expected="fewer walkers, replicas or examples at a time")), foreign
+        return (
+            BAD_INPUT,
+            str(InputError(what, expected="fewer walkers, replicas or examples at a time")),
+            foreign,
+        )
     if isinstance(error, OSError) and error.filename is not None:
-        name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else str(error.filename)
+        name = (
+            os.fsdecode(error.filename)
+            if isinstance(error.filename, str | bytes)
+            else str(error.filename)
+        )
         typed = _flag_of(name, arguments)
         name = name if len(name) <= 160 else f"{name[:77]}...{name[-80:]}"
         return BAD_INPUT, f"{typed}{name} cannot be used: {error.strerror or said(error)}.", False
@@ -70,15 +91,26 @@ def _in_words(error: Exception, arguments: Sequence[str]) -> tuple[int, str, boo
         return BAD_INPUT, f"The system refuses this ({said(error)}).", False
     if foreign:
         return BAD_INPUT, f"TensorFlow cannot compute this ({said(error)}).", True
-    own = {os.path.abspath(text.rpartition("=")[2].partition(":")[0]).removesuffix(".py") for text in arguments}
+    own = {
+        os.path.abspath(text.rpartition("=")[2].partition(":")[0]).removesuffix(".py")
+        for text in arguments
+    }
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if frame.filename.removesuffix(".py") in own:  # whose code fails, and not that of the package
-            return BAD_INPUT, f"{frame.filename} fails in line {frame.lineno} ({said(error)}).", True
+        if (
+            frame.filename.removesuffix(".py") in own
+        ):  # whose code fails, and not that of the package
+            return (
+                BAD_INPUT,
+                f"{frame.filename} fails in line {frame.lineno} ({said(error)}).",
+                True,
+            )
     return INTERNAL_ERROR, f"Internal error ({said(error)}).", True
 
 
 def _flag_of(name: str, arguments: Sequence[str]) -> str:
-    """The flag, and a colon, that was typed with a file of this name or what it lies in; nothing for a plain word."""
+    """The flag, and a colon, that was typed with a file of this name or what it lies in; nothing
+    for a plain word.
+    """
     flag = ""
     for text in arguments:
         before, equals, value = text.partition("=")
@@ -91,8 +123,13 @@ def _flag_of(name: str, arguments: Sequence[str]) -> str:
 
 
 def _logged(error: Exception, prog: str, arguments: Sequence[str]) -> Path | None:
-    """Writes traceback and versions to a new file in the run folder made or named, else among temporary files."""
-    versions = [f"tati_re {__version__}", f"python {platform.python_version()} on {platform.platform()}"]
+    """Writes traceback and versions to a new file in the run folder made or named, else among
+    temporary files.
+    """
+    versions = [
+        f"tati_re {__version__}",
+        f"python {platform.python_version()} on {platform.platform()}",
+    ]
     for package in _VERSIONS:
         with contextlib.suppress(PackageNotFoundError):
             versions.append(f"{package} {version(package)}")

@@ -1,24 +1,45 @@
-"""`tati-inputspace`: predictions over a grid of inputs, and their spread over sampled parameters."""
+"""`tati-inputspace`: predictions over a grid of inputs, and their spread over sampled
+parameters.
+"""
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tati_re.cli.arguments import Parser, entry_point, flags_named, integer_of, loading, output_folder
+from tati_re.cli.arguments import (
+    Parser,
+    entry_point,
+    flags_named,
+    integer_of,
+    loading,
+    output_folder,
+)
 from tati_re.cli.of_tati import sample_inputs_as_tati, scans
 from tati_re.core.errors import InputError, refuse_if
 
 TABLE, FIGURE, SPECIFICATION = "inputspace.csv", "inputspace.png", "inputspace.toml"
 OWN: dict[str, tuple[Any, str]] = {
-    "range": ("LOW:HIGH:POINTS", "of all inputs, or one for each, joined by a comma; default the data's, 15 %% wider"),
+    "range": (
+        "LOW:HIGH:POINTS",
+        "of all inputs, or one for each, joined by a comma; default the data's, 15 %% wider",
+    ),
     "inputs": ("FILE", "inputs of a .npy, .npz or .csv file in place of a grid"),
-    "which": (("WORD",), "parameters: all that were sampled (default), mean, last, or numbers of stored steps"),
-    "parameters": ("FILE", "parameters of a file in place of the run's: a trajectory, .npz, .keras or run folder"),
+    "which": (
+        ("WORD",),
+        "parameters: all that were sampled (default), mean, last, or numbers of stored steps",
+    ),
+    "parameters": (
+        "FILE",
+        "parameters of a file in place of the run's: a trajectory, .npz, .keras or run folder",
+    ),
     "parameters_step": ("N", "its row with this step; default the last"),
     "walker": ("N", "one walker of the run; default all"),
     "thin": ("N", "each so many of the sampled positions; default 1"),
-    "output": ("DIR", f"folder of {TABLE} and {FIGURE}, new or empty; default the next of runs/inputspace-1, ..."),
+    "output": (
+        "DIR",
+        f"folder of {TABLE} and {FIGURE}, new or empty; default the next of runs/inputspace-1, ...",
+    ),
     "overwrite": (None, "replace the files there"),
     "no_figures": (None, "the table only"),
 }
@@ -36,7 +57,11 @@ def _which(words: Sequence[str]) -> str | list[int]:
     if len(words) == 1 and not words[0].isdigit():
         return words[0]
     if not all(word.isdigit() for word in words):
-        raise InputError("--which has the wrong form.", " ".join(words), "all, mean, last, or numbers of stored steps")
+        raise InputError(
+            "--which has the wrong form.",
+            " ".join(words),
+            "all, mean, last, or numbers of stored steps",
+        )
     return [int(word) for word in words]
 
 
@@ -55,20 +80,30 @@ def _predict(typed: dict[str, Any], folder: Path) -> None:
 
         stored = run.manifest["parameters"]
         names = parameter_names(stored["names"], stored["shapes"])
-        parameters = read_parameters(typed["parameters"], integer_of(typed, "parameters_step"), names=names).positions
+        parameters = read_parameters(
+            typed["parameters"], integer_of(typed, "parameters_step"), names=names
+        ).positions
     inputs = read_inputs(typed["inputs"], run) if "inputs" in typed else None
     ranges = typed["range"].split(",") if "range" in typed else None
     space = input_space(
-        run, ranges, inputs=inputs, which=_which(typed.get("which", ["all"])), parameters=parameters,
-        walker=integer_of(typed, "walker"), thin=integer_of(typed, "thin", 1, 1),
-    )  # fmt: skip
+        run,
+        ranges,
+        inputs=inputs,
+        which=_which(typed.get("which", ["all"])),
+        parameters=parameters,
+        walker=integer_of(typed, "walker"),
+        thin=integer_of(typed, "thin", 1, 1),
+    )
     made(folder)
     taken = [folder / name for name in (TABLE, FIGURE) if (folder / name).exists()]
     if taken and "overwrite" not in typed:
         raise InputError("--output is there already.", taken[0], "a new folder, or --overwrite")
     frame = space.frame()
     write_whole(folder / TABLE, frame_text(frame))
-    write_whole(folder / SPECIFICATION, tomli_w.dumps({"run": os.path.relpath(typed["run"], folder)}).encode())
+    write_whole(
+        folder / SPECIFICATION,
+        tomli_w.dumps({"run": os.path.relpath(typed["run"], folder)}).encode(),
+    )
     written = [TABLE]
     if "no_figures" not in typed and space.axes is not None and len(space.axes) <= 2:
         from tati_re.plotting.inputs import plot_input_space
@@ -80,7 +115,10 @@ def _predict(typed: dict[str, Any], folder: Path) -> None:
         columns = [name for name in ("predicted", "mean") if name in frame]
         if columns == ["predicted"]:
             shares = frame["predicted"].value_counts(normalize=True).sort_index()
-            print("classes predicted: " + ", ".join(f"{name} on {share:.1%}" for name, share in shares.items()))
+            print(
+                "classes predicted: "
+                + ", ".join(f"{name} on {share:.1%}" for name, share in shares.items())
+            )
         print(f"written to {folder}: {', '.join(written)}")
 
 
@@ -88,13 +126,26 @@ def _body(argv: list[str]) -> None:
     if scans(argv):
         return sample_inputs_as_tati(argv)
     typed = parser_of_command().parse(argv)
-    refuse_if("run" not in typed, "tati-inputspace needs a run folder.", expected="tati-inputspace RUN [options]")
+    refuse_if(
+        "run" not in typed,
+        "tati-inputspace needs a run folder.",
+        expected="tati-inputspace RUN [options]",
+    )
     for name in ("which", "walker", "thin") if "parameters" in typed else ():
-        refuse_if(name in typed, f"--{name} chooses among the run's parameters.", typed.get(name), "no --parameters")
+        refuse_if(
+            name in typed,
+            f"--{name} chooses among the run's parameters.",
+            typed.get(name),
+            "no --parameters",
+        )
     loading(not typed.get("quiet"))
     from tati_re.runs.lock import writing
 
-    with flags_named(OWN), output_folder(typed.get("output"), "inputspace") as folder, writing(folder):
+    with (
+        flags_named(OWN),
+        output_folder(typed.get("output"), "inputspace") as folder,
+        writing(folder),
+    ):
         _predict(typed, folder)
 
 

@@ -1,4 +1,6 @@
-"""`tati-landscape`: the loss on lines, planes and grids, along a trajectory, and the curvature at a point."""
+"""`tati-landscape`: the loss on lines, planes and grids, along a trajectory, and the curvature at a
+point.
+"""
 
 import os
 import sys
@@ -18,28 +20,61 @@ MORE = ("seed", "threads", "requeue_signal")
 VTK = "vtk"
 HESSIAN = ("extremes", "trace", "density", "full")
 OWN: dict[str, tuple[Any, str]] = {
-    "parameters": ("FILE", "centre: a trajectory, .npz, .keras or run folder, ours or TATi's; no --centre"),
+    "parameters": (
+        "FILE",
+        "centre: a trajectory, .npz, .keras or run folder, ours or TATi's; no --centre",
+    ),
     "parameters_step": ("N", "its row with this step; default the last"),
-    "centre": ("WORD", "mean (default of a sampled run), last (of a fit), best, or a stored step of the run; or zero"),
-    "walker": ("N", "walker of center and trajectory; default all, the first for a center that is one position"),
-    "directions": ("WORDS", "random[:N] (default), trajectory[:N], covariance:1,64, hessian:1,-1, between, FILE"),
+    "centre": (
+        "WORD",
+        "mean (default of a sampled run), last (of a fit), best, or a stored step of the run; or zero",
+    ),
+    "walker": (
+        "N",
+        "walker of center and trajectory; default all, the first for a center that is one position",
+    ),
+    "directions": (
+        "WORDS",
+        "random[:N] (default), trajectory[:N], covariance:1,64, hessian:1,-1, between, FILE",
+    ),
     "normalization": ("WORD", "of random directions: filter (default), tensor, none"),
-    "to": (("FILE",), "between: one or two further files of parameters; vtk: also landscape.vtk, for ParaView"),
-    "range": ("LOW:HIGH:POINTS", "of all axes, or one for each, joined by a comma; default -1:1:41"),
-    "scales": ("N,N,...", "powers of 10 that the range is multiplied with, one grid after the other, as 1,0,-1,-2"),
-    "grid": (("PATTERN=LOW:HIGH:POINTS",), "a grid over named parameters around the center, instead of directions"),
+    "to": (
+        ("FILE",),
+        "between: one or two further files of parameters; vtk: also landscape.vtk, for ParaView",
+    ),
+    "range": (
+        "LOW:HIGH:POINTS",
+        "of all axes, or one for each, joined by a comma; default -1:1:41",
+    ),
+    "scales": (
+        "N,N,...",
+        "powers of 10 that the range is multiplied with, one grid after the other, as 1,0,-1,-2",
+    ),
+    "grid": (
+        ("PATTERN=LOW:HIGH:POINTS",),
+        "a grid over named parameters around the center, instead of directions",
+    ),
     "along": (None, "no plane: loss and accuracy at the stored positions, on all data"),
     "trajectory": ("RUN", "run whose positions are projected; default RUN; none: no trajectory"),
     "trajectory_points": ("N", "positions of it, equally spaced; default 500"),
     "exclude": (("PATTERN",), "parameters that stay at the center, such as */bias"),
     "fix": (("PATTERN=VALUE",), "parameters that are set to a value and stay there"),
-    "hessian": ("WORDS", "curvature at the center: extremes, trace, density, full, joined by commas; no plane"),
+    "hessian": (
+        "WORDS",
+        "curvature at the center: extremes, trace, density, full, joined by commas; no plane",
+    ),
     "probes": ("N", "random vectors of trace (default 64) and density (default 8)"),
     "no_test": (None, "without the test part"),
-    "quantity": ("COLUMN", "column that is drawn; default ln_excess_loss over a plane, the losses along a line"),
+    "quantity": (
+        "COLUMN",
+        "column that is drawn; default ln_excess_loss over a plane, the losses along a line",
+    ),
     "page": (None, "also an HTML page with a surface that turns; needs plotly"),
     "no_figures": (None, "tables only"),
-    "output": ("DIR", "folder; the same command goes on with what is there; default the next of runs/landscape-1, ..."),
+    "output": (
+        "DIR",
+        "folder; the same command goes on with what is there; default the next of runs/landscape-1, ...",
+    ),
     "overwrite": (None, "replace another landscape there"),
     "trust": (None, f"of the run: {TRUST}"),
 }
@@ -72,28 +107,58 @@ def _check(typed: dict[str, Any]) -> None:
             if name in typed and (name != "to" or others or ways != ["grid"]):
                 raise InputError(f"{flag(name)} does not belong to {flag(ways[0])}.")
     if "normalization" in typed and not typed.get("directions", "random").startswith("random"):
-        raise InputError("--normalization belongs to random directions.", typed["directions"], "--directions random")
+        raise InputError(
+            "--normalization belongs to random directions.",
+            typed["directions"],
+            "--directions random",
+        )
     if "trajectory_points" in typed and ways == ["grid"] and "trajectory" not in typed:
-        raise InputError("--trajectory-points belongs to a trajectory.", expected="--trajectory RUN with --grid")
-    if "quantity" in typed and "no_figures" in typed and "page" not in typed and VTK not in typed.get("to", ()):
-        raise InputError("--quantity is drawn, and --no-figures draws nothing.", expected="one of them")
+        raise InputError(
+            "--trajectory-points belongs to a trajectory.", expected="--trajectory RUN with --grid"
+        )
+    if (
+        "quantity" in typed
+        and "no_figures" in typed
+        and "page" not in typed
+        and VTK not in typed.get("to", ())
+    ):
+        raise InputError(
+            "--quantity is drawn, and --no-figures draws nothing.", expected="one of them"
+        )
     if "probes" in typed and not {"trace", "density"} & {*typed.get("hessian", "").split(",")}:
-        raise InputError("--probes belongs to --hessian trace or density.", expected="--hessian trace --probes 64")
+        raise InputError(
+            "--probes belongs to --hessian trace or density.",
+            expected="--hessian trace --probes 64",
+        )
     if not {"run", "data", "potential"} & {*typed}:
-        raise InputError("tati-landscape needs a run folder or --data.", expected="tati-landscape RUN [options]")
+        raise InputError(
+            "tati-landscape needs a run folder or --data.", expected="tati-landscape RUN [options]"
+        )
     if not {"run", "parameters", "model"} & {*typed} and typed.get("centre") != "zero":
         what = "There is no center."
-        raise InputError(what, expected="a run folder, --parameters FILE, --model FILE.keras, or --centre zero")
+        raise InputError(
+            what, expected="a run folder, --parameters FILE, --model FILE.keras, or --centre zero"
+        )
     away = "parameters" in typed or ("run" not in typed and typed.get("centre") != "zero")
     expected = "RUN, no --parameters; or zero"
-    refuse_if("centre" in typed and away, "--centre is a place in RUN.", typed.get("centre"), expected)
+    refuse_if(
+        "centre" in typed and away, "--centre is a place in RUN.", typed.get("centre"), expected
+    )
     for word in typed.get("hessian", "").split(",") if typed.get("hessian") else ():
         if word not in HESSIAN:
-            raise InputError(f"--hessian has an unknown word.{nearest(word, HESSIAN)}", word, ", ".join(HESSIAN))
+            raise InputError(
+                f"--hessian has an unknown word.{nearest(word, HESSIAN)}", word, ", ".join(HESSIAN)
+            )
     if others and typed.get("directions") != "between":
-        raise InputError("--to belongs to --directions between.", others[0], f"--to {VTK}, or --directions between")
+        raise InputError(
+            "--to belongs to --directions between.",
+            others[0],
+            f"--to {VTK}, or --directions between",
+        )
     if typed.get("directions") == "between" and len(others) not in (1, 2):
-        raise InputError("--directions between needs one or two other points.", expected="--to FILE [FILE]")
+        raise InputError(
+            "--directions between needs one or two other points.", expected="--to FILE [FILE]"
+        )
 
 
 def _system(typed: dict[str, Any], flags: dict[str, Any]) -> Any:
@@ -104,7 +169,9 @@ def _system(typed: dict[str, Any], flags: dict[str, Any]) -> Any:
     values.pop("batch_size", None)
     if "run" in typed:
         if "data" not in typed:
-            values.pop("seed", None)  # of directions and probes; the run's own says which examples are for testing
+            values.pop(
+                "seed", None
+            )  # of directions and probes; the run's own says which examples are for testing
         return simulation_of(typed["run"], trust="trust" in typed, **values)
     return Simulation(verbose=0, **values)
 
@@ -120,7 +187,9 @@ def _centre(typed: dict[str, Any], sim: Any, walker: int | None) -> tuple[Any, s
         found = read_parameters(typed["parameters"], step, names=sim.parameter_names())
         row = 0 if walker is None else walker
         if row >= len(found.positions):
-            raise InputError("--walker: the walker does not exist.", row, f"0 to {len(found.positions) - 1}")
+            raise InputError(
+                "--walker: the walker does not exist.", row, f"0 to {len(found.positions) - 1}"
+            )
         return found.positions[row], found.source
     if typed.get("centre") == "zero":
         return np.zeros(sim.num_parameters()), "zero"
@@ -129,7 +198,9 @@ def _centre(typed: dict[str, Any], sim: Any, walker: int | None) -> tuple[Any, s
     return np.asarray(sim.parameters, np.float64), f"{typed['model']}"
 
 
-def _say_hessian(typed: dict[str, Any], surface: Any, centre: Any, free: Any, folder: Path) -> list[str]:
+def _say_hessian(
+    typed: dict[str, Any], surface: Any, centre: Any, free: Any, folder: Path
+) -> list[str]:
     """Prints the curvature at the center and writes it to hessian.csv."""
     import numpy as np
     import pandas
@@ -152,17 +223,26 @@ def _say_hessian(typed: dict[str, Any], surface: Any, centre: Any, free: Any, fo
     if "extremes" in words and "full" not in words:
         pairs = hessian_eigenpairs(surface, centre, 5, 5, free, seed)
         extremes = pairs.values
-        numbers = [number + 1 if number < 5 else number - len(extremes) for number in range(len(extremes))]
-        rows += [("eigenvalue", *row) for row in zip(numbers, pairs.values, pairs.residuals, strict=True)]
+        numbers = [
+            number + 1 if number < 5 else number - len(extremes) for number in range(len(extremes))
+        ]
+        rows += [
+            ("eigenvalue", *row) for row in zip(numbers, pairs.values, pairs.residuals, strict=True)
+        ]
     if "trace" in words and "full" not in words:
-        trace = hessian_trace(surface, centre, arguments.integer_of(typed, "probes", 64, 2), free, seed)
+        trace = hessian_trace(
+            surface, centre, arguments.integer_of(typed, "probes", 64, 2), free, seed
+        )
         rows.append(("trace", 0, trace.value, trace.standard_error))
     if "density" in words:
         probes = arguments.integer_of(typed, "probes", 8, 1)
         density = hessian_density(surface, centre, probes, DENSITY_STEPS, free, seed)
         width = max(float(np.ptp(density.nodes)) / 150, 1e-12)
         grid = np.linspace(density.nodes.min() - 4 * width, density.nodes.max() + 4 * width, 1001)
-        write_whole(folder / "density.csv", frame_text({"eigenvalue": grid, "density": density.on(grid, width)}))
+        write_whole(
+            folder / "density.csv",
+            frame_text({"eigenvalue": grid, "density": density.on(grid, width)}),
+        )
         files.append("density.csv")
         rows.append(("part_below_zero", 0, *density.share(-np.inf, 0.0)))
         if "no_figures" not in typed:
@@ -173,7 +253,11 @@ def _say_hessian(typed: dict[str, Any], surface: Any, centre: Any, free: Any, fo
         write_whole(folder / "hessian.csv", frame_text(frame))
         files.insert(0, "hessian.csv")
     if "quiet" not in typed:
-        print(frame.head(20).to_string(index=False, float_format=lambda value: f"{value:.6g}", na_rep=""))
+        print(
+            frame.head(20).to_string(
+                index=False, float_format=lambda value: f"{value:.6g}", na_rep=""
+            )
+        )
     return files
 
 
@@ -223,8 +307,14 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
     sim, quiet = _system(typed, flags), "quiet" in typed
     walker = arguments.integer_of(typed, "walker")
     centre, source = _centre(typed, sim, walker)
-    batch_size = options_from_flags({"batch_size": flags["batch_size"]}).batch_size if "batch_size" in flags else None
-    test = "no_test" not in typed and sim.dataset.test_inputs is not None and not typed.get("hessian")
+    batch_size = (
+        options_from_flags({"batch_size": flags["batch_size"]}).batch_size
+        if "batch_size" in flags
+        else None
+    )
+    test = (
+        "no_test" not in typed and sim.dataset.test_inputs is not None and not typed.get("hessian")
+    )
     surface = module.Surface(sim, batch_size=batch_size, test=test)
     mask, values = fixed(surface.parameter_names, typed.get("fix", ()), typed.get("exclude", ()))
     centre, free = np.array(centre, np.float64), ~mask if mask.any() else None
@@ -236,7 +326,11 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
         "examples": batch_size or sim.dataset.num_examples,
     }
     if not quiet:
-        examples = f"{words['examples']:,} examples of {sim.dataset.name}" if sim.system.has_data else sim.dataset.name
+        examples = (
+            f"{words['examples']:,} examples of {sim.dataset.name}"
+            if sim.system.has_data
+            else sim.dataset.name
+        )
         print(f"{surface.num_parameters} parameters, {examples}; centre: {source}")
     trajectory = _trajectory(typed, sim, walker)
     if typed.get("hessian"):
@@ -247,10 +341,16 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
             written = _say_hessian(typed, surface, centre, free, folder)
     elif typed.get("along"):
         refuse_if(not trajectory, "--along needs a run with a trajectory.")
-        frame = module.along(surface, trajectory, output=folder, overwrite="overwrite" in typed, description=words)
+        frame = module.along(
+            surface, trajectory, output=folder, overwrite="overwrite" in typed, description=words
+        )
         written = ["trajectory.csv"]
         if not quiet:
-            print(frame.describe().loc[["min", "mean", "max"]].to_string(float_format=lambda value: f"{value:.6g}"))
+            print(
+                frame.describe()
+                .loc[["min", "mean", "max"]]
+                .to_string(float_format=lambda value: f"{value:.6g}")
+            )
     else:
         names, ranges = None, typed.get("range", "-1:1:41").split(",")
         if typed.get("grid"):
@@ -262,16 +362,35 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
             run = None if named is None else load(named)
             positions = None if not trajectory else np.stack([one.parameters for one in trajectory])
             files = [each for each in typed.get("to", ()) if each != VTK]
-            others = [read_parameters(each, names=sim.parameter_names()).positions[0] for each in files]
+            others = [
+                read_parameters(each, names=sim.parameter_names()).positions[0] for each in files
+            ]
             directions, said = directions_of(
-                typed.get("directions", "random"), surface, centre, run=run, positions=positions, others=others,
-                free=free, normalization=typed.get("normalization", "filter"), seed=typed["seed"],
+                typed.get("directions", "random"),
+                surface,
+                centre,
+                run=run,
+                positions=positions,
+                others=others,
+                free=free,
+                normalization=typed.get("normalization", "filter"),
+                seed=typed["seed"],
                 walker=walker,
-            )  # fmt: skip
+            )
         what = "--page draws a plane."
-        refuse_if("page" in typed and len(directions) != 2, what, f"{len(directions)} direction(s)", "two directions")
-        what, known = "--to vtk: a VTK file has two or three coordinates.", (*surface.columns, EXCESS)
-        refuse_if(VTK in typed.get("to", ()) and len(directions) not in (2, 3), what, len(directions))
+        refuse_if(
+            "page" in typed and len(directions) != 2,
+            what,
+            f"{len(directions)} direction(s)",
+            "two directions",
+        )
+        what, known = (
+            "--to vtk: a VTK file has two or three coordinates.",
+            (*surface.columns, EXCESS),
+        )
+        refuse_if(
+            VTK in typed.get("to", ()) and len(directions) not in (2, 3), what, len(directions)
+        )
         what, drawn = "--quantity is not a column of the table.", typed.get("quantity", known[0])
         refuse_if(drawn not in known, what, drawn, ", ".join(known))
         directions = module.project_out(directions, mask)
@@ -279,11 +398,23 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
             for number, sentence in enumerate(said):
                 print(f"c{number}: {sentence}")
         landscape = module.scan(
-            surface, centre, directions, ranges, module.parse_scales(typed.get("scales", "0")),
-            trajectory=trajectory or None, names=names, output=folder, overwrite="overwrite" in typed,
-            description={**words, "axes": said}, progress=None if quiet else _progress,
-        )  # fmt: skip
-        written = ["landscape.csv", *(["trajectory.csv"] if trajectory else []), *_draw(typed, landscape, folder)]
+            surface,
+            centre,
+            directions,
+            ranges,
+            module.parse_scales(typed.get("scales", "0")),
+            trajectory=trajectory or None,
+            names=names,
+            output=folder,
+            overwrite="overwrite" in typed,
+            description={**words, "axes": said},
+            progress=None if quiet else _progress,
+        )
+        written = [
+            "landscape.csv",
+            *(["trajectory.csv"] if trajectory else []),
+            *_draw(typed, landscape, folder),
+        ]
         if not quiet:
             print(f"lowest loss L0 {landscape.lowest:.6g}")
     if not quiet:
@@ -292,7 +423,12 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
 
 def _progress(done: int, total: int) -> None:
     if sys.stderr.isatty():
-        print(f"\r{done:,} of {total:,} points", end="\n" if done == total else "", file=sys.stderr, flush=True)
+        print(
+            f"\r{done:,} of {total:,} points",
+            end="\n" if done == total else "",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _trajectory(typed: dict[str, Any], sim: Any, walker: int | None) -> list[Any]:
@@ -308,7 +444,12 @@ def _trajectory(typed: dict[str, Any], sim: Any, walker: int | None) -> list[Any
         return []
     run = load(named)
     other = described_names(run.manifest["parameters"]) != list(sim.parameter_names())
-    refuse_if(other, "--trajectory is a run of another model.", named, f"one of {sim.num_parameters()} parameters")
+    refuse_if(
+        other,
+        "--trajectory is a run of another model.",
+        named,
+        f"one of {sim.num_parameters()} parameters",
+    )
     try:
         stored = next(stored_positions(run), None) is not None
     except InputError:

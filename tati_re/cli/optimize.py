@@ -19,7 +19,9 @@ def _fit(options: Options) -> Any:
         try:
             print(sim.step_size_advice())
         except (tf.errors.OpError, LookupError, NotImplementedError):
-            print("The Hessian of U cannot be computed for this model, so that no step sizes are advised.")
+            print(
+                "The Hessian of U cannot be computed for this model, so that no step sizes are advised."
+            )
     return run
 
 

@@ -11,25 +11,43 @@ NUMBERS = {"interval": float, "rung": int, "burnin": int, "thin": int, "seed": i
 
 
 def parser_of_command() -> Parser:
-    description = "Predict with the average over a run's posterior draws; scores, uncertainties and figures."
+    description = (
+        "Predict with the average over a run's posterior draws; scores, uncertainties and figures."
+    )
     parser = Parser("tati-predict", "tati-predict RUN... [options]", description)
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders of tati-sample; several are averaged")
+    parser.add_argument(
+        "runs", nargs="*", metavar="RUN", help="run folders of tati-sample; several are averaged"
+    )
     text = "what to predict: .csv, .txt, .npy, .npz, ... or a built-in name (default: the test part of the run's data)"
     parser.add_argument("--data", metavar="FILE", help=text)
-    parser.add_argument("--optimum", metavar="FOLDER", help="a run of tati-optimize to compare with")
+    parser.add_argument(
+        "--optimum", metavar="FOLDER", help="a run of tati-optimize to compare with"
+    )
     text = "runs of tati-optimize whose walkers are the members of an ensemble to compare with"
     parser.add_argument("--ensemble", nargs="+", metavar="FOLDER", help=text)
     text = "inputs unlike those of the training, which uncertainty should tell apart: as --data, or noise"
     parser.add_argument("--ood", metavar="FILE", help=text)
-    parser.add_argument("--interval", metavar="X", help="probability inside of intervals (default 0.9)")
-    parser.add_argument("--rung", metavar="N", help="rung of a ladder that stored all rungs (default 0, the target)")
-    parser.add_argument("--burnin", metavar="N", help="steps to leave out (default: the run's own burn-in)")
-    parser.add_argument("--thin", metavar="N", help="take every N-th stored position (default: few for many inputs)")
+    parser.add_argument(
+        "--interval", metavar="X", help="probability inside of intervals (default 0.9)"
+    )
+    parser.add_argument(
+        "--rung", metavar="N", help="rung of a ladder that stored all rungs (default 0, the target)"
+    )
+    parser.add_argument(
+        "--burnin", metavar="N", help="steps to leave out (default: the run's own burn-in)"
+    )
+    parser.add_argument(
+        "--thin", metavar="N", help="take every N-th stored position (default: few for many inputs)"
+    )
     parser.add_argument("--seed", metavar="N", help="of --ood noise (default 0)")
     text = "loss and accuracy against temperature, of all rungs of a ladder or of runs at several temperatures"
     parser.add_argument("--by-temperature", action="store_true", help=text)
     parser.add_argument("--trust", action="store_true", help=f"of the runs: {TRUST}")
-    parser.add_argument("--output", metavar="FOLDER", help="where the tables and figures go (default RUN/predictions)")
+    parser.add_argument(
+        "--output",
+        metavar="FOLDER",
+        help="where the tables and figures go (default RUN/predictions)",
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace the files that are there")
     return parser
 
@@ -41,7 +59,9 @@ def _body(argv: list[str]) -> None:
         if name in typed:
             typed[name] = number_typed(name, typed[name], kind, 0)
     ignored = "seed" in typed and typed.get("ood") != "noise"
-    refuse_if(ignored, "--seed belongs to --ood noise.", f"--seed {typed.get('seed')}", "both, or neither")
+    refuse_if(
+        ignored, "--seed belongs to --ood noise.", f"--seed {typed.get('seed')}", "both, or neither"
+    )
     loading(not typed.get("quiet"))
     from tati_re.report.prediction import report_predictions, report_temperatures
     from tati_re.runs import files

@@ -26,7 +26,9 @@ def _body(argv: list[str]) -> None:
     with output_folder(output, "quickstart") as folder:
         if output is not None:
             prepare(folder)
-        run_quickstart(folder, num_steps, typed.get("seed", 0), verbose=0 if typed.get("quiet") else 1)
+        run_quickstart(
+            folder, num_steps, typed.get("seed", 0), verbose=0 if typed.get("quiet") else 1
+        )
 
 
 def parser_of_command() -> Parser:
@@ -38,13 +40,21 @@ def parser_of_command() -> Parser:
     )
     steps = f"most sampling steps; default: those of a run that ends when {UNTIL}"
     parser.add_argument("--num-steps", type=int, metavar="N", help=steps)
-    parser.add_argument("--output", metavar="DIR", help="run folder, new or empty; default runs/quickstart-1, -2, ...")
-    parser.add_argument("--seed", type=int, metavar="S", help="seed of every random number; default 0")
+    parser.add_argument(
+        "--output",
+        metavar="DIR",
+        help="run folder, new or empty; default runs/quickstart-1, -2, ...",
+    )
+    parser.add_argument(
+        "--seed", type=int, metavar="S", help="seed of every random number; default 0"
+    )
     return parser
 
 
 def run_quickstart(folder: Path, num_steps: int | None, seed: int, verbose: int) -> None:
-    """Trains, samples, predicts, prints the tables and writes the figures into a new or empty folder."""
+    """Trains, samples, predicts, prints the tables and writes the figures into a new or empty
+    folder.
+    """
     from tati_re.plotting import plot_traces
     from tati_re.report.prediction import report_predictions
     from tati_re.simulation.simulation import Simulation

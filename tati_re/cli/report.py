@@ -16,8 +16,12 @@ def parser_of_command() -> Parser:
         "temperatures, ladder, bias, and the figures that other commands left in their folders."
     )
     parser = Parser("tati-report", "tati-report RUN [RUN ...] [options]", description)
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders, also of runs that go on")
-    parser.add_argument("--output", metavar="FILE", help="the page, .html; default report.html in the run folder")
+    parser.add_argument(
+        "runs", nargs="*", metavar="RUN", help="run folders, also of runs that go on"
+    )
+    parser.add_argument(
+        "--output", metavar="FILE", help="the page, .html; default report.html in the run folder"
+    )
     text = "further folders whose figures are shown, such as that of a landscape"
     parser.add_argument("--figures", nargs="+", metavar="DIR", help=text)
     for name, (_, text) in NUMBERS.items():
@@ -27,8 +31,14 @@ def parser_of_command() -> Parser:
 
 def _body(argv: list[str]) -> None:
     typed = parser_of_command().parse(argv)
-    refuse_if(not typed.get("runs"), "tati-report needs a run folder.", expected="tati-report RUN [RUN ...]")
-    chosen = {n: number_typed(n, typed[n], least=least) for n, (least, _) in NUMBERS.items() if n in typed}
+    refuse_if(
+        not typed.get("runs"),
+        "tati-report needs a run folder.",
+        expected="tati-report RUN [RUN ...]",
+    )
+    chosen = {
+        n: number_typed(n, typed[n], least=least) for n, (least, _) in NUMBERS.items() if n in typed
+    }
     loading(not typed.get("quiet"), f"Reading {', '.join(typed['runs'])}")
     from tati_re.report import write_report
 

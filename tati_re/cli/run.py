@@ -7,19 +7,34 @@ from tati_re.cli.arguments import Parser, ended, loading, output_folder
 from tati_re.core.errors import InputError
 from tati_re.core.exit_status import FINISHED
 from tati_re.core.interruption import stopping
-from tati_re.options.make import OPTIONS, Options, make_options, options_from_flags, read_toml, to_toml
+from tati_re.options.make import (
+    OPTIONS,
+    Options,
+    make_options,
+    options_from_flags,
+    read_toml,
+    to_toml,
+)
 from tati_re.options.presets import note_of
 from tati_re.options.trust import TRUST
 
 
 def with_config(typed: dict[str, Any]) -> Options:
-    """Makes options from the file of `--config`, then the flags that `Parser.parse` returned, then `--quiet`."""
-    flags = {name: value for name, value in typed.items() if name not in ("config", "print_config", "changed", "quiet")}
+    """Makes options from the file of `--config`, then the flags that `Parser.parse` returned, then
+    `--quiet`.
+    """
+    flags = {
+        name: value
+        for name, value in typed.items()
+        if name not in ("config", "print_config", "changed", "quiet")
+    }
     if "changed" in typed and "print_config" not in typed:
         raise InputError("--changed belongs to --print-config.", expected="both, or none")
     if typed.get("quiet"):
         if flags.get("verbose", "0") != "0":
-            raise InputError("--quiet and --verbose contradict each other.", flags["verbose"], "one of the two")
+            raise InputError(
+                "--quiet and --verbose contradict each other.", flags["verbose"], "one of the two"
+            )
         flags["verbose"] = "0"
     return options_from_flags(flags, read_toml(typed["config"]) if "config" in typed else None)
 
@@ -30,12 +45,22 @@ def add_trust(parser: Parser) -> None:
 
 def refuse_trust(typed: dict[str, Any]) -> None:
     if "trust" in typed:
-        raise InputError("--trust belongs to --resume.", expected="no --trust: what is typed is the caller's own")
+        raise InputError(
+            "--trust belongs to --resume.", expected="no --trust: what is typed is the caller's own"
+        )
 
 
-def start(parser: Parser, argv: list[str], name: str, groups: Iterable[str], action: Callable[[Options], Any]) -> int:
-    """Runs a command that makes a run folder, by default the next `name` under `runs`; an empty one is removed again.
-    `groups` are those of `--print-config`, `action` starts the run and returns it. Returns the exit status."""
+def start(
+    parser: Parser,
+    argv: list[str],
+    name: str,
+    groups: Iterable[str],
+    action: Callable[[Options], Any],
+) -> int:
+    """Runs a command that makes a run folder, by default the next `name` under `runs`; an empty one
+    is removed again. `groups` are those of `--print-config`, `action` starts the run and returns
+    it. Returns the exit status.
+    """
     typed = parser.parse(argv)
     options = with_config(typed)
     if typed.get("print_config"):
@@ -48,5 +73,7 @@ def start(parser: Parser, argv: list[str], name: str, groups: Iterable[str], act
         raise InputError("--data is missing.", expected=OPTIONS["data"].description)
     with output_folder(options.output, name) as folder, stopping(options.requeue_signal):
         loading(options.verbose)
-        run = action(options if options.output is not None else make_options(options, output=str(folder)))
+        run = action(
+            options if options.output is not None else make_options(options, output=str(folder))
+        )
     return ended(run, options.verbose)

@@ -24,7 +24,11 @@ def _resume(typed: dict[str, Any]) -> int:
     allowed = "only --num-steps, --max-time, --requeue-signal, --workers, --cluster, --worker-gpus, --data or "
     allowed += "--test-data of files that moved, --trust, --verbose or --quiet with --resume"
     for name in typed:
-        refuse_if(name not in BESIDE_RESUME, f"{flag(name)} cannot be changed by --resume.", expected=allowed)
+        refuse_if(
+            name not in BESIDE_RESUME,
+            f"{flag(name)} cannot be changed by --resume.",
+            expected=allowed,
+        )
     trust, options = typed.pop("trust", False), with_config(typed)
     loading(options.verbose)
     from tati_re.simulation.simulation import Simulation

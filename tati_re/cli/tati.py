@@ -1,4 +1,6 @@
-"""`tati`: all commands under one name, `tati sample` for `tati-sample`, and one completion for both."""
+"""`tati`: all commands under one name, `tati sample` for `tati-sample`, and one completion for
+both.
+"""
 
 import argparse
 import importlib
@@ -38,7 +40,9 @@ def _completion(shell: str) -> str:
     for name, text in COMMANDS.items():
         parser: Parser = module_of(name).parser_of_command()
         own = script(parser, shell)
-        parts.add_parser(name, parents=[parser], add_help=False, help=text, conflict_handler="resolve")
+        parts.add_parser(
+            name, parents=[parser], add_help=False, help=text, conflict_handler="resolve"
+        )
         if name != "quickstart":
             scripts.append(own)
     import shtab
@@ -58,7 +62,9 @@ def _body(argv: list[str]) -> int:
     elif name in COMMANDS or name == "optimize":
         return module_of(name).main(rest)
     else:
-        raise InputError(f"tati has no command {name}.{nearest(name, COMMANDS)}", expected=", ".join(COMMANDS))
+        raise InputError(
+            f"tati has no command {name}.{nearest(name, COMMANDS)}", expected=", ".join(COMMANDS)
+        )
     return 0
 
 

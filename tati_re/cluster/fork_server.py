@@ -1,4 +1,6 @@
-"""Processes that begin with TensorFlow in them: copies of one that has imported it, which takes seconds and memory."""
+"""Processes that begin with TensorFlow in them: copies of one that has imported it, which takes
+seconds and memory.
+"""
 
 import atexit
 import contextlib
@@ -23,23 +25,32 @@ _READ_BY_LIBRARIES = ("TF_", "XLA_", "KERAS_", "OMP_", "MKL_", "OPENBLAS_", "ONE
 
 
 class ForkServer:
-    """A process that has imported TensorFlow and the package, computed nothing, and makes copies; it ends with ours."""
+    """A process that has imported TensorFlow and the package, computed nothing, and makes copies;
+    it ends with ours.
+    """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._control, theirs = Pipe()
         self._lock = threading.Lock()
         command, none = [sys.executable, "-m", __name__, str(theirs.fileno())], subprocess.DEVNULL
         own, passed = {**environment}, [theirs.fileno()]
-        self._process = subprocess.Popen(command, stdin=none, stdout=none, stderr=none, env=own, pass_fds=passed)
+        self._process = subprocess.Popen(
+            command, stdin=none, stdout=none, stderr=none, env=own, pass_fds=passed
+        )
         theirs.close()
-        loaded = [name for name in [*sys.modules] if name.startswith("tati_re.") and not name.endswith("__main__")]
+        loaded = [
+            name
+            for name in [*sys.modules]
+            if name.startswith("tati_re.") and not name.endswith("__main__")
+        ]
         self._control.send(["tati_re.core.backend", *loaded])
         atexit.register(self.close)
 
     @contextlib.contextmanager
     def _asking(self) -> Iterator[None]:
-        """A question and its answer. Where they are cut off, as by Ctrl-C, the next answer would be to this question:
-        the server is then asked no more, and ends."""
+        """A question and its answer. Where they are cut off, as by Ctrl-C, the next answer would be
+        to this question: the server is then asked no more, and ends.
+        """
         with self._lock:
             try:
                 yield
@@ -48,7 +59,9 @@ class ForkServer:
                 raise
 
     def start(self, environment: Mapping[str, str], pipe: int, said: int) -> "Forked":
-        """A worker at the end of a pipe, its output to a file; `EOFError` or `OSError` where the server is gone."""
+        """A worker at the end of a pipe, its output to a file; `EOFError` or `OSError` where the
+        server is gone.
+        """
         with self._asking():
             self._control.send((dict(environment), os.getcwd(), sys.path))
             for descriptor in (pipe, said):
@@ -93,8 +106,13 @@ _SERVERS: dict[tuple, ForkServer] = {}
 
 
 def forked(environment: Mapping[str, str], pipe: int, said: int) -> Forked | None:
-    """A copy of this process's server for this environment, begun where there is none; `None` where it cannot be."""
-    key = os.getpid(), *sorted(item for item in environment.items() if item[0].startswith(_READ_BY_LIBRARIES))
+    """A copy of this process's server for this environment, begun where there is none; `None` where
+    it cannot be.
+    """
+    key = (
+        os.getpid(),
+        *sorted(item for item in environment.items() if item[0].startswith(_READ_BY_LIBRARIES)),
+    )
     for _ in range(2):
         if key not in _SERVERS:
             _SERVERS[key] = ForkServer(environment)
@@ -106,9 +124,13 @@ def forked(environment: Mapping[str, str], pipe: int, said: int) -> Forked | Non
 
 
 def _serve_copies(descriptor: int) -> None:
-    """The server's side: a request is what a copy is made with, or the number of one whose exit status is wanted."""
+    """The server's side: a request is what a copy is made with, or the number of one whose exit
+    status is wanted.
+    """
     leave_stops_to_the_driver()
-    warnings.simplefilter("ignore", DeprecationWarning)  # of copies of processes with threads, here idle ones
+    warnings.simplefilter(
+        "ignore", DeprecationWarning
+    )  # of copies of processes with threads, here idle ones
     control = Connection(descriptor)
     for name in control.recv():
         importlib.import_module(name)

@@ -13,25 +13,32 @@ _DEATHS = 3
 
 
 class SideBySide:
-    """Processes that each make a function of a job, once, and are then given jobs until none is left. One that dies is
-    made again, and with it the job that it had. `made` makes the function in a process, and is pickled, as the jobs
-    are. At most `number` processes, each with so many threads and a part of a GPU; none: they compute on CPUs."""
+    """Processes that each make a function of a job, once, and are then given jobs until none is
+    left. One that dies is made again, and with it the job that it had. `made` makes the function in
+    a process, and is pickled, as the jobs are. At most `number` processes, each with so many
+    threads and a part of a GPU; none: they compute on CPUs.
+    """
 
-    def __init__(self, made: Callable[[], Callable], number: int, threads: int, gpus: float | None = None) -> None:
+    def __init__(
+        self, made: Callable[[], Callable], number: int, threads: int, gpus: float | None = None
+    ) -> None:
         import cloudpickle
 
         self._pickled, self._number = cloudpickle.dumps(lambda: (made(), None)), number
         self._threads, self._gpus = threads, gpus
         self._processes: list[Process] = []
-        # Those whose answer is outstanding, and the place of its job; None: what they say when they are there.
+        # Those whose answer is outstanding, and the place of its job; None: what they say when they
+        # are there.
         self._doing: dict[int, int | None] = {}
 
     def _started(self, slot: int) -> Process:
         return Process(self._pickled, self._threads, self._gpus, slot)
 
     def run(self, jobs: Sequence[Any], found: Callable[[int, Any], None]) -> None:
-        """Does the jobs; `found` is called with the place and the result of each as it is ready. An exception ends the
-        processes: what they still had to say would be taken for answers to later jobs."""
+        """Does the jobs; `found` is called with the place and the result of each as it is ready. An
+        exception ends the processes: what they still had to say would be taken for answers to later
+        jobs.
+        """
         try:
             self._run(jobs, found)
         except BaseException:
@@ -58,14 +65,18 @@ class SideBySide:
                 except Lost as lost:
                     deaths[its] += 1
                     if deaths[its] == _DEATHS:
-                        raise WorkersLost(f"A worker died {_DEATHS} times at one job ({lost}).", 0, slot) from None
+                        raise WorkersLost(
+                            f"A worker died {_DEATHS} times at one job ({lost}).", 0, slot
+                        ) from None
                     if its is not None:
                         left.append((its, jobs[its]))
                     self._processes[slot].close()
                     self._processes[slot], doing[slot] = self._started(slot), None
                     continue
                 except Failed as failed:
-                    raise WorkersLost(f"A worker could not do a job: {failed.kind}: {failed.words}", 0, slot) from None
+                    raise WorkersLost(
+                        f"A worker could not do a job: {failed.kind}: {failed.words}", 0, slot
+                    ) from None
                 free.append(slot)
                 if its is not None:
                     done += 1
@@ -85,14 +96,16 @@ def side_by_side(
     threads: int = 1,
     done: Callable[[int, Any], None] | None = None,
 ) -> list[Any]:
-    """Calls a function of each job in processes side by side, such as a fit or a run for each of several seeds.
+    """Calls a function of each job in processes side by side, such as a fit or a run for each of
+    several seeds.
 
-    What a call returns depends on its job and on `threads`, not on how many processes there are or which of them died:
-    one that dies is made again, and with it the job that it had. They see no GPU.
+    What a call returns depends on its job and on `threads`, not on how many processes there are or
+    which of them died: one that dies is made again, and with it the job that it had. They see no
+    GPU.
 
     Args:
-        function: Takes a job. It travels with what it refers to, so one of a notebook will do, and what it returns
-            travels back: scores or a run folder rather than a `Simulation`.
+        function: Takes a job. It travels with what it refers to, so one of a notebook will do, and
+            what it returns travels back: scores or a run folder rather than a `Simulation`.
         jobs: What it is called with, one after the other.
         workers: Processes, 1 or more; not more than jobs are started. Default: 2.
         threads: Of each, 1 or more. Default: 1.
@@ -118,7 +131,11 @@ def side_by_side(
 
     # Jobs and results may be of classes of a script, which only cloudpickle carries.
     with closing(
-        SideBySide(lambda: lambda job: cloudpickle.dumps(function(cloudpickle.loads(job))), workers, threads)
+        SideBySide(
+            lambda: lambda job: cloudpickle.dumps(function(cloudpickle.loads(job))),
+            workers,
+            threads,
+        )
     ) as team:
         team.run([cloudpickle.dumps(job) for job in jobs], ready)
     return found

@@ -1,4 +1,6 @@
-"""Workers on several machines: a Ray cluster has one actor on each, at the ends of whose pipes the workers are."""
+"""Workers on several machines: a Ray cluster has one actor on each, at the ends of whose pipes the
+workers are.
+"""
 
 import contextlib
 import importlib.util
@@ -23,10 +25,23 @@ _PATIENCE = 60.0  # Seconds that a machine may take to begin its actor.
 def check_cluster(address: str) -> None:
     """Ray where it is not installed, or where it would run what anybody sends."""
     if importlib.util.find_spec("ray") is None:
-        raise InputError("cluster: Ray is not installed.", address, "pip install 'tati_re[cluster]'")
-    mode, path = os.environ.get("RAY_AUTH_MODE"), os.environ.get("RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token")
-    what, right = "cluster: Ray runs whatever it is sent, and has to ask for a token.", "RAY_AUTH_MODE=token"
-    refuse_if(mode != "token", what, f"RAY_AUTH_MODE={mode or ''}", f"{right} here and where Ray is started")
+        raise InputError(
+            "cluster: Ray is not installed.", address, "pip install 'tati_re[cluster]'"
+        )
+    mode, path = (
+        os.environ.get("RAY_AUTH_MODE"),
+        os.environ.get("RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token"),
+    )
+    what, right = (
+        "cluster: Ray runs whatever it is sent, and has to ask for a token.",
+        "RAY_AUTH_MODE=token",
+    )
+    refuse_if(
+        mode != "token",
+        what,
+        f"RAY_AUTH_MODE={mode or ''}",
+        f"{right} here and where Ray is started",
+    )
     if os.environ.get("RAY_AUTH_TOKEN"):
         return
     file = Path(path).expanduser()
@@ -34,11 +49,17 @@ def check_cluster(address: str) -> None:
     refuse_if(not file.is_file(), "cluster: Ray has no token.", file, how)
     if file.stat().st_mode & 0o077:
         what = "cluster: others can read Ray's token, and with it run anything as you."
-        raise InputError(what, f"{file}, mode {stat.S_IMODE(file.stat().st_mode):o}", f"chmod 600 {file}, a new token")
+        raise InputError(
+            what,
+            f"{file}, mode {stat.S_IMODE(file.stat().st_mode):o}",
+            f"chmod 600 {file}, a new token",
+        )
 
 
 class Machine:
-    """What the actor of a machine does: it begins workers there and hands on messages, of which it reads none."""
+    """What the actor of a machine does: it begins workers there and hands on messages, of which it
+    reads none.
+    """
 
     def __init__(self) -> None:
         self._processes: dict[int, Process] = {}
@@ -47,7 +68,9 @@ class Machine:
         """Answers as soon as the actor has begun."""
 
     def ask(self, messages: dict[int, bytes | tuple]) -> dict[int, bytes | str]:
-        """The answers of workers, by their numbers; the last words of those gone. `Process`'s arguments begin one."""
+        """The answers of workers, by their numbers; the last words of those gone. `Process`'s
+        arguments begin one.
+        """
         import ray
 
         for number, message in messages.items():
@@ -70,13 +93,17 @@ class Machine:
 
 
 class _Station:
-    """The actor of a machine as the driver sees it: messages of the workers there go out together."""
+    """The actor of a machine as the driver sees it: messages of the workers there go out
+    together.
+    """
 
     def __init__(self, ray: Any, node: str, address: str, cores: int, gpus: float) -> None:
         self.ray, self.address, self.alive = ray, address, True
         where = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
         given = {"num_cpus": cores, "num_gpus": gpus if gpus < 1 else math.ceil(gpus)}
-        self.actor = ray.remote(Machine).options(**given, max_restarts=0, scheduling_strategy=where).remote()
+        self.actor = (
+            ray.remote(Machine).options(**given, max_restarts=0, scheduling_strategy=where).remote()
+        )
         self._ready = self.actor.ready.remote()
         self.waiting: dict[int, bytes | tuple] = {}
         self.asked: dict[int, Callable[[], dict]] = {}
@@ -84,7 +111,9 @@ class _Station:
 
     def submit(self) -> None:
         if self.waiting and self.alive:
-            asked = cache(partial(self.ray.get, self.actor.ask.remote(self.waiting)))  # fetched once
+            asked = cache(
+                partial(self.ray.get, self.actor.ask.remote(self.waiting))
+            )  # fetched once
             self.asked |= dict.fromkeys(self.waiting, asked)
             self.waiting = {}
 
@@ -142,8 +171,10 @@ class Remote(Worker):
 
 
 class Cluster:
-    """The machines of a Ray cluster that is there already, and places for workers on them, each with so many threads
-    and `gpus`, one or a part of it. The address is "auto" (RAY_ADDRESS, or this machine's cluster), or "host:port"."""
+    """The machines of a Ray cluster that is there already, and places for workers on them, each
+    with so many threads and `gpus`, one or a part of it. The address is "auto" (RAY_ADDRESS, or
+    this machine's cluster), or "host:port".
+    """
 
     def __init__(self, address: str, number: int, threads: int, gpus: float | None) -> None:
         check_cluster(address)
@@ -155,7 +186,11 @@ class Cluster:
         if sum(places.values()) < number:
             each = f"{threads} thread(s)" + (f" and {gpus:g} GPU(s)" if gpus else "")
             found = f"{sum(places.values())} place(s) on {len(places)} machine(s)"
-            raise InputError(f"cluster: there is no place for {number} workers of {each} each.", found, "fewer workers")
+            raise InputError(
+                f"cluster: there is no place for {number} workers of {each} each.",
+                found,
+                "fewer workers",
+            )
         self._plan: list[str] = []
         for _ in range(number):
             self._plan.append(max(places, key=lambda node: (places[node], -self._plan.count(node))))
@@ -181,9 +216,13 @@ class Cluster:
         if station is None:
             count = self._plan.count(node)
             address, gpus = self._machines()[node]["NodeManagerAddress"], count * (self._gpus or 0)
-            station = self._stations[node] = _Station(self._ray, node, address, count * self._threads, gpus)
+            station = self._stations[node] = _Station(
+                self._ray, node, address, count * self._threads, gpus
+            )
         self._plan.pop(0)
-        number = next(free for free in range(len(station.numbers) + 1) if free not in station.numbers)
+        number = next(
+            free for free in range(len(station.numbers) + 1) if free not in station.numbers
+        )
         return Remote(self, station, number, (made, self._threads, self._gpus, number))
 
     def submit(self) -> None:
@@ -220,8 +259,12 @@ def _connected(address: str) -> Any:
     except Exception as error:
         said = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
         expected = "the address of a Ray cluster that runs, with this token; `ray symmetric-run` starts one in a job"
-        raise InputError(f"cluster: no Ray cluster answers at {address!r}.", said, expected) from None
+        raise InputError(
+            f"cluster: no Ray cluster answers at {address!r}.", said, expected
+        ) from None
     finally:
-        with contextlib.suppress(ValueError):  # Ray takes the signal for itself; not the main thread
+        with contextlib.suppress(
+            ValueError
+        ):  # Ray takes the signal for itself; not the main thread
             signal.signal(signal.SIGTERM, kept)
     return ray

@@ -56,7 +56,9 @@ class Worker(ABC):
         self.tell(packed(message))
 
     def receive(self) -> Any:
-        """The answer; `Lost` where the worker is gone, `Failed` or an `InputError` where it could not answer."""
+        """The answer; `Lost` where the worker is gone, `Failed` or an `InputError` where it could
+        not answer.
+        """
         kind, found = pickle.loads(self.hear())
         if kind == "InputError":
             raise InputError(found)
@@ -66,14 +68,22 @@ class Worker(ABC):
 
 
 class Process(Worker):
-    """A process with a number of threads that runs a pickled function, which gives a function that answers messages and
-    a description of the process; the description is the first answer. It sees the GPU of which the worker with
-    this number has its share, of those that CUDA_VISIBLE_DEVICES names where it is set; without a share none."""
+    """A process with a number of threads that runs a pickled function, which gives a function that
+    answers messages and a description of the process; the description is the first answer. It sees
+    the GPU of which the worker with this number has its share, of those that CUDA_VISIBLE_DEVICES
+    names where it is set; without a share none.
+    """
 
-    def __init__(self, pickled: bytes, threads: int, share: float | None = None, number: int = 0) -> None:
+    def __init__(
+        self, pickled: bytes, threads: int, share: float | None = None, number: int = 0
+    ) -> None:
         self.pipe, theirs = Pipe()
         self._said = tempfile.TemporaryFile(prefix="tati_re-")  # noqa: SIM115, closed with the worker
-        environment = os.environ | dict.fromkeys(_THREADS, str(threads)) | {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+        environment = (
+            os.environ
+            | dict.fromkeys(_THREADS, str(threads))
+            | {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+        )
         visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
         gpu = gpu_of(number, share)
         seen = visible[gpu % len(visible)] if visible and gpu is not None else gpu
@@ -110,7 +120,12 @@ def _started(environment: dict[str, str], pipe: int, said: int) -> subprocess.Po
     """A worker that imports TensorFlow itself."""
     command = [sys.executable, "-m", "tati_re.cluster.worker", str(pipe)]
     return subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment, pass_fds=[pipe]
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=said,
+        stderr=said,
+        env=environment,
+        pass_fds=[pipe],
     )
 
 

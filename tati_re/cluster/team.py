@@ -1,4 +1,6 @@
-"""A team of workers that hold the blocks of a run: who holds what, and what is done again when one of them dies."""
+"""A team of workers that hold the blocks of a run: who holds what, and what is done again when one
+of them dies.
+"""
 
 import sys
 import weakref
@@ -19,13 +21,19 @@ Message = tuple[str, tuple, dict[int, tuple] | None]
 
 
 class Team:
-    """Workers, so many as `number`, each made by `start(its number)`, to which the blocks are given in order. `say` is
-    called with a sentence where one dies. The states of all blocks are kept as they were last known, and the messages
-    since then. Where a worker dies, another one takes its blocks from there, does again what was asked for, and must
-    come to the same energies, bit by bit."""
+    """Workers, so many as `number`, each made by `start(its number)`, to which the blocks are given
+    in order. `say` is called with a sentence where one dies. The states of all blocks are kept as
+    they were last known, and the messages since then. Where a worker dies, another one takes its
+    blocks from there, does again what was asked for, and must come to the same energies, bit by
+    bit.
+    """
 
     def __init__(
-        self, start: Callable[[int], Any], blocks: Sequence[int], number: int, say: Callable[[str], None]
+        self,
+        start: Callable[[int], Any],
+        blocks: Sequence[int],
+        number: int,
+        say: Callable[[str], None],
     ) -> None:
         self._start, self._say, self.number = start, say, number
         self._held = [[int(block) for block in part] for part in np.array_split(blocks, number)]
@@ -41,7 +49,9 @@ class Team:
     def begin(self) -> None:
         """Starts the workers, all at once."""
         if not self.workers:
-            for number in range(len(self._held)):  # known one by one, for a stop ends those that are there
+            for number in range(
+                len(self._held)
+            ):  # known one by one, for a stop ends those that are there
                 self.workers.append(self._start(number))
             for number in range(len(self._held)):
                 self.described.append(self._greeted(number))
@@ -52,7 +62,9 @@ class Team:
         return [worker.place for worker in self.workers]
 
     def _greeted(self, number: int) -> dict[str, Any]:
-        """What a worker says of itself, once it is there, held against the first; another starts where it dies."""
+        """What a worker says of itself, once it is there, held against the first; another starts
+        where it dies.
+        """
         while True:
             try:
                 told = self.workers[number].receive()
@@ -71,7 +83,9 @@ class Team:
         differ = [name for name in first if told.get(name) != first[name]]
         if "device" in differ:
             what = "workers: those of a run all compute on CPUs, or all on GPUs."
-            raise InputError(what, f"{told.get('device')} beside {first['device']}", "machines of one kind")
+            raise InputError(
+                what, f"{told.get('device')} beside {first['device']}", "machines of one kind"
+            )
         if differ:
             self._say(
                 f"Worker {number} differs from the first in {', '.join(differ)}: the law is the same, bytes repeat "
@@ -88,7 +102,9 @@ class Team:
         self._states, self._log, self._bytes = states, [], 0
 
     def ask(self, verb: str, common: tuple, own: dict[int, tuple] | None) -> dict[int, Any]:
-        """The answers of the blocks, with what is common to them and what is the own of each, `None` for nothing."""
+        """The answers of the blocks, with what is common to them and what is the own of each,
+        `None` for nothing.
+        """
         self.begin()
         self._asked += 1
         message = verb, common, own
@@ -107,18 +123,28 @@ class Team:
             except Lost as lost:
                 answers |= self._again(number, part, str(lost))
         if verb == "advance":
-            self._log.append((message, {block: answer.potential.tobytes() for block, answer in answers.items()}))
+            self._log.append(
+                (message, {block: answer.potential.tobytes() for block, answer in answers.items()})
+            )
             self._bytes += _size((common, own or ()))
             if self._bytes > _LOG_BYTES:
-                self.mark(self.ask("leaves", (), {block: () for held in self._held for block in held}))
+                self.mark(
+                    self.ask("leaves", (), {block: () for held in self._held for block in held})
+                )
         return answers
 
     def _replace(self, number: int, words: str) -> None:
         """Starts another worker in the place of one that is gone."""
         self._deaths[number, self._asked] += 1
         if self._deaths[number, self._asked] >= _DEATHS:
-            raise WorkersLost(f"A worker died {_DEATHS} times at the same step ({words}).", 0, self._held[number][0])
-        self._say(f"Worker {number} of {len(self._held)} died ({words}); another one takes its place.")
+            raise WorkersLost(
+                f"A worker died {_DEATHS} times at the same step ({words}).",
+                0,
+                self._held[number][0],
+            )
+        self._say(
+            f"Worker {number} of {len(self._held)} died ({words}); another one takes its place."
+        )
         self.workers[number].close()
         self.workers[number] = self._start(number)
 

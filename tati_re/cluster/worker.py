@@ -1,4 +1,6 @@
-"""A worker process: makes an object that answers messages, and answers them until nobody asks any more."""
+"""A worker process: makes an object that answers messages, and answers them until nobody asks any
+more.
+"""
 
 import os
 import signal

@@ -1,1 +1,3 @@
-"""Core: states, energies, the protocols of all rooms, math for NumPy and TensorFlow, errors, and the door to Keras."""
+"""Core: states, energies, the protocols of all rooms, math for NumPy and TensorFlow, errors, and
+the door to Keras.
+"""

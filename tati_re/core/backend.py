@@ -45,15 +45,20 @@ with warnings.catch_warnings(), quiet(), uncollected():
     import keras
     import tensorflow as tf
 
-# On GPUs TensorFlow would round factors of products to 10 bits, by which energies of 10,000 nats lose whole ones.
+# On GPUs TensorFlow would round factors of products to 10 bits, by which energies of 10,000 nats
+# lose whole ones.
 tf.config.experimental.enable_tensor_float_32_execution(False)
 
 
 def _keep_to_ourselves(record: logging.LogRecord) -> bool:
-    """Each simulation traces functions of its own, which TensorFlow takes for one function traced too often."""
+    """Each simulation traces functions of its own, which TensorFlow takes for one function traced
+    too often.
+    """
     if "triggered tf.function retracing" not in record.getMessage():
         return True
-    return all(_PACKAGE not in Path(frame.f_code.co_filename).parents for frame, _ in walk_stack(None))
+    return all(
+        _PACKAGE not in Path(frame.f_code.co_filename).parents for frame, _ in walk_stack(None)
+    )
 
 
 tf.get_logger().addFilter(_keep_to_ourselves)
@@ -67,9 +72,13 @@ if keras.backend.backend() != "tensorflow":
 
 
 def set_threads(number: int | None) -> None:
-    """Sets how many threads, at least 1, TensorFlow may use inside one operation and beside each other; `None` leaves
-    it (all cores). Sums are split over the threads, so results agree bit for bit only at equal numbers of threads."""
-    if number is None or number == threads() == threads(tf.config.threading.get_inter_op_parallelism_threads):
+    """Sets how many threads, at least 1, TensorFlow may use inside one operation and beside each
+    other; `None` leaves it (all cores). Sums are split over the threads, so results agree bit for
+    bit only at equal numbers of threads.
+    """
+    if number is None or number == threads() == threads(
+        tf.config.threading.get_inter_op_parallelism_threads
+    ):
         return
     try:
         tf.config.threading.set_inter_op_parallelism_threads(number)
@@ -81,8 +90,12 @@ def set_threads(number: int | None) -> None:
 
 
 def threads(asked: Callable[[], int] = tf.config.threading.get_intra_op_parallelism_threads) -> int:
-    """The number of threads inside one operation, or what another function tells; all cores where none was set."""
-    return asked() or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    """The number of threads inside one operation, or what another function tells; all cores where
+    none was set.
+    """
+    return asked() or (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
 
 
 def on_gpu() -> bool:
@@ -91,16 +104,24 @@ def on_gpu() -> bool:
 
 
 class Compiled:
-    """A function of tensors, traced once for each of their shapes and types, but for the rows of arguments `free`."""
+    """A function of tensors, traced once for each of their shapes and types, but for the rows of
+    arguments `free`.
+    """
 
-    def __init__(self, function: Callable, free: Sequence[int] = (), jit_compile: bool = False) -> None:
-        # A concrete function: TensorFlow takes functions that are made anew for one that it traces again and again.
+    def __init__(
+        self, function: Callable, free: Sequence[int] = (), jit_compile: bool = False
+    ) -> None:
+        # A concrete function: TensorFlow takes functions that are made anew for one that it traces
+        # again and again.
         self._function = tf.function(function, autograph=False, jit_compile=jit_compile or None)
         self._free, self._traced = free, dict[tuple, tuple[Callable, Callable]]()
 
     def __call__(self, *arguments: Any) -> Any:
         given = [tf.convert_to_tensor(value) for value in arguments]
-        shapes = [(None, *value.shape[1:]) if i in self._free else value.shape for i, value in enumerate(given)]
+        shapes = [
+            (None, *value.shape[1:]) if i in self._free else value.shape
+            for i, value in enumerate(given)
+        ]
         key = tuple(zip(shapes, (value.dtype for value in given), strict=True))
         if key not in self._traced:
             traced = self._function.get_concrete_function(*(tf.TensorSpec(*spec) for spec in key))
@@ -109,25 +130,34 @@ class Compiled:
         return packed(called(given))
 
     def over_pieces(self, size: int, rows: Sequence[Any], *others: Any) -> list:
-        """Its results for `(*pieces of rows, *others)`, each piece of at most `size` rows of these arrays."""
+        """Its results for `(*pieces of rows, *others)`, each piece of at most `size` rows of these
+        arrays.
+        """
         starts = range(0, max(1, rows[0].shape[0]), size)
-        return [self(*(values[start : start + size] for values in rows), *others) for start in starts]
+        return [
+            self(*(values[start : start + size] for values in rows), *others) for start in starts
+        ]
 
 
 def value_and_gradient(function: Callable, variables: Any) -> tuple[Any, Any]:
-    """A function's value, and the gradient of its sum, which is zero in what it does not depend on."""
+    """A function's value, and the gradient of its sum, which is zero in what it does not depend
+    on.
+    """
     with tf.GradientTape() as tape:
         tape.watch(variables)
         value = function(variables)
     return value, tape.gradient(value, variables, unconnected_gradients="zero")
 
 
-# Private names of TensorFlow and Keras: each is behind one function, which a new version of theirs may break.
+# Private names of TensorFlow and Keras: each is behind one function, which a new version of theirs
+# may break.
 
 
 class Direct:
-    """A function of nested tensors whose structure, shapes and types are always those of the first call. TensorFlow
-    itself compares them at each call, which takes longer than a few steps: 1.2 ms for 43 tensors, and 0.2 so."""
+    """A function of nested tensors whose structure, shapes and types are always those of the first
+    call. TensorFlow itself compares them at each call, which takes longer than a few steps: 1.2 ms
+    for 43 tensors, and 0.2 so.
+    """
 
     def __init__(self, function: Callable, jit_compile: bool = False) -> None:
         self._function, self._compiled = function, jit_compile or None
@@ -144,22 +174,32 @@ class Direct:
                 self._packed = _packing(made)
                 return tf.nest.flatten(made)
 
-            traced = tf.function(flat, autograph=False, jit_compile=self._compiled).get_concrete_function(*given)
+            traced = tf.function(
+                flat, autograph=False, jit_compile=self._compiled
+            ).get_concrete_function(*given)
             self._called = _caller(traced)
         return self._packed(self._called(given))
 
 
 def _caller(traced: Any) -> Callable:
-    """Input tensors to an iterator of the outputs of a traced function, whose program others may share."""
+    """Input tensors to an iterator of the outputs of a traced function, whose program others may
+    share.
+    """
     from tensorflow.python.eager import context
 
-    call, own, number = context.context().call_function, list(traced.captured_inputs), len(traced.outputs)
+    call, own, number = (
+        context.context().call_function,
+        list(traced.captured_inputs),
+        len(traced.outputs),
+    )
     program = shared(traced)
     return lambda given: iter(call(program.name, [*given, *own], number) or ())
 
 
 def _packing(like: Any) -> Callable:
-    """A function that puts the next leaves of an iterator into this structure, as `tf.nest.pack_sequence_as` does."""
+    """A function that puts the next leaves of an iterator into this structure, as
+    `tf.nest.pack_sequence_as` does.
+    """
     if isinstance(like, dict):
         entries = [(key, _packing(like[key])) for key in sorted(like)]
         empty = dict.fromkeys(like)
@@ -171,13 +211,17 @@ def _packing(like: Any) -> Callable:
 
 
 def refilled(size: int) -> tuple[Any, Any]:
-    """A vector, float64, and its memory, to be written before each call with it: a new tensor takes 40 µs longer."""
+    """A vector, float64, and its memory, to be written before each call with it: a new tensor takes
+    40 µs longer.
+    """
     with tf.device("CPU"):
         vector: Any = tf.zeros((size,), tf.float64)
     memory = vector._numpy()
     memory[:] = 1.0
     if not vector.numpy().all():  # swaps would be decided by zeros
-        raise RuntimeError("Tensors of this TensorFlow do not show what is written into their memory.")
+        raise RuntimeError(
+            "Tensors of this TensorFlow do not show what is written into their memory."
+        )
     return vector, memory
 
 
@@ -196,7 +240,9 @@ def dynamic_update_slice(values, begin, new):
 
 
 def watched(call: Callable[[], Any], seen: Callable) -> None:
-    """Calls, and `seen(kind, inputs, attributes, outputs, ...)` after each operation that TensorFlow computes."""
+    """Calls, and `seen(kind, inputs, attributes, outputs, ...)` after each operation that
+    TensorFlow computes.
+    """
     from tensorflow.python.framework import op_callbacks
 
     op_callbacks.add_op_callback(seen)
@@ -212,10 +258,12 @@ _REWRITES = "arithmetic_optimization"
 
 @contextmanager
 def deterministic():
-    """The same numbers in every run on the same machine, for the time of a run. The settings are those of the process:
-    of runs in several threads the last one gives them back. TensorFlow's op determinism leaves one thing to chance: its
-    graph optimizer makes one AddN of a sum of three arrays, which begins with the one whose memory is free first, and
-    rounds accordingly. So sums stay as they are written."""
+    """The same numbers in every run on the same machine, for the time of a run. The settings are
+    those of the process: of runs in several threads the last one gives them back. TensorFlow's op
+    determinism leaves one thing to chance: its graph optimizer makes one AddN of a sum of three
+    arrays, which begins with the one whose memory is free first, and rounds accordingly. So sums
+    stay as they are written.
+    """
     from tensorflow.python.framework import config
 
     run, rewriting = object(), tf.config.optimizer
@@ -248,6 +296,8 @@ def inputs_of(layer) -> list:
 
 
 def origin_of(tensor) -> tuple:
-    """The layer or operation that made a symbolic tensor, and its call, with `arguments` and `input_tensors`."""
+    """The layer or operation that made a symbolic tensor, and its call, with `arguments` and
+    `input_tensors`.
+    """
     operation, number, _ = tensor._keras_history
     return operation, operation._inbound_nodes[number]

@@ -7,8 +7,10 @@ _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 
 
 def as_cell(value: Any) -> Any:
-    """A text that a spreadsheet would calculate gets an apostrophe in front, with which spreadsheets mark texts; all
-    other values stay, numbers among them, also where they are texts."""
+    """A text that a spreadsheet would calculate gets an apostrophe in front, with which
+    spreadsheets mark texts; all other values stay, numbers among them, also where they are
+    texts.
+    """
     if not isinstance(value, str) or not _FORMULA.match(value):
         return value
     try:
@@ -20,4 +22,8 @@ def as_cell(value: Any) -> Any:
 
 def from_cell(value: Any) -> Any:
     """What `as_cell` was given."""
-    return value[1:] if isinstance(value, str) and value[:1] == "'" and as_cell(value) != value else value
+    return (
+        value[1:]
+        if isinstance(value, str) and value[:1] == "'" and as_cell(value) != value
+        else value
+    )

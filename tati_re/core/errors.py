@@ -1,4 +1,6 @@
-"""Names of files, and the errors that users see, each one sentence: what is wrong, was received, was expected."""
+"""Names of files, and the errors that users see, each one sentence: what is wrong, was received,
+was expected.
+"""
 
 import difflib
 import os
@@ -47,7 +49,9 @@ class SamplingError(RuntimeError):
 
 
 class WorkersLost(SamplingError):
-    """Workers that die at the same step again and again, or that differ: no fault of the dynamics."""
+    """Workers that die at the same step again and again, or that differ: no fault of the
+    dynamics.
+    """
 
 
 def shown(value: object, most: int, write: Callable[[Any], str] = str) -> str:

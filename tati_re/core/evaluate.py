@@ -1,4 +1,6 @@
-"""The evaluations of the potential available to a step, and the base of objects that delegate them."""
+"""The evaluations of the potential available to a step, and the base of objects that delegate
+them.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,10 @@ from tati_re.core.ops import rows
 
 
 class Rung(NamedTuple):
-    """A row of the temperature ladder, gathered for each walker, `(walkers,)` and float64 each: `inverse_temperature` β
-    of the target exp(-β U), `likelihood_weight` λ in U = λ L + V, 1 but for likelihood tempering, and `step_size` h."""
+    """A row of the temperature ladder, gathered for each walker, `(walkers,)` and float64 each:
+    `inverse_temperature` β of the target exp(-β U), `likelihood_weight` λ in U = λ L + V, 1 but for
+    likelihood tempering, and `step_size` h.
+    """
 
     inverse_temperature: Any
     likelihood_weight: Any
@@ -29,8 +33,10 @@ class Rung(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """The number of a step, from 1 (0 in `init`), int64; whether it belongs to the burn-in, in which what adapts may
-    change, bool; and which group of walkers moves, for methods that move one at a time, int32."""
+    """The number of a step, from 1 (0 in `init`), int64; whether it belongs to the burn-in, in
+    which what adapts may change, bool; and which group of walkers moves, for methods that move one
+    at a time, int32.
+    """
 
     step: Any
     adapting: Any
@@ -38,8 +44,10 @@ class Clock(NamedTuple):
 
 
 class Energy(NamedTuple):
-    """The `potential` U = λ L + V at some positions, its `gradient`, `(walkers, parameters)`, the mean `loss` over the
-    examples, and `log_prior`, -V; all but the gradient `(walkers,)`, float64."""
+    """The `potential` U = λ L + V at some positions, its `gradient`, `(walkers, parameters)`, the
+    mean `loss` over the examples, and `log_prior`, -V; all but the gradient `(walkers,)`,
+    float64.
+    """
 
     potential: Any
     gradient: Any
@@ -49,10 +57,12 @@ class Energy(NamedTuple):
 
 @runtime_checkable
 class Evaluate(Protocol):
-    """The evaluations of the potential available to a step, bound to its mini-batch and to the walkers' rungs.
+    """The evaluations of the potential available to a step, bound to its mini-batch and to the
+    walkers' rungs.
 
-    A class that derives from it has defaults for what has a body here, and cannot be made before it answers the rest;
-    one that changes a few answers of another evaluation derives from `Delegating`.
+    A class that derives from it has defaults for what has a body here, and cannot be made before it
+    answers the rest; one that changes a few answers of another evaluation derives from
+    `Delegating`.
 
     Attributes:
         rung: Temperature, likelihood weight and step size of each walker.
@@ -74,7 +84,9 @@ class Evaluate(Protocol):
 
     @property
     def auxiliary(self) -> tuple:
-        """Keras' non-trainable variables as the last forward pass left them, `(walkers, *shape)` each."""
+        """Keras' non-trainable variables as the last forward pass left them, `(walkers, *shape)`
+        each.
+        """
         return ()
 
     @abstractmethod
@@ -87,24 +99,33 @@ class Evaluate(Protocol):
 
     @abstractmethod
     def validation(self, position):
-        """Mean loss on the test part of the data, `(walkers,)`, float64; an `InputError` where there is none."""
+        """Mean loss on the test part of the data, `(walkers,)`, float64; an `InputError` where
+        there is none.
+        """
 
     @abstractmethod
     def gradient_variance(self, position):
-        """Variance of each entry of this mini-batch's estimate of ∇U, `(walkers, parameters)`, estimated from the
-        gradients of its examples; zero for the full batch."""
+        """Variance of each entry of this mini-batch's estimate of ∇U, `(walkers, parameters)`,
+        estimated from the gradients of its examples; zero for the full batch.
+        """
 
     def with_variance(self, position) -> tuple[Energy, Any]:
-        """U and its gradient on this step's mini-batch, and the gradient's variance; in one pass where there is one."""
+        """U and its gradient on this step's mini-batch, and the gradient's variance; in one pass
+        where there is one.
+        """
         return self(position), self.gradient_variance(position)
 
     @abstractmethod
     def mean_loss(self, position):
-        """Mean loss over all data, `(walkers,)`, float64; without a gradient, at a third of the cost of `full`."""
+        """Mean loss over all data, `(walkers,)`, float64; without a gradient, at a third of the
+        cost of `full`.
+        """
 
     @abstractmethod
     def examples(self, position, indices):
-        """Losses `(walkers, n)`, float64, of examples by indices `(n,)` of all walkers or `(walkers, n)`, their own."""
+        """Losses `(walkers, n)`, float64, of examples by indices `(n,)` of all walkers or
+        `(walkers, n)`, their own.
+        """
 
     @abstractmethod
     def log_prior(self, position):
@@ -121,19 +142,27 @@ class Evaluate(Protocol):
         return other
 
     def part(self, first, count: int) -> Self:
-        """The same for `count` walkers from walker `first` on; `first` may be known only while the step runs."""
+        """The same for `count` walkers from walker `first` on; `first` may be known only while the
+        step runs.
+        """
         return self.at(self.rung.part(first, count))
 
     def confine(self, position, momentum):
-        """Reflects what left the support of the prior: returns position and momentum (`None` stays `None`)."""
+        """Reflects what left the support of the prior: returns position and momentum (`None` stays
+        `None`).
+        """
         return position, momentum
 
     def found_at(self, position):
-        """The accuracy that the last call has found, where it was at this very position, else None."""
+        """The accuracy that the last call has found, where it was at this very position, else
+        None.
+        """
         return self.found[1] if self.found[0] is position else None
 
     def metric(self, position):
-        """Accuracy of each walker on this step's mini-batch, `(walkers,)`, float64; `None` where there is none."""
+        """Accuracy of each walker on this step's mini-batch, `(walkers,)`, float64; `None` where
+        there is none.
+        """
         return None
 
 
@@ -142,11 +171,18 @@ def _asked(name: str) -> Any:
 
 
 class Delegating(Evaluate):
-    """An evaluation that delegates to another one; subclasses override what they change. `with_variance` is put
-    together from the two that it is made of, so that a change of one of them counts."""
+    """An evaluation that delegates to another one; subclasses override what they change.
+    `with_variance` is put together from the two that it is made of, so that a change of one of them
+    counts.
+    """
 
     def __init__(self, evaluate: Evaluate) -> None:
-        self.evaluate, self.rung, self.scale, self.clock = evaluate, evaluate.rung, evaluate.scale, evaluate.clock
+        self.evaluate, self.rung, self.scale, self.clock = (
+            evaluate,
+            evaluate.rung,
+            evaluate.scale,
+            evaluate.clock,
+        )
         self.num_examples, self.exact = evaluate.num_examples, evaluate.exact
 
     @property

@@ -4,7 +4,9 @@ import signal
 
 FINISHED = 0
 BAD_INPUT = 2
-"""Bad input, a run that diverged, a folder that cannot be written or that another process writes: one sentence."""
+"""Bad input, a run that diverged, a folder that cannot be written or that another process writes:
+one sentence.
+"""
 INTERNAL_ERROR = 70
 """A fault of the package: EX_SOFTWARE of sysexits.h."""
 OUT_OF_TIME = 75
@@ -12,10 +14,14 @@ OUT_OF_TIME = 75
 
 
 def of_signal(number: int) -> int:
-    """The status of a command that a signal ended, as shells count: 130 for Ctrl-C, 129 for SIGHUP, 143 for SIGTERM."""
+    """The status of a command that a signal ended, as shells count: 130 for Ctrl-C, 129 for SIGHUP,
+    143 for SIGTERM.
+    """
     return 128 + number
 
 
 INTERRUPTED = of_signal(signal.SIGINT)
 OUTPUT_CLOSED = of_signal(13)
-"""Nobody reads the output any more, as in `tati-sample ... | head`: no error, and nothing is said."""
+"""Nobody reads the output any more, as in `tati-sample ... | head`: no error, and nothing is
+said.
+"""

@@ -1,4 +1,6 @@
-"""What users hand over in Python: arrays, and functions of their own, with one sentence for each that is not right."""
+"""What users hand over in Python: arrays, and functions of their own, with one sentence for each
+that is not right.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,10 @@ if TYPE_CHECKING:
 
 
 def as_array(values: Any, name: str, dtype: Any = None, numbers: bool = False) -> np.ndarray:
-    """An array of what was given as `name`; with a `dtype` or `numbers` it must be integers, floats or booleans. Masked
-    entries, rows of unequal lengths, and what cannot be made an array of such a type are an `InputError`."""
+    """An array of what was given as `name`; with a `dtype` or `numbers` it must be integers, floats
+    or booleans. Masked entries, rows of unequal lengths, and what cannot be made an array of such a
+    type are an `InputError`.
+    """
     import numpy as np  # not with the help of a command
 
     what = f"{name}: a masked array has no numbers where it is masked."
@@ -27,11 +31,17 @@ def as_array(values: Any, name: str, dtype: Any = None, numbers: bool = False) -
     except Exception as error:
         # Arrays of other libraries raise what they like, such as those that live on a GPU.
         if isinstance(error, ValueError) and "inhomogeneous" in str(error):
-            raise InputError(f"{name} has rows of unequal lengths.", type(values).__name__, padded) from None
+            raise InputError(
+                f"{name} has rows of unequal lengths.", type(values).__name__, padded
+            ) from None
         received = f"{type(values).__name__} ({said(error)})"
-        raise InputError(f"{name} cannot be made a NumPy array.", received, "an array of numbers") from error
+        raise InputError(
+            f"{name} cannot be made a NumPy array.", received, "an array of numbers"
+        ) from error
     if (numbers or dtype is not None) and array.dtype.kind not in "buif":
-        raise InputError(f"{name} are not numbers.", f"an array of type {array.dtype}", "integers or floats")
+        raise InputError(
+            f"{name} are not numbers.", f"an array of type {array.dtype}", "integers or floats"
+        )
     if dtype is None and array.dtype.kind == "f" and array.dtype.itemsize > 8:
         dtype = np.float64  # TensorFlow has no longer one
     return array if dtype is None else array.astype(dtype)
@@ -50,7 +60,9 @@ def _masked(values: Any) -> int:
 
 @contextmanager
 def users_code(what: str, expected: str) -> Iterator[None]:
-    """Makes one sentence of whatever code of users raises; `what` is the option and the name of the code."""
+    """Makes one sentence of whatever code of users raises; `what` is the option and the name of the
+    code.
+    """
     try:
         yield
     except InputError:
@@ -61,16 +73,25 @@ def users_code(what: str, expected: str) -> Iterator[None]:
 
 
 def said(error: BaseException, most: int = 300) -> str:
-    """An exception in one line: its type and message, without colors and what comes after `most` characters."""
+    """An exception in one line: its type and message, without colors and what comes after `most`
+    characters.
+    """
     text = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split()).rstrip(".")
     text = text if len(text) <= most else text[: most - 3] + "..."
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def is_change(values: np.ndarray, terms: np.ndarray, tolerance: float, dtype: str) -> bool:
-    """Whether the last of `values` less the first is the sum of `terms`, slopes times ways, within a part of their
-    sizes and what the type rounds."""
+    """Whether the last of `values` less the first is the sum of `terms`, slopes times ways, within
+    a part of their sizes and what the type rounds.
+    """
     import numpy as np
 
-    difference, rounding = float(values[-1]) - float(values[0]), 16 * np.finfo(dtype).eps * np.abs(values).max()
-    return bool(abs(difference - terms.sum()) <= tolerance * max(np.abs(terms).sum(), abs(difference)) + rounding)
+    difference, rounding = (
+        float(values[-1]) - float(values[0]),
+        16 * np.finfo(dtype).eps * np.abs(values).max(),
+    )
+    return bool(
+        abs(difference - terms.sum())
+        <= tolerance * max(np.abs(terms).sum(), abs(difference)) + rounding
+    )

@@ -1,4 +1,6 @@
-"""Signals that ask for a stop: Ctrl-C, SIGTERM, SIGHUP, and the one that a batch queue sends before its end."""
+"""Signals that ask for a stop: Ctrl-C, SIGTERM, SIGHUP, and the one that a batch queue sends before
+its end.
+"""
 
 import os
 import signal
@@ -20,7 +22,9 @@ _watched: list[int] = []
 
 
 class Terminated(SystemExit):
-    """The end of a process that a signal other than Ctrl-C asked for, with the exit status that it means."""
+    """The end of a process that a signal other than Ctrl-C asked for, with the exit status that it
+    means.
+    """
 
     def __init__(self, number: int, sentence: str = "") -> None:
         super().__init__(sentence)
@@ -42,17 +46,28 @@ class _Handler:
 
 
 def stop(number: int, sentence: str = "") -> NoReturn:
-    """Raises what a signal means: `KeyboardInterrupt`, or `Terminated`, which ends a script with the right status."""
-    raise KeyboardInterrupt(*filter(None, [sentence])) if number == signal.SIGINT else Terminated(number, sentence)
+    """Raises what a signal means: `KeyboardInterrupt`, or `Terminated`, which ends a script with
+    the right status.
+    """
+    raise (
+        KeyboardInterrupt(*filter(None, [sentence]))
+        if number == signal.SIGINT
+        else Terminated(number, sentence)
+    )
 
 
 @contextmanager
 def _handled(act: Callable[[int], Any], requeue_signal: str | None) -> Iterator[None]:
-    """Gives the signals to `act`, but for SIGTERM and SIGHUP where they are ignored (nohup) or the program has handlers
-    of its own. Signals reach the main thread alone."""
+    """Gives the signals to `act`, but for SIGTERM and SIGHUP where they are ignored (nohup) or the
+    program has handlers of its own. Signals reach the main thread alone.
+    """
     if threading.current_thread() is not threading.main_thread():
         if requeue_signal is not None:
-            raise InputError("requeue_signal: signals reach the main thread.", requeue_signal, "a run in that thread")
+            raise InputError(
+                "requeue_signal: signals reach the main thread.",
+                requeue_signal,
+                "a run in that thread",
+            )
         yield
         return
     before = {}
@@ -80,9 +95,12 @@ def stopping(requeue_signal: str | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def interruptible(truth: Callable[[], str], requeue_signal: str | None = None) -> Iterator[Callable[[], int]]:
-    """Gives a function that returns the first signal that came, 0 before: a request to end in good order. A second
-    Ctrl-C interrupts at once, with the sentence of `truth`."""
+def interruptible(
+    truth: Callable[[], str], requeue_signal: str | None = None
+) -> Iterator[Callable[[], int]]:
+    """Gives a function that returns the first signal that came, 0 before: a request to end in good
+    order. A second Ctrl-C interrupts at once, with the sentence of `truth`.
+    """
     asked: list[int] = []
 
     def ask(number: int) -> None:
@@ -100,7 +118,9 @@ def interruptible(truth: Callable[[], str], requeue_signal: str | None = None) -
 
 @contextmanager
 def saying(sentence: Callable[[], str]) -> Iterator[None]:
-    """A stop in this block carries the sentence, unless it has a better one, or was said already (an empty one)."""
+    """A stop in this block carries the sentence, unless it has a better one, or was said already
+    (an empty one).
+    """
     try:
         yield
     except STOPS as error:
@@ -111,8 +131,9 @@ def saying(sentence: Callable[[], str]) -> Iterator[None]:
 
 @contextmanager
 def commanded() -> Iterator[None]:
-    """The signals of a command: one asks for a stop, and a second Ctrl-C ends the process at once, also where Python
-    waits for a long compiled call; the truth about the folder is said first."""
+    """The signals of a command: one asks for a stop, and a second Ctrl-C ends the process at once,
+    also where Python waits for a long compiled call; the truth about the folder is said first.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -6,13 +6,18 @@ import numpy as np
 
 
 def lanczos(
-    product: Callable[[np.ndarray], np.ndarray], size: int, num_steps: int, start: np.ndarray | None = None
+    product: Callable[[np.ndarray], np.ndarray],
+    size: int,
+    num_steps: int,
+    start: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ritz values of a fixed number of Lanczos steps, ascending, `(k,)`, the coordinates of their vectors, `(k, k)`
-    columns, and the basis that these refer to, `(k, size)`: the vector of the lowest is `coordinates[:, 0] @ basis`.
-    `product` multiplies the matrix with a vector `(size,)`; `start` is the first one, by default random numbers. There
-    are at least as many negative eigenvalues as negative Ritz values (Cauchy's interlacing). All vectors are
-    orthogonalized, which keeps copies out. Source: Golub and Van Loan, Matrix Computations, section 10.1."""
+    """Ritz values of a fixed number of Lanczos steps, ascending, `(k,)`, the coordinates of their
+    vectors, `(k, k)` columns, and the basis that these refer to, `(k, size)`: the vector of the
+    lowest is `coordinates[:, 0] @ basis`. `product` multiplies the matrix with a vector `(size,)`;
+    `start` is the first one, by default random numbers. There are at least as many negative
+    eigenvalues as negative Ritz values (Cauchy's interlacing). All vectors are orthogonalized,
+    which keeps copies out. Source: Golub and Van Loan, Matrix Computations, section 10.1.
+    """
     from scipy.linalg import eigh_tridiagonal
 
     basis = np.zeros((num_steps, size))

@@ -11,12 +11,18 @@ from typing import Any
 
 
 def lazy_names(room: str) -> tuple[Callable[[str], Any], list[str]]:
-    """The `__getattr__` and the `__all__`, which `dir` shows, of the package `room`, whose names are imported on first
-    use: those that it imports under `if TYPE_CHECKING:`, one list for type checkers, the API reference and the running
-    program. No name may be that of another of its modules: importing the module would hide the name."""
+    """The `__getattr__` and the `__all__`, which `dir` shows, of the package `room`, whose names
+    are imported on first use: those that it imports under `if TYPE_CHECKING:`, one list for type
+    checkers, the API reference and the running program. No name may be that of another of its
+    modules: importing the module would hide the name.
+    """
     blocks = [node for node in _tree(room).body if isinstance(node, ast.If)]
     imports = [line for block in blocks for line in block.body if isinstance(line, ast.ImportFrom)]
-    homes = {each.asname or each.name: (str(line.module), each.name) for line in imports for each in line.names}
+    homes = {
+        each.asname or each.name: (str(line.module), each.name)
+        for line in imports
+        for each in line.names
+    }
 
     def __getattr__(name: str) -> Any:
         if name not in homes:
@@ -33,14 +39,18 @@ def lazy_names(room: str) -> tuple[Callable[[str], Any], list[str]]:
 
 
 def names_exported(room: str) -> list[str]:
-    """The `__all__` of the package `room`, which imports its names at once: those that it imports as themselves."""
+    """The `__all__` of the package `room`, which imports its names at once: those that it imports
+    as themselves.
+    """
     imports = [node for node in ast.walk(_tree(room)) if isinstance(node, ast.ImportFrom)]
     return sorted(each.name for line in imports for each in line.names if each.asname == each.name)
 
 
 @contextmanager
 def left_out(*names: str) -> Iterator[None]:
-    """Packages that what is imported here does without, as if they were not installed; not what is there already."""
+    """Packages that what is imported here does without, as if they were not installed; not what is
+    there already.
+    """
     loaded: dict[str, Any] = sys.modules
     absent = [name for name in names if name not in loaded]
     loaded.update(dict.fromkeys(absent))
@@ -53,7 +63,9 @@ def left_out(*names: str) -> Iterator[None]:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Looks for no garbage meanwhile: TensorFlow is half a million objects, which each full collection visits anew."""
+    """Looks for no garbage meanwhile: TensorFlow is half a million objects, which each full
+    collection visits anew.
+    """
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -64,8 +76,9 @@ def uncollected() -> Iterator[None]:
 
 
 def settled() -> None:
-    """For a process of ours that has its imports: they are no garbage. Nor is most of what tracing makes: with Python's
-    thresholds one second in fourteen of it goes into looking for some."""
+    """For a process of ours that has its imports: they are no garbage. Nor is most of what tracing
+    makes: with Python's thresholds one second in fourteen of it goes into looking for some.
+    """
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
 

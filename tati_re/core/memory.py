@@ -8,15 +8,21 @@ from tati_re.core.errors import InputError
 
 
 def check_free(option: str, received: object, needed: float, what: str) -> None:
-    """Refuses an option's value for which `what`, "100 walkers", takes `needed` bytes, more than are free."""
+    """Refuses an option's value for which `what`, "100 walkers", takes `needed` bytes, more than
+    are free.
+    """
     free = free_bytes()
     if free is not None and needed > free:
         expected = f"what fits into {_in_words(free)}, the memory that is free"
-        raise InputError(f"{option}: {what} need about {_in_words(needed)} of memory.", received, expected)
+        raise InputError(
+            f"{option}: {what} need about {_in_words(needed)} of memory.", received, expected
+        )
 
 
 def free_bytes() -> float | None:
-    """Memory that can be had without swapping, within the limits of a container or a job; None if not known."""
+    """Memory that can be had without swapping, within the limits of a container or a job; None if
+    not known.
+    """
     found = [*_of_system(), *_of_groups()]
     return min(found) if found else None
 
@@ -32,13 +38,19 @@ def _of_system() -> Iterator[float]:
         return
 
 
-def _of_groups(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/proc/self/cgroup")) -> Iterator[float]:
+def _of_groups(
+    root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/proc/self/cgroup")
+) -> Iterator[float]:
     """What the control groups of this process leave it, of version 2 or 1."""
     for line in _text(groups).splitlines():
         _, kinds, path = line.split(":", 2)
         if kinds not in ("", "memory"):
             continue
-        limit, used = ("memory.limit_in_bytes", "memory.usage_in_bytes") if kinds else ("memory.max", "memory.current")
+        limit, used = (
+            ("memory.limit_in_bytes", "memory.usage_in_bytes")
+            if kinds
+            else ("memory.max", "memory.current")
+        )
         inner = root / kinds / path.lstrip("/")
         for folder in (inner, *inner.parents):
             numbers = [_text(folder / name).strip() for name in (limit, used)]

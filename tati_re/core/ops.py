@@ -1,5 +1,6 @@
-"""The mathematical functions of a step besides + - * /, each in the library of its argument, NumPy or TensorFlow, so
-that the same sampler runs on numpy, eagerly, as a graph, or under XLA."""
+"""The mathematical functions of a step besides + - * /, each in the library of its argument, NumPy
+or TensorFlow, so that the same sampler runs on numpy, eagerly, as a graph, or under XLA.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +11,9 @@ import numpy as np
 
 
 def _is_numpy(*values) -> bool:
-    return all(isinstance(value, (np.ndarray, np.generic, float, int, bool, tuple)) for value in values)
+    return all(
+        isinstance(value, (np.ndarray, np.generic, float, int, bool, tuple)) for value in values
+    )
 
 
 def _tf():
@@ -20,10 +23,14 @@ def _tf():
 
 
 def _both(name: str, of_numpy: Callable, of_tensorflow: str, words: str) -> Callable:
-    """The function that both libraries have, of the same arguments; `of_tensorflow` is its name there."""
+    """The function that both libraries have, of the same arguments; `of_tensorflow` is its name
+    there.
+    """
 
     def function(*values):
-        return of_numpy(*values) if _is_numpy(*values) else attrgetter(of_tensorflow)(_tf())(*values)
+        return (
+            of_numpy(*values) if _is_numpy(*values) else attrgetter(of_tensorflow)(_tf())(*values)
+        )
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = words
@@ -41,13 +48,24 @@ cos = _both("cos", np.cos, "cos", "Cosine.")
 minimum = _both("minimum", np.minimum, "minimum", "The smaller of the two, entry by entry.")
 maximum = _both("maximum", np.maximum, "maximum", "The larger of the two, entry by entry.")
 where = _both("where", np.where, "where", "`x` where the condition holds, else `y`.")
-is_finite = _both("is_finite", np.isfinite, "math.is_finite", "Neither infinite nor NaN, entry by entry.")
+is_finite = _both(
+    "is_finite", np.isfinite, "math.is_finite", "Neither infinite nor NaN, entry by entry."
+)
 largest = _both("largest", np.max, "reduce_max", "Largest entry along one axis, which is removed.")
-take = _both("take", getitem, "gather", "Entries of `(entries, ...)` values at int32 places of any shape.")
+take = _both(
+    "take", getitem, "gather", "Entries of `(entries, ...)` values at int32 places of any shape."
+)
 zeros_like = _both("zeros_like", np.zeros_like, "zeros_like", "Zeros of the shape and type of `x`.")
 reshape = _both("reshape", np.reshape, "reshape", "The same numbers in another shape.")
-transpose = _both("transpose", lambda x: np.swapaxes(x, -1, -2), "linalg.matrix_transpose", "Last two axes exchanged.")
-cholesky = _both("cholesky", np.linalg.cholesky, "linalg.cholesky", "Lower triangular M with M M' = x.")
+transpose = _both(
+    "transpose",
+    lambda x: np.swapaxes(x, -1, -2),
+    "linalg.matrix_transpose",
+    "Last two axes exchanged.",
+)
+cholesky = _both(
+    "cholesky", np.linalg.cholesky, "linalg.cholesky", "Lower triangular M with M M' = x."
+)
 
 
 def logistic(x):
@@ -60,16 +78,20 @@ def logistic(x):
 
 
 def cond(condition, true, false):
-    """`true()` where the condition, one bool for all walkers, holds, else `false()`; both of the same structure."""
+    """`true()` where the condition, one bool for all walkers, holds, else `false()`; both of the
+    same structure.
+    """
     if _is_numpy(condition):
         return true() if condition else false()
     return _tf().cond(condition, true, false)
 
 
 def replaced_if(condition, new, old: tuple) -> tuple:
-    """`new(*old)` where the condition, one bool for all walkers, holds, else `old`: arrays of the same shapes. For
-    large arrays that seldom change: `cond` copies at every step what it leaves as it was, a loop of no round does not.
-    Inside of the round it is a branch again, or XLA would do its work ahead of the loop, needed or not."""
+    """`new(*old)` where the condition, one bool for all walkers, holds, else `old`: arrays of the
+    same shapes. For large arrays that seldom change: `cond` copies at every step what it leaves as
+    it was, a loop of no round does not. Inside of the round it is a branch again, or XLA would do
+    its work ahead of the loop, needed or not.
+    """
     if _is_numpy(condition):
         return new(*old) if condition else old
     tf = _tf()
@@ -90,7 +112,9 @@ def solve_lower(matrix, right, transposed: bool = False):
 
 def sum_over(x, axis: int):
     """Sum over one axis, which keeps length 1."""
-    return np.sum(x, axis, keepdims=True) if _is_numpy(x) else _tf().reduce_sum(x, axis, keepdims=True)
+    return (
+        np.sum(x, axis, keepdims=True) if _is_numpy(x) else _tf().reduce_sum(x, axis, keepdims=True)
+    )
 
 
 def cumulative_sum(x):
@@ -100,12 +124,17 @@ def cumulative_sum(x):
 
 def take_last(values, index):
     """Entries along the last axis, at an integer array of any shape."""
-    return np.take(values, index, axis=-1) if _is_numpy(values, index) else _tf().gather(values, index, axis=-1)
+    return (
+        np.take(values, index, axis=-1)
+        if _is_numpy(values, index)
+        else _tf().gather(values, index, axis=-1)
+    )
 
 
 def interp(x, points, values):
-    """Linear interpolation in a table, constant outside of it. `x` has any shape; `points`, not falling, and `values`
-    are `(n,)`, n at least 2; all are float64."""
+    """Linear interpolation in a table, constant outside of it. `x` has any shape; `points`, not
+    falling, and `values` are `(n,)`, n at least 2; all are float64.
+    """
     if _is_numpy(x, points, values):
         return np.interp(x, points, values)
     tf = _tf()
@@ -120,7 +149,11 @@ def interp(x, points, values):
 
 def mean(x):
     """Mean over the parameters, `(walkers, parameters)` to `(walkers, 1)`."""
-    return np.mean(x, axis=-1, keepdims=True) if _is_numpy(x) else _tf().reduce_mean(x, axis=-1, keepdims=True)
+    return (
+        np.mean(x, axis=-1, keepdims=True)
+        if _is_numpy(x)
+        else _tf().reduce_mean(x, axis=-1, keepdims=True)
+    )
 
 
 def constant(values, like):
@@ -183,7 +216,8 @@ def rows(values, first, count: int):
     """`count` rows of `(walkers, ...)` values from `first` on, which may be a tensor."""
     if _is_numpy(values, first):
         return values[int(first) : int(first) + count]
-    # Not a slice: XLA takes where a slice begins for a constant of the compilation, and would compile every chunk anew.
+    # Not a slice: XLA takes where a slice begins for a constant of the compilation, and would
+    # compile every chunk anew.
     tf = _tf()
     values = tf.convert_to_tensor(values)
     if UNDER_XLA.get():
@@ -217,14 +251,18 @@ def _begin(values, first):
 
 
 def column(values, like):
-    """`(walkers,)` values as a `(walkers, 1)` column in the type of `like`, to multiply `(walkers, parameters)`."""
+    """`(walkers,)` values as a `(walkers, 1)` column in the type of `like`, to multiply `(walkers,
+    parameters)`.
+    """
     if _is_numpy(values, like):
         return np.asarray(values)[:, None].astype(like.dtype)
     return _tf().cast(values, like.dtype)[:, None]
 
 
 def sum_of_products(x, y):
-    """Sum over the parameters of `x * y`: `(walkers, parameters)` twice to `(walkers,)`, accumulated in float64."""
+    """Sum over the parameters of `x * y`: `(walkers, parameters)` twice to `(walkers,)`,
+    accumulated in float64.
+    """
     if _is_numpy(x, y):
         return np.sum(x.astype(np.float64) * y.astype(np.float64), axis=-1)
     tf = _tf()
@@ -239,15 +277,21 @@ def repeat(count, body, values: tuple) -> tuple:
         return values
     tf = _tf()
     count = tf.cast(count, tf.int32)
-    result = tf.while_loop(lambda i, *_: i < count, lambda i, *now: (i + 1, *body(*now)), (tf.constant(0), *values))
+    result = tf.while_loop(
+        lambda i, *_: i < count, lambda i, *now: (i + 1, *body(*now)), (tf.constant(0), *values)
+    )
     return tuple(result[1:])
 
 
 def repeat_while_any(condition, body, value):
-    """Applies `body(value) -> value` as long as `condition(value)` holds for any entry of the one array."""
+    """Applies `body(value) -> value` as long as `condition(value)` holds for any entry of the one
+    array.
+    """
     if _is_numpy(value):
         while np.any(condition(value)):
             value = body(value)
         return value
     tf = _tf()
-    return tf.while_loop(lambda now: tf.reduce_any(condition(now)), lambda now: (body(now),), (value,))[0]
+    return tf.while_loop(
+        lambda now: tf.reduce_any(condition(now)), lambda now: (body(now),), (value,)
+    )[0]

@@ -15,15 +15,16 @@ from tati_re.core.evaluate import Clock, Evaluate, Rung
 
 @runtime_checkable
 class Prior(Protocol):
-    """A prior of the parameters; positions have shape `(walkers, parameters)`. A class that derives from it gives
-    `proper`, `log_prob` and `gradient`, and has defaults for the rest: a prior without walls, for any number of
-    parameters, from which nothing can be drawn.
+    """A prior of the parameters; positions have shape `(walkers, parameters)`. A class that derives
+    from it gives `proper`, `log_prob` and `gradient`, and has defaults for the rest: a prior
+    without walls, for any number of parameters, from which nothing can be drawn.
 
     Attributes:
         proper: The prior can be normalized, so that it confines U in every direction.
         walled: It has hard walls, at which `confine` reflects. Default: False.
         num_parameters: How many parameters it is made for. Default: `None`, any number.
-        unconfined: Names of the tensors that it leaves free. Default: `None`, all of them or none, as `proper` says.
+        unconfined: Names of the tensors that it leaves free. Default: `None`, all of them or none,
+            as `proper` says.
         hottest: The temperature T from which on exp(-V/T) cannot be normalized. Default: inf.
     """
 
@@ -39,7 +40,9 @@ class Prior(Protocol):
 
     @abstractmethod
     def gradient(self, position) -> tf.Tensor | None:
-        """∇V = -∇ log prior where it is finite, `(walkers, parameters)`; `None` where it vanishes everywhere."""
+        """∇V = -∇ log prior where it is finite, `(walkers, parameters)`; `None` where it vanishes
+        everywhere.
+        """
 
     def confine(self, position, momentum):
         """Reflects position and momentum (or `None`) at the walls."""
@@ -47,11 +50,15 @@ class Prior(Protocol):
 
     def sample(self, shape: tuple[int, int], seed: int) -> np.ndarray:
         """Independent draws from the prior, numpy, `(walkers, parameters)`."""
-        return self.from_normal(tf.constant(np.random.default_rng([seed, 0x5052]).standard_normal(shape))).numpy()
+        return self.from_normal(
+            tf.constant(np.random.default_rng([seed, 0x5052]).standard_normal(shape))
+        ).numpy()
 
     def from_normal(self, normal) -> tf.Tensor:
         """Draws from the prior, from standard normal numbers of the same shape."""
-        raise InputError("prior: nothing can be drawn from this one.", str(self), "a prior that has from_normal")
+        raise InputError(
+            "prior: nothing can be drawn from this one.", str(self), "a prior that has from_normal"
+        )
 
     def get_config(self) -> dict:
         """The prior's entry in the manifest."""
@@ -62,9 +69,11 @@ class Prior(Protocol):
 
 
 class Batching(Protocol):
-    """The examples of each step. With `full` every batch is the whole data set, so that nothing is gathered and
-    `indices` is not asked; with `shared` all walkers see the same examples. `sampling` is "epochs", "symmetric"
-    or "replacement"; `mean_size` is what a sum over a batch is divided by for its mean, None: the own size."""
+    """The examples of each step. With `full` every batch is the whole data set, so that nothing is
+    gathered and `indices` is not asked; with `shared` all walkers see the same examples. `sampling`
+    is "epochs", "symmetric" or "replacement"; `mean_size` is what a sum over a batch is divided by
+    for its mean, None: the own size.
+    """
 
     full: bool
     shared: bool
@@ -73,7 +82,9 @@ class Batching(Protocol):
     mean_size: float | None
 
     def indices(self, first_step: int, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
-        """Examples of each step, `(steps, walkers, batch_size)`, and how many of them are valid, `(steps,)`."""
+        """Examples of each step, `(steps, walkers, batch_size)`, and how many of them are valid,
+        `(steps,)`.
+        """
 
     def from_walker(self, first: int) -> Any:
         """Those of as many walkers of the run, from another one on."""
@@ -93,8 +104,9 @@ class AllExamples:
 
 
 class Batch(NamedTuple):
-    """The examples of one step: `indices` `(walkers, n)`, or `(1, n)` where all walkers share them, and `size`, how
-    many of the n are meant, for a short last batch is padded; int32."""
+    """The examples of one step: `indices` `(walkers, n)`, or `(1, n)` where all walkers share them,
+    and `size`, how many of the n are meant, for a short last batch is padded; int32.
+    """
 
     indices: Any
     size: Any
@@ -109,11 +121,13 @@ class Potential(Protocol):
         num_examples, num_walkers: N, and W of walkers at all temperatures. Default: 1.
         scale: L over the mean loss: N, or 1 under the mean-loss convention. Default: 1.
         batches: Which examples a step sees. Default: all.
-        auxiliary: Start values of Keras' non-trainable variables, `(walkers, *shape)` each. Default: none.
+        auxiliary: Start values of Keras' non-trainable variables, `(walkers, *shape)` each.
+            Default: none.
         metric_name: "accuracy" for classifiers. Default: `None`.
         walker_evaluation: How all walkers are computed. Default: vectorized.
         vanishing: λ may be 0, where L does not count even if it is infinite. Default: False.
-        columns: Columns of run.csv that belong to it: functions of positions `(walkers, parameters)`. Default: none.
+        columns: Columns of run.csv that belong to it: functions of positions `(walkers,
+            parameters)`. Default: none.
     """
 
     num_parameters: int
@@ -139,7 +153,11 @@ class Potential(Protocol):
 
     @abstractmethod
     def bind(
-        self, rung: Rung, batch: Batch | None = None, auxiliary: tuple = (), clock: Clock | None = None
+        self,
+        rung: Rung,
+        batch: Batch | None = None,
+        auxiliary: tuple = (),
+        clock: Clock | None = None,
     ) -> Evaluate:
         """The potential as a step sees it; without a batch, all data."""
 

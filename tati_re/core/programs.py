@@ -1,8 +1,10 @@
 """Compiled programs that later calls share: what computes the same is compiled once in a process.
 
-A second run of the same kind, from another seed, on other data of the same shapes, or of a network built anew, traces
-its steps again, which takes tenths of a second, and finds the program that the first one had XLA compile for seconds.
-Two traces are the same where they agree in all but the names that TensorFlow numbers."""
+A second run of the same kind, from another seed, on other data of the same shapes, or of a network
+built anew, traces its steps again, which takes tenths of a second, and finds the program that the
+first one had XLA compile for seconds. Two traces are the same where they agree in all but the names
+that TensorFlow numbers.
+"""
 
 import hashlib
 from collections import OrderedDict
@@ -16,8 +18,9 @@ _programs: OrderedDict[bytes, Any] = OrderedDict()
 
 
 def shared(traced: Any) -> Any:
-    """The program of a traced function, or an earlier one that computes the same: called by its name, with what the
-    traced function has captured."""
+    """The program of a traced function, or an earlier one that computes the same: called by its
+    name, with what the traced function has captured.
+    """
     key = _key(traced)
     _programs[key] = found = _programs.pop(key, None) or _alone(traced._inference_function)
     if len(_programs) > _MOST:
@@ -26,14 +29,21 @@ def shared(traced: Any) -> Any:
 
 
 def _alone(function: Any) -> Any:
-    """A function of TensorFlow's runtime, without the graph that it was made from, which keeps data alive."""
+    """A function of TensorFlow's runtime, without the graph that it was made from, which keeps data
+    alive.
+    """
     children = [_alone(each) for each in function.children]
     return type(function)(function.name, function._bound_context, function.function_type, children)
 
 
 def _key(traced: Any) -> bytes:
-    """A digest of all that a traced function does: its nodes, and those of the functions that they call."""
-    library = {function.signature.name: function for function in traced.graph.as_graph_def().library.function}
+    """A digest of all that a traced function does: its nodes, and those of the functions that they
+    call.
+    """
+    library = {
+        function.signature.name: function
+        for function in traced.graph.as_graph_def().library.function
+    }
     numbers: dict[str, int] = {}
     waiting, digest = [traced.function_def], hashlib.sha256()
 
@@ -49,7 +59,9 @@ def _key(traced: Any) -> bytes:
 
 
 def _renamed(function: Any, called: Callable[[str], str]) -> Any:
-    """A function with numbers for the names of itself, its arguments and nodes, and those of what it calls as told."""
+    """A function with numbers for the names of itself, its arguments and nodes, and those of what
+    it calls as told.
+    """
     copy, following = type(function)(), count()
     copy.CopyFrom(function)
     copy.signature.name = ""
@@ -73,7 +85,10 @@ def _renamed(function: Any, called: Callable[[str], str]) -> Any:
         node.op = called(node.op)
         node.input[:] = map(place, node.input)
         for attribute in (node.attr[name] for name in sorted(node.attr)):
-            for own in (*([attribute.func] if attribute.HasField("func") else []), *attribute.list.func):
+            for own in (
+                *([attribute.func] if attribute.HasField("func") else []),
+                *attribute.list.func,
+            ):
                 own.name = called(own.name)
     returned, ends = dict(copy.ret), sorted(map(place, copy.control_ret.values()))
     for part in (copy.ret, copy.control_ret):

@@ -3,9 +3,11 @@
     init(position, evaluate, noise) -> State
     step(state, evaluate, noise) -> (State, Info)
 
-Whatever else than the fields of `State` adapts or moves is a further field of the sampler's own NamedTuple and is
-checkpointed with it. Tuning parameters (friction, word, number of leapfrog steps) are attributes of the sampler object.
-Structure after BlackJAX (Cabezas et al. 2024) and Listing 1 of TATi."""
+Whatever else than the fields of `State` adapts or moves is a further field of the sampler's own
+NamedTuple and is checkpointed with it. Tuning parameters (friction, word, number of leapfrog steps)
+are attributes of the sampler object. Structure after BlackJAX (Cabezas et al. 2024) and Listing 1
+of TATi.
+"""
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -16,12 +18,16 @@ from tati_re.core.ops import as_float64, where
 
 
 def with_energy(state, energy: Energy):
-    """The state, a NamedTuple with at least the fields of `State`, with potential and gradient of an energy."""
+    """The state, a NamedTuple with at least the fields of `State`, with potential and gradient of
+    an energy.
+    """
     return state._replace(**energy._asdict())
 
 
 def step_size_of(state, rung: Rung):
-    """The step size of each walker on a rung, with the factor `step_factor` that a tuned sampler has found."""
+    """The step size of each walker on a rung, with the factor `step_factor` that a tuned sampler
+    has found.
+    """
     return rung.step_size * state.step_factor if "step_factor" in state._fields else rung.step_size
 
 
@@ -35,15 +41,21 @@ def fields_of(state, names) -> dict:
 
 
 def chosen(condition, first, second, names) -> dict:
-    """The fields: of walkers for which the condition `(walkers,)` holds the first's, of others the second's."""
+    """The fields: of walkers for which the condition `(walkers,)` holds the first's, of others the
+    second's.
+    """
     ours, others = fields_of(first, names), fields_of(second, names)
     column = condition[:, None]
-    return {name: where(column if len(x.shape) == 2 else condition, x, others[name]) for name, x in ours.items()}
+    return {
+        name: where(column if len(x.shape) == 2 else condition, x, others[name])
+        for name, x in ours.items()
+    }
 
 
 class State(NamedTuple):
-    """The minimal state that a sampler carries from step to step. A sampler that adapts its temperature or step size
-    has them as fields of these names, `(walkers,)`, float64: in run.csv they stand in place of the rung's.
+    """The minimal state that a sampler carries from step to step. A sampler that adapts its
+    temperature or step size has them as fields of these names, `(walkers,)`, float64: in run.csv
+    they stand in place of the rung's.
 
     Attributes:
         position: θ, `(walkers, parameters)`.
@@ -61,8 +73,10 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """The second result of a step: the `acceptance` min(1, exp(-β ΔH)) and ΔH of the proposal, `energy_change`,
-    `(walkers,)` each, or `None`; methods without a Metropolis test return the default."""
+    """The second result of a step: the `acceptance` min(1, exp(-β ΔH)) and ΔH of the proposal,
+    `energy_change`, `(walkers,)` each, or `None`; methods without a Metropolis test return the
+    default.
+    """
 
     acceptance: Any = None
     energy_change: Any = None
@@ -70,7 +84,9 @@ class Info(NamedTuple):
 
 @runtime_checkable
 class Noise(Protocol):
-    """This step's random numbers. Draw outside of loops, and ask for `(walkers, ...)` or `()` shapes."""
+    """This step's random numbers. Draw outside of loops, and ask for `(walkers, ...)` or `()`
+    shapes.
+    """
 
     def normal(self, shape):
         """Standard normal numbers in the type of the parameters."""
@@ -80,12 +96,16 @@ class Noise(Protocol):
 
 
 def sums_at_rung(rung: Rung, values):
-    """Sums of `(walkers, n)` float64 values over all walkers of the same rung, see `same_rung`, in the same shape."""
+    """Sums of `(walkers, n)` float64 values over all walkers of the same rung, see `same_rung`, in
+    the same shape.
+    """
     return same_rung(rung) @ values
 
 
 def same_rung(rung: Rung):
-    """1 for each two walkers of the same temperature, likelihood weight and step size, else 0: `(walkers, walkers)`."""
+    """1 for each two walkers of the same temperature, likelihood weight and step size, else 0:
+    `(walkers, walkers)`.
+    """
     same = 1.0
     for column in rung:
         same = same * as_float64(column[:, None] == column[None, :])

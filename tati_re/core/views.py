@@ -1,4 +1,6 @@
-"""How results are shown: by figures and words of rooms above theirs, found by name; and small tables."""
+"""How results are shown: by figures and words of rooms above theirs, found by name; and small
+tables.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _above: dict[str, str] = {}
 
 
 def shown_by(**rooms: str) -> None:
-    """Names what draws `figures` and says `words`: the top of the package knows it, the rooms of results do not."""
+    """Names what draws `figures` and says `words`: the top of the package knows it, the rooms of
+    results do not.
+    """
     _above.update(rooms)
 
 
@@ -36,28 +40,42 @@ def told(kind: str, run: Any) -> Any:
     return _from_above("words", kind)(run)
 
 
-def html_table(title: str, lines: Iterable[tuple[str, str]] = (), notes: Iterable[str] = (), frame: Any = None) -> str:
-    """A table of labels and values under a title and warnings, all escaped; below it the DataFrame `frame`."""
+def html_table(
+    title: str, lines: Iterable[tuple[str, str]] = (), notes: Iterable[str] = (), frame: Any = None
+) -> str:
+    """A table of labels and values under a title and warnings, all escaped; below it the DataFrame
+    `frame`.
+    """
     rows = "".join(
         f'<tr><th style="text-align:left">{escape(label)}</th><td style="text-align:left">{escape(value)}</td></tr>'
         for label, value in lines
         if label or value
     )
     said = "".join(f"<p><b>Warning:</b> {escape(note)}</p>" for note in notes)
-    more = "" if frame is None else frame.to_html(index=False, float_format=lambda value: f"{value:.4g}", na_rep="")
+    more = (
+        ""
+        if frame is None
+        else frame.to_html(index=False, float_format=lambda value: f"{value:.4g}", na_rep="")
+    )
     more = more and f'<div style="overflow-x:auto">{more}</div>'
     return f"<div><b>{escape(title)}</b>{said}<table>{rows}</table>{more}</div>"
 
 
 def shown(kind: Class) -> Class:
-    """Gives a named tuple or data class of results a `__repr__` and a `_repr_html_`: a line a field, arrays by shape
-    and range, and below them its first table, of a long one the range of each column."""
+    """Gives a named tuple or data class of results a `__repr__` and a `_repr_html_`: a line a
+    field, arrays by shape and range, and below them its first table, of a long one the range of
+    each column.
+    """
 
     def text(self: Any) -> str:
         lines, frame = _content(self)
         wide = max(len(name) for name, _ in lines) + 2
         listed = "\n".join(name.replace("_", " ").ljust(wide) + value for name, value in lines)
-        rows = frame if frame is None else frame.to_string(index=False, float_format="{:.4g}".format, max_cols=12)
+        rows = (
+            frame
+            if frame is None
+            else frame.to_string(index=False, float_format="{:.4g}".format, max_cols=12)
+        )
         return listed if rows is None else f"{listed}\n\n{rows}"
 
     def html(self: Any) -> str:
@@ -79,7 +97,9 @@ def _content(result: Any) -> tuple[list[tuple[str, str]], Any]:
         named = {each.name: vars(result)[each.name] for each in fields(result)}
     method = own.get("frame")
     tables = [method(result) if callable(method) else None, *named.values()]
-    frame = next((each for each in tables if isinstance(each, pandas.DataFrame) and len(each)), None)
+    frame = next(
+        (each for each in tables if isinstance(each, pandas.DataFrame) and len(each)), None
+    )
     if frame is not None and len(frame) > 12:
         frame = frame.describe().T[["min", "mean", "max"]].reset_index(names="column")
     return [(name, _described(value)) for name, value in named.items()], frame
@@ -90,12 +110,18 @@ def _described(value: Any) -> str:
     import pandas
 
     if isinstance(value, pandas.DataFrame):
-        return shorten(f"{len(value):,} rows: {', '.join(map(str, value.columns))}", 88, placeholder=" ...")
+        return shorten(
+            f"{len(value):,} rows: {', '.join(map(str, value.columns))}", 88, placeholder=" ..."
+        )
     if isinstance(value, np.ndarray) and value.size > 1:
-        return f"{' x '.join(map(str, value.shape))} numbers, {value.min():.4g} to {value.max():.4g}"
+        return (
+            f"{' x '.join(map(str, value.shape))} numbers, {value.min():.4g} to {value.max():.4g}"
+        )
     if value is None or (isinstance(value, np.ndarray) and not value.size):
         return "none"
-    if isinstance(value, list | dict) or (type(value) is tuple and isinstance(value[0], np.ndarray)):
+    if isinstance(value, list | dict) or (
+        type(value) is tuple and isinstance(value[0], np.ndarray)
+    ):
         return f"{len(value):,} of them"
     value = value.item() if isinstance(value, np.ndarray) else value
     text = ", ".join(map(str, value)) if type(value) is tuple else str(value).split("\n\n")[0]

@@ -1,4 +1,6 @@
-"""Data sets, their sources, and mini-batches; only the readers of TensorFlow's own formats import TensorFlow."""
+"""Data sets, their sources, and mini-batches; only the readers of TensorFlow's own formats import
+TensorFlow.
+"""
 
 from tati_re.data.batches import Batches
 from tati_re.data.dataset import Dataset

@@ -19,11 +19,16 @@ NPZ_KEYS = "x_train, y_train, x_test, y_test, or x, y, or data_keys with two or 
 
 
 def read_npz(
-    path: Path, keys: Sequence[str] | None = None, weights: str | None = None, limit: float | None = None
+    path: Path,
+    keys: Sequence[str] | None = None,
+    weights: str | None = None,
+    limit: float | None = None,
 ) -> Contents:
-    """The arrays x_train, y_train and perhaps x_test, y_test of an NPZ file; or x, y; or those that `keys` name,
-    several inputs joined by `+`, in the order of the model's. Inputs of type uint8 are images: they stay bytes and get
-    the scale 1/255. Arrays larger than `limit` bytes are kept on the disk; None: all in memory."""
+    """The arrays x_train, y_train and perhaps x_test, y_test of an NPZ file; or x, y; or those that
+    `keys` name, several inputs joined by `+`, in the order of the model's. Inputs of type uint8 are
+    images: they stay bytes and get the scale 1/255. Arrays larger than `limit` bytes are kept on
+    the disk; None: all in memory.
+    """
     try:
         with path.open("rb") as opened, load_arrays(opened, limit) as file:
             return _chosen(path, file, keys, weights, limit)
@@ -35,14 +40,23 @@ def read_npz(
             received = "pickled Python objects, which could run code"
             expected = "arrays of numbers, as np.savez writes them; names of classes as np.array(labels, str)"
             raise InputError(what, received, expected) from None
-        raise InputError(what, str(error).split("\n")[0].rstrip(".") or type(error).__name__) from None
+        raise InputError(
+            what, str(error).split("\n")[0].rstrip(".") or type(error).__name__
+        ) from None
 
 
-def _chosen(path: Path, file, keys: Sequence[str] | None, weights: str | None, limit: float | None) -> Contents:
+def _chosen(
+    path: Path, file, keys: Sequence[str] | None, weights: str | None, limit: float | None
+) -> Contents:
     if keys is None:
         keys = ["x_train", "y_train"] if "x_train" in file.files else ["x", "y"]
         received = ", ".join(file.files) or "no arrays"
-        refuse_if(not set(keys) <= set(file.files), f"{path.name} lacks the arrays of a data set.", received, NPZ_KEYS)
+        refuse_if(
+            not set(keys) <= set(file.files),
+            f"{path.name} lacks the arrays of a data set.",
+            received,
+            NPZ_KEYS,
+        )
         keys += ["x_test", "y_test"] if {"x_test", "y_test"} <= set(file.files) else []
     check_keys(keys, (2, 4))
     parts = [[key] if key in file.files else key.split("+") for key in keys]
@@ -50,13 +64,17 @@ def _chosen(path: Path, file, keys: Sequence[str] | None, weights: str | None, l
         what = f"data_keys: {path.name} has no array '{key}'.{nearest(key, file.files)}"
         refuse_if(key not in file.files, what, key, f"one of {', '.join(file.files)}")
     if weights is not None and weights not in file.files:
-        what = f"sample_weights: {path.name} has no array '{weights}'.{nearest(weights, file.files)}"
+        what = (
+            f"sample_weights: {path.name} has no array '{weights}'.{nearest(weights, file.files)}"
+        )
         raise InputError(what, weights, f"one of {', '.join(file.files)}")
     if len(parts[0]) > 1:
         contents = _several(path, file, parts)
     else:
         kept = [member_of_npz(path, f"{key}.npy", limit) for key in keys]
-        inputs, targets, *test = (file[key] if own is None else own for key, own in zip(keys, kept, strict=True))
+        inputs, targets, *test = (
+            file[key] if own is None else own for key, own in zip(keys, kept, strict=True)
+        )
         contents = images(inputs, targets, tuple(test), path.name)
     return contents if weights is None else replace(contents, weights=file[weights])
 
@@ -67,24 +85,41 @@ def _several(path: Path, file, parts: Sequence[Sequence[str]]) -> Contents:
     scales = tuple(1 / 255 if array.dtype == np.uint8 else 1.0 for array in arrays[0])
     both = [packed(part, scales) for part in arrays]
     if len({layout for _, layout in both}) > 1:
-        raise InputError(f"{path.name}: the test part has other inputs.", "+".join(parts[2]), "those of the training")
+        raise InputError(
+            f"{path.name}: the test part has other inputs.",
+            "+".join(parts[2]),
+            "those of the training",
+        )
     test = (both[1][0], file[parts[3][0]]) if len(parts) == 4 else ()
-    return Contents(both[0][0], file[parts[1][0]], test, path.name, layout=both[0][1], layout_scales=scales)
+    return Contents(
+        both[0][0], file[parts[1][0]], test, path.name, layout=both[0][1], layout_scales=scales
+    )
 
 
 def check_keys(keys: Sequence[str], lengths: Sequence[int]) -> None:
     """Refuses `data_keys` of another number."""
     four = ", or four, the last two of the test part" if 4 in lengths else ""
-    refuse_if(len(keys) not in lengths, "data_keys are not two names.", ", ".join(keys), f"inputs and labels{four}")
+    refuse_if(
+        len(keys) not in lengths,
+        "data_keys are not two names.",
+        ", ".join(keys),
+        f"inputs and labels{four}",
+    )
 
 
-def images(inputs: np.ndarray, targets: np.ndarray, test: tuple[np.ndarray, ...], name: str) -> Contents:
+def images(
+    inputs: np.ndarray, targets: np.ndarray, test: tuple[np.ndarray, ...], name: str
+) -> Contents:
     """The contents, with the scale 1/255 where the inputs are bytes."""
-    return Contents(inputs, targets, test, name, input_scale=1 / 255 if inputs.dtype == np.uint8 else 1.0)
+    return Contents(
+        inputs, targets, test, name, input_scale=1 / 255 if inputs.dtype == np.uint8 else 1.0
+    )
 
 
 def load_keras(name: str) -> Contents:
-    """An image set of Keras, which downloads it once to `~/.keras/datasets`: bytes, classes, and their test part."""
+    """An image set of Keras, which downloads it once to `~/.keras/datasets`: bytes, classes, and
+    their test part.
+    """
     from tati_re.core.backend import keras
 
     try:
@@ -92,6 +127,8 @@ def load_keras(name: str) -> Contents:
     except Exception as error:  # urllib, http, ssl and Keras each raise their own
         what = f"{name} could not be downloaded by Keras."
         reason = " ".join(str(error).split())[:120].rstrip(".") or type(error).__name__
-        expected = "a network, or the path of an NPZ file with the arrays x_train, y_train, x_test, y_test"
+        expected = (
+            "a network, or the path of an NPZ file with the arrays x_train, y_train, x_test, y_test"
+        )
         raise InputError(what, reason, expected) from None
     return images(inputs, targets, test, name)

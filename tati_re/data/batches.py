@@ -6,29 +6,35 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.data.streams import BATCHES, stream
 
 _REPLACEMENT_BLOCK = 16_384
-"""Indices drawn by one call when sampling with replacement; a part of what defines the stream, like an epoch."""
+"""Indices drawn by one call when sampling with replacement; a part of what defines the stream, like
+an epoch.
+"""
 
 _PARTITION = 2**64 - 1
-"""In place of the number of a sweep, or of a walker: what symmetric sweeps draw once, or for all walkers."""
+"""In place of the number of a sweep, or of a walker: what symmetric sweeps draw once, or for all
+walkers.
+"""
 
 
 class Batches:
     """Mini-batches of a run, independent for each walker and without state.
 
-    Step s uses batch number s, counted from 0. With `sampling="epochs"` the batches of one epoch are consecutive pieces
-    of one random ordering of the examples, a fresh one every epoch; the last is short where `batch_size` does not
-    divide `num_examples`. The estimate num_examples / true size × (sum over the batch) of a sum over all examples is
-    unbiased for each batch, the short one included. With `sampling="replacement"` each index is drawn independently.
+    Step s uses batch number s, counted from 0. With `sampling="epochs"` the batches of one epoch
+    are consecutive pieces of one random ordering of the examples, a fresh one every epoch; the last
+    is short where `batch_size` does not divide `num_examples`. The estimate num_examples / true
+    size × (sum over the batch) of a sum over all examples is unbiased for each batch, the short one
+    included. With `sampling="replacement"` each index is drawn independently.
 
-    With `sampling="symmetric"` the examples of a walker are divided into m batches once for the run; a sweep takes them
-    in random order and then backwards, and each sweep draws a new order. Where `batch_size` does not divide
-    `num_examples`, batches differ by one example at most, and m × (sum over the batch) is the estimate whose mean over
-    a sweep is the sum over all examples.
+    With `sampling="symmetric"` the examples of a walker are divided into m batches once for the
+    run; a sweep takes them in random order and then backwards, and each sweep draws a new order.
+    Where `batch_size` does not divide `num_examples`, batches differ by one example at most, and m
+    × (sum over the batch) is the estimate whose mean over a sweep is the sum over all examples.
 
-    The ordering of epoch e for walker w comes from Philox with key (seed, purpose) and counter (e, w): it does not
-    depend on the number of walkers, on earlier calls, or on where a run was resumed. With `shuffle=False` every epoch
-    has the order of the data, for all walkers, and a symmetric sweep goes forwards and backwards in it: the batches are
-    then not independent of one another, and gradients of less than an epoch are biased where order matters.
+    The ordering of epoch e for walker w comes from Philox with key (seed, purpose) and counter (e,
+    w): it does not depend on the number of walkers, on earlier calls, or on where a run was
+    resumed. With `shuffle=False` every epoch has the order of the data, for all walkers, and a
+    symmetric sweep goes forwards and backwards in it: the batches are then not independent of one
+    another, and gradients of less than an epoch are biased where order matters.
 
     Args:
         num_examples: Examples in the data set, >= 1.
@@ -37,7 +43,8 @@ class Batches:
         seed: Integer in [0, 2**63).
         sampling: "epochs" (default), "symmetric" or "replacement".
         shared: All walkers see the same batches, those of walker 0. Default False.
-        stage: Number of the stage of a fit, a part of the key: stages share no random number. Default 0.
+        stage: Number of the stage of a fit, a part of the key: stages share no random number.
+            Default 0.
         shuffle: Draw the ordering of each epoch. Default True.
         first_walker: The number of the first walker, for a part of the walkers of a run. Default 0.
 
@@ -45,8 +52,8 @@ class Batches:
         full: Every batch is the whole data set in order, so that nothing needs to be gathered.
         batch_size: Examples in a batch, an int also where None was given.
         steps_per_epoch: Batches that visit every example once: m = ceil(num_examples / batch_size).
-        mean_size: num_examples / m, which the sum over a symmetric batch is divided by for the estimate of a mean;
-            None for the others, where it is the batch's true size.
+        mean_size: num_examples / m, which the sum over a symmetric batch is divided by for the
+            estimate of a mean; None for the others, where it is the batch's true size.
 
     Raises:
         InputError: A batch larger than the data, or any other argument out of its range.
@@ -70,17 +77,25 @@ class Batches:
         shuffle: bool = True,
         first_walker: int = 0,
     ) -> None:
-        refuse_if(num_examples < 1, "The data set has no examples.", num_examples, "at least 1 example")
+        refuse_if(
+            num_examples < 1, "The data set has no examples.", num_examples, "at least 1 example"
+        )
         if batch_size is not None and batch_size > num_examples:
-            raise InputError("batch_size is larger than the data set.", batch_size, f"1 to {num_examples}")
+            raise InputError(
+                "batch_size is larger than the data set.", batch_size, f"1 to {num_examples}"
+            )
         if batch_size is not None and batch_size < 1:
             raise InputError("batch_size is not positive.", batch_size, f"1 to {num_examples}")
         refuse_if(num_walkers < 1, "num_walkers is not positive.", num_walkers, "at least 1")
         if sampling not in ("epochs", "symmetric", "replacement"):
-            raise InputError("batch_sampling is not known.", sampling, "'epochs', 'symmetric' or 'replacement'")
+            raise InputError(
+                "batch_sampling is not known.", sampling, "'epochs', 'symmetric' or 'replacement'"
+            )
         if not shuffle and sampling == "replacement":
             received = "batch_sampling = replacement"
-            raise InputError("shuffle is off, but the examples are drawn.", received, "batch_sampling = epochs")
+            raise InputError(
+                "shuffle is off, but the examples are drawn.", received, "batch_sampling = epochs"
+            )
         symmetric = sampling == "symmetric"
         self.num_examples = int(num_examples)
         self.batch_size = int(num_examples if batch_size is None else batch_size)
@@ -90,7 +105,9 @@ class Batches:
         self.shared = bool(shared)
         self.shuffle = bool(shuffle)
         self._stage, self._first = stage, 0 if shared else first_walker
-        self.full = batch_size is None or (self.batch_size == self.num_examples and sampling != "replacement")
+        self.full = batch_size is None or (
+            self.batch_size == self.num_examples and sampling != "replacement"
+        )
         self.steps_per_epoch = -(-self.num_examples // self.batch_size)
         self.mean_size = self.num_examples / self.steps_per_epoch if symmetric else None
         self._rows = 1 if self.shared else self.num_walkers
@@ -114,9 +131,11 @@ class Batches:
         self._block: np.ndarray | None = None
 
     def indices(self, first_step: int, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the indices of the examples of steps `first_step` to `first_step + num_steps - 1`. Both numbers are
-        >= 0. Returns int32 `(num_steps, walkers, batch_size)` indices (1 walker if shared), a short batch padded with
-        index 0, and int32 `(num_steps,)` true sizes, the same for all walkers."""
+        """Returns the indices of the examples of steps `first_step` to `first_step + num_steps -
+        1`. Both numbers are >= 0. Returns int32 `(num_steps, walkers, batch_size)` indices (1
+        walker if shared), a short batch padded with index 0, and int32 `(num_steps,)` true sizes,
+        the same for all walkers.
+        """
         indices = np.empty((num_steps, self._rows, self.batch_size), np.int32)
         sizes, done = np.empty(num_steps, np.int32), 0
         while done < num_steps:
@@ -135,11 +154,20 @@ class Batches:
 
     def from_walker(self, first: int) -> "Batches":
         """Those of as many walkers of the run, from another one on."""
-        given = (self.num_examples, self.batch_size, self.num_walkers, self.seed, self.sampling, self.shared)
+        given = (
+            self.num_examples,
+            self.batch_size,
+            self.num_walkers,
+            self.seed,
+            self.sampling,
+            self.shared,
+        )
         return Batches(*given, self._stage, self.shuffle, first)
 
     def _blocks(self, block: int) -> np.ndarray:
-        """Returns `(walkers, steps, batch_size)`: one epoch, or one block of draws, of every walker."""
+        """Returns `(walkers, steps, batch_size)`: one epoch, or one block of draws, of every
+        walker.
+        """
         if self._cached != block or self._block is None:
             if self._block is None:
                 self._block = np.zeros((self._rows, self._block_steps, self.batch_size), np.int32)
@@ -149,9 +177,13 @@ class Batches:
                 if self.full or not self.shuffle:
                     flat[walker, : self.num_examples] = np.arange(self.num_examples)
                 elif self.sampling == "epochs":
-                    flat[walker, : self.num_examples] = self._at(block, walker).permutation(self.num_examples)
+                    flat[walker, : self.num_examples] = self._at(block, walker).permutation(
+                        self.num_examples
+                    )
                 else:
-                    flat[walker] = self._at(block, walker).integers(self.num_examples, size=flat.shape[1])
+                    flat[walker] = self._at(block, walker).integers(
+                        self.num_examples, size=flat.shape[1]
+                    )
             self._cached = block
         return self._block
 
@@ -163,12 +195,16 @@ class Batches:
             for walker in range(self._rows):
                 ordered = not self.shuffle or self.full
                 examples = np.arange(self.num_examples)
-                self._parts[walker, valid] = examples if ordered else self._at(_PARTITION, walker).permutation(examples)
+                self._parts[walker, valid] = (
+                    examples if ordered else self._at(_PARTITION, walker).permutation(examples)
+                )
         return self._parts
 
     def _sweep(self, block: int) -> np.ndarray:
-        """Returns `(walkers, 2 m)`: the order of one sweep, forwards and backwards. The places of the batches that have
-        an example more are those of all walkers, since a step has one size."""
+        """Returns `(walkers, 2 m)`: the order of one sweep, forwards and backwards. The places of
+        the batches that have an example more are those of all walkers, since a step has one
+        size.
+        """
         if self._cached != block or self._block is None:
             m, longer = self.steps_per_epoch, self._longer
             order = np.tile(np.arange(m), (self._rows, 1))
@@ -182,7 +218,11 @@ class Batches:
         return self._block
 
     def _at(self, block: int, walker: int) -> np.random.Generator:
-        # Resetting one generator's counter takes 3 us, building a new one 16 us: it matters for short epochs.
-        self._state["state"]["counter"][2:] = (block, walker if walker == _PARTITION else self._first + walker)
+        # Resetting one generator's counter takes 3 us, building a new one 16 us: it matters for
+        # short epochs.
+        self._state["state"]["counter"][2:] = (
+            block,
+            walker if walker == _PARTITION else self._first + walker,
+        )
         self._philox.state = self._state
         return self._generator

@@ -1,4 +1,6 @@
-"""Derived inputs: columns of the data, their powers, sines and cosines, as a map applied before the network."""
+"""Derived inputs: columns of the data, their powers, sines and cosines, as a map applied before the
+network.
+"""
 
 import re
 from collections.abc import Sequence
@@ -16,7 +18,9 @@ _CALL = re.compile(r"(sin|cos)\(\s*(.+?)\s*\)")
 
 @dataclass(frozen=True)
 class Column:
-    """One derived input as the user wrote it: a power, the sine or the cosine of column number `source`, from 0."""
+    """One derived input as the user wrote it: a power, the sine or the cosine of column number
+    `source`, from 0.
+    """
 
     text: str
     source: int
@@ -32,14 +36,23 @@ class Columns:
     names: tuple[str, ...]
 
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
-        """The derived inputs `(N, number of columns)`, float32 if the inputs are float32, else float64."""
+        """The derived inputs `(N, number of columns)`, float32 if the inputs are float32, else
+        float64.
+        """
         if inputs.ndim != 2 or inputs.shape[1] != len(self.names):
             expected = f"{len(self.names)} columns: {', '.join(self.names)}"
-            raise InputError("input_columns do not fit the inputs.", f"inputs of shape {inputs.shape[1:]}", expected)
+            raise InputError(
+                "input_columns do not fit the inputs.",
+                f"inputs of shape {inputs.shape[1:]}",
+                expected,
+            )
         values = inputs.astype(np.float32 if inputs.dtype == np.float32 else np.float64)
         functions = {"sin": np.sin, "cos": np.cos}
         pairs = [(c, values[:, c.source]) for c in self.columns]
-        return np.stack([x**c.power if c.function == "power" else functions[c.function](x) for c, x in pairs], axis=1)
+        return np.stack(
+            [x**c.power if c.function == "power" else functions[c.function](x) for c, x in pairs],
+            axis=1,
+        )
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -55,13 +68,17 @@ class Columns:
     def of_used(self) -> "Columns":
         """The same map from only the columns that it uses, in order of first mention."""
         used = list(dict.fromkeys(column.source for column in self.columns))
-        moved = tuple(Column(c.text, used.index(c.source), c.function, c.power) for c in self.columns)
+        moved = tuple(
+            Column(c.text, used.index(c.source), c.function, c.power) for c in self.columns
+        )
         return Columns(moved, tuple(self.names[source] for source in used))
 
 
 def parse_columns(texts: Sequence[str], names: Sequence[str]) -> Columns:
-    """Reads derived inputs as a user writes them: `x1`, `x1^2`, `sin(x1)`, `cos(x2)`, at least one. Exponents are
-    positive whole numbers. A column is meant by its name; `x2` that is no name is the second, as is `2`."""
+    """Reads derived inputs as a user writes them: `x1`, `x1^2`, `sin(x1)`, `cos(x2)`, at least one.
+    Exponents are positive whole numbers. A column is meant by its name; `x2` that is no name is the
+    second, as is `2`.
+    """
     refuse_if(not texts, "input_columns are empty.", expected=f"at least one of {FORMS}")
     return Columns(tuple(_column(text, names) for text in texts), tuple(names))
 
@@ -88,7 +105,9 @@ def _source(variable: str, text: str, names: Sequence[str]) -> int:
     number = re.fullmatch(r"x?([1-9][0-9]*)", variable)
     if number and int(number[1]) <= len(names):
         return int(number[1]) - 1
-    refuse_if(re.search(r"[()^*+/]", variable), "input_columns: one is not understood.", text, FORMS)
+    refuse_if(
+        re.search(r"[()^*+/]", variable), "input_columns: one is not understood.", text, FORMS
+    )
     what = f"input_columns: there is no column '{variable}'.{nearest(variable, names)}"
     shown = ", ".join(names) if len(names) <= 10 else f"{', '.join(names[:9])}, ..., {names[-1]}"
     raise InputError(what, text, f"columns of {shown}")

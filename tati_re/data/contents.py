@@ -1,4 +1,6 @@
-"""The contents of a file or stream before the kind of targets is settled, and several of them joined."""
+"""The contents of a file or stream before the kind of targets is settled, and several of them
+joined.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -12,10 +14,12 @@ from tati_re.data.packing import Layout
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """Arrays as they were read: inputs `(N, ...)`, targets `(N,)`, `(N, K)` or texts, in `test` those of a test part.
-    `name` is what messages call them, `names` and `label_names` those of a table's columns. `by_value`: whole floats
-    count as integers, since a text file does not tell them apart. Weights are `(N,)`, None for 1. The layout is of
-    several inputs that stand side by side, empty for one; `layout_scales` have been multiplied into them."""
+    """Arrays as they were read: inputs `(N, ...)`, targets `(N,)`, `(N, K)` or texts, in `test`
+    those of a test part. `name` is what messages call them, `names` and `label_names` those of a
+    table's columns. `by_value`: whole floats count as integers, since a text file does not tell
+    them apart. Weights are `(N,)`, None for 1. The layout is of several inputs that stand side by
+    side, empty for one; `layout_scales` have been multiplied into them.
+    """
 
     inputs: np.ndarray
     targets: np.ndarray
@@ -43,11 +47,21 @@ def joined(parts: Sequence[Contents]) -> Contents:
             refuse_if(have.shape[1:] != want.shape[1:], what, have.shape[1:], want.shape[1:])
         if other.input_scale != first.input_scale:
             received = f"{first.inputs.dtype} and {other.inputs.dtype}"
-            raise InputError(f"{other.name} and {first.name} hold inputs of different types.", received, "one type")
+            raise InputError(
+                f"{other.name} and {first.name} hold inputs of different types.",
+                received,
+                "one type",
+            )
         if (other.weights is None) != (first.weights is None):
-            raise InputError(f"Only one of {first.name} and {other.name} has sample weights.", expected="all or none")
+            raise InputError(
+                f"Only one of {first.name} and {other.name} has sample weights.",
+                expected="all or none",
+            )
         if bool(other.test) != bool(first.test):
-            raise InputError(f"Only one of {first.name} and {other.name} has a test part.", expected="all or none")
+            raise InputError(
+                f"Only one of {first.name} and {other.name} has a test part.",
+                expected="all or none",
+            )
     test = tuple(concatenated([part.test[i] for part in parts]) for i in range(len(first.test)))
     inputs = concatenated([part.inputs for part in parts])
     targets = np.concatenate([part.targets for part in parts])

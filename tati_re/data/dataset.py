@@ -11,7 +11,14 @@ import numpy as np
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import as_array
 from tati_re.data.frames import labels_of
-from tati_re.data.labels import are_labels, as_storage_type, called, kind_of, names_of, numbers_of_names
+from tati_re.data.labels import (
+    are_labels,
+    as_storage_type,
+    called,
+    kind_of,
+    names_of,
+    numbers_of_names,
+)
 from tati_re.data.on_disk import blocks, chosen
 from tati_re.data.packing import Layout
 from tati_re.data.preparation import Preparation
@@ -22,8 +29,9 @@ from tati_re.data.streams import SPLIT, stream
 class Dataset:
     """Examples for training and sampling, and a test part used only by predictions.
 
-    Arrays keep the type they came in (bytes stay bytes); what computes with the inputs first multiplies them by
-    `input_scale`. `from_arrays` is the usual way to make one: it also settles what the targets are.
+    Arrays keep the type they came in (bytes stay bytes); what computes with the inputs first
+    multiplies them by `input_scale`. `from_arrays` is the usual way to make one: it also settles
+    what the targets are.
 
     Args:
         inputs: `(N, ...)` numbers, finite.
@@ -34,16 +42,20 @@ class Dataset:
         num_classes: Number of classes, or None (default) for a regression.
         feature_names: One name for each column of the inputs, where known. Default: none.
         label_names: The columns of a table that the targets are. Default: none.
-        preparation: What happens to inputs and targets before the network sees them. Default: nothing but the scale.
+        preparation: What happens to inputs and targets before the network sees them. Default:
+            nothing but the scale.
         weights: What each example counts in the loss, `(N,)`, 0 or more. Default: 1 for all.
         test_weights: Likewise for those of the test part, `(M,)`.
-        layout: Names and shapes of several inputs, which stand side by side in `inputs`. Default: one input.
-        layout_scales: Factors that are in them, and that inputs to predict are multiplied by. Default: none.
+        layout: Names and shapes of several inputs, which stand side by side in `inputs`. Default:
+            one input.
+        layout_scales: Factors that are in them, and that inputs to predict are multiplied by.
+            Default: none.
         multi_label: The columns of the targets are labels of 0 and 1 of their own. Default: no.
         class_names: What the classes are called, in the order of their numbers. Default: no names.
 
     Raises:
-        InputError: No examples, unequal lengths, test examples of another shape, an array not of finite numbers.
+        InputError: No examples, unequal lengths, test examples of another shape, an array not of
+            finite numbers.
 
     Examples:
         >>> Dataset.from_arrays([[0.0, 1.0], [2.0, 3.0]], [0, 1]).task
@@ -78,7 +90,9 @@ class Dataset:
             inputs, weights = own[part + "inputs"], own[part + "weights"]
             _check_part(part, inputs, own[part + "targets"])
             if weights is not None:
-                own[part + "weights"] = checked_weights(weights, len(inputs), f"{part}sample_weights")
+                own[part + "weights"] = checked_weights(
+                    weights, len(inputs), f"{part}sample_weights"
+                )
         for name, values in own.items():
             object.__setattr__(self, name, values)
         if self.test_inputs is not None:
@@ -114,25 +128,30 @@ class Dataset:
     ) -> "Dataset":
         """Makes a data set and determines the kind of its targets.
 
-        * -1 and +1 in one column: two classes by sign, kept as they are (one output, accuracy by sign);
-        * text in one column: names of classes, which are numbered in sorted order;
-        * integers from 0 to at most 99, at least one above 0: classes, numbered as they are, kept as int32;
-        * nothing but 0 and 1 in several columns: one-hot classes, refused where a row has not a single 1; with
+        * -1 and +1 in one column: two classes by sign, kept as they are (one output, accuracy by
+        sign); * text in one column: names of classes, which are numbered in sorted order; *
+        integers from 0 to at most 99, at least one above 0: classes, numbered as they are, kept as
+        int32; * nothing but 0 and 1 in several columns: one-hot classes, refused where a row has
+        not a single 1; with
           `multi_label` rows of any labels, also one-hot ones if `num_classes` is 0;
         * anything else: values of a regression.
 
-        Where `num_classes` is given the targets must be that many classes, in any form, one or, as class numbers
-        `(N, places, ...)`, several an example. `(N, 1)` becomes `(N,)`.
+        Where `num_classes` is given the targets must be that many classes, in any form, one or, as
+        class numbers `(N, places, ...)`, several an example. `(N, 1)` becomes `(N,)`.
 
         Args:
             inputs, test_inputs: `(N, ...)` numbers; one-dimensional ones become `(N, 1)`.
             targets, test_targets: `(N,)`, `(N, 1)` or `(N, K)` numbers.
-            name, input_scale, feature_names, weights, test_weights, layout, layout_scales: As of the class.
-            by_value: Take floats that are whole numbers as integers, as in a text file. Default False: floats are
-                classes only if they are 0 and 1, or -1 and +1, or one-hot.
-            num_classes: The number of classes, at least 2, or 0 for a regression. Default: None, by the values.
-            multi_label: Rows of 0 and 1 may be several labels at once, for the binary cross-entropy. Default: no.
-            places: The shape of labels that are no one-hot rows, but those of several places. Default: none is.
+            name, input_scale, feature_names, weights, test_weights, layout, layout_scales: As of
+                the class.
+            by_value: Take floats that are whole numbers as integers, as in a text file. Default
+                False: floats are classes only if they are 0 and 1, or -1 and +1, or one-hot.
+            num_classes: The number of classes, at least 2, or 0 for a regression. Default: None, by
+                the values.
+            multi_label: Rows of 0 and 1 may be several labels at once, for the binary
+                cross-entropy. Default: no.
+            places: The shape of labels that are no one-hot rows, but those of several places.
+                Default: none is.
 
         Raises:
             InputError: As the class, and labels that are not the classes they should be.
@@ -150,33 +169,69 @@ class Dataset:
         if arrays[1] is not None and arrays[1].dtype.kind == "U":
             names = names_of(arrays[1], num_classes)
             num_classes, arrays[1] = len(names), numbers_of_names(arrays[1], names, "targets")
-            arrays[3] = None if arrays[3] is None else numbers_of_names(arrays[3], names, "test_targets")
+            arrays[3] = (
+                None if arrays[3] is None else numbers_of_names(arrays[3], names, "test_targets")
+            )
         checked = cls(arrays[0], arrays[1], arrays[2], arrays[3], name)
         multi_label = multi_label and are_labels(checked.targets, checked.test_targets, num_classes)
         num_classes = 0 if multi_label else num_classes
-        kind, num_classes = kind_of(checked.targets, checked.test_targets, by_value, num_classes, places)
-        labels = None if checked.test_targets is None else as_storage_type(checked.test_targets, kind)
-        counted: dict[str, Any] = {"weights": weights, "test_weights": test_weights, "layout": layout}
-        counted |= {"multi_label": multi_label, "class_names": names, "layout_scales": layout_scales}
-        parts = (checked.inputs, as_storage_type(checked.targets, kind), checked.test_inputs, labels)
+        kind, num_classes = kind_of(
+            checked.targets, checked.test_targets, by_value, num_classes, places
+        )
+        labels = (
+            None if checked.test_targets is None else as_storage_type(checked.test_targets, kind)
+        )
+        counted: dict[str, Any] = {
+            "weights": weights,
+            "test_weights": test_weights,
+            "layout": layout,
+        }
+        counted |= {
+            "multi_label": multi_label,
+            "class_names": names,
+            "layout_scales": layout_scales,
+        }
+        parts = (
+            checked.inputs,
+            as_storage_type(checked.targets, kind),
+            checked.test_inputs,
+            labels,
+        )
         return cls(*parts, name, input_scale, num_classes, tuple(feature_names), **counted)
 
     def split(self, test_fraction: float, seed: int, shuffle: bool = True) -> "Dataset":
-        """Returns the same data with a test part split off; a data set that has one is returned unchanged.
+        """Returns the same data with a test part split off; a data set that has one is returned
+        unchanged.
 
         Args:
-            test_fraction: Part of the examples, in [0, 1); rounded to whole examples, at least one is left to train on.
-            seed: Which examples, the same for the same seed; both parts keep the order of the examples.
+            test_fraction: Part of the examples, in [0, 1); rounded to whole examples, at least one
+                is left to train on.
+            seed: Which examples, the same for the same seed; both parts keep the order of the
+                examples.
             shuffle: A random part. Default True; False keeps the last examples for testing.
         """
-        refuse_if(not 0 <= test_fraction < 1, "test_fraction is out of its range.", test_fraction, "a number in [0, 1)")
+        refuse_if(
+            not 0 <= test_fraction < 1,
+            "test_fraction is out of its range.",
+            test_fraction,
+            "a number in [0, 1)",
+        )
         count = min(round(test_fraction * self.num_examples), self.num_examples - 1)
         if self.test_inputs is not None or test_fraction == 0 or self.num_examples == 1:
             return self
         received = f"{test_fraction:g} of {self.num_examples:,} examples"
-        refuse_if(count == 0, "test_fraction: no example would be kept apart.", received, "more of either, or 0")
+        refuse_if(
+            count == 0,
+            "test_fraction: no example would be kept apart.",
+            received,
+            "more of either, or 0",
+        )
         test = np.zeros(self.num_examples, bool)
-        order = stream(seed, SPLIT).permutation(self.num_examples) if shuffle else np.arange(self.num_examples)[::-1]
+        order = (
+            stream(seed, SPLIT).permutation(self.num_examples)
+            if shuffle
+            else np.arange(self.num_examples)[::-1]
+        )
         test[order[:count]] = True
         x, y, w = self.inputs, self.targets, self.weights
         parts: dict[str, Any] = {"inputs": chosen(x, ~test), "targets": y[~test]}
@@ -192,27 +247,43 @@ class Dataset:
 
     @property
     def task(self) -> str:
-        """The kind of targets: "classification" (class numbers, int32), "signs" (-1 and +1), "one_hot", "multi_label"
-        (several labels of 0 and 1) or "regression"."""
+        """The kind of targets: "classification" (class numbers, int32), "signs" (-1 and +1),
+        "one_hot", "multi_label" (several labels of 0 and 1) or "regression".
+        """
         if self.multi_label:
             return "multi_label"
         if self.num_classes is None:
             return "regression"
-        numbers = self.targets.ndim == 2 and self.targets.dtype == np.int32  # of places, unless they are one-hot rows
-        if numbers and (self.targets.shape[1] != self.num_classes or (self.targets.sum(axis=1) != 1).any()):
+        numbers = (
+            self.targets.ndim == 2 and self.targets.dtype == np.int32
+        )  # of places, unless they are one-hot rows
+        if numbers and (
+            self.targets.shape[1] != self.num_classes or (self.targets.sum(axis=1) != 1).any()
+        ):
             return "classification"
         if self.targets.ndim == 2:
             return "one_hot"
         return "signs" if self.targets.min() < 0 else "classification"
 
     def prepare(self, inputs: np.ndarray) -> np.ndarray:
-        """Returns inputs as the network takes them, unscaled where there is no preparation. Both are `(n, ...)`."""
-        return inputs if self.preparation is None else self.preparation.inputs(inputs, self.input_scale)
+        """Returns inputs as the network takes them, unscaled where there is no preparation. Both
+        are `(n, ...)`.
+        """
+        return (
+            inputs
+            if self.preparation is None
+            else self.preparation.inputs(inputs, self.input_scale)
+        )
 
     def restore(self, outputs: np.ndarray, predicts_noise: bool = False) -> np.ndarray:
-        """Returns outputs of a network, `(n, ...)`, in the units of the data set's targets; with `predicts_noise` their
-        second half are logarithms of standard deviations."""
-        return outputs if self.preparation is None else self.preparation.restored(outputs, predicts_noise)
+        """Returns outputs of a network, `(n, ...)`, in the units of the data set's targets; with
+        `predicts_noise` their second half are logarithms of standard deviations.
+        """
+        return (
+            outputs
+            if self.preparation is None
+            else self.preparation.restored(outputs, predicts_noise)
+        )
 
     def prepared(self) -> "Dataset":
         """Returns the data set that the network trains on; this one if it is at most rescaled."""
@@ -222,7 +293,9 @@ class Dataset:
             "inputs": self.prepare(self.inputs),
             "targets": self.preparation.targets(self.targets),
             "test_inputs": None if self.test_inputs is None else self.prepare(self.test_inputs),
-            "test_targets": None if self.test_targets is None else self.preparation.targets(self.test_targets),
+            "test_targets": None
+            if self.test_targets is None
+            else self.preparation.targets(self.test_targets),
         }
         columns = self.preparation.columns
         names = self.feature_names if columns is None else columns.texts
@@ -237,7 +310,11 @@ class Dataset:
             "input_scale": self.input_scale,
             "feature_names": list(self.feature_names),
             "preparation": None if self.preparation is None else self.preparation.get_config(),
-            **({"layout": [{"name": n, "shape": list(shape)} for n, shape in self.layout]} if self.layout else {}),
+            **(
+                {"layout": [{"name": n, "shape": list(shape)} for n, shape in self.layout]}
+                if self.layout
+                else {}
+            ),
             **({"class_names": list(self.class_names)} if self.class_names else {}),
             **({"places": list(places)} if places else {}),
             **({"label_names": list(self.label_names)} if self.label_names else {}),
@@ -245,7 +322,9 @@ class Dataset:
         }
 
     def fingerprint(self) -> str:
-        """Returns the SHA-256 (hexadecimal) of values, shapes, types, scale and preparation, not of the name."""
+        """Returns the SHA-256 (hexadecimal) of values, shapes, types, scale and preparation, not of
+        the name.
+        """
         return self._fingerprint
 
     @cached_property
@@ -272,14 +351,24 @@ def _check_part(part: str, inputs: np.ndarray | None, targets: np.ndarray | None
         return
     if inputs.ndim < 2 or targets.ndim < 1:
         shapes = f"{part}inputs {inputs.shape}, {part}targets {targets.shape}"
-        raise InputError("Inputs or targets have too few dimensions.", shapes, "(N, ...) and (N,) or (N, K)")
+        raise InputError(
+            "Inputs or targets have too few dimensions.", shapes, "(N, ...) and (N,) or (N, K)"
+        )
     if len(inputs) != len(targets):
         received = f"{len(inputs)} {part}inputs and {len(targets)} {part}targets"
-        raise InputError("Inputs and targets have unequal lengths.", received, "one target for each input")
+        raise InputError(
+            "Inputs and targets have unequal lengths.", received, "one target for each input"
+        )
     if inputs.size == 0 or targets.size == 0:
-        raise InputError(f"There are no {part}examples.", f"{part}inputs of shape {inputs.shape}", "at least 1 example")
+        raise InputError(
+            f"There are no {part}examples.",
+            f"{part}inputs of shape {inputs.shape}",
+            "at least 1 example",
+        )
     for kind, values in (("inputs", inputs), ("targets", targets)):
-        if values.dtype.kind == "f" and not all(np.isfinite(block).all() for block in blocks(values)):
+        if values.dtype.kind == "f" and not all(
+            np.isfinite(block).all() for block in blocks(values)
+        ):
             index = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
             place = f"{part}{kind}[{', '.join(map(str, index))}]"
             what = "The data hold a value that is not finite."
@@ -291,21 +380,40 @@ def checked_weights(weights: Any, count: int, what: str = "sample_weights") -> n
     values = as_array(weights, what, np.float64)
     values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     if values.shape != (count,):
-        raise InputError(f"{what} do not fit the examples.", f"shape {values.shape}", f"({count},), one an example")
+        raise InputError(
+            f"{what} do not fit the examples.",
+            f"shape {values.shape}",
+            f"({count},), one an example",
+        )
     if not np.isfinite(values).all() or (values < 0).any():
         i = int(np.flatnonzero(~np.isfinite(values) | (values < 0))[0])
-        raise InputError(f"{what} hold a value that is not a weight.", f"{values[i]:g} of example {i}", "0 or more")
+        raise InputError(
+            f"{what} hold a value that is not a weight.",
+            f"{values[i]:g} of example {i}",
+            "0 or more",
+        )
     refuse_if(not values.any(), f"{what} are all zero.", expected="some above 0")
     return values
 
 
-def of_classes(class_weights: Sequence[float] | Mapping[Any, float], dataset: Any, targets: np.ndarray) -> np.ndarray:
-    """The weight of each example's class, float64 `(n,)`; targets are labels in any form of those of the data set.
-    Weights are one for each class, or by its name or number; classes that are not named count once."""
+def of_classes(
+    class_weights: Sequence[float] | Mapping[Any, float], dataset: Any, targets: np.ndarray
+) -> np.ndarray:
+    """The weight of each example's class, float64 `(n,)`; targets are labels in any form of those
+    of the data set. Weights are one for each class, or by its name or number; classes that are not
+    named count once.
+    """
     count = dataset.num_classes
-    refuse_if(count is None, "class_weights: the labels are no classes.", f"a {dataset.task}", "sample_weights")
+    refuse_if(
+        count is None,
+        "class_weights: the labels are no classes.",
+        f"a {dataset.task}",
+        "sample_weights",
+    )
     if isinstance(class_weights, Mapping):
-        number = {str(k): k for k in range(count)} | {name: k for k, name in enumerate(dataset.class_names)}
+        number = {str(k): k for k in range(count)} | {
+            name: k for k, name in enumerate(dataset.class_names)
+        }
         by_class = dict.fromkeys(range(count), 1.0)
         for label, weight in class_weights.items():
             expected = ", ".join(dataset.class_names[:10]) or f"0 to {count - 1}"
@@ -313,22 +421,37 @@ def of_classes(class_weights: Sequence[float] | Mapping[Any, float], dataset: An
             by_class[number[called(label)]] = weight
         class_weights = [*by_class.values()]
     if len(class_weights) != count:
-        raise InputError("class_weights are not one a class.", f"{len(class_weights)} of them", f"{count} numbers")
+        raise InputError(
+            "class_weights are not one a class.",
+            f"{len(class_weights)} of them",
+            f"{count} numbers",
+        )
     weights = checked_weights(class_weights, count, "class_weights")
     if targets.ndim > 1:
-        refuse_if(dataset.task != "one_hot", "class_weights: an example has several classes.", targets.shape, "one")
+        refuse_if(
+            dataset.task != "one_hot",
+            "class_weights: an example has several classes.",
+            targets.shape,
+            "one",
+        )
         return weights[targets.argmax(axis=1)]
     return weights[np.where(targets < 0, 0, targets).astype(int)]
 
 
 def with_weights(dataset: Any, sample_weights: Any = None, class_weights: Any = None) -> Any:
-    """The data set with examples weighted by their own weights (given, or its own) times those of their classes.
-    It comes before a part is kept for testing; class weights, as `of_classes` takes them, act on the test part too."""
+    """The data set with examples weighted by their own weights (given, or its own) times those of
+    their classes. It comes before a part is kept for testing; class weights, as `of_classes` takes
+    them, act on the test part too.
+    """
     weights, test = dataset.weights, dataset.test_weights
     if sample_weights is not None:
         weights = checked_weights(sample_weights, dataset.num_examples)
     if class_weights is not None and len(class_weights):
-        weights = of_classes(class_weights, dataset, dataset.targets) * (1.0 if weights is None else weights)
+        weights = of_classes(class_weights, dataset, dataset.targets) * (
+            1.0 if weights is None else weights
+        )
         if dataset.test_targets is not None:
-            test = of_classes(class_weights, dataset, dataset.test_targets) * (1.0 if test is None else test)
+            test = of_classes(class_weights, dataset, dataset.test_targets) * (
+                1.0 if test is None else test
+            )
     return replace(dataset, weights=weights, test_weights=test)

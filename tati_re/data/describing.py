@@ -20,7 +20,9 @@ _WORDS = {
 
 
 def describe_dataset(dataset: Dataset) -> str:
-    """A data set in a few lines: name, sizes, shapes, types, counts of classes, or ranges, means and deviations."""
+    """A data set in a few lines: name, sizes, shapes, types, counts of classes, or ranges, means
+    and deviations.
+    """
     test = "no test part" if dataset.test_inputs is None else f"{len(dataset.test_inputs)} to test"
     count = "1 example" if dataset.num_examples == 1 else f"{dataset.num_examples} examples"
     lines = [f"{dataset.name}: {count} to train on, {test}"]
@@ -28,11 +30,17 @@ def describe_dataset(dataset: Dataset) -> str:
     scale = "" if dataset.input_scale == 1.0 else f", taken times 1/{1 / dataset.input_scale:g}"
     lines.append(f"inputs: {shape}, {dataset.inputs.dtype}{scale}")
     lines += _ranges(dataset.inputs, dataset.feature_names)
-    column = f" {', '.join(dataset.label_names)}" if dataset.label_names not in ((), ("label",)) else ""
+    column = (
+        f" {', '.join(dataset.label_names)}" if dataset.label_names not in ((), ("label",)) else ""
+    )
     lines.append(f"labels{column}: {_WORDS[dataset.task].format(dataset.num_classes)}")
     if dataset.task in ("regression", "multi_label"):
         targets = dataset.targets.reshape(dataset.num_examples, -1)
-        names = ("label",) if targets.shape[1] == 1 else tuple(f"label{i + 1}" for i in range(targets.shape[1]))
+        names = (
+            ("label",)
+            if targets.shape[1] == 1
+            else tuple(f"label{i + 1}" for i in range(targets.shape[1]))
+        )
         lines += _ranges(targets, dataset.label_names or names)
     else:
         lines += _counts(dataset)
@@ -40,15 +48,28 @@ def describe_dataset(dataset: Dataset) -> str:
 
 
 def cautions(dataset: Dataset) -> Iterator[str]:
-    """Says which of several inputs is the number of its row, and where examples to test with are trained on."""
-    x, y, test_x, test_y = dataset.inputs, dataset.targets, dataset.test_inputs, dataset.test_targets
+    """Says which of several inputs is the number of its row, and where examples to test with are
+    trained on.
+    """
+    x, y, test_x, test_y = (
+        dataset.inputs,
+        dataset.targets,
+        dataset.test_inputs,
+        dataset.test_targets,
+    )
     if on_disk(x) or len(x) < 10:
         return
     derived = dataset.preparation is not None and dataset.preparation.columns is not None
-    for place in np.flatnonzero(x[0] < x[1]) if x.ndim == 2 and x.shape[1] > 1 and not derived else ():
+    for place in (
+        np.flatnonzero(x[0] < x[1]) if x.ndim == 2 and x.shape[1] > 1 and not derived else ()
+    ):
         columns = [part[:, place] for part in (x, test_x) if part is not None]
         numbers = np.sort(np.concatenate(columns))
-        if numbers[0] in (0, 1) and (np.diff(numbers) == 1).all() and all((np.diff(c) > 0).all() for c in columns):
+        if (
+            numbers[0] in (0, 1)
+            and (np.diff(numbers) == 1).all()
+            and all((np.diff(c) > 0).all() for c in columns)
+        ):
             name = (dataset.feature_names or numbered(x.shape[1]))[place]
             yield (
                 f"The input {name} is the number of the row, {numbers[0]:g} to {numbers[-1]:g}: it tells whatever the "
@@ -56,7 +77,9 @@ def cautions(dataset: Dataset) -> Iterator[str]:
             )
     if test_x is not None and test_y is not None:
         test = [(row.tobytes(), label.tobytes()) for row, label in zip(test_x, test_y, strict=True)]
-        known = {*test}.intersection((row.tobytes(), label.tobytes()) for row, label in zip(x, y, strict=True))
+        known = {*test}.intersection(
+            (row.tobytes(), label.tobytes()) for row, label in zip(x, y, strict=True)
+        )
         if 20 * (count := sum(each in known for each in test)) >= len(test):
             yield (
                 f"{count} of the {len(test)} examples to test with are trained on too, inputs and labels alike: "
@@ -70,21 +93,30 @@ def _ranges(values: np.ndarray, names: tuple[str, ...]) -> list[str]:
     names = names or numbered(values.shape[1])
     width = max(map(len, names))
     rows = zip(names, values.min(0), values.max(0), values.mean(0), values.std(0), strict=True)
-    return [f"  {n:<{width}}  {a:>10.4g} to {b:<10.4g} mean {m:<10.4g} deviation {s:.4g}" for n, a, b, m, s in rows]
+    return [
+        f"  {n:<{width}}  {a:>10.4g} to {b:<10.4g} mean {m:<10.4g} deviation {s:.4g}"
+        for n, a, b, m, s in rows
+    ]
 
 
 def _counts(dataset: Dataset) -> list[str]:
     """The number of examples of each class, in both parts."""
 
     parts = [part for part in (dataset.targets, dataset.test_targets) if part is not None]
-    found = [(part.argmax(1) if dataset.task == "one_hot" else part).reshape(-1).tolist() for part in parts]
+    found = [
+        (part.argmax(1) if dataset.task == "one_hot" else part).reshape(-1).tolist()
+        for part in parts
+    ]
     train, test = Counter(found[0]), Counter(*found[1:])
     first = -1 if dataset.task == "signs" else 0
     classes = [-1, 1] if first else list(range(dataset.num_classes or 0))
     named = dict(enumerate(dataset.class_names))
     wide = max(3, *(len(name) for name in dataset.class_names[:MOST_CLASSES]), 0)
     lines = [
-        f"  class {named.get(c, c):<{wide}} {train[c]:>8d}" + (f" and {test[c]} to test" if test else "")
+        f"  class {named.get(c, c):<{wide}} {train[c]:>8d}"
+        + (f" and {test[c]} to test" if test else "")
         for c in classes[:MOST_CLASSES]
     ]
-    return lines + ([f"  and {len(classes) - MOST_CLASSES} classes more"] if len(classes) > MOST_CLASSES else [])
+    return lines + (
+        [f"  and {len(classes) - MOST_CLASSES} classes more"] if len(classes) > MOST_CLASSES else []
+    )

@@ -1,4 +1,6 @@
-"""Arrays of numbers from data frames and other tables in Python, and what to do with columns that hold none."""
+"""Arrays of numbers from data frames and other tables in Python, and what to do with columns that
+hold none.
+"""
 
 import re
 import sys
@@ -14,7 +16,9 @@ from tati_re.core.given import as_array
 from tati_re.data.columns import numbered
 
 TEXT = "numbers: pandas.get_dummies, or OneHotEncoder of scikit-learn, makes columns of 0 and 1 of text"
-SENTENCES = f"{TEXT}; TextVectorization of Keras, before the model and not in it, numbers of sentences"
+SENTENCES = (
+    f"{TEXT}; TextVectorization of Keras, before the model and not in it, numbers of sentences"
+)
 COLUMNS = f"{TEXT}; label_columns names the labels, input_columns leaves columns out"
 CLASSES = "a number, or in all rows the name of a class"
 UNKNOWN = ("", "na", "n/a", "nan", "nat", "null", "none", "?")  # Cells, in lower case.
@@ -30,12 +34,16 @@ def is_frame(values: Any) -> bool:
 
 
 def in_order(values: Any, names: Sequence[str], what: str) -> Any:
-    """Of a data frame the columns of these names, in their order; anything else, and all where there are no names, as
-    it is. So is a frame of other names where those or these are mere numbers, which nobody gave."""
+    """Of a data frame the columns of these names, in their order; anything else, and all where
+    there are no names, as it is. So is a frame of other names where those or these are mere
+    numbers, which nobody gave.
+    """
     if not names or not is_frame(values):
         return values
     columns, known = [str(name) for name in values.columns], list(names)
-    counted = columns == [str(i) for i in range(len(columns))] or known == list(numbered(len(known)))
+    counted = columns == [str(i) for i in range(len(columns))] or known == list(
+        numbered(len(known))
+    )
     if counted and not {*columns} & {*known}:
         return values
     for name in known:
@@ -45,11 +53,17 @@ def in_order(values: Any, names: Sequence[str], what: str) -> Any:
 
 
 def check_order(inputs: Any, values: Any, what: str) -> None:
-    """Refuses what has the index of the inputs, a data frame, in another order: rows go by their place."""
+    """Refuses what has the index of the inputs, a data frame, in another order: rows go by their
+    place.
+    """
     rows, others = (cast(Any, getattr(part, "index", None)) for part in (inputs, values))
     if hasattr(rows, "equals") and hasattr(others, "equals") and not rows.equals(others):
         same = len(rows) == len(others) and {*rows} == {*others}
-        refuse_if(same, f"{what} have the index of the inputs in another order.", expected="y.loc[x.index]")
+        refuse_if(
+            same,
+            f"{what} have the index of the inputs in another order.",
+            expected="y.loc[x.index]",
+        )
 
 
 def labels_of(values: Any, name: str = "data") -> np.ndarray:
@@ -57,22 +71,36 @@ def labels_of(values: Any, name: str = "data") -> np.ndarray:
     texts = as_array(values, name).reshape(-1)
     texts = np.char.decode(texts, "utf-8", "backslashreplace") if texts.dtype.kind == "S" else texts
     named = (
-        len(texts) and np.shape(values) in {(len(texts),), (len(texts), 1)} and all(isinstance(t, str) for t in texts)
+        len(texts)
+        and np.shape(values) in {(len(texts),), (len(texts), 1)}
+        and all(isinstance(t, str) for t in texts)
     )
     if named and all(map(_FRACTION.fullmatch, texts)):
-        what, expected = f"{name}: the labels are numbers written as text.", "y.astype(float), or names of classes"
-        refuse_if(any(re.search(r"[.,]\d*[1-9]", text) for text in texts), what, repr(str(texts[0])), expected)
+        what, expected = (
+            f"{name}: the labels are numbers written as text.",
+            "y.astype(float), or names of classes",
+        )
+        refuse_if(
+            any(re.search(r"[.,]\d*[1-9]", text) for text in texts),
+            what,
+            repr(str(texts[0])),
+            expected,
+        )
     return texts.astype(str) if named else numbers_of(values, name)
 
 
 def numbers_of(values: Any, name: str) -> np.ndarray:
-    """An array of what was given as `name`; of data frames and series of pandas, and of arrays of objects, one of
-    integers or floats. A column with text, dates or missing values is refused by its name or place."""
+    """An array of what was given as `name`; of data frames and series of pandas, and of arrays of
+    objects, one of integers or floats. A column with text, dates or missing values is refused by
+    its name or place.
+    """
     loaded, array = sys.modules.get("pandas"), as_array(values, name)
     framed = loaded is not None and isinstance(values, (loaded.DataFrame, loaded.Series))
     if array.dtype.kind in "OMmUST" and array.ndim == 0:
         expected = "an array, such as toarray() of a sparse matrix, or a pandas.DataFrame of a dict or a file"
-        raise InputError(f"{name} cannot be made an array of numbers.", type(values).__name__, expected)
+        raise InputError(
+            f"{name} cannot be made an array of numbers.", type(values).__name__, expected
+        )
     if not framed and (array.dtype.kind not in "OMmUST" or array.ndim > 2):
         return array
     import pandas
@@ -90,7 +118,11 @@ def _check(column: Any, where: str) -> None:
     column = Series(np.asarray(column)) if isinstance(column.dtype, CategoricalDtype) else column
     missing = np.flatnonzero(column.isna())
     if len(missing):
-        raise InputError(f"{where} has missing values.", f"{len(missing)}, the first in row {missing[0]}", MISSING)
+        raise InputError(
+            f"{where} has missing values.",
+            f"{len(missing)}, the first in row {missing[0]}",
+            MISSING,
+        )
     number = types.is_numeric_dtype(column.dtype) or types.is_bool_dtype(column.dtype)
     if len(column) and (not number or types.is_complex_dtype(column.dtype)):
         value = next((each for each in column if not isinstance(each, int | float)), column.iloc[0])

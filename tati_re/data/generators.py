@@ -14,36 +14,46 @@ __all__ = ["digits", "gaussian", "harmonic", "spirals", "squares", "two_circles"
 
 
 def digits(test_fraction: float = 0.2, seed: int = 0) -> Dataset:
-    """The handwritten digits of scikit-learn: 1,797 images of 8 x 8 pixels, ten classes. Inputs are `(N, 64)` uint8
-    from 0 to 16 with scale 1/16, labels `(N,)` int32; the part `test_fraction`, in [0, 1), is kept for testing, drawn
-    by `seed`. Source: UCI, Alpaydin, Kaynak (1998)."""
+    """The handwritten digits of scikit-learn: 1,797 images of 8 x 8 pixels, ten classes. Inputs are
+    `(N, 64)` uint8 from 0 to 16 with scale 1/16, labels `(N,)` int32; the part `test_fraction`, in
+    [0, 1), is kept for testing, drawn by `seed`. Source: UCI, Alpaydin, Kaynak (1998).
+    """
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
     names = tuple(f"pixel_{row}_{column}" for row in range(8) for column in range(8))
-    data = Dataset.from_arrays(images.astype(np.uint8), labels, name="digits", input_scale=1 / 16, feature_names=names)
+    data = Dataset.from_arrays(
+        images.astype(np.uint8), labels, name="digits", input_scale=1 / 16, feature_names=names
+    )
     return data.split(test_fraction, seed)
 
 
 def harmonic(a: float = 1.0) -> Dataset:
-    """The single example (sqrt(a), 0), which makes a linear unit without bias a harmonic oscillator. Its mean squared
-    error is a w**2 (no 1/2), a above 0, so the force constant is 2a. The first experiment of TATi's paper. Inputs,
-    `(1, 1)`, and targets, `(1,)`, are float64; there is no test part."""
+    """The single example (sqrt(a), 0), which makes a linear unit without bias a harmonic
+    oscillator. Its mean squared error is a w**2 (no 1/2), a above 0, so the force constant is 2a.
+    The first experiment of TATi's paper. Inputs, `(1, 1)`, and targets, `(1,)`, are float64; there
+    is no test part.
+    """
     refuse_if(not a > 0, "a is not positive.", a, "a number above 0")
     return Dataset(np.array([[np.sqrt(a)]]), np.zeros(1), name="harmonic", feature_names=("x",))
 
 
 def gaussian(
-    num_dimensions: int = 10, condition: float = 100.0, seed: int = 0, covariance: np.ndarray | None = None
+    num_dimensions: int = 10,
+    condition: float = 100.0,
+    seed: int = 0,
+    covariance: np.ndarray | None = None,
 ) -> Dataset:
-    """Rank-1 data that make the mean squared error of a linear unit without bias a Gaussian's exponent.
+    """Rank-1 data that make the mean squared error of a linear unit without bias a Gaussian's
+    exponent.
 
-    With C = sum_i l_i v_i v_i', eigenvalues l_i spread evenly over [1, condition] and random orthonormal v_i, example i
-    is sqrt(l_i) v_i with target 0, so that the mean squared error is w'Cw / n. C is n/2 times the Hessian: the
-    direction of eigenvalue 1 is the slow one, with force constant 2/n. The Gaussians of TATi's paper, Fig. 10.
+    With C = sum_i l_i v_i v_i', eigenvalues l_i spread evenly over [1, condition] and random
+    orthonormal v_i, example i is sqrt(l_i) v_i with target 0, so that the mean squared error is
+    w'Cw / n. C is n/2 times the Hessian: the direction of eigenvalue 1 is the slow one, with force
+    constant 2/n. The Gaussians of TATi's paper, Fig. 10.
 
-    A covariance S may be chosen instead: then C = (n/2) S^-1, so that exp(-mean squared error), the distribution of
-    `potential="mean_loss"` at temperature 1, is N(0, S).
+    A covariance S may be chosen instead: then C = (n/2) S^-1, so that exp(-mean squared error), the
+    distribution of `potential="mean_loss"` at temperature 1, is N(0, S).
 
     Args:
         num_dimensions: n, dimensions and examples, at least 1. Default 10; S has its own.
@@ -52,7 +62,8 @@ def gaussian(
         covariance: S, `(n, n)`, symmetric and positive definite. Default: none.
 
     Returns:
-        Inputs `(n, n)` and targets `(n,)`, float64, no test part; example i belongs to the i-th smallest eigenvalue.
+        Inputs `(n, n)` and targets `(n,)`, float64, no test part; example i belongs to the i-th
+        smallest eigenvalue.
 
     Raises:
         InputError: A number out of its range, or a matrix that is no covariance.
@@ -62,14 +73,23 @@ def gaussian(
         num_dimensions = len(variances)
         eigenvalues, vectors = num_dimensions / 2 / variances[::-1], vectors[:, ::-1]
     else:
-        refuse_if(num_dimensions < 1, "num_dimensions is not positive.", num_dimensions, "at least 1")
-        refuse_if(not condition >= 1, "condition is too small.", condition, "a number of at least 1")
-        vectors, triangle = np.linalg.qr(stream(seed, GENERATE).standard_normal((num_dimensions, num_dimensions)))
-        # With positive diagonal of R the decomposition is unique, the vectors uniform over the orthogonal group.
+        refuse_if(
+            num_dimensions < 1, "num_dimensions is not positive.", num_dimensions, "at least 1"
+        )
+        refuse_if(
+            not condition >= 1, "condition is too small.", condition, "a number of at least 1"
+        )
+        vectors, triangle = np.linalg.qr(
+            stream(seed, GENERATE).standard_normal((num_dimensions, num_dimensions))
+        )
+        # With positive diagonal of R the decomposition is unique, the vectors uniform over the
+        # orthogonal group.
         vectors *= np.where(np.diag(triangle) < 0, -1.0, 1.0)
         eigenvalues = np.linspace(1.0, condition, num_dimensions)
     inputs = np.sqrt(eigenvalues)[:, None] * vectors.T
-    return Dataset(inputs, np.zeros(num_dimensions), name="gaussian", feature_names=numbered(num_dimensions))
+    return Dataset(
+        inputs, np.zeros(num_dimensions), name="gaussian", feature_names=numbered(num_dimensions)
+    )
 
 
 def _covariance(matrix: object) -> np.ndarray:
@@ -81,11 +101,21 @@ def _covariance(matrix: object) -> np.ndarray:
         raise InputError("covariance is not symmetric.", expected=expected)
     smallest = np.linalg.eigvalsh(matrix)[0]
     if not smallest > 1e-12 * np.trace(matrix):
-        raise InputError("covariance is not positive definite.", f"the eigenvalue {smallest:.3g}", expected)
+        raise InputError(
+            "covariance is not positive definite.", f"the eigenvalue {smallest:.3g}", expected
+        )
     return matrix
 
 
-_ALL: tuple[Callable[..., Dataset], ...] = (digits, two_clusters, two_circles, squares, spirals, harmonic, gaussian)
+_ALL: tuple[Callable[..., Dataset], ...] = (
+    digits,
+    two_clusters,
+    two_circles,
+    squares,
+    spirals,
+    harmonic,
+    gaussian,
+)
 GENERATORS = {generator.__name__: generator for generator in _ALL}
 """The built-in data sets by name; their keyword arguments are the flags of `tati-dataset`."""
 
@@ -94,7 +124,9 @@ FIXED = ("harmonic", "gaussian")
 
 
 def built_in(name: str, test_fraction: float, seed: int, shuffle: bool = True) -> Dataset:
-    """A built-in data set with default parameters; without `shuffle` the digits kept for testing are the last ones."""
+    """A built-in data set with default parameters; without `shuffle` the digits kept for testing
+    are the last ones.
+    """
     if name == "harmonic":
         return harmonic()
     if name == "gaussian":

@@ -1,4 +1,6 @@
-"""The kinds of targets: class numbers, signs, one-hot rows, several labels at once, or the values of a regression."""
+"""The kinds of targets: class numbers, signs, one-hot rows, several labels at once, or the values
+of a regression.
+"""
 
 from collections.abc import Iterator
 
@@ -8,20 +10,28 @@ from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.data.frames import TEXT, advice
 
 MANY_CLASSES, MAX_CLASSES = 10, 100
-"""Integer labels from 0 below this are classes unless the user gives their number; larger ones are of a regression."""
+"""Integer labels from 0 below this are classes unless the user gives their number; larger ones are
+of a regression.
+"""
 
 
 def names_of(labels: np.ndarray, num_classes: int | None) -> tuple[str, ...]:
-    """The names of classes in their order, of labels `(n,)` that are texts, where they can be names."""
+    """The names of classes in their order, of labels `(n,)` that are texts, where they can be
+    names.
+    """
     names = tuple(np.unique(labels).tolist())
     for name in names:
         if not (told := advice(name)).startswith(TEXT):
             place = f"targets[{labels.tolist().index(name)}] = {name!r}"
             raise InputError("A label is not the name of a class, as others are.", place, told)
-    if num_classes != len(names) and (num_classes is not None or not 2 <= len(names) <= MAX_CLASSES):
+    if num_classes != len(names) and (
+        num_classes is not None or not 2 <= len(names) <= MAX_CLASSES
+    ):
         asked = f"num_classes = {len(names)}" if num_classes else f"2 to {MAX_CLASSES} of them"
         expected = f"{'numbers' if num_classes == 0 else asked}, or label_columns that names another column"
-        raise InputError("The labels are text.", f"{len(names)} texts, such as {names[0]!r}", expected)
+        raise InputError(
+            "The labels are text.", f"{len(names)} texts, such as {names[0]!r}", expected
+        )
     return names
 
 
@@ -31,32 +41,53 @@ def called(label: object) -> str:
 
 
 def are_names(labels: np.ndarray, names: tuple[str, ...]) -> bool:
-    """Whether labels say classes by these names, and not by numbers from 0: texts, and other labels that are names."""
+    """Whether labels say classes by these names, and not by numbers from 0: texts, and other labels
+    that are names.
+    """
     if isinstance(next(labels.flat, None), str):
         return True
-    return bool(names) and labels.size == len(labels) and {*map(called, labels.reshape(-1).tolist())} <= {*names}
+    return (
+        bool(names)
+        and labels.size == len(labels)
+        and {*map(called, labels.reshape(-1).tolist())} <= {*names}
+    )
 
 
 def numbers_of_names(labels: object, names: tuple[str, ...], what: str) -> np.ndarray:
-    """The numbers, from 0, of the classes that are called `names`, for labels that are texts, `(n,)`."""
+    """The numbers, from 0, of the classes that are called `names`, for labels that are texts,
+    `(n,)`.
+    """
     number = {name: k for k, name in enumerate(names)}
     texts = [called(label) for label in np.asarray(labels).reshape(-1).tolist()]
     if unknown := sorted({*texts} - {*names}):
         expected = ", ".join(names[:10]) if names else "numbers, as in the data of the run"
-        raise InputError(f"{what}: no class is called so.{nearest(unknown[0], names)}", unknown[0], expected)
+        raise InputError(
+            f"{what}: no class is called so.{nearest(unknown[0], names)}", unknown[0], expected
+        )
     return np.array([number[text] for text in texts], np.int32)
 
 
 def kind_of(
-    targets: np.ndarray, test_targets: np.ndarray | None, by_value: bool, num_classes: int | None, places: tuple = ()
+    targets: np.ndarray,
+    test_targets: np.ndarray | None,
+    by_value: bool,
+    num_classes: int | None,
+    places: tuple = (),
 ) -> tuple[str, int | None]:
-    """The kind of targets, "classification", "signs", "one_hot" or "regression", and the number of classes or None.
-    Targets are `(N,)` or `(N, K)`; with `by_value` floats that are whole numbers count as integers. `num_classes` is
-    what the user says, 0 for a regression, None to look at the values. Rows of the shape `places` are not one-hot."""
+    """The kind of targets, "classification", "signs", "one_hot" or "regression", and the number of
+    classes or None. Targets are `(N,)` or `(N, K)`; with `by_value` floats that are whole numbers
+    count as integers. `num_classes` is what the user says, 0 for a regression, None to look at the
+    values. Rows of the shape `places` are not one-hot.
+    """
     if num_classes == 0:
         return "regression", None
     if num_classes is not None:
-        refuse_if(num_classes < 2, "num_classes is out of range.", num_classes, "at least 2, or 0 for a regression")
+        refuse_if(
+            num_classes < 2,
+            "num_classes is out of range.",
+            num_classes,
+            "at least 2, or 0 for a regression",
+        )
         return _declared(targets, test_targets, num_classes, places), num_classes
     parts = [targets] if test_targets is None else [targets, test_targets]
     values = np.unique(np.concatenate([t.reshape(-1) for t in parts]))
@@ -65,7 +96,11 @@ def kind_of(
     if targets.ndim == 2 and targets.shape[1:] != places and set(values.tolist()) <= {0, 1}:
         otherwise = "num_classes = 0 for the values of a regression"
         for name, part in _named(targets, test_targets):
-            _check_one_hot(name, part, f", loss = 'binary_crossentropy' for several labels at once, or {otherwise}")
+            _check_one_hot(
+                name,
+                part,
+                f", loss = 'binary_crossentropy' for several labels at once, or {otherwise}",
+            )
         return "one_hot", targets.shape[1]
     whole = values.dtype.kind in "ui" or bool((values == np.floor(values)).all())
     if targets.ndim != 1 or not whole or len(values) < 2:
@@ -78,16 +113,26 @@ def kind_of(
     return "regression", None
 
 
-def are_labels(targets: np.ndarray, test_targets: np.ndarray | None, num_classes: int | None) -> bool:
-    """Whether targets are several labels of 0 and 1, some rows without a single 1, or any where `num_classes` is 0."""
+def are_labels(
+    targets: np.ndarray, test_targets: np.ndarray | None, num_classes: int | None
+) -> bool:
+    """Whether targets are several labels of 0 and 1, some rows without a single 1, or any where
+    `num_classes` is 0.
+    """
     parts = [targets] if test_targets is None else [targets, test_targets]
     if targets.ndim == 1 or num_classes or not all(np.isin(part, (0, 1)).all() for part in parts):
         return False
-    return num_classes == 0 or targets.ndim > 2 or any((part.sum(axis=1) != 1).any() for part in parts)
+    return (
+        num_classes == 0 or targets.ndim > 2 or any((part.sum(axis=1) != 1).any() for part in parts)
+    )
 
 
-def doubts(targets: np.ndarray, test: np.ndarray | None, num_classes: int | None, built=False) -> Iterator[str]:
-    """Says where labels of one column may not be so many classes, of many where a network is built, or values."""
+def doubts(
+    targets: np.ndarray, test: np.ndarray | None, num_classes: int | None, built=False
+) -> Iterator[str]:
+    """Says where labels of one column may not be so many classes, of many where a network is built,
+    or values.
+    """
     labels = targets if test is None else np.concatenate([targets, test])
     if labels.ndim > 1 or len(labels) == 1 or not (labels == np.floor(labels)).all():
         return
@@ -102,8 +147,14 @@ def doubts(targets: np.ndarray, test: np.ndarray | None, num_classes: int | None
     elif num_classes is not None and num_classes > MANY_CLASSES and built:
         yield f"Labels {values[0]:g} to {values[-1]:g} are classes: of counts num_classes = 0 makes a regression."
     elif num_classes is None and 2 * len(values) <= len(labels):
-        shown = ", ".join(f"{value:g}" for value in values[:5]) + (", ..." if len(values) > 5 else "")
-        high = f"num_classes = {values[-1] + 1:g} makes classes of them, and " if values[0] >= 0 else ""
+        shown = ", ".join(f"{value:g}" for value in values[:5]) + (
+            ", ..." if len(values) > 5 else ""
+        )
+        high = (
+            f"num_classes = {values[-1] + 1:g} makes classes of them, and "
+            if values[0] >= 0
+            else ""
+        )
         yield (
             f"Labels {shown} are taken for the values of a regression: integers from 0 to {MAX_CLASSES - 1} are "
             f"classes, {high}num_classes = 0 says that a regression is meant."
@@ -118,12 +169,18 @@ def as_storage_type(targets: np.ndarray, kind: str) -> np.ndarray:
 
 
 def _named(targets: np.ndarray, test_targets: np.ndarray | None) -> list[tuple[str, np.ndarray]]:
-    return [("targets", targets)] + ([] if test_targets is None else [("test_targets", test_targets)])
+    return [("targets", targets)] + (
+        [] if test_targets is None else [("test_targets", test_targets)]
+    )
 
 
-def _declared(targets: np.ndarray, test_targets: np.ndarray | None, num_classes: int, places: tuple) -> str:
-    """Checks labels against the number of classes that the user gave and returns their kind. Several columns are
-    one-hot, as many as classes, or class numbers of several places, where a row has not a single 1 or they are said."""
+def _declared(
+    targets: np.ndarray, test_targets: np.ndarray | None, num_classes: int, places: tuple
+) -> str:
+    """Checks labels against the number of classes that the user gave and returns their kind.
+    Several columns are one-hot, as many as classes, or class numbers of several places, where a row
+    has not a single 1 or they are said.
+    """
     classes, parts = f"integers from 0 to {num_classes - 1}", _named(targets, test_targets)
     columns = targets.shape[1:]
     if (
@@ -133,19 +190,32 @@ def _declared(targets: np.ndarray, test_targets: np.ndarray | None, num_classes:
     ):
         for name, part in parts:
             what, received = "The labels do not fit num_classes.", f"{name} of shape {part.shape}"
-            refuse_if(columns != (num_classes,), what, received, f"{classes}, or {num_classes} columns")
+            refuse_if(
+                columns != (num_classes,), what, received, f"{classes}, or {num_classes} columns"
+            )
             _check_one_hot(name, part)
         return "one_hot"
     for name, part in parts:
         bad = np.argwhere(part != np.floor(part)).tolist() if part.dtype.kind == "f" else []
         if bad:
-            raise InputError("The labels are not integers.", f"{name}{bad[0]} = {part[tuple(bad[0])]}", classes)
-    signs = num_classes == 2 and not columns and (targets == -1).any() and np.isin(targets, (-1, 1)).all()
+            raise InputError(
+                "The labels are not integers.", f"{name}{bad[0]} = {part[tuple(bad[0])]}", classes
+            )
+    signs = (
+        num_classes == 2
+        and not columns
+        and (targets == -1).any()
+        and np.isin(targets, (-1, 1)).all()
+    )
     for name, part in parts:
         bad = np.argwhere(abs(part) != 1 if signs else (part < 0) | (part >= num_classes)).tolist()
         if bad:
             expected = "-1 or 1, as in the training part" if signs else classes
-            raise InputError("A label is outside the classes.", f"{name}{bad[0]} = {part[tuple(bad[0])]}", expected)
+            raise InputError(
+                "A label is outside the classes.",
+                f"{name}{bad[0]} = {part[tuple(bad[0])]}",
+                expected,
+            )
     return "signs" if signs else "classification"
 
 
@@ -153,7 +223,15 @@ def _check_one_hot(name: str, rows: np.ndarray, otherwise: str = "") -> None:
     wrong = (rows.sum(1) != 1) | ~((rows == 0) | (rows == 1)).all(1)
     if wrong.any():
         row = int(np.argmax(wrong))
-        shown = ", ".join(f"{value:g}" for value in rows[row].astype(float)[:10]) + (", ..." * (rows.shape[1] > 10))
+        shown = ", ".join(f"{value:g}" for value in rows[row].astype(float)[:10]) + (
+            ", ..." * (rows.shape[1] > 10)
+        )
         total = rows[row].astype(float).sum()
-        what = "Labels in several columns are not one-hot." if total == 1 else "One-hot labels do not sum to one."
-        raise InputError(what, f"{name}[{row}] = [{shown}], sum {total:g}", f"a single 1 in each row{otherwise}")
+        what = (
+            "Labels in several columns are not one-hot."
+            if total == 1
+            else "One-hot labels do not sum to one."
+        )
+        raise InputError(
+            what, f"{name}[{row}] = [{shown}], sum {total:g}", f"a single 1 in each row{otherwise}"
+        )

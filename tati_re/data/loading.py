@@ -11,7 +11,16 @@ from tati_re.data.dataset import Dataset, with_weights
 from tati_re.data.frames import check_order, is_frame
 from tati_re.data.generators import GENERATORS, built_in
 from tati_re.data.labels import are_labels, kind_of, numbers_of_names
-from tati_re.data.sources import FILES, ReadOptions, by_name, derived, is_table, read_source, read_test_part, shown
+from tati_re.data.sources import (
+    FILES,
+    ReadOptions,
+    by_name,
+    derived,
+    is_table,
+    read_source,
+    read_test_part,
+    shown,
+)
 from tati_re.data.standardizing import prepare
 
 DEFAULT_TEST_FRACTION = 0.2
@@ -40,22 +49,29 @@ def load_data(
     """Loads a data set.
 
     Args:
-        source: A built-in name (`generators.GENERATORS`), an image set of Keras (`archives.KERAS`), a path or a list of
-            them, arrays `(x, y)` or, as tuples, `((x, y), (x_test, y_test))`, a `pandas.DataFrame`, a
-            `tf.data.Dataset`, or a `Dataset`.
-        test_fraction: Part of the examples kept for testing where the data bring no test part, in [0, 1). Default
-            (None): 0.2 for built-in names and files of 3 examples or more, 0 for what is given in Python.
+        source: A built-in name (`generators.GENERATORS`), an image set of Keras (`archives.KERAS`),
+            a path or a list of them, arrays `(x, y)` or, as tuples, `((x, y), (x_test, y_test))`, a
+            `pandas.DataFrame`, a `tf.data.Dataset`, or a `Dataset`.
+        test_fraction: Part of the examples kept for testing where the data bring no test part, in
+            [0, 1). Default (None): 0.2 for built-in names and files of 3 examples or more, 0 for
+            what is given in Python.
         seed: Draws what is kept for testing, and the built-in data that are random. Default 0.
-        test_data: The test part: a file or a list of them, arrays `(x, y)`, or a `tf.data.Dataset`. Default: None.
-        label_columns, input_columns, data_keys, num_classes, standardize, shuffle, class_weights, memory_limit: As the
-            options of these names. Default: theirs, but nothing is standardized, and all is kept in memory.
-        sample_weights: What each example counts in the loss: numbers, one for each that is read to train on, or the
-            name of a column of a table, or of an array of an NPZ file. Default: those that the data bring, else 1.
-        multi_label: Columns of 0 and 1 that are not one-hot are several labels at once. Default: they are refused.
-        places: The shape of labels that are no one-hot rows, but those of several places. Default: none is.
+        test_data: The test part: a file or a list of them, arrays `(x, y)`, or a `tf.data.Dataset`.
+            Default: None.
+        label_columns, input_columns, data_keys, num_classes, standardize, shuffle, class_weights,
+            memory_limit: As the options of these names. Default: theirs, but nothing is
+            standardized, and all is kept in memory.
+        sample_weights: What each example counts in the loss: numbers, one for each that is read to
+            train on, or the name of a column of a table, or of an array of an NPZ file. Default:
+            those that the data bring, else 1.
+        multi_label: Columns of 0 and 1 that are not one-hot are several labels at once. Default:
+            they are refused.
+        places: The shape of labels that are no one-hot rows, but those of several places. Default:
+            none is.
 
     Returns:
-        The data set, with values as they were read; `Dataset.prepared()` is what a network trains on.
+        The data set, with values as they were read; `Dataset.prepared()` is what a network trains
+        on.
 
     Raises:
         InputError: Bad data, in one sentence.
@@ -65,24 +81,45 @@ def load_data(
     reading = ReadOptions(label_columns, input_columns, data_keys, named, limit)
     generated = isinstance(source, str) and source in (*GENERATORS, *KERAS)
     if named is not None and (generated or not (by_name(source) or is_frame(source))):
-        raise InputError("sample_weights: only columns of files have names.", named, "numbers, one an example")
+        raise InputError(
+            "sample_weights: only columns of files have names.", named, "numbers, one an example"
+        )
     if label_columns is not None and not (is_table(source) or is_frame(source)):
         received = shown(source)
-        raise InputError("label_columns: columns can only be named for a table.", received, "a .csv or .parquet file")
+        raise InputError(
+            "label_columns: columns can only be named for a table.",
+            received,
+            "a .csv or .parquet file",
+        )
     default = DEFAULT_TEST_FRACTION if by_name(source) else 0.0
     fraction = default if test_fraction is None else test_fraction
-    refuse_if(not 0 <= fraction < 1, "test_fraction is out of its range.", fraction, "a number in [0, 1)")
+    refuse_if(
+        not 0 <= fraction < 1, "test_fraction is out of its range.", fraction, "a number in [0, 1)"
+    )
     if isinstance(source, str) and source in GENERATORS:
-        source, fraction = built_in(source, 0.0 if test_data is not None else fraction, seed, shuffle), 0.0
+        source, fraction = (
+            built_in(source, 0.0 if test_data is not None else fraction, seed, shuffle),
+            0.0,
+        )
     if isinstance(source, Dataset):
         if num_classes is not None and num_classes != (source.num_classes or 0):
-            raise InputError("num_classes differs from the data set's.", num_classes, source.num_classes or 0)
+            raise InputError(
+                "num_classes differs from the data set's.", num_classes, source.num_classes or 0
+            )
         data = _with_test(source, test_data)
-        columns = derived(Contents(source.inputs, source.targets, names=source.feature_names), reading)
-        if multi_label and data.num_classes is None and are_labels(data.targets, data.test_targets, 0):
+        columns = derived(
+            Contents(source.inputs, source.targets, names=source.feature_names), reading
+        )
+        if (
+            multi_label
+            and data.num_classes is None
+            and are_labels(data.targets, data.test_targets, 0)
+        ):
             data = replace(data, multi_label=True)
         if data.multi_label and not are_labels(data.targets, data.test_targets, 0):
-            raise InputError("Several labels at once are 0 or 1.", "other numbers in test_data", "0 and 1")
+            raise InputError(
+                "Several labels at once are 0 or 1.", "other numbers in test_data", "0 and 1"
+            )
     else:
         contents, columns = read_source(source, reading)
         test, weights = contents.test, contents.test_weights
@@ -90,19 +127,33 @@ def load_data(
             x, y, weights = read_test_part(test_data, source, reading, contents)
             test = (x, y)
         data = Dataset.from_arrays(
-            contents.inputs, contents.targets, *test, name=contents.name, input_scale=contents.input_scale,
-            feature_names=contents.names, by_value=contents.by_value, num_classes=num_classes,
-            weights=contents.weights, test_weights=weights, layout=contents.layout,
-            layout_scales=contents.layout_scales, multi_label=multi_label, places=places,
-        )  # fmt: skip
+            contents.inputs,
+            contents.targets,
+            *test,
+            name=contents.name,
+            input_scale=contents.input_scale,
+            feature_names=contents.names,
+            by_value=contents.by_value,
+            num_classes=num_classes,
+            weights=contents.weights,
+            test_weights=weights,
+            layout=contents.layout,
+            layout_scales=contents.layout_scales,
+            multi_label=multi_label,
+            places=places,
+        )
         data = replace(data, label_names=contents.label_names)
     if data.layout and (columns is not None or standardize != "none"):
         what = "standardize and input_columns belong to data with one input."
         raise InputError(what, f"{len(data.layout)} inputs", "neither")
-    check_order(source[0] if isinstance(source, (tuple, list)) else source, sample_weights, "sample_weights")
+    check_order(
+        source[0] if isinstance(source, (tuple, list)) else source, sample_weights, "sample_weights"
+    )
     if sample_weights is not None or (class_weights is not None and len(class_weights)):
         data = with_weights(data, None if named else sample_weights, class_weights)
-    data = data.split(0.0 if test_fraction is None and data.num_examples < 3 else fraction, seed, shuffle)
+    data = data.split(
+        0.0 if test_fraction is None and data.num_examples < 3 else fraction, seed, shuffle
+    )
     preparation = prepare(data, columns, standardize)
     return data if preparation is None else replace(data, preparation=preparation)
 
@@ -116,33 +167,56 @@ def dataset_from_options(
     *,
     places: tuple = (),
 ) -> Dataset:
-    """Loads the data set that the options of the group data, as attributes, describe, or the objects that go before
-    them; standardize "auto" leaves the data, for it depends on the network. `InputError` for no data, or bad ones."""
+    """Loads the data set that the options of the group data, as attributes, describe, or the
+    objects that go before them; standardize "auto" leaves the data, for it depends on the network.
+    `InputError` for no data, or bad ones.
+    """
     source = options.data if data is None else data
-    refuse_if(source is None, "data is missing.", expected=f"arrays (inputs, labels), a built-in name, or {FILES}")
+    refuse_if(
+        source is None,
+        "data is missing.",
+        expected=f"arrays (inputs, labels), a built-in name, or {FILES}",
+    )
     return load_data(
-        source, options.test_fraction, options.seed, shuffle=options.shuffle, num_classes=options.num_classes,
+        source,
+        options.test_fraction,
+        options.seed,
+        shuffle=options.shuffle,
+        num_classes=options.num_classes,
         test_data=options.test_data if test_data is None else test_data,
-        label_columns=options.label_columns or None, input_columns=options.input_columns or None,
-        data_keys=options.data_keys or None, class_weights=options.class_weights,
+        label_columns=options.label_columns or None,
+        input_columns=options.input_columns or None,
+        data_keys=options.data_keys or None,
+        class_weights=options.class_weights,
         standardize="none" if options.standardize == "auto" else options.standardize,
         sample_weights=options.sample_weights if sample_weights is None else sample_weights,
-        memory_limit=options.memory_limit, places=places,
+        memory_limit=options.memory_limit,
+        places=places,
         multi_label=(options.loss if loss is None else type(loss).__name__) in BINARY,
-    )  # fmt: skip
+    )
 
 
 def _with_test(data: Dataset, test_data: object) -> Dataset:
     if test_data is None:
         return data
     contents = Contents(
-        data.inputs, data.targets, names=data.feature_names, label_names=data.label_names,
-        input_scale=data.input_scale, layout=data.layout, layout_scales=data.layout_scales,
-    )  # fmt: skip
+        data.inputs,
+        data.targets,
+        names=data.feature_names,
+        label_names=data.label_names,
+        input_scale=data.input_scale,
+        layout=data.layout,
+        layout_scales=data.layout_scales,
+    )
     inputs, targets, weights = read_test_part(test_data, None, ReadOptions(), contents)
     if targets.dtype.kind == "U":
         targets = numbers_of_names(targets, data.class_names, "test_data")
     if targets.ndim == data.targets.ndim + 1 and targets.shape[1] == 1:
         targets = targets[:, 0]
     kind_of(data.targets, targets, True, data.num_classes or 0)
-    return replace(data, test_inputs=inputs, test_targets=targets.astype(data.targets.dtype), test_weights=weights)
+    return replace(
+        data,
+        test_inputs=inputs,
+        test_targets=targets.astype(data.targets.dtype),
+        test_weights=weights,
+    )

@@ -17,9 +17,10 @@ _BLOCK_BYTES = 32 * 2**20
 
 
 class Store:
-    """A growing array of rows: in memory up to a limit, beyond it in a temporary file. The file has no name any more
-    when rows are written to it: it goes with the array, at the latest when the process ends, however that ends. The
-    folder is the environment variable TMPDIR's."""
+    """A growing array of rows: in memory up to a limit, beyond it in a temporary file. The file has
+    no name any more when rows are written to it: it goes with the array, at the latest when the
+    process ends, however that ends. The folder is the environment variable TMPDIR's.
+    """
 
     def __init__(self, limit: float | None = None) -> None:
         self._limit, self._pieces, self.size = limit, list[Any](), 0
@@ -95,7 +96,11 @@ def concatenated(parts: list[np.ndarray]) -> np.ndarray:
 def member_of_npz(path: Path, name: str, limit: float | None) -> np.ndarray | None:
     """A member of an NPZ file on disk if it is larger than the limit, else `None`."""
     with zipfile.ZipFile(path) as archive:
-        if limit is None or name not in archive.namelist() or archive.getinfo(name).file_size <= limit:
+        if (
+            limit is None
+            or name not in archive.namelist()
+            or archive.getinfo(name).file_size <= limit
+        ):
             return None
         with archive.open(name) as source:
             shape, by_column, dtype = array_header(source)
@@ -118,4 +123,6 @@ def _mapped(file: Any, dtype: np.dtype, shape: tuple[int, ...]) -> np.memmap:
 
 def _full(error: OSError) -> InputError:
     what = f"memory_limit: larger data cannot be kept in {tempfile.gettempdir()}: {error.strerror}."
-    return InputError(what, expected="a larger memory_limit, or another folder in the environment variable TMPDIR")
+    return InputError(
+        what, expected="a larger memory_limit, or another folder in the environment variable TMPDIR"
+    )

@@ -17,7 +17,9 @@ _MOST = 2**24  # Whole numbers up to here are exact in float32.
 
 
 def is_several(inputs: Any, count: int | None = None) -> bool:
-    """Whether inputs are several arrays of a row per example; a list of as many rows as examples (`count`) is one."""
+    """Whether inputs are several arrays of a row per example; a list of as many rows as examples
+    (`count`) is one.
+    """
     if isinstance(inputs, Mapping):
         return True
     if not isinstance(inputs, (list, tuple)) or len(inputs) < 2 or len(inputs) == count:
@@ -28,56 +30,102 @@ def is_several(inputs: Any, count: int | None = None) -> bool:
     return len(lengths) == 1 and (count is None or lengths == {count})
 
 
-def packed(inputs: Mapping[str, Any] | Sequence[Any], scales: Sequence[float] = ()) -> tuple[np.ndarray, Layout]:
-    """Several inputs as one array, and their layout; each is multiplied by its scale, 1 where there are none.
-    Inputs are arrays `(N, ...)` by name, or in the order of the model's inputs; one-dimensional ones are `(N, 1)`."""
+def packed(
+    inputs: Mapping[str, Any] | Sequence[Any], scales: Sequence[float] = ()
+) -> tuple[np.ndarray, Layout]:
+    """Several inputs as one array, and their layout; each is multiplied by its scale, 1 where there
+    are none. Inputs are arrays `(N, ...)` by name, or in the order of the model's inputs;
+    one-dimensional ones are `(N, 1)`.
+    """
     names = [str(name) for name in inputs] if isinstance(inputs, Mapping) else [""] * len(inputs)
     values = list(inputs.values()) if isinstance(inputs, Mapping) else list(inputs)
-    refuse_if(not values, "data has no inputs.", "an empty mapping", "arrays by the names of the model's inputs")
-    arrays = [numbers_of(value, f"data: input {name}".rstrip()) for name, value in zip(names, values, strict=True)]
+    refuse_if(
+        not values,
+        "data has no inputs.",
+        "an empty mapping",
+        "arrays by the names of the model's inputs",
+    )
+    arrays = [
+        numbers_of(value, f"data: input {name}".rstrip())
+        for name, value in zip(names, values, strict=True)
+    ]
     for name, array in zip(names, arrays, strict=True):
         called = f" {name}" if name else ""
         if array.dtype.kind not in "buif" or not array.ndim:
-            raise InputError(f"data: input{called} is no array of numbers.", f"type {array.dtype}", "numbers")
-        if array.dtype.kind in "ui" and array.size and max(abs(int(array.max())), abs(int(array.min()))) > _MOST:
-            raise InputError(f"data: input{called} has whole numbers that are too large.", expected=f"up to {_MOST:,}")
+            raise InputError(
+                f"data: input{called} is no array of numbers.", f"type {array.dtype}", "numbers"
+            )
+        if (
+            array.dtype.kind in "ui"
+            and array.size
+            and max(abs(int(array.max())), abs(int(array.min()))) > _MOST
+        ):
+            raise InputError(
+                f"data: input{called} has whole numbers that are too large.",
+                expected=f"up to {_MOST:,}",
+            )
     counts = [len(array) for array in arrays]
     if len(set(counts)) > 1:
-        raise InputError("data: the inputs have unequal lengths.", ", ".join(map(str, counts)), "one row an example")
+        raise InputError(
+            "data: the inputs have unequal lengths.",
+            ", ".join(map(str, counts)),
+            "one row an example",
+        )
     kind = np.float64 if any(array.dtype == np.float64 for array in arrays) else np.float32
     factors = scales or [1.0] * len(arrays)
-    scaled = [a if factor == 1.0 else a * kind(factor) for a, factor in zip(arrays, factors, strict=True)]
+    scaled = [
+        a if factor == 1.0 else a * kind(factor) for a, factor in zip(arrays, factors, strict=True)
+    ]
     flat = np.concatenate([array.reshape(len(array), -1).astype(kind) for array in scaled], axis=1)
-    return flat, tuple((name, array.shape[1:] or (1,)) for name, array in zip(names, arrays, strict=True))
+    return flat, tuple(
+        (name, array.shape[1:] or (1,)) for name, array in zip(names, arrays, strict=True)
+    )
 
 
-def as_packed(inputs: Any, layout: Layout, names: Sequence[str] = (), scales: Sequence[float] = ()) -> np.ndarray:
-    """Inputs in the form of a data set's: several in the order of its layout, columns of a data frame by name. `scales`
-    are those of its inputs: what has been multiplied by them already is refused."""
+def as_packed(
+    inputs: Any, layout: Layout, names: Sequence[str] = (), scales: Sequence[float] = ()
+) -> np.ndarray:
+    """Inputs in the form of a data set's: several in the order of its layout, columns of a data
+    frame by name. `scales` are those of its inputs: what has been multiplied by them already is
+    refused.
+    """
     scales = scales if len(scales) == max(1, len(layout)) else [1.0] * max(1, len(layout))
     if not layout or not is_several(inputs) or len(inputs) != len(layout):
-        values = as_array(numbers_of(in_order(inputs, names, "inputs"), "inputs"), "inputs", numbers=True)
+        values = as_array(
+            numbers_of(in_order(inputs, names, "inputs"), "inputs"), "inputs", numbers=True
+        )
         if not layout:
             refuse_scaled(values, scales[0])
         return values
     if isinstance(inputs, Mapping):
         known = [name for name, _ in layout]
         what = "inputs by name: those of the data have no names."
-        refuse_if(not any(known), what, ", ".join(inputs), f"a list of {len(known)} arrays in the order of the data")
+        refuse_if(
+            not any(known),
+            what,
+            ", ".join(inputs),
+            f"a list of {len(known)} arrays in the order of the data",
+        )
         for name in known:
-            refuse_if(name not in inputs, f"inputs lack '{name}'.", ", ".join(inputs), ", ".join(known))
+            refuse_if(
+                name not in inputs, f"inputs lack '{name}'.", ", ".join(inputs), ", ".join(known)
+            )
         inputs = [inputs[name] for name in known]
     for part, scale in zip(inputs, scales, strict=True):
         refuse_scaled(np.asarray(part), scale)
     values, found = packed(inputs, scales)
     if [math.prod(shape) for _, shape in found] != [math.prod(shape) for _, shape in layout]:
         shapes = ", ".join(str(shape) for _, shape in found)
-        raise InputError("inputs do not fit the data.", shapes, ", ".join(str(shape) for _, shape in layout))
+        raise InputError(
+            "inputs do not fit the data.", shapes, ", ".join(str(shape) for _, shape in layout)
+        )
     return values
 
 
 def refuse_scaled(values: np.ndarray, scale: float) -> None:
-    """Refuses inputs that look as if a scale below 1, such as 1/255 for bytes, were in them already."""
+    """Refuses inputs that look as if a scale below 1, such as 1/255 for bytes, were in them
+    already.
+    """
     done = scale < 1.0 and values.dtype.kind == "f" and values.size and values.max() <= 1.0
     what = f"inputs: they are multiplied by 1/{1 / scale:g} here, and look as if they were already."
     refuse_if(done, what, f"{values.dtype} up to 1", f"numbers as in the data, up to {1 / scale:g}")

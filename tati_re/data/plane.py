@@ -1,7 +1,9 @@
-"""Two classes in the plane, labels +1 and -1: clusters, circles, squares and spirals, drawn from a seed. All take
-`num_examples` points to train and sample on, whose labels alternate, and draw the test part in addition. `noise`
-displaces each coordinate of the circles, squares and spirals by a uniform number between -5 noise and 5 noise, after
-the label is settled; 5 is the radius of these sets."""
+"""Two classes in the plane, labels +1 and -1: clusters, circles, squares and spirals, drawn from a
+seed. All take `num_examples` points to train and sample on, whose labels alternate, and draw the
+test part in addition. `noise` displaces each coordinate of the circles, squares and spirals by a
+uniform number between -5 noise and 5 noise, after the label is settled; 5 is the radius of these
+sets.
+"""
 
 from collections.abc import Callable
 
@@ -19,15 +21,21 @@ Draw = Callable[[np.random.Generator, np.ndarray], np.ndarray]
 
 
 def two_clusters(
-    num_examples: int = 500, seed: int = 0, std: float = 1.0, test_fraction: float = 0.2, noise: float | None = None
+    num_examples: int = 500,
+    seed: int = 0,
+    std: float = 1.0,
+    test_fraction: float = 0.2,
+    noise: float | None = None,
 ) -> Dataset:
-    """Two Gaussian clusters in the plane, around (2, 2) with label +1 and around (-2, -2) with label -1. From the
-    second experiment of TATi's paper.
+    """Two Gaussian clusters in the plane, around (2, 2) with label +1 and around (-2, -2) with
+    label -1. From the second experiment of TATi's paper.
 
     Args:
-        num_examples, seed, test_fraction: As of `two_circles`, and so are the shapes. Default: 500, 0 and 0.2.
+        num_examples, seed, test_fraction: As of `two_circles`, and so are the shapes. Default: 500,
+            0 and 0.2.
         std: Standard deviation of each coordinate around its center. Default 1.0.
-        noise: In [0, 1]; goes before `std`, which is then 0.5 + 7 noise, the width of TATi's generator. Default: none.
+        noise: In [0, 1]; goes before `std`, which is then 0.5 + 7 noise, the width of TATi's
+            generator. Default: none.
     """
     if noise is not None:
         std = 0.5 + 7 * _checked_noise(noise)
@@ -39,9 +47,11 @@ def two_clusters(
     return _two_classes("two_clusters", draw, num_examples, seed, test_fraction, 0.0)
 
 
-def two_circles(num_examples: int = 500, seed: int = 0, noise: float = 0.0, test_fraction: float = 0.2) -> Dataset:
-    """A disc of radius 2.5 with label +1 within a ring from 3.5 to 5 with label -1, uniform in radius and angle. Inputs
-    are `(num_examples, 2)`, targets `(num_examples,)`, float64.
+def two_circles(
+    num_examples: int = 500, seed: int = 0, noise: float = 0.0, test_fraction: float = 0.2
+) -> Dataset:
+    """A disc of radius 2.5 with label +1 within a ring from 3.5 to 5 with label -1, uniform in
+    radius and angle. Inputs are `(num_examples, 2)`, targets `(num_examples,)`, float64.
 
     Args:
         num_examples, seed, test_fraction: As of `two_clusters`.
@@ -51,14 +61,19 @@ def two_circles(num_examples: int = 500, seed: int = 0, noise: float = 0.0, test
     def draw(generator: np.random.Generator, labels: np.ndarray) -> np.ndarray:
         part, angle = generator.random((2, len(labels)))
         radius = RADIUS * np.where(labels > 0, 0.5 * part, 0.7 + 0.3 * part)
-        return radius[:, None] * np.stack([np.cos(2 * np.pi * angle), np.sin(2 * np.pi * angle)], axis=1)
+        return radius[:, None] * np.stack(
+            [np.cos(2 * np.pi * angle), np.sin(2 * np.pi * angle)], axis=1
+        )
 
     return _two_classes("two_circles", draw, num_examples, seed, test_fraction, noise)
 
 
-def squares(num_examples: int = 500, seed: int = 0, noise: float = 0.0, test_fraction: float = 0.2) -> Dataset:
-    """Four squares: label +1 in the first and third quadrant, -1 in the others; the axes are 0.3 away. Arguments and
-    shapes are those of `two_circles`."""
+def squares(
+    num_examples: int = 500, seed: int = 0, noise: float = 0.0, test_fraction: float = 0.2
+) -> Dataset:
+    """Four squares: label +1 in the first and third quadrant, -1 in the others; the axes are 0.3
+    away. Arguments and shapes are those of `two_circles`.
+    """
 
     def draw(generator: np.random.Generator, labels: np.ndarray) -> np.ndarray:
         first, second, side = generator.random((3, len(labels)))
@@ -69,9 +84,13 @@ def squares(num_examples: int = 500, seed: int = 0, noise: float = 0.0, test_fra
     return _two_classes("squares", draw, num_examples, seed, test_fraction, noise)
 
 
-def spirals(num_examples: int = 500, seed: int = 0, noise: float = 0.0, test_fraction: float = 0.2) -> Dataset:
-    """Two spiral arms of 1.75 turns, each the other one turned by half a circle: radius 5 t and angle 3.5 pi t for t
-    uniform in [0, 1); the arms are 1.4 apart. Arguments and shapes are those of `two_circles`."""
+def spirals(
+    num_examples: int = 500, seed: int = 0, noise: float = 0.0, test_fraction: float = 0.2
+) -> Dataset:
+    """Two spiral arms of 1.75 turns, each the other one turned by half a circle: radius 5 t and
+    angle 3.5 pi t for t uniform in [0, 1); the arms are 1.4 apart. Arguments and shapes are those
+    of `two_circles`.
+    """
 
     def draw(generator: np.random.Generator, labels: np.ndarray) -> np.ndarray:
         part = generator.random(len(labels))
@@ -86,9 +105,21 @@ def _checked_noise(noise: float) -> float:
     return noise
 
 
-def _two_classes(name: str, draw: Draw, num_examples: int, seed: int, test_fraction: float, noise: float) -> Dataset:
-    refuse_if(num_examples < 2, f"num_examples: {name} needs a point of each class.", num_examples, "at least 2")
-    refuse_if(not 0 <= test_fraction < 1, "test_fraction is out of its range.", test_fraction, "a number in [0, 1)")
+def _two_classes(
+    name: str, draw: Draw, num_examples: int, seed: int, test_fraction: float, noise: float
+) -> Dataset:
+    refuse_if(
+        num_examples < 2,
+        f"num_examples: {name} needs a point of each class.",
+        num_examples,
+        "at least 2",
+    )
+    refuse_if(
+        not 0 <= test_fraction < 1,
+        "test_fraction is out of its range.",
+        test_fraction,
+        "a number in [0, 1)",
+    )
     width = RADIUS * _checked_noise(noise)
 
     def part(count: int, purpose: int) -> tuple[np.ndarray, np.ndarray]:
@@ -99,4 +130,6 @@ def _two_classes(name: str, draw: Draw, num_examples: int, seed: int, test_fract
     count = round(num_examples * test_fraction / (1 - test_fraction))
     inputs, targets = part(num_examples, GENERATE)
     test_inputs, test_targets = part(count, GENERATE_TEST) if count else (None, None)
-    return Dataset(inputs, targets, test_inputs, test_targets, name, num_classes=2, feature_names=("x1", "x2"))
+    return Dataset(
+        inputs, targets, test_inputs, test_targets, name, num_classes=2, feature_names=("x1", "x2")
+    )

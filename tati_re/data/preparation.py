@@ -13,10 +13,14 @@ from tati_re.data.columns import Column, Columns
 _HARDLY = 0.1  # Of the deviation of all series, that of a feature which hardly varies.
 
 
-def mean_and_deviation(values: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and deviation (with divisor N) of examples, each counting by its weight `(N,)`. Each column has its own, as
-    has each channel of images `(N, height, width, channels)`, and each feature of series `(N, times, features)` where
-    one would hardly vary beside the others; images `(N, height, width)` have one of all pixels."""
+def mean_and_deviation(
+    values: np.ndarray, weights: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and deviation (with divisor N) of examples, each counting by its weight `(N,)`. Each
+    column has its own, as has each channel of images `(N, height, width, channels)`, and each
+    feature of series `(N, times, features)` where one would hardly vary beside the others; images
+    `(N, height, width)` have one of all pixels.
+    """
     pooled = values.ndim == 3 and not _series(values)
     axes = tuple(range(3 if pooled else max(1, values.ndim - 1)))
     if weights is None:
@@ -30,9 +34,15 @@ def mean_and_deviation(values: np.ndarray, weights: np.ndarray | None = None) ->
 
 
 def _series(values: np.ndarray) -> bool:
-    """Whether a feature that is mostly not one number, as the border of images is, has a small part of all spread."""
+    """Whether a feature that is mostly not one number, as the border of images is, has a small part
+    of all spread.
+    """
     varied = (values != np.median(values, (0, 1))).mean((0, 1)) > 0.5
-    return bool((varied & (values.std((0, 1), dtype=np.float64) < _HARDLY * values.std(dtype=np.float64))).any())
+    return bool(
+        (
+            varied & (values.std((0, 1), dtype=np.float64) < _HARDLY * values.std(dtype=np.float64))
+        ).any()
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +54,9 @@ class Standard:
 
     @classmethod
     def of(cls, values: np.ndarray, weights: np.ndarray | None = None) -> Standard:
-        """That of the training part, or of examples that count by `weights` `(N,)`; what does not vary keeps 1."""
+        """That of the training part, or of examples that count by `weights` `(N,)`; what does not
+        vary keeps 1.
+        """
         with np.errstate(over="ignore", invalid="ignore"):
             mean, deviation = mean_and_deviation(values, weights)
         if not np.isfinite(deviation).all():
@@ -55,7 +67,9 @@ class Standard:
     @classmethod
     def of_pixels(cls, values: np.ndarray) -> Standard:
         """Divides all numbers by the largest absolute value, such as 255."""
-        return cls(np.zeros(()), np.asarray(max(abs(float(values.max())), abs(float(values.min()))) or 1.0))
+        return cls(
+            np.zeros(()), np.asarray(max(abs(float(values.max())), abs(float(values.min()))) or 1.0)
+        )
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
         return ((values - self.mean) / self.deviation).astype(_precision(values))
@@ -66,8 +80,9 @@ class Standard:
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """The map from the data to the network: first the columns, then standards of the training part; None changes
-    nothing. `standardize` is the option that they come from."""
+    """The map from the data to the network: first the columns, then standards of the training part;
+    None changes nothing. `standardize` is the option that they come from.
+    """
 
     columns: Columns | None = None
     input_standard: Standard | None = None
@@ -95,31 +110,47 @@ class Preparation:
         return targets if self.target_standard is None else self.target_standard(targets)
 
     def restored(self, outputs: np.ndarray, predicts_noise: bool = False) -> np.ndarray:
-        """Outputs of the network in the units of the targets, with `predicts_noise` means and log deviations."""
+        """Outputs of the network in the units of the targets, with `predicts_noise` means and log
+        deviations.
+        """
         standard = self.target_standard
         if standard is None or not predicts_noise:
             return outputs if standard is None else standard.undone(outputs)
         mean, log_std = np.split(outputs, 2, axis=-1)
-        parts = standard.undone(mean), (log_std + np.log(standard.deviation)).astype(_precision(outputs))
+        parts = (
+            standard.undone(mean),
+            (log_std + np.log(standard.deviation)).astype(_precision(outputs)),
+        )
         return np.concatenate(parts, axis=-1)
 
     def get_config(self) -> dict[str, Any]:
         """The manifest's entry, from which a run can predict without its data."""
         config: dict[str, Any] = {}
         if self.columns is not None:
-            config["columns"] = [[c.text, c.source, c.function, c.power] for c in self.columns.columns]
+            config["columns"] = [
+                [c.text, c.source, c.function, c.power] for c in self.columns.columns
+            ]
             config["names"] = list(self.columns.names)
         for name, standard in (("input", self.input_standard), ("target", self.target_standard)):
             if standard is not None:
-                config[name] = {"mean": standard.mean.tolist(), "deviation": standard.deviation.tolist()}
+                config[name] = {
+                    "mean": standard.mean.tolist(),
+                    "deviation": standard.deviation.tolist(),
+                }
         return config
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Preparation:
         said = config.get("columns")
-        columns = None if said is None else Columns(tuple(Column(*parts) for parts in said), tuple(config["names"]))
+        columns = (
+            None
+            if said is None
+            else Columns(tuple(Column(*parts) for parts in said), tuple(config["names"]))
+        )
         standards: dict[str, Any] = {
-            f"{name}_standard": Standard(*(np.asarray(config[name][key], np.float64) for key in ("mean", "deviation")))
+            f"{name}_standard": Standard(
+                *(np.asarray(config[name][key], np.float64) for key in ("mean", "deviation"))
+            )
             for name in ("input", "target")
             if name in config
         }
@@ -128,7 +159,9 @@ class Preparation:
     def fingerprint(self) -> bytes:
         """Returns bytes that differ between two preparations of the same data."""
         texts = None if self.columns is None else (self.columns.texts, self.columns.names)
-        return repr((texts, (self.input_standard is not None, self.target_standard is not None))).encode()
+        return repr(
+            (texts, (self.input_standard is not None, self.target_standard is not None))
+        ).encode()
 
 
 def _precision(values: np.ndarray) -> type:

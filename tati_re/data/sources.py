@@ -16,26 +16,35 @@ from tati_re.data.contents import Contents, joined
 from tati_re.data.frames import check_order, in_order, is_frame, labels_of, numbers_of
 from tati_re.data.generators import GENERATORS
 from tati_re.data.packing import is_several, order_of, packed
-from tati_re.data.tables import TEXTS, choose_columns, read_header, read_parquet, read_parquet_names, read_table
+from tati_re.data.tables import (
+    TEXTS,
+    choose_columns,
+    read_header,
+    read_parquet,
+    read_parquet_names,
+    read_table,
+)
 from tati_re.data.tf_datasets import is_tf_dataset, read_tf_dataset
 from tati_re.data.tfrecord import read_tfrecord
 
-TABLES = {suffix: (read_header, read_table) for suffix in TEXTS} | {".parquet": (read_parquet_names, read_parquet)}
+TABLES = {suffix: (read_header, read_table) for suffix in TEXTS} | {
+    ".parquet": (read_parquet_names, read_parquet)
+}
 """How to read the names of the columns of a file, and the columns, by the file's suffix."""
 
 RECORDS = (".tfrecord", ".tfrecords")
 
 FILES = "a .csv, .txt, .npz, .parquet or .tfrecord file"
-FORMS = (
-    "(x, y), (x, y, weights), ((x, y), (x_test, y_test)), a pandas.DataFrame, Dataset, tf.data.Dataset, name or file"
-)
+FORMS = "(x, y), (x, y, weights), ((x, y), (x_test, y_test)), a pandas.DataFrame, Dataset, tf.data.Dataset, name or file"
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options for reading files; None where one is not given. Label columns are names in a table, and `input_columns`
-    the inputs of the network in terms of columns; `data_keys` are arrays of an NPZ file or features of a TFRecord file;
-    `weights` is the column or NPZ array of sample weights. Inputs of more than `limit` bytes are kept on the disk."""
+    """Options for reading files; None where one is not given. Label columns are names in a table,
+    and `input_columns` the inputs of the network in terms of columns; `data_keys` are arrays of an
+    NPZ file or features of a TFRecord file; `weights` is the column or NPZ array of sample weights.
+    Inputs of more than `limit` bytes are kept on the disk.
+    """
 
     label_columns: Sequence[str] | None = None
     input_columns: Sequence[str] | None = None
@@ -54,8 +63,12 @@ def read_source(source: object, reading: ReadOptions) -> tuple[Contents, Columns
         return _from_frame(source, reading)
     else:
         what = "data_keys belong to NPZ and TFRecord files; arrays are told apart by their places."
-        refuse_if(reading.data_keys is not None, what, ", ".join(reading.data_keys or ()), "no data_keys")
-        contents = read_tf_dataset(source, reading.limit) if is_tf_dataset(source) else _from_pair(source)
+        refuse_if(
+            reading.data_keys is not None, what, ", ".join(reading.data_keys or ()), "no data_keys"
+        )
+        contents = (
+            read_tf_dataset(source, reading.limit) if is_tf_dataset(source) else _from_pair(source)
+        )
     return contents, derived(contents, reading)
 
 
@@ -63,11 +76,20 @@ def _from_frame(source: Any, reading: ReadOptions) -> tuple[Contents, Columns | 
     """A data frame, whose labels are chosen as those of a file; its name says them."""
     frame = source.set_axis([str(name) for name in source.columns], axis=1)
     labels, file = reading.label_columns, "the data frame"
-    choice = choose_columns(list(frame.columns), labels, reading.input_columns, file, reading.weights)
-    inputs, targets = numbers_of(frame[list(choice.inputs)], "data"), labels_of(frame[list(choice.labels)])
-    weights = None if choice.weights is None else numbers_of(frame[choice.weights], "sample_weights")
+    choice = choose_columns(
+        list(frame.columns), labels, reading.input_columns, file, reading.weights
+    )
+    inputs, targets = (
+        numbers_of(frame[list(choice.inputs)], "data"),
+        labels_of(frame[list(choice.labels)]),
+    )
+    weights = (
+        None if choice.weights is None else numbers_of(frame[choice.weights], "sample_weights")
+    )
     name = f"a data frame with labels {', '.join(choice.labels)}"
-    parts = Contents(inputs, targets, (), name, choice.inputs, choice.labels, by_value=True, weights=weights)
+    parts = Contents(
+        inputs, targets, (), name, choice.inputs, choice.labels, by_value=True, weights=weights
+    )
     return parts, choice.derived
 
 
@@ -77,8 +99,12 @@ def derived(contents: Contents, reading: ReadOptions) -> Columns | None:
         return None
     if contents.inputs.ndim > 2:
         received = f"examples of shape {contents.inputs.shape[1:]}"
-        raise InputError("input_columns need inputs in columns.", received, "a table, or arrays (N, columns)")
-    return parse_columns(reading.input_columns, contents.names or numbered(math.prod(contents.inputs.shape[1:])))
+        raise InputError(
+            "input_columns need inputs in columns.", received, "a table, or arrays (N, columns)"
+        )
+    return parse_columns(
+        reading.input_columns, contents.names or numbered(math.prod(contents.inputs.shape[1:]))
+    )
 
 
 def _from_files(source: object, reading: ReadOptions) -> tuple[Contents, Columns | None]:
@@ -86,16 +112,26 @@ def _from_files(source: object, reading: ReadOptions) -> tuple[Contents, Columns
     kinds = sorted({suffix_of(path) for path in paths})
     refuse_if(not paths, "data names no files.", expected=FILES)
     if len(kinds) > 1 and not set(kinds) <= set(RECORDS):
-        raise InputError("data: files of different types cannot be joined.", " and ".join(kinds), "files of one type")
+        raise InputError(
+            "data: files of different types cannot be joined.",
+            " and ".join(kinds),
+            "files of one type",
+        )
     if kinds[0] in TABLES:
         if reading.data_keys is not None:
             what = f"data_keys belong to NPZ and TFRecord files; a {kinds[0]} file has columns."
             raise InputError(what, ", ".join(reading.data_keys), "label_columns")
         return _from_tables(paths, reading)
     if kinds[0] == ".npz":
-        contents = joined([read_npz(path, reading.data_keys, reading.weights, reading.limit) for path in paths])
+        contents = joined(
+            [read_npz(path, reading.data_keys, reading.weights, reading.limit) for path in paths]
+        )
     elif reading.weights is not None:
-        raise InputError("sample_weights are not read from TFRecord files.", reading.weights, "a .csv or .npz file")
+        raise InputError(
+            "sample_weights are not read from TFRecord files.",
+            reading.weights,
+            "a .csv or .npz file",
+        )
     else:
         contents = joined([read_tfrecord(path, reading.data_keys, reading.limit) for path in paths])
     return contents, derived(contents, reading)
@@ -107,20 +143,31 @@ def _from_tables(paths: Sequence[Path], reading: ReadOptions) -> tuple[Contents,
         if _table_names(path) != names:
             what = f"{path.name} has another header than {paths[0].name}."
             raise InputError(what, ", ".join(_table_names(path)), ", ".join(names))
-    choice = choose_columns(names, reading.label_columns, reading.input_columns, paths[0].name, reading.weights)
+    choice = choose_columns(
+        names, reading.label_columns, reading.input_columns, paths[0].name, reading.weights
+    )
     choice = replace(choice, limit=reading.limit)
-    return joined([TABLES[suffix_of(path)][1](path, names, choice) for path in paths]), choice.derived
+    return joined(
+        [TABLES[suffix_of(path)][1](path, names, choice) for path in paths]
+    ), choice.derived
 
 
 def read_test_part(
     source: object, training: object, reading: ReadOptions, contents: Contents
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Inputs, targets and weights (or None) of test data, read in the same way as the training data."""
+    """Inputs, targets and weights (or None) of test data, read in the same way as the training
+    data.
+    """
     try:
         known = _names_of(training)
         if by_name(source):
             if known and (other := _names_of(source)):
-                refuse_if(known != other, "the test file has another header.", ", ".join(other), ", ".join(known))
+                refuse_if(
+                    known != other,
+                    "the test file has another header.",
+                    ", ".join(other),
+                    ", ".join(known),
+                )
             derived_from = reading.input_columns if is_table(source) else None
             keys = reading.data_keys[:2] if reading.data_keys else None
             weights = reading.weights if is_table(source) else None
@@ -129,15 +176,25 @@ def read_test_part(
         elif is_frame(source):
             test = _from_frame(in_order(source, known, "data"), reading)[0]
         else:
-            test = read_tf_dataset(source, reading.limit) if is_tf_dataset(source) else _from_pair(source, contents)
+            test = (
+                read_tf_dataset(source, reading.limit)
+                if is_tf_dataset(source)
+                else _from_pair(source, contents)
+            )
         if test.layout and (order := order_of(test.layout, contents.layout)) is not None:
             test = replace(test, inputs=test.inputs[:, order])
     except InputError as error:
         text = str(error)
-        raise InputError(f"test_{text}" if text.startswith(("data ", "data: ")) else f"test_data: {text}") from None
+        raise InputError(
+            f"test_{text}" if text.startswith(("data ", "data: ")) else f"test_data: {text}"
+        ) from None
     if test.input_scale != contents.input_scale:
         received = f"{test.inputs.dtype} beside {contents.inputs.dtype}"
-        raise InputError("test_data: the inputs are not of the type of the training inputs.", received, "one type")
+        raise InputError(
+            "test_data: the inputs are not of the type of the training inputs.",
+            received,
+            "one type",
+        )
     return test.inputs, test.targets, test.weights
 
 
@@ -146,7 +203,9 @@ def _table_names(path: Path) -> list[str]:
 
 
 def _names_of(source: Any) -> list[str]:
-    """The names of the columns of a file or a data frame, of several files those of the first; else none."""
+    """The names of the columns of a file or a data frame, of several files those of the first; else
+    none.
+    """
     if is_frame(source):
         return [str(name) for name in source.columns]
     return _table_names(_existing(_listed(source)[0])) if is_table(source) else []
@@ -173,7 +232,9 @@ def shown(source: object) -> str:
 
 
 def suffix_of(path: Path) -> str:
-    """The suffix of a file's type: `.tfrecord` also for `a.tfrecord.gz` and `a.tfrecord-00000-of-00010`."""
+    """The suffix of a file's type: `.tfrecord` also for `a.tfrecord.gz` and
+    `a.tfrecord-00000-of-00010`.
+    """
     name = path.name.lower()
     found = re.search(r"(\.tfrecords?)(-\d+-of-\d+)?(\.gz)?$", name)
     unpacked = Path(name.removesuffix(".gz")).suffix
@@ -193,19 +254,30 @@ def _existing(source: str | Path) -> Path:
     refuse_if(path.is_file(), "data is a file of an unknown type.", source, FILES)
     refuse_if(path.is_dir(), "data is a folder.", source, FILES)
     folder, names = path.parent, (*GENERATORS, *KERAS)
-    others = [p.name for p in folder.iterdir() if suffix_of(p) in suffixes] if folder.is_dir() else []
+    others = (
+        [p.name for p in folder.iterdir() if suffix_of(p) in suffixes] if folder.is_dir() else []
+    )
     if not known and len(path.parts) == 1:
         expected = f"{', '.join(names)}, or {FILES}"
-        raise InputError(f"data is not known.{nearest(str(source), (*names, *others))}", source, expected)
-    expected = FILES if path.is_absolute() else f"{FILES} in {Path.cwd()}, or its folder before its name"
-    raise InputError(f"data is a file that does not exist.{nearest(path.name, others)}", source, expected)
+        raise InputError(
+            f"data is not known.{nearest(str(source), (*names, *others))}", source, expected
+        )
+    expected = (
+        FILES if path.is_absolute() else f"{FILES} in {Path.cwd()}, or its folder before its name"
+    )
+    raise InputError(
+        f"data is a file that does not exist.{nearest(path.name, others)}", source, expected
+    )
 
 
 def _from_pair(source: object, first: Contents | None = None) -> Contents:
-    """Arrays, of data frames by the names of their columns; of a test part in the order of those of `first`."""
+    """Arrays, of data frames by the names of their columns; of a test part in the order of those of
+    `first`.
+    """
     if not isinstance(source, (tuple, list)) or len(source) not in (2, 3):
         raise InputError("data has the wrong form.", type(source).__name__, FORMS)
-    # As Keras' own data sets come: only tuples are pairs, so that nested lists of numbers stay arrays.
+    # As Keras' own data sets come: only tuples are pairs, so that nested lists of numbers stay
+    # arrays.
     if len(source) == 2 and all(isinstance(part, tuple) and len(part) in (2, 3) for part in source):
         train = _pair(source[0], first)
         test = _pair(source[1], train)
@@ -222,7 +294,9 @@ def _pair(source: Sequence[Any], first: Contents | None) -> Contents:
     x = in_order(x, first.names if first else (), "data")
     y = in_order(y, first.label_names if first else (), "data")
     names, label_names = (
-        tuple(str(name) for name in part.columns) if is_frame(part) and part.columns.is_unique else ()
+        tuple(str(name) for name in part.columns)
+        if is_frame(part) and part.columns.is_unique
+        else ()
         for part in (x, y)
     )
     try:
@@ -231,4 +305,12 @@ def _pair(source: Sequence[Any], first: Contents | None) -> Contents:
         count = None
     inputs, layout = packed(x) if is_several(x, count) else (numbers_of(x, "data"), ())
     weights = numbers_of(source[2], "data") if len(source) == 3 else None
-    return Contents(inputs, labels_of(y), (), names=names, label_names=label_names, weights=weights, layout=layout)
+    return Contents(
+        inputs,
+        labels_of(y),
+        (),
+        names=names,
+        label_names=label_names,
+        weights=weights,
+        layout=layout,
+    )

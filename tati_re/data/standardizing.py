@@ -20,9 +20,10 @@ STANDARDIZE = ("none", "inputs", "all", "pixels")
 
 
 def prepare(dataset: Dataset, columns: Columns | None, standardize: str) -> Preparation | None:
-    """The preparation of a data set that is already split, fitted on its training part; None where nothing happens.
-    `standardize` is "none", "inputs", "all" for the targets of a regression too (those of classes stay), or "pixels",
-    inputs divided by the largest of them."""
+    """The preparation of a data set that is already split, fitted on its training part; None where
+    nothing happens. `standardize` is "none", "inputs", "all" for the targets of a regression too
+    (those of classes stay), or "pixels", inputs divided by the largest of them.
+    """
     modes = "'none', 'inputs', 'all' or 'pixels'"
     refuse_if(standardize not in STANDARDIZE, "standardize is not known.", standardize, modes)
     if columns is not None and columns.plain:
@@ -31,34 +32,50 @@ def prepare(dataset: Dataset, columns: Columns | None, standardize: str) -> Prep
         return None
     what = "standardize, input_columns: data larger than memory_limit are read as they are."
     expected = "a larger memory_limit, or inputs prepared beforehand"
-    refuse_if(on_disk(dataset.inputs), what, f"inputs of {dataset.inputs.nbytes / 1e6:,.3g} megabytes", expected)
+    refuse_if(
+        on_disk(dataset.inputs),
+        what,
+        f"inputs of {dataset.inputs.nbytes / 1e6:,.3g} megabytes",
+        expected,
+    )
     inputs = Preparation(columns).inputs(dataset.inputs, dataset.input_scale)
     if not np.isfinite(inputs).all():
-        raise InputError("input_columns give values that are not finite.", ", ".join(columns.texts if columns else ()))
+        raise InputError(
+            "input_columns give values that are not finite.",
+            ", ".join(columns.texts if columns else ()),
+        )
     standard = Standard.of_pixels(inputs) if standardize == "pixels" else None
-    standard = Standard.of(inputs, dataset.weights) if standardize in ("inputs", "all") else standard
+    standard = (
+        Standard.of(inputs, dataset.weights) if standardize in ("inputs", "all") else standard
+    )
     both = standardize == "all" and dataset.task == "regression"
     targets = Standard.of(dataset.targets, dataset.weights) if both else None
     return Preparation(columns, standard, targets, standardize)
 
 
 def standardized(dataset: Dataset, standardize: str) -> Dataset:
-    """The data set, columns derived, with inputs ("inputs") or targets as well ("all") standardized behind them."""
+    """The data set, columns derived, with inputs ("inputs") or targets as well ("all") standardized
+    behind them.
+    """
     columns = None if dataset.preparation is None else dataset.preparation.columns
     preparation = prepare(dataset, columns, standardize)
     return dataset if preparation is None else replace(dataset, preparation=preparation)
 
 
 def standardized_as(dataset: Dataset, said: dict[str, Any], standardize: str) -> Dataset:
-    """The same by the numbers that a run's manifest says (`get_config`), whatever data they were measured on."""
+    """The same by the numbers that a run's manifest says (`get_config`), whatever data they were
+    measured on.
+    """
     columns = None if dataset.preparation is None else dataset.preparation.columns
     found = replace(Preparation.from_config(said), columns=columns, standardize=standardize)
     return replace(dataset, preparation=found)
 
 
 def of_order_one(values: np.ndarray) -> bool:
-    """Whether each column, or all pixels of images, has a mean of at most √10 and a standard deviation between 1/√10
-    and √10; of a column that is constant, or 0 and 1 alone, the mean only. Numbers without a finite deviation stay."""
+    """Whether each column, or all pixels of images, has a mean of at most √10 and a standard
+    deviation between 1/√10 and √10; of a column that is constant, or 0 and 1 alone, the mean only.
+    Numbers without a finite deviation stay.
+    """
     columns = values.reshape(len(values), -1) if values.ndim < 3 else values.reshape(-1, 1)
     with np.errstate(over="ignore", invalid="ignore"):
         mean, deviation = columns.mean(0, dtype=np.float64), columns.std(0, dtype=np.float64)
@@ -70,11 +87,21 @@ def of_order_one(values: np.ndarray) -> bool:
     return bool(((np.abs(mean) <= _NEAR) & (free | near)).all())
 
 
-def automatic(dataset: Dataset, given: bool, kept: str, memory_limit: float | None = None) -> tuple[str, str | None]:
-    """What standardize "auto" means for a data set, one of `STANDARDIZE`, and a sentence for the start of a run.
-    `given`: the network was not made for these data; `kept`: why targets stay in their units, or empty."""
-    inputs, prepared, told = dataset.inputs, dataset.preparation, "standardize auto leaves the data as they are, for"
-    if dataset.input_scale != 1.0 or (prepared is not None and (prepared.input_standard or prepared.target_standard)):
+def automatic(
+    dataset: Dataset, given: bool, kept: str, memory_limit: float | None = None
+) -> tuple[str, str | None]:
+    """What standardize "auto" means for a data set, one of `STANDARDIZE`, and a sentence for the
+    start of a run. `given`: the network was not made for these data; `kept`: why targets stay in
+    their units, or empty.
+    """
+    inputs, prepared, told = (
+        dataset.inputs,
+        dataset.preparation,
+        "standardize auto leaves the data as they are, for",
+    )
+    if dataset.input_scale != 1.0 or (
+        prepared is not None and (prepared.input_standard or prepared.target_standard)
+    ):
         return "none", None
     if on_disk(inputs):
         return "none", f"{told} they are on the disk." if inputs.dtype.kind == "f" else None
@@ -85,7 +112,8 @@ def automatic(dataset: Dataset, given: bool, kept: str, memory_limit: float | No
     if inputs.size * 4 > (memory_limit or math.inf) and inputs.dtype == np.uint8:
         why = "as numbers they are larger than memory_limit"
     near = True, dataset.task != "regression" or of_order_one(dataset.targets)
-    # Rows of scaled pixels have columns that hardly vary, which a deviation of their own would blow up.
+    # Rows of scaled pixels have columns that hardly vary, which a deviation of their own would blow
+    # up.
     scaled = seen.ndim == 2 and seen.shape[1] >= _PIXELS and _SMALL <= largest <= _LARGE
     scaled = scaled and bool(2 * np.median(np.abs(seen).max(0)) >= largest)
     if inputs.ndim < 3 and inputs.dtype.kind == "f" and not (why or pixels or scaled):
@@ -95,11 +123,17 @@ def automatic(dataset: Dataset, given: bool, kept: str, memory_limit: float | No
         near = largest <= _LARGE, near[1]
     if all(near):
         return "none", None
-    parts = [name for name, of_order in zip(("inputs", "targets"), near, strict=True) if not of_order]
+    parts = [
+        name for name, of_order in zip(("inputs", "targets"), near, strict=True) if not of_order
+    ]
     if why or given:
         why = "the model is given, which may expect them so or scale them itself" if given else why
         fixed = dataset.layout or (inputs.dtype.kind != "f" and not (given and pixels))
-        cure = "scale them before" if fixed else f"standardize {'pixels, ' * pixels}inputs, or all, does it"
+        cure = (
+            "scale them before"
+            if fixed
+            else f"standardize {'pixels, ' * pixels}inputs, or all, does it"
+        )
         cure = f"; for one that does neither, {cure}" if given else f": {cure}"
         return "none", f"{told} {why}; the {' and '.join(parts)} are far from order 1{cure}."
     if kept and "targets" in parts:
@@ -107,10 +141,16 @@ def automatic(dataset: Dataset, given: bool, kept: str, memory_limit: float | No
     else:
         kept = ""
     if not parts:
-        return "none", f"The targets, far from order 1, stay in the units of {kept}." if kept else None
+        return (
+            "none",
+            f"The targets, far from order 1, stay in the units of {kept}." if kept else None,
+        )
     stay = f"; the targets stay in the units of {kept}" if kept else ""
     if parts == ["inputs"] and pixels:
-        return "pixels", f"The inputs, pixels, are divided by {largest:g}{stay}; standardize none leaves them."
+        return (
+            "pixels",
+            f"The inputs, pixels, are divided by {largest:g}{stay}; standardize none leaves them.",
+        )
     mode, words = ("all", "inputs and targets") if "targets" in parts else ("inputs", "inputs")
     return mode, (
         f"The {words} are standardized (mean 0, deviation 1 on the training set): the {' and '.join(parts)} are far "
@@ -119,9 +159,14 @@ def automatic(dataset: Dataset, given: bool, kept: str, memory_limit: float | No
 
 
 def said_of_skewed(targets: np.ndarray) -> tuple[str, ...]:
-    """A sentence for the start of a run, where positive targets are much more skewed than their logarithms."""
+    """A sentence for the start of a run, where positive targets are much more skewed than their
+    logarithms.
+    """
     for column in targets.reshape(len(targets), -1).T.astype(np.float64):
-        plain, of_log = _skewness(column), abs(_skewness(np.log(np.where(column > 0, column, np.nan))))
+        plain, of_log = (
+            _skewness(column),
+            abs(_skewness(np.log(np.where(column > 0, column, np.nan)))),
+        )
         if 2 * of_log < plain > _SKEWED:
             return (
                 f"The targets have a skewness of {plain:.1f}, their logarithms of {of_log:.1f}: under Gaussian noise "
@@ -136,7 +181,9 @@ def _skewness(values: np.ndarray) -> float:
 
 
 def _are_pixels(inputs: np.ndarray) -> bool:
-    """Whether they are whole numbers from 0 to 255, in images or in rows of as many as 8 x 8 pixels at least."""
+    """Whether they are whole numbers from 0 to 255, in images or in rows of as many as 8 x 8 pixels
+    at least.
+    """
     if inputs.ndim == 2 and inputs.shape[1] < _PIXELS:
         return False
     low, high = inputs.min() >= 0, inputs.max() <= 255

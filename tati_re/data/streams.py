@@ -1,4 +1,6 @@
-"""Counter-based random streams of numpy: numbers depend on a key and a counter, never on earlier draws."""
+"""Counter-based random streams of numpy: numbers depend on a key and a counter, never on earlier
+draws.
+"""
 
 import numpy as np
 
@@ -9,9 +11,11 @@ SPLIT, GENERATE, GENERATE_TEST, BATCHES = range(1, 5)
 
 
 def stream(seed: int, purpose: int, *counter: int, stage: int = 0) -> np.random.Generator:
-    """The generator for a seed in [0, 2**63), a purpose of this module, and up to two counters, as (epoch, walker).
-    Philox 4x64 (Salmon et al. 2011) with key (seed, purpose); the stage of a fit, in [0, 2**32), is the upper half of
-    the second word. The counters fill the two high words of its 256-bit counter, so that no two overlap."""
+    """The generator for a seed in [0, 2**63), a purpose of this module, and up to two counters, as
+    (epoch, walker). Philox 4x64 (Salmon et al. 2011) with key (seed, purpose); the stage of a fit,
+    in [0, 2**32), is the upper half of the second word. The counters fill the two high words of its
+    256-bit counter, so that no two overlap.
+    """
     if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or not 0 <= seed < 2**63:
         raise InputError("seed is not valid.", seed, "an integer from 0 to 2**63 - 1")
     words = np.zeros(4, np.uint64)

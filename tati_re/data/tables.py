@@ -1,4 +1,6 @@
-"""Tables of text, between commas, semicolons, tabs or white space, and Parquet files, by the package pyarrow."""
+"""Tables of text, between commas, semicolons, tabs or white space, and Parquet files, by the
+package pyarrow.
+"""
 
 import csv
 import gzip
@@ -28,9 +30,10 @@ TEXTS = (".csv", ".tsv", *WHITE_SPACE)
 
 @dataclass(frozen=True)
 class Choice:
-    """The roles of a table's columns, by name: those read as inputs, as labels and as sample weights.
-    `derived` are the inputs of the network, made from `inputs`; None where they are taken as they are. A compressed
-    table may unpack to `limit` bytes; None: to as many as any file."""
+    """The roles of a table's columns, by name: those read as inputs, as labels and as sample
+    weights. `derived` are the inputs of the network, made from `inputs`; None where they are taken
+    as they are. A compressed table may unpack to `limit` bytes; None: to as many as any file.
+    """
 
     inputs: tuple[str, ...]
     labels: tuple[str, ...]
@@ -46,18 +49,28 @@ def choose_columns(
     file: str,
     weights: str | None = None,
 ) -> Choice:
-    """Assigns roles to the columns of a table, which messages call `file`. None means for the labels those that
-    `label_names` finds, else the last; for the inputs, written as `parse_columns` reads them, all others."""
+    """Assigns roles to the columns of a table, which messages call `file`. None means for the
+    labels those that `label_names` finds, else the last; for the inputs, written as `parse_columns`
+    reads them, all others.
+    """
     doubled = sorted({name for name in names if names.count(name) > 1})
-    refuse_if(doubled, f"{file} has several columns of one name.", ", ".join(doubled), "different names")
-    nameless = input_columns is None and any(re.fullmatch(r"|Unnamed: \d+|__index_level_\d+__", name) for name in names)
+    refuse_if(
+        doubled, f"{file} has several columns of one name.", ", ".join(doubled), "different names"
+    )
+    nameless = input_columns is None and any(
+        re.fullmatch(r"|Unnamed: \d+|__index_level_\d+__", name) for name in names
+    )
     expected = "a name each, or input_columns; pandas leaves out its index by index=False"
     refuse_if(nameless, f"{file} has a column without a name.", ", ".join(names)[:80], expected)
     if weights is not None and weights not in names:
         what = f"sample_weights: {file} has no column '{weights}'.{nearest(weights, names)}"
         raise InputError(what, weights, f"one of {', '.join(names)}")
     names = [n for n in names if n != weights]
-    labels = label_names(names) or names[-1:] if label_columns is None else [str(name) for name in label_columns]
+    labels = (
+        label_names(names) or names[-1:]
+        if label_columns is None
+        else [str(name) for name in label_columns]
+    )
     for name in labels:
         what = f"label_columns: {file} has no column '{name}'.{nearest(name, names)}"
         refuse_if(name not in names, what, name, f"one of {', '.join(names)}")
@@ -67,18 +80,25 @@ def choose_columns(
         derived = parse_columns(input_columns, others).of_used()
         others = list(derived.names)
     received = f"inputs {', '.join(others) or 'none'}, labels {', '.join(labels) or 'none'}"
-    refuse_if(not labels or not others, f"{file} needs a column of inputs and one of labels.", received)
-    return Choice(tuple(others), tuple(labels), None if derived is None or derived.plain else derived, weights)
+    refuse_if(
+        not labels or not others, f"{file} needs a column of inputs and one of labels.", received
+    )
+    return Choice(
+        tuple(others), tuple(labels), None if derived is None or derived.plain else derived, weights
+    )
 
 
 def label_names(names: Sequence[str]) -> list[str]:
     """The columns that are labels by their names: all that start with `label`, else `target`."""
-    return [n for n in names if n.lower().startswith("label")] or [n for n in names if n.lower() == "target"]
+    return [n for n in names if n.lower().startswith("label")] or [
+        n for n in names if n.lower() == "target"
+    ]
 
 
 def read_header(path: Path) -> list[str]:
-    """The column names of a text table; without a header line (white space only) x1, x2, ... The line 0, 1, 2, ... is
-    one where it has three columns or more: names that nobody gave."""
+    """The column names of a text table; without a header line (white space only) x1, x2, ... The
+    line 0, 1, 2, ... is one where it has three columns or more: names that nobody gave.
+    """
     _size(path)
     line, separator = next((line for _, line in _lines(path)), None), _separator(path)
     if line is None:
@@ -87,27 +107,49 @@ def read_header(path: Path) -> list[str]:
     counted = not white and len(names) > 2 and names == [str(i) for i in range(len(names))]
     numbers = not counted and all(_is_number(name) for name in names)
     if numbers and not white:
-        raise InputError(f"{path.name} has no header line.", line.strip()[:80], "names of columns, separated by commas")
+        raise InputError(
+            f"{path.name} has no header line.",
+            line.strip()[:80],
+            "names of columns, separated by commas",
+        )
     if len(names) < 2:
         by = "white space" if white else "commas, semicolons or tabs"
-        raise InputError(f"{path.name} has a single column.", line.strip()[:80], f"at least two, separated by {by}")
+        raise InputError(
+            f"{path.name} has a single column.",
+            line.strip()[:80],
+            f"at least two, separated by {by}",
+        )
     return [f"x{i + 1}" for i in range(len(names))] if numbers else names
 
 
 def read_table(path: Path, names: Sequence[str], choice: Choice) -> Contents:
-    """Inputs `(N, columns)` and targets `(N, labels)` of a text table, float64; names of classes as texts, `(N,)`.
-    Lines that start with `#` are skipped; columns that are not chosen may hold text."""
+    """Inputs `(N, columns)` and targets `(N, labels)` of a text table, float64; names of classes as
+    texts, `(N,)`. Lines that start with `#` are skipped; columns that are not chosen may hold
+    text.
+    """
     texts = _texts(path, list(names), choice.labels[0]) if len(choice.labels) == 1 else None
     labels = choice.labels if texts is None else ()
-    table = _numbers(path, names, [*choice.inputs, *labels, *([choice.weights] if choice.weights else [])], labels)
+    table = _numbers(
+        path,
+        names,
+        [*choice.inputs, *labels, *([choice.weights] if choice.weights else [])],
+        labels,
+    )
     count, end = len(choice.inputs), len(choice.inputs) + len(labels)
-    inputs, targets = np.ascontiguousarray(table[:, :count]), table[:, count:end] if texts is None else texts
+    inputs, targets = (
+        np.ascontiguousarray(table[:, :count]),
+        table[:, count:end] if texts is None else texts,
+    )
     weights = table[:, end] if choice.weights else None
-    return Contents(inputs, targets, (), path.name, choice.inputs, choice.labels, by_value=True, weights=weights)
+    return Contents(
+        inputs, targets, (), path.name, choice.inputs, choice.labels, by_value=True, weights=weights
+    )
 
 
 def _texts(path: Path, names: list[str], label: str) -> np.ndarray | None:
-    """The column of labels as texts, `(N,)`, where its first cell is the name of a class; else None."""
+    """The column of labels as texts, `(N,)`, where its first cell is the name of a class; else
+    None.
+    """
     place, found, separator = names.index(label), list[str](), _separator(path)
     for _, cells in _rows(path, names):
         first = cells[place].replace(",", ".") if separator == ";" else cells[place]
@@ -115,7 +157,12 @@ def _texts(path: Path, names: list[str], label: str) -> np.ndarray | None:
             return None
         found.append(cells[place])
     no_header = label in found and sum(map(_is_number, names)) == len(names) - 1
-    refuse_if(no_header, f"{path.name} has no header line.", ", ".join(names)[:80], "names of columns, then examples")
+    refuse_if(
+        no_header,
+        f"{path.name} has no header line.",
+        ", ".join(names)[:80],
+        "names of columns, then examples",
+    )
     return np.array(found) if found else None
 
 
@@ -123,16 +170,23 @@ def _separator(path: Path) -> str | None:
     """What stands between the names of columns, None for white space."""
     if path.name.lower().removesuffix(".gz").endswith(WHITE_SPACE):
         return None
-    return max(",;\t", key=re.sub('"[^"]*"', "", next((line for _, line in _lines(path)), "")).count)
+    return max(
+        ",;\t", key=re.sub('"[^"]*"', "", next((line for _, line in _lines(path)), "")).count
+    )
 
 
 def _cells(path: Path, line: str, separator: str | None) -> list[str]:
     if separator is None:
         return line.split()
     try:
-        return [cell.strip() for cell in next(csv.reader([line], delimiter=separator, skipinitialspace=True))]
+        return [
+            cell.strip()
+            for cell in next(csv.reader([line], delimiter=separator, skipinitialspace=True))
+        ]
     except csv.Error as error:
-        raise InputError(f"{path.name} has a line that is no row of a table: {error}.", f"{line[:40]}...") from None
+        raise InputError(
+            f"{path.name} has a line that is no row of a table: {error}.", f"{line[:40]}..."
+        ) from None
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -164,9 +218,17 @@ def _size(path: Path) -> int:
 def unlabeled(path: Path, names: list[str], labels: Sequence[str]) -> bool:
     """Whether all cells of these columns are empty, as in a table to predict."""
     if path.suffix.lower() == ".parquet":
-        columns = (column for part in _opened(path).iter_batches(columns=list(labels)) for column in part.columns)
+        columns = (
+            column
+            for part in _opened(path).iter_batches(columns=list(labels))
+            for column in part.columns
+        )
         return all(column.null_count == len(column) for column in columns)
-    return all(row[names.index(name)].lower() in UNKNOWN for _, row in _rows(path, names) for name in labels)
+    return all(
+        row[names.index(name)].lower() in UNKNOWN
+        for _, row in _rows(path, names)
+        for name in labels
+    )
 
 
 def _body(path: Path, separator: str | None) -> Iterator[tuple[int, str]]:
@@ -188,7 +250,9 @@ def _rows(path: Path, names: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
         yield number, cells
 
 
-def _numbers(path: Path, names: Sequence[str], used: Sequence[str], labels: Sequence[str]) -> np.ndarray:
+def _numbers(
+    path: Path, names: Sequence[str], used: Sequence[str], labels: Sequence[str]
+) -> np.ndarray:
     """The columns `used`, in this order."""
     columns, separator = [list(names).index(name) for name in used], _separator(path)
     everything = sorted(columns) == list(range(len(names)))
@@ -201,16 +265,22 @@ def _numbers(path: Path, names: Sequence[str], used: Sequence[str], labels: Sequ
             warnings.simplefilter("ignore", UserWarning)
             lines = (line for _, line in _body(path, separator))
             how: dict[str, Any] = {"usecols": chosen, "converters": reader}
-            table = np.loadtxt(lines, delimiter=separator, comments=None, quotechar='"', ndmin=2, **how)
+            table = np.loadtxt(
+                lines, delimiter=separator, comments=None, quotechar='"', ndmin=2, **how
+            )
             break
     if table is not None and table.size == 0:
-        raise InputError(f"{path.name} has no examples.", path, "one line an example below the header")
+        raise InputError(
+            f"{path.name} has no examples.", path, "one line an example below the header"
+        )
     if table is not None and table.shape[1] == len(columns) and np.isfinite(table).all():
         return table[:, columns] if everything else table
     raise _bad_cell(path, names, used, labels)
 
 
-def _bad_cell(path: Path, names: Sequence[str], used: Sequence[str], labels: Sequence[str]) -> InputError:
+def _bad_cell(
+    path: Path, names: Sequence[str], used: Sequence[str], labels: Sequence[str]
+) -> InputError:
     """Finds the first bad line and what is wrong with it, in terms of the file."""
     read = _reader(path, _separator(path))
     for number, cells in _rows(path, names):
@@ -219,18 +289,26 @@ def _bad_cell(path: Path, names: Sequence[str], used: Sequence[str], labels: Seq
                 place = f"{path.name}, line {number}, column '{name}'"
                 told = CLASSES if name in labels else advice(cell)
                 return InputError(f"{place} is not a finite number.", cell or "an empty cell", told)
-    return InputError(f"{path.name} cannot be read as a table of numbers.", path, "numbers separated by commas")
+    return InputError(
+        f"{path.name} cannot be read as a table of numbers.", path, "numbers separated by commas"
+    )
 
 
 def _reader(path: Path, separator: str | None) -> Callable[[str], float]:
-    """Reads numbers that Python does not: True and False, as pandas and R write them, and decimal commas between
-    semicolons, where no number has a point: 1,234 beside 1.5 would be a thousand."""
+    """Reads numbers that Python does not: True and False, as pandas and R write them, and decimal
+    commas between semicolons, where no number has a point: 1,234 beside 1.5 would be a thousand.
+    """
     marks = set[str]()
 
     def read(cell: str) -> float:
         if separator == ";":
             marks.update({",", "."} & {*cell})
-            refuse_if(len(marks) > 1, f"{path.name} has numbers with commas and with points.", cell, "decimal commas")
+            refuse_if(
+                len(marks) > 1,
+                f"{path.name} has numbers with commas and with points.",
+                cell,
+                "decimal commas",
+            )
             cell = cell.replace(",", ".")
         return float({"true": "1", "false": "0"}.get(cell.strip().lower(), cell.replace("_", "?")))
 
@@ -248,15 +326,22 @@ def _is_number(cell: str, read: Callable[[str], float] = float) -> bool:
 
 
 def read_parquet_names(path: Path) -> list[str]:
-    """The column names, first those of pandas' index, which stand last in the file and first in one of text."""
+    """The column names, first those of pandas' index, which stand last in the file and first in one
+    of text.
+    """
     schema = _opened(path).schema_arrow
-    index = [name for name in (schema.pandas_metadata or {}).get("index_columns", ()) if isinstance(name, str)]
+    index = [
+        name
+        for name in (schema.pandas_metadata or {}).get("index_columns", ())
+        if isinstance(name, str)
+    ]
     return [*index, *(name for name in schema.names if name not in index)]
 
 
 def read_parquet(path: Path, names: Sequence[str], choice: Choice) -> Contents:
-    """Inputs `(N, columns)`, float32 where all of them are, else float64; targets `(N, labels)` in their own type,
-    names of classes as texts, `(N,)`."""
+    """Inputs `(N, columns)`, float32 where all of them are, else float64; targets `(N, labels)` in
+    their own type, names of classes as texts, `(N,)`.
+    """
     used = (*choice.inputs, *choice.labels, *((choice.weights,) if choice.weights else ()))
     opened = _opened(path)
     try:
@@ -275,7 +360,9 @@ def read_parquet(path: Path, names: Sequence[str], choice: Choice) -> Contents:
     inputs = np.stack([columns[name] for name in choice.inputs], axis=1)
     if inputs.dtype not in (np.float32, np.float64):
         inputs = inputs.astype(np.float64)
-    targets = labels_of(np.array([columns[name] for name in choice.labels]).reshape(-1, table.num_rows).T)
+    targets = labels_of(
+        np.array([columns[name] for name in choice.labels]).reshape(-1, table.num_rows).T
+    )
     weights = columns[choice.weights] if choice.weights else None
     return Contents(inputs, targets, (), path.name, choice.inputs, choice.labels, weights=weights)
 
@@ -286,11 +373,15 @@ def _opened(path: Path):
         import pyarrow.parquet
     except ImportError:
         what = f"{path.name}: parquet files need the package pyarrow, which is not installed."
-        raise InputError(what, expected="pip install 'tati_re[parquet]', or a .csv or .npz file") from None
+        raise InputError(
+            what, expected="pip install 'tati_re[parquet]', or a .csv or .npz file"
+        ) from None
     try:
         return pyarrow.parquet.ParquetFile(path)
     except (pyarrow.ArrowException, OSError) as error:
-        raise InputError(f"{path} cannot be read as a parquet file.", str(error).split("\n")[0].rstrip(".")) from None
+        raise InputError(
+            f"{path} cannot be read as a parquet file.", str(error).split("\n")[0].rstrip(".")
+        ) from None
 
 
 def _column(path: Path, name: str, column) -> np.ndarray:
@@ -309,4 +400,8 @@ def _check_kind(path: Path, name: str, kind: Any, names_classes: bool) -> None:
         return
     if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
         dates = types.is_date(kind) or types.is_timestamp(kind)
-        raise InputError(f"{path.name}, column '{name}' does not hold numbers.", kind, DATES if dates else COLUMNS)
+        raise InputError(
+            f"{path.name}, column '{name}' does not hold numbers.",
+            kind,
+            DATES if dates else COLUMNS,
+        )

@@ -25,39 +25,72 @@ def is_tf_dataset(source: object) -> bool:
 
 
 def read_tf_dataset(source: Any, limit: float | None = None) -> Contents:
-    """All examples of a finite `tf.data.Dataset` in order; bytes get the scale 1/255. Elements are batches of pairs
-    (inputs, labels), or triples with sample weights; those whose label is a single number, or whose inputs and labels
-    have different known lengths, are single examples. Inputs of more than `limit` bytes are kept on the disk."""
+    """All examples of a finite `tf.data.Dataset` in order; bytes get the scale 1/255. Elements are
+    batches of pairs (inputs, labels), or triples with sample weights; those whose label is a single
+    number, or whose inputs and labels have different known lengths, are single examples. Inputs of
+    more than `limit` bytes are kept on the disk.
+    """
     spec = source.element_spec
-    if not isinstance(spec, tuple) or len(spec) not in (2, 3) or not all(hasattr(part, "shape") for part in spec):
-        received = f"elements of {len(spec)} parts" if isinstance(spec, (tuple, list)) else type(spec).__name__
-        if isinstance(spec, tuple) and (several := [part for part in spec if isinstance(part, (dict, tuple, list))]):
+    if (
+        not isinstance(spec, tuple)
+        or len(spec) not in (2, 3)
+        or not all(hasattr(part, "shape") for part in spec)
+    ):
+        received = (
+            f"elements of {len(spec)} parts"
+            if isinstance(spec, (tuple, list))
+            else type(spec).__name__
+        )
+        if isinstance(spec, tuple) and (
+            several := [part for part in spec if isinstance(part, (dict, tuple, list))]
+        ):
             received = f"{len(several[0])} arrays in one part; several inputs are given as arrays, ({{name: array}}, y)"
-        raise InputError("data: the elements of the tf.data.Dataset have the wrong form.", received, FORM)
+        raise InputError(
+            "data: the elements of the tf.data.Dataset have the wrong form.", received, FORM
+        )
     if int(source.cardinality()) == -1:
-        raise InputError("data: the tf.data.Dataset has no end.", "an infinite one", "one without repeat(), or take(n)")
+        raise InputError(
+            "data: the tf.data.Dataset has no end.",
+            "an infinite one",
+            "one without repeat(), or take(n)",
+        )
     single, endless, told = _single(spec), int(source.cardinality()) == -2, 1
     stores = [Store(limit if i == 0 else None) for i in range(len(spec))]
     try:
         for pair in source.as_numpy_iterator():
             for store, part in zip(stores, pair, strict=True):
                 store.append(np.asarray(part)[None] if single else np.asarray(part))
-            if endless and max(stores[0].rows / 1e6, sum(store.size for store in stores) / 1e9) > told:
+            if (
+                endless
+                and max(stores[0].rows / 1e6, sum(store.size for store in stores) / 1e9) > told
+            ):
                 told *= 2
                 what = f"data: the tf.data.Dataset does not say where it ends; {stores[0].rows:,} examples are read"
-                held = min(stores[0].size, limit or math.inf) + sum(store.size for store in stores[1:])
+                held = min(stores[0].size, limit or math.inf) + sum(
+                    store.size for store in stores[1:]
+                )
                 full = held > (free_bytes() or math.inf)
-                refuse_if(full, f"{what}, and fill the memory.", expected="one without repeat(), or take(n)")
+                refuse_if(
+                    full,
+                    f"{what}, and fill the memory.",
+                    expected="one without repeat(), or take(n)",
+                )
                 warnings.warn(f"{what} so far, and take(n) would end it.", stacklevel=2)
     except InputError:
         raise
     except ValueError:
-        raise InputError("data: the tf.data.Dataset holds arrays of unequal shapes.", expected=FORM) from None
+        raise InputError(
+            "data: the tf.data.Dataset holds arrays of unequal shapes.", expected=FORM
+        ) from None
     except Exception as error:
-        raise InputError(f"data: the tf.data.Dataset raises {said(error)}.", expected=FORM) from error
+        raise InputError(
+            f"data: the tf.data.Dataset raises {said(error)}.", expected=FORM
+        ) from error
     refuse_if(not stores[0].rows, "data: the tf.data.Dataset has no examples.", expected=FORM)
     inputs, targets, *weights = (store.finished() for store in stores)
-    return replace(images(inputs, targets, (), "tf.data.Dataset"), weights=weights[0] if weights else None)
+    return replace(
+        images(inputs, targets, (), "tf.data.Dataset"), weights=weights[0] if weights else None
+    )
 
 
 def _single(spec: tuple) -> bool:
@@ -69,5 +102,10 @@ def _single(spec: tuple) -> bool:
     if None in (inputs[0], labels[0]) or inputs[0] != labels[0]:
         return None not in (inputs[0], labels[0])
     what = "data: elements of the tf.data.Dataset may be examples, or batches of numbers."
-    refuse_if(inputs.rank == labels.rank == 1, what, f"inputs and labels of shape {inputs}", "dataset.batch(n)")
+    refuse_if(
+        inputs.rank == labels.rank == 1,
+        what,
+        f"inputs and labels of shape {inputs}",
+        "dataset.batch(n)",
+    )
     return False

@@ -23,40 +23,60 @@ _SIDES = ("height", "width", "depth")
 _ENCODED = {b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF"}
 
 
-def read_tfrecord(path: Path, keys: Sequence[str] | None = None, limit: float | None = None) -> Contents:
-    """A TFRecord file's inputs `(N, height, width[, depth])` or `(N, length)` and targets `(N,)` or `(N, K)`. A feature
-    of bytes is taken as uint8 numbers, which get the scale 1/255; one of floats or integers as it is. Bytes take the
-    shape that the integers `height`, `width`, `depth` of the record say, without the last if it is 1, else stay flat.
-    The suffix `.gz` marks a compressed file. `keys` are the features of inputs and labels. Inputs of more than `limit`
-    bytes are kept on the disk, as numbers, since a step reads examples in any order."""
+def read_tfrecord(
+    path: Path, keys: Sequence[str] | None = None, limit: float | None = None
+) -> Contents:
+    """A TFRecord file's inputs `(N, height, width[, depth])` or `(N, length)` and targets `(N,)` or
+    `(N, K)`. A feature of bytes is taken as uint8 numbers, which get the scale 1/255; one of floats
+    or integers as it is. Bytes take the shape that the integers `height`, `width`, `depth` of the
+    record say, without the last if it is 1, else stay flat. The suffix `.gz` marks a compressed
+    file. `keys` are the features of inputs and labels. Inputs of more than `limit` bytes are kept
+    on the disk, as numbers, since a step reads examples in any order.
+    """
     keys = list(KEYS if keys is None else keys)
     check_keys(keys, (2,))
     _check_sizes(path, limit)
     from tati_re.core.backend import tf
 
-    records = tf.data.TFRecordDataset(str(path), compression_type="GZIP" if path.suffix.lower() == ".gz" else "")
+    records = tf.data.TFRecordDataset(
+        str(path), compression_type="GZIP" if path.suffix.lower() == ".gz" else ""
+    )
     try:
         first: Any = next((tf.train.Example.FromString(r.numpy()) for r in records.take(1)), None)
     except tf.errors.OpError as error:
         raise _broken(path, error) from None
     except Exception:  # google.protobuf.message.DecodeError, without importing protobuf by name
-        raise InputError(f"{path} holds records of another kind.", path, "tf.train.Example messages") from None
+        raise InputError(
+            f"{path} holds records of another kind.", path, "tf.train.Example messages"
+        ) from None
     refuse_if(first is None, f"{path.name} has no examples.", path, "at least one record")
     features = first.features.feature
     _check(path, features, keys, 0)
     # Without a default value, a record that lacks a feature is an error.
     types = {"bytes_list": tf.string, "float_list": tf.float32, "int64_list": tf.int64}
-    spec = {key: tf.io.FixedLenFeature([_length(each := features[key])], types[_kind(each)]) for key in keys}
+    spec = {
+        key: tf.io.FixedLenFeature([_length(each := features[key])], types[_kind(each)])
+        for key in keys
+    }
     sides = {key: tuple(features[key].int64_list.value) for key in _SIDES if key in features}
     sides = {key: values for key, values in sides.items() if len(values) == 1}
-    spec |= {key: tf.io.FixedLenFeature([1], tf.int64, values) for key, values in sides.items() if key not in keys}
+    spec |= {
+        key: tf.io.FixedLenFeature([1], tf.int64, values)
+        for key, values in sides.items()
+        if key not in keys
+    }
     stores, lengths, start = (Store(limit), Store()), [0, 0], 0
     try:
         for batch in records.batch(_AT_ONCE):
             parsed = tf.io.parse_example(batch, spec)
             for key, side in sides.items():
                 what = f"{path.name}: the records have a different '{key}', and hold no images of one shape."
-                refuse_if((parsed[key] != side).numpy().any(), what, f"{side[0]} and others", "the same in all records")
+                refuse_if(
+                    (parsed[key] != side).numpy().any(),
+                    what,
+                    f"{side[0]} and others",
+                    "the same in all records",
+                )
             for i, key in enumerate(keys):
                 values = parsed[key].numpy()
                 if values.dtype == object and start == 0:
@@ -64,7 +84,12 @@ def read_tfrecord(path: Path, keys: Sequence[str] | None = None, limit: float | 
                 if i == 1 and values.dtype == object:
                     texts = [text.decode(errors="replace") for text in values.ravel()]
                     what = f"{path.name}: feature '{key}' holds text."
-                    refuse_if(all(map(str.isprintable, texts)), what, texts[0], "the number of the class, an integer")
+                    refuse_if(
+                        all(map(str.isprintable, texts)),
+                        what,
+                        texts[0],
+                        "the number of the class, an integer",
+                    )
                 stores[i].append(_decoded(path, key, values, start, lengths[i]))
             start += len(batch)
     except tf.errors.DataLossError as error:
@@ -74,14 +99,23 @@ def read_tfrecord(path: Path, keys: Sequence[str] | None = None, limit: float | 
     inputs, targets = (store.finished() for store in stores)
     # Class numbers fit into 32 bits unless they are something else.
     small = targets.dtype.kind in "iu" and np.abs(targets).max() < 2**31
-    return images(_shaped(path, inputs, features), targets.astype(np.int32 if small else targets.dtype), (), path.name)
+    return images(
+        _shaped(path, inputs, features),
+        targets.astype(np.int32 if small else targets.dtype),
+        (),
+        path.name,
+    )
 
 
 def _check_sizes(path: Path, limit: float | None) -> None:
-    """Refuses lengths of records that are not in the file, for which TensorFlow would ask memory, and a compressed file
-    that unpacks to too much; whatever else is wrong is left to TensorFlow."""
+    """Refuses lengths of records that are not in the file, for which TensorFlow would ask memory,
+    and a compressed file that unpacks to too much; whatever else is wrong is left to TensorFlow.
+    """
     size, packed, total = path.stat().st_size, path.suffix.lower() == ".gz", 0
-    with contextlib.suppress(OSError, EOFError, zlib.error), (gzip.open if packed else open)(path, "rb") as file:
+    with (
+        contextlib.suppress(OSError, EOFError, zlib.error),
+        (gzip.open if packed else open)(path, "rb") as file,
+    ):
         while len(head := file.read(12)) == 12:
             length = int.from_bytes(head[:8], "little")
             total += length + 16
@@ -92,7 +126,9 @@ def _check_sizes(path: Path, limit: float | None) -> None:
                     raise ValueError(f"its records claim {total:,} bytes, and it has {size:,}")
             except ValueError as error:
                 expected = "a larger memory_limit, if the file is right" if packed else None
-                raise InputError(f"{path} cannot be read as a TFRecord file: {error}.", expected=expected) from None
+                raise InputError(
+                    f"{path} cannot be read as a TFRecord file: {error}.", expected=expected
+                ) from None
             file.seek(length + 4, 1)
 
 
@@ -110,9 +146,13 @@ def _check(path: Path, features: Any, keys: Sequence[str], record: int) -> None:
         if key not in features:
             known = sorted(features)
             what = f"data_keys: record {record} of {path.name} has no feature '{key}'.{nearest(key, known)}"
-            raise InputError(what, ", ".join(known) or "no features", "the names of the inputs and of the labels")
+            raise InputError(
+                what, ", ".join(known) or "no features", "the names of the inputs and of the labels"
+            )
         if _kind(features[key]) is None or _length(features[key]) == 0:
-            raise InputError(f"Record {record} of {path.name} has an empty feature '{key}'.", expected="a value")
+            raise InputError(
+                f"Record {record} of {path.name} has an empty feature '{key}'.", expected="a value"
+            )
 
 
 def _odd_record(tf: Any, path: Path, records: Any, keys: Sequence[str], first: Any) -> InputError:
@@ -124,10 +164,14 @@ def _odd_record(tf: Any, path: Path, records: Any, keys: Sequence[str], first: A
         except InputError as error:
             return error
         for key in keys:
-            have, want = ((_kind(f[key]).removesuffix("_list"), _length(f[key])) for f in (features, first))
+            have, want = (
+                (_kind(f[key]).removesuffix("_list"), _length(f[key])) for f in (features, first)
+            )
             if have != want:
                 what = f"Record {number} of {path.name} has a feature '{key}' unlike the first record's."
-                return InputError(what, f"{have[1]} of type {have[0]}", f"{want[1]} of type {want[0]}")
+                return InputError(
+                    what, f"{have[1]} of type {have[0]}", f"{want[1]} of type {want[0]}"
+                )
     return InputError(f"{path} cannot be read as a TFRecord file of examples.", path)
 
 
@@ -135,16 +179,28 @@ def _decoded(path: Path, key: str, values: np.ndarray, first: int, length: int) 
     """Numbers: bytes become uint8, as many in each record from record `first` on as in record 0."""
     if values.dtype != object:
         return values
-    refuse_if(values.shape[1] > 1, f"{path.name}: feature '{key}' has several texts.", values.shape[1], "one, of bytes")
+    refuse_if(
+        values.shape[1] > 1,
+        f"{path.name}: feature '{key}' has several texts.",
+        values.shape[1],
+        "one, of bytes",
+    )
     texts = values[:, 0]
     for start, name in _ENCODED.items():
         expected = "the bytes of the pixels, as numpy's tobytes gives them"
-        refuse_if(texts[0].startswith(start), f"{path.name}: feature '{key}' holds encoded images.", name, expected)
+        refuse_if(
+            texts[0].startswith(start),
+            f"{path.name}: feature '{key}' holds encoded images.",
+            name,
+            expected,
+        )
     lengths = np.array([len(text) for text in texts])
     odd = np.flatnonzero(lengths != length)
     if len(odd):
         what = f"{path.name}: the records have a different number of bytes in feature '{key}'."
-        raise InputError(what, f"{lengths[odd[0]]} in record {first + odd[0]}", f"{length}, as in the first")
+        raise InputError(
+            what, f"{lengths[odd[0]]} in record {first + odd[0]}", f"{length}, as in the first"
+        )
     return np.frombuffer(b"".join(texts), np.uint8).reshape(len(texts), -1)
 
 
@@ -155,10 +211,18 @@ def _shaped(path: Path, inputs: np.ndarray, features: Any) -> np.ndarray:
     shape = tuple(int(side[0]) for side in sides)
     if np.prod(shape) != inputs.shape[1]:
         received = f"{inputs.shape[1]} bytes and height, width, depth {shape}"
-        raise InputError(f"{path.name}: the shape of the images does not fit their bytes.", received, "their product")
+        raise InputError(
+            f"{path.name}: the shape of the images does not fit their bytes.",
+            received,
+            "their product",
+        )
     return inputs.reshape(len(inputs), *(shape[:2] if shape[2] == 1 else shape))
 
 
 def _broken(path: Path, error: Any) -> InputError:
     reason = str(error.message).split(" [Op:")[0].split("\n")[0]
-    return InputError(f"{path} cannot be read as a TFRecord file.", reason, "a file as tf.io.TFRecordWriter writes it")
+    return InputError(
+        f"{path} cannot be read as a TFRecord file.",
+        reason,
+        "a file as tf.io.TFRecordWriter writes it",
+    )

@@ -17,15 +17,21 @@ ENDINGS = (".csv", ".npz")
 def files_of(dataset: Dataset, path: Path) -> list[Path]:
     """The paths that `write_dataset` writes; `-test` marks the CSV file of the test part."""
     if path.suffix.lower() not in ENDINGS:
-        raise InputError("output: the data are written as .csv or .npz.", path, "a file with one of these endings")
+        raise InputError(
+            "output: the data are written as .csv or .npz.",
+            path,
+            "a file with one of these endings",
+        )
     both = dataset.test_inputs is not None and path.suffix.lower() == ".csv"
     return [path, path.with_name(f"{path.stem}-test{path.suffix}")] if both else [path]
 
 
 def write_dataset(dataset: Dataset, path: Path) -> list[Path]:
-    """Writes one NPZ file with x_train, y_train and perhaps x_test, y_test, or one CSV file for each part.
-    Numbers are read back exactly. Inputs are multiplied by their scale, but for bytes in an NPZ file with the scale
-    1/255, which reading gives them. Images become rows of a CSV file. What is there is replaced."""
+    """Writes one NPZ file with x_train, y_train and perhaps x_test, y_test, or one CSV file for
+    each part. Numbers are read back exactly. Inputs are multiplied by their scale, but for bytes in
+    an NPZ file with the scale 1/255, which reading gives them. Images become rows of a CSV file.
+    What is there is replaced.
+    """
     files = files_of(dataset, path)
     parts: list[Any] = [(dataset.inputs, dataset.targets)]
     if dataset.test_inputs is not None:
@@ -62,9 +68,16 @@ def _write_csv(dataset: Dataset, path: Path, inputs: np.ndarray, targets: np.nda
     if dataset.task != "regression" and not dataset.class_names:
         targets = targets.astype(np.int64)
     targets = targets.reshape(len(targets), -1)
-    labels = ["label"] if targets.shape[1] == 1 else [f"label{i + 1}" for i in range(targets.shape[1])]
+    labels = (
+        ["label"] if targets.shape[1] == 1 else [f"label{i + 1}" for i in range(targets.shape[1])]
+    )
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([as_cell(name) for name in (*(dataset.feature_names or numbered(inputs.shape[1])), *labels)])
+        writer.writerow(
+            [
+                as_cell(name)
+                for name in (*(dataset.feature_names or numbered(inputs.shape[1])), *labels)
+            ]
+        )
         for row, label in zip(inputs, targets, strict=True):
             writer.writerow(row.tolist() + label.tolist())

@@ -1,4 +1,6 @@
-"""Blocks of walkers in one process: one compiled loop for all, and what each carries from stretch to stretch."""
+"""Blocks of walkers in one process: one compiled loop for all, and what each carries from stretch
+to stretch.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -9,16 +11,26 @@ from tati_re.core.backend import tf
 from tati_re.core.protocol import fields_of
 from tati_re.engine.divergence import total_energy
 from tati_re.engine.loop import Loop, entry
-from tati_re.engine.recording import Buffers, Carry, RowBuffers, RunningMoments, carry_of, leaves_of, update_moments
+from tati_re.engine.recording import (
+    Buffers,
+    Carry,
+    RowBuffers,
+    RunningMoments,
+    carry_of,
+    leaves_of,
+    update_moments,
+)
 from tati_re.engine.timeline import Moves
 from tati_re.exchange.apart import Placed
 
 
 class Answer(NamedTuple):
-    """What the blocks of a process tell of a stretch. `facts` are `(walkers, columns)`, float64: U and U + p·p/2 after
-    it, and before a swap L, V, the loss at the centre where there is one, the acceptance, and the numbers that belong
-    to the rungs; arrays that belong to them are `wide`, by their names. Of each block the moves `taken` and where its
-    burn-in `ends`; `recorded` are rows, positions and what is beside them, where there are any."""
+    """What the blocks of a process tell of a stretch. `facts` are `(walkers, columns)`, float64: U
+    and U + p·p/2 after it, and before a swap L, V, the loss at the centre where there is one, the
+    acceptance, and the numbers that belong to the rungs; arrays that belong to them are `wide`, by
+    their names. Of each block the moves `taken` and where its burn-in `ends`; `recorded` are rows,
+    positions and what is beside them, where there are any.
+    """
 
     facts: np.ndarray
     taken: list[int]
@@ -32,33 +44,50 @@ class Answer(NamedTuple):
 
 
 class OneVector:
-    """Tensors of one structure as one vector of float64, which holds their whole numbers exactly: each tensor that is
-    handed to TensorFlow, or taken from there, costs some 25 microseconds. `part` has the places of named fields."""
+    """Tensors of one structure as one vector of float64, which holds their whole numbers exactly:
+    each tensor that is handed to TensorFlow, or taken from there, costs some 25 microseconds.
+    `part` has the places of named fields.
+    """
 
     def __init__(self, like: Any) -> None:
         self._like, leaves = like, tf.nest.flatten(like)
         self._kinds = [(leaf.shape, leaf.dtype) for leaf in leaves]
         self.sizes = [leaf.shape.num_elements() for leaf in leaves]
-        ends = np.cumsum([sum(leaf.shape.num_elements() for leaf in tf.nest.flatten(value)) for value in like])
-        self.part = dict(zip(getattr(like, "_fields", ()), map(slice, (0, *ends), ends), strict=False))
+        ends = np.cumsum(
+            [sum(leaf.shape.num_elements() for leaf in tf.nest.flatten(value)) for value in like]
+        )
+        self.part = dict(
+            zip(getattr(like, "_fields", ()), map(slice, (0, *ends), ends), strict=False)
+        )
 
     @staticmethod
     def joined(values: Any) -> tf.Tensor:
-        return tf.concat([tf.reshape(tf.cast(leaf, tf.float64), [-1]) for leaf in tf.nest.flatten(values)], 0)
+        return tf.concat(
+            [tf.reshape(tf.cast(leaf, tf.float64), [-1]) for leaf in tf.nest.flatten(values)], 0
+        )
 
     def parted(self, vector: Any) -> Any:
         pairs = zip(tf.split(vector, self.sizes), self._kinds, strict=True)
-        return tf.nest.pack_sequence_as(self._like, [tf.cast(tf.reshape(v, shape), kind) for v, (shape, kind) in pairs])
+        return tf.nest.pack_sequence_as(
+            self._like, [tf.cast(tf.reshape(v, shape), kind) for v, (shape, kind) in pairs]
+        )
 
 
 def joined(parts: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
-    """Arrays `(n, walkers, ...)` of several groups of walkers side by side, of each kind as many as all groups have."""
+    """Arrays `(n, walkers, ...)` of several groups of walkers side by side, of each kind as many as
+    all groups have.
+    """
     kinds = zip(*parts, strict=True)
-    return [np.concatenate([value[: min(map(len, values))] for value in values], axis=1) for values in kinds]
+    return [
+        np.concatenate([value[: min(map(len, values))] for value in values], axis=1)
+        for values in kinds
+    ]
 
 
 class Held:
-    """The blocks of one process, by their first walker. It answers messages and knows of no transport."""
+    """The blocks of one process, by their first walker. It answers messages and knows of no
+    transport.
+    """
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
@@ -70,7 +99,9 @@ class Held:
         }
 
     def answer(self, verb: str, common: tuple, own: dict[int, tuple] | None) -> dict[int, Any]:
-        """The answers of blocks to a message, with what they have in common and of their own; `advance` asks all."""
+        """The answers of blocks to a message, with what they have in common and of their own;
+        `advance` asks all.
+        """
         if verb == "advance":
             return self._advance(own or {}, *common)
         assert own is not None
@@ -82,14 +113,20 @@ class Held:
     def _load(self, first: int, leaves: list[np.ndarray]) -> int:
         """The block goes on from here; the longest stretch that it can make at once."""
         if self._template is None:
-            self._template = self.loop.template(np.zeros((self.loop.walkers, self.loop.potential.num_parameters)))
+            self._template = self.loop.template(
+                np.zeros((self.loop.walkers, self.loop.potential.num_parameters))
+            )
         self._carries[first] = carry_of(leaves, self._template)
         self.loop.prepare(self._carries[first].state)
         return self.loop.longest
 
-    def _advance(self, own: dict, first_move: int, count: int, burnin: int, every: int, between: bool, *told) -> dict:
-        """`told` is where all walkers of the run are after the swaps of the step before: β, λ and the bias as one
-        vector, and rung, acceptance and the numbers that belong to the rung of each walker."""
+    def _advance(
+        self, own: dict, first_move: int, count: int, burnin: int, every: int, between: bool, *told
+    ) -> dict:
+        """`told` is where all walkers of the run are after the swaps of the step before: β, λ and
+        the bias as one vector, and rung, acceptance and the numbers that belong to the rung of each
+        walker.
+        """
         self.loop.timeline.num_burnin_steps, self.loop.timeline.trajectory_every = burnin, every
         parts, given = [], ()
         for first in self._carries:
@@ -100,7 +137,11 @@ class Held:
         facts, taken, ends, recorded, wide = zip(*parts, strict=True)
         rows = joined(recorded) if all(recorded) else []
         arrays = {name: np.concatenate([each[name] for each in wide]) for name in wide[0]}
-        return {next(iter(self._carries)): Answer(np.concatenate(facts), list(taken), list(ends), rows, arrays)}
+        return {
+            next(iter(self._carries)): Answer(
+                np.concatenate(facts), list(taken), list(ends), rows, arrays
+            )
+        }
 
     def _advanced(self, first: int, first_move: int, count: int, between: bool, *entering) -> tuple:
         """What an `Answer` has, of one block."""
@@ -114,37 +155,59 @@ class Held:
         recorded = []
         if int(chunk.num_rows) + int(chunk.num_positions):
             positions, beside = np.asarray(chunk.positions), np.asarray(chunk.beside)
-            positions, beside = positions[: int(chunk.num_positions)], beside[: int(chunk.num_positions)]
+            positions, beside = (
+                positions[: int(chunk.num_positions)],
+                beside[: int(chunk.num_positions)],
+            )
             if isinstance(loop, BlockLoop):
                 kept = loop.places(carry.state).numpy() < loop.kept
                 positions, beside = positions[:, kept], beside[:, kept]
             recorded = [np.asarray(chunk.rows)[: int(chunk.num_rows)], positions, beside]
-        energies = [np.asarray(carry.state.potential), np.asarray(total_energy(method, carry.state))]
-        return np.stack([*energies, *swap], 1), taken, method.burnin_end(carry.state), recorded, wide
+        energies = [
+            np.asarray(carry.state.potential),
+            np.asarray(total_energy(method, carry.state)),
+        ]
+        return (
+            np.stack([*energies, *swap], 1),
+            taken,
+            method.burnin_end(carry.state),
+            recorded,
+            wide,
+        )
 
     def _examples(self, first: int, field: str, indices: np.ndarray) -> np.ndarray:
         """Losses of single examples at the positions of a field of the state."""
         carry = self._carries[first]
         evaluate = self.loop.potential.bind(self.loop.rung, None, carry.auxiliary)
-        return np.asarray(evaluate.examples(fields_of(carry.state, [field])[field], tf.constant(indices)))
+        return np.asarray(
+            evaluate.examples(fields_of(carry.state, [field])[field], tf.constant(indices))
+        )
 
 
 class _Buffers(RowBuffers):
-    """Rows and positions of all walkers of a block in their order, moments by the rung; see `BlockLoop`."""
+    """Rows and positions of all walkers of a block in their order, moments by the rung; see
+    `BlockLoop`.
+    """
 
     place: Callable
 
     def _updated(self, moments: RunningMoments, ordered, weight, state) -> RunningMoments:
         row = self.place(state)[:, None]
-        new = update_moments(RunningMoments(*(tf.gather_nd(values, row) for values in moments)), ordered, weight)
+        new = update_moments(
+            RunningMoments(*(tf.gather_nd(values, row) for values in moments)), ordered, weight
+        )
         pairs = zip(moments, new, strict=True)
-        return RunningMoments(*(tf.tensor_scatter_nd_update(values, row, value) for values, value in pairs))
+        return RunningMoments(
+            *(tf.tensor_scatter_nd_update(values, row, value) for values, value in pairs)
+        )
 
 
 class BlockLoop(Loop):
-    """The loop of a block of a ladder, whose method is `Apart`: a stretch may begin with the swaps of the step before,
-    which is recorded then, and tells at its end what the next swaps are decided by. `kept` are places in the order of
-    the run's rows, the first ones, whose positions and moments are stored."""
+    """The loop of a block of a ladder, whose method is `Apart`: a stretch may begin with the swaps
+    of the step before, which is recorded then, and tells at its end what the next swaps are decided
+    by. `kept` are places in the order of the run's rows, the first ones, whose positions and
+    moments are stored.
+    """
 
     recorder = _Buffers
     method: Any
@@ -167,7 +230,9 @@ class BlockLoop(Loop):
         return state.rungs.index * ladders + tf.range(self.walkers) % ladders
 
     def _row(self, state):
-        """Where a walker's moments are; those of one that is not kept are in rows at the end that nobody reads."""
+        """Where a walker's moments are; those of one that is not kept are in rows at the end that
+        nobody reads.
+        """
         place = self.places(state)
         return tf.where(place < self.kept, place, self.kept + tf.range(self.walkers))
 
@@ -182,9 +247,11 @@ class BlockLoop(Loop):
             self._recorder.place = self._row
 
     def stretch(self, carry: Carry, first_move: int, count: int, first_walker: int = 0, *entering):
-        """The chunk, and where it ends before a swap what an `Answer` has of it. `entering` is what swaps of the step
-        before have changed, nothing where there were none: β, λ, the bias, rungs, acceptance and numbers that belong to
-        the rungs as one vector, and arrays that belong to them."""
+        """The chunk, and where it ends before a swap what an `Answer` has of it. `entering` is what
+        swaps of the step before have changed, nothing where there were none: β, λ, the bias, rungs,
+        acceptance and numbers that belong to the rungs as one vector, and arrays that belong to
+        them.
+        """
         method = self.method
         due = self.timeline.due(first_move - 1, self._capacity, count + 1)
         swaps = count > 0 and method.exchange.swaps_after(first_move + count - 1)
@@ -193,15 +260,21 @@ class BlockLoop(Loop):
                 values[count] = False
         apply, state = bool(entering), carry.state
         if self._flat is None:
-            self._wide = [name for name in method.of_rung if fields_of(state, [name])[name].shape.rank > 1]
+            self._wide = [
+                name for name in method.of_rung if fields_of(state, [name])[name].shape.rank > 1
+            ]
             self._own = [name for name in method.of_rung if name not in self._wide]
             rungs, own = state.rungs, fields_of(state, self._own).values()
-            self._flat = OneVector([rungs.table, rungs.bias, rungs.index, tf.zeros((self.walkers,), tf.float64), *own])
+            self._flat = OneVector(
+                [rungs.table, rungs.bias, rungs.index, tf.zeros((self.walkers,), tf.float64), *own]
+            )
         if not apply:
             entering = np.zeros(sum(self._flat.sizes)), fields_of(state, self._wide)
         given = tf.nest.map_structure(tf.convert_to_tensor, (apply, swaps, *entering))
         following = first_move + count - 1
-        chunk, swap = self._called(carry, first_move - 1, count + 1, following, first_walker, due, *given)
+        chunk, swap = self._called(
+            carry, first_move - 1, count + 1, following, first_walker, due, *given
+        )
         chunk = chunk._replace(taken=chunk.taken - 1)
         if not swaps:
             return chunk, [], {}
@@ -225,7 +298,9 @@ class BlockLoop(Loop):
         columns = *found, *centre.values(), walked[3], *fields_of(state, self._own).values()
         return chunk, tf.stack([tf.cast(values, tf.float64) for values in columns])
 
-    def _entered(self, carry: Carry, due: Moves, indices, sizes, apply, vector, wide: dict) -> tuple:
+    def _entered(
+        self, carry: Carry, due: Moves, indices, sizes, apply, vector, wide: dict
+    ) -> tuple:
         """The beginning of the steps: the swaps of the step before, and its record."""
         table, bias, index, acceptance, *own = self._flat.parted(vector)
         placed = Placed(index, table, bias, carry.state.rungs.replica)
@@ -241,7 +316,9 @@ class BlockLoop(Loop):
         alive, whole = tf.constant(True), self._unpack(packed, evaluate.rung)
         if self.method.has_momentum:
             seen = tf.logical_and(apply, now.row)
-            energy = tf.cond(seen, lambda: total_energy(self.method, whole), lambda: tf.zeros_like(acceptance))
+            energy = tf.cond(
+                seen, lambda: total_energy(self.method, whole), lambda: tf.zeros_like(acceptance)
+            )
             alive = tf.reduce_all(energy <= carry.highest)
 
         def state():

@@ -1,4 +1,6 @@
-"""Blocks of walkers where a run sees one loop: what is done together is decided here, and steps are made elsewhere."""
+"""Blocks of walkers where a run sees one loop: what is done together is decided here, and steps are
+made elsewhere.
+"""
 
 import math
 from collections.abc import Callable
@@ -19,12 +21,16 @@ from tati_re.exchange.apart import Apart, Placed
 from tati_re.runs.checkpoint import moments_of
 
 _AHEAD, _AHEAD_NUMBERS = 256, 10_000
-"""Steps whose random numbers are drawn in one call, which takes as long as so many numbers that no round needs."""
+"""Steps whose random numbers are drawn in one call, which takes as long as so many numbers that no
+round needs.
+"""
 
 
 class Asked(Protocol):
-    """Whoever holds the blocks: verbs of `Held`, with what is common to the blocks and what is the own of each, by its
-    first walker, in so many workers. `load` puts all of them somewhere, `mark` says where they are."""
+    """Whoever holds the blocks: verbs of `Held`, with what is common to the blocks and what is the
+    own of each, by its first walker, in so many workers. `load` puts all of them somewhere, `mark`
+    says where they are.
+    """
 
     number: int
 
@@ -52,11 +58,15 @@ class _Elsewhere:
 
 
 class Blocks(Loop):
-    """The loop of a run in blocks of `size` walkers, held by `team`; `apart` is the method of a block on a ladder."""
+    """The loop of a run in blocks of `size` walkers, held by `team`; `apart` is the method of a
+    block on a ladder.
+    """
 
     method: Any
 
-    def __init__(self, *arguments, team: Asked, size: int, apart: Apart | None = None, **options) -> None:
+    def __init__(
+        self, *arguments, team: Asked, size: int, apart: Apart | None = None, **options
+    ) -> None:
         super().__init__(*arguments, **options)
         self._team, self.size, self._apart = team, size, apart
         self._firsts = range(0, self.walkers, size)
@@ -74,7 +84,9 @@ class Blocks(Loop):
 
     def prepare(self, state) -> None:
         if self._state_type is None:
-            super().prepare(super().template(np.zeros((self.walkers, self.potential.num_parameters))))
+            super().prepare(
+                super().template(np.zeros((self.walkers, self.potential.num_parameters)))
+            )
 
     # From blocks to all walkers, and back
 
@@ -98,15 +110,24 @@ class Blocks(Loop):
         fields = {}
         for name, like in self._like._asdict().items():
             if name not in ("rung", "rungs"):
-                fields[name] = tf.nest.map_structure(joined, like, *(carry.state._asdict()[name] for carry in carries))
-        auxiliary = tuple(tf.concat(parts, 0) for parts in zip(*(carry.auxiliary for carry in carries), strict=True))
+                fields[name] = tf.nest.map_structure(
+                    joined, like, *(carry.state._asdict()[name] for carry in carries)
+                )
+        auxiliary = tuple(
+            tf.concat(parts, 0)
+            for parts in zip(*(carry.auxiliary for carry in carries), strict=True)
+        )
         state_type, fields["rung"] = type(self._like), self.rung
-        moments = RunningMoments(*(tf.concat(parts, 0) for parts in zip(*(c.moments for c in carries), strict=True)))
+        moments = RunningMoments(
+            *(tf.concat(parts, 0) for parts in zip(*(c.moments for c in carries), strict=True))
+        )
         if self._apart is not None:
             self._moments = {first: states[first][-5:-1] for first in self._firsts}
             moments = _merged(list(self._moments.values()), self.num_recorded)
             whole = super().template(np.zeros((self.walkers, self.potential.num_parameters)))
-            rungs = whole.rungs if self._flat is None else self._flat.parted(tf.constant(self._rungs))
+            rungs = (
+                whole.rungs if self._flat is None else self._flat.parted(tf.constant(self._rungs))
+            )
             state_type, fields["rungs"] = type(whole), rungs
         return Carry(state_type(**fields), auxiliary, moments, carries[0].highest)
 
@@ -126,15 +147,29 @@ class Blocks(Loop):
                 elif name != "rung":
                     own[name] = tf.nest.map_structure(part, like, fields[name])
             state = self._like._replace(**own)
-            moments = RunningMoments(*(self._moments.get(first) or [value[here] for value in carry.moments]))
-            states[first] = leaves_of(Carry(state, tuple(v[here] for v in carry.auxiliary), moments, carry.highest))
+            moments = RunningMoments(
+                *(self._moments.get(first) or [value[here] for value in carry.moments])
+            )
+            states[first] = leaves_of(
+                Carry(state, tuple(v[here] for v in carry.auxiliary), moments, carry.highest)
+            )
         return states
 
     def _placed(self, rungs) -> dict[int, Placed]:
-        """Where the walkers of each block are; β, λ and the bias are the same arrays for all, and travel once."""
-        index, replica = np.asarray(rungs.index), np.arange(self.walkers, dtype=np.int32) // self.method.num_ladders
-        table, bias = (made and type(made)(*map(np.asarray, made)) for made in (rungs.table, rungs.bias))
-        return {first: Placed(index[here], table, bias, replica[here]) for first, here in self._parts.items()}
+        """Where the walkers of each block are; β, λ and the bias are the same arrays for all, and
+        travel once.
+        """
+        index, replica = (
+            np.asarray(rungs.index),
+            np.arange(self.walkers, dtype=np.int32) // self.method.num_ladders,
+        )
+        table, bias = (
+            made and type(made)(*map(np.asarray, made)) for made in (rungs.table, rungs.bias)
+        )
+        return {
+            first: Placed(index[here], table, bias, replica[here])
+            for first, here in self._parts.items()
+        }
 
     def _load(self, carry: Carry) -> None:
         self.prepare(carry.state)
@@ -151,7 +186,9 @@ class Blocks(Loop):
 
     def arrays(self) -> dict[str, np.ndarray]:
         names = RunningMoments._fields
-        pairs = ((first, zip(names, moments, strict=True)) for first, moments in self._moments.items())
+        pairs = (
+            (first, zip(names, moments, strict=True)) for first, moments in self._moments.items()
+        )
         return {f"blocks/{first}/{name}": value for first, each in pairs for name, value in each}
 
     def restore(self, arrays) -> None:
@@ -159,12 +196,17 @@ class Blocks(Loop):
             self._moments = {first: moments_of(arrays, f"blocks/{first}") for first in self._firsts}
 
     def start(self, position: np.ndarray, auxiliary: tuple, first_walker: int = 0) -> Carry:
-        own = {k: (position[here], tuple(value[here] for value in auxiliary)) for k, here in self._parts.items()}
+        own = {
+            k: (position[here], tuple(value[here] for value in auxiliary))
+            for k, here in self._parts.items()
+        }
         self.prepare(None)
         carry = self._joined(self._team.ask("start", (), own))
         if self._apart is not None:
             state = carry.state
-            rungs = self.method.with_bias(state.rungs, self.potential.scale * state.loss - state.log_prior)
+            rungs = self.method.with_bias(
+                state.rungs, self.potential.scale * state.loss - state.log_prior
+            )
             carry = carry._replace(state=state._replace(rungs=rungs))
             carry = carry._replace(moments=self._no_moments(self.num_recorded, position.shape[1]))
         return carry._replace(highest=self.highest(carry.state))
@@ -183,7 +225,11 @@ class Blocks(Loop):
         return [carry_of(leaves, self._like).state for leaves in self._split(carry).values()]
 
     def end_burnin(self, carry: Carry) -> None:
-        self._end([self.method.burnin_end(state) for state in self.states(carry)] if self.method.finds_end else [None])
+        self._end(
+            [self.method.burnin_end(state) for state in self.states(carry)]
+            if self.method.finds_end
+            else [None]
+        )
 
     def _end(self, ends: list[int | None]) -> None:
         """The burn-in is over where all blocks have found its end."""
@@ -197,12 +243,19 @@ class Blocks(Loop):
         if carry is not self._here:
             self._load(carry)
         count = self.until_end(first_move, count)
-        last, done, parts, events = first_move + count - 1, 0, list[list[np.ndarray]](), list[np.ndarray]()
+        last, done, parts, events = (
+            first_move + count - 1,
+            0,
+            list[list[np.ndarray]](),
+            list[np.ndarray](),
+        )
         ends = count > 0 and last in self.ends()
         while True:
             move, here = first_move + done, min(count - done, self._longest)
             if self._apart is not None and self.method.has_rounds:
-                here = min(here, self.method.exchange_every - (move - 1) % self.method.exchange_every)
+                here = min(
+                    here, self.method.exchange_every - (move - 1) % self.method.exchange_every
+                )
             over = done + here == count and not (here and self._swaps(move + here - 1))
             taken, rows = self._stretch(move, here, ends and over)
             parts += [rows] if rows else []
@@ -213,7 +266,9 @@ class Blocks(Loop):
                 events.append(self._swapped(move + here - 1))
         self._here = after = _Elsewhere(self._fetched)
         nothing = np.zeros((0, self.walkers, 0))
-        found = [np.concatenate(each) for each in zip(*parts, strict=True)] if parts else [nothing] * 3
+        found = (
+            [np.concatenate(each) for each in zip(*parts, strict=True)] if parts else [nothing] * 3
+        )
         told = np.stack(events) if events else np.zeros((0, 0, 0))
         filled = found[0], len(found[0]), found[1], found[2], len(found[1])
         result: Any = after
@@ -227,8 +282,17 @@ class Blocks(Loop):
         return self._apart is not None and self.method.swaps_after(step)
 
     def _stretch(self, move: int, count: int, between: bool) -> tuple[int, list[np.ndarray]]:
-        """Moves of all blocks: how many were made, and, if any, what was recorded, in the run's order."""
-        common = (move, count, self.timeline.num_burnin_steps, self.timeline.trajectory_every, between, *self._entering)
+        """Moves of all blocks: how many were made, and, if any, what was recorded, in the run's
+        order.
+        """
+        common = (
+            move,
+            count,
+            self.timeline.num_burnin_steps,
+            self.timeline.trajectory_every,
+            between,
+            *self._entering,
+        )
         self._last = self._team.ask("advance", common, self._wide)
         self._entering, self._wide = (), None
         recorded = [answer.recorded for answer in self._last.values()]
@@ -240,13 +304,18 @@ class Blocks(Loop):
             index, ladders = self._rungs[self._flat.part["index"]], self.method.num_ladders
             place = index * ladders + np.arange(self.walkers) % ladders
             kept = np.argsort(place[place < self.num_recorded])
-            found = [values[:, order] for values, order in zip(found, (np.argsort(place), kept, kept), strict=True)]
+            found = [
+                values[:, order]
+                for values, order in zip(found, (np.argsort(place), kept, kept), strict=True)
+            ]
         return taken, found
 
     # Swaps
 
     def _swapped(self, step: int) -> np.ndarray:
-        """Decides the swaps after a step, which the blocks make next; what is told of them, `(rows, columns)`."""
+        """Decides the swaps after a step, which the blocks make next; what is told of them, `(rows,
+        columns)`.
+        """
         answers, part = list(self._last.values()), self._flat.part
         seen = np.concatenate([answer.facts for answer in answers])[:, 2:]
         known = 3 if "centre_loss" in self._like._fields else 2
@@ -256,10 +325,18 @@ class Blocks(Loop):
         told = self._decide(np.concatenate([self._rungs, *facts]))
         self._rungs, source = told[: -self.walkers], told[-self.walkers :].astype(int)
         moved = np.concatenate([self._rungs[part["index"]][:, None], seen[source, known:]], 1)
-        self._entering = np.concatenate([self._rungs[part["table"]], self._rungs[part["bias"]]]), moved
+        self._entering = (
+            np.concatenate([self._rungs[part["table"]], self._rungs[part["bias"]]]),
+            moved,
+        )
         if wide := answers[0].wide:
-            new = {name: np.concatenate([answer.wide[name] for answer in answers])[source] for name in wide}
-            self._wide = {k: ({name: new[name][here] for name in new},) for k, here in self._parts.items()}
+            new = {
+                name: np.concatenate([answer.wide[name] for answer in answers])[source]
+                for name in wide
+            }
+            self._wide = {
+                k: ({name: new[name][here] for name in new},) for k, here in self._parts.items()
+            }
         return self._rungs[part["events"]].reshape(-1, len(self.method.event_columns))
 
     @cached_property
@@ -272,7 +349,9 @@ class Blocks(Loop):
 
     @cached_property
     def _draw(self) -> Callable:
-        """The random numbers of many steps, from the first one on, a row each, or of one where that is less."""
+        """The random numbers of many steps, from the first one on, a row each, or of one where that
+        is less.
+        """
         each = sum(math.prod(draw.shape) for draw in self._draws)
         number = _AHEAD if each * self.method.exchange_every <= _AHEAD_NUMBERS else 1
 
@@ -292,9 +371,11 @@ class Blocks(Loop):
 
     @cached_property
     def _decide(self) -> Callable:
-        """Rungs, the step, whether it is of the burn-in, both factors, L, V and what else is known of all walkers, and
-        random numbers to the rungs after a round and the walker that was at each one's rung: from one vector to one, in
-        one compiled call, within which estimates ask the blocks."""
+        """Rungs, the step, whether it is of the burn-in, both factors, L, V and what else is known
+        of all walkers, and random numbers to the rungs after a round and the walker that was at
+        each one's rung: from one vector to one, in one compiled call, within which estimates ask
+        the blocks.
+        """
         method, flat, full = self.method, self._flat, self.potential.batches.full
         exact = not method.asks_examples(full)
         centre = [self.walkers] * ("centre_loss" in self._like._fields)
@@ -304,9 +385,14 @@ class Blocks(Loop):
         def decided(vector):
             before, head, *others = tf.split(vector, sizes)
             step, adapting, step_factor, temperature_factor = tf.unstack(head)
-            (loss, penalty, *centre_loss), numbers = others[: len(energies)], others[len(energies) :]
+            (loss, penalty, *centre_loss), numbers = (
+                others[: len(energies)],
+                others[len(energies) :],
+            )
             pairs = zip(self._draws, numbers, strict=True)
-            noise = StepNoise(self._draws, [tf.cast(tf.reshape(v, draw.shape), draw.dtype) for draw, v in pairs])
+            noise = StepNoise(
+                self._draws, [tf.cast(tf.reshape(v, draw.shape), draw.dtype) for draw, v in pairs]
+            )
             evaluate: Any = SimpleNamespace(
                 rung=self._rung_at(step_factor, temperature_factor),
                 clock=Clock(tf.cast(step, tf.int64), adapting > 0, tf.constant(0)),

@@ -14,12 +14,16 @@ _TIMES, _TIMES_OF_FIT = 1e3, 1e6
 def highest_energy(
     start: np.ndarray, potential: np.ndarray, temperature: float, num_parameters: int, scale: float
 ) -> float:
-    """The energy U + p·p/2 above which a run has diverged: the highest at the start, `start` of each walker, and 1,000
-    times P T + |U| + N, `scale`, above, at the highest `temperature` of any rung and step. From the bath a walker gets
-    back P T/2 or so, from mini-batches as much as their U differ: a harmonic U passes it once in exp(1000) rows.
-    Without a temperature (a fit) it is a million times |U| + N, for a learning rate that is large at first."""
+    """The energy U + p·p/2 above which a run has diverged: the highest at the start, `start` of
+    each walker, and 1,000 times P T + |U| + N, `scale`, above, at the highest `temperature` of any
+    rung and step. From the bath a walker gets back P T/2 or so, from mini-batches as much as their
+    U differ: a harmonic U passes it once in exp(1000) rows. Without a temperature (a fit) it is a
+    million times |U| + N, for a learning rate that is large at first.
+    """
     noise = float(np.abs(potential).max()) + scale
-    return float(start.max()) + (_TIMES if temperature > 0 else _TIMES_OF_FIT) * (num_parameters * temperature + noise)
+    return float(start.max()) + (_TIMES if temperature > 0 else _TIMES_OF_FIT) * (
+        num_parameters * temperature + noise
+    )
 
 
 def hottest(method: Method, rung: Rung, factor: Callable | None, last_step: int) -> float:
@@ -33,7 +37,9 @@ def total_energy(method: Method, state) -> tf.Tensor:
     """U + p·p/2 of each walker, `(walkers,)`; U without momenta."""
     if not method.has_momentum:
         return state.potential
-    return state.potential + 0.5 * tf.reduce_sum(tf.square(tf.cast(state.momentum, tf.float64)), axis=-1)
+    return state.potential + 0.5 * tf.reduce_sum(
+        tf.square(tf.cast(state.momentum, tf.float64)), axis=-1
+    )
 
 
 def sentence(walker: int, potential: float, energy: float, highest: float, step: int) -> str:

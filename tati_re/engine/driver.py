@@ -28,7 +28,9 @@ from tati_re.runs.storage import write_whole
 
 _GIGABYTE = 1e9
 _LEAST_BURNIN = 320  # Steps that tune something, before which a burn-in takes three quarters of the time, else half.
-_FEWEST_BURNIN = 40  # Steps that change the step size at least, before which the clock ends no burn-in.
+_FEWEST_BURNIN = (
+    40  # Steps that change the step size at least, before which the clock ends no burn-in.
+)
 
 
 class Outcome(enum.Enum):
@@ -40,10 +42,11 @@ class Outcome(enum.Enum):
 
 
 class Looks(Protocol):
-    """Steps at which it is asked whether a run ends: the next one after a step, past a burn-in, and the answer at it,
-    from the files of the run and how many steps the clock leaves, after which `begins_anew` says whether shorter steps
-    are needed first; and the last step of a run that comes to its bound, later where it goes on, from there on with a
-    position each `trajectory_every`."""
+    """Steps at which it is asked whether a run ends: the next one after a step, past a burn-in, and
+    the answer at it, from the files of the run and how many steps the clock leaves, after which
+    `begins_anew` says whether shorter steps are needed first; and the last step of a run that comes
+    to its bound, later where it goes on, from there on with a position each `trajectory_every`.
+    """
 
     begins_anew: bool
     trajectory_every: int
@@ -57,10 +60,12 @@ class Looks(Protocol):
 
 @dataclass(frozen=True)
 class Plan:
-    """How long a run is and what it writes. `checkpoint_seconds` is the time between flushes with a checkpoint,
-    `requeue_signal` the name of a signal that ends it like Ctrl-C; `expected` is what `kinetic_energy` and `virial`
-    should average to at temperature 1, nan where nothing is known; `callbacks` are called after each flush, `burnt_in`
-    once the burn-in is over, with its last step, a line on what it has tuned, and the carry; at `looks` it may end."""
+    """How long a run is and what it writes. `checkpoint_seconds` is the time between flushes with a
+    checkpoint, `requeue_signal` the name of a signal that ends it like Ctrl-C; `expected` is what
+    `kinetic_energy` and `virial` should average to at temperature 1, nan where nothing is known;
+    `callbacks` are called after each flush, `burnt_in` once the burn-in is over, with its last
+    step, a line on what it has tuned, and the carry; at `looks` it may end.
+    """
 
     num_steps: int
     checkpoint_seconds: float
@@ -77,12 +82,18 @@ class Plan:
 
 
 class Driver:
-    """One run in its folder, which is empty but for manifest and model, or that of the run to resume. The loops, mostly
-    one, follow each other, each from its `first_step` on; they differ in step size and mini-batches. `progress` is one
-    of `tati_re.engine.progress`."""
+    """One run in its folder, which is empty but for manifest and model, or that of the run to
+    resume. The loops, mostly one, follow each other, each from its `first_step` on; they differ in
+    step size and mini-batches. `progress` is one of `tati_re.engine.progress`.
+    """
 
     def __init__(self, folder: Path, loops: Sequence[Loop], plan: Plan, progress: Any) -> None:
-        self.folder, self.loops, self.plan, self.progress = Path(folder), list(loops), plan, progress
+        self.folder, self.loops, self.plan, self.progress = (
+            Path(folder),
+            list(loops),
+            plan,
+            progress,
+        )
         self.predictions, self.limits = plan.predictions, plan.limits
         self.loop = self.loops[0]
         self._move = self._saved = 0
@@ -94,7 +105,9 @@ class Driver:
         self.planned = plan.num_steps
         """The last step of the run, later where `until` goes on beyond `num_steps`."""
         self._averages = RunningAverages(self.loop, plan.expected)
-        self.tables = RunTables(self.folder, self.loop, plan.trajectory_format, plan.parameter_names, self._averages)
+        self.tables = RunTables(
+            self.folder, self.loop, plan.trajectory_format, plan.parameter_names, self._averages
+        )
 
     @property
     def step(self) -> int:
@@ -140,16 +153,26 @@ class Driver:
             with interruptible(self.truth, plan.requeue_signal) as interrupted:
                 while self._move < last or self._move < (last := self._extended(carry, last)):
                     if (loop := self._loop_at(self.step + 1)) is not self.loop:
-                        carry, self.loop, most = loop.take_over(carry), loop, self.limits.first_steps
+                        carry, self.loop, most = (
+                            loop.take_over(carry),
+                            loop,
+                            self.limits.first_steps,
+                        )
                     if plan.looks is not None and self._is_look(carry):
-                        if plan.looks.is_reached(self.step, (deadline - took) * self.step / max(self.seconds, 1e-9)):
+                        if plan.looks.is_reached(
+                            self.step, (deadline - took) * self.step / max(self.seconds, 1e-9)
+                        ):
                             last = self._move
                             break
                         if plan.looks.begins_anew:
                             said = f"The energy errors since step {line.num_burnin_steps:,} tell of more bias than "
                             said += "target_bias: the steps are shortened, and what was drawn so far is burn-in."
                             carry = self._begun_anew(carry, said)
-                    others = [other.first_step for other in self.loops if other.first_step > loop.first_step]
+                    others = [
+                        other.first_step
+                        for other in self.loops
+                        if other.first_step > loop.first_step
+                    ]
                     end = min(last, *map(line.moves, (*others, self._next_look(self.step))))
                     carry, count = self._chunk(carry, min(loop.chunk_steps, end - self._move, most))
                     now = time.monotonic()
@@ -157,16 +180,23 @@ class Driver:
                     most = max(self.limits.first_steps, int(rate * self.limits.chunk_seconds))
                     took = now
                     self.seconds = before + now - began
-                    # The first chunk is compiled: a rate with it would tell hours that are not left.
+                    # The first chunk is compiled: a rate with it would tell hours that are not
+                    # left.
                     alone = paced[0] == began
                     pace = (self.step - paced[1]) / max(now - paced[0], 1e-9)
-                    self.progress.update(self.step, *self.tables.last, None if alone and self._move < last else pace)
+                    self.progress.update(
+                        self.step, *self.tables.last, None if alone and self._move < last else pace
+                    )
                     paced = (now, self.step) if alone else paced
                     # Of the time that fits and compiling have left.
                     ready, over = ready or now, now >= deadline
-                    share, times = ("Half", 1) if self.step >= _LEAST_BURNIN else ("Three quarters", 3)
+                    share, times = (
+                        ("Half", 1) if self.step >= _LEAST_BURNIN else ("Three quarters", 3)
+                    )
                     if self._may_begin and now - ready >= times * (deadline - now) > 0:
-                        carry = self._begun_anew(carry, f"{share} of max_time is over: the burn-in ends here.")
+                        carry = self._begun_anew(
+                            carry, f"{share} of max_time is over: the burn-in ends here."
+                        )
                     if interrupted() or over:
                         outcome = Outcome.INTERRUPTED if interrupted() else Outcome.OUT_OF_TIME
                         break
@@ -201,7 +231,9 @@ class Driver:
         began, end = time.monotonic(), self._move + self.loop.timeline.moves(num_steps)
         before, carry = carry.state.potential, self.loop.evaluated(carry, self.step)
         # By what others have done U may rise without an end.
-        carry = carry._replace(highest=carry.highest + tf.maximum(tf.reduce_max(carry.state.potential - before), 0.0))
+        carry = carry._replace(
+            highest=carry.highest + tf.maximum(tf.reduce_max(carry.state.potential - before), 0.0)
+        )
         while self._move < end:
             carry, _ = self._chunk(carry, min(self.loop.chunk_steps, end - self._move))
         self.seconds += time.monotonic() - began
@@ -230,7 +262,11 @@ class Driver:
     def _may_begin(self) -> bool:
         """Whether this is a burn-in that may end at any step, since it has tuned something."""
         line, method = self.loop.timeline, self.loop.method
-        return method.finds_end and _FEWEST_BURNIN <= self.step < line.num_burnin_steps and line.groups == 1
+        return (
+            method.finds_end
+            and _FEWEST_BURNIN <= self.step < line.num_burnin_steps
+            and line.groups == 1
+        )
 
     def _begun_anew(self, carry: Carry, said: str) -> Carry:
         """The carry with a step that is short enough; all that was drawn before it is burn-in."""
@@ -254,18 +290,23 @@ class Driver:
         self.flush(carry)
         if (bound := looks.bound(self.step)) > self.step:
             line.trajectory_every, self._manifest, self.planned = looks.trajectory_every, {}, bound
-            self.progress.message(f"until is not reached at step {self.step:,}, and is expected to be at {bound:,}.")
+            self.progress.message(
+                f"until is not reached at step {self.step:,}, and is expected to be at {bound:,}."
+            )
             self.progress.start(bound, self.step, self.loop.method.name, self.loop.walkers)
         return line.moves(bound)
 
     @property
     def _is_frozen(self) -> bool:
-        """Whether the burn-in is over, and with a step past it the step size, of which the last one tried is no mean;
-        what noise may not heat is settled at once."""
+        """Whether the burn-in is over, and with a step past it the step size, of which the last one
+        tried is no mean; what noise may not heat is settled at once.
+        """
         return self.step >= self.loop.timeline.num_burnin_steps + (self.loop.cools is None)
 
     def _tell_burnin(self, carry: Carry, now: bool = False) -> None:
-        """Tells the end of a burn-in that the method has found, once; the manifest has another number from then on."""
+        """Tells the end of a burn-in that the method has found, once; the manifest has another
+        number from then on.
+        """
         method, last = self.loop.method, self.loop.timeline.num_burnin_steps
         over = self._is_frozen or (now and self.step >= last)
         if method.adapts and self.plan.burnt_in is not None and not self._told and over:
@@ -274,7 +315,9 @@ class Driver:
             self._manifest = {}
 
     def exit_status(self, outcome: Outcome) -> int:
-        """What a command ends with: that of a signal also where the last step was done when it came."""
+        """What a command ends with: that of a signal also where the last step was done when it
+        came.
+        """
         if self.signal:
             return of_signal(self.signal)
         return OUT_OF_TIME if outcome is Outcome.OUT_OF_TIME else FINISHED
@@ -284,7 +327,9 @@ class Driver:
         return f"The last checkpoint is of step {self._saved:,}; resume with tati-sample --resume {self.folder}."
 
     def _loop_at(self, step: int) -> Loop:
-        return next((loop for loop in reversed(self.loops) if loop.first_step < step), self.loops[0])
+        return next(
+            (loop for loop in reversed(self.loops) if loop.first_step < step), self.loops[0]
+        )
 
     def say_size(self) -> None:
         """Tells the size of the files where it will pass a gigabyte."""
@@ -303,8 +348,8 @@ class Driver:
 
     def _save(self, carry: Carry) -> None:
         self.tables.flush()
-        # Tables of a few rows that tell how things stand are written anew each time, after the checkpoint: what a kill
-        # between the two leaves is known by the checkpoint before.
+        # Tables of a few rows that tell how things stand are written anew each time, after the
+        # checkpoint: what a kill between the two leaves is known by the checkpoint before.
         tables = self.loop.method.tables(carry.state)
         texts = {files.of_method(name): frame_text(table) for name, table in tables.items()}
         meta = {"step": self.step, "move": self._move, "seconds": self.seconds}
@@ -315,7 +360,9 @@ class Driver:
             write_whole(self.folder / name, text)
 
     def _known(self, texts: Mapping[str, bytes]) -> dict[str, Any]:
-        """What else a checkpoint knows of the run's files; the manifest is written after the first one."""
+        """What else a checkpoint knows of the run's files; the manifest is written after the first
+        one.
+        """
         directions = self.folder / files.DIRECTIONS
         if directions.exists() and files.DIRECTIONS not in self._whole:
             self._whole[files.DIRECTIONS] = of_whole(directions.read_bytes())
@@ -325,28 +372,45 @@ class Driver:
         return {"whole": whole} | ({"manifest": self._manifest} if self._manifest else {})
 
     def _arrays(self, carry: Carry) -> dict[str, np.ndarray]:
-        arrays = {f"moments/{name}": np.asarray(value) for name, value in carry.moments._asdict().items()}
+        arrays = {
+            f"moments/{name}": np.asarray(value) for name, value in carry.moments._asdict().items()
+        }
         arrays["highest"] = np.asarray(carry.highest)
         arrays |= {f"auxiliary/{k}": np.asarray(value) for k, value in enumerate(carry.auxiliary)}
         for name, value in carry.state._asdict().items():
             if name != "rung":
-                arrays |= {f"state/{name}/{k}": np.asarray(leaf) for k, leaf in enumerate(tf.nest.flatten(value))}
+                arrays |= {
+                    f"state/{name}/{k}": np.asarray(leaf)
+                    for k, leaf in enumerate(tf.nest.flatten(value))
+                }
         arrays |= self._averages.arrays() | self.loop.arrays()
         return arrays if self.predictions is None else arrays | self.predictions.arrays()
 
-    def _restored(self, arrays: dict[str, np.ndarray], position: np.ndarray, auxiliary: tuple) -> Carry:
+    def _restored(
+        self, arrays: dict[str, np.ndarray], position: np.ndarray, auxiliary: tuple
+    ) -> Carry:
         state, fields = self.loop.template(position), {}
         for name, value in state._asdict().items():
             if name != "rung":
-                leaves = [tf.constant(arrays[f"state/{name}/{k}"]) for k in range(len(tf.nest.flatten(value)))]
+                leaves = [
+                    tf.constant(arrays[f"state/{name}/{k}"])
+                    for k in range(len(tf.nest.flatten(value)))
+                ]
                 fields[name] = tf.nest.pack_sequence_as(value, leaves)
         state = state._replace(**fields)
         self.loop.prepare(state)
         self.loop.restore(arrays)
-        moments = RunningMoments(*(tf.constant(each, tf.float64) for each in checkpoint.moments_of(arrays)))
+        moments = RunningMoments(
+            *(tf.constant(each, tf.float64) for each in checkpoint.moments_of(arrays))
+        )
         values = tuple(tf.constant(arrays[f"auxiliary/{k}"]) for k in range(len(auxiliary)))
         known = "highest" in arrays  # not in checkpoints of earlier versions
-        return Carry(state, values, moments, tf.constant(arrays["highest"]) if known else self.loop.highest(state))
+        return Carry(
+            state,
+            values,
+            moments,
+            tf.constant(arrays["highest"]) if known else self.loop.highest(state),
+        )
 
     def _check_possible(self, carry: Carry, step: int) -> None:
         highest, recorded = float(carry.highest), step % self.loop.timeline.record_every == 0
@@ -356,4 +420,6 @@ class Driver:
             return
         self.tables.flush()
         walker = int(np.flatnonzero(~possible)[0])
-        raise SamplingError(sentence(walker, potential[walker], energy[walker], highest, step), step, walker)
+        raise SamplingError(
+            sentence(walker, potential[walker], energy[walker], highest, step), step, walker
+        )

@@ -25,4 +25,8 @@ class TemporaryFolder:
 def versions() -> dict[str, str]:
     """Versions on which the numbers of a run depend."""
     libraries = {"numpy": np.__version__, "tensorflow": tf.__version__, "keras": keras.__version__}
-    return {"python": platform.python_version(), **libraries, "platform": f"{sys.platform} {platform.machine()}"}
+    return {
+        "python": platform.python_version(),
+        **libraries,
+        "platform": f"{sys.platform} {platform.machine()}",
+    }

@@ -1,8 +1,9 @@
 """The compiled loop: many steps without a return to Python, rows buffered on the device.
 
-A chunk is one call: its steps run in one loop, under XLA, as a graph, or eagerly, while TensorFlow's own kernel draws
-the random bits of all steps of the next chunk in bulk. The number of steps is an argument, so that a run traces the
-chunk once, whatever its length."""
+A chunk is one call: its steps run in one loop, under XLA, as a graph, or eagerly, while
+TensorFlow's own kernel draws the random bits of all steps of the next chunk in bulk. The number of
+steps is an argument, so that a run traces the chunk once, whatever its length.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,33 +25,44 @@ from tati_re.engine.silent import SilentEvaluate
 from tati_re.engine.timeline import Factor, Moves, Timeline
 
 _BUFFER_BYTES = 16 * 2**20
-"""Of the largest buffer of a chunk, such as its random bits. What a chunk costs beside its steps, some milliseconds, is
-shared by them: 784-10 with 8 walkers takes an eighth more time a step with a quarter of it."""
+"""Of the largest buffer of a chunk, such as its random bits. What a chunk costs beside its steps,
+some milliseconds, is shared by them: 784-10 with 8 walkers takes an eighth more time a step with a
+quarter of it.
+"""
 _FEWEST_STEPS = 4
 
 
 def entry(i) -> Callable:
-    """`values -> values[i]` of tensors, in one operation where indexing makes seven: half of what a step traces."""
+    """`values -> values[i]` of tensors, in one operation where indexing makes seven: half of what a
+    step traces.
+    """
     begin = tf.reshape(i, (1,))
     end, step = begin + 1, tf.constant([1])
-    return lambda values: tf.raw_ops.StridedSlice(input=values, begin=begin, end=end, strides=step, shrink_axis_mask=1)
+    return lambda values: tf.raw_ops.StridedSlice(
+        input=values, begin=begin, end=end, strides=step, shrink_axis_mask=1
+    )
 
 
 class Loop:
-    """A sampler or optimizer and a potential, compiled: temperature and step size of each walker are those of `rung`,
-    the columns of a row `observables`, all random numbers of `seed`; `execution` is "xla", "graph" or "eager". There is
-    a row each `record_every` steps and a position each `trajectory_every` (0: none), projected on `directions`, `(k,
-    parameters)`, where these are given, of the first `num_recorded` walkers in the method's order (None: all), whose
-    moments are kept; neither in the first `num_burnin_steps`. Factors, functions of step numbers, multiply step size
-    and temperature. Other loops of the run take the `first_step` steps before this one, which takes `num_steps` at most
-    (None: any number); `limits` are those on the length of a chunk.
+    """A sampler or optimizer and a potential, compiled: temperature and step size of each walker
+    are those of `rung`, the columns of a row `observables`, all random numbers of `seed`;
+    `execution` is "xla", "graph" or "eager". There is a row each `record_every` steps and a
+    position each `trajectory_every` (0: none), projected on `directions`, `(k, parameters)`, where
+    these are given, of the first `num_recorded` walkers in the method's order (None: all), whose
+    moments are kept; neither in the first `num_burnin_steps`. Factors, functions of step numbers,
+    multiply step size and temperature. Other loops of the run take the `first_step` steps before
+    this one, which takes `num_steps` at most (None: any number); `limits` are those on the length
+    of a chunk.
 
     Attributes:
         timeline: Which step is taken when, and what is due after it.
         traces, chunk_steps: How often the chunk was traced so far; the most steps of one chunk.
-        cools: Changes the carry at the start, between chunks of the burn-in, some end after moves `cools_after`,
-            and at its end, from the carry and the number of the move; `None`: nothing.
-        by_rung, walkers_at_rung: Whether rows come temperature by temperature; walkers of each temperature."""
+        cools: Changes the carry at the start, between chunks of the burn-in, some end after moves
+            `cools_after`, and at its end, from the carry and the number of the move; `None`:
+            nothing.
+        by_rung, walkers_at_rung: Whether rows come temperature by temperature; walkers of each
+            temperature.
+    """
 
     recorder = RowBuffers
 
@@ -73,11 +85,22 @@ class Loop:
         num_steps: int | None = None,
         limits: Limits = LIMITS,
     ) -> None:
-        self.potential, self.method, self.observables, self.rung = potential, method, observables, rung
+        self.potential, self.method, self.observables, self.rung = (
+            potential,
+            method,
+            observables,
+            rung,
+        )
         self.seed, self.execution, self.first_step = seed, execution, first_step
         self.cools: Callable[[Carry, int], Carry] | None = None
         self.cools_after: Sequence[int] = ()
-        lengths = record_every, trajectory_every, num_burnin_steps, method.groups, method.group_steps
+        lengths = (
+            record_every,
+            trajectory_every,
+            num_burnin_steps,
+            method.groups,
+            method.group_steps,
+        )
         self.timeline = Timeline(*lengths, step_factor, temperature_factor, method.event_every)
         self.directions = None if directions is None else tf.constant(directions.T, potential.dtype)
         self.walkers, self.title = int(rung.step_size.shape[0]), method.name
@@ -95,18 +118,32 @@ class Loop:
         self._evaluated: Any = self._anew if execution == "eager" else Direct(self._anew)
 
     def start(self, position: np.ndarray, auxiliary: tuple, first_walker: int = 0) -> Carry:
-        """The state before the first step, from the method's `init` on batch 0; `first_walker` as in `run`."""
+        """The state before the first step, from the method's `init` on batch 0; `first_walker` as
+        in `run`.
+        """
         position = tf.constant(position, self.potential.dtype)
         rung = self._rung_at(*(factor[0] for factor in self.timeline.factors(np.ones(1, np.int64))))
         silent, noise = SilentEvaluate(rung), RecordingNoise(self.potential.dtype)
         state = self.method.init(position, silent, noise)
-        lacking = {*State._fields, *["momentum"] * self.method.has_momentum, *self.method.shown} - {*dir(state)}
-        refuse_if(lacking, f"{self.title}: the state of init lacks {', '.join(sorted(lacking))}.", type(state).__name__)
-        numbers = [values[0] for values in draw_numbers(noise.draws, self.seed, "init", 0, 1, first_walker)]
+        lacking = {*State._fields, *["momentum"] * self.method.has_momentum, *self.method.shown} - {
+            *dir(state)
+        }
+        refuse_if(
+            lacking,
+            f"{self.title}: the state of init lacks {', '.join(sorted(lacking))}.",
+            type(state).__name__,
+        )
+        numbers = [
+            values[0] for values in draw_numbers(noise.draws, self.seed, "init", 0, 1, first_walker)
+        ]
 
         def init(position, auxiliary, numbers, *examples):
-            evaluate = self.potential.bind(rung, self._batch(*examples, entry(tf.constant(0))), auxiliary)
-            return self.method.init(position, evaluate, StepNoise(noise.draws, numbers)), evaluate.auxiliary
+            evaluate = self.potential.bind(
+                rung, self._batch(*examples, entry(tf.constant(0))), auxiliary
+            )
+            return self.method.init(
+                position, evaluate, StepNoise(noise.draws, numbers)
+            ), evaluate.auxiliary
 
         if self._init is None:
             self._init = init if self.execution == "eager" else Direct(init)
@@ -127,7 +164,9 @@ class Loop:
         return self._capacity
 
     def take_over(self, carry: Carry) -> Carry:
-        """The state before this loop's first step, where another loop left it, evaluated on its own batch 0."""
+        """The state before this loop's first step, where another loop left it, evaluated on its own
+        batch 0.
+        """
         self.prepare(carry.state)
         return self.evaluated(carry._replace(state=carry.state._replace(rung=self.rung)), 0)
 
@@ -137,9 +176,16 @@ class Loop:
         return carry._replace(state=state, auxiliary=tuple(auxiliary))
 
     def _anew(self, state, auxiliary, *examples):
-        evaluate = self.potential.bind(state.rung, self._batch(*examples, entry(tf.constant(0))), auxiliary)
-        bound, whole = self.method.bound(state, evaluate), self.method.full_batch and not evaluate.exact
-        return with_energy(state, (bound.full if whole else bound)(state.position)), evaluate.auxiliary
+        evaluate = self.potential.bind(
+            state.rung, self._batch(*examples, entry(tf.constant(0))), auxiliary
+        )
+        bound, whole = (
+            self.method.bound(state, evaluate),
+            self.method.full_batch and not evaluate.exact,
+        )
+        return with_energy(
+            state, (bound.full if whole else bound)(state.position)
+        ), evaluate.auxiliary
 
     def highest(self, state) -> tf.Tensor:
         """The energy that no walker comes to from this state, unless the run diverges."""
@@ -147,10 +193,14 @@ class Loop:
         temperature = hottest(self.method, self.rung, self.timeline.temperature_factor, last)
         energy, potential = total_energy(self.method, state).numpy(), state.potential.numpy()
         number, scale = self.potential.num_parameters, self.potential.scale
-        return tf.constant(highest_energy(energy, potential, temperature, number, scale), tf.float64)
+        return tf.constant(
+            highest_energy(energy, potential, temperature, number, scale), tf.float64
+        )
 
     def energies(self, carry: Carry, whole: bool) -> tuple[np.ndarray, np.ndarray]:
-        """U of each walker, and, where the `whole` is asked for, U + p·p/2, else U again; `(walkers,)` each."""
+        """U of each walker, and, where the `whole` is asked for, U + p·p/2, else U again;
+        `(walkers,)` each.
+        """
         potential = np.asarray(carry.state.potential)
         return potential, np.asarray(total_energy(self.method, carry.state)) if whole else potential
 
@@ -166,39 +216,63 @@ class Loop:
         return [carry.state]
 
     def template(self, position: np.ndarray):
-        """A state of the right structure and shapes, without an evaluation; its numbers mean nothing."""
-        noise, position = RecordingNoise(self.potential.dtype), tf.constant(position, self.potential.dtype)
+        """A state of the right structure and shapes, without an evaluation; its numbers mean
+        nothing.
+        """
+        noise, position = (
+            RecordingNoise(self.potential.dtype),
+            tf.constant(position, self.potential.dtype),
+        )
         return self.method.init(position, SilentEvaluate(self.rung), noise)
 
     def prepare(self, state) -> None:
-        """Finds out what a step draws, and how many steps fit a chunk; a second call does nothing."""
+        """Finds out what a step draws, and how many steps fit a chunk; a second call does
+        nothing.
+        """
         if self._state_type is not None:
             return
         self._state_type = type(state)
         silent, noise = SilentEvaluate(self.rung), RecordingNoise(self.potential.dtype)
         stepped = self.method.step(state, silent, noise)
         pair = isinstance(stepped, tuple) and len(stepped) == 2
-        refuse_if(not pair, f"{self.title}: a step gives no pair of state and Info.", type(stepped).__name__)
-        needed = {**state._asdict(), **({"acceptance": state.potential} if self.method.metropolis else {})}
+        refuse_if(
+            not pair,
+            f"{self.title}: a step gives no pair of state and Info.",
+            type(stepped).__name__,
+        )
+        needed = {
+            **state._asdict(),
+            **({"acceptance": state.potential} if self.method.metropolis else {}),
+        }
         found = {**stepped[0]._asdict(), **stepped[1]._asdict()}
         for name, value in needed.items():  # which TensorFlow's loops do not name
             now, wanted = (
-                f"{each.dtype.name} of shape {each.shape}" if isinstance(each, tf.Tensor) else type(each).__name__
+                f"{each.dtype.name} of shape {each.shape}"
+                if isinstance(each, tf.Tensor)
+                else type(each).__name__
                 for each in (found.get(name), value)
             )
-            refuse_if(now != wanted, f"{self.title}: a step gives {name} of another form.", now, wanted)
+            refuse_if(
+                now != wanted, f"{self.title}: a step gives {name} of another form.", now, wanted
+            )
         self.draws = noise.draws
         if self.timeline.event_every:
             self.event_rows = int(self.method.events(state).shape[0])
         batches = self.potential.batches
-        indices = 0 if batches.full else 4 * batches.batch_size * (1 if batches.shared else self.walkers)
-        width = self.potential.num_parameters if self.directions is None else self.directions.shape[1]
+        indices = (
+            0 if batches.full else 4 * batches.batch_size * (1 if batches.shared else self.walkers)
+        )
+        width = (
+            self.potential.num_parameters if self.directions is None else self.directions.shape[1]
+        )
         position_bytes, line = 0, self.timeline
         if line.trajectory_every:
             position_bytes = self.num_recorded * width * self.potential.dtype.size / line.closest
         rows = 8 * self.walkers * len(self.observables.columns) / line.record_every
         event_bytes = 8 * self.event_rows * len(self.method.event_columns) / (line.event_every or 1)
-        heaviest = max(sum(draw.bytes() for draw in self.draws), indices, position_bytes, rows, event_bytes, 1)
+        heaviest = max(
+            sum(draw.bytes() for draw in self.draws), indices, position_bytes, rows, event_bytes, 1
+        )
         fitting = max(_FEWEST_STEPS * line.groups, _BUFFER_BYTES // heaviest)
         self.chunk_steps = int(min(self._limits.most_steps, fitting))
         taken = self.chunk_steps if self._num_steps is None else line.moves(self._num_steps)
@@ -214,16 +288,24 @@ class Loop:
         self._compiled = chunk if eager else Direct(chunk)
         self._drawn = draw if eager else Direct(draw)
 
-    def batches(self, first_move: int, num_moves: int, first_walker: int = 0) -> tuple[tf.Tensor, tf.Tensor]:
-        """The examples of each move, as the chunk takes them: those of the step that the moving walkers take."""
+    def batches(
+        self, first_move: int, num_moves: int, first_walker: int = 0
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The examples of each move, as the chunk takes them: those of the step that the moving
+        walkers take.
+        """
         steps, _ = self.timeline.steps(first_move, num_moves)
         first = int(steps.min())
-        indices, sizes = self._examples(first - self.first_step, int(steps.max()) - first + 1, first_walker)
+        indices, sizes = self._examples(
+            first - self.first_step, int(steps.max()) - first + 1, first_walker
+        )
         if self.timeline.groups == 1:
             return indices, sizes
         return tf.gather(indices, steps - first), tf.gather(sizes, steps - first)
 
-    def _examples(self, first_batch: int, num_steps: int, first_walker: int = 0) -> tuple[tf.Tensor, tf.Tensor]:
+    def _examples(
+        self, first_batch: int, num_steps: int, first_walker: int = 0
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         batches = self.potential.batches
         if batches.full:
             return tf.zeros((num_steps, 1, 0), tf.int32), tf.zeros((num_steps,), tf.int32)
@@ -241,8 +323,10 @@ class Loop:
         return ends | ({self.timeline.num_burnin_steps} if self.cools else set())
 
     def run(self, carry: Carry, first_move: int, count: int, first_walker: int = 0) -> Chunk:
-        """Makes up to `chunk_steps` moves, fewer where the method is to renew its state before. The first is number
-        `first_move`, from 1; random numbers and mini-batches are those of the walkers from `first_walker` on."""
+        """Makes up to `chunk_steps` moves, fewer where the method is to renew its state before. The
+        first is number `first_move`, from 1; random numbers and mini-batches are those of the
+        walkers from `first_walker` on.
+        """
         count = min(self._capacity, self.until_end(first_move, count))
         chunk = self.stretch(carry, first_move, count, first_walker)
         last = first_move + count - 1
@@ -255,7 +339,9 @@ class Loop:
         return min([count, *(end + 1 - first_move for end in self.ends() if end >= first_move)])
 
     def between(self, carry: Carry, last: int) -> Carry:
-        """The carry after what is done between two chunks, the first of which ended with this move."""
+        """The carry after what is done between two chunks, the first of which ended with this
+        move.
+        """
         carry = carry._replace(state=self.method.renewed(carry.state))
         self.end_burnin(carry)
         return self.cooled(carry, last)
@@ -269,7 +355,16 @@ class Loop:
         due = self.timeline.due(first_move, self._capacity, count)
         return self._called(carry, first_move, count, first_move + count, first_walker, due)
 
-    def _called(self, carry, first_move: int, count: int, following: int, first_walker: int, due: Moves, *others):
+    def _called(
+        self,
+        carry,
+        first_move: int,
+        count: int,
+        following: int,
+        first_walker: int,
+        due: Moves,
+        *others,
+    ):
         indices, sizes = self.batches(first_move, self._capacity, first_walker)
         due = Moves(*map(tf.constant, due))
         walker = tf.constant(first_walker, tf.int64)
@@ -277,7 +372,9 @@ class Loop:
         if ready != first_move:
             bits = self._drawn(self._keys, tf.constant(first_move, tf.int64), walker)
         number, beyond = tf.constant(count, tf.int32), tf.constant(following, tf.int64)
-        chunk, ahead = self._compiled(carry, self._keys, beyond, walker, due, number, bits, indices, sizes, *others)
+        chunk, ahead = self._compiled(
+            carry, self._keys, beyond, walker, due, number, bits, indices, sizes, *others
+        )
         self._ahead[first_walker] = (following, ahead) if ahead else (-1, [])
         return chunk
 
@@ -292,8 +389,13 @@ class Loop:
     def _chunk_of(self, steps):
         def chunk(carry, keys, following, first_walker, *arguments):
             self.traces += self.execution != "eager"
-            # The bits of the next chunk are drawn beside the steps of this one: XLA leaves a core idle at times.
-            ahead = [] if self.execution == "eager" else self._drawing.drawn(keys, following, first_walker)
+            # The bits of the next chunk are drawn beside the steps of this one: XLA leaves a core
+            # idle at times.
+            ahead = (
+                []
+                if self.execution == "eager"
+                else self._drawing.drawn(keys, following, first_walker)
+            )
             return steps(carry, *arguments), ahead
 
         return chunk
@@ -324,38 +426,67 @@ class Loop:
             return self._steps(*arguments)
 
     def _steps(self, carry: Carry, due: Moves, count, bits, indices, sizes) -> Chunk:
-        acceptance, empty = tf.zeros((self.walkers,), tf.float64), self._recorder.empty(carry.moments)
-        begin = (tf.constant(0), self._pack(carry.state), carry.auxiliary, acceptance, tf.constant(True), empty)
-        return self._chunk(carry, due, *self._walked(begin, carry, due, count, bits, indices, sizes))
+        acceptance, empty = (
+            tf.zeros((self.walkers,), tf.float64),
+            self._recorder.empty(carry.moments),
+        )
+        begin = (
+            tf.constant(0),
+            self._pack(carry.state),
+            carry.auxiliary,
+            acceptance,
+            tf.constant(True),
+            empty,
+        )
+        return self._chunk(
+            carry, due, *self._walked(begin, carry, due, count, bits, indices, sizes)
+        )
 
     def _walked(self, begin: tuple, carry: Carry, due: Moves, count, bits, indices, sizes) -> tuple:
         # In bulk: inside of the steps XLA evaluates them once for each use.
         numbers, line = self._drawing.numbers(bits), self.timeline
 
         # What a step of its own row has counted on its way is not counted again.
-        counting = line.record_every * line.groups == 1 and self.method.current and not self.method.metropolis
+        counting = (
+            line.record_every * line.groups == 1
+            and self.method.current
+            and not self.method.metropolis
+        )
         counting = counting and self.potential.metric_name is not None
         counted: list[bool] = []
 
         def one_step(i, fields, auxiliary, acceptance, alive, accuracy):
             at = entry(i)
-            evaluate = self._evaluate(Moves(*map(at, due)), self._batch(indices, sizes, at), auxiliary)
+            evaluate = self._evaluate(
+                Moves(*map(at, due)), self._batch(indices, sizes, at), auxiliary
+            )
             if counting:
                 evaluate.counting = True
             noise = StepNoise(self.draws, [at(values) for values in numbers])
             state, info = self.method.move(self._unpack(fields, evaluate.rung), evaluate, noise)
             if self.method.metropolis:
                 acceptance = info.acceptance
-            possible = tf.logical_and(tf.math.is_finite(state.potential), state.potential <= carry.highest)
+            possible = tf.logical_and(
+                tf.math.is_finite(state.potential), state.potential <= carry.highest
+            )
             if counting and (found := evaluate.found_at(state.position)) is not None:
                 counted[:], accuracy = [True], found
-            return i + 1, self._pack(state), evaluate.auxiliary, acceptance, tf.reduce_all(possible), accuracy
+            return (
+                i + 1,
+                self._pack(state),
+                evaluate.auxiliary,
+                acceptance,
+                tf.reduce_all(possible),
+                accuracy,
+            )
 
         def segment(i, fields, auxiliary, acceptance, alive, buffers):
             stop, evaluate = entry(i)(due.stop), self._at(i, due, indices, sizes, auxiliary)
             turn = self._pack(self.method.begin_turn(self._unpack(fields, evaluate.rung), evaluate))
             i, turn, auxiliary, acceptance, alive, accuracy = tf.while_loop(
-                lambda i, turn, auxiliary, acceptance, alive, accuracy: tf.logical_and(i < stop, alive),
+                lambda i, turn, auxiliary, acceptance, alive, accuracy: tf.logical_and(
+                    i < stop, alive
+                ),
                 one_step,
                 (i, turn, auxiliary, acceptance, alive, tf.zeros_like(acceptance)),
             )
@@ -363,11 +494,17 @@ class Loop:
             last, batch = Moves(*map(at, due)), self._batch(indices, sizes, at)
             evaluate = self._evaluate(last, batch, auxiliary)
             turn = self._unpack(turn, evaluate.rung)
-            fields = self._pack(self.method.end_turn(self._unpack(fields, evaluate.rung), turn, evaluate))
+            fields = self._pack(
+                self.method.end_turn(self._unpack(fields, evaluate.rung), turn, evaluate)
+            )
             if self.method.has_momentum:
                 # All momenta are summed only where a row is due, which needs the sum as well.
                 whole = self._unpack(fields, self.rung)
-                energy = tf.cond(last.row, lambda: total_energy(self.method, whole), lambda: tf.zeros_like(acceptance))
+                energy = tf.cond(
+                    last.row,
+                    lambda: total_energy(self.method, whole),
+                    lambda: tf.zeros_like(acceptance),
+                )
                 alive = tf.logical_and(alive, tf.reduce_all(energy <= carry.highest))
 
             def now():
@@ -381,10 +518,18 @@ class Loop:
             return i, fields, auxiliary, acceptance, alive, buffers
 
         return tf.while_loop(
-            lambda i, fields, auxiliary, acceptance, alive, buffers: tf.logical_and(i < count, alive), segment, begin
+            lambda i, fields, auxiliary, acceptance, alive, buffers: tf.logical_and(
+                i < count, alive
+            ),
+            segment,
+            begin,
         )
 
-    def _chunk(self, carry: Carry, due: Moves, taken, fields, auxiliary, acceptance, alive, buffers) -> Chunk:
-        last = self._rung_at(*map(entry(tf.maximum(taken - 1, 0)), (due.step_factor, due.temperature_factor)))
+    def _chunk(
+        self, carry: Carry, due: Moves, taken, fields, auxiliary, acceptance, alive, buffers
+    ) -> Chunk:
+        last = self._rung_at(
+            *map(entry(tf.maximum(taken - 1, 0)), (due.step_factor, due.temperature_factor))
+        )
         after = Carry(self._unpack(fields, last), tuple(auxiliary), buffers.moments, carry.highest)
         return Chunk(after, taken, *self._recorder.stacked(buffers))

@@ -1,14 +1,17 @@
-"""Counter-based random numbers: each number is a function of seed, purpose, step and walker, and of nothing else.
+"""Counter-based random numbers: each number is a function of seed, purpose, step and walker, and of
+nothing else.
 
-One Philox key belongs to (seed, purpose, number of the draw within a step). The low word of the counter runs over
-(step, block of four 32-bit words), its high word is the walker: its numbers are the same however many there are beside
-it. What has ladders first is likewise counted by ladder; a single number that all walkers share has high word 0. The
-bits of many steps are drawn at once, by TensorFlow's own kernel, walker by walker, or, for large arrays, by the same
-rounds compiled by XLA, and turned into normals in pairs, as radius and angle: eager, graph and XLA execution see the
-same bits, and chunk sizes and restarts change nothing.
+One Philox key belongs to (seed, purpose, number of the draw within a step). The low word of the
+counter runs over (step, block of four 32-bit words), its high word is the walker: its numbers are
+the same however many there are beside it. What has ladders first is likewise counted by ladder; a
+single number that all walkers share has high word 0. The bits of many steps are drawn at once, by
+TensorFlow's own kernel, walker by walker, or, for large arrays, by the same rounds compiled by XLA,
+and turned into normals in pairs, as radius and angle: eager, graph and XLA execution see the same
+bits, and chunk sizes and restarts change nothing.
 
-Sources: Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2, 3 (2011); Box and Muller, Ann. Math.
-Stat. 29, 610 (1958)."""
+Sources: Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2, 3 (2011); Box and
+Muller, Ann. Math. Stat. 29, 610 (1958).
+"""
 
 import hashlib
 import math
@@ -26,8 +29,10 @@ _VECTOR = 64  # Numbers that Eigen's unrolled loops take at once, on processors 
 _MOST_UNROLLED = 64
 """Walkers that have a node of the graph each for their bits; for more a program is compiled."""
 _COMPILED_FROM_BYTES = {"xla": 2**14, "graph": 2**17, "eager": math.inf}
-"""Bytes of random bits in a step from which on it pays to have XLA compile their making: 4 walkers of 54,000 parameters
-take 1.2 ms where TensorFlow's kernels take 3.2; compiling takes half a second."""
+"""Bytes of random bits in a step from which on it pays to have XLA compile their making: 4 walkers
+of 54,000 parameters take 1.2 ms where TensorFlow's kernels take 3.2; compiling takes half a
+second.
+"""
 
 
 class Draw(NamedTuple):
@@ -53,7 +58,9 @@ class Draw(NamedTuple):
         return self.padded[1] * (self.bit_type.size // 4) // philox.WORDS
 
     def high_words(self, first_walker) -> tf.Tensor:
-        """High words of the counters, uint64 `(walkers,)`; a number that all walkers share is that of no walker."""
+        """High words of the counters, uint64 `(walkers,)`; a number that all walkers share is that
+        of no walker.
+        """
         first = tf.cast(first_walker if self.shape else 0, tf.int64)
         return tf.cast(first + tf.range(self.padded[0], dtype=tf.int64), tf.uint64)
 
@@ -63,22 +70,34 @@ class Draw(NamedTuple):
 
 def philox_key(seed: int, purpose: str) -> int:
     """A 64-bit key from the seed and what the numbers are for."""
-    return int.from_bytes(hashlib.sha256(f"tati_re/{seed}/{purpose}".encode()).digest()[:8], "little")
+    return int.from_bytes(
+        hashlib.sha256(f"tati_re/{seed}/{purpose}".encode()).digest()[:8], "little"
+    )
 
 
 def philox_keys(draws: Sequence[Draw], seed: int, purpose: str) -> tf.Tensor:
     """The key of each draw, uint64 `(draws,)`."""
-    return tf.constant([philox_key(seed, f"{purpose}/{number}") for number in range(len(draws))], tf.uint64)
+    return tf.constant(
+        [philox_key(seed, f"{purpose}/{number}") for number in range(len(draws))], tf.uint64
+    )
 
 
-def draw_bits(draws: Sequence[Draw], keys, first_step, num_steps: int, first_walker=0) -> list[tf.Tensor]:
-    """The bits of each draw for `num_steps` steps: integer tensors `(num_steps, walkers, padded numbers)`. `first_step`
-    is a number, or an int64 tensor; so is `first_walker`, for a block of the walkers of a run."""
+def draw_bits(
+    draws: Sequence[Draw], keys, first_step, num_steps: int, first_walker=0
+) -> list[tf.Tensor]:
+    """The bits of each draw for `num_steps` steps: integer tensors `(num_steps, walkers, padded
+    numbers)`. `first_step` is a number, or an int64 tensor; so is `first_walker`, for a block of
+    the walkers of a run.
+    """
     bits = []
     for number, draw in enumerate(draws):
         high, key = draw.high_words(first_walker), keys[number : number + 1]
         if draw.padded[0] > _MOST_UNROLLED:
-            bits.append(_compiled(draw, num_steps)(key, _low_words(draw, first_step, num_steps), high[:, None]))
+            bits.append(
+                _compiled(draw, num_steps)(
+                    key, _low_words(draw, first_step, num_steps), high[:, None]
+                )
+            )
             continue
         low = tf.cast(tf.cast(first_step, tf.int64) * draw.counters(), tf.uint64)
         shape = (num_steps, draw.padded[1])
@@ -95,41 +114,65 @@ def _kernel(key, low, high, shape: tuple[int, int], dtype: tf.DType) -> tf.Tenso
 
 @lru_cache(maxsize=256)
 def _compiled(draw: Draw, num_steps: int) -> Callable:
-    """Key and the two words of the counters to the bits of many walkers, compiled once for all keys."""
+    """Key and the two words of the counters to the bits of many walkers, compiled once for all
+    keys.
+    """
     compiled = tf.function(autograph=False, jit_compile=True)
-    return compiled(lambda key, *counters: bits_of_blocks(draw, philox.words(key[0], *counters), num_steps))
+    return compiled(
+        lambda key, *counters: bits_of_blocks(draw, philox.words(key[0], *counters), num_steps)
+    )
 
 
 def _low_words(draw: Draw, first_step, num_steps: int) -> tf.Tensor:
     """Low words of the counters of one walker, uint64 `(num_steps, 1, counters)`."""
-    low = tf.cast(first_step, tf.int64) * draw.counters() + tf.range(num_steps * draw.counters(), dtype=tf.int64)
+    low = tf.cast(first_step, tf.int64) * draw.counters() + tf.range(
+        num_steps * draw.counters(), dtype=tf.int64
+    )
     return tf.reshape(tf.cast(low, tf.uint64), (num_steps, 1, draw.counters()))
 
 
-def draw_blocks(draws: Sequence[Draw], keys, first_step, num_steps: int, first_walker=0) -> list[list[tf.Tensor]]:
-    """The bits of `draw_bits` as XLA makes them fastest: the four words of each Philox block apart. For each draw these
-    are four uint32 tensors `(num_steps, walkers, blocks)`; `bits_of_blocks` puts them in order."""
+def draw_blocks(
+    draws: Sequence[Draw], keys, first_step, num_steps: int, first_walker=0
+) -> list[list[tf.Tensor]]:
+    """The bits of `draw_bits` as XLA makes them fastest: the four words of each Philox block apart.
+    For each draw these are four uint32 tensors `(num_steps, walkers, blocks)`; `bits_of_blocks`
+    puts them in order.
+    """
     return [
-        philox.words(keys[number], _low_words(draw, first_step, num_steps), draw.high_words(first_walker)[:, None])
+        philox.words(
+            keys[number],
+            _low_words(draw, first_step, num_steps),
+            draw.high_words(first_walker)[:, None],
+        )
         for number, draw in enumerate(draws)
     ]
 
 
 def bits_of_blocks(draw: Draw, blocks: list[tf.Tensor], num_steps: int) -> tf.Tensor:
-    """The bits of one draw, `(num_steps, walkers, padded numbers)`, from the words of its blocks."""
-    return tf.reshape(tf.stack(philox.numbers(blocks, draw.bit_type), axis=-1), (num_steps, *draw.padded))
+    """The bits of one draw, `(num_steps, walkers, padded numbers)`, from the words of its
+    blocks.
+    """
+    return tf.reshape(
+        tf.stack(philox.numbers(blocks, draw.bit_type), axis=-1), (num_steps, *draw.padded)
+    )
 
 
 def open_uniform(bits: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     """Signed bits to uniform numbers in (0, 1), never at an end; the sign does not count."""
     kept = tf.cast(tf.bitwise.bitwise_and(bits, tf.constant(bits.dtype.max, bits.dtype)), dtype)
-    return (kept + 0.5) * tf.constant((1.0 - 0.5 * np.finfo(dtype.as_numpy_dtype).eps) / (bits.dtype.max + 1), dtype)
+    return (kept + 0.5) * tf.constant(
+        (1.0 - 0.5 * np.finfo(dtype.as_numpy_dtype).eps) / (bits.dtype.max + 1), dtype
+    )
 
 
-def standard_normals(radius: tf.Tensor, angle: tf.Tensor, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
-    """Two arrays of signed bits to two of standard normal numbers: r cos φ and r sin φ with r² = -2 ln u, u in (0, 1),
-    and an angle of even law. Its sine and cosine are Taylor's, to rounding, between -π/4 and π/4; the two lowest bits
-    turn it. float32 numbers end at 6.6 standard deviations (float64: 9.4): beyond is a probability of 5e-11."""
+def standard_normals(
+    radius: tf.Tensor, angle: tf.Tensor, dtype: tf.DType
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Two arrays of signed bits to two of standard normal numbers: r cos φ and r sin φ with r² = -2
+    ln u, u in (0, 1), and an angle of even law. Its sine and cosine are Taylor's, to rounding,
+    between -π/4 and π/4; the two lowest bits turn it. float32 numbers end at 6.6 standard
+    deviations (float64: 9.4): beyond is a probability of 5e-11.
+    """
     length = tf.sqrt(-2.0 * tf.math.log(open_uniform(radius, dtype)))
     x = tf.cast(angle, dtype) * tf.constant(0.25 * math.pi / (angle.dtype.max + 1), dtype)
     square, terms = x * x, 4 if dtype == tf.float32 else 8
@@ -162,10 +205,12 @@ class RecordingNoise:
 
 
 def numbers_of(draw: Draw, parts: Sequence[tf.Tensor]) -> tf.Tensor:
-    """The numbers of one draw, `(steps, *shape)`, from the bits of its Philox blocks, `(steps, walkers, numbers)` each:
-    all that are first in their block before all that are second. Made in whole vectors of the processor: what is left
-    over at the end of an array goes by another logarithm, which rounds otherwise, and which steps stand there depends
-    on where a chunk begins."""
+    """The numbers of one draw, `(steps, *shape)`, from the bits of its Philox blocks, `(steps,
+    walkers, numbers)` each: all that are first in their block before all that are second. Made in
+    whole vectors of the processor: what is left over at the end of an array goes by another
+    logarithm, which rounds otherwise, and which steps stand there depends on where a chunk
+    begins.
+    """
     like, size = parts[0].shape, math.prod(parts[0].shape)
     parts = [tf.reshape(part, (size,)) for part in parts]
     if rest := -size % _VECTOR:
@@ -181,22 +226,31 @@ def numbers_of(draw: Draw, parts: Sequence[tf.Tensor]) -> tf.Tensor:
 
 
 def parts_of(draw: Draw, bits: tf.Tensor) -> list[tf.Tensor]:
-    """The bits of a draw, `(steps, walkers, padded numbers)`, as `numbers_of` takes them: in two parts."""
+    """The bits of a draw, `(steps, walkers, padded numbers)`, as `numbers_of` takes them: in two
+    parts.
+    """
     steps, walkers, _ = bits.shape
     blocks = tf.reshape(bits, (steps, walkers, draw.counters(), -1, 2))
-    return [tf.reshape(part, (steps, walkers, -1)) for part in tf.unstack(tf.transpose(blocks, (4, 0, 1, 3, 2)))]
+    return [
+        tf.reshape(part, (steps, walkers, -1))
+        for part in tf.unstack(tf.transpose(blocks, (4, 0, 1, 3, 2)))
+    ]
 
 
 def draw_numbers(
     draws: Sequence[Draw], seed: int, purpose: str, first_step, num_steps: int, first_walker=0
 ) -> list[tf.Tensor]:
-    """The numbers of all draws for `num_steps` steps: as `draw_bits`, `(num_steps, *shape)` each."""
+    """The numbers of all draws for `num_steps` steps: as `draw_bits`, `(num_steps, *shape)`
+    each.
+    """
     bits = draw_bits(draws, philox_keys(draws, seed, purpose), first_step, num_steps, first_walker)
     return [numbers_of(draw, parts_of(draw, one)) for draw, one in zip(draws, bits, strict=True)]
 
 
 class Drawing:
-    """The numbers of `num_steps` steps that a loop makes at once: drawn as bits, turned into numbers where used."""
+    """The numbers of `num_steps` steps that a loop makes at once: drawn as bits, turned into
+    numbers where used.
+    """
 
     def __init__(self, draws: Sequence[Draw], num_steps: int, execution: str) -> None:
         self._draws = draws
@@ -208,12 +262,20 @@ class Drawing:
 
         compiled = partial(tf.function, autograph=False, jit_compile=True)
         self.drawn = compiled(drawn) if self._in_blocks else drawn
-        self.numbers = compiled(self._numbers) if self._in_blocks and execution == "graph" else self._numbers
+        self.numbers = (
+            compiled(self._numbers) if self._in_blocks and execution == "graph" else self._numbers
+        )
 
     def _numbers(self, bits) -> list[tf.Tensor]:
         """The numbers of each draw, `(num_steps, *shape)`."""
-        parts = (lambda draw, words: philox.numbers(words, draw.bit_type)) if self._in_blocks else parts_of
-        return [numbers_of(draw, parts(draw, one)) for draw, one in zip(self._draws, bits, strict=True)]
+        parts = (
+            (lambda draw, words: philox.numbers(words, draw.bit_type))
+            if self._in_blocks
+            else parts_of
+        )
+        return [
+            numbers_of(draw, parts(draw, one)) for draw, one in zip(self._draws, bits, strict=True)
+        ]
 
 
 class StepNoise:

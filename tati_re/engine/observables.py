@@ -9,7 +9,16 @@ from tati_re.core.method import Method
 from tati_re.core.protocol import fields_of, step_size_of
 
 _NORMS = ("gradient_norm", "momentum_norm")
-ALWAYS = ("temperature", "step_size", "loss", "potential", "log_prior", "kinetic_energy", "virial", *_NORMS)
+ALWAYS = (
+    "temperature",
+    "step_size",
+    "loss",
+    "potential",
+    "log_prior",
+    "kinetic_energy",
+    "virial",
+    *_NORMS,
+)
 FULL = ("full_loss", "full_potential")
 AVERAGED = ("loss", "potential", "kinetic_energy", "virial")
 OF_GROUPS = ("kinetic_energy", "virial")
@@ -18,10 +27,12 @@ _READ = ("step", "walker", "rung", "replica", "weight")
 
 
 class Observables:
-    """Computes a row of run.csv for every walker. The `method` tells whether there are momenta and a Metropolis test;
-    `metric_name` is "accuracy" for classifiers, else None; `extra` are the user's own, functions of the parameters
-    `(walkers, parameters)` that return `(walkers,)`. Loss and potential on all data are at each step of `full_every`
-    (0: never). `groups` are the sizes of the tensors, by name and in order, that have energies and virials too."""
+    """Computes a row of run.csv for every walker. The `method` tells whether there are momenta and
+    a Metropolis test; `metric_name` is "accuracy" for classifiers, else None; `extra` are the
+    user's own, functions of the parameters `(walkers, parameters)` that return `(walkers,)`. Loss
+    and potential on all data are at each step of `full_every` (0: never). `groups` are the sizes of
+    the tensors, by name and in order, that have energies and virials too.
+    """
 
     def __init__(
         self,
@@ -34,10 +45,22 @@ class Observables:
         self.method, self.full_every = method, full_every
         self.metric_name = metric_name
         extra = {} if extra is None else extra
-        named = isinstance(extra, Mapping) and all(isinstance(n, str) and n and callable(extra[n]) for n in extra)
-        refuse_if(not named, "observables is no table of functions.", shown(extra, 77, repr), '{"name": function}')
+        named = isinstance(extra, Mapping) and all(
+            isinstance(n, str) and n and callable(extra[n]) for n in extra
+        )
+        refuse_if(
+            not named,
+            "observables is no table of functions.",
+            shown(extra, 77, repr),
+            '{"name": function}',
+        )
         odd = [name for name in extra if not name.isprintable()]
-        refuse_if(odd, "observables: a name cannot head a column.", repr(odd[:1]), "a name without line ends and tabs")
+        refuse_if(
+            odd,
+            "observables: a name cannot head a column.",
+            repr(odd[:1]),
+            "a name without line ends and tabs",
+        )
         self.extra = dict(extra)
         self.groups = dict(groups or {})
         conditional = [metric_name] if metric_name else []
@@ -53,8 +76,9 @@ class Observables:
         refuse_if(clash, what, ", ".join(sorted(clash)), "other names")
 
     def __call__(self, state, evaluate, acceptance, labels: Sequence = ()) -> tf.Tensor:
-        """The row of every walker, `(walkers, columns)`, float64; entries without a meaning are nan. `acceptance` is
-        that of the last Metropolis test, `labels` are the last columns."""
+        """The row of every walker, `(walkers, columns)`, float64; entries without a meaning are
+        nan. `acceptance` is that of the last Metropolis test, `labels` are the last columns.
+        """
         position = tf.cast(state.position, tf.float64)
         gradient = tf.cast(state.gradient, tf.float64)
         undefined = tf.fill(tf.shape(state.potential), tf.constant(float("nan"), tf.float64))
@@ -64,8 +88,12 @@ class Observables:
             kinetic, momentum_norm = 0.5 * momentum_square, tf.sqrt(momentum_square)
         else:
             squares, kinetic, momentum_norm = None, undefined, undefined
-        temperature = state.temperature if "temperature" in state._fields else state.rung.temperature
-        step_size = state.step_size if "step_size" in state._fields else step_size_of(state, state.rung)
+        temperature = (
+            state.temperature if "temperature" in state._fields else state.rung.temperature
+        )
+        step_size = (
+            state.step_size if "step_size" in state._fields else step_size_of(state, state.rung)
+        )
         values = [temperature, step_size, state.loss, state.potential, state.log_prior, kinetic]
         values += [0.5 * tf.reduce_sum(position * gradient, axis=-1)]
         values += [tf.sqrt(tf.reduce_sum(tf.square(gradient), axis=-1)), momentum_norm]
@@ -76,8 +104,12 @@ class Observables:
         values += fields_of(state, self.method.shown).values()
         if self.full_every:
             values += self._full(state.position, evaluate, undefined)
-        values.extend(self._own(name, function, state.position) for name, function in self.extra.items())
-        values += self._of_groups(squares, undefined) + self._of_groups(position * gradient, undefined)
+        values.extend(
+            self._own(name, function, state.position) for name, function in self.extra.items()
+        )
+        values += self._of_groups(squares, undefined) + self._of_groups(
+            position * gradient, undefined
+        )
         values.extend(labels)
         return tf.stack([tf.cast(value, tf.float64) for value in values], axis=-1)
 
@@ -87,18 +119,31 @@ class Observables:
         def computed():
             loss = evaluate.mean_loss(position)
             weight = tf.cast(evaluate.rung.likelihood_weight, tf.float64)
-            return [loss, tf.math.multiply_no_nan(loss, weight * evaluate.scale) - evaluate.log_prior(position)]
+            return [
+                loss,
+                tf.math.multiply_no_nan(loss, weight * evaluate.scale)
+                - evaluate.log_prior(position),
+            ]
 
-        return tf.cond(tf.equal(evaluate.clock.step % self.full_every, 0), computed, lambda: [undefined, undefined])
+        return tf.cond(
+            tf.equal(evaluate.clock.step % self.full_every, 0),
+            computed,
+            lambda: [undefined, undefined],
+        )
 
     def _of_groups(self, products, undefined) -> list:
         """Half the sum of the products of each group; nan where there are none."""
         if products is None or not self.groups:
             return [undefined] * len(self.groups)
-        return [0.5 * tf.reduce_sum(part, axis=-1) for part in tf.split(products, list(self.groups.values()), axis=-1)]
+        return [
+            0.5 * tf.reduce_sum(part, axis=-1)
+            for part in tf.split(products, list(self.groups.values()), axis=-1)
+        ]
 
     def check(self, position: tf.TensorSpec) -> None:
-        """Traces the user's own functions once, so that a bad one is refused before any work starts."""
+        """Traces the user's own functions once, so that a bad one is refused before any work
+        starts.
+        """
 
         def own(value):
             return [self._own(name, function, value) for name, function in self.extra.items()]
@@ -108,11 +153,17 @@ class Observables:
 
     @staticmethod
     def _own(name: str, function: Callable, position) -> tf.Tensor:
-        expected = "arithmetic, keras.ops or TensorFlow functions of the parameters (walkers, parameters)"
+        expected = (
+            "arithmetic, keras.ops or TensorFlow functions of the parameters (walkers, parameters)"
+        )
         with users_code(f"observables: {name!r}", expected):
             value = tf.convert_to_tensor(function(position))
         real = value.dtype.is_floating or value.dtype.is_integer or value.dtype.is_bool
         if not real or value.shape.rank is None or value.shape != position.shape[:1]:
             what = f"observables: {name!r} must give one number a walker."
-            raise InputError(what, f"shape {value.shape}" if real else value.dtype.name, f"({position.shape[0]},)")
+            raise InputError(
+                what,
+                f"shape {value.shape}" if real else value.dtype.name,
+                f"({position.shape[0]},)",
+            )
         return value

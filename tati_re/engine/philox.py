@@ -1,9 +1,12 @@
-"""Philox 4x32-10 in XLA's own operations: the words of TensorFlow's kernel, bit for bit, at less than half of its cost.
+"""Philox 4x32-10 in XLA's own operations: the words of TensorFlow's kernel, bit for bit, at less
+than half of its cost.
 
-XLA makes one loop of the ten rounds that uses the processor's vectors; the kernel goes number by number. The four words
-of a block are kept apart, for a loop that also interleaved them would compute each block four times.
+XLA makes one loop of the ten rounds that uses the processor's vectors; the kernel goes number by
+number. The four words of a block are kept apart, for a loop that also interleaved them would
+compute each block four times.
 
-Source: Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2, 3 (2011)."""
+Source: Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2, 3 (2011).
+"""
 
 from tati_re.core.backend import tf
 
@@ -16,9 +19,13 @@ _WEYL = (0x9E3779B9, 0xBB67AE85)
 
 
 def words(key, low, high) -> list[tf.Tensor]:
-    """The words of each block, four uint32 tensors, in the order of the kernel's numbers. The key is a number or a
-    uint64 tensor; `low` and `high` are the words of the counter of each block, uint64 of shapes that broadcast."""
-    a, b, c, d = (part + tf.zeros_like(low + high, tf.uint32) for part in (*_halves(low), *_halves(high)))
+    """The words of each block, four uint32 tensors, in the order of the kernel's numbers. The key
+    is a number or a uint64 tensor; `low` and `high` are the words of the counter of each block,
+    uint64 of shapes that broadcast.
+    """
+    a, b, c, d = (
+        part + tf.zeros_like(low + high, tf.uint32) for part in (*_halves(low), *_halves(high))
+    )
     low_key, high_key = _halves(tf.convert_to_tensor(key, tf.uint64))
     weyl = [tf.constant(each, tf.uint32) for each in _WEYL]
     for _ in range(_ROUNDS):
@@ -35,11 +42,16 @@ def words(key, low, high) -> list[tf.Tensor]:
 
 
 def numbers(blocks: list[tf.Tensor], bit_type: tf.DType) -> list[tf.Tensor]:
-    """The words of all blocks as numbers of `bit_type`: four of int32, or two of int64, of two words each."""
+    """The words of all blocks as numbers of `bit_type`: four of int32, or two of int64, of two
+    words each.
+    """
     if bit_type == tf.int32:
         return [tf.bitcast(word, tf.int32) for word in blocks]
     wide, shift = [tf.cast(word, tf.uint64) for word in blocks], tf.constant(32, tf.uint64)
-    halves = [tf.bitwise.bitwise_or(low, tf.bitwise.left_shift(high, shift)) for low, high in (wide[:2], wide[2:])]
+    halves = [
+        tf.bitwise.bitwise_or(low, tf.bitwise.left_shift(high, shift))
+        for low, high in (wide[:2], wide[2:])
+    ]
     return [tf.bitcast(half, tf.int64) for half in halves]
 
 

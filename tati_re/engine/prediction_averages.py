@@ -18,34 +18,52 @@ PREFIX = "predictions/"
 
 
 class PredictionAverages:
-    """Weighted running averages of what draws predict for fixed inputs, in float64; the memory of two predictions. Kept
-    are the mean and the sum of squared deviations of the prediction (class probabilities, or values in the units of the
-    data; Welford's update), the mean entropy of the class probabilities or the mean noise variance, and for values the
-    log of the mean density of the targets. Each `every` steps the model (`outputs`, of `Outputs`) predicts for inputs
-    `(n, ...)` as it takes them. Targets are labels or values, `(n,)` or `(n, outputs)`, in data units."""
+    """Weighted running averages of what draws predict for fixed inputs, in float64; the memory of
+    two predictions. Kept are the mean and the sum of squared deviations of the prediction (class
+    probabilities, or values in the units of the data; Welford's update), the mean entropy of the
+    class probabilities or the mean noise variance, and for values the log of the mean density of
+    the targets. Each `every` steps the model (`outputs`, of `Outputs`) predicts for inputs `(n,
+    ...)` as it takes them. Targets are labels or values, `(n,)` or `(n, outputs)`, in data
+    units.
+    """
 
     def __init__(
-        self, outputs: Any, predictive: Predictive, inputs: np.ndarray, targets: np.ndarray, every: int
+        self,
+        outputs: Any,
+        predictive: Predictive,
+        inputs: np.ndarray,
+        targets: np.ndarray,
+        every: int,
     ) -> None:
         self._outputs, self._predictive, self._inputs = outputs, predictive, inputs
-        self._targets, self.every, self._rows = np.asarray(targets), every, len(inputs) * predictive.rows
+        self._targets, self.every, self._rows = (
+            np.asarray(targets),
+            every,
+            len(inputs) * predictive.rows,
+        )
         self.begin()
 
     def begin(self) -> None:
         """Counts no draw yet."""
         predictive = self._predictive
         shape, classes = (self._rows, predictive.num_columns), predictive.kind != VALUES
-        self._averages: dict[str, Any] = dict.fromkeys(("count", "weight", "weight_squares"), np.zeros(()))
+        self._averages: dict[str, Any] = dict.fromkeys(
+            ("count", "weight", "weight_squares"), np.zeros(())
+        )
         self._averages |= {"mean": np.zeros(shape), "m2": np.zeros(shape)}
         if classes:
             self._averages["expected_entropy"] = np.zeros(shape[:1])
         elif predictive.has_noise:
-            self._averages["noise_variance"] = np.zeros(shape if predictive.predicts_noise else shape[1:])
+            self._averages["noise_variance"] = np.zeros(
+                shape if predictive.predicts_noise else shape[1:]
+            )
         if predictive.has_noise or predictive.kind == LABELS:
             self._averages["log_density"] = np.full(shape[:1], -np.inf)
 
     def moves_until_due(self, timeline: Timeline, moves: int, count: int) -> int:
-        """Moves after `moves` up to the next prediction, at most `count`: it needs the positions after it."""
+        """Moves after `moves` up to the next prediction, at most `count`: it needs the positions
+        after it.
+        """
         due = self._due(timeline, timeline.steps(moves + 1, count)[0])
         return int(np.argmax(due)) + 1 if due.any() else count
 
@@ -53,7 +71,9 @@ class PredictionAverages:
         return (steps % self.every == 0) & timeline.counted(steps)
 
     def add_chunk(self, loop: Loop, chunk: Chunk, move: int) -> None:
-        """Counts the walkers that arrived with the last move of a chunk, where a prediction is due."""
+        """Counts the walkers that arrived with the last move of a chunk, where a prediction is
+        due.
+        """
         steps, group = loop.timeline.steps(move, 1)
         if not self._due(loop.timeline, steps)[0]:
             return
@@ -67,13 +87,23 @@ class PredictionAverages:
         auxiliary = [np.asarray(value)[places] for value in chunk.carry.auxiliary]
         self.add(np.asarray(state.position)[places], auxiliary, weights[: len(places)])
 
-    def add(self, positions: np.ndarray, auxiliary: Sequence[np.ndarray], weights: np.ndarray) -> None:
-        """Counts one draw of each walker, `(walkers, P)`, with its weight, `(walkers,)`. A draw of weight 0 is not
-        predicted. `auxiliary` are the non-trainable variables, `(walkers, *shape)` each."""
+    def add(
+        self, positions: np.ndarray, auxiliary: Sequence[np.ndarray], weights: np.ndarray
+    ) -> None:
+        """Counts one draw of each walker, `(walkers, P)`, with its weight, `(walkers,)`. A draw of
+        weight 0 is not predicted. `auxiliary` are the non-trainable variables, `(walkers, *shape)`
+        each.
+        """
         for walker in np.flatnonzero(weights > 0):
             here = slice(walker, walker + 1)
-            outputs = self._outputs(positions[here], [values[here] for values in auxiliary], self._inputs)
-            own = np.exp(positions[here, -1].astype(np.float64)) if self._predictive.samples_noise else None
+            outputs = self._outputs(
+                positions[here], [values[here] for values in auxiliary], self._inputs
+            )
+            own = (
+                np.exp(positions[here, -1].astype(np.float64))
+                if self._predictive.samples_noise
+                else None
+            )
             self._count(outputs.reshape(self._rows, -1), float(weights[walker]), own)
 
     def _count(self, outputs: np.ndarray, weight: float, own: np.ndarray | None) -> None:
@@ -96,17 +126,24 @@ class PredictionAverages:
                 before = averages["noise_variance"]
                 noise = predictive.noise(outputs, own).reshape(before.shape)
                 averages["noise_variance"] = before + share * (noise**2 - before)
-                self._add_density(predictive.log_densities(outputs[None], self._targets, own)[0], weight)
+                self._add_density(
+                    predictive.log_densities(outputs[None], self._targets, own)[0], weight
+                )
         difference = values - averages["mean"]
         averages["mean"] = averages["mean"] + share * difference
         averages["m2"] = averages["m2"] + weight * difference * (values - averages["mean"])
 
     def _add_density(self, density: np.ndarray, weight: float) -> None:
         """log of the weighted sum; the mean is this less the log of the sum of the weights."""
-        self._averages["log_density"] = np.logaddexp(self._averages["log_density"], density + np.log(weight))
+        self._averages["log_density"] = np.logaddexp(
+            self._averages["log_density"], density + np.log(weight)
+        )
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return {f"{PREFIX}{name}": values for name, values in {**self._averages, "targets": self._targets}.items()}
+        return {
+            f"{PREFIX}{name}": values
+            for name, values in {**self._averages, "targets": self._targets}.items()
+        }
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         self._averages = {name: np.asarray(arrays[f"{PREFIX}{name}"]) for name in self._averages}

@@ -16,18 +16,26 @@ if TYPE_CHECKING:
 
 LINE_SECONDS = 5.0
 _WIDE = 110
-"""Columns of a terminal that has room for replicas, workers and blocks beside the name of a method."""
+"""Columns of a terminal that has room for replicas, workers and blocks beside the name of a
+method.
+"""
 
 
 class Progress(Protocol):
-    """Progress of the engine; any object with these five methods. `start` once, then `update` as often as you like,
-    `message` for a sentence at any time, `stop` at the end, also after an error: a bar hides the cursor until then."""
+    """Progress of the engine; any object with these five methods. `start` once, then `update` as
+    often as you like, `message` for a sentence at any time, `stop` at the end, also after an error:
+    a bar hides the cursor until then.
+    """
 
     def start(self, total: int, done: int = 0, title: str = "", walkers: int = 1) -> None:
         """Begins with `done` of `total` steps, under a title such as the sampler's name."""
 
-    def update(self, step: int, potential: Any = None, temperature: Any = None, rate: float | None = None) -> None:
-        """Says the step reached, potential and temperature (numbers, or arrays over walkers), and steps a second."""
+    def update(
+        self, step: int, potential: Any = None, temperature: Any = None, rate: float | None = None
+    ) -> None:
+        """Says the step reached, potential and temperature (numbers, or arrays over walkers), and
+        steps a second.
+        """
 
     def message(self, text: str) -> None:
         """Says one sentence."""
@@ -50,7 +58,9 @@ class PlainProgress:
 
     seconds = LINE_SECONDS
 
-    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.stream, self._clock = stream or sys.stdout, clock
         self._waiting: str | None = None
 
@@ -59,9 +69,13 @@ class PlainProgress:
         self._waiting = None
         self._next = self._clock() + self.seconds
 
-    def update(self, step: int, potential: Any = None, temperature: Any = None, rate: float | None = None) -> None:
+    def update(
+        self, step: int, potential: Any = None, temperature: Any = None, rate: float | None = None
+    ) -> None:
         state = _state(self._total - step, self._walkers, potential, temperature, rate)
-        self._waiting = "  ".join(part for part in (self._title, f"step {step}/{self._total}", state) if part)
+        self._waiting = "  ".join(
+            part for part in (self._title, f"step {step}/{self._total}", state) if part
+        )
         if self._clock() >= self._next:
             self._print_waiting()
 
@@ -106,7 +120,9 @@ class NotebookProgress(PlainProgress):
 
 
 class RichProgress:
-    """A bar on a terminal: title, bar, step, walkers, potential, temperature, steps a second, time left."""
+    """A bar on a terminal: title, bar, step, walkers, potential, temperature, steps a second, time
+    left.
+    """
 
     def __init__(self, stream: TextIO | None = None, console: Console | None = None) -> None:
         from rich.console import Console
@@ -124,9 +140,16 @@ class RichProgress:
         title = title if self.console.width >= _WIDE else title.partition(",")[0]
         counter = 2 * len(str(total)) + 1
         self._bar = Bar(
-            TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, min_width=len(title))),
+            TextColumn(
+                "{task.description}",
+                markup=False,
+                table_column=Column(no_wrap=True, min_width=len(title)),
+            ),
             BarColumn(bar_width=None),
-            TextColumn("{task.completed}/{task.total}", table_column=Column(no_wrap=True, min_width=counter)),
+            TextColumn(
+                "{task.completed}/{task.total}",
+                table_column=Column(no_wrap=True, min_width=counter),
+            ),
             TextColumn("{task.fields[state]}", markup=False, table_column=Column(no_wrap=True)),
             console=self.console,
             refresh_per_second=4,
@@ -136,8 +159,12 @@ class RichProgress:
         self._task = self._bar.add_task(title, total=total, completed=done, state=state)
         self._bar.start()
 
-    def update(self, step: int, potential: Any = None, temperature: Any = None, rate: float | None = None) -> None:
-        state = _state(int(self._bar.tasks[0].total) - step, self._walkers, potential, temperature, rate)
+    def update(
+        self, step: int, potential: Any = None, temperature: Any = None, rate: float | None = None
+    ) -> None:
+        state = _state(
+            int(self._bar.tasks[0].total) - step, self._walkers, potential, temperature, rate
+        )
         # 80 columns are just enough without this word.
         self._bar.update(self._task, completed=step, state=state.removesuffix(" left"))
 
@@ -151,8 +178,10 @@ class RichProgress:
 
 
 def make_progress(verbose: int = 1, stream: TextIO | None = None) -> Progress:
-    """The progress that fits where it is shown; without a stream, standard output. `verbose` is 0 for silence, 1 for a
-    bar on a terminal, a line below the cell of a notebook and plain lines elsewhere, 2 for plain lines."""
+    """The progress that fits where it is shown; without a stream, standard output. `verbose` is 0
+    for silence, 1 for a bar on a terminal, a line below the cell of a notebook and plain lines
+    elsewhere, 2 for plain lines.
+    """
     stream = stream or sys.stdout
     if verbose == 0:
         return NullProgress()
@@ -169,7 +198,9 @@ def _state(left: int, walkers: int, potential: Any, temperature: Any, rate: floa
     for letter, value in (("U", potential), ("T", temperature)):
         if value is not None and np.size(value):
             mean = float(np.mean(value))
-            parts.append(f"{letter} {mean:,.0f}" if 1e4 <= abs(mean) < 1e9 else f"{letter} {mean:.4g}")
+            parts.append(
+                f"{letter} {mean:,.0f}" if 1e4 <= abs(mean) < 1e9 else f"{letter} {mean:.4g}"
+            )
     if rate is not None and math.isfinite(rate) and rate > 0:
         seconds = max(0, round(left / rate))
         minutes, hours = seconds // 60 % 60, seconds // 3600

@@ -1,4 +1,6 @@
-"""Recording of the steps of a chunk, in buffers on the device; and what goes on from chunk to chunk."""
+"""Recording of the steps of a chunk, in buffers on the device; and what goes on from chunk to
+chunk.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,9 +15,11 @@ from tati_re.engine.timeline import Moves
 
 
 class RunningMoments(NamedTuple):
-    """Streaming mean and sum of squared deviations of the parameters (Welford), per walker, float64. `count` and
-    `squares`, `(walkers,)`, are the rows seen, or the sums of their weights and of the squares of these; `mean` and
-    `m2` have shape `(walkers, parameters)`, and the variance is m2 / (count - squares / count)."""
+    """Streaming mean and sum of squared deviations of the parameters (Welford), per walker,
+    float64. `count` and `squares`, `(walkers,)`, are the rows seen, or the sums of their weights
+    and of the squares of these; `mean` and `m2` have shape `(walkers, parameters)`, and the
+    variance is m2 / (count - squares / count).
+    """
 
     count: Any
     mean: Any
@@ -24,7 +28,9 @@ class RunningMoments(NamedTuple):
 
 
 class Carry(NamedTuple):
-    """All that goes on from chunk to chunk, and into checkpoints; above U + p·p/2 of `highest`, `()`, runs diverge."""
+    """All that goes on from chunk to chunk, and into checkpoints; above U + p·p/2 of `highest`,
+    `()`, runs diverge.
+    """
 
     state: Any
     auxiliary: tuple
@@ -33,9 +39,11 @@ class Carry(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """The state after the last step, the steps `taken`, fewer than asked for where the run diverged, and what was
-    recorded: `rows`, `(capacity, walkers, columns)`, `positions`, `(capacity, recorded walkers, parameters or
-    directions)`, `beside` these potential, loss and labels, and `events`, `(capacity, rows, columns)`, float64."""
+    """The state after the last step, the steps `taken`, fewer than asked for where the run
+    diverged, and what was recorded: `rows`, `(capacity, walkers, columns)`, `positions`,
+    `(capacity, recorded walkers, parameters or directions)`, `beside` these potential, loss and
+    labels, and `events`, `(capacity, rows, columns)`, float64.
+    """
 
     carry: Carry
     taken: Any
@@ -49,8 +57,13 @@ class Chunk(NamedTuple):
 
 
 def leaves_of(carry: Carry) -> list[np.ndarray]:
-    """The arrays of a carry, without the rung: of the state, auxiliary variables, moments, and the highest energy."""
-    return [np.asarray(leaf) for leaf in tf.nest.flatten(carry._replace(state=carry.state._replace(rung=())))]
+    """The arrays of a carry, without the rung: of the state, auxiliary variables, moments, and the
+    highest energy.
+    """
+    return [
+        np.asarray(leaf)
+        for leaf in tf.nest.flatten(carry._replace(state=carry.state._replace(rung=())))
+    ]
 
 
 def carry_of(leaves: list[np.ndarray], template) -> Carry:
@@ -63,7 +76,9 @@ def carry_of(leaves: list[np.ndarray], template) -> Carry:
 
 
 class Buffers(NamedTuple):
-    """The moments of the positions so far, the tensor arrays of what a `Chunk` has, and how much of each is filled."""
+    """The moments of the positions so far, the tensor arrays of what a `Chunk` has, and how much of
+    each is filled.
+    """
 
     moments: RunningMoments
     rows: Any
@@ -76,23 +91,37 @@ class Buffers(NamedTuple):
 
 
 class RowBuffers:
-    """Stores what is due after a step of a loop, whose `num_recorded` walkers have positions and moments stored, of
-    `width` numbers each: projections on `directions` `(parameters, k)`, if any. A chunk has `chunk_steps` at most."""
+    """Stores what is due after a step of a loop, whose `num_recorded` walkers have positions and
+    moments stored, of `width` numbers each: projections on `directions` `(parameters, k)`, if any.
+    A chunk has `chunk_steps` at most.
+    """
 
     def __init__(self, loop: Any, width: int, chunk_steps: int) -> None:
         self.method: Method = loop.method
         self.observables: Observables = loop.observables
         timeline = self.timeline = loop.timeline
-        self.walkers, self.num_recorded, self.directions = loop.walkers, loop.num_recorded, loop.directions
+        self.walkers, self.num_recorded, self.directions = (
+            loop.walkers,
+            loop.num_recorded,
+            loop.directions,
+        )
         self.dtype, self.labels = loop.potential.dtype, loop.labels
-        # A chunk meets the ends of several turns of a group, each of which may have one more row than its share.
+        # A chunk meets the ends of several turns of a group, each of which may have one more row
+        # than its share.
         turns = 1 if timeline.groups == 1 else chunk_steps // timeline.group_steps + 2
         turns += 1  # for what is not due
         self._most_rows = chunk_steps // timeline.record_every + turns
-        self._most_positions = chunk_steps // timeline.closest + turns if timeline.trajectory_every else 0
-        self._most_events = chunk_steps // timeline.event_every + turns if timeline.event_every else 0
+        self._most_positions = (
+            chunk_steps // timeline.closest + turns if timeline.trajectory_every else 0
+        )
+        self._most_events = (
+            chunk_steps // timeline.event_every + turns if timeline.event_every else 0
+        )
         self._of_row = (self.walkers, len(self.observables.columns))
-        self._of_position, self._of_beside = (self.num_recorded, width), (self.num_recorded, 2 + len(self.labels))
+        self._of_position, self._of_beside = (
+            (self.num_recorded, width),
+            (self.num_recorded, 2 + len(self.labels)),
+        )
         self._of_event = (loop.event_rows, len(self.method.event_columns))
 
     def empty(self, moments: RunningMoments) -> Buffers:
@@ -107,25 +136,44 @@ class RowBuffers:
         return Buffers(moments, rows, none, positions, beside, none, events, none)
 
     def stacked(self, buffers: Buffers) -> tuple:
-        """Rows, positions, what is beside them, and events, as tensors, each but the second two with its number."""
-        where, also = tf.zeros((0, self.num_recorded, 0), self.dtype), tf.zeros((0, *self._of_beside), tf.float64)
+        """Rows, positions, what is beside them, and events, as tensors, each but the second two
+        with its number.
+        """
+        where, also = (
+            tf.zeros((0, self.num_recorded, 0), self.dtype),
+            tf.zeros((0, *self._of_beside), tf.float64),
+        )
         if self._most_positions:
             where, also = buffers.positions.stack(), buffers.beside.stack()
-        new_events = buffers.events.stack() if self._most_events else tf.zeros((0, 0, 0), tf.float64)
+        new_events = (
+            buffers.events.stack() if self._most_events else tf.zeros((0, 0, 0), tf.float64)
+        )
         rows = buffers.rows.stack(), buffers.num_rows
         return *rows, where, also, buffers.num_positions, new_events, buffers.num_events
 
-    def after(self, due: Moves, now: Callable[[], tuple[Any, Any]], acceptance, alive, buffers: Buffers) -> Buffers:
-        """The buffers after a move; nothing is stored where the run diverged, `alive` False. `now` gives the state of
-        all walkers and the potential that the move saw; its acceptance is `(walkers,)`. Whatever is due, each buffer is
-        written to, at the place of its next entry, which stays the next one where nothing is: XLA then writes in place,
-        where it copies buffers that pass through a condition, at each step."""
+    def after(
+        self, due: Moves, now: Callable[[], tuple[Any, Any]], acceptance, alive, buffers: Buffers
+    ) -> Buffers:
+        """The buffers after a move; nothing is stored where the run diverged, `alive` False. `now`
+        gives the state of all walkers and the potential that the move saw; its acceptance is
+        `(walkers,)`. Whatever is due, each buffer is written to, at the place of its next entry,
+        which stays the next one where nothing is: XLA then writes in place, where it copies buffers
+        that pass through a condition, at each step.
+        """
         row_due, position_due = tf.logical_and(alive, due.row), tf.logical_and(alive, due.position)
-        no_row, no_position = tf.zeros(self._of_row, tf.float64), tf.zeros(self._of_position, self.dtype)
+        no_row, no_position = (
+            tf.zeros(self._of_row, tf.float64),
+            tf.zeros(self._of_position, self.dtype),
+        )
         nothing = buffers.moments, no_row, no_position, tf.zeros(self._of_beside, tf.float64)
         either = tf.logical_or(row_due, position_due)
-        due, always = due._replace(moments=tf.logical_and(alive, due.moments)), self.timeline.record_every == 1
-        recorded = _if(either, lambda: self._recorded(due, now(), acceptance, nothing), lambda: nothing, always)
+        due, always = (
+            due._replace(moments=tf.logical_and(alive, due.moments)),
+            self.timeline.record_every == 1,
+        )
+        recorded = _if(
+            either, lambda: self._recorded(due, now(), acceptance, nothing), lambda: nothing, always
+        )
         moments, row, position, beside = recorded
         rows, num_rows = _written(buffers.rows, buffers.num_rows, row, row_due)
         positions, also, num_positions = buffers.positions, buffers.beside, buffers.num_positions
@@ -141,7 +189,9 @@ class RowBuffers:
         return Buffers(moments, rows, num_rows, positions, also, num_positions, events, num_events)
 
     def _recorded(self, due: Moves, now, acceptance, nothing: tuple) -> tuple:
-        """The moments, the row, the position and what is beside it, each `nothing`'s where it is not due."""
+        """The moments, the row, the position and what is beside it, each `nothing`'s where it is
+        not due.
+        """
         moments, no_row, no_position, no_beside = nothing
         line, order, labels = self.timeline, None, []
         state, evaluate = now
@@ -153,7 +203,11 @@ class RowBuffers:
             labels = [tf.cast(own[name], tf.float64) for name in self.labels]
         if self.method.by_rung:
             order = self.method.order(state)
-        ordered = state.position if order is None else tf.gather(state.position, order[: self.num_recorded])
+        ordered = (
+            state.position
+            if order is None
+            else tf.gather(state.position, order[: self.num_recorded])
+        )
 
         def row():
             values = self.observables(state, evaluate, acceptance, labels)
@@ -171,15 +225,23 @@ class RowBuffers:
         elif "weight" in self.labels:
             weight = labels[self.labels.index("weight")]
             weight = weight if order is None else tf.gather(weight, order[: self.num_recorded])
-        if line.record_every == 1:  # number by number, for XLA copies what passes through a condition
+        if (
+            line.record_every == 1
+        ):  # number by number, for XLA copies what passes through a condition
             both = self._updated(moments, ordered, weight, state), moments
-            new_moments = tf.nest.map_structure(lambda new, old: tf.where(due.moments, new, old), *both)
+            new_moments = tf.nest.map_structure(
+                lambda new, old: tf.where(due.moments, new, old), *both
+            )
         else:
-            new_moments = tf.cond(due.moments, lambda: self._updated(moments, ordered, weight, state), lambda: moments)
+            new_moments = tf.cond(
+                due.moments, lambda: self._updated(moments, ordered, weight, state), lambda: moments
+            )
         new_row = _if(due.row, row, lambda: no_row, line.record_every == 1)
         if not line.trajectory_every:
             return new_moments, new_row, no_position, no_beside
-        stored = _if(due.position, position, lambda: (no_position, no_beside), line.trajectory_every == 1)
+        stored = _if(
+            due.position, position, lambda: (no_position, no_beside), line.trajectory_every == 1
+        )
         return new_moments, new_row, *stored
 
     def _updated(self, moments: RunningMoments, ordered, weight, state) -> RunningMoments:
@@ -187,7 +249,9 @@ class RowBuffers:
 
 
 def _if(due, value: Callable, other: Callable, always: bool) -> Any:
-    """The value where it is due, else the other, but the value in any case where it is `always` as good."""
+    """The value where it is due, else the other, but the value in any case where it is `always` as
+    good.
+    """
     return value() if always else tf.cond(due, value, other)
 
 
@@ -197,10 +261,14 @@ def _written(buffer, number, value, due) -> tuple:
 
 
 def update_moments(moments: RunningMoments, position, weight) -> RunningMoments:
-    """Welford's update with one more position of every walker, counted with its weight, `(walkers,)`; None: 1."""
+    """Welford's update with one more position of every walker, counted with its weight,
+    `(walkers,)`; None: 1.
+    """
     values = tf.cast(position, tf.float64)
     counted = tf.ones_like(moments.count) if weight is None else weight
     count = moments.count + counted
     deviation = (values - moments.mean) * counted[:, None]
     mean = moments.mean + deviation / tf.where(count > 0.0, count, 1.0)[:, None]
-    return RunningMoments(count, mean, moments.m2 + deviation * (values - mean), moments.squares + counted**2)
+    return RunningMoments(
+        count, mean, moments.m2 + deviation * (values - mean), moments.squares + counted**2
+    )

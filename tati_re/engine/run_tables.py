@@ -26,10 +26,15 @@ class RunningAverages:
 
     def begin(self) -> None:
         """Counts no row yet."""
-        self._counts, self._sums = np.zeros(self._walkers), np.zeros((self._walkers, len(self._averaged)))
+        self._counts, self._sums = (
+            np.zeros(self._walkers),
+            np.zeros((self._walkers, len(self._averaged))),
+        )
 
     def add(self, walkers: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Counts rows `(steps, walkers, columns)` of these walkers; the averages after each, as in averages.csv."""
+        """Counts rows `(steps, walkers, columns)` of these walkers; the averages after each, as in
+        averages.csv.
+        """
         values, weights = rows[:, :, self._averaged], np.ones(rows.shape[:2])
         if "weight" in self._columns:
             weights = rows[:, :, self._columns.index("weight")]
@@ -44,7 +49,11 @@ class RunningAverages:
         with np.errstate(invalid="ignore"):
             parts = [totals / counts[:, :, None], temperature[:, :, None] * self._expected]
         if self._walkers_at_rung is not None:
-            parts.append(np.broadcast_to((walkers // self._walkers_at_rung)[:, None], (*temperature.shape, 1)))
+            parts.append(
+                np.broadcast_to(
+                    (walkers // self._walkers_at_rung)[:, None], (*temperature.shape, 1)
+                )
+            )
         return np.concatenate(parts, axis=-1)
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -61,7 +70,12 @@ class RunTables:
     """run.csv, averages.csv, timing.csv, and what else the loop records."""
 
     def __init__(
-        self, folder: Path, loop: Loop, trajectory: str, parameters: Sequence[str], averages: RunningAverages
+        self,
+        folder: Path,
+        loop: Loop,
+        trajectory: str,
+        parameters: Sequence[str],
+        averages: RunningAverages,
     ) -> None:
         self._folder, self._averages = folder, averages
         self._num_recorded = loop.num_recorded
@@ -92,16 +106,23 @@ class RunTables:
             table.path = folder / name
 
     def reopen(self, positions: Mapping[str, int], digests: Mapping[str, str]) -> None:
-        """Opens the tables of a run to go on at the positions that its checkpoint says, if they are what it knows."""
+        """Opens the tables of a run to go on at the positions that its checkpoint says, if they are
+        what it knows.
+        """
         for name, columns in self._columns.items():
             kind = H5Table if name.endswith(".h5") else CsvTable
             options = self._options(name) | {"digest": digests.get(name)}
-            self._tables[name] = kind.reopen(self._folder / name, columns, int(positions[name]), **options)
+            self._tables[name] = kind.reopen(
+                self._folder / name, columns, int(positions[name]), **options
+            )
 
     def known(self) -> dict[str, dict[str, Any]]:
         """How much of each table is on the disk, and the digest of so much, for a checkpoint."""
         tables = self._tables.items()
-        return {"files": {n: int(t.on_disk) for n, t in tables}, "digests": {n: t.digest.text() for n, t in tables}}
+        return {
+            "files": {n: int(t.on_disk) for n, t in tables},
+            "digests": {n: t.digest.text() for n, t in tables},
+        }
 
     def add_chunk(self, loop: Loop, chunk: Chunk, first_move: int) -> None:
         """Moves the rows of a chunk, whose first move this is, into the tables."""
@@ -114,24 +135,32 @@ class RunTables:
                 counted = loop.timeline.counted(steps[due][which])
                 if counted.any():
                     averages = self._averages.add(walkers, rows[which][counted][:, walkers])
-                    self._append(loop, files.AVERAGES, steps[due][which][counted], walkers, averages)
+                    self._append(
+                        loop, files.AVERAGES, steps[due][which][counted], walkers, averages
+                    )
             self.last = _at_target(loop, rows[-1])
         if count := int(chunk.num_positions):
             due = np.flatnonzero(loop.timeline.positions_due(steps))[:count]
             beside = np.asarray(chunk.beside)[:count]
             parts = [beside[:, :, :2], np.asarray(chunk.positions)[:count], beside[:, :, 2:]]
             for which, walkers in loop.timeline.turns(group[due], np.arange(self._num_recorded)):
-                values = [part[which] if len(walkers) == part.shape[1] else part[which][:, walkers] for part in parts]
+                values = [
+                    part[which] if len(walkers) == part.shape[1] else part[which][:, walkers]
+                    for part in parts
+                ]
                 self._append(loop, self._trajectory, steps[due][which], walkers, *values)
         if count := int(chunk.num_events):
             events = np.asarray(chunk.events)[:count].reshape(-1, chunk.events.shape[-1])
             self._tables[files.EXCHANGES].append(events[events[:, 0] >= 0])
         if self._waiting > _MOST_WAITING:
-            # Rows beyond the checkpoint are cut off by a resume, so they may be written before it: memory stays flat.
+            # Rows beyond the checkpoint are cut off by a resume, so they may be written before it:
+            # memory stays flat.
             self.flush()
 
     def add_timing(self, step: int, seconds: float) -> None:
-        self._tables[files.TIMING].append(np.array([[step, seconds, step / seconds if seconds > 0 else 0.0]]))
+        self._tables[files.TIMING].append(
+            np.array([[step, seconds, step / seconds if seconds > 0 else 0.0]])
+        )
 
     def flush(self) -> None:
         for table in self._tables.values():
@@ -145,7 +174,11 @@ class RunTables:
         rows = num_steps / line.record_every * loop.walkers * 18.0 * numbers
         if not line.trajectory_every:
             return rows
-        number = self._numbers.size if self._trajectory.endswith(".h5") else (13.0 if self._numbers.size == 4 else 20.0)
+        number = (
+            self._numbers.size
+            if self._trajectory.endswith(".h5")
+            else (13.0 if self._numbers.size == 4 else 20.0)
+        )
         num_positions = max(0, num_steps - line.num_burnin_steps) / line.trajectory_every
         return rows + num_positions * self._num_recorded * number * len(self._parameters)
 
@@ -157,7 +190,9 @@ class RunTables:
         single = name == self._trajectory and self._numbers == tf.float32
         return {"float32_columns": self._parameters if single else []}
 
-    def _append(self, loop: Loop, name: str, steps: np.ndarray, walkers: np.ndarray, *values: np.ndarray) -> None:
+    def _append(
+        self, loop: Loop, name: str, steps: np.ndarray, walkers: np.ndarray, *values: np.ndarray
+    ) -> None:
         numbers = walkers % loop.walkers_at_rung
         index = np.stack([np.repeat(steps, len(walkers)), np.tile(numbers, len(steps))], axis=-1)
         parts = [value.reshape(len(index), value.shape[-1]) for value in values]
@@ -166,8 +201,12 @@ class RunTables:
 
 
 def _at_target(loop: Loop, row: np.ndarray) -> tuple[float, float | None]:
-    """Mean potential and kinetic temperature of the walkers at the target, of a row `(walkers, columns)`."""
+    """Mean potential and kinetic temperature of the walkers at the target, of a row `(walkers,
+    columns)`.
+    """
     columns, first, temperature = loop.observables.columns, loop.walkers_at_rung, None
     if loop.method.has_momentum:
-        temperature = float(2 * row[:first, columns.index("kinetic_energy")].mean() / loop.potential.num_parameters)
+        temperature = float(
+            2 * row[:first, columns.index("kinetic_energy")].mean() / loop.potential.num_parameters
+        )
     return float(row[:first, columns.index("potential")].mean()), temperature

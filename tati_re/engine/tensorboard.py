@@ -13,9 +13,11 @@ _LABELS = ("step", "walker", "rung", "replica")
 
 
 class TensorBoard:
-    """Writes new rows of `run.csv` as scalars, as a callback of the driver after each flush; a target of None: nothing.
-    Each walker (and on a ladder each rung) is a run of its own to TensorBoard, each column a tag. Event files are
-    appended to, and stand outside of what a resumed run repeats byte for byte: they hold the time of day."""
+    """Writes new rows of `run.csv` as scalars, as a callback of the driver after each flush; a
+    target of None: nothing. Each walker (and on a ladder each rung) is a run of its own to
+    TensorBoard, each column a tag. Event files are appended to, and stand outside of what a resumed
+    run repeats byte for byte: they hold the time of day.
+    """
 
     def __init__(self, target: str | None) -> None:
         self.target = None if target is None else Path(target)
@@ -40,7 +42,9 @@ class TensorBoard:
         metadata.plugin_data.plugin_name = "scalars"
         with storing(self.target):
             for place, part in rows.groupby(labels):
-                name = "-".join(f"{label}{int(number)}" for label, number in zip(labels, place, strict=True))
+                name = "-".join(
+                    f"{label}{int(number)}" for label, number in zip(labels, place, strict=True)
+                )
                 if name not in self._writers:
                     self._writers[name] = tf.summary.create_file_writer(str(self.target / name))
                 with self._writers[name].as_default():
@@ -54,8 +58,11 @@ class TensorBoard:
             summary = tf.compat.v1.Summary()
             for tag, value in zip(tags, row, strict=True):
                 if value == value:
-                    summary.value.add(tag=tag, metadata=metadata).tensor.CopyFrom(tf.make_tensor_proto(value))
-            # One call a row: a call for each number would cost more than the steps of a small model.
+                    summary.value.add(tag=tag, metadata=metadata).tensor.CopyFrom(
+                        tf.make_tensor_proto(value)
+                    )
+            # One call a row: a call for each number would cost more than the steps of a small
+            # model.
             tf.summary.experimental.write_raw_pb(summary.SerializeToString(), step=int(step))
 
     def _new_rows(self, path: Path):

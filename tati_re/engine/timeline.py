@@ -1,8 +1,10 @@
 """The step of each walker, and the records due after it.
 
-A move is one iteration of the loop: a step of all walkers, or of one group where groups take turns (ensemble methods:
-one half moves while the other rests). A group makes `group_steps` steps, then the next one the same steps: steps are
-counted per walker, and a walker is recorded only while it moves."""
+A move is one iteration of the loop: a step of all walkers, or of one group where groups take turns
+(ensemble methods: one half moves while the other rests). A group makes `group_steps` steps, then
+the next one the same steps: steps are counted per walker, and a walker is recorded only while it
+moves.
+"""
 
 import itertools
 from collections.abc import Callable
@@ -17,10 +19,12 @@ Factor = Callable[[np.ndarray], np.ndarray]
 
 
 class Moves(NamedTuple):
-    """The moves of a chunk, `(chunk_steps,)` each. `stop` says how many of them are done when something is due next, or
-    a turn or the chunk ends, int32; what is due after each, bool: a `row`, one that counts for `moments`, a `position`,
-    an `event` of the method; `step` is the one that the moving `group` takes, int64, `adapting` in the burn-in; the
-    factors multiply step size and temperature, float64."""
+    """The moves of a chunk, `(chunk_steps,)` each. `stop` says how many of them are done when
+    something is due next, or a turn or the chunk ends, int32; what is due after each, bool: a
+    `row`, one that counts for `moments`, a `position`, an `event` of the method; `step` is the one
+    that the moving `group` takes, int64, `adapting` in the burn-in; the factors multiply step size
+    and temperature, float64.
+    """
 
     stop: Any
     row: Any
@@ -36,10 +40,12 @@ class Moves(NamedTuple):
 
 @dataclass
 class Timeline:
-    """Moves, steps and due records. There is a row each `record_every` steps, a position each `trajectory_every`, more
-    for the `fewest_positions`, and an event of a method that has some each `event_every`; 0: none. Burn-in steps have
-    no positions and no moments; what adapts does so until they end. Groups of walkers take turns of `group_steps`
-    steps. The factors give, of step numbers `(n,)`, what step size and temperature are multiplied with; None: 1."""
+    """Moves, steps and due records. There is a row each `record_every` steps, a position each
+    `trajectory_every`, more for the `fewest_positions`, and an event of a method that has some each
+    `event_every`; 0: none. Burn-in steps have no positions and no moments; what adapts does so
+    until they end. Groups of walkers take turns of `group_steps` steps. The factors give, of step
+    numbers `(n,)`, what step size and temperature are multiplied with; None: 1.
+    """
 
     record_every: int
     trajectory_every: int
@@ -60,7 +66,9 @@ class Timeline:
         return self.step_factor is not None or self.temperature_factor is not None
 
     def steps(self, first_move: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """The step and the group of each of `count` moves from `first_move` on (numbered from 1), int64 `(count,)`."""
+        """The step and the group of each of `count` moves from `first_move` on (numbered from 1),
+        int64 `(count,)`.
+        """
         turn, place = np.divmod(np.arange(first_move - 1, first_move - 1 + count), self.group_steps)
         round_, group = np.divmod(turn, self.groups)
         return round_ * self.group_steps + place + 1, group
@@ -70,43 +78,67 @@ class Timeline:
         return steps * self.groups
 
     def turns(self, group: np.ndarray, walkers: np.ndarray) -> list[tuple[slice, np.ndarray]]:
-        """Runs of moves of one group, of the groups `(n,)` that moved, and those of the walkers that moved in each."""
+        """Runs of moves of one group, of the groups `(n,)` that moved, and those of the walkers
+        that moved in each.
+        """
         if self.groups == 1:
             return [(slice(None), walkers)]
         borders = [0, *np.flatnonzero(np.diff(group)) + 1, len(group)]
         size = len(walkers) // self.groups
         runs = [slice(a, b) for a, b in itertools.pairwise(borders) if b > a]
-        return [(run, walkers[group[run.start] * size : (group[run.start] + 1) * size]) for run in runs]
+        return [
+            (run, walkers[group[run.start] * size : (group[run.start] + 1) * size]) for run in runs
+        ]
 
     def rows_due(self, steps: np.ndarray) -> np.ndarray:
         """Whether a row is due after each of these steps."""
         return steps % self.record_every == 0
 
     def positions_due(self, steps: np.ndarray) -> np.ndarray:
-        every = steps_between(self.trajectory_every, self.fewest_positions, steps - self.num_burnin_steps)
+        every = steps_between(
+            self.trajectory_every, self.fewest_positions, steps - self.num_burnin_steps
+        )
         return _each(every, steps) & self.counted(steps)
 
     def counted(self, steps: np.ndarray) -> np.ndarray:
-        """Whether each of these steps counts for averages: past the burn-in, and not in a descent at temperature 0."""
+        """Whether each of these steps counts for averages: past the burn-in, and not in a descent
+        at temperature 0.
+        """
         past = steps > self.num_burnin_steps
-        return past if self.temperature_factor is None else past & (self.temperature_factor(steps) > 0)
+        return (
+            past if self.temperature_factor is None else past & (self.temperature_factor(steps) > 0)
+        )
 
     def factors(self, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ones = np.ones(len(steps))
-        given = [ones if factor is None else factor(steps) for factor in (self.step_factor, self.temperature_factor)]
+        given = [
+            ones if factor is None else factor(steps)
+            for factor in (self.step_factor, self.temperature_factor)
+        ]
         return given[0], given[1]
 
     def due(self, first_move: int, capacity: int, count: int) -> Moves:
         """The records due after each of `capacity` moves, of which `count` will be made."""
         steps, group = self.steps(first_move, capacity)
-        row, position, event = self.rows_due(steps), self.positions_due(steps), _each(self.event_every, steps)
+        row, position, event = (
+            self.rows_due(steps),
+            self.positions_due(steps),
+            _each(self.event_every, steps),
+        )
         places = np.arange(1, capacity + 1)
         turn_ends = (steps % self.group_steps == 0) & (self.groups * self.group_steps > 1)
         events = np.where(row | position | event | turn_ends, places, capacity + 1)
         stop = np.minimum(np.minimum.accumulate(events[::-1])[::-1], count)
         adapting = steps <= self.num_burnin_steps
         due = row, row & self.counted(steps), position, event
-        return Moves(stop.astype(np.int32), *due, steps, adapting, group.astype(np.int32), *self.factors(steps))
+        return Moves(
+            stop.astype(np.int32),
+            *due,
+            steps,
+            adapting,
+            group.astype(np.int32),
+            *self.factors(steps),
+        )
 
 
 def _each(every: int | np.ndarray, steps: np.ndarray) -> np.ndarray:

@@ -1,10 +1,11 @@
-"""The evidence log Z of a model: by thermodynamic integration, Frenkel-Ladd integration, stepping stone, MBAR and
-sequential Monte Carlo, each with an error bar.
+"""The evidence log Z of a model: by thermodynamic integration, Frenkel-Ladd integration, stepping
+stone, MBAR and sequential Monte Carlo, each with an error bar.
 
     evidence = tati_re.evidence.log_evidence(sim)
     print(evidence.log_z, evidence.error)
 
-`estimators` and `grids` are functions of arrays and work on energies from anywhere."""
+`estimators` and `grids` are functions of arrays and work on energies from anywhere.
+"""
 
 from typing import TYPE_CHECKING
 

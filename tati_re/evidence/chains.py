@@ -15,9 +15,11 @@ _MOST_STEPS = 64
 
 
 class Segment(NamedTuple):
-    """The result of a number of steps: `position`, `(walkers, parameters)`; `energies`, E after each step, `(walkers,
-    steps)`, float64; the mean `acceptance`, `(walkers,)`, 1 for samplers without a Metropolis test; and `visited`,
-    positions after each of the last steps, `(steps, walkers, parameters)`, None unless asked for."""
+    """The result of a number of steps: `position`, `(walkers, parameters)`; `energies`, E after
+    each step, `(walkers, steps)`, float64; the mean `acceptance`, `(walkers,)`, 1 for samplers
+    without a Metropolis test; and `visited`, positions after each of the last steps, `(steps,
+    walkers, parameters)`, None unless asked for.
+    """
 
     position: np.ndarray
     energies: np.ndarray
@@ -26,10 +28,12 @@ class Segment(NamedTuple):
 
 
 class Chains:
-    """A sampler and a path, compiled for a number of walkers. Every call begins with fresh momenta and draws other
-    random numbers, for `most_steps` steps of one compiled call at a time. On a ladder walkers are given and returned
-    point by point. E is `scale` times the loss of what `potential.bind` gives, `execution` is "xla", "graph" or
-    "eager", and of each run the last `visited` positions are returned."""
+    """A sampler and a path, compiled for a number of walkers. Every call begins with fresh momenta
+    and draws other random numbers, for `most_steps` steps of one compiled call at a time. On a
+    ladder walkers are given and returned point by point. E is `scale` times the loss of what
+    `potential.bind` gives, `execution` is "xla", "graph" or "eager", and of each run the last
+    `visited` positions are returned.
+    """
 
     def __init__(
         self,
@@ -42,17 +46,29 @@ class Chains:
         role: str = "",
     ) -> None:
         self._purpose = f"evidence{role}"
-        self.potential, self.sampler, self.seed, self.execution = potential, sampler, seed, execution
+        self.potential, self.sampler, self.seed, self.execution = (
+            potential,
+            sampler,
+            seed,
+            execution,
+        )
         self.walkers = potential.num_walkers
         self.auxiliary = tuple(map(tf.constant, potential.auxiliary))
         self.most_steps, self.visited = most_steps, visited
         self.gradients = 0.0
         self.calls = 0
-        self._steps: Any = self._moved if execution == "eager" else Direct(self._moved, execution == "xla")
+        self._steps: Any = (
+            self._moved if execution == "eager" else Direct(self._moved, execution == "xla")
+        )
         self._draws: list = []
 
     def run(self, position, weight, step_size, num_steps: int) -> Segment:
-        rung = Rung(*(tf.constant(np.ones(self.walkers) * each, tf.float64) for each in (1.0, weight, step_size)))
+        rung = Rung(
+            *(
+                tf.constant(np.ones(self.walkers) * each, tf.float64)
+                for each in (1.0, weight, step_size)
+            )
+        )
         position = tf.constant(np.asarray(position), self.potential.dtype)
         with deterministic():
             if not self._draws:
@@ -70,14 +86,23 @@ class Chains:
         energies = np.concatenate(parts).T
         if not np.isfinite(energies).all():
             walker = int(np.flatnonzero(~np.isfinite(energies).all(axis=1))[0])
-            raise SamplingError("The energy is not finite on the way from the reference.", num_steps, walker)
+            raise SamplingError(
+                "The energy is not finite on the way from the reference.", num_steps, walker
+            )
         self.gradients += num_steps * self.sampler.gradients_per_step * self.walkers
-        return Segment(position.numpy(), energies, acceptance / num_steps, np.array(visited) if visited else None)
+        return Segment(
+            position.numpy(),
+            energies,
+            acceptance / num_steps,
+            np.array(visited) if visited else None,
+        )
 
     def _call(self, position, rung: Rung, count: int):
         purpose = f"{self._purpose}/{self.calls}"
         self.calls += 1
-        start = [values[0] for values in draw_numbers(self._first, self.seed, f"{purpose}/init", 0, 1)]
+        start = [
+            values[0] for values in draw_numbers(self._first, self.seed, f"{purpose}/init", 0, 1)
+        ]
         numbers = draw_numbers(self._draws, self.seed, purpose, 0, self._chunk)
         given = position, rung, start, numbers, tf.constant(count)
         try:
@@ -97,7 +122,10 @@ class Chains:
         """Records the random numbers of a step, and sets the number of steps per call."""
 
         def dry(position, rung):
-            first, later = RecordingNoise(self.potential.dtype), RecordingNoise(self.potential.dtype)
+            first, later = (
+                RecordingNoise(self.potential.dtype),
+                RecordingNoise(self.potential.dtype),
+            )
             state = self.sampler.init(position, self._bound(rung), first)
             state, _ = self.sampler.step(state, self._bound(rung, 1), later)
             self._first, self._draws = first.draws, later.draws

@@ -24,10 +24,11 @@ _CALL = 64
 
 
 class Energies(NamedTuple):
-    """Energies E = -log(f/q) in nats, with step sizes, acceptance and cost. `path` (λ from 0 to 1), `step_size` and the
-    mean `acceptance` are `(points,)`, `values` is `(points, walkers, draws)`. `gradients` counts evaluations of the
-    gradient for one walker on all data; `position` is where the walkers are at last, `(points, walkers, parameters)`,
-    or the last point's alone."""
+    """Energies E = -log(f/q) in nats, with step sizes, acceptance and cost. `path` (λ from 0 to 1),
+    `step_size` and the mean `acceptance` are `(points,)`, `values` is `(points, walkers, draws)`.
+    `gradients` counts evaluations of the gradient for one walker on all data; `position` is where
+    the walkers are at last, `(points, walkers, parameters)`, or the last point's alone.
+    """
 
     path: np.ndarray
     values: np.ndarray
@@ -38,10 +39,12 @@ class Energies(NamedTuple):
 
 
 class SamplingPlan(NamedTuple):
-    """Number of draws, sampling scheme and step sizes of an estimate. `walkers` are independent repeats, each with
-    `num_draws` draws at each point after `num_burnin_steps` there. `sampling` is "ladder" or "sequential", `execution`
-    "xla" or "graph". `step_size` is the first one, and that of all points for samplers without a Metropolis test; for
-    the others it is tuned at each point to `target_acceptance`, in flat places up to `largest_step_size`."""
+    """Number of draws, sampling scheme and step sizes of an estimate. `walkers` are independent
+    repeats, each with `num_draws` draws at each point after `num_burnin_steps` there. `sampling` is
+    "ladder" or "sequential", `execution` "xla" or "graph". `step_size` is the first one, and that
+    of all points for samplers without a Metropolis test; for the others it is tuned at each point
+    to `target_acceptance`, in flat places up to `largest_step_size`.
+    """
 
     walkers: int
     num_draws: int
@@ -66,13 +69,21 @@ class ReferenceDraws(Method):
 
 
 def energies_along(
-    path, potential_of: Callable[[int], Any], sampler, plan: SamplingPlan, say: Callable[[str], None], parts: PartFiles
+    path,
+    potential_of: Callable[[int], Any],
+    sampler,
+    plan: SamplingPlan,
+    say: Callable[[str], None],
+    parts: PartFiles,
 ) -> Energies:
-    """Energies at all points of a path of λ from 0 to 1. First every walker goes from a draw of the reference up to the
-    posterior, the step size tuned at each point. "sequential" takes its draws on this way; "ladder" starts all points
-    where they were passed, and lets neighbors swap after every step, so that a walker that met a mode can leave it. At
-    λ = 0 draws are independent ones of the reference in both. `potential_of` makes the path's potential for a number of
-    walkers; `say` takes sentences on the progress; `parts` keeps each point, and each tenth of the draws of all."""
+    """Energies at all points of a path of λ from 0 to 1. First every walker goes from a draw of the
+    reference up to the posterior, the step size tuned at each point. "sequential" takes its draws
+    on this way; "ladder" starts all points where they were passed, and lets neighbors swap after
+    every step, so that a walker that met a mode can leave it. At λ = 0 draws are independent ones
+    of the reference in both. `potential_of` makes the path's potential for a number of walkers;
+    `say` takes sentences on the progress; `parts` keeps each point, and each tenth of the draws of
+    all.
+    """
     path, sequential = np.asarray(path, np.float64), plan.sampling == "sequential"
     single = potential_of(plan.walkers)
     chains = Chains(single, sampler, plan.seed, plan.execution)
@@ -90,33 +101,55 @@ def energies_along(
             return {"position": place, "step_size": size}
         place = chains.run(place, weight, size, plan.num_burnin_steps).position
         moved = chains.run(place, weight, size, plan.num_draws)
-        found = {"position": moved.position, "energies": moved.energies, "acceptance": moved.acceptance.mean()}
+        found = {
+            "position": moved.position,
+            "energies": moved.energies,
+            "acceptance": moved.acceptance.mean(),
+        }
         return {**found, "step_size": size}
 
     for number, weight in enumerate(path):
         if weight > 0 or sequential:
-            part = parts.part(f"point-{number:03d}", at_point if weight > 0 else at_reference, chains)
+            part = parts.part(
+                f"point-{number:03d}", at_point if weight > 0 else at_reference, chains
+            )
             position, step_size = part["position"], float(part.get("step_size", step_size))
             if sequential:
                 values.append(part["energies"])
                 acceptance.append(float(part["acceptance"]))
                 mean = -part["energies"].mean()
-                say(f"Point {number + 1} of {len(path)}, {weight:.3g} of the way: mean log ratio {mean:,.6g}.")
+                say(
+                    f"Point {number + 1} of {len(path)}, {weight:.3g} of the way: mean log ratio {mean:,.6g}."
+                )
         sizes.append(step_size)
         places.append(position)
     step_sizes, gradients = np.array(sizes), chains.gradients
     if sequential:
-        return Energies(path, np.array(values), step_sizes, np.array(acceptance), gradients, np.array(places))
-    say(f"All {len(path)} points at once from here on, {plan.walkers} walkers at each, with swaps after every step.")
+        return Energies(
+            path, np.array(values), step_sizes, np.array(acceptance), gradients, np.array(places)
+        )
+    say(
+        f"All {len(path)} points at once from here on, {plan.walkers} walkers at each, with swaps after every step."
+    )
     ladder = Ladder(np.ones(len(path)), path[::-1].copy(), step_sizes[::-1].copy())
     schedule = make_swap_schedule("even_odd", len(path))
     exchange = ReplicaExchange(sampler, ladder, Metropolis(), schedule, 1, plan.walkers)
-    together = Chains(potential_of(plan.walkers * len(path)), exchange, plan.seed, plan.execution, role=" ladder")
-    position, weights, sizes_now = np.concatenate(places[::-1]), ladder.likelihood_weight[0], sizes[-1]
+    together = Chains(
+        potential_of(plan.walkers * len(path)), exchange, plan.seed, plan.execution, role=" ladder"
+    )
+    position, weights, sizes_now = (
+        np.concatenate(places[::-1]),
+        ladder.likelihood_weight[0],
+        sizes[-1],
+    )
 
     def block(count: int) -> dict:
         moved = together.run(position, weights, sizes_now, count)
-        return {"position": moved.position, "energies": moved.energies, "acceptance": moved.acceptance * count}
+        return {
+            "position": moved.position,
+            "energies": moved.energies,
+            "acceptance": moved.acceptance * count,
+        }
 
     if plan.num_burnin_steps:
         position = parts.part("burnin", lambda: block(plan.num_burnin_steps), together)["position"]
@@ -143,9 +176,11 @@ def tuned(
     round_steps: int = _ROUND,
     times: int = 2,
 ) -> tuple[np.ndarray, float]:
-    """Moves walkers from `position` at λ = `weight` while tuning the step size, `step_size` at first, to the target
-    acceptance of the plan, up to its largest step size; returns both. The acceptance is looked at every `round_steps`
-    steps, and has to be near in `times` rounds in a row."""
+    """Moves walkers from `position` at λ = `weight` while tuning the step size, `step_size` at
+    first, to the target acceptance of the plan, up to its largest step size; returns both. The
+    acceptance is looked at every `round_steps` steps, and has to be near in `times` rounds in a
+    row.
+    """
     if not chains.sampler.metropolis:
         return chains.run(position, weight, step_size, round_steps).position, step_size
     settled = 0
@@ -153,7 +188,9 @@ def tuned(
         moved = chains.run(position, weight, step_size, round_steps)
         position, found = moved.position, float(moved.acceptance.mean())
         settled = settled + 1 if abs(found - plan.target_acceptance) < _WINDOW else 0
-        if settled == times or (found > plan.target_acceptance and step_size >= plan.largest_step_size):
+        if settled == times or (
+            found > plan.target_acceptance and step_size >= plan.largest_step_size
+        ):
             break
         step_size *= float(np.exp(np.clip(2.5 * (found - plan.target_acceptance), -1.2, 0.5)))
         step_size = min(step_size, plan.largest_step_size)

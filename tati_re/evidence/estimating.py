@@ -1,4 +1,6 @@
-"""Evidence from energies along a path, with notes on its reliability, and the energies of a run on a ladder."""
+"""Evidence from energies along a path, with notes on its reliability, and the energies of a run on
+a ladder.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,18 @@ def estimated(energies: Energies, method: str, grid: Quadrature | None = None) -
 
     Args:
         energies: `path` from 0 to 1 and `values`, `(points, walkers, draws)`.
-        method: "thermodynamic_integration", "stepping_stone" or "mbar"; another one is an `InputError`.
-        grid: For thermodynamic integration, with the energies' path. Default: the corrected trapezoid over it.
+        method: "thermodynamic_integration", "stepping_stone" or "mbar"; another one is an
+            `InputError`.
+        grid: For thermodynamic integration, with the energies' path. Default: the corrected
+            trapezoid over it.
     """
     names = [name for name in NAMES if name != "smc"]
-    refuse_if(method not in names, f"method: unknown name.{nearest(method, names)}", repr(method), ", ".join(names))
+    refuse_if(
+        method not in names,
+        f"method: unknown name.{nearest(method, names)}",
+        repr(method),
+        ", ".join(names),
+    )
     if grid is None:
         grid = Quadrature(energies.path, trapezoid_weights(energies.path), "corrected_trapezoid")
     if method == "stepping_stone":
@@ -40,16 +49,25 @@ def estimated(energies: Energies, method: str, grid: Quadrature | None = None) -
         found = estimators.mbar(energies.path, energies.values)
     else:
         found = estimators.thermodynamic_integration(grid, energies.values)
-    settings = {"points": len(energies.path), "walkers": energies.values.shape[1], "draws": energies.values.shape[2]}
+    settings = {
+        "points": len(energies.path),
+        "walkers": energies.values.shape[1],
+        "draws": energies.values.shape[2],
+    }
     settings["gradients"] = float(energies.gradients)
     curve, notes = pd.DataFrame(found.curve), _notes(found, energies)
     if found.bias == 0 and method not in ("stepping_stone", "mbar") and "trapezoid" in grid.rule:
         other = estimators.stepping_stone(energies.path, energies.values)
-        away, reliable = other.log_z - found.log_z, other.curve["effective_fraction"].min() > _FEWEST
+        away, reliable = (
+            other.log_z - found.log_z,
+            other.curve["effective_fraction"].min() > _FEWEST,
+        )
         if reliable and abs(away) > 3 * np.hypot(found.error, other.error):
             said = f"Stepping stones of the same draws are {away:+.2g} away: more points, stepping_stone, or mbar."
             notes += (said,)
-    return Evidence(found.log_z, found.error, method, curve, found.repeats, notes, settings, found.short)
+    return Evidence(
+        found.log_z, found.error, method, curve, found.repeats, notes, settings, found.short
+    )
 
 
 def _notes(found: estimators.Estimate, energies: Energies) -> tuple[str, ...]:
@@ -59,31 +77,49 @@ def _notes(found: estimators.Estimate, energies: Energies) -> tuple[str, ...]:
             f"The trapezoid is off by about {found.bias:+.2g} between its points, more than its error: evidence_grid "
             "corrected_trapezoid or gauss_legendre."
         )
-    if "effective_fraction" in found.curve and (least := found.curve["effective_fraction"].min()) < _FEWEST:
-        said.append(f"One step of the path uses {least:.1%} of its draws: take more evidence_nodes.")
+    if (
+        "effective_fraction" in found.curve
+        and (least := found.curve["effective_fraction"].min()) < _FEWEST
+    ):
+        said.append(
+            f"One step of the path uses {least:.1%} of its draws: take more evidence_nodes."
+        )
     if "overlap" in found.curve and (least := np.nanmin(found.curve["overlap"])) < 0.03:
-        said.append(f"Two neighboring points overlap by {least:.3f} only: take more evidence_nodes.")
+        said.append(
+            f"Two neighboring points overlap by {least:.3f} only: take more evidence_nodes."
+        )
     if (poor := energies.acceptance[1:].min()) < 0.3:
-        said.append(f"The acceptance at one point is {poor:.2f}: a smaller step_size or more burn-in.")
+        said.append(
+            f"The acceptance at one point is {poor:.2f}: a smaller step_size or more burn-in."
+        )
     half = found.influence.shape[1] // 2
     early, late = found.influence[:, :half], found.influence[:, -half:]
     drift = float(late.mean() - early.mean())
     # Errors of the halves: that of the whole has grown with the drift.
     if abs(drift) > 3.5 * np.hypot(estimators.series_error(early), estimators.series_error(late)):
-        said.append(f"The second half of the draws says {drift:+.2g} more than the first: more num_burnin_steps.")
-    deviation = found.repeats.std(ddof=1) / np.sqrt(len(found.repeats)) if len(found.repeats) > 3 else 0.0
+        said.append(
+            f"The second half of the draws says {drift:+.2g} more than the first: more num_burnin_steps."
+        )
+    deviation = (
+        found.repeats.std(ddof=1) / np.sqrt(len(found.repeats)) if len(found.repeats) > 3 else 0.0
+    )
     if deviation > 3 * found.error:
-        said.append(f"The walkers differ more than their draws explain (error {deviation:.2g} from their spread).")
+        said.append(
+            f"The walkers differ more than their draws explain (error {deviation:.2g} from their spread)."
+        )
     middle = np.median(found.repeats)
     away = np.abs(found.repeats - middle)
     if far := int(np.sum(away > 30 * np.median(away) + 1)) if len(away) > 3 else 0:
-        where = f"far from the median, {middle:.6g}, and may never have left where the prior put them"
+        where = (
+            f"far from the median, {middle:.6g}, and may never have left where the prior put them"
+        )
         said.append(f"{far} of {len(away)} walkers are {where}: fewer walkers and more num_steps.")
     return tuple(said)
 
 
 def energies_of_run(run: Run) -> Energies:
-    """Energies of all rungs of a run with `tempering` likelihood, after the burn-in, for `estimated`.
+    """Energies of all rungs of a run with `tempering` likelihood, after the burn-in, for
+    `estimated`.
 
     Its points are the run's own rungs; take stepping_stone or mbar, or the trapezoid over them.
 
@@ -103,22 +139,43 @@ def energies_of_run(run: Run) -> Energies:
     options, method, loss = manifest["options"], manifest["method"], manifest["loss"]
     weights = method.get("likelihood_weights", [1.0])
     if weights[0] != 1.0 or weights[-1] != 0.0:
-        raise InputError("The run has no ladder from the posterior to the prior.", run.folder, "tempering likelihood")
+        raise InputError(
+            "The run has no ladder from the posterior to the prior.",
+            run.folder,
+            "tempering likelihood",
+        )
     if options.get("potential", "posterior") != "posterior" or not manifest["prior_proper"]:
-        raise InputError("The run's potential has no normalization.", run.folder, "potential posterior, a proper prior")
+        raise InputError(
+            "The run's potential has no normalization.",
+            run.folder,
+            "potential posterior, a proper prior",
+        )
     if loss["loss"] not in (*CLASSIFICATION, "gaussian", HETEROSCEDASTIC, "potential"):
         expected = "gaussian with noise_std"
-        raise InputError("The run's loss is not a likelihood with its constant.", loss["loss"], expected)
+        raise InputError(
+            "The run's loss is not a likelihood with its constant.", loss["loss"], expected
+        )
     words, ladder, rows = str(manifest.get("meaning", "")), run.ladder, run.run_info
     what = "The run's potential has weights of examples or weight regularizers, which have no normalization."
     refuse_if("its weight" in words or "regularis" in words, what, run.folder, "a run without them")
-    rows = rows[rows["step"] > max(options.get("num_burnin_steps", 0), 0)].sort_values(["rung", "walker", "step"])
+    rows = rows[rows["step"] > max(options.get("num_burnin_steps", 0), 0)].sort_values(
+        ["rung", "walker", "step"]
+    )
     count = manifest["dataset"].get("num_examples", 1)
-    if options.get("batch_size") not in (None, count) or (np.abs(rows["temperature"] - 1.0) > 1e-9).any():
-        raise InputError("The run's energies are not those of all data at T = 1.", run.folder, "no batch_size, T = 1")
+    if (
+        options.get("batch_size") not in (None, count)
+        or (np.abs(rows["temperature"] - 1.0) > 1e-9).any()
+    ):
+        raise InputError(
+            "The run's energies are not those of all data at T = 1.",
+            run.folder,
+            "no batch_size, T = 1",
+        )
     what = "The run's energies have statistics that changed from step to step."
     refuse_if(options.get("batch_norm") == "batch", what, "batch_norm batch", "batch_norm frozen")
-    energies = count * rows["loss"].to_numpy(np.float64).reshape(len(ladder), rows["walker"].nunique(), -1)
+    energies = count * rows["loss"].to_numpy(np.float64).reshape(
+        len(ladder), rows["walker"].nunique(), -1
+    )
     path = ladder["likelihood_weight"].to_numpy(np.float64)[::-1]
     acceptance = np.ones(len(path))
     if "acceptance" in rows:

@@ -1,4 +1,6 @@
-"""One estimate of log Z: potential, sampler and plan from a simulation's options, and the run of each method."""
+"""One estimate of log Z: potential, sampler and plan from a simulation's options, and the run of
+each method.
+"""
 
 import hashlib
 import json
@@ -33,41 +35,83 @@ from tati_re.simulation.request import Request, sampler_of
 from tati_re.simulation.starts import descended
 from tati_re.simulation.system import check_memory
 
-_LADDER = ("num_replicas", "temperature_ratio", "max_temperature", "temperatures", "step_sizes", "tempering", "bias")
+_LADDER = (
+    "num_replicas",
+    "temperature_ratio",
+    "max_temperature",
+    "temperatures",
+    "step_sizes",
+    "tempering",
+    "bias",
+)
 
 
 def check(sim, options: Options, potential) -> None:
     loss, prior = potential.loss, potential.prior
     if options.potential == "mean_loss":
-        raise InputError("potential: the mean loss is not a log likelihood.", options.potential, "potential posterior")
+        raise InputError(
+            "potential: the mean loss is not a log likelihood.",
+            options.potential,
+            "potential posterior",
+        )
     advice = "loss gaussian" if "error" in loss.name else "a cross-entropy, or gaussian"
     what = f"loss: {loss.name} is not a likelihood with its constant."
     refuse_if(not loss.likelihood, what, loss.name, f"{advice} with noise_std")
     what = "sample_weights: a loss with weights is not a log likelihood."
     refuse_if(sim.dataset.weights is not None, what, "weights of examples or classes", "none")
     if not prior.proper:
-        raise InputError("prior: the evidence needs a proper prior.", f"{prior}", "gaussian, laplace, student_t or box")
+        raise InputError(
+            "prior: the evidence needs a proper prior.",
+            f"{prior}",
+            "gaussian, laplace, student_t or box",
+        )
     what = "model: its weight regularizers are priors without a normalization."
     refuse_if(sim.system.flat.regularizer is not None, what, expected="prior and prior_std instead")
     if options.batch_norm == "batch":
-        raise InputError("batch_norm: its statistics would change from step to step.", "batch", "batch_norm frozen")
+        raise InputError(
+            "batch_norm: its statistics would change from step to step.",
+            "batch",
+            "batch_norm frozen",
+        )
     if options.batch_size not in (None, sim.dataset.num_examples):
-        raise InputError("batch_size: the evidence needs energies of all data.", options.batch_size, "no batch_size")
+        raise InputError(
+            "batch_size: the evidence needs energies of all data.",
+            options.batch_size,
+            "no batch_size",
+        )
     if options.kT != 1.0:
-        raise InputError("temperature: the evidence is that of the posterior.", options.kT, "no temperature, or 1")
+        raise InputError(
+            "temperature: the evidence is that of the posterior.",
+            options.kT,
+            "no temperature, or 1",
+        )
     if given := [name for name in _LADDER if name in options.explicit]:
         what = f"{given[0]}: the points of the path are those of evidence_grid."
         raise InputError(what, expected="evidence_nodes, evidence_sampling")
 
 
-_USED = {"batch_size", "temperature", "inverse_temperature", "covariance_blending", "descent_steps", *_LADDER}
+_USED = {
+    "batch_size",
+    "temperature",
+    "inverse_temperature",
+    "covariance_blending",
+    "descent_steps",
+    *_LADDER,
+}
 _UNUSED = tuple(name for name in (*NOT_OF_EVIDENCE, *options_of(["replicas"])) if name not in _USED)
 """Options of runs that mean nothing here, not even a refusal."""
 _OF: dict[str, tuple[str, ...]] = dict.fromkeys(
     ("num_particles", "num_populations", "num_moves", "particle_fraction"), ("smc",)
 )
 _OF |= {"descent_steps": ("frenkel_ladd",)} | dict.fromkeys(
-    ("evidence_grid", "evidence_nodes", "evidence_power", "evidence_sampling", "num_steps", "num_burnin_steps"),
+    (
+        "evidence_grid",
+        "evidence_nodes",
+        "evidence_power",
+        "evidence_sampling",
+        "num_steps",
+        "num_burnin_steps",
+    ),
     tuple(name for name in NAMES if name != "smc"),
 )
 """The methods that an option is about."""
@@ -75,22 +119,30 @@ _WALKERS = 4
 _EVERY = 4  # Steps between the positions whose spread says how wide the springs are.
 _TARGET_ACCEPTANCE = 0.8
 _FEW_STEPS = 10_000
-"""Up to so many steps XLA takes longer to compile than it saves: a regression with three weights, 72 copies, takes 3.9
-seconds of a processor for 1,000 steps in a graph and 6.8 under XLA, and 0.8 and 0.4 for 1,000 more."""
+"""Up to so many steps XLA takes longer to compile than it saves: a regression with three weights,
+72 copies, takes 3.9 seconds of a processor for 1,000 steps in a graph and 6.8 under XLA, and 0.8
+and 0.4 for 1,000 more.
+"""
 _NO_MATTER = {"method", "output", "requeue_signal", "overwrite", "verbose", "threads", "execution"}
 _NO_MATTER |= {"workers", "worker_gpus", *_UNUSED}
 """Options that change nothing in the parts that are kept."""
 
 
 class Estimation:
-    """Estimates for one simulation and one set of options; energies from the prior are sampled once."""
+    """Estimates for one simulation and one set of options; energies from the prior are sampled
+    once.
+    """
 
     def __init__(self, sim, options: Options, objects: dict[str, Any]) -> None:
         self.sim, self.objects, self.system = sim, objects, sim.system
         self.progress = make_progress(options.verbose)
         self.walkers = options.num_walkers if "num_walkers" in options.explicit else _WALKERS
         members = options.num_populations * options.num_particles if "smc" in options.method else 0
-        check_memory(options, self.system.flat.num_parameters, max(members, self.walkers * options.evidence_nodes))
+        check_memory(
+            options,
+            self.system.flat.num_parameters,
+            max(members, self.walkers * options.evidence_nodes),
+        )
         few = options.execution == "auto" and options.num_steps <= _FEW_STEPS
         self.execution = "graph" if few else self.system.execution(options)
         self.options = options.settled(execution=self.execution)
@@ -116,7 +168,10 @@ class Estimation:
         with stopping(self.options.requeue_signal):
             found = [self.by(name) for name in dict.fromkeys(self.options.method)]
         data, notes = self.sim.dataset, tuple[str, ...]()
-        if data.test_inputs is not None and not {"test_fraction", "test_data"} & self.options.explicit:
+        if (
+            data.test_inputs is not None
+            and not {"test_fraction", "test_data"} & self.options.explicit
+        ):
             tests = f"{len(data.test_inputs):,} are kept for testing (test_fraction)"
             notes = (f"log Z is that of {data.num_examples:,} examples; {tests}.",)
         return Evidences([replace(one, notes=one.notes + notes) for one in found])
@@ -127,16 +182,26 @@ class Estimation:
         said = {name: json.dumps(value, sort_keys=True) for name, value in given.items()}
         potential, flat = self.potential(1), self.system.flat
         # Not the position of the walker: the minimum that a descent from it reaches is kept.
-        statistics = b"|".join(np.ascontiguousarray(each[:1]).tobytes() for each in sim.walkers.auxiliary)
-        names = [f"{name}{list(shape)}" for name, shape in zip(flat.tensor_names, flat.shapes, strict=True)]
-        said |= {"prior and loss": f"{potential.prior}, {potential.loss.name}", "execution": self.execution}
+        statistics = b"|".join(
+            np.ascontiguousarray(each[:1]).tobytes() for each in sim.walkers.auxiliary
+        )
+        names = [
+            f"{name}{list(shape)}"
+            for name, shape in zip(flat.tensor_names, flat.shapes, strict=True)
+        ]
+        said |= {
+            "prior and loss": f"{potential.prior}, {potential.loss.name}",
+            "execution": self.execution,
+        }
         said |= {"data set": sim.dataset.fingerprint(), "parameters": ", ".join(names)}
         said |= {"statistics": hashlib.sha256(statistics).hexdigest()[:16]}
         return said | {"moves": json.dumps(self.sampler.get_config(), sort_keys=True, default=str)}
 
     def potential(self, copies: int):
         potential = self.system.potential(self.options, self.objects, copies=copies)
-        potential.auxiliary = tuple(np.repeat(value[:1], copies, axis=0) for value in self.sim.walkers.auxiliary)
+        potential.auxiliary = tuple(
+            np.repeat(value[:1], copies, axis=0) for value in self.sim.walkers.auxiliary
+        )
         return potential
 
     def _sampler(self):
@@ -153,7 +218,9 @@ class Estimation:
         check_control_variate(request)
         if sampler.groups > 1 or sampler.adapts or sampler.of_rung or sampler.label_names:
             what = "sampler: the points of a path need a sampler whose distribution is fixed."
-            raise InputError(what, sampler.name, "HMC, MALA, GHMC or a splitting word such as BAOAB")
+            raise InputError(
+                what, sampler.name, "HMC, MALA, GHMC or a splitting word such as BAOAB"
+            )
         return sampler
 
     def plan(self, widths: np.ndarray) -> SamplingPlan:
@@ -166,16 +233,25 @@ class Estimation:
         first = 0.5 * float(np.min(widths))
         if "step_size" in options.explicit or not self.sampler.metropolis:
             first = options.first_step_size
-        burnin = options.num_steps // 5 if options.num_burnin_steps is None else options.num_burnin_steps
+        burnin = (
+            options.num_steps // 5 if options.num_burnin_steps is None else options.num_burnin_steps
+        )
         if options.num_steps - burnin < 8:
-            raise InputError("num_steps: too few draws.", options.num_steps, f"at least {burnin + 8}")
-        acceptance, largest = options.target_acceptance or _TARGET_ACCEPTANCE, 2.0 * float(np.max(widths))
+            raise InputError(
+                "num_steps: too few draws.", options.num_steps, f"at least {burnin + 8}"
+            )
+        acceptance, largest = (
+            options.target_acceptance or _TARGET_ACCEPTANCE,
+            2.0 * float(np.max(widths)),
+        )
         lengths = self.walkers, options.num_steps - burnin, burnin, options.evidence_sampling
         return SamplingPlan(*lengths, first, acceptance, largest, options.run_seed, self.execution)
 
     def prior_widths(self) -> np.ndarray:
         prior = self.potential(1).prior
-        drawn = np.asarray(prior.sample((64, self.sim.num_parameters()), self.options.seed), np.float64)
+        drawn = np.asarray(
+            prior.sample((64, self.sim.num_parameters()), self.options.seed), np.float64
+        )
         # Not the standard deviation, which heavy tails do not have.
         low, high = np.quantile(drawn, (0.16, 0.84), axis=0)
         return 0.5 * (high - low)
@@ -203,23 +279,37 @@ class Estimation:
             start = time.monotonic()
             grid, plan = self.grid(), self.plan(self.prior_widths())
             parts = PartFiles(self.folder, "prior-")
-            energies = energies_along(grid.path, self.potential, self.sampler, plan, self.progress.message, parts)
+            energies = energies_along(
+                grid.path, self.potential, self.sampler, plan, self.progress.message, parts
+            )
             self._from_prior = energies, time.monotonic() - start + parts.seconds_saved
         return self._from_prior
 
     def _smc(self, parts: PartFiles) -> Evidence:
         options = self.options
-        plan, sizes = self.plan(self.prior_widths()), (options.num_populations, options.num_particles)
+        plan, sizes = (
+            self.plan(self.prior_widths()),
+            (options.num_populations, options.num_particles),
+        )
         moves = options.num_moves, options.particle_fraction
-        found = cooled(self.potential, self.sampler, plan, *sizes, *moves, self.progress.message, parts)
-        settings: dict[str, Any] = {"populations": options.num_populations, "particles": options.num_particles}
+        found = cooled(
+            self.potential, self.sampler, plan, *sizes, *moves, self.progress.message, parts
+        )
+        settings: dict[str, Any] = {
+            "populations": options.num_populations,
+            "particles": options.num_particles,
+        }
         settings |= {"stages": len(found.curve["path"]), "gradients": float(found.gradients)}
         notes = []
         if found.repeats.std() > 1.0:
             spread = f"{found.repeats.std():.2g}"
-            notes.append(f"The populations' log Z spread by {spread}: take more num_particles or num_moves.")
+            notes.append(
+                f"The populations' log Z spread by {spread}: take more num_particles or num_moves."
+            )
         curve = pd.DataFrame(found.curve)
-        return Evidence(found.log_z, found.error, "smc", curve, found.repeats, tuple(notes), settings)
+        return Evidence(
+            found.log_z, found.error, "smc", curve, found.repeats, tuple(notes), settings
+        )
 
     def _frenkel_ladd(self, parts: PartFiles) -> Evidence:
         springs, gradients = springs_at_minimum(self, parts)
@@ -229,8 +319,12 @@ class Estimation:
             return SpringsPotential(self.potential(copies), springs)
 
         grid, plan = self.grid(), self.plan(springs.std)
-        energies = energies_along(grid.path, potential_of, self.sampler, plan, self.progress.message, parts)
-        found = estimated(energies._replace(gradients=energies.gradients + gradients), "frenkel_ladd", grid)
+        energies = energies_along(
+            grid.path, potential_of, self.sampler, plan, self.progress.message, parts
+        )
+        found = estimated(
+            energies._replace(gradients=energies.gradients + gradients), "frenkel_ladd", grid
+        )
         notes = list(found.notes)
         if (height := spike_at_reference(grid, found.curve["mean"].to_numpy())) is not None:
             notes.append(
@@ -244,24 +338,42 @@ def springs_at_minimum(estimation, parts: PartFiles) -> tuple[Springs, float]:
     options, walkers = estimation.options, estimation.walkers
     prior = estimation.potential(1).prior
     if prior.walled and not isinstance(prior, Box):
-        raise InputError("method: frenkel_ladd knows the walls of a box only.", f"{prior}", "prior box, or no walls")
-    bound = np.broadcast_to(prior.bound, (estimation.sim.num_parameters(),)) if isinstance(prior, Box) else None
+        raise InputError(
+            "method: frenkel_ladd knows the walls of a box only.",
+            f"{prior}",
+            "prior box, or no walls",
+        )
+    bound = (
+        np.broadcast_to(prior.bound, (estimation.sim.num_parameters(),))
+        if isinstance(prior, Box)
+        else None
+    )
     position = np.asarray(estimation.sim.walkers.position[:1])
     auxiliary = tuple(value[:1] for value in estimation.sim.walkers.auxiliary)
     steps = options.descent_steps
 
     def minimum() -> dict:
-        found = descended(estimation.potential(1), position, auxiliary, steps, estimation.execution)[0]
+        found = descended(
+            estimation.potential(1), position, auxiliary, steps, estimation.execution
+        )[0]
         return {"centre": found[0].astype(np.float64)}
 
     centre = parts.part("minimum", minimum)["centre"]
     if bound is not None:
         centre = np.clip(centre, -bound, bound)
     plan = estimation.plan(estimation.prior_widths())
-    chains = Chains(estimation.potential(walkers), estimation.sampler, plan.seed, plan.execution, role=" springs")
+    chains = Chains(
+        estimation.potential(walkers),
+        estimation.sampler,
+        plan.seed,
+        plan.execution,
+        role=" springs",
+    )
 
     def widths() -> dict:
-        place, step_size = tuned(chains, np.repeat(centre[None], walkers, axis=0), 1.0, plan.step_size, plan)
+        place, step_size = tuned(
+            chains, np.repeat(centre[None], walkers, axis=0), 1.0, plan.step_size, plan
+        )
         place = chains.run(place, 1.0, step_size, max(plan.num_burnin_steps, 1)).position
         squares, count = np.zeros_like(centre), max(8, plan.num_draws // _EVERY)
         for _ in range(count):

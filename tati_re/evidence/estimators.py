@@ -1,18 +1,24 @@
 """Estimators of log Z from energies along a path, with errors from autocorrelation and repeats.
 
-Energies are E = -log(f/q) in nats, N times the mean loss where the reference q is the prior, as an array `(points,
-walkers, draws)`: every walker is a repeat with one draw at each point of the path at the same time, so that
-neighboring points may be correlated.
+Energies are E = -log(f/q) in nats, N times the mean loss where the reference q is the prior, as an
+array `(points, walkers, draws)`: every walker is a repeat with one draw at each point of the path
+at the same time, so that neighboring points may be correlated.
 
-Each estimator gives its value and its influence: what each draw adds to its error, to first order, a series
-`(walkers, draws)` of mean 0. The standard error of the mean of that one series counts correlations in time, between
-points of the path and between walkers at once."""
+Each estimator gives its value and its influence: what each draw adds to its error, to first order,
+a series `(walkers, draws)` of mean 0. The standard error of the mean of that one series counts
+correlations in time, between points of the path and between walkers at once.
+"""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from tati_re.analysis.convergence import MINIMUM_DRAWS, effective_sample_size, is_short, monte_carlo_error
+from tati_re.analysis.convergence import (
+    MINIMUM_DRAWS,
+    effective_sample_size,
+    is_short,
+    monte_carlo_error,
+)
 from tati_re.analysis.reweighting import mbar_free_energies
 from tati_re.core.errors import InputError
 from tati_re.evidence.grids import Quadrature
@@ -24,9 +30,10 @@ _MOST_FOR_MBAR = 5_000_000
 
 
 class Estimate(NamedTuple):
-    """An estimate `log_z`, what each draw adds to its error, `influence`, `(walkers, draws)`, the columns of the
-    `curve` behind it, `(points,)` or `(points - 1,)` each, and the `bias` that the rule itself is known to have, such
-    as that of the step between points, or 0."""
+    """An estimate `log_z`, what each draw adds to its error, `influence`, `(walkers, draws)`, the
+    columns of the `curve` behind it, `(points,)` or `(points - 1,)` each, and the `bias` that the
+    rule itself is known to have, such as that of the step between points, or 0.
+    """
 
     log_z: float
     influence: np.ndarray
@@ -35,7 +42,9 @@ class Estimate(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Standard error, from the autocorrelation of the influence and its spread over the walkers."""
+        """Standard error, from the autocorrelation of the influence and its spread over the
+        walkers.
+        """
         return series_error(self.influence)
 
     @property
@@ -55,7 +64,11 @@ def series_error(series: np.ndarray) -> float:
         return 0.0
     if series.shape[1] >= MINIMUM_DRAWS:
         return monte_carlo_error(series)
-    return float(series.mean(axis=1).std(ddof=1) / np.sqrt(len(series))) if len(series) > 1 else float("nan")
+    return (
+        float(series.mean(axis=1).std(ddof=1) / np.sqrt(len(series)))
+        if len(series) > 1
+        else float("nan")
+    )
 
 
 def checked_energies(path, energies) -> np.ndarray:
@@ -65,12 +78,17 @@ def checked_energies(path, energies) -> np.ndarray:
         wanted = f"({len(path)}, walkers, draws) with at least 2 draws"
         raise InputError("energies: wrong shape.", energies.shape, wanted)
     if not np.isfinite(energies).all():
-        raise InputError("energies: not all are finite numbers.", f"{(~np.isfinite(energies)).sum()} that are not")
+        raise InputError(
+            "energies: not all are finite numbers.",
+            f"{(~np.isfinite(energies)).sum()} that are not",
+        )
     return energies
 
 
 def point_columns(path, energies: np.ndarray) -> dict[str, np.ndarray]:
-    """Statistics at each point: mean of log(f/q), its error and variance, and the effective number of draws."""
+    """Statistics at each point: mean of log(f/q), its error and variance, and the effective number
+    of draws.
+    """
     flat = -energies
     enough = energies.shape[2] >= MINIMUM_DRAWS
     effective = [effective_sample_size(point, "mean") if enough else float("nan") for point in flat]
@@ -85,10 +103,12 @@ def point_columns(path, energies: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def thermodynamic_integration(grid: Quadrature, energies) -> Estimate:
-    """log Z as the integral of the mean of log(f/q) over the path, by the rule of a grid. The corrected trapezoid takes
-    off the sum of (Δ²/12)(V_{i+1} - V_i), V the variance of log(f/q), which is the slope of the integrand; `bias` of a
-    plain trapezoid is what this would take off. Source: Gelman and Meng (1998); the correction: Friel, Hurn and Wyse,
-    Stat. Comput. 24 (2014), eq. 10. The energies are those of `mbar`, at the points of the grid."""
+    """log Z as the integral of the mean of log(f/q) over the path, by the rule of a grid. The
+    corrected trapezoid takes off the sum of (Δ²/12)(V_{i+1} - V_i), V the variance of log(f/q),
+    which is the slope of the integrand; `bias` of a plain trapezoid is what this would take off.
+    Source: Gelman and Meng (1998); the correction: Friel, Hurn and Wyse, Stat. Comput. 24 (2014),
+    eq. 10. The energies are those of `mbar`, at the points of the grid.
+    """
     energies = checked_energies(grid.path, energies)
     curve = point_columns(grid.path, energies) | {"weight": grid.weights}
     value = float(grid.weights @ curve["mean"])
@@ -103,14 +123,17 @@ def thermodynamic_integration(grid: Quadrature, energies) -> Estimate:
     if grid.rule == "trapezoid":
         return Estimate(value, influence, curve, bias=correction)
     excess = deviation**2 - curve["variance"][:, None, None]
-    return Estimate(value - correction, influence - np.einsum("r,rwd->wd", on_variance, excess), curve)
+    return Estimate(
+        value - correction, influence - np.einsum("r,rwd->wd", on_variance, excess), curve
+    )
 
 
 def stepping_stone(path, energies) -> Estimate:
-    """log Z as the sum over neighboring points of log <exp(-Δ E)>, averaged at the lower one. No error from the spacing
-    of the points, but the mean of the exponentials has few terms that count where the steps are wide:
-    `effective_fraction` says which part. Source: Xie, Lewis, Fan, Kuo and Chen, Syst. Biol. 60 (2011). Arguments are
-    those of `mbar`."""
+    """log Z as the sum over neighboring points of log <exp(-Δ E)>, averaged at the lower one. No
+    error from the spacing of the points, but the mean of the exponentials has few terms that count
+    where the steps are wide: `effective_fraction` says which part. Source: Xie, Lewis, Fan, Kuo and
+    Chen, Syst. Biol. 60 (2011). Arguments are those of `mbar`.
+    """
     path = np.asarray(path, np.float64)
     energies = checked_energies(path, energies)
     logs = -np.diff(path)[:, None, None] * energies[:-1]
@@ -129,11 +152,12 @@ def stepping_stone(path, energies) -> Estimate:
 
 
 def mbar(path, energies) -> Estimate:
-    """log Z by the multistate Bennett acceptance ratio: the estimate of least variance from draws at all points. The
-    free energies are solved by pymbar. Its own errors suppose independent draws; here the influence of the estimating
-    equations is summed over the points at each time, which counts correlations. Where draws times points are more than
-    5,000,000 every k-th draw is taken. Without pymbar it is an `InputError`. Source: Shirts and Chodera, J. Chem. Phys.
-    129, 124105 (2008).
+    """log Z by the multistate Bennett acceptance ratio: the estimate of least variance from draws
+    at all points. The free energies are solved by pymbar. Its own errors suppose independent draws;
+    here the influence of the estimating equations is summed over the points at each time, which
+    counts correlations. Where draws times points are more than 5,000,000 every k-th draw is taken.
+    Without pymbar it is an `InputError`. Source: Shirts and Chodera, J. Chem. Phys. 129, 124105
+    (2008).
 
     Args:
         path, energies: λ from 0 to 1, `(points,)`, and `(points, walkers, draws)`.
@@ -146,8 +170,8 @@ def mbar(path, energies) -> Estimate:
     rising = energies.mean(axis=(1, 2))
     start = np.concatenate([[0.0], np.cumsum(np.diff(path) * 0.5 * (rising[1:] + rising[:-1]))])
     free = mbar_free_energies(reduced, np.full(points, walkers * draws), start)
-    # The probability that a draw came from each of the points, given where it is; the equations ask that these sum to
-    # the numbers drawn there.
+    # The probability that a draw came from each of the points, given where it is; the equations ask
+    # that these sum to the numbers drawn there.
     shares = free[:, None] - reduced
     shares -= shares.max(axis=0)
     shares = np.exp(shares)
@@ -157,10 +181,13 @@ def mbar(path, energies) -> Estimate:
     by_time = (by_time - by_time.mean(axis=(2, 3), keepdims=True)).sum(axis=1)
     target = np.zeros(points)
     target[0], target[-1] = 1.0, -1.0
-    # slope is singular along equal shifts of all free energies, which the difference of two does not feel.
+    # slope is singular along equal shifts of all free energies, which the difference of two does
+    # not feel.
     onto = np.linalg.lstsq(slope, target, rcond=None)[0]
     # The equations are sums over all draws, the influence is a mean over walkers and times.
     influence = -np.einsum("r,rwd->wd", onto, by_time) * (walkers * draws)
-    overlaps = np.array([float(shares[k] @ shares[k + 1]) for k in range(points - 1)]) / (walkers * draws)
+    overlaps = np.array([float(shares[k] @ shares[k + 1]) for k in range(points - 1)]) / (
+        walkers * draws
+    )
     curve = {"path": path, "log_z": free[0] - free, "overlap": np.append(overlaps, np.nan)}
     return Estimate(float(free[0] - free[-1]), influence, curve)

@@ -1,8 +1,9 @@
 """Quadrature rules on the path from the reference to the posterior.
 
-The path is f_λ = q^(1-λ) f^λ between a normalized reference q (the prior, say) and the posterior f = likelihood x prior
-without its constant; λ rises from 0 to 1, and log Z is the integral of the mean of log(f/q) over it. An argument out of
-the range that its line names is an `InputError`."""
+The path is f_λ = q^(1-λ) f^λ between a normalized reference q (the prior, say) and the posterior f
+= likelihood x prior without its constant; λ rises from 0 to 1, and log Z is the integral of the
+mean of log(f/q) over it. An argument out of the range that its line names is an `InputError`.
+"""
 
 from typing import NamedTuple
 
@@ -15,8 +16,9 @@ __all__ = ["Quadrature", "gauss_legendre", "make_grid", "simpson", "trapezoid"]
 
 
 class Quadrature(NamedTuple):
-    """Points of the `path`, λ rising from 0 to 1, both of which belong to it, and `weights` of a quadrature `rule`, 0
-    where a point does not count; `(points,)` each."""
+    """Points of the `path`, λ rising from 0 to 1, both of which belong to it, and `weights` of a
+    quadrature `rule`, 0 where a point does not count; `(points,)` each.
+    """
 
     path: np.ndarray
     weights: np.ndarray
@@ -24,16 +26,22 @@ class Quadrature(NamedTuple):
 
 
 def gauss_legendre(num_nodes: int = 16, power: float = POWER) -> Quadrature:
-    """Gauss-Legendre nodes in t, λ = t^p. Both ends are among the points, with the weight 0: at λ = 0 the energies of
-    draws from the reference may be huge. Of smooth integrands it is by far the most exact rule: for a linear regression
-    with three weights, whose mean log likelihood rises from -780 to -11, the error is 3.5e-5 with 16 nodes, where a
-    trapezoid over 40 intervals is off by 0.06. `num_nodes` are 2 at least, by default 16, and p, `power`, is 1 at
-    least, by default 5."""
+    """Gauss-Legendre nodes in t, λ = t^p. Both ends are among the points, with the weight 0: at λ =
+    0 the energies of draws from the reference may be huge. Of smooth integrands it is by far the
+    most exact rule: for a linear regression with three weights, whose mean log likelihood rises
+    from -780 to -11, the error is 3.5e-5 with 16 nodes, where a trapezoid over 40 intervals is off
+    by 0.06. `num_nodes` are 2 at least, by default 16, and p, `power`, is 1 at least, by default
+    5.
+    """
     _check(num_nodes, power)
     nodes, weights = np.polynomial.legendre.leggauss(num_nodes)
     t = (nodes + 1) / 2
     path = np.concatenate([[0.0], t**power, [1.0]])
-    return Quadrature(path, np.concatenate([[0.0], power * t ** (power - 1) * weights / 2, [0.0]]), "gauss_legendre")
+    return Quadrature(
+        path,
+        np.concatenate([[0.0], power * t ** (power - 1) * weights / 2, [0.0]]),
+        "gauss_legendre",
+    )
 
 
 def trapezoid(num_nodes: int = 16, power: float = POWER, corrected: bool = False) -> Quadrature:
@@ -41,12 +49,16 @@ def trapezoid(num_nodes: int = 16, power: float = POWER, corrected: bool = False
 
     Args:
         num_nodes: Points, both ends among them, at least 2. Default: 16.
-        power: p, at least 1; 1 is an even grid in λ. Default: 5. Below, or with fewer points, an `InputError`.
-        corrected: `estimators.thermodynamic_integration` corrects the rule by the variances at the points. Default: no.
+        power: p, at least 1; 1 is an even grid in λ. Default: 5. Below, or with fewer points, an
+            `InputError`.
+        corrected: `estimators.thermodynamic_integration` corrects the rule by the variances at the
+            points. Default: no.
     """
     _check(num_nodes, power)
     path = np.linspace(0.0, 1.0, num_nodes) ** power
-    return Quadrature(path, trapezoid_weights(path), "corrected_trapezoid" if corrected else "trapezoid")
+    return Quadrature(
+        path, trapezoid_weights(path), "corrected_trapezoid" if corrected else "trapezoid"
+    )
 
 
 def trapezoid_weights(path) -> np.ndarray:
@@ -55,20 +67,25 @@ def trapezoid_weights(path) -> np.ndarray:
 
 
 def simpson(num_nodes: int = 21) -> Quadrature:
-    """Simpson's rule on an even grid in λ, as published for Frenkel-Ladd integration. The end λ = 0 counts, where draws
-    from the reference meet energies that they were not made for: the integrand has a spike there, which the rule takes
-    for a slope. For comparison; take another grid. `num_nodes` are points, both ends among them, odd and at least 3, by
-    default 21."""
+    """Simpson's rule on an even grid in λ, as published for Frenkel-Ladd integration. The end λ = 0
+    counts, where draws from the reference meet energies that they were not made for: the integrand
+    has a spike there, which the rule takes for a slope. For comparison; take another grid.
+    `num_nodes` are points, both ends among them, odd and at least 3, by default 21.
+    """
     _check(num_nodes, 1.0)
     if num_nodes % 2 == 0:
-        raise InputError("evidence_nodes: Simpson's rule has an odd number of points.", num_nodes, num_nodes + 1)
+        raise InputError(
+            "evidence_nodes: Simpson's rule has an odd number of points.", num_nodes, num_nodes + 1
+        )
     weights = np.ones(num_nodes)
     weights[1:-1:2], weights[2:-1:2] = 4.0, 2.0
     return Quadrature(np.linspace(0.0, 1.0, num_nodes), weights / (3 * (num_nodes - 1)), "simpson")
 
 
 def spike_at_reference(grid: Quadrature, means) -> float | None:
-    """How far the integrand at λ = 0, where it counts, leaves a line through the next points, if far; else None."""
+    """How far the integrand at λ = 0, where it counts, leaves a line through the next points, if
+    far; else None.
+    """
     means = np.asarray(means, np.float64)
     if grid.weights[0] == 0 or len(means) < 4:
         return None
@@ -78,8 +95,10 @@ def spike_at_reference(grid: Quadrature, means) -> float | None:
 
 
 def make_grid(rule: str, num_nodes: int, power: float = POWER) -> Quadrature:
-    """Makes a quadrature rule by name. It is "gauss_legendre", "trapezoid", "corrected_trapezoid" or "simpson", with
-    `num_nodes` points that count, and p = `power` of λ = t^p; "simpson" has an even grid."""
+    """Makes a quadrature rule by name. It is "gauss_legendre", "trapezoid", "corrected_trapezoid"
+    or "simpson", with `num_nodes` points that count, and p = `power` of λ = t^p; "simpson" has an
+    even grid.
+    """
     if rule == "gauss_legendre":
         return gauss_legendre(num_nodes, power)
     if rule in ("trapezoid", "corrected_trapezoid"):

@@ -19,30 +19,34 @@ _OBJECTS = ("sampler", "prior", "loss")
 def log_evidence(sim, method: str | None = None, **options: Any) -> Evidence:
     """log Z of a simulation, Z = ∫ likelihood x prior, with an error bar.
 
-    Targets the integral that normalizes the posterior; log Z of two models on the same data are compared by their
-    difference, the log Bayes factor.
+    Targets the integral that normalizes the posterior; log Z of two models on the same data are
+    compared by their difference, the log Bayes factor.
 
-    Rule: energies E are sampled at points λ of a path from a normalized reference to the posterior, at each from
-    reference^(1-λ) posterior^λ, and log Z is
+    Rule: energies E are sampled at points λ of a path from a normalized reference to the posterior,
+    at each from reference^(1-λ) posterior^λ, and log Z is
         thermodynamic_integration   the integral of <-E> over λ from the prior, by the rule `evidence_grid`
         frenkel_ladd                the same from springs at a minimum, as wide as the posterior is there
         stepping_stone              Σ log <exp(-Δλ E)> over neighboring points, from the prior
         mbar                        all points at once by the multistate Bennett acceptance ratio, from the prior
         smc                         adaptive sequential Monte Carlo, from the prior: points chosen by themselves
-    At λ = 0 draws from the reference are exact. The sampler is HMC with its step size tuned at each point, unless one
-    was given. All data are seen at each step.
+    At λ = 0 draws from the reference are exact. The sampler is HMC with its step size tuned at each
+    point, unless one was given. All data are seen at each step.
 
     Cost: `evidence_nodes` x `num_walkers` x (`num_steps` + the way up) steps of the sampler.
 
     Args:
-        sim: Model, data, a loss that is a likelihood (cross-entropy, or gaussian with `noise_std`), a proper prior.
-        method: One of the names above. Default: the first of the option `method`, thermodynamic_integration.
-        **options: Options for this call: `evidence_grid`, `evidence_nodes`, `evidence_power`, `evidence_sampling`,
-            `num_particles`, `num_populations`, and those of a run (`num_steps`, `num_burnin_steps`, `sampler`,
-            `step_size`, `num_leapfrog_steps`, `target_acceptance`, `seed`, ...). With `output`, a folder, every
-            finished part (a point of the path, a tenth of the draws, a stage of smc) is kept there, and the same call
-            goes on with what is there, to the same numbers; `overwrite` removes the parts of another estimate. Without
-            it each call on a simulation draws further random numbers; `call` repeats those of an earlier one.
+        sim: Model, data, a loss that is a likelihood (cross-entropy, or gaussian with `noise_std`),
+            a proper prior.
+        method: One of the names above. Default: the first of the option `method`,
+            thermodynamic_integration.
+        **options: Options for this call: `evidence_grid`, `evidence_nodes`, `evidence_power`,
+            `evidence_sampling`, `num_particles`, `num_populations`, and those of a run
+            (`num_steps`, `num_burnin_steps`, `sampler`, `step_size`, `num_leapfrog_steps`,
+            `target_acceptance`, `seed`, ...). With `output`, a folder, every finished part (a point
+            of the path, a tenth of the draws, a stage of smc) is kept there, and the same call goes
+            on with what is there, to the same numbers; `overwrite` removes the parts of another
+            estimate. Without it each call on a simulation draws further random numbers; `call`
+            repeats those of an earlier one.
 
     Returns:
         `log_z`, `error`, `curve` and more (`tati_re.evidence.Evidence`).
@@ -62,20 +66,25 @@ def log_evidence(sim, method: str | None = None, **options: Any) -> Evidence:
 
 @one_writer
 def log_evidences(sim, methods: Sequence[str] | None = None, **options: Any) -> Evidences:
-    """log Z of a simulation by several methods, side by side; those that start from the prior share their energies.
-    `methods` are names, by default the option `method`; other arguments are those of `log_evidence`."""
+    """log Z of a simulation by several methods, side by side; those that start from the prior share
+    their energies. `methods` are names, by default the option `method`; other arguments are those
+    of `log_evidence`.
+    """
     return prepared(sim, methods, **options).estimates()
 
 
 @one_writer
 def sample_energies(sim, **options: Any) -> Energies:
-    """Energies at the points of `evidence_grid` from the prior to the posterior, for `estimated`, as `log_evidence`."""
+    """Energies at the points of `evidence_grid` from the prior to the posterior, for `estimated`,
+    as `log_evidence`.
+    """
     return prepared(sim, **options).from_prior()[0]
 
 
 def sample_parts(options: Options, folder: Path, method: str) -> None:
-    """Keeps the parts of an estimate in a folder that is opened, where other workers write as well; in a worker, which
-    does not have the module of a command."""
+    """Keeps the parts of an estimate in a folder that is opened, where other workers write as well;
+    in a worker, which does not have the module of a command.
+    """
     now = prepared(Simulation.from_options(options.settled(verbose=0)), [method])
     now.folder = folder
     now.by(method)
@@ -83,7 +92,10 @@ def sample_parts(options: Options, folder: Path, method: str) -> None:
 
 def prepared(sim, methods: Sequence[str] | None = None, **options: Any) -> Estimation:
     """The checked estimation of `log_evidences`, with the same arguments, not yet started."""
-    what, expected = "workers: these estimates are made by one process.", "no workers, or tati-evidence --workers"
+    what, expected = (
+        "workers: these estimates are made by one process.",
+        "no workers, or tati-evidence --workers",
+    )
     refuse_if(options.get("workers") is not None, what, options.get("workers"), expected)
     chosen = _options(sim, methods, options)
     given = {name: options[name] for name in _OBJECTS if _object(options, name)}
@@ -101,10 +113,19 @@ def _object(options: dict, name: str) -> bool:
 
 
 def _options(sim, methods, given: dict[str, Any]) -> Options:
-    named = {name: value for name, value in given.items() if not _object(given, name) or name not in _OBJECTS}
+    named = {
+        name: value
+        for name, value in given.items()
+        if not _object(given, name) or name not in _OBJECTS
+    }
     if methods is not None:
         for name in methods:
-            refuse_if(name not in NAMES, f"method: unknown name.{nearest(name, NAMES)}", repr(name), ", ".join(NAMES))
+            refuse_if(
+                name not in NAMES,
+                f"method: unknown name.{nearest(name, NAMES)}",
+                repr(name),
+                ", ".join(NAMES),
+            )
         named["method"] = list(methods)
     refuse_fixed([name for name in named if name != "num_walkers"])
     return make_options(sim.options, **named)

@@ -18,8 +18,10 @@ SPECIFICATION = "evidence.toml"
 
 
 class PartFiles:
-    """Parts by name, each an `.npz` file written atomically; without a folder nothing is saved. A part is computed from
-    earlier ones and the random numbers of its chains, whose place is kept with it: to load it is the same."""
+    """Parts by name, each an `.npz` file written atomically; without a folder nothing is saved. A
+    part is computed from earlier ones and the random numbers of its chains, whose place is kept
+    with it: to load it is the same.
+    """
 
     def __init__(self, folder: Path | None = None, prefix: str = "") -> None:
         self.folder, self.prefix = folder, prefix
@@ -37,7 +39,9 @@ class PartFiles:
                 values = dict(file)
             seconds, counts = float(values.pop("seconds")), values.pop("chains")
         except (OSError, ValueError, KeyError, *DAMAGED):
-            raise InputError(f"output: {path} is damaged.", expected="to remove this file, or overwrite") from None
+            raise InputError(
+                f"output: {path} is damaged.", expected="to remove this file, or overwrite"
+            ) from None
         for each, (calls, gradients) in zip(chains, counts, strict=True):
             each.calls, each.gradients = int(calls), float(gradients)
         self.seconds_saved += seconds
@@ -45,7 +49,9 @@ class PartFiles:
         return values
 
     def save(self, name: str, values: Mapping[str, Any], *chains) -> None:
-        """Saves a part, replacing an earlier one, whose seconds count in, with the seconds since the part before."""
+        """Saves a part, replacing an earlier one, whose seconds count in, with the seconds since
+        the part before.
+        """
         now = time.monotonic()
         seconds = self._seconds[name] = self._seconds.get(name, 0.0) + now - self._since
         self._since = now
@@ -66,15 +72,21 @@ class PartFiles:
 
 
 def opened(folder: AnyPath, specification: Mapping[str, Any], overwrite: bool) -> list[str]:
-    """Makes the folder of an estimate, or opens one of the same estimate; returns messages on what is reused."""
+    """Makes the folder of an estimate, or opens one of the same estimate; returns messages on what
+    is reused.
+    """
     now = {**specification, **versions()}
     how: dict[str, Any] = {"outdated": ("*.npz",), "overwrite": overwrite}
-    how["difference"] = lambda then, now: first_difference(then, {k: v for k, v in now.items() if k not in versions()})
+    how["difference"] = lambda then, now: first_difference(
+        then, {k: v for k, v in now.items() if k not in versions()}
+    )
     then = open_folder(folder, SPECIFICATION, now, "evidence", **how)
     if then is None:
         return []
     parts = len(list(Path(folder).glob("*.npz")))
     messages = [f"{parts} parts are kept in {folder}: continuing behind them."] if parts else []
     if first_difference(then, now):
-        messages.append("The versions differ from those of the parts: results are not the same digit for digit.")
+        messages.append(
+            "The versions differ from those of the parts: results are not the same digit for digit."
+        )
     return messages

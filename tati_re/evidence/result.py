@@ -30,11 +30,12 @@ class Evidence:
     Attributes:
         log_z, error: In nats, with its standard error, from autocorrelation and repeats.
         method: How it was made, a key of `NAMES`.
-        curve: The curve it integrated, a pandas DataFrame: `path` rises from 0 at the reference (the prior, or springs
-            at a minimum) to 1 at the posterior.
+        curve: The curve it integrated, a pandas DataFrame: `path` rises from 0 at the reference
+            (the prior, or springs at a minimum) to 1 at the posterior.
         repeats: What each independent walker or population says by itself.
         notes: Sentences that a reader should see.
-        short: The error is of chains shorter than 50 autocorrelation times: rough, and mostly too small.
+        short: The error is of chains shorter than 50 autocorrelation times: rough, and mostly too
+            small.
         settings: How long and where: counts of draws, walkers and gradients, seconds, the rule.
     """
 
@@ -52,13 +53,20 @@ class Evidence:
 
     def summary(self) -> str:
         """The estimate and its notes, in words."""
-        found = f"log Z = {value_and_error(self.log_z, self.error, self.short)} by {NAMES[self.method]}"
+        found = (
+            f"log Z = {value_and_error(self.log_z, self.error, self.short)} by {NAMES[self.method]}"
+        )
         forms = {float: ",.4g", int: ","}
-        said = ", ".join(f"{name} {value:{forms.get(type(value), '')}}" for name, value in self.settings.items())
+        said = ", ".join(
+            f"{name} {value:{forms.get(type(value), '')}}" for name, value in self.settings.items()
+        )
         return "\n".join(filter(None, [found, said, *self.notes, FOOTNOTE * self.short]))
 
     def _repr_html_(self) -> str:
-        lines = [("log Z", value_and_error(self.log_z, self.error, self.short)), ("method", NAMES[self.method])]
+        lines = [
+            ("log Z", value_and_error(self.log_z, self.error, self.short)),
+            ("method", NAMES[self.method]),
+        ]
         return html_table("Evidence", lines, self.notes)
 
     def plot(self, path=None):
@@ -67,15 +75,20 @@ class Evidence:
 
 
 class Evidences(Sequence):
-    """Estimates of one log Z by several methods. `disagreements` has a sentence for each two that are more than 3
-    standard errors of their difference apart."""
+    """Estimates of one log Z by several methods. `disagreements` has a sentence for each two that
+    are more than 3 standard errors of their difference apart.
+    """
 
     def __init__(self, estimates: Sequence[Evidence]) -> None:
         self._estimates = list(estimates)
 
     def __getitem__(self, key) -> Evidence:
         """By number, or by the name of the method."""
-        return {each.method: each for each in self._estimates}[key] if isinstance(key, str) else self._estimates[key]
+        return (
+            {each.method: each for each in self._estimates}[key]
+            if isinstance(key, str)
+            else self._estimates[key]
+        )
 
     def __len__(self) -> int:
         return len(self._estimates)
@@ -89,10 +102,18 @@ class Evidences(Sequence):
 
     @property
     def table(self):
-        """A row for each method: log_z, error, gradients for one walker on all data, seconds, and short chains."""
+        """A row for each method: log_z, error, gradients for one walker on all data, seconds, and
+        short chains.
+        """
         columns = ("gradients", "seconds")
         rows = [
-            (each.method, each.log_z, each.error, *(each.settings.get(name, math.nan) for name in columns), each.short)
+            (
+                each.method,
+                each.log_z,
+                each.error,
+                *(each.settings.get(name, math.nan) for name in columns),
+                each.short,
+            )
             for each in self._estimates
         ]
         return pd.DataFrame(rows, columns=["method", "log_z", "error", *columns, "short"])
@@ -104,7 +125,9 @@ class Evidences(Sequence):
             error = math.hypot(one.error, other.error)
             apart = abs(one.log_z - other.log_z)
             if not apart <= DISAGREEMENT * error:
-                times = f"{apart / error:.1f} standard errors" if error > 0 else "and no error is known"
+                times = (
+                    f"{apart / error:.1f} standard errors" if error > 0 else "and no error is known"
+                )
                 found.append(
                     f"{NAMES[one.method]} and {NAMES[other.method]} disagree: {one.log_z:.6g} and {other.log_z:.6g} "
                     f"are {apart:.3g} apart, {times}: at least one of them has not come to equilibrium, or its points "
@@ -115,7 +138,10 @@ class Evidences(Sequence):
     def summary(self) -> str:
         """The table, disagreements, and notes."""
         wide = max(len(NAMES[each.method]) for each in self._estimates)
-        said = [(NAMES[each.method], value_and_error(each.log_z, each.error, each.short)) for each in self._estimates]
+        said = [
+            (NAMES[each.method], value_and_error(each.log_z, each.error, each.short))
+            for each in self._estimates
+        ]
         lines = [f"{name:{wide}}  log Z = {value}" for name, value in said]
         notes = dict.fromkeys(note for each in self._estimates for note in each.notes)
         foot = [FOOTNOTE] if any(each.short for each in self._estimates) else []
@@ -126,20 +152,30 @@ class Evidences(Sequence):
 
 
 def bayes_factors(estimates: Mapping[str, Evidence]):
-    """Compares models on the same data, the best first. Of one estimate for each model by name it makes a pandas
-    DataFrame with the columns `model`, `log_z`, `error`, `log_bayes_factor` against the best, `factor_error` of that,
-    `short` (an error is that of short chains), and `probability` for equal ones beforehand."""
+    """Compares models on the same data, the best first. Of one estimate for each model by name it
+    makes a pandas DataFrame with the columns `model`, `log_z`, `error`, `log_bayes_factor` against
+    the best, `factor_error` of that, `short` (an error is that of short chains), and `probability`
+    for equal ones beforehand.
+    """
     names = sorted(estimates, key=lambda name: -estimates[name].log_z)
     best = estimates[names[0]]
     log_z = np.array([estimates[name].log_z for name in names])
     shares = np.exp(log_z - log_z[0])
     errors = [0.0, *(math.hypot(estimates[name].error, best.error) for name in names[1:])]
-    columns: dict[str, Any] = {"model": names, "log_z": log_z, "error": [estimates[name].error for name in names]}
+    columns: dict[str, Any] = {
+        "model": names,
+        "log_z": log_z,
+        "error": [estimates[name].error for name in names],
+    }
     columns |= {"log_bayes_factor": log_z - log_z[0], "factor_error": errors}
     columns["short"] = [estimates[name].short or best.short for name in names]
     return pd.DataFrame(columns | {"probability": shares / shares.sum()})
 
 
 def value_and_error(value: float, error: float, short: bool = False) -> str:
-    """Value and error with two digits of the error: `-18.075 ± 0.012`, `± 0.012†` of short chains."""
-    return with_error(value, error, short) + " (error not known)" * (not (math.isfinite(error) and error > 0))
+    """Value and error with two digits of the error: `-18.075 ± 0.012`, `± 0.012†` of short
+    chains.
+    """
+    return with_error(value, error, short) + " (error not known)" * (
+        not (math.isfinite(error) and error > 0)
+    )

@@ -1,6 +1,7 @@
-"""log Z by adaptive sequential Monte Carlo: populations cooled from the reference to the posterior. Source: Del Moral,
-Doucet and Jasra, J. R. Statist. Soc. B 68 (2006); steps chosen by the effective sample size: Jasra, Stephens, Doucet
-and Tsagaris, Scand. J. Stat. 38 (2011)."""
+"""log Z by adaptive sequential Monte Carlo: populations cooled from the reference to the posterior.
+Source: Del Moral, Doucet and Jasra, J. R. Statist. Soc. B 68 (2006); steps chosen by the effective
+sample size: Jasra, Stephens, Doucet and Tsagaris, Scand. J. Stat. 38 (2011).
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -26,7 +27,9 @@ def effective_fraction(log_weights) -> np.ndarray:
 
 
 def next_point(now: float, energies, fraction: float = 0.5) -> float:
-    """The next λ, at most 1, where the least effective fraction is `fraction`; `energies`: `(populations, members)`."""
+    """The next λ, at most 1, where the least effective fraction is `fraction`; `energies`:
+    `(populations, members)`.
+    """
     energies = np.asarray(energies, np.float64)
 
     def enough(point: float) -> bool:
@@ -54,8 +57,10 @@ def systematic(log_weights, uniform: float, count: int) -> np.ndarray:
 
 
 def combined(log_z) -> tuple[float, float]:
-    """The log of the mean of Z over independent populations, and its standard error. Each population's Z is unbiased,
-    its logarithm is not; where the logarithms spread by more than about 1 the largest dominates both."""
+    """The log of the mean of Z over independent populations, and its standard error. Each
+    population's Z is unbiased, its logarithm is not; where the logarithms spread by more than about
+    1 the largest dominates both.
+    """
     log_z = np.asarray(log_z, np.float64)
     count = len(log_z)
     mean = float(logsumexp(log_z) - np.log(count))
@@ -70,7 +75,9 @@ _BYTES = 256 * 2**20  # Of the positions that count at a stage.
 
 
 class Cooling(NamedTuple):
-    """log Z of all populations with an error from their spread, of each (`repeats`), a `curve` by stage, `gradients`"""
+    """log Z of all populations with an error from their spread, of each (`repeats`), a `curve` by
+    stage, `gradients`
+    """
 
     log_z: float
     error: float
@@ -92,26 +99,46 @@ def cooled(
 ) -> Cooling:
     """Adaptive sequential Monte Carlo along a path.
 
-    Rule, from independent draws of the reference: the next λ is where the effective part of the poorest population
-    falls to `fraction`; weights exp(-Δλ E), whose mean is the population's share of Z; of each population by itself
-    `num_particles` are resampled and moved, while the step size is tuned, and by `num_moves` steps more, after each of
-    which they count: a population has num_particles x num_moves members, and no move is wasted. Beyond 256 MiB of
-    positions only the last moves count. Choosing λ and step sizes from the members leaves a bias of order 1/members.
+    Rule, from independent draws of the reference: the next λ is where the effective part of the
+    poorest population falls to `fraction`; weights exp(-Δλ E), whose mean is the population's share
+    of Z; of each population by itself `num_particles` are resampled and moved, while the step size
+    is tuned, and by `num_moves` steps more, after each of which they count: a population has
+    num_particles x num_moves members, and no move is wasted. Beyond 256 MiB of positions only the
+    last moves count. Choosing λ and step sizes from the members leaves a bias of order 1/members.
 
-    `potential_of` makes the path's potential for a number of walkers; `sampler` has the distribution of each λ; of
-    `plan` the step sizes, `target_acceptance`, `seed` and `execution` are used; `say` takes sentences on the progress;
-    `parts` keeps the last stage. All moves as members: Dau and Chopin, J. R. Statist. Soc. B 84 (2022), whose chains
-    these are."""
+    `potential_of` makes the path's potential for a number of walkers; `sampler` has the
+    distribution of each λ; of `plan` the step sizes, `target_acceptance`, `seed` and `execution`
+    are used; `say` takes sentences on the progress; `parts` keeps the last stage. All moves as
+    members: Dau and Chopin, J. R. Statist. Soc. B 84 (2022), whose chains these are.
+    """
     walkers = num_populations * num_particles
     potential = potential_of(walkers)
-    counted = counted_moves(walkers * potential.num_parameters * tf.as_dtype(potential.dtype).size, num_moves)
+    counted = counted_moves(
+        walkers * potential.num_parameters * tf.as_dtype(potential.dtype).size, num_moves
+    )
     chains = Chains(potential, sampler, plan.seed, plan.execution, max(2, num_moves), counted)
-    start = Chains(potential, ReferenceDraws(), plan.seed, plan.execution, max(2, num_moves), counted, " reference")
+    start = Chains(
+        potential,
+        ReferenceDraws(),
+        plan.seed,
+        plan.execution,
+        max(2, num_moves),
+        counted,
+        " reference",
+    )
     state: dict[str, Any] | None = parts.load("populations", chains, start)
     if state is None:
         moved = start.run(drawn_from_reference(potential, walkers, plan.seed), 0.0, 1.0, counted)
-        state = {"log_z": np.zeros(num_populations), "rows": np.zeros((0, len(_COLUMNS))), "step_size": np.nan}
-        state |= {"energies": moved.energies, "visited": moved.visited, "acceptance": moved.acceptance.mean()}
+        state = {
+            "log_z": np.zeros(num_populations),
+            "rows": np.zeros((0, len(_COLUMNS))),
+            "step_size": np.nan,
+        }
+        state |= {
+            "energies": moved.energies,
+            "visited": moved.visited,
+            "acceptance": moved.acceptance.mean(),
+        }
     weight = float(state["rows"][-1, 1]) if len(state["rows"]) else 0.0
     while weight < 1.0 and len(state["rows"]) < _MOST_STAGES:
         # The moves of one chain side by side, so that systematic resampling spreads over chains.
@@ -124,7 +151,9 @@ def cooled(
         row = (weight, following, shares.mean(), effective, state["acceptance"], state["step_size"])
         rows, log_z, weight = np.vstack([state["rows"], row]), state["log_z"] + shares, following
         if len(rows) % 10 == 0 or weight == 1.0:
-            say(f"Stage {len(rows)}: {weight:.3g} of the way, log Z so far {combined(log_z)[0]:,.6g}.")
+            say(
+                f"Stage {len(rows)}: {weight:.3g} of the way, log Z so far {combined(log_z)[0]:,.6g}."
+            )
         visited, size = state["visited"], float(state["step_size"])
         state = {"log_z": log_z, "rows": rows, "step_size": size}
         if weight < 1.0:
@@ -132,14 +161,22 @@ def cooled(
             chosen = np.stack([systematic(own, random.random(), num_particles) for own in logs])
             chain = np.arange(num_populations)[:, None] * num_particles + chosen // counted
             position = visited[chosen % counted, chain].reshape(walkers, -1)
-            position, size = tuned(chains, position, weight, plan.step_size if np.isnan(size) else size, plan, 2, 1)
+            position, size = tuned(
+                chains, position, weight, plan.step_size if np.isnan(size) else size, plan, 2, 1
+            )
             moved = chains.run(position, weight, size, num_moves)
-            state |= {"energies": moved.energies, "visited": moved.visited, "acceptance": moved.acceptance.mean()}
+            state |= {
+                "energies": moved.energies,
+                "visited": moved.visited,
+                "acceptance": moved.acceptance.mean(),
+            }
             state["step_size"] = size
         parts.save("populations", state, chains, start)
     log_z = state["log_z"]
     if weight < 1.0:
-        said = f"The populations came no further than {weight:.3g} of the way in {_MOST_STAGES} stages"
+        said = (
+            f"The populations came no further than {weight:.3g} of the way in {_MOST_STAGES} stages"
+        )
         raise SamplingError(f"{said}: a smaller particle_fraction.", _MOST_STAGES, 0)
     curve = dict(zip(_COLUMNS, state["rows"].T, strict=True))
     return Cooling(*combined(log_z), log_z, curve, chains.gradients + start.gradients)

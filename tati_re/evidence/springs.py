@@ -1,14 +1,18 @@
-"""The reference of Frenkel-Ladd integration, independent springs at a minimum, and the path from it to the posterior.
+"""The reference of Frenkel-Ladd integration, independent springs at a minimum, and the path from it
+to the posterior.
 
     q(θ) = exp(-Σ (θ_i - c_i)²/(2 s_i²)) / Z_q    for abs(θ_i) < bound_i, the prior's box if any
 
-Published bounds took the box as centered on the minimum; it is centered on 0, so that its part of the normalization is
-1/2 [erf((a - c)/(√2 s)) + erf((a + c)/(√2 s))] for each parameter. That correction is ours.
-Source: Frenkel and Ladd, J. Chem. Phys. 81, 3188 (1984); of networks: Baldock and Marzari (arXiv 1904.04154).
+Published bounds took the box as centered on the minimum; it is centered on 0, so that its part of
+the normalization is 1/2 [erf((a - c)/(√2 s)) + erf((a + c)/(√2 s))] for each parameter. That
+correction is ours. Source: Frenkel and Ladd, J. Chem. Phys. 81, 3188 (1984); of networks: Baldock
+and Marzari (arXiv 1904.04154).
 
-Point λ of a path samples exp(-u), u = (1 - λ) V_q + λ (L + V), with V_q = -log q of the reference. With the prior as
-the reference that is λ L + V, which every potential of a model is; `SpringsPotential` is the path from springs. In
-both, `Energy.loss` times `scale` is E = -log(f/q), and `drawn_from_prior` draws from the reference."""
+Point λ of a path samples exp(-u), u = (1 - λ) V_q + λ (L + V), with V_q = -log q of the reference.
+With the prior as the reference that is λ L + V, which every potential of a model is;
+`SpringsPotential` is the path from springs. In both, `Energy.loss` times `scale` is E = -log(f/q),
+and `drawn_from_prior` draws from the reference.
+"""
 
 from __future__ import annotations
 
@@ -24,20 +28,34 @@ from tati_re.core.potential import Potential
 
 
 class Springs:
-    """The normalized Gaussian density q with center c and standard deviations s > 0, `(parameters,)` both, in a box of
-    half width `bound`, `(parameters,)` or a number; None: there is no box."""
+    """The normalized Gaussian density q with center c and standard deviations s > 0,
+    `(parameters,)` both, in a box of half width `bound`, `(parameters,)` or a number; None: there
+    is no box.
+    """
 
     def __init__(self, centre, std, bound=None) -> None:
         self.centre = np.asarray(centre, np.float64)
         self.std = np.asarray(std, np.float64)
-        self.bound = None if bound is None else np.broadcast_to(np.asarray(bound, np.float64), self.centre.shape)
+        self.bound = (
+            None
+            if bound is None
+            else np.broadcast_to(np.asarray(bound, np.float64), self.centre.shape)
+        )
         if self.centre.ndim != 1 or self.std.shape != self.centre.shape:
             what = "springs: wrong shapes."
-            raise InputError(what, f"{self.centre.shape} and {self.std.shape}", "(parameters,) both")
+            raise InputError(
+                what, f"{self.centre.shape} and {self.std.shape}", "(parameters,) both"
+            )
         if not (np.isfinite(self.std) & (self.std > 0)).all():
-            raise InputError("springs: a standard deviation is not above 0.", self.std.min(), "finite numbers above 0")
+            raise InputError(
+                "springs: a standard deviation is not above 0.",
+                self.std.min(),
+                "finite numbers above 0",
+            )
         if self.bound is not None and (np.abs(self.centre) > self.bound).any():
-            raise InputError("springs: the minimum lies outside the box.", expected="a minimum inside")
+            raise InputError(
+                "springs: the minimum lies outside the box.", expected="a minimum inside"
+            )
 
     @property
     def log_normalization(self) -> float:
@@ -49,7 +67,9 @@ class Springs:
             if crowded.any():
                 # Springs wider than the box: the small difference of two numbers near each other.
                 a, b = log_ndtr(high[crowded]), log_ndtr(low[crowded])
-                whole[crowded] = np.log(self.std[crowded] * np.sqrt(2 * np.pi)) + a + np.log1p(-np.exp(b - a))
+                whole[crowded] = (
+                    np.log(self.std[crowded] * np.sqrt(2 * np.pi)) + a + np.log1p(-np.exp(b - a))
+                )
         return float(whole.sum())
 
     def from_normal(self, normal):
@@ -93,7 +113,9 @@ class SpringsPotential(Potential):
         """log q, `(walkers,)`, float64, and its gradient's negative, the force of the springs."""
         away = tf.cast(position, tf.float64) - self.springs.centre
         force = self.stiffness * away
-        return -0.5 * tf.reduce_sum(force * away, axis=-1) - self.log_normalization, tf.cast(force, position.dtype)
+        return -0.5 * tf.reduce_sum(force * away, axis=-1) - self.log_normalization, tf.cast(
+            force, position.dtype
+        )
 
 
 class SpringsEvaluate(Delegating):
@@ -106,7 +128,12 @@ class SpringsEvaluate(Delegating):
         log_q, pull = self.path.log_reference(position)
         weight, difference = self.rung.likelihood_weight, energy.potential + log_q
         mixed = tf.cast(weight, position.dtype)[:, None]
-        return Energy(weight * difference - log_q, mixed * energy.gradient + (1 - mixed) * pull, difference, log_q)
+        return Energy(
+            weight * difference - log_q,
+            mixed * energy.gradient + (1 - mixed) * pull,
+            difference,
+            log_q,
+        )
 
     __call__ = full
 
@@ -130,11 +157,15 @@ class SpringsEvaluate(Delegating):
         return SpringsEvaluate(self.path, self.evaluate, rung)
 
     def part(self, first, count: int) -> SpringsEvaluate:
-        return SpringsEvaluate(self.path, self.evaluate.part(first, count), self.rung.part(first, count))
+        return SpringsEvaluate(
+            self.path, self.evaluate.part(first, count), self.rung.part(first, count)
+        )
 
 
 def drawn_from_reference(potential, num: int, seed: int) -> np.ndarray:
     if isinstance(potential, SpringsPotential):
-        normal = np.random.default_rng([seed, 0x4556]).standard_normal((num, potential.num_parameters))
+        normal = np.random.default_rng([seed, 0x4556]).standard_normal(
+            (num, potential.num_parameters)
+        )
         return potential.springs.from_normal(normal).numpy()
     return np.asarray(potential.prior.sample((num, potential.num_parameters), seed), np.float64)

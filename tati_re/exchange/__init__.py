@@ -1,5 +1,6 @@
-"""Replica exchange: ladders of temperatures, rules that accept swaps, schedules, and the bias of the energies. An
-argument out of the range that its line names is an `InputError`."""
+"""Replica exchange: ladders of temperatures, rules that accept swaps, schedules, and the bias of
+the energies. An argument out of the range that its line names is an `InputError`.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,9 +1,12 @@
-"""Expected acceptance between neighbors of a ladder and the number of rungs needed, from the spread of the energies.
+"""Expected acceptance between neighbors of a ladder and the number of rungs needed, from the spread
+of the energies.
 
-Two rungs of densities exp(-bE) with b = β, E = U (posterior tempering) or b = β λ, E = L (likelihood tempering) are
-x = ∫ sd(E) db apart. Where E is Gaussian at each b and x small enough for its spread not to change, the log ratio of a
-swap is N(-x², 2x²) and the Metropolis rule accepts with probability erfc(x/2) (Predescu, Predescu and Ciobanu 2004).
-With the heat capacity C_V = d⟨U⟩/dT = var(U)/T² that is x = ∫ √C_V dT/T."""
+Two rungs of densities exp(-bE) with b = β, E = U (posterior tempering) or b = β λ, E = L
+(likelihood tempering) are x = ∫ sd(E) db apart. Where E is Gaussian at each b and x small enough
+for its spread not to change, the log ratio of a swap is N(-x², 2x²) and the Metropolis rule accepts
+with probability erfc(x/2) (Predescu, Predescu and Ciobanu 2004). With the heat capacity C_V =
+d⟨U⟩/dT = var(U)/T² that is x = ∫ √C_V dT/T.
+"""
 
 from typing import NamedTuple
 
@@ -20,19 +23,27 @@ HOPELESS = 0.05
 
 
 def spacing(acceptance):
-    """The x at which neighbors exchange with this probability, erfc(x/2): 1.812, 1.466, 1.190 for 0.2, 0.3, 0.4."""
+    """The x at which neighbors exchange with this probability, erfc(x/2): 1.812, 1.466, 1.190 for
+    0.2, 0.3, 0.4.
+    """
     return 2.0 * erfcinv(acceptance)
 
 
 def distances(coordinate, energy_sd) -> np.ndarray:
-    """x of each pair of neighbors, `(rungs - 1,)`: |Δb| times a mean of the two standard deviations. The mean is s s'
-    ln(s/s')/(s - s'), between harmonic and geometric mean: 1/s is linear in b between two rungs, which is exact for a
-    harmonic well (s = √C_V/β, x = √C_V ln R) and for a Gaussian prior and likelihood of one shape. `coordinate` is b, β
-    or β λ, and `energy_sd` s, above 0, of U or of L; `(rungs,)` each."""
+    """x of each pair of neighbors, `(rungs - 1,)`: |Δb| times a mean of the two standard
+    deviations. The mean is s s' ln(s/s')/(s - s'), between harmonic and geometric mean: 1/s is
+    linear in b between two rungs, which is exact for a harmonic well (s = √C_V/β, x = √C_V ln R)
+    and for a Gaussian prior and likelihood of one shape. `coordinate` is b, β or β λ, and
+    `energy_sd` s, above 0, of U or of L; `(rungs,)` each.
+    """
     first, second = energy_sd[:-1], energy_sd[1:]
     q = np.log(first / second)
     flat = np.abs(q) < 1e-8
-    return np.abs(np.diff(coordinate)) * second * np.where(flat, 1.0, q / -np.expm1(-np.where(flat, 1.0, q)))
+    return (
+        np.abs(np.diff(coordinate))
+        * second
+        * np.where(flat, 1.0, q / -np.expm1(-np.where(flat, 1.0, q)))
+    )
 
 
 def log_acceptance(distance):
@@ -41,23 +52,34 @@ def log_acceptance(distance):
 
 
 def biased_sd(inverse_temperature, energy_sd, bias_factor: float):
-    """The sd(U)/γ that stands for sd(U) at swaps between converged well-tempered ensembles of bias factor γ: the log
-    ratio is (β - β') (U - U')/γ, var(U) = γ T² (C_V - 1 + γ) of a harmonic well: T² C_V is T² ((C_V - 1)/γ + 1)."""
-    return np.sqrt((np.square(inverse_temperature * energy_sd) - 1.0) / bias_factor + 1.0) / inverse_temperature
+    """The sd(U)/γ that stands for sd(U) at swaps between converged well-tempered ensembles of bias
+    factor γ: the log ratio is (β - β') (U - U')/γ, var(U) = γ T² (C_V - 1 + γ) of a harmonic well:
+    T² C_V is T² ((C_V - 1)/γ + 1).
+    """
+    return (
+        np.sqrt((np.square(inverse_temperature * energy_sd) - 1.0) / bias_factor + 1.0)
+        / inverse_temperature
+    )
 
 
 def harmonic_acceptance(dimensions, ratio, bias_factor: float = 1.0):
-    """Exact Metropolis acceptance of two harmonic wells at temperature ratio R: 2 I_{1/(1+R)}(b, b). In
-    b = (d/2 - 1)/γ + 1 d are the `dimensions`, the number of stiff directions, and γ, at least 1, is the `bias_factor`
-    of converged well-tempered ensembles, by default 1, without bias."""
+    """Exact Metropolis acceptance of two harmonic wells at temperature ratio R: 2 I_{1/(1+R)}(b,
+    b). In b = (d/2 - 1)/γ + 1 d are the `dimensions`, the number of stiff directions, and γ, at
+    least 1, is the `bias_factor` of converged well-tempered ensembles, by default 1, without
+    bias.
+    """
     shape = (np.asarray(dimensions, np.float64) / 2 - 1) / bias_factor + 1
     return 2 * betainc(shape, shape, 1 / (1 + np.maximum(ratio, 1 / np.asarray(ratio, np.float64))))
 
 
-def spaced_evenly(coordinate, energy_sd, acceptance: float = 0.3, num_replicas: int | None = None) -> np.ndarray:
-    """Rungs between the same ends that exchange equally. Returned is their b. `coordinate` is b of the rungs on which
-    the spread `energy_sd` was measured, `(rungs,)`, `acceptance` the least wanted of neighbors, by default 0.3, and
-    `num_replicas` the number of rungs instead, at least 2."""
+def spaced_evenly(
+    coordinate, energy_sd, acceptance: float = 0.3, num_replicas: int | None = None
+) -> np.ndarray:
+    """Rungs between the same ends that exchange equally. Returned is their b. `coordinate` is b of
+    the rungs on which the spread `energy_sd` was measured, `(rungs,)`, `acceptance` the least
+    wanted of neighbors, by default 0.3, and `num_replicas` the number of rungs instead, at least
+    2.
+    """
     total = distances(coordinate, energy_sd).sum()
     if num_replicas is None:
         num_replicas = 1 + max(1, int(np.ceil(total / spacing(acceptance) - 1e-9)))
@@ -65,7 +87,9 @@ def spaced_evenly(coordinate, energy_sd, acceptance: float = 0.3, num_replicas: 
 
 
 def _places(coordinate, energy_sd, distance) -> np.ndarray:
-    """b at distances from the first rung; 1/s is linear in b within a pair, so that ln s is linear in the distance."""
+    """b at distances from the first rung; 1/s is linear in b within a pair, so that ln s is linear
+    in the distance.
+    """
     parts = distances(coordinate, energy_sd)
     reached = np.concatenate([[0.0], np.cumsum(parts)])
     pair = np.clip(np.searchsorted(reached, distance, side="right") - 1, 0, len(parts) - 1)
@@ -78,9 +102,11 @@ def _places(coordinate, energy_sd, distance) -> np.ndarray:
 
 
 class Advice(NamedTuple):
-    """The expected `acceptance` of each pair of neighbors of a ladder, `(rungs - 1,)`, and ladders that would work: of
-    `num_replicas` rungs between the same ends, as many as the wanted acceptance takes, at `coordinate` β, or β λ; or
-    this one with at least γ = `bias_factor`, none where no γ gives it, or none is needed. `sentences` say the same."""
+    """The expected `acceptance` of each pair of neighbors of a ladder, `(rungs - 1,)`, and ladders
+    that would work: of `num_replicas` rungs between the same ends, as many as the wanted acceptance
+    takes, at `coordinate` β, or β λ; or this one with at least γ = `bias_factor`, none where no γ
+    gives it, or none is needed. `sentences` say the same.
+    """
 
     acceptance: np.ndarray
     num_replicas: int
@@ -89,8 +115,13 @@ class Advice(NamedTuple):
     sentences: tuple[str, ...]
 
     def _repr_html_(self) -> str:
-        pairs = ((f"rungs {k} and {k + 1}", f"{value:.2g} accepted") for k, value in enumerate(self.acceptance))
-        return html_table("Advice on a ladder", [*(("", sentence) for sentence in self.sentences), *pairs])
+        pairs = (
+            (f"rungs {k} and {k + 1}", f"{value:.2g} accepted")
+            for k, value in enumerate(self.acceptance)
+        )
+        return html_table(
+            "Advice on a ladder", [*(("", sentence) for sentence in self.sentences), *pairs]
+        )
 
     @property
     def hopeless(self) -> bool:
@@ -110,9 +141,11 @@ def ladder_advice(
 
     Args:
         ladder: At least 2 rungs, of NumPy arrays.
-        energy_sd: Measured standard deviation of U, or L for likelihood tempering; `(rungs,)` or one number.
+        energy_sd: Measured standard deviation of U, or L for likelihood tempering; `(rungs,)` or
+            one number.
         heat_capacity: var(U)/T² instead, `(rungs,)` or one number.
-        dimensions: Number of stiff directions d instead, C_V = d/2: the number of parameters before anything is known.
+        dimensions: Number of stiff directions d instead, C_V = d/2: the number of parameters before
+            anything is known.
         acceptance: The wanted one, above 0 and below 1. Default: 0.3.
         bias_factor: γ of a well-tempered ensemble that the run has already. Default: 1, none.
 
@@ -120,9 +153,16 @@ def ladder_advice(
         InputError: Not one of the three spreads, or values out of range.
     """
     if sum(given is not None for given in (energy_sd, heat_capacity, dimensions)) != 1:
-        raise InputError("Advice needs the spread of the energies.", expected="energy_sd, heat_capacity or dimensions")
-    refuse_if(not 0 < acceptance < 1, "acceptance is out of range.", acceptance, "above 0 and below 1")
-    refuse_if(ladder.num_rungs < 2, "A ladder of one rung has no neighbors.", expected="at least 2 rungs")
+        raise InputError(
+            "Advice needs the spread of the energies.",
+            expected="energy_sd, heat_capacity or dimensions",
+        )
+    refuse_if(
+        not 0 < acceptance < 1, "acceptance is out of range.", acceptance, "above 0 and below 1"
+    )
+    refuse_if(
+        ladder.num_rungs < 2, "A ladder of one rung has no neighbors.", expected="at least 2 rungs"
+    )
     tempers_posterior = ladder.tempering == "posterior"
     if energy_sd is None and not tempers_posterior:
         raise InputError("Likelihood tempering needs energy_sd, the spread of L on each rung.")
@@ -131,7 +171,9 @@ def ladder_advice(
     spread = np.sqrt(capacity) / beta if energy_sd is None else energy_sd
     sd = np.broadcast_to(np.asarray(spread, np.float64), beta.shape)
     if not (np.isfinite(sd).all() and (sd > 0).all()):
-        raise InputError("The spread of the energies is out of range.", spread, "above 0 on every rung")
+        raise InputError(
+            "The spread of the energies is out of range.", spread, "above 0 on every rung"
+        )
     coordinate = beta * ladder.likelihood_weight
     now = biased_sd(beta, sd, bias_factor) if tempers_posterior else sd
     apart = distances(coordinate, now)
@@ -143,12 +185,20 @@ def ladder_advice(
 
 
 def _bias_factor(beta, sd, wanted: float) -> float | None:
-    """The least γ at which no pair is further apart than wanted; none where even γ → ∞ leaves one so, at ln R."""
+    """The least γ at which no pair is further apart than wanted; none where even γ → ∞ leaves one
+    so, at ln R.
+    """
     if np.abs(np.diff(np.log(beta))).max() >= wanted:
         return None
     from scipy.optimize import brentq
 
-    return float(np.exp(brentq(lambda ln: distances(beta, biased_sd(beta, sd, np.exp(ln))).max() - wanted, 0, 60)))
+    return float(
+        np.exp(
+            brentq(
+                lambda ln: distances(beta, biased_sd(beta, sd, np.exp(ln))).max() - wanted, 0, 60
+            )
+        )
+    )
 
 
 def _sentences(ladder: Ladder, advice: Advice, apart, sd, acceptance: float) -> tuple[str, ...]:
@@ -162,21 +212,30 @@ def _sentences(ladder: Ladder, advice: Advice, apart, sd, acceptance: float) -> 
         first += f", at worst {chance} {pair}."
         if advice.acceptance.min() >= acceptance:
             return (first,)
-        return first, f"{_ladder_in_words(advice, posterior)} would make it {acceptance:.2g} or more throughout."
+        return (
+            first,
+            f"{_ladder_in_words(advice, posterior)} would make it {acceptance:.2g} or more throughout.",
+        )
     first = f"Neighboring rungs {pair} would exchange with probability {chance}: replicas would not travel this ladder."
     ways = [f"{_ladder_in_words(advice, posterior)} up to {symbol} = {shown[-1]:.4g}"]
     coordinate = ladder.inverse_temperature * ladder.likelihood_weight
     reached = _places(coordinate, sd, np.array([(rungs - 1) * spacing(acceptance)]))[0]
     if posterior:
         ratio = (ladder.inverse_temperature[0] / reached) ** (1 / (rungs - 1))
-        ways.append(f"these {rungs} rungs up to T = {1 / reached:.4g} only (temperature_ratio {_ratio(ratio)})")
+        ways.append(
+            f"these {rungs} rungs up to T = {1 / reached:.4g} only (temperature_ratio {_ratio(ratio)})"
+        )
         if advice.bias_factor is not None:
             factor = advice.bias_factor
-            rounded_up = f"{np.ceil(factor):,.0f}" if factor >= 10 else f"{np.ceil(factor * 10) / 10:.1f}"
+            rounded_up = (
+                f"{np.ceil(factor):,.0f}" if factor >= 10 else f"{np.ceil(factor * 10) / 10:.1f}"
+            )
             ways.append(f"a well-tempered ensemble with bias_factor {rounded_up}")
         step = np.log(shown[worst + 1] / shown[worst])
         fewer = 2 * (spacing(acceptance) / step) ** 2
-        ways.append(f"{fewer:,.0f} stiff directions in place of some {2 * (apart[worst] / step) ** 2:,.0f}")
+        ways.append(
+            f"{fewer:,.0f} stiff directions in place of some {2 * (apart[worst] / step) ** 2:,.0f}"
+        )
     return first, f"For {acceptance:.2g} it takes one of: {'; '.join(ways)}."
 
 
@@ -186,7 +245,11 @@ def _ladder_in_words(advice: Advice, posterior: bool) -> str:
         return f"{words}, their weights adapted,"
     ratios = advice.coordinate[:-1] / advice.coordinate[1:]
     low, high = _ratio(ratios.min()), _ratio(ratios.max())
-    return f"{words} (temperature_ratio {low})" if low == high else f"{words} (temperature ratios {low} to {high})"
+    return (
+        f"{words} (temperature_ratio {low})"
+        if low == high
+        else f"{words} (temperature ratios {low} to {high})"
+    )
 
 
 def _ratio(ratio: float) -> str:
@@ -203,10 +266,12 @@ def _in_words(log_value: float) -> str:
 
 
 class ExchangeAdvice(NamedTuple):
-    """Whether exchange is likely to pay, as far as a short run can tell: `r_hat` of the quantity on which walkers agree
-    least, each split in half; `kept`, the correlation of their means of it in the first half of the run with those in
-    the second; `pays`, whether they stay apart, agree, or the run is too short to tell (`None`); the `barrier` Λ of the
-    ladder, none where its energies are not known; and a `sentence`."""
+    """Whether exchange is likely to pay, as far as a short run can tell: `r_hat` of the quantity on
+    which walkers agree least, each split in half; `kept`, the correlation of their means of it in
+    the first half of the run with those in the second; `pays`, whether they stay apart, agree, or
+    the run is too short to tell (`None`); the `barrier` Λ of the ladder, none where its energies
+    are not known; and a `sentence`.
+    """
 
     r_hat: float
     kept: float
@@ -218,34 +283,54 @@ class ExchangeAdvice(NamedTuple):
 def exchange_advice(chains, ladder: Ladder | None = None, energy_sd=None) -> ExchangeAdvice:
     """Says from a short run of independent walkers on which side a problem is likely to lie.
 
-    Where walkers from different starts disagree (R-hat above 1.4) and keep what they disagree in from one half of the
-    run to the other, something parts them that a ladder may go round. Where they agree (below 1.1) there is nothing to
-    gain, unless all of them miss the same mode, which no run of theirs can show.
+    Where walkers from different starts disagree (R-hat above 1.4) and keep what they disagree in
+    from one half of the run to the other, something parts them that a ladder may go round. Where
+    they agree (below 1.1) there is nothing to gain, unless all of them miss the same mode, which no
+    run of theirs can show.
 
     Args:
-        chains: U, predictions or other quantities, `(walkers, rows)` or `(walkers, rows, quantities)`, after a burn-in;
-            at least 4 walkers and 20 rows. Parameters of networks are no good: equal copies of one differ in them.
+        chains: U, predictions or other quantities, `(walkers, rows)` or `(walkers, rows,
+            quantities)`, after a burn-in; at least 4 walkers and 20 rows. Parameters of networks
+            are no good: equal copies of one differ in them.
         ladder: One that was run shortly, of NumPy arrays, for Λ = Σ x/√π.
         energy_sd: The standard deviation of its energies on each rung, as of `ladder_advice`.
 
     Raises:
-        InputError: Too few walkers or rows, numbers that are not finite, or a ladder without its energies.
+        InputError: Too few walkers or rows, numbers that are not finite, or a ladder without its
+            energies.
     """
     values = np.asarray(chains, np.float64)[(..., None) if np.ndim(chains) == 2 else ...]
     if values.ndim != 3 or len(values) < 4 or values.shape[1] < 20 or not np.isfinite(values).all():
-        raise InputError("Advice needs chains.", f"shape {values.shape}", "finite, 4 walkers and 20 rows at least")
+        raise InputError(
+            "Advice needs chains.",
+            f"shape {values.shape}",
+            "finite, 4 walkers and 20 rows at least",
+        )
     if (ladder is None) != (energy_sd is None):
-        raise InputError("Advice on a ladder needs the spread of its energies.", expected="ladder and energy_sd")
+        raise InputError(
+            "Advice on a ladder needs the spread of its energies.", expected="ladder and energy_sd"
+        )
     rows = values.shape[1] // 2
-    means, r_hats = values[:, : 2 * rows].reshape(len(values), 2, rows, -1).mean(2), split_rhat(values)
+    means, r_hats = (
+        values[:, : 2 * rows].reshape(len(values), 2, rows, -1).mean(2),
+        split_rhat(values),
+    )
     worst = int(r_hats.argmax())
     first, second = (means[:, half, worst] - means[:, half, worst].mean() for half in (0, 1))
     size, found = np.sqrt((first @ first) * (second @ second)), float(r_hats[worst])
     kept = float(first @ second / size) if size else 0.0
     pays = True if found > 1.4 and kept > 0.8 else False if found < 1.1 else None
-    verdict = {True: "is likely to pay", False: "is not likely to pay", None: "may pay or not, the run is too short"}
+    verdict = {
+        True: "is likely to pay",
+        False: "is not likely to pay",
+        None: "may pay or not, the run is too short",
+    }
     how = f"{len(values)} walkers {'agree' if pays is False else 'stay apart' if pays else 'do not agree yet'}"
-    left = "" if pays is False else f"; {max(kept, 0):.0%} of what they differ in is kept from one half to the other"
+    left = (
+        ""
+        if pays is False
+        else f"; {max(kept, 0):.0%} of what they differ in is kept from one half to the other"
+    )
     sentence = f"Exchange {verdict[pays]}: {how} (R-hat {found:.3g}{left})."
     size_of = None
     if ladder is not None:

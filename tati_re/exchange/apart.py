@@ -1,4 +1,6 @@
-"""Replicas of a ladder apart from the others: what is left of replica exchange where swaps are decided elsewhere."""
+"""Replicas of a ladder apart from the others: what is left of replica exchange where swaps are
+decided elsewhere.
+"""
 
 from typing import Any, NamedTuple
 
@@ -11,7 +13,9 @@ from tati_re.samplers.wrappers.coordinates import extend, inner_of
 
 
 class Placed(NamedTuple):
-    """The rung of some walkers and their numbers as replicas, `(walkers,)`, int32; β, λ and the bias of all rungs."""
+    """The rung of some walkers and their numbers as replicas, `(walkers,)`, int32; β, λ and the
+    bias of all rungs.
+    """
 
     index: Any
     table: RungTargets
@@ -20,13 +24,19 @@ class Placed(NamedTuple):
 
 
 class Apart(Wrapper):
-    """Some replicas of a ladder, which step and record as within `ReplicaExchange`; whoever holds the others tells
-    where they are after a round. `first_replica` is the number of the first one at the next `init`."""
+    """Some replicas of a ladder, which step and record as within `ReplicaExchange`; whoever holds
+    the others tells where they are after a round. `first_replica` is the number of the first one at
+    the next `init`.
+    """
 
     def __init__(self, exchange: ReplicaExchange) -> None:
         super().__init__(exchange.inner)
         self.exchange, self.ladder, self.name = exchange, exchange.ladder, exchange.name
-        self.label_names, self.current, self.reevaluates = exchange.label_names, exchange.current, exchange.reevaluates
+        self.label_names, self.current, self.reevaluates = (
+            exchange.label_names,
+            exchange.current,
+            exchange.reevaluates,
+        )
         self.num_ladders, self.first_replica = exchange.num_ladders, 0
 
     def init(self, position, evaluate, noise):
@@ -38,7 +48,9 @@ class Apart(Wrapper):
         placed = Placed(replica, table, bias, replica)
         rung = exchange.rung_of(placed, evaluate.rung)
         state = self.inner.init(position, evaluate.at(rung), noise)._replace(rung=evaluate.rung)
-        return extend(state, rungs=placed, temperature=rung.temperature, step_size=step_size_of(state, rung))
+        return extend(
+            state, rungs=placed, temperature=rung.temperature, step_size=step_size_of(state, rung)
+        )
 
     def step(self, state, evaluate, noise):
         if self.exchange.swaps is not None:
@@ -49,7 +61,9 @@ class Apart(Wrapper):
         return self.exchange.whole(state, inner, state.rungs, evaluate), info
 
     def exchanged(self, state, placed: Placed, changed: dict, evaluate):
-        """The state of walkers that were told where they are, and what belongs to the rung there."""
+        """The state of walkers that were told where they are, and what belongs to the rung
+        there.
+        """
         evaluate = self.exchange.energetic(evaluate)
         inner = inner_of(state)._replace(rung=self.exchange.rung_of(state.rungs, evaluate.rung))
         fields = self.exchange.exchanged(inner, changed, state.rungs, placed, evaluate)

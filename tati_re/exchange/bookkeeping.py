@@ -1,4 +1,6 @@
-"""Statistics of replica exchange: swaps by pair of neighbors, round trips by replica, mean energies by rung."""
+"""Statistics of replica exchange: swaps by pair of neighbors, round trips by replica, mean energies
+by rung.
+"""
 
 from typing import Any, NamedTuple
 
@@ -10,19 +12,23 @@ from tati_re.exchange.differences import LogRatioEstimate, Pairs, RungTargets
 
 _OF_SWAP = ("delta", "variance", "batch_size", "accepted", "walker")
 EVENT_COLUMNS = ("step", "rung_low", "rung_high", "replica_low", "replica_high", *_OF_SWAP)
-"""Columns of exchange.csv: `delta` is ln of the Metropolis ratio, exact or estimated, with `variance` the variance of
-the estimate from `batch_size` examples; `walker` says which of several independent ladders."""
+"""Columns of exchange.csv: `delta` is ln of the Metropolis ratio, exact or estimated, with
+`variance` the variance of the estimate from `batch_size` examples; `walker` says which of several
+independent ladders.
+"""
 
 _NOWHERE, _TOP, _BOTTOM, _TOP_AFTER_BOTTOM = 0, 1, 2, 3
 
 
 class Counts(NamedTuple):
-    """Sums over the swap rounds after the burn-in, float64. For each pair of neighbors, `(rungs - 1,)`: `attempts`, the
-    swaps tried, `accepted` of these, and `expected`, the sum of their acceptance probabilities, given what was known.
-    `energy` is the sum at each rung over ladders and rounds, `(rungs,)`, of U, or of L where the likelihood alone is
-    tempered, from `samples` steps. For each replica, `(walkers,)`: `last_end`, where it was last of the two ends,
-    int32; `restarts`, how often it came to the coldest rung from the hottest one; `round_trips`, how often it went from
-    the coldest to the hottest and back."""
+    """Sums over the swap rounds after the burn-in, float64. For each pair of neighbors, `(rungs -
+    1,)`: `attempts`, the swaps tried, `accepted` of these, and `expected`, the sum of their
+    acceptance probabilities, given what was known. `energy` is the sum at each rung over ladders
+    and rounds, `(rungs,)`, of U, or of L where the likelihood alone is tempered, from `samples`
+    steps. For each replica, `(walkers,)`: `last_end`, where it was last of the two ends, int32;
+    `restarts`, how often it came to the coldest rung from the hottest one; `round_trips`, how often
+    it went from the coldest to the hottest and back.
+    """
 
     attempts: Any
     accepted: Any
@@ -42,19 +48,30 @@ def no_counts(rungs: int, walkers: int) -> Counts:
 
 
 def by_neighbors(pairs: Pairs, values, rungs: int):
-    """Sums of `(ladders, pairs)` values over the ladders, for the pairs of neighbors alone: `(rungs - 1,)`."""
+    """Sums of `(ladders, pairs)` values over the ladders, for the pairs of neighbors alone: `(rungs
+    - 1,)`.
+    """
     neighbors = tf.logical_and(pairs.valid, tf.equal(pairs.high, pairs.low + 1))
-    at = tf.one_hot(pairs.low, rungs - 1, dtype=tf.float64) * tf.cast(neighbors, tf.float64)[..., None]
+    at = (
+        tf.one_hot(pairs.low, rungs - 1, dtype=tf.float64)
+        * tf.cast(neighbors, tf.float64)[..., None]
+    )
     return tf.reduce_sum(at * values[..., None], axis=[0, 1])
 
 
 def counted(counts: Counts, pairs: Pairs, accepted, expected, energy, rung, counting) -> Counts:
-    """The counts after a round; none counts in the burn-in, where `counting` is false. `accepted`, bool, and
-    `expected`, acceptance probabilities, are `(ladders, pairs)`, `energy` is that of the replica at each rung,
-    `(ladders, rungs)`, and `rung` is where the walkers are now, `(walkers,)`, int32."""
+    """The counts after a round; none counts in the burn-in, where `counting` is false. `accepted`,
+    bool, and `expected`, acceptance probabilities, are `(ladders, pairs)`, `energy` is that of the
+    replica at each rung, `(ladders, rungs)`, and `rung` is where the walkers are now, `(walkers,)`,
+    int32.
+    """
     rungs, kept = energy.shape[1], tf.cast(counting, tf.float64)
-    seen = zip(counts[:3], (tf.ones_like(expected), tf.cast(accepted, tf.float64), expected), strict=True)
-    attempts, swaps, chances = (sums + kept * by_neighbors(pairs, values, rungs) for sums, values in seen)
+    seen = zip(
+        counts[:3], (tf.ones_like(expected), tf.cast(accepted, tf.float64), expected), strict=True
+    )
+    attempts, swaps, chances = (
+        sums + kept * by_neighbors(pairs, values, rungs) for sums, values in seen
+    )
     bottom, top = tf.equal(rung, 0), tf.equal(rung, rungs - 1)
     last = counts.last_end
     was_bottom, was_tripping = tf.equal(last, _BOTTOM), tf.equal(last, _TOP_AFTER_BOTTOM)
@@ -62,14 +79,19 @@ def counted(counts: Counts, pairs: Pairs, accepted, expected, energy, rung, coun
     returned = tf.logical_and(bottom, was_tripping)
     went_up = tf.where(tf.logical_or(was_bottom, was_tripping), _TOP_AFTER_BOTTOM, _TOP)
     end = tf.where(bottom, _BOTTOM, tf.where(top, went_up, last))
-    of_rungs = counts.samples + kept * energy.shape[0], counts.energy + kept * tf.reduce_sum(energy, axis=0)
+    of_rungs = (
+        counts.samples + kept * energy.shape[0],
+        counts.energy + kept * tf.reduce_sum(energy, axis=0),
+    )
     restarts, trips = (kept * tf.cast(came, tf.float64) for came in (arrived, returned))
     trips = counts.restarts + restarts, counts.round_trips + trips
     return Counts(attempts, swaps, chances, *of_rungs, tf.where(counting, end, last), *trips)
 
 
 def events_of(step, pairs: Pairs, difference: LogRatioEstimate, accepted, replica_at):
-    """A row of exchange.csv for each pair, `(ladders * pairs, columns)`; those that are no pair have a step of -1."""
+    """A row of exchange.csv for each pair, `(ladders * pairs, columns)`; those that are no pair
+    have a step of -1.
+    """
     shape = tf.shape(difference.log_ratio)
 
     def whole(values):
@@ -78,23 +100,30 @@ def events_of(step, pairs: Pairs, difference: LogRatioEstimate, accepted, replic
     ladder = tf.range(shape[0])[:, None]
     rungs = pairs.low, pairs.high
     replicas = [tf.gather(replica_at, rung, batch_dims=1) for rung in rungs]
-    swap = difference.log_ratio, difference.variance, *map(whole, (difference.used, accepted, ladder))
+    swap = (
+        difference.log_ratio,
+        difference.variance,
+        *map(whole, (difference.used, accepted, ladder)),
+    )
     columns = [tf.where(pairs.valid, whole(step), -1.0), *map(whole, (*rungs, *replicas)), *swap]
     return tf.reshape(tf.stack(columns, axis=-1), (-1, len(EVENT_COLUMNS)))
 
 
 def ladder_table(table: RungTargets, step_size, counts: Counts, bias_factor: float = 1.0) -> dict:
-    """The columns of ladder.csv, one row a rung, from what was counted, as NumPy arrays; nan where nothing was.
-    Acceptance and expected acceptance stand at the lower rung of a pair. The predicted one is erfc(x/2) with x² the
-    product of the differences of β (or λ) and of mean energies, exact where energies are normal, over the factor γ of a
-    bias, by which the log ratio of the swaps is smaller. `barrier` is the sum of the rejection rates up to each rung.
+    """The columns of ladder.csv, one row a rung, from what was counted, as NumPy arrays; nan where
+    nothing was. Acceptance and expected acceptance stand at the lower rung of a pair. The predicted
+    one is erfc(x/2) with x² the product of the differences of β (or λ) and of mean energies, exact
+    where energies are normal, over the factor γ of a bias, by which the log ratio of the swaps is
+    smaller. `barrier` is the sum of the rejection rates up to each rung.
     """
     beta, weight = (np.asarray(values) for values in table)
     attempts, accepted, expected, samples, energy = (np.asarray(values) for values in counts[:5])
     last = np.full(1, np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean, strength = energy / samples, beta * weight
-        predicted = erfc(0.5 * np.sqrt(np.maximum(np.diff(strength) * -np.diff(mean) / bias_factor, 0.0)))
+        predicted = erfc(
+            0.5 * np.sqrt(np.maximum(np.diff(strength) * -np.diff(mean) / bias_factor, 0.0))
+        )
         rejection = 1.0 - expected / attempts
         rates = np.concatenate([accepted / attempts, last])
         expectation = np.concatenate([expected / attempts, last])

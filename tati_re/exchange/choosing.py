@@ -15,33 +15,64 @@ from tati_re.samplers.wrappers.simulated_tempering import SimulatedTempering
 
 _EVERY = 20
 _OF_LADDER = ("num_replicas", "temperature_ratio", "max_temperature", "temperatures", "step_sizes")
-_OF_CORRECTED = ("correction_factor", "correction_decay", "correction_growth", "variance_gain", "variance_every")
+_OF_CORRECTED = (
+    "correction_factor",
+    "correction_decay",
+    "correction_growth",
+    "variance_gain",
+    "variance_every",
+)
 
 
 def ladder_of(options) -> Ladder | None:
     rise = ((options.num_replicas or 2) - 1) * math.log10(options.temperature_ratio or 1.0)
-    what, received = "temperature_ratio: no number holds the highest temperature.", f"10^{rise:.4g} times the lowest"
-    refuse_if(rise > math.log10(LARGEST[options.dtype]), what, received, "a smaller one, or fewer replicas")
+    what, received = (
+        "temperature_ratio: no number holds the highest temperature.",
+        f"10^{rise:.4g} times the lowest",
+    )
+    refuse_if(
+        rise > math.log10(LARGEST[options.dtype]),
+        what,
+        received,
+        "a smaller one, or fewer replicas",
+    )
     given = {name: value or None for name, value in options.values_of(_OF_LADDER).items()}
     if not any(given.values()) and options.tempering == "posterior":
         return None
     step_size = None if options.step_sizes else options.first_step_size
-    ladder = make_ladder(**given, tempering=options.tempering, temperature=options.kT, step_size=step_size)
-    refuse_if(ladder.num_rungs < 2, "num_replicas: a ladder needs rungs.", ladder.num_rungs, "2 or more temperatures")
+    ladder = make_ladder(
+        **given, tempering=options.tempering, temperature=options.kT, step_size=step_size
+    )
+    refuse_if(
+        ladder.num_rungs < 2,
+        "num_replicas: a ladder needs rungs.",
+        ladder.num_rungs,
+        "2 or more temperatures",
+    )
     return ladder
 
 
 def with_replicas(sampler, options, exact: bool, prior, regularized: bool = False):
-    """The sampler on the ladder of the options, if they have one; `exact`: it sees all data at every step; where
-    `regularized`, V has more than the prior."""
+    """The sampler on the ladder of the options, if they have one; `exact`: it sees all data at
+    every step; where `regularized`, V has more than the prior.
+    """
     biased = options.bias != "none"
     if sampler.label_names:
-        asked = [n for n, value in options.values_of(_OF_LADDER).items() if value and n not in sampler.settings]
+        asked = [
+            n
+            for n, value in options.values_of(_OF_LADDER).items()
+            if value and n not in sampler.settings
+        ]
         asked += ["tempering"] * (options.tempering != "posterior") + ["bias"] * biased
         what = f"{', '.join(asked)}: the sampler has its own temperatures."
         refuse_if(asked, what, sampler.name, "another sampler, or no ladder and no bias")
         others = isinstance(sampler, ReplicaExchange) and sampler.num_ladders != options.num_walkers
-        refuse_if(others, "num_walkers: the sampler has ladders of its own.", options.num_walkers, "their number")
+        refuse_if(
+            others,
+            "num_walkers: the sampler has ladders of its own.",
+            options.num_walkers,
+            "their number",
+        )
         return sampler
     ladder = ladder_of(options)
     if ladder is None and not biased:
@@ -51,23 +82,34 @@ def with_replicas(sampler, options, exact: bool, prior, regularized: bool = Fals
         fixed = "tempering likelihood" if options.tempering == "likelihood" else ""
         moves = fixed or ("exchange tempering" if options.exchange == "tempering" else "")
         expected = "tempering posterior, exchange pairs, infinite or none"
-        refuse_if(moves, "bias: well_tempered is a bias on U at fixed temperatures.", moves, expected)
+        refuse_if(
+            moves, "bias: well_tempered is a bias on U at fixed temperatures.", moves, expected
+        )
         _check_burnin(options, "bias: it grows during the burn-in only.")
     exact_energies = biased and not exact and options.bias_energies == "full"
     if options.tempering == "likelihood":
         what = "tempering: the hottest rung is the prior, which has to be proper."
-        refuse_if(not prior.proper and ladder.draws_prior, what, f"prior {prior}", "one that is, such as gaussian")
+        refuse_if(
+            not prior.proper and ladder.draws_prior,
+            what,
+            f"prior {prior}",
+            "one that is, such as gaussian",
+        )
         what = "control_variate: its center belongs to one likelihood weight."
         refuse_if(options.control_variate, what, "tempering likelihood", "tempering posterior")
     if options.adapt_ladder:
         _check_burnin(options, "adapt_ladder: the ladder moves during the burn-in only.")
     if options.exchange == "tempering":
-        _check_burnin(options, "exchange: tempering learns the weights of the rungs during the burn-in.")
+        _check_burnin(
+            options, "exchange: tempering learns the weights of the rungs during the burn-in."
+        )
         what = "step_sizes: a walker that moves by itself has one."
         refuse_if(options.step_sizes, what, options.step_sizes, "step_size")
         beta, weight, _ = ladder
         weights = list(weight / weight[0]) if ladder.tempering == "likelihood" else None
-        return SimulatedTempering(sampler, list(beta / beta[0]), weights, options.exchange_every or 10)
+        return SimulatedTempering(
+            sampler, list(beta / beta[0]), weights, options.exchange_every or 10
+        )
     infinite = options.exchange == "infinite"
     rule = _rule(options, exact or biased) if ladder.num_rungs > 1 else None
     batch_size = None
@@ -76,10 +118,18 @@ def with_replicas(sampler, options, exact: bool, prior, regularized: bool = Fals
     every, bias = options.exchange_every or (1 if sampler.metropolis else _EVERY), None
     if biased:
         # Deposits fall with the square root of their number after some thousand.
-        bias = WellTempered(options.bias_factor, options.bias_rate, 0.5, 5000.0, kernel_width=options.bias_width)
-    schedule = None if rule is None or infinite else make_swap_schedule(options.swap_schedule, ladder.num_rungs)
+        bias = WellTempered(
+            options.bias_factor, options.bias_rate, 0.5, 5000.0, kernel_width=options.bias_width
+        )
+    schedule = (
+        None
+        if rule is None or infinite
+        else make_swap_schedule(options.swap_schedule, ladder.num_rungs)
+    )
     rounds = every, options.num_walkers, batch_size, options.adapt_ladder, infinite
-    return ReplicaExchange(sampler, ladder, rule, schedule, *rounds, bias, exact_energies, not regularized)
+    return ReplicaExchange(
+        sampler, ladder, rule, schedule, *rounds, bias, exact_energies, not regularized
+    )
 
 
 def _rule(options, exact: bool):
@@ -96,18 +146,32 @@ def _rule(options, exact: bool):
     if name == "barker_compensated":
         return BarkerCompensated(options.swap_variance)
     correction = Correction(
-        options.variance_gain, options.variance_every, options.correction_decay, options.correction_growth
+        options.variance_gain,
+        options.variance_every,
+        options.correction_decay,
+        options.correction_growth,
     )
-    return make_swap_rule(name, options.swap_variance if given else None, options.correction_factor, correction)
+    return make_swap_rule(
+        name, options.swap_variance if given else None, options.correction_factor, correction
+    )
 
 
 def _check_burnin(options, what: str) -> None:
-    received = "num_burnin_steps = 0" if "num_burnin_steps" in options.explicit else "no num_burnin_steps"
-    refuse_if(not options.burnin, what, received, "num_burnin_steps, some thousand and fewer than num_steps")
+    received = (
+        "num_burnin_steps = 0" if "num_burnin_steps" in options.explicit else "no num_burnin_steps"
+    )
+    refuse_if(
+        not options.burnin,
+        what,
+        received,
+        "num_burnin_steps, some thousand and fewer than num_steps",
+    )
 
 
 def ladder_sentences(method, potential) -> list[str]:
-    """Sentences about a ladder before a run: rungs, swap rule, expected acceptance; none without a ladder."""
+    """Sentences about a ladder before a run: rungs, swap rule, expected acceptance; none without a
+    ladder.
+    """
     if not isinstance(method, ReplicaExchange) or method.num_rungs < 2:
         return []
     ladder, rule = method.ladder, method.swap_rule
@@ -115,15 +179,21 @@ def ladder_sentences(method, potential) -> list[str]:
         where = f"likelihood weights 1 to {ladder.likelihood_weight[-1]:g}"
     else:
         where = f"temperatures {ladder.temperature[0]:g} to {ladder.temperature[-1]:.4g}"
-    who = "no swaps" if rule is None else f"swaps every {method.exchange_every} step(s), {rule.name}"
+    who = (
+        "no swaps" if rule is None else f"swaps every {method.exchange_every} step(s), {rule.name}"
+    )
     who = who if not method.infinite else f"all assignments every {method.exchange_every} step(s)"
-    sentences = [f"Ladder of {method.num_rungs} rungs, {where}, {method.num_ladders} walker(s) at each; {who}."]
+    sentences = [
+        f"Ladder of {method.num_rungs} rungs, {where}, {method.num_ladders} walker(s) at each; {who}."
+    ]
     if rule is None or ladder.tempering == "likelihood":
         return sentences
     factor = 1.0 if method.bias is None else method.bias.bias_factor
     advice = ladder_advice(ladder, dimensions=potential.num_parameters, bias_factor=factor)
     if advice.hopeless:
-        sentences.append(f"If all {potential.num_parameters:,} directions are stiff: {advice.sentences[0]}")
+        sentences.append(
+            f"If all {potential.num_parameters:,} directions are stiff: {advice.sentences[0]}"
+        )
         sentences += advice.sentences[1:]
     return sentences
 
@@ -131,13 +201,27 @@ def ladder_sentences(method, potential) -> list[str]:
 def unused_replica_options(options, sampler) -> list[str]:
     config = sampler.get_config()
     if "num_replicas" not in config:
-        names = ("adapt_ladder", "exchange", "swap_rule", "swap_schedule", "exchange_every", "exchange_batch_size")
-        more = ("swap_variance", *_OF_CORRECTED, "trajectory_rungs", "replica_start", "descent_steps")
+        names = (
+            "adapt_ladder",
+            "exchange",
+            "swap_rule",
+            "swap_schedule",
+            "exchange_every",
+            "exchange_batch_size",
+        )
+        more = (
+            "swap_variance",
+            *_OF_CORRECTED,
+            "trajectory_rungs",
+            "replica_start",
+            "descent_steps",
+        )
         own = ("exchange", "exchange_every") if "simulated_tempering" in config else ()
         return [name for name in (*names, *more) if name in options.explicit and name not in own]
     used = {
         "adapt_ladder": config.get("exchange") != "none",
-        "swap_variance": config.get("swap_rule") in ("penalty", "barker_compensated", "corrected", "naive"),
+        "swap_variance": config.get("swap_rule")
+        in ("penalty", "barker_compensated", "corrected", "naive"),
         **dict.fromkeys(_OF_CORRECTED, config.get("swap_rule") == "corrected"),
         "exchange_batch_size": config.get("exchange_batch_size") is not None,
         "descent_steps": options.replica_start == "descent",

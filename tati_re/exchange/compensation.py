@@ -1,15 +1,19 @@
-"""The density that makes a noisy Barker test exact: added to Gaussian noise, it gives a logistic number.
+"""The density that makes a noisy Barker test exact: added to Gaussian noise, it gives a logistic
+number.
 
-Barker's test accepts when z + D > 0, with z from the logistic distribution. Where D carries Gaussian noise of variance
-σ², z comes from a density q instead whose convolution with N(0, σ²) is the logistic density. Its Fourier transform
+Barker's test accepts when z + D > 0, with z from the logistic distribution. Where D carries
+Gaussian noise of variance σ², z comes from a density q instead whose convolution with N(0, σ²) is
+the logistic density. Its Fourier transform
 
     φ(ω) exp(σ² ω² / 2),   φ(ω) = πω / sinh(πω),
 
-exceeds 1 at large ω for every σ² > 0: no density is exact, and how good one is depends on how the spectrum is cut off.
-Here it is multiplied by exp(-(ω/c)^p), with c and p (a search of ours) that bring the convolution nearest.
+exceeds 1 at large ω for every σ² > 0: no density is exact, and how good one is depends on how the
+spectrum is cut off. Here it is multiplied by exp(-(ω/c)^p), with c and p (a search of ours) that
+bring the convolution nearest.
 
-Sources: D. Seita, X. Pan, H. Chen, J. Canny, An efficient minibatch acceptance test for Metropolis-Hastings (2017);
-R. Luo et al., Replica-exchange Nosé-Hoover dynamics for Bayesian learning on large datasets (2020), eq. 9, 14 and 18.
+Sources: D. Seita, X. Pan, H. Chen, J. Canny, An efficient minibatch acceptance test for
+Metropolis-Hastings (2017); R. Luo et al., Replica-exchange Nosé-Hoover dynamics for Bayesian
+learning on large datasets (2020), eq. 9, 14 and 18.
 """
 
 import math
@@ -21,24 +25,41 @@ import numpy as np
 from scipy.special import expit, ndtr
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.core.ops import absolute, as_float64, as_int32, constant, floor, log, log1p, logistic, minimum, take, where
+from tati_re.core.ops import (
+    absolute,
+    as_float64,
+    as_int32,
+    constant,
+    floor,
+    log,
+    log1p,
+    logistic,
+    minimum,
+    take,
+    where,
+)
 
 LARGEST_NOISE_VARIANCE = 1.05
 """Above it no cut keeps the density positive without an error that shows."""
 
 NUM_POINTS = 8001
 RANGE = 16.0
-"""Tables reach so far in z and in log odds; what lies beyond is in closed form to 1e-7 of itself."""
+"""Tables reach so far in z and in log odds; what lies beyond is in closed form to 1e-7 of
+itself.
+"""
 
 _TAIL = 12.0
 _POWERS = (6, 8, 10, 12)
 _SMALLEST = 1e-9
-"""The density is kept above this part of the logistic one, so that its distribution has an inverse."""
+"""The density is kept above this part of the logistic one, so that its distribution has an
+inverse.
+"""
 
 
 class Cut(NamedTuple):
-    """The factor exp(-(ω/frequency)^power) on the spectrum, and its error. The `error` is the largest distance of the
-    distribution after convolution from the logistic one."""
+    """The factor exp(-(ω/frequency)^power) on the spectrum, and its error. The `error` is the
+    largest distance of the distribution after convolution from the logistic one.
+    """
 
     frequency: float
     power: int
@@ -62,12 +83,17 @@ class CompensationTable(NamedTuple):
     quantiles: np.ndarray
 
 
-def series_weights(noise_variance: float, terms: int, series_filter: float | None = 10.0) -> list[float]:
-    """Weights of the derivatives of odd order, the first one first, in the published series for the density. These are
-    w_n = (-1)ⁿ H_n(λσ²/4) / (λⁿ n!), the Taylor series of exp(σ²ω²/2 - ω⁴/λ²) in ω²; for λ = ∞, (-σ²/2)ⁿ / n!. The
-    first `terms` are given, for σ² = `noise_variance` and λ = `series_filter`, `None` for ∞.
+def series_weights(
+    noise_variance: float, terms: int, series_filter: float | None = 10.0
+) -> list[float]:
+    """Weights of the derivatives of odd order, the first one first, in the published series for the
+    density. These are w_n = (-1)ⁿ H_n(λσ²/4) / (λⁿ n!), the Taylor series of exp(σ²ω²/2 - ω⁴/λ²) in
+    ω²; for λ = ∞, (-σ²/2)ⁿ / n!. The first `terms` are given, for σ² = `noise_variance` and λ =
+    `series_filter`, `None` for ∞.
 
-    Source: Luo et al. 2020, eq. 9; the argument of H_n in the table of its appendix, σ²/(4λ), is a misprint."""
+    Source: Luo et al. 2020, eq. 9; the argument of H_n in the table of its appendix, σ²/(4λ), is a
+    misprint.
+    """
     if series_filter is None:
         return [(-noise_variance / 2) ** n / math.factorial(n) for n in range(terms)]
     argument, weights = series_filter * noise_variance / 4, []
@@ -86,14 +112,20 @@ def log_spectrum(frequency: np.ndarray) -> np.ndarray:
     return np.where(x > 0, value, 0.0)
 
 
-def _filtered(noise_variance: float, frequency: float, power: int) -> Callable[[np.ndarray], np.ndarray]:
+def _filtered(
+    noise_variance: float, frequency: float, power: int
+) -> Callable[[np.ndarray], np.ndarray]:
     def ratio(omega: np.ndarray) -> np.ndarray:
-        return np.exp(np.minimum(noise_variance * omega**2 / 2 - (omega / frequency) ** power, 600.0))
+        return np.exp(
+            np.minimum(noise_variance * omega**2 / 2 - (omega / frequency) ** power, 600.0)
+        )
 
     return ratio
 
 
-def _series(noise_variance: float, terms: int, series_filter: float | None) -> Callable[[np.ndarray], np.ndarray]:
+def _series(
+    noise_variance: float, terms: int, series_filter: float | None
+) -> Callable[[np.ndarray], np.ndarray]:
     weights = series_weights(noise_variance, terms, series_filter)
 
     def ratio(omega: np.ndarray) -> np.ndarray:
@@ -104,8 +136,10 @@ def _series(noise_variance: float, terms: int, series_filter: float | None) -> C
 
 @lru_cache(maxsize=4)
 def _cosines(largest_frequency: float, points: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Frequencies, φ there, and the matrix that makes a density from 0 to `_TAIL` of a spectrum. The trapezoidal rule
-    with spacing 0.1 repeats the density with the period 20π: an error of e^(12 - 20π)."""
+    """Frequencies, φ there, and the matrix that makes a density from 0 to `_TAIL` of a spectrum.
+    The trapezoidal rule with spacing 0.1 repeats the density with the period 20π: an error of e^(12
+    - 20π).
+    """
     omega = np.arange(0.0, largest_frequency + 0.05, 0.1)
     matrix = np.cos(np.outer(np.linspace(0, _TAIL, points), omega)) * (0.1 / np.pi)
     matrix[:, 0] *= 0.5
@@ -120,8 +154,10 @@ def _half_density(ratio: Callable, largest_frequency: float, points: int) -> np.
 
 @lru_cache(maxsize=16)
 def best_cut(noise_variance: float) -> Cut:
-    """The cut whose density, clipped at 0 and added to N(0, σ²), is nearest to the logistic distribution. Its error is
-    about 3e-11 at σ² = 0.2, 2e-7 at 0.8, 8e-6 at 1; σ² outside of (0, 1.05] is an `InputError`."""
+    """The cut whose density, clipped at 0 and added to N(0, σ²), is nearest to the logistic
+    distribution. Its error is about 3e-11 at σ² = 0.2, 2e-7 at 0.8, 8e-6 at 1; σ² outside of (0,
+    1.05] is an `InputError`.
+    """
     _check(noise_variance)
     points = 601
     z = np.linspace(0, _TAIL, points)
@@ -138,7 +174,9 @@ def best_cut(noise_variance: float) -> Cut:
     def error(frequency: float, power: int) -> float:
         ratio = _filtered(noise_variance, frequency, power)
         tail = _tail_ratio(ratio) * np.exp(-far)
-        density = np.maximum(np.concatenate([_half_density(ratio, 16.0, points), tail]), 0.0) * weights
+        density = (
+            np.maximum(np.concatenate([_half_density(ratio, 16.0, points), tail]), 0.0) * weights
+        )
         return float(np.abs(smear @ density / (2 * density.sum()) - target).max())
 
     frequencies = {power: np.geomspace(2.5, 14.0, 25) for power in _POWERS}
@@ -171,22 +209,26 @@ def _tail_ratio(ratio: Callable) -> float:
 def compensation_table(
     noise_variance: float, series_terms: int | None = None, series_filter: float | None = 10.0
 ) -> CompensationTable:
-    """Tables of the compensation density: clipped at 0, of integral 1. The same arguments give the same object.
+    """Tables of the compensation density: clipped at 0, of integral 1. The same arguments give the
+    same object.
 
     Args:
         noise_variance: σ² in (0, 1.05], of the noise that it expects.
-        series_terms: Terms of the published series, at least 1. Default: the quadrature with `best_cut`.
+        series_terms: Terms of the published series, at least 1. Default: the quadrature with
+            `best_cut`.
         series_filter: λ of the series, `None` for ∞. Default: 10.
 
     Raises:
-        InputError: σ² not in (0, 1.05], no terms, a filter not above 0, or a series that is no density.
+        InputError: σ² not in (0, 1.05], no terms, a filter not above 0, or a series that is no
+            density.
 
     Examples:
         >>> table = compensation_table(0.2)
         >>> [round(float(quantile(table, u)), 4) for u in (0.5, 0.75, 0.99)]
         [0.0, 1.0466, 4.4969]
     """
-    # Not above: it takes longer to import than the rest, and commands import the rules for their names.
+    # Not above: it takes longer to import than the rest, and commands import the rules for their
+    # names.
     from scipy.interpolate import CubicSpline, PchipInterpolator
 
     _check(noise_variance)
@@ -196,14 +238,23 @@ def compensation_table(
     else:
         refuse_if(series_terms < 1, "series_terms: too few.", series_terms, "at least 1")
         if series_filter is not None and not series_filter > 0:
-            raise InputError("series_filter: out of range.", received=series_filter, expected="above 0, or None")
-        ratio, largest = _series(noise_variance, series_terms, series_filter), 16.0 + 2.0 * series_terms
+            raise InputError(
+                "series_filter: out of range.", received=series_filter, expected="above 0, or None"
+            )
+        ratio, largest = (
+            _series(noise_variance, series_terms, series_filter),
+            16.0 + 2.0 * series_terms,
+        )
     points = 2401
     z, raw = np.linspace(0, _TAIL, points), _half_density(ratio, largest, points)
     tail = _tail_ratio(ratio)
     clipped = -2 * float(np.trapezoid(np.minimum(raw, 0.0), z))
     what = "The series is no density, large parts of it are negative: it has too many terms for its filter."
-    refuse_if(not (tail > 0 and clipped < 0.1), what, f"series_terms {series_terms}, series_filter {series_filter}")
+    refuse_if(
+        not (tail > 0 and clipped < 0.1),
+        what,
+        f"series_terms {series_terms}, series_filter {series_filter}",
+    )
     whole = np.linspace(0, RANGE, NUM_POINTS)
     inside = whole[whole <= _TAIL]
     spline = CubicSpline(z, np.maximum(raw, _SMALLEST * expit(z) * expit(-z)))
@@ -215,7 +266,9 @@ def compensation_table(
     log_odds[0] = 0.0
     density = np.maximum(np.concatenate([spline(inside), far]) / (2 * half), 0.0)
     beyond = np.arange(1.0, 9.0)
-    inverse = PchipInterpolator(np.r_[log_odds, log_odds[-1] + beyond], np.r_[whole, RANGE + beyond])
+    inverse = PchipInterpolator(
+        np.r_[log_odds, log_odds[-1] + beyond], np.r_[whole, RANGE + beyond]
+    )
     return CompensationTable(float(noise_variance), whole, density, log_odds, inverse(whole))
 
 
@@ -232,9 +285,10 @@ def _odd(x, values: np.ndarray):
 
 
 def quantile(table: CompensationTable, uniform):
-    """Numbers with the compensation density, from uniform ones in (0, 1); float64, numpy or TensorFlow. Linear
-    interpolation in the log odds of the uniform number, in which the quantile is nearly a straight line: no search, and
-    the far tails are in closed form."""
+    """Numbers with the compensation density, from uniform ones in (0, 1); float64, numpy or
+    TensorFlow. Linear interpolation in the log odds of the uniform number, in which the quantile is
+    nearly a straight line: no search, and the far tails are in closed form.
+    """
     uniform = as_float64(uniform)
     return _odd(log(uniform) - log1p(-uniform), table.quantiles)
 
@@ -244,12 +298,20 @@ def cumulative(table: CompensationTable, z):
     return logistic(_odd(as_float64(z), table.log_odds))
 
 
-def cumulative_after_noise(table: CompensationTable, x: np.ndarray, noise_variance: float | None = None) -> np.ndarray:
-    """Distribution of z + N(0, σ²) by quadrature over the table's density; ideally the logistic one. The probabilities
-    of a number below each `x`, `(n,)` both; σ² is `noise_variance`, by default the table's own."""
+def cumulative_after_noise(
+    table: CompensationTable, x: np.ndarray, noise_variance: float | None = None
+) -> np.ndarray:
+    """Distribution of z + N(0, σ²) by quadrature over the table's density; ideally the logistic
+    one. The probabilities of a number below each `x`, `(n,)` both; σ² is `noise_variance`, by
+    default the table's own.
+    """
     width = math.sqrt(table.noise_variance if noise_variance is None else noise_variance)
     z = np.concatenate([table.positions, RANGE + table.positions[1:]])
-    weights = np.concatenate([table.density, table.density[-1] * np.exp(-table.positions[1:])]) * z[1]
+    weights = (
+        np.concatenate([table.density, table.density[-1] * np.exp(-table.positions[1:])]) * z[1]
+    )
     weights[0] *= 0.5
     # The upper half mirrored: z and -z together.
-    return np.array([weights @ (ndtr((v - z) / width) + ndtr((v + z) / width)) for v in np.asarray(x, float)])
+    return np.array(
+        [weights @ (ndtr((v - z) / width) + ndtr((v + z) / width)) for v in np.asarray(x, float)]
+    )

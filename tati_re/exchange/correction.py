@@ -1,16 +1,19 @@
 """Averaging of the variance in corrected swaps, and the schedule of their factor.
 
-A rule that corrects for noisy energies needs the variance of D. Each attempt estimates it from its own mini-batch; here
-these estimates are averaged in the state, one average for each pair of neighboring rungs of each ladder,
+A rule that corrects for noisy energies needs the variance of D. Each attempt estimates it from its
+own mini-batch; here these estimates are averaged in the state, one average for each pair of
+neighboring rungs of each ladder,
 
     v <- (1 - g) v + g ṽ,   V = f² v/n (1 - n/N),   f = β_i λ_i - β_j λ_j,
 
-with v the variance of N (l_i - l_j), the difference of the losses of one example under the two replicas: it contains
-neither temperatures nor the size of the batch, so that it stays right when a ladder moves or a batch grows.
+with v the variance of N (l_i - l_j), the difference of the losses of one example under the two
+replicas: it contains neither temperatures nor the size of the batch, so that it stays right when a
+ladder moves or a batch grows.
 
-Source: Deng, Feng, Gao, Liang and Lin, Non-convex learning via replica exchange stochastic gradient MCMC (2020),
-algorithm 1. There v is the variance of one energy, 2 v that of the difference of two independent ones; here both
-replicas see the same examples, and v is that of the difference."""
+Source: Deng, Feng, Gao, Liang and Lin, Non-convex learning via replica exchange stochastic gradient
+MCMC (2020), algorithm 1. There v is the variance of one energy, 2 v that of the difference of two
+independent ones; here both replicas see the same examples, and v is that of the difference.
+"""
 
 from typing import Any, NamedTuple
 
@@ -20,12 +23,16 @@ from tati_re.core.errors import refuse_if
 from tati_re.core.ops import as_float64, constant, maximum, sum_over, where, zeros_like
 
 STEPS_OF_GROWTH = 1_000
-"""Steps in which the factor grows by `growth`: the published unit, an epoch, means nothing where no epochs are."""
+"""Steps in which the factor grows by `growth`: the published unit, an epoch, means nothing where no
+epochs are.
+"""
 
 
 class Smoothed(NamedTuple):
-    """Averages carried from swap to swap, float64. For each pair of neighbors, `(ladders, rungs - 1)`: v, the number m
-    of estimates behind it, and the attempts; for each ladder, `(ladders,)`: the accepted swaps."""
+    """Averages carried from swap to swap, float64. For each pair of neighbors, `(ladders, rungs -
+    1)`: v, the number m of estimates behind it, and the attempts; for each ladder, `(ladders,)`:
+    the accepted swaps.
+    """
 
     variance: Any
     updates: Any
@@ -34,17 +41,27 @@ class Smoothed(NamedTuple):
 
 
 class Correction:
-    """Averaging of the variance, and the schedule of the factor F in a run: F α^swaps growth^(step/1000).
+    """Averaging of the variance, and the schedule of the factor F in a run: F α^swaps
+    growth^(step/1000).
 
     Args:
         gain: g in (0, 1]. Default: `None`, 1/m at the m-th estimate, the mean of all of them.
-        every: Attempts of a pair from one estimate to the next, at least 1. Default: 1, each brings its own.
-        decay: α in (0, 1], for each accepted swap of a ladder. Default: 1. Published for CIFAR: 0.8.
+        every: Attempts of a pair from one estimate to the next, at least 1. Default: 1, each brings
+            its own.
+        decay: α in (0, 1], for each accepted swap of a ladder. Default: 1. Published for CIFAR:
+            0.8.
         growth: At least 1, for each 1,000 steps. Default: 1. Published: 1.02 an epoch.
     """
 
-    def __init__(self, gain: float | None = None, every: int = 1, decay: float = 1.0, growth: float = 1.0) -> None:
-        refuse_if(gain is not None and not 0 < gain <= 1, "variance_gain: out of range.", gain, "above 0, up to 1")
+    def __init__(
+        self, gain: float | None = None, every: int = 1, decay: float = 1.0, growth: float = 1.0
+    ) -> None:
+        refuse_if(
+            gain is not None and not 0 < gain <= 1,
+            "variance_gain: out of range.",
+            gain,
+            "above 0, up to 1",
+        )
         refuse_if(every < 1, "variance_every: out of range.", every, "at least 1 attempt")
         refuse_if(not 0 < decay <= 1, "correction_decay: out of range.", decay, "above 0, up to 1")
         refuse_if(not growth >= 1, "correction_growth: out of range.", growth, "at least 1")
@@ -62,22 +79,32 @@ class Correction:
         return Smoothed(pairs, pairs, pairs, np.zeros(num_ladders))
 
     def updated(self, state: Smoothed, pairs, found) -> Smoothed:
-        """The averages with the estimates of a round. These are `found`, ṽ of each pair; of `pairs` (`low`, `high`,
-        `valid`), others than neighbors are passed over. All are `(ladders, pairs)`."""
+        """The averages with the estimates of a round. These are `found`, ṽ of each pair; of `pairs`
+        (`low`, `high`, `valid`), others than neighbors are passed over. All are `(ladders,
+        pairs)`.
+        """
         here = _neighbors(state, pairs)
         tried = sum_over(as_float64(here), -2)[..., 0, :]
         estimate = _picked(here, found[..., :, None], -2)[..., 0, :]
         due = (tried > 0) & (state.tries % self.every == 0)
         updates = state.updates + as_float64(due)
         number = maximum(updates, as_float64(1.0))
-        gain = 1.0 / number if self.gain is None else where(number > 1, as_float64(self.gain), 1.0 / number)
+        gain = (
+            1.0 / number
+            if self.gain is None
+            else where(number > 1, as_float64(self.gain), 1.0 / number)
+        )
         variance = state.variance + gain * (estimate - state.variance)
-        return Smoothed(where(due, variance, state.variance), updates, state.tries + tried, state.swaps)
+        return Smoothed(
+            where(due, variance, state.variance), updates, state.tries + tried, state.swaps
+        )
 
     def applied(self, state: Smoothed, pairs, difference, coefficient, num_examples: int):
-        """The averages after a round's estimates, and its differences with the averaged variance V. `difference` is a
-        `LogRatioEstimate`, `coefficient` f of each pair, `(ladders, pairs)` or `(pairs,)`, and `num_examples` N. A pair
-        that is no pair of neighbors keeps its own estimate."""
+        """The averages after a round's estimates, and its differences with the averaged variance V.
+        `difference` is a `LogRatioEstimate`, `coefficient` f of each pair, `(ladders, pairs)` or
+        `(pairs,)`, and `num_examples` N. A pair that is no pair of neighbors keeps its own
+        estimate.
+        """
         state = self.updated(state, pairs, difference.example_variance)
         here = _neighbors(state, pairs)
         is_one = sum_over(as_float64(here), -1)[..., 0] > 0
@@ -102,7 +129,9 @@ class Correction:
 
 def _neighbors(state: Smoothed, pairs):
     lower = constant(np.arange(state.variance.shape[-1]), pairs.low)
-    return (pairs.low[..., None] == lower) & (pairs.valid & (pairs.high == pairs.low + 1))[..., None]
+    return (pairs.low[..., None] == lower) & (pairs.valid & (pairs.high == pairs.low + 1))[
+        ..., None
+    ]
 
 
 def _picked(here, values, axis: int):

@@ -1,5 +1,7 @@
-"""Shapiro-Wilk tests of the Gaussian noise of mini-batches that swap rules and thermostats assume. Host side, on numpy
-arrays. Source: Luo et al. 2020, section 2.3 (energy differences) and appendix C (gradients)."""
+"""Shapiro-Wilk tests of the Gaussian noise of mini-batches that swap rules and thermostats assume.
+Host side, on numpy arrays. Source: Luo et al. 2020, section 2.3 (energy differences) and appendix C
+(gradients).
+"""
 
 from typing import NamedTuple
 
@@ -12,9 +14,11 @@ LEVEL = 0.05
 
 
 class GaussianityReport(NamedTuple):
-    """The joint result of several Shapiro-Wilk tests: `p_values`, one a test, uniform in (0, 1) where the noise is
-    Gaussian; the `fraction` of those below 0.05; the `band` in which it lies with probability 0.9999 if so and the
-    tests are independent; and a `sentence`, what to do where it is above, or `None`."""
+    """The joint result of several Shapiro-Wilk tests: `p_values`, one a test, uniform in (0, 1)
+    where the noise is Gaussian; the `fraction` of those below 0.05; the `band` in which it lies
+    with probability 0.9999 if so and the tests are independent; and a `sentence`, what to do where
+    it is above, or `None`.
+    """
 
     p_values: np.ndarray
     fraction: float
@@ -23,9 +27,14 @@ class GaussianityReport(NamedTuple):
 
 
 def difference_p_values(
-    differences: np.ndarray, batch_size: int, num_batches: int = 100, num_tests: int = 1, seed: int = 0
+    differences: np.ndarray,
+    batch_size: int,
+    num_batches: int = 100,
+    num_tests: int = 1,
+    seed: int = 0,
 ) -> np.ndarray:
-    """Tests the means of mini-batches of per-example energy differences, each batch drawn without replacement.
+    """Tests the means of mini-batches of per-example energy differences, each batch drawn without
+    replacement.
 
     Returned are the p-values, `(num_tests,)`.
 
@@ -33,8 +42,8 @@ def difference_p_values(
         differences: Loss of one replica less that of the other, `(N,)`.
         batch_size: n, from 1 to N - 1.
         num_batches: Means in one test, 3 to 5000. Default: 100.
-        num_tests: Each with batches of its own. They share the differences: they say how the test scatters, not how
-            other data would do. Default: 1.
+        num_tests: Each with batches of its own. They share the differences: they say how the test
+            scatters, not how other data would do. Default: 1.
         seed: Of the batches.
 
     Raises:
@@ -45,7 +54,9 @@ def difference_p_values(
         raise InputError("batch_size: out of range.", batch_size, f"1 to {len(differences) - 1}")
     _check_batches(num_batches)
     if not np.ptp(differences) > 0:
-        raise InputError("The energy differences are all the same: there is no noise to test.", differences[0])
+        raise InputError(
+            "The energy differences are all the same: there is no noise to test.", differences[0]
+        )
     noise, means = np.random.default_rng(seed), np.empty((num_tests, num_batches))
     for place in np.ndindex(means.shape):
         means[place] = differences[noise.choice(len(differences), batch_size, replace=False)].mean()
@@ -53,21 +64,29 @@ def difference_p_values(
 
 
 def gradient_p_values(gradients: np.ndarray, num_vectors: int = 1000, seed: int = 0) -> np.ndarray:
-    """Tests mini-batch gradients less their mean, projected on random unit vectors: p-values `(num_vectors,)`.
-    `gradients` are of 3 to 5000 mini-batches at one place, `(batches, parameters)`. Projections of few parameters, or
-    of noise that lies in few directions, are alike: their tests then scatter more than independent ones."""
+    """Tests mini-batch gradients less their mean, projected on random unit vectors: p-values
+    `(num_vectors,)`. `gradients` are of 3 to 5000 mini-batches at one place, `(batches,
+    parameters)`. Projections of few parameters, or of noise that lies in few directions, are alike:
+    their tests then scatter more than independent ones.
+    """
     gradients = np.asarray(gradients, float)
     _check_batches(len(gradients))
     noise = gradients - gradients.mean(0)
-    refuse_if(not np.ptp(noise) > 0, "The mini-batch gradients are all the same: there is no noise to test.")
+    refuse_if(
+        not np.ptp(noise) > 0,
+        "The mini-batch gradients are all the same: there is no noise to test.",
+    )
     vectors = np.random.default_rng(seed).standard_normal((gradients.shape[1], num_vectors))
     projections = noise @ (vectors / np.linalg.norm(vectors, axis=0))
     return np.array([scipy.stats.shapiro(column).pvalue for column in projections.T])
 
 
-def gaussianity_report(p_values: np.ndarray, what: str = "The noise of mini-batches") -> GaussianityReport:
-    """Judges the p-values of several tests by the number below 0.05. `p_values` are `(tests,)`; `what` begins the
-    sentence."""
+def gaussianity_report(
+    p_values: np.ndarray, what: str = "The noise of mini-batches"
+) -> GaussianityReport:
+    """Judges the p-values of several tests by the number below 0.05. `p_values` are `(tests,)`;
+    `what` begins the sentence.
+    """
     p_values = np.asarray(p_values, float)
     tests = len(p_values)
     low, high = (float(scipy.stats.binom.ppf(q, tests, LEVEL)) / tests for q in (5e-5, 1 - 5e-5))
@@ -82,4 +101,6 @@ def gaussianity_report(p_values: np.ndarray, what: str = "The noise of mini-batc
 
 def _check_batches(num_batches: int) -> None:
     if not 3 <= num_batches <= 5000:
-        raise InputError("num_batches: out of range for the Shapiro-Wilk test.", num_batches, "3 to 5000")
+        raise InputError(
+            "num_batches: out of range for the Shapiro-Wilk test.", num_batches, "3 to 5000"
+        )

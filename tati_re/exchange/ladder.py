@@ -1,6 +1,7 @@
-"""Ladders: the rungs of a replica exchange, and their spacing. Rung r samples exp(-β_r (λ_r L + V)), with L = N * mean
-loss and V = -log prior. Posterior tempering varies β at λ = 1, likelihood tempering varies λ at one β; the last rung of
-the latter has λ = 0 and is the prior."""
+"""Ladders: the rungs of a replica exchange, and their spacing. Rung r samples exp(-β_r (λ_r L +
+V)), with L = N * mean loss and V = -log prior. Posterior tempering varies β at λ = 1, likelihood
+tempering varies λ at one β; the last rung of the latter has λ = 0 and is the prior.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +19,9 @@ LIKELIHOOD_POWER = 5.0
 
 
 class Ladder(NamedTuple):
-    """The table of rungs, the coldest first; float64 arrays `(rungs,)`. `inverse_temperature` is β, `likelihood_weight`
-    λ, `step_size` h."""
+    """The table of rungs, the coldest first; float64 arrays `(rungs,)`. `inverse_temperature` is β,
+    `likelihood_weight` λ, `step_size` h.
+    """
 
     inverse_temperature: Any
     likelihood_weight: Any
@@ -41,13 +43,19 @@ class Ladder(NamedTuple):
 
     @property
     def draws_prior(self) -> bool:
-        """The last rung is the prior, which has to be proper and is drawn exactly; of a ladder of NumPy arrays."""
+        """The last rung is the prior, which has to be proper and is drawn exactly; of a ladder of
+        NumPy arrays.
+        """
         return bool(self.likelihood_weight[-1] == 0.0)
 
     def adapted(self, rejection) -> Ladder:
-        """The same ends with inner rungs where neighbors would reject equally, by the mean rejection of each pair."""
+        """The same ends with inner rungs where neighbors would reject equally, by the mean
+        rejection of each pair.
+        """
         if self.tempering == "likelihood":
-            return self._replace(likelihood_weight=adapted(self.likelihood_weight, rejection, "power"))
+            return self._replace(
+                likelihood_weight=adapted(self.likelihood_weight, rejection, "power")
+            )
         return self._replace(inverse_temperature=adapted(self.inverse_temperature, rejection))
 
 
@@ -72,14 +80,20 @@ def geometric(
     _check_count(num_replicas)
     what = "temperature_ratio and max_temperature both say how the ladder is spaced."
     received = f"temperature_ratio={temperature_ratio}, max_temperature={max_temperature}"
-    refuse_if(temperature_ratio is not None and max_temperature is not None, what, received, "one of them")
+    refuse_if(
+        temperature_ratio is not None and max_temperature is not None, what, received, "one of them"
+    )
     if temperature_ratio is None and max_temperature is None:
         what = "num_replicas alone does not say how hot the ladder is."
         received = f"num_replicas={num_replicas}"
-        raise InputError(what, received, "temperature_ratio, max_temperature or temperatures with it")
+        raise InputError(
+            what, received, "temperature_ratio, max_temperature or temperatures with it"
+        )
     _check_above("temperature", temperature, 0.0)
     if max_temperature is not None:
-        _check_above("max_temperature", max_temperature, temperature, "the temperature of the target")
+        _check_above(
+            "max_temperature", max_temperature, temperature, "the temperature of the target"
+        )
         temperature_ratio = (max_temperature / temperature) ** (1.0 / (num_replicas - 1))
     else:
         _check_above("temperature_ratio", temperature_ratio, 1.0)
@@ -91,16 +105,29 @@ def geometric(
 
 
 def explicit(
-    temperatures: Sequence[float], temperature: float | None = None, step_size: float | Sequence[float] = 1.0
+    temperatures: Sequence[float],
+    temperature: float | None = None,
+    step_size: float | Sequence[float] = 1.0,
 ) -> Ladder:
-    """The temperatures as given. They are 2 at least, and rise from that of the target, `temperature`, by default the
-    first; others are an `InputError`. `step_size` is that of `geometric`."""
+    """The temperatures as given. They are 2 at least, and rise from that of the target,
+    `temperature`, by default the first; others are an `InputError`. `step_size` is that of
+    `geometric`.
+    """
     values = _numbers("temperatures", temperatures)
     target = values[0] if temperature is None and len(values) else temperature
-    rising = len(values) >= 2 and np.isfinite(values).all() and values[0] > 0 and (np.diff(values) > 0).all()
+    rising = (
+        len(values) >= 2
+        and np.isfinite(values).all()
+        and values[0] > 0
+        and (np.diff(values) > 0).all()
+    )
     if not rising or target is None or not np.isclose(values[0], target, rtol=1e-9, atol=0):
         begin = "the target's" if target is None else f"that of the target, {target:g},"
-        raise InputError("temperatures is not a ladder.", list(temperatures), f"at least 2, rising from {begin} on")
+        raise InputError(
+            "temperatures is not a ladder.",
+            list(temperatures),
+            f"at least 2, rising from {begin} on",
+        )
     return _posterior(values, step_size)
 
 
@@ -110,10 +137,11 @@ def likelihood(
     power: float = LIKELIHOOD_POWER,
     step_size: float | Sequence[float] = 1.0,
 ) -> Ladder:
-    """λ = t^p, t even from 1 down to 0, at one temperature. Where the data say much more than the prior, neighbors
-    exchange evenly if λ is spaced evenly in log(λ + c), with c the ratio of prior precision to that of the data, which
-    nobody knows beforehand: p = 5 opens no gap for c down to 1e-3 with 12 rungs in 20 dimensions (least acceptance
-    0.02), where p = 1 closes the ladder before its last rung (below 1e-6). Adapt it during the burn-in.
+    """λ = t^p, t even from 1 down to 0, at one temperature. Where the data say much more than the
+    prior, neighbors exchange evenly if λ is spaced evenly in log(λ + c), with c the ratio of prior
+    precision to that of the data, which nobody knows beforehand: p = 5 opens no gap for c down to
+    1e-3 with 12 rungs in 20 dimensions (least acceptance 0.02), where p = 1 closes the ladder
+    before its last rung (below 1e-6). Adapt it during the burn-in.
 
     Args:
         num_replicas, temperature: Number of rungs, at least 2, and T of all of them, by default 1.
@@ -124,7 +152,9 @@ def likelihood(
     _check_above("temperature", temperature, 0.0)
     refuse_if(not power >= 1, "power is out of range.", power, "at least 1")
     weights = np.linspace(1.0, 0.0, num_replicas) ** power
-    return Ladder(np.full(num_replicas, 1.0 / temperature), weights, _step_sizes(step_size, num_replicas))
+    return Ladder(
+        np.full(num_replicas, 1.0 / temperature), weights, _step_sizes(step_size, num_replicas)
+    )
 
 
 def make_ladder(
@@ -151,10 +181,23 @@ def make_ladder(
         InputError: The options contradict each other, or something is missing.
     """
     if tempering not in TEMPERINGS:
-        raise InputError("tempering is not known.", repr(tempering), " or ".join(f'"{name}"' for name in TEMPERINGS))
+        raise InputError(
+            "tempering is not known.",
+            repr(tempering),
+            " or ".join(f'"{name}"' for name in TEMPERINGS),
+        )
     what = "step_size and step_sizes both give the step size."
-    refuse_if(step_size is not None and step_sizes is not None, what, f"{step_size}, {step_sizes}", "one of them")
-    spacing = {"temperature_ratio": temperature_ratio, "max_temperature": max_temperature, "temperatures": temperatures}
+    refuse_if(
+        step_size is not None and step_sizes is not None,
+        what,
+        f"{step_size}, {step_sizes}",
+        "one of them",
+    )
+    spacing = {
+        "temperature_ratio": temperature_ratio,
+        "max_temperature": max_temperature,
+        "temperatures": temperatures,
+    }
     given = [name for name, value in spacing.items() if value is not None]
     step = step_sizes if step_sizes is not None else 1.0 if step_size is None else step_size
     target = 1.0 if temperature is None else temperature
@@ -162,9 +205,16 @@ def make_ladder(
         if given:
             raise InputError(f'tempering="likelihood" has one temperature and takes no {given[0]}.')
         if num_replicas is None:
-            raise InputError('tempering="likelihood" needs the number of rungs.', expected="num_replicas, at least 2")
+            raise InputError(
+                'tempering="likelihood" needs the number of rungs.',
+                expected="num_replicas, at least 2",
+            )
         return likelihood(num_replicas, target, step_size=step)
-    refuse_if(len(given) > 1, f"{' and '.join(given)} each say how the ladder is spaced.", expected="one of them")
+    refuse_if(
+        len(given) > 1,
+        f"{' and '.join(given)} each say how the ladder is spaced.",
+        expected="one of them",
+    )
     if temperatures is not None:
         if num_replicas is not None and num_replicas != len(_numbers("temperatures", temperatures)):
             what = "num_replicas is not the number of temperatures."
@@ -172,25 +222,31 @@ def make_ladder(
         return explicit(temperatures, temperature, step)
     if num_replicas is None or (num_replicas == 1 and not given):
         if given:
-            raise InputError(f"{given[0]} needs the number of rungs.", expected="num_replicas, at least 2")
+            raise InputError(
+                f"{given[0]} needs the number of rungs.", expected="num_replicas, at least 2"
+            )
         _check_above("temperature", target, 0.0)
         return _posterior(np.array([target]), step)
     return geometric(num_replicas, target, temperature_ratio, max_temperature, step)
 
 
 def adapted(values, rejection, coordinate: str = "logarithm"):
-    """Inner rungs moved to where neighbors reject equally, the ends kept; for NumPy and TensorFlow alike. The sums of
-    the rejections are taken for the barrier between the first rung and each other (Syed, Bouchard-Côté, Deligiannidis
-    and Doucet 2021, section 5: the barrier is additive, and equal parts of it minimize the round trips' time); it is
-    interpolated linearly, which keeps it monotone, and divided into equal parts. Rejections near 1 are too few to tell
-    how far apart rungs are: adapt several times.
+    """Inner rungs moved to where neighbors reject equally, the ends kept; for NumPy and TensorFlow
+    alike. The sums of the rejections are taken for the barrier between the first rung and each
+    other (Syed, Bouchard-Côté, Deligiannidis and Doucet 2021, section 5: the barrier is additive,
+    and equal parts of it minimize the round trips' time); it is interpolated linearly, which keeps
+    it monotone, and divided into equal parts. Rejections near 1 are too few to tell how far apart
+    rungs are: adapt several times.
 
-    `values` are β or λ, falling, of at least 2 rungs, `(rungs,)`; `rejection` is the mean of each pair of neighbors,
-    `(rungs - 1,)`; float64. The barrier is interpolated in the `coordinate` "logarithm", of β, or "power", λ^(1/5)."""
+    `values` are β or λ, falling, of at least 2 rungs, `(rungs,)`; `rejection` is the mean of each
+    pair of neighbors, `(rungs - 1,)`; float64. The barrier is interpolated in the `coordinate`
+    "logarithm", of β, or "power", λ^(1/5).
+    """
     rungs = values.shape[0]
     place = log(values) if coordinate == "logarithm" else values ** (1.0 / LIKELIHOOD_POWER)
     summed = cumulative_sum(maximum(rejection, 1e-6))
-    # The barrier at each rung: 0, then the sums; written as a sum with the first taken off, which needs no joining.
+    # The barrier at each rung: 0, then the sums; written as a sum with the first taken off, which
+    # needs no joining.
     steps = np.arange(rungs)
     barrier_at = take(summed, np.maximum(steps - 1, 0)) * np.where(steps == 0, 0.0, 1.0)
     moved = interp(summed[-1] * (steps / (rungs - 1.0)), barrier_at, place)
@@ -199,14 +255,17 @@ def adapted(values, rejection, coordinate: str = "logarithm"):
 
 
 def barrier(rejection):
-    """Λ, the sum of the rejections of neighbors: a ladder works well with about 2Λ + 1 rungs (Syed et al. 2021)."""
+    """Λ, the sum of the rejections of neighbors: a ladder works well with about 2Λ + 1 rungs (Syed
+    et al. 2021).
+    """
     return cumulative_sum(rejection)[-1]
 
 
 def round_trip_rate(rejection):
-    """Round trips of all replicas in a round of the schedule "even_odd", 1/(2 + 2 Σ r/(1 - r)) (Syed et al. 2021). It
-    holds where replicas forget their energy between two rounds; 0 where a pair always rejects. `rejection` is r of each
-    pair of neighbors, `(rungs - 1,)`."""
+    """Round trips of all replicas in a round of the schedule "even_odd", 1/(2 + 2 Σ r/(1 - r))
+    (Syed et al. 2021). It holds where replicas forget their energy between two rounds; 0 where a
+    pair always rejects. `rejection` is r of each pair of neighbors, `(rungs - 1,)`.
+    """
     open_pairs, zero = rejection < 1.0, 0.0 * rejection
     odds = rejection / where(open_pairs, 1.0 - rejection, zero + 1.0)
     return 1.0 / (2.0 + 2.0 * cumulative_sum(where(open_pairs, odds, zero + float("inf")))[-1])
@@ -223,7 +282,9 @@ def _step_sizes(step_size, rungs: int) -> np.ndarray:
         return np.full(rungs, float(step_size))
     values = _numbers("step_sizes", step_size)
     if len(values) != rungs or not (np.isfinite(values) & (values > 0)).all():
-        raise InputError("step_sizes does not fit the ladder.", list(step_size), f"{rungs} numbers above 0")
+        raise InputError(
+            "step_sizes does not fit the ladder.", list(step_size), f"{rungs} numbers above 0"
+        )
     return values
 
 
@@ -232,15 +293,28 @@ def _numbers(name: str, values) -> np.ndarray:
         numbers = np.array(values, np.float64)
     except (TypeError, ValueError):
         numbers = np.zeros((0, 0))
-    refuse_if(numbers.ndim != 1, f"{name} is not a list of numbers.", repr(values), "numbers, one for each rung")
+    refuse_if(
+        numbers.ndim != 1,
+        f"{name} is not a list of numbers.",
+        repr(values),
+        "numbers, one for each rung",
+    )
     return numbers
 
 
 def _check_count(num_replicas: int) -> None:
-    if isinstance(num_replicas, bool) or not isinstance(num_replicas, int | np.integer) or num_replicas < 2:
-        raise InputError("num_replicas makes no ladder.", num_replicas, "a whole number, at least 2")
+    if (
+        isinstance(num_replicas, bool)
+        or not isinstance(num_replicas, int | np.integer)
+        or num_replicas < 2
+    ):
+        raise InputError(
+            "num_replicas makes no ladder.", num_replicas, "a whole number, at least 2"
+        )
 
 
 def _check_above(name: str, value, bound: float, words: str = "") -> None:
     if not (np.isfinite(value) and value > bound):
-        raise InputError(f"{name} is out of range.", value, f"above {bound:g}{words and f', {words}'}")
+        raise InputError(
+            f"{name} is out of range.", value, f"above {bound:g}{words and f', {words}'}"
+        )

@@ -1,4 +1,6 @@
-"""Tests of a run's mini-batch noise at its end, for swaps and thermostats that assume Gaussian noise."""
+"""Tests of a run's mini-batch noise at its end, for swaps and thermostats that assume Gaussian
+noise.
+"""
 
 import numpy as np
 
@@ -17,9 +19,11 @@ _VECTORS = 100
 def noise_table(
     potential: Potential, method, state, auxiliary: tuple, rung, seed: int, first_batch: int
 ) -> dict | None:
-    """The columns of noise.csv: p-values of Shapiro and Wilk's test; `None` where no swap sees noise. `energy`: means
-    over mini-batches of the differences of the losses of neighboring replicas, `rung` the lower one of a pair.
-    `gradient`: mini-batch gradients at the target's first walker, less their mean, on random unit vectors."""
+    """The columns of noise.csv: p-values of Shapiro and Wilk's test; `None` where no swap sees
+    noise. `energy`: means over mini-batches of the differences of the losses of neighboring
+    replicas, `rung` the lower one of a pair. `gradient`: mini-batch gradients at the target's first
+    walker, less their mean, on random unit vectors.
+    """
     batches, count = potential.batches, potential.num_examples
     if not isinstance(method, ReplicaExchange) or method.batch_size is None or batches.full:
         return None
@@ -37,24 +41,35 @@ def noise_table(
                 p_values += [("energy", low, float(value)) for value in found]
     gradients = _gradients(potential, state, auxiliary, rung, first_batch, int(order[0]))
     if np.isfinite(gradients).all() and np.ptp(gradients, axis=0).any():
-        p_values += [("gradient", 0, float(value)) for value in gradient_p_values(gradients, _VECTORS, seed)]
+        p_values += [
+            ("gradient", 0, float(value)) for value in gradient_p_values(gradients, _VECTORS, seed)
+        ]
     kinds, rungs, values = zip(*p_values, strict=True) if p_values else ((), (), ())
     return {"test": list(kinds), "rung": list(rungs), "p_value": list(values)}
 
 
 def _losses(potential, state, auxiliary: tuple, rung, count: int, seed: int) -> np.ndarray:
-    chosen = np.random.default_rng([seed, 0x4E54]).permutation(potential.num_examples)[:count].astype(np.int32)
+    chosen = (
+        np.random.default_rng([seed, 0x4E54])
+        .permutation(potential.num_examples)[:count]
+        .astype(np.int32)
+    )
     evaluate = potential.bind(rung, None, auxiliary)
     losses = Compiled(lambda indices: evaluate.examples(state.position, indices))
     return np.concatenate([piece.numpy() for piece in losses.over_pieces(5000, [chosen])], axis=1)
 
 
-def _gradients(potential, state, auxiliary: tuple, rung, first_batch: int, walker: int) -> np.ndarray:
+def _gradients(
+    potential, state, auxiliary: tuple, rung, first_batch: int, walker: int
+) -> np.ndarray:
     """Gradients of one walker on some mini-batches, `(batches, parameters)`."""
     indices, sizes = potential.batches.indices(first_batch, _GRADIENT_BATCHES)
 
     def gradient(own, size):
         return potential.bind(rung, Batch(own, size), auxiliary)(state.position).gradient[walker]
 
-    call, pairs = Compiled(gradient), zip(np.asarray(indices, np.int32), np.asarray(sizes, np.int32), strict=True)
+    call, pairs = (
+        Compiled(gradient),
+        zip(np.asarray(indices, np.int32), np.asarray(sizes, np.int32), strict=True),
+    )
     return np.stack([call(own, size).numpy() for own, size in pairs]).astype(np.float64)

@@ -12,47 +12,60 @@ from tati_re.exchange.ladder import Ladder
 from tati_re.exchange.rungs import Occupancy, Rungs, adapted_rungs
 from tati_re.exchange.schedule import EvenOdd, all_assignments
 from tati_re.exchange.swap_round import SwapRound
-from tati_re.exchange.well_tempered import Biased, ExactEnergies, WellTempered, bias_table, bias_value
+from tati_re.exchange.well_tempered import (
+    Biased,
+    ExactEnergies,
+    WellTempered,
+    bias_table,
+    bias_value,
+)
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
 
 
 class ReplicaExchange(Wrapper):
     """A sampler at several temperatures at once, whose replicas swap temperatures.
 
-    Targets the product over the rungs of exp(-β_r (λ_r L + V)), with the bias in the step size of the sampler inside;
-    the walkers at rung 0 are draws from the target. Swaps keep that distribution exactly for exact energies, and for
-    the penalty and the compensated rule up to what they assume of the noise.
+    Targets the product over the rungs of exp(-β_r (λ_r L + V)), with the bias in the step size of
+    the sampler inside; the walkers at rung 0 are draws from the target. Swaps keep that
+    distribution exactly for exact energies, and for the penalty and the compensated rule up to what
+    they assume of the noise.
 
-    Rule: the sampler inside moves every replica at its own rung; every `exchange_every` steps pairs of rungs are
-    offered a swap, which `swap_rule` decides from D = u_a(θ_i) + u_b(θ_j) - u_a(θ_j) - u_b(θ_i). On acceptance the two
-    replicas exchange their rungs: parameters stay where they are, momenta are multiplied by sqrt(T_new/T_old), and what
-    belongs to the rung (temperature, step size, thermostat, tuned step sizes, bias) changes hands.
+    Rule: the sampler inside moves every replica at its own rung; every `exchange_every` steps pairs
+    of rungs are offered a swap, which `swap_rule` decides from D = u_a(θ_i) + u_b(θ_j) - u_a(θ_j) -
+    u_b(θ_i). On acceptance the two replicas exchange their rungs: parameters stay where they are,
+    momenta are multiplied by sqrt(T_new/T_old), and what belongs to the rung (temperature, step
+    size, thermostat, tuned step sizes, bias) changes hands.
 
-    Walker w of the engine is replica w // ladders of ladder w % ladders. Several ladders are independent of each other;
-    they share the adaptation of the temperatures during the burn-in.
+    Walker w of the engine is replica w // ladders of ladder w % ladders. Several ladders are
+    independent of each other; they share the adaptation of the temperatures during the burn-in.
 
-    Cost: that of the sampler inside for each replica, and the energies of a swap round: none for exact energies on the
-    full batch, else one forward pass over `batch_size` examples (penalty), over all data (metropolis, barker), or over
-    as many examples as the compensated rule asks for.
+    Cost: that of the sampler inside for each replica, and the energies of a swap round: none for
+    exact energies on the full batch, else one forward pass over `batch_size` examples (penalty),
+    over all data (metropolis, barker), or over as many examples as the compensated rule asks for.
 
-    Source: Swendsen and Wang, Phys. Rev. Lett. 57, 2607 (1986); Hukushima and Nemoto, J. Phys. Soc. Jpn. 65, 1604
-    (1996). Mini-batches: Ceperley and Dewing (1999), Luo et al. (2019), Deng et al. (2020). Even-odd rounds and the
-    adaptation of the ladder: Syed et al. (2021).
+    Source: Swendsen and Wang, Phys. Rev. Lett. 57, 2607 (1986); Hukushima and Nemoto, J. Phys. Soc.
+    Jpn. 65, 1604 (1996). Mini-batches: Ceperley and Dewing (1999), Luo et al. (2019), Deng et al.
+    (2020). Even-odd rounds and the adaptation of the ladder: Syed et al. (2021).
 
     Args:
-        inner, ladder: The sampler of every replica; temperatures, likelihood weights and step sizes of the rungs.
+        inner, ladder: The sampler of every replica; temperatures, likelihood weights and step sizes
+            of the rungs.
         swap_rule: Decides (`tati_re.exchange.swap_rules`); `None`: the replicas never swap.
-        swap_schedule: Chooses the pairs (`tati_re.exchange.schedule`). Default: even and odd ones in turn.
+        swap_schedule: Chooses the pairs (`tati_re.exchange.schedule`). Default: even and odd ones
+            in turn.
         exchange_every: Steps between two rounds. Default: 20.
         num_ladders: Independent ladders, walkers of each rung. Default: 1.
         batch_size: Examples of an energy estimate; `None`: all, that is, exact energies.
         bias: A `WellTempered` that grows at each round of the burn-in. Default: none.
-        draws_prior: At λ = 0 replicas are drawn from the prior, which has to be their law: not that of a model with
-            weight regularizers. Default: yes; else the sampler moves them.
-        exact_energies: Each step takes energies of all data beside a batch's gradient, for a bias on U. Default: no.
-        infinite: In place of pairs, all replicas are assigned to the rungs anew, by the exact probabilities of all
-            assignments (Plattner et al. 2011; Chodera and Shirts 2011); needs exact energies, and 6 rungs at most.
-        adapt: Move the inner temperatures during the burn-in so that all pairs reject alike. Default: no.
+        draws_prior: At λ = 0 replicas are drawn from the prior, which has to be their law: not that
+            of a model with weight regularizers. Default: yes; else the sampler moves them.
+        exact_energies: Each step takes energies of all data beside a batch's gradient, for a bias
+            on U. Default: no.
+        infinite: In place of pairs, all replicas are assigned to the rungs anew, by the exact
+            probabilities of all assignments (Plattner et al. 2011; Chodera and Shirts 2011); needs
+            exact energies, and 6 rungs at most.
+        adapt: Move the inner temperatures during the burn-in so that all pairs reject alike.
+            Default: no.
 
     Raises:
         InputError: The sampler inside moves groups of walkers in turn.
@@ -80,11 +93,25 @@ class ReplicaExchange(Wrapper):
             what = "num_replicas: the directions of a mass are measured at one temperature."
             received = f"mass = {inner.get_config()['mass']}"
             raise InputError(what, received, "mass = fisher, which has a diagonal for each rung")
-        swap_schedule = swap_schedule or (EvenOdd(ladder.num_rungs) if swap_rule is not None else None)
+        swap_schedule = swap_schedule or (
+            EvenOdd(ladder.num_rungs) if swap_rule is not None else None
+        )
         self.ladder, self.swap_rule, self.swap_schedule = ladder, swap_rule, swap_schedule
-        self.exchange_every, self.num_ladders, self.batch_size = int(exchange_every), int(num_ladders), batch_size
-        self.event_columns, self.event_every = EVENT_COLUMNS, 0 if swap_rule is None else self.exchange_every
-        self.adapt, self.infinite, self.bias, self.exact_energies = adapt, infinite, bias, exact_energies
+        self.exchange_every, self.num_ladders, self.batch_size = (
+            int(exchange_every),
+            int(num_ladders),
+            batch_size,
+        )
+        self.event_columns, self.event_every = (
+            EVENT_COLUMNS,
+            0 if swap_rule is None else self.exchange_every,
+        )
+        self.adapt, self.infinite, self.bias, self.exact_energies = (
+            adapt,
+            infinite,
+            bias,
+            exact_energies,
+        )
         self.label_names = ("rung", "replica") if bias is None else ("rung", "replica", "weight")
         if infinite:
             all_assignments(ladder.num_rungs)
@@ -101,21 +128,29 @@ class ReplicaExchange(Wrapper):
         self.current = self.knows_energies and bias is None
         self.reevaluates = self.tempers_likelihood or bias is not None
         self.has_rounds = swap_rule is not None or bias is not None
-        # A sentence that names the bias of the swaps, where the rule has one on noisy energies and sees such.
+        # A sentence that names the bias of the swaps, where the rule has one on noisy energies and
+        # sees such.
         self.swap_bias = None if swap_rule is None or batch_size is None else swap_rule.biased
         self.swaps = None
         if swap_rule is not None:
             schedule = None if infinite else swap_schedule
             biased = bias is not None
-            self.swaps = SwapRound(swap_rule, schedule, self.places, batch_size, self.tempers_likelihood, biased)
+            self.swaps = SwapRound(
+                swap_rule, schedule, self.places, batch_size, self.tempers_likelihood, biased
+            )
         targets = ladder.inverse_temperature, ladder.likelihood_weight
         self.target = RungTargets(*(np.asarray(values, np.float64) for values in targets))
 
     def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
         self.inner.check(step_size, temperature, num_burnin_steps)
-        said, own = (temperature, step_size), (1 / self.ladder.inverse_temperature[0], self.ladder.step_size[0])
+        said, own = (
+            (temperature, step_size),
+            (1 / self.ladder.inverse_temperature[0], self.ladder.step_size[0]),
+        )
         what = "sampler: its ladder begins at another temperature or step size than the run."
-        refuse_if(not np.allclose(said, own, rtol=1e-9, atol=0), what, said, f"({own[0]:g}, {own[1]:g})")
+        refuse_if(
+            not np.allclose(said, own, rtol=1e-9, atol=0), what, said, f"({own[0]:g}, {own[1]:g})"
+        )
 
     # The rungs of the walkers
 
@@ -130,16 +165,23 @@ class ReplicaExchange(Wrapper):
         )
 
     def order(self, state):
-        """The walkers from the target upwards, rung by rung: how rows are written, `(walkers,)`, int32."""
+        """The walkers from the target upwards, rung by rung: how rows are written, `(walkers,)`,
+        int32.
+        """
         return tf.reshape(tf.transpose(self.places.at_rung(state.rungs.index)), [-1])
 
     def labels(self, state) -> dict:
-        labels = {"rung": state.rungs.index, "replica": tf.range(self.num_replicas) // self.num_ladders}
+        labels = {
+            "rung": state.rungs.index,
+            "replica": tf.range(self.num_replicas) // self.num_ladders,
+        }
         return labels if self.bias is None else {**labels, "weight": self._weight(state)}
 
     def _weight(self, state):
-        """exp(A(U)/T), the weight of a sample in averages of its rung without bias, over that at the mean of U. Frozen
-        bias only: weights of samples taken while A still grew belong to different ensembles."""
+        """exp(A(U)/T), the weight of a sample in averages of its rung without bias, over that at
+        the mean of U. Frozen bias only: weights of samples taken while A still grew belong to
+        different ensembles.
+        """
         bias, index = state.rungs.bias, state.rungs.index
         usual = bias_value(bias, tf.gather(bias.mean, index), index)
         return tf.exp((bias_value(bias, state.potential, index) - usual) / state.temperature)
@@ -171,15 +213,21 @@ class ReplicaExchange(Wrapper):
         events = tf.zeros((self.num_ladders * num_pairs, len(EVENT_COLUMNS)), tf.float64)
         counts = no_counts(self.num_rungs, self.num_replicas)
         correction = () if self.swaps is None else self.swaps.correction_at_start()
-        rungs = Rungs(index, table, tf.zeros((), tf.int64), pairs, pairs, counts, events, correction)
+        rungs = Rungs(
+            index, table, tf.zeros((), tf.int64), pairs, pairs, counts, events, correction
+        )
         rung = self.rung_of(rungs, evaluate.rung)
         state = self.inner.init(position, evaluate.at(rung), noise)
         rungs = self.with_bias(rungs, evaluate.scale * state.loss - state.log_prior)
         state = state._replace(rung=evaluate.rung)
-        return extend(state, rungs=rungs, temperature=rung.temperature, step_size=step_size_of(state, rung))
+        return extend(
+            state, rungs=rungs, temperature=rung.temperature, step_size=step_size_of(state, rung)
+        )
 
     def with_bias(self, rungs: Rungs, energy) -> Rungs:
-        """The rungs at the start with the bias, where there is one, about the energies of all walkers."""
+        """The rungs at the start with the bias, where there is one, about the energies of all
+        walkers.
+        """
         if self.bias is not None:
             by_rung = tf.reshape(energy, (self.num_rungs, self.num_ladders))
             finite = tf.math.is_finite(by_rung)
@@ -195,10 +243,13 @@ class ReplicaExchange(Wrapper):
         if self.has_rounds:
             due = self.swaps_after(evaluate.clock.step)
             before = self._changing(inner)
-            changing, rungs = tf.cond(due, lambda: self._round(inner, rungs, evaluate, random), lambda: (before, rungs))
+            changing, rungs = tf.cond(
+                due, lambda: self._round(inner, rungs, evaluate, random), lambda: (before, rungs)
+            )
             inner = inner._replace(**changing)
             if self.metropolis:
-                # Like the step size, the acceptance of this step belongs to the rung at which it was made.
+                # Like the step size, the acceptance of this step belongs to the rung at which it
+                # was made.
                 source = self.places.source(state.rungs.index, rungs.index)
                 info = info._replace(acceptance=tf.gather(info.acceptance, source))
         return self.whole(state, inner, rungs, evaluate), info
@@ -208,13 +259,19 @@ class ReplicaExchange(Wrapper):
         rung = self.rung_of(rungs, evaluate.rung)
         bound = self._seen(evaluate.at(rung), rungs)
         inner, info = self.inner.step(inner_of(state)._replace(rung=rung), bound, noise)
-        return (self._at_prior(inner, rungs, rung, evaluate, noise) if self.draws_prior else inner), info
+        return (
+            self._at_prior(inner, rungs, rung, evaluate, noise) if self.draws_prior else inner
+        ), info
 
     def whole(self, state, inner, rungs, evaluate):
         """The state with that of the sampler inside and these rungs."""
         rung = self.rung_of(rungs, evaluate.rung)
         inner = inner._replace(rung=state.rung)
-        own = {"rungs": rungs, "temperature": rung.temperature, "step_size": step_size_of(inner, rung)}
+        own = {
+            "rungs": rungs,
+            "temperature": rung.temperature,
+            "step_size": step_size_of(inner, rung),
+        }
         return type(state)(**inner._asdict(), **own)
 
     def swaps_after(self, step):
@@ -222,8 +279,9 @@ class ReplicaExchange(Wrapper):
         return self.has_rounds and step % self.exchange_every == 0
 
     def asks_examples(self, exact: bool) -> bool:
-        """Whether a round asks for the losses of single examples, for which it holds a thread of TensorFlow that may be
-        the only one; `exact`: steps see all examples."""
+        """Whether a round asks for the losses of single examples, for which it holds a thread of
+        TensorFlow that may be the only one; `exact`: steps see all examples.
+        """
         return not (exact or self.exact_energies or self.swap_rule is None or self.swap_rule.exact)
 
     def energetic(self, evaluate):
@@ -237,12 +295,19 @@ class ReplicaExchange(Wrapper):
     # A swap round
 
     def _at_prior(self, inner, rungs: Rungs, rung: Rung, evaluate, noise):
-        """The replicas at the prior drawn anew before a round, which evaluates them; at T other than 1 the law there is
-        a power of the prior, in which the sampler moves them."""
+        """The replicas at the prior drawn anew before a round, which evaluates them; at T other
+        than 1 the law there is a power of the prior, in which the sampler moves them.
+        """
         fresh = noise.normal((self.num_ladders, *inner.position.shape[1:]))
-        drawn = evaluate.drawn_from_prior(tf.tile(fresh, (inner.position.shape[0] // self.num_ladders, 1)))
+        drawn = evaluate.drawn_from_prior(
+            tf.tile(fresh, (inner.position.shape[0] // self.num_ladders, 1))
+        )
         at_one = tf.abs(rung.inverse_temperature - 1.0) < 1e-9
-        there = tf.equal(rungs.index, self.num_rungs - 1) & at_one & self.swaps_after(evaluate.clock.step)
+        there = (
+            tf.equal(rungs.index, self.num_rungs - 1)
+            & at_one
+            & self.swaps_after(evaluate.clock.step)
+        )
         return inner._replace(position=tf.where(there[:, None], drawn, inner.position))
 
     def _changing(self, inner) -> dict:
@@ -259,29 +324,47 @@ class ReplicaExchange(Wrapper):
         loss, penalty = self.energies(inner, evaluate)
         grown, new = self.decided(rungs, inner, loss, penalty, evaluate, random)
         source = self.places.source(grown.index, new.index)
-        changed = {name: tf.gather(value, source) for name, value in fields_of(inner, self.of_rung).items()}
+        changed = {
+            name: tf.gather(value, source) for name, value in fields_of(inner, self.of_rung).items()
+        }
         return self.exchanged(inner, changed, grown, new, evaluate), new
 
-    def decided(self, rungs: Rungs, inner, loss, penalty, evaluate, random: dict) -> tuple[Rungs, Rungs]:
-        """The rungs of all walkers before the swaps of a round, with the bias grown, and after them; of the state
-        `inner` only those fields are used from which a rule estimates energies."""
+    def decided(
+        self, rungs: Rungs, inner, loss, penalty, evaluate, random: dict
+    ) -> tuple[Rungs, Rungs]:
+        """The rungs of all walkers before the swaps of a round, with the bias grown, and after
+        them; of the state `inner` only those fields are used from which a rule estimates
+        energies.
+        """
         factor = evaluate.rung.inverse_temperature[0] / self.target.inverse_temperature[0]
         table = rungs.table._replace(inverse_temperature=rungs.table.inverse_temperature * factor)
         if self.bias is not None:
             # It grows in the burn-in alone.
-            counted = rungs.bias, loss + penalty, rungs.index, table.inverse_temperature, 1.0 / self.num_ladders
-            grown = tf.cond(evaluate.clock.adapting, lambda: self.bias.deposit(*counted), lambda: counted[0])
+            counted = (
+                rungs.bias,
+                loss + penalty,
+                rungs.index,
+                table.inverse_temperature,
+                1.0 / self.num_ladders,
+            )
+            grown = tf.cond(
+                evaluate.clock.adapting, lambda: self.bias.deposit(*counted), lambda: counted[0]
+            )
             rungs = rungs._replace(bias=grown)
         new = rungs._replace(rounds=rungs.rounds + 1)
         if self.swaps is not None:
             new = self.swaps.after(rungs, table, inner, loss, penalty, evaluate, random)
             if self.adapt:
-                coordinate = "likelihood_weight" if self.tempers_likelihood else "inverse_temperature"
+                coordinate = (
+                    "likelihood_weight" if self.tempers_likelihood else "inverse_temperature"
+                )
                 new = adapted_rungs(new, evaluate.clock, coordinate)
         return rungs, new
 
     def energies(self, inner, evaluate):
-        """L and V of all walkers, float64: exact where the rule asks for it, else of this step's mini-batch."""
+        """L and V of all walkers, float64: exact where the rule asks for it, else of this step's
+        mini-batch.
+        """
         wanted = self.bias is not None or self.swap_rule is None or self.swap_rule.exact
         exact = wanted or evaluate.exact or self.full_batch
         known = evaluate.exact or self.full_batch or not wanted
@@ -298,7 +381,9 @@ class ReplicaExchange(Wrapper):
         return evaluate.scale * loss, -evaluate.log_prior(position)
 
     def exchanged(self, inner, changed: dict, rungs, new, evaluate) -> dict:
-        """The fields that walkers have on their new rungs; `changed` are those that belong to the rung."""
+        """The fields that walkers have on their new rungs; `changed` are those that belong to the
+        rung.
+        """
         before, after = self.rung_of(rungs, evaluate.rung), self.rung_of(new, evaluate.rung)
         changed = dict(changed)
         if self.has_momentum:

@@ -1,4 +1,6 @@
-"""The state of replica exchange: the rung of each walker and its change in a round, and the rungs' targets."""
+"""The state of replica exchange: the rung of each walker and its change in a round, and the rungs'
+targets.
+"""
 
 from typing import Any, NamedTuple
 
@@ -12,14 +14,18 @@ from tati_re.exchange.schedule import gibbs
 
 
 class Occupancy:
-    """The rungs of the walkers of several ladders; walker w is replica w // ladders of ladder w % ladders. `index` is
-    the rung of each walker, `(walkers,)`, int32, as many walkers as rungs times ladders."""
+    """The rungs of the walkers of several ladders; walker w is replica w // ladders of ladder w %
+    ladders. `index` is the rung of each walker, `(walkers,)`, int32, as many walkers as rungs times
+    ladders.
+    """
 
     def __init__(self, num_rungs: int, num_ladders: int) -> None:
         self.num_rungs, self.num_ladders = num_rungs, num_ladders
 
     def _of_walkers(self, values, index):
-        """Values of each ladder and rung, `(ladders, rungs)`, for the walker that is there, `(walkers,)`."""
+        """Values of each ladder and rung, `(ladders, rungs)`, for the walker that is there,
+        `(walkers,)`.
+        """
         ladder = tf.range(self.num_rungs * self.num_ladders) % self.num_ladders
         return tf.gather_nd(values, tf.stack([ladder, index], axis=-1))
 
@@ -38,20 +44,28 @@ class Occupancy:
     def swapped(self, index, pairs: Pairs, accepted):
         """The rung of every walker after the accepted swaps, `(ladders, pairs)`, of a round."""
         moved = tf.cast(accepted, tf.int32) * (pairs.high - pairs.low)
-        up = tf.reduce_sum(tf.one_hot(pairs.low, self.num_rungs, dtype=tf.int32) * moved[..., None], axis=1)
-        down = tf.reduce_sum(tf.one_hot(pairs.high, self.num_rungs, dtype=tf.int32) * moved[..., None], axis=1)
+        up = tf.reduce_sum(
+            tf.one_hot(pairs.low, self.num_rungs, dtype=tf.int32) * moved[..., None], axis=1
+        )
+        down = tf.reduce_sum(
+            tf.one_hot(pairs.high, self.num_rungs, dtype=tf.int32) * moved[..., None], axis=1
+        )
         return index + self._of_walkers(up - down, index)
 
     def assigned(self, reduced, at_rung, uniform) -> tuple:
-        """Reassigns all replicas to the rungs by the exact probabilities, with one uniform number a ladder. `reduced`
-        is u of every replica at every rung, `(ladders, rungs, replicas)`. Returned are whether the replica of each next
-        rung came, and how probable that was, `(ladders, rungs - 1)` each, and the rung of every walker."""
+        """Reassigns all replicas to the rungs by the exact probabilities, with one uniform number a
+        ladder. `reduced` is u of every replica at every rung, `(ladders, rungs, replicas)`.
+        Returned are whether the replica of each next rung came, and how probable that was,
+        `(ladders, rungs - 1)` each, and the rung of every walker.
+        """
         drawn, here = gibbs(reduced, uniform), tf.range(self.num_rungs)
         came = tf.equal(drawn.replica[:, :-1], here[None, 1:])
         expected = tf.linalg.diag_part(drawn.weights[:, :-1, 1:])
         there = tf.gather(at_rung, drawn.replica, batch_dims=1)
         rung = tf.broadcast_to(here, there.shape)
-        index = tf.scatter_nd(tf.reshape(there, (-1, 1)), tf.reshape(rung, [-1]), (self.num_rungs * self.num_ladders,))
+        index = tf.scatter_nd(
+            tf.reshape(there, (-1, 1)), tf.reshape(rung, [-1]), (self.num_rungs * self.num_ladders,)
+        )
         return came, expected, index
 
 
@@ -59,12 +73,14 @@ _FIRST_ADAPTATION = 16
 
 
 class Rungs(NamedTuple):
-    """The state of replica exchange within the state of the walkers. `index` is the rung of each walker, `(walkers,)`,
-    int32; 0 is the target. `table` has β and λ of the rungs, which change where the ladder adapts. `rounds` counts the
-    swap rounds so far, int64; `rejected` is the sum of rejection probabilities between neighbors since the last
-    adaptation, `tried` the attempts behind it, `(rungs - 1,)`, float64. `counts` is what ladder.csv tells, `events` the
-    last round's rows of exchange.csv, `correction` what a rule averages from round to round
-    (`tati_re.exchange.correction`), else empty, and `bias` A of all rungs (`Bias`), or empty."""
+    """The state of replica exchange within the state of the walkers. `index` is the rung of each
+    walker, `(walkers,)`, int32; 0 is the target. `table` has β and λ of the rungs, which change
+    where the ladder adapts. `rounds` counts the swap rounds so far, int64; `rejected` is the sum of
+    rejection probabilities between neighbors since the last adaptation, `tried` the attempts behind
+    it, `(rungs - 1,)`, float64. `counts` is what ladder.csv tells, `events` the last round's rows
+    of exchange.csv, `correction` what a rule averages from round to round
+    (`tati_re.exchange.correction`), else empty, and `bias` A of all rungs (`Bias`), or empty.
+    """
 
     index: Any
     table: RungTargets
@@ -78,7 +94,9 @@ class Rungs(NamedTuple):
 
 
 def adapted_rungs(rungs: Rungs, clock, coordinate: str) -> Rungs:
-    """The rungs moved after 16, 32, 64, ... rounds of the burn-in to where all pairs would reject alike."""
+    """The rungs moved after 16, 32, 64, ... rounds of the burn-in to where all pairs would reject
+    alike.
+    """
     number = tf.cast(rungs.rounds, tf.float64)
     power = tf.math.log(number / _FIRST_ADAPTATION) / np.log(2.0)
     due = tf.logical_and(tf.abs(power - tf.round(power)) < 1e-9, number >= _FIRST_ADAPTATION)
@@ -86,7 +104,13 @@ def adapted_rungs(rungs: Rungs, clock, coordinate: str) -> Rungs:
     due = tf.logical_and(tf.logical_and(due, clock.adapting), tf.reduce_min(rungs.tried) > 0)
     rejection = rungs.rejected / tf.maximum(rungs.tried, 1.0)
     scale = "power" if coordinate == "likelihood_weight" else "logarithm"
-    table = rungs.table._replace(**{coordinate: adapted(rungs.table._asdict()[coordinate], rejection, scale)})
-    table = RungTargets(*(tf.where(due, new, old) for new, old in zip(table, rungs.table, strict=True)))
-    rejected, tried = (tf.where(due, tf.zeros_like(sums), sums) for sums in (rungs.rejected, rungs.tried))
+    table = rungs.table._replace(
+        **{coordinate: adapted(rungs.table._asdict()[coordinate], rejection, scale)}
+    )
+    table = RungTargets(
+        *(tf.where(due, new, old) for new, old in zip(table, rungs.table, strict=True))
+    )
+    rejected, tried = (
+        tf.where(due, tf.zeros_like(sums), sums) for sums in (rungs.rejected, rungs.tried)
+    )
     return rungs._replace(table=table, rejected=rejected, tried=tried)

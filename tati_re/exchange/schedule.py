@@ -1,10 +1,13 @@
 """Schedules: the pairs of rungs that attempt a swap in a round.
 
-A schedule is a rule `pairs(round, uniforms) -> (low, high, valid)` for NumPy and TensorFlow alike: R // 2
-pairs of rungs, no rung in two of them. Where all pairs are tried at once, each with its own accept test, the product
-distribution of the rungs is kept whatever the schedule, as long as it does not look at the energies.
+A schedule is a rule `pairs(round, uniforms) -> (low, high, valid)` for NumPy and TensorFlow alike:
+R // 2 pairs of rungs, no rung in two of them. Where all pairs are tried at once, each with its own
+accept test, the product distribution of the rungs is kept whatever the schedule, as long as it does
+not look at the energies.
 
-`gibbs` needs no pairs: it draws one of all assignments of replicas to rungs with its exact probability."""
+`gibbs` needs no pairs: it draws one of all assignments of replicas to rungs with its exact
+probability.
+"""
 
 from itertools import permutations
 from typing import Any, NamedTuple
@@ -12,14 +15,26 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest, refuse_if
-from tati_re.core.ops import as_int32, cumulative_sum, exp, largest, maximum, minimum, sum_over, take, take_last
+from tati_re.core.ops import (
+    as_int32,
+    cumulative_sum,
+    exp,
+    largest,
+    maximum,
+    minimum,
+    sum_over,
+    take,
+    take_last,
+)
 
 MOST_GIBBS_RUNGS = 6
 
 
 class Pairs(NamedTuple):
-    """Pairs of a colder rung `low` and a hotter one `high` that attempt a swap, int32 `(R // 2,)` or
-    `(ladders, R // 2)`; where `valid`, bool, is false, they sit out this round and must not be exchanged."""
+    """Pairs of a colder rung `low` and a hotter one `high` that attempt a swap, int32 `(R // 2,)`
+    or `(ladders, R // 2)`; where `valid`, bool, is false, they sit out this round and must not be
+    exchanged.
+    """
 
     low: Any
     high: Any
@@ -35,21 +50,26 @@ class _Schedule:
 
 
 class EvenOdd(_Schedule):
-    """Rungs (0, 1), (2, 3), ... in even rounds, (1, 2), (3, 4), ... in odd ones. The alternation is deterministic and
-    not reversible: replicas keep their direction as long as swaps are accepted, and a round trip takes 2R rounds at
-    acceptance 1, R the number of rungs, at least 2 (Okabe et al. 2001; Syed, Bouchard-Côté, Deligiannidis and Doucet
-    2021)."""
+    """Rungs (0, 1), (2, 3), ... in even rounds, (1, 2), (3, 4), ... in odd ones. The alternation is
+    deterministic and not reversible: replicas keep their direction as long as swaps are accepted,
+    and a round trip takes 2R rounds at acceptance 1, R the number of rungs, at least 2 (Okabe et
+    al. 2001; Syed, Bouchard-Côté, Deligiannidis and Doucet 2021).
+    """
 
     name = "even_odd"
     num_uniforms = 0
 
     def pairs(self, round, uniforms=None) -> Pairs:
-        """The pairs of a round, `(R // 2,)`, the same on all ladders; rounds count from 0, `uniforms` are not used."""
+        """The pairs of a round, `(R // 2,)`, the same on all ladders; rounds count from 0,
+        `uniforms` are not used.
+        """
         return _neighbors(self.num_rungs, as_int32(round) % 2)
 
 
 class RandomNeighbours(_Schedule):
-    """As `EvenOdd`, but even or odd with probability 1/2 each round: reversible, and replicas diffuse."""
+    """As `EvenOdd`, but even or odd with probability 1/2 each round: reversible, and replicas
+    diffuse.
+    """
 
     name = "random_neighbours"
     num_uniforms = 1
@@ -60,8 +80,10 @@ class RandomNeighbours(_Schedule):
 
 
 class AllPairs(_Schedule):
-    """A perfect matching of all rungs, each with the same probability; of an odd number one rung sits out. Distant
-    rungs rarely accept: it pays where the ladder is short or its acceptance high. Rungs are 2 at least."""
+    """A perfect matching of all rungs, each with the same probability; of an odd number one rung
+    sits out. Distant rungs rarely accept: it pays where the ladder is short or its acceptance high.
+    Rungs are 2 at least.
+    """
 
     name = "all_pairs"
 
@@ -70,12 +92,16 @@ class AllPairs(_Schedule):
         return self.num_rungs
 
     def pairs(self, round, uniforms) -> Pairs:
-        """The pairs of a round. It uses `uniforms` in (0, 1) alone, `(R,)` or `(ladders, R)`. The rungs in the order of
-        these numbers make a random permutation, of which neighbors are paired."""
+        """The pairs of a round. It uses `uniforms` in (0, 1) alone, `(R,)` or `(ladders, R)`. The
+        rungs in the order of these numbers make a random permutation, of which neighbors are
+        paired.
+        """
         rungs = np.arange(self.num_rungs)
         mine, other = uniforms[..., :, None], uniforms[..., None, :]
         before = (other < mine) | ((other == mine) & (rungs[None, :] < rungs[:, None]))
-        here = as_int32(as_int32(_summed(as_int32(before)))[..., None, :] == rungs[:, None].astype(np.int32))
+        here = as_int32(
+            as_int32(_summed(as_int32(before)))[..., None, :] == rungs[:, None].astype(np.int32)
+        )
         order = as_int32(_summed(here * rungs.astype(np.int32)))
         count = self.num_rungs // 2 * 2
         first, second = order[..., 0:count:2], order[..., 1:count:2]
@@ -86,17 +112,24 @@ SCHEDULES = {kind.name: kind for kind in (EvenOdd, RandomNeighbours, AllPairs)}
 
 
 def make_swap_schedule(name: str, num_rungs: int):
-    """The schedule of this name: "even_odd", "random_neighbours" or "all_pairs". Another one is an `InputError`."""
+    """The schedule of this name: "even_odd", "random_neighbours" or "all_pairs". Another one is an
+    `InputError`.
+    """
     if name not in SCHEDULES:
-        raise InputError(f"swap_schedule is not known.{nearest(name, SCHEDULES)}", repr(name), ", ".join(SCHEDULES))
+        raise InputError(
+            f"swap_schedule is not known.{nearest(name, SCHEDULES)}",
+            repr(name),
+            ", ".join(SCHEDULES),
+        )
     return SCHEDULES[name](num_rungs)
 
 
 class Assignment(NamedTuple):
-    """A draw of `gibbs`: which `replica` sits on each rung, int32 `(..., rungs)`, and the probabilities of all.
-    `weights[r, i]` is the probability of replica i on rung r, `(..., rungs, replicas)`, float64: rows and columns add
-    up to 1. The mean of an observable on rung r is that of Σ_i weights[r, i] f_i, with less noise than that of the
-    replica drawn, and no bias."""
+    """A draw of `gibbs`: which `replica` sits on each rung, int32 `(..., rungs)`, and the
+    probabilities of all. `weights[r, i]` is the probability of replica i on rung r, `(..., rungs,
+    replicas)`, float64: rows and columns add up to 1. The mean of an observable on rung r is that
+    of Σ_i weights[r, i] f_i, with less noise than that of the replica drawn, and no bias.
+    """
 
     replica: Any
     weights: Any
@@ -105,12 +138,13 @@ class Assignment(NamedTuple):
 def gibbs(reduced_potential, uniform) -> Assignment:
     """All R! assignments of replicas to rungs weighed exactly, one drawn by heat bath.
 
-    Weight of an assignment: exp(-Σ_r u[r, replica(r)]). A replica's present rung does not matter: it keeps the product
-    distribution of the rungs. With the weights it is the infinite swapping of Plattner et al. (2011).
+    Weight of an assignment: exp(-Σ_r u[r, replica(r)]). A replica's present rung does not matter:
+    it keeps the product distribution of the rungs. With the weights it is the infinite swapping of
+    Plattner et al. (2011).
 
     Args:
-        reduced_potential: u[r, i] = β_r (λ_r L_i + V_i) of replica i on rung r, float64 `(..., rungs, replicas)`; may
-            be +∞ where a replica is not allowed.
+        reduced_potential: u[r, i] = β_r (λ_r L_i + V_i) of replica i on rung r, float64 `(...,
+            rungs, replicas)`; may be +∞ where a replica is not allowed.
         uniform: In (0, 1), `(...)`.
 
     Raises:
@@ -126,7 +160,9 @@ def gibbs(reduced_potential, uniform) -> Assignment:
 
 
 def assignment_probabilities(reduced_potential):
-    """Probability of each row of `all_assignments`, `(..., R!)`, float64; arguments as of `gibbs`."""
+    """Probability of each row of `all_assignments`, `(..., R!)`, float64; arguments as of
+    `gibbs`.
+    """
     rungs = reduced_potential.shape[-1]
     table, energy = all_assignments(rungs), 0.0
     for rung in range(rungs):
@@ -139,7 +175,11 @@ def assignment_probabilities(reduced_potential):
 def all_assignments(rungs: int) -> np.ndarray:
     """Every assignment, `(R!, R)`: the replica on each rung; the first leaves all in place."""
     if rungs > MOST_GIBBS_RUNGS:
-        raise InputError("gibbs weighs all assignments of replicas.", f"{rungs} rungs", f"at most {MOST_GIBBS_RUNGS}")
+        raise InputError(
+            "gibbs weighs all assignments of replicas.",
+            f"{rungs} rungs",
+            f"at most {MOST_GIBBS_RUNGS}",
+        )
     return np.array(list(permutations(range(rungs))))
 
 

@@ -21,10 +21,12 @@ from tati_re.exchange.well_tempered import bias_value, swap_term
 
 
 class SwapRound:
-    """One round: chooses pairs of rungs, accepts or rejects each swap, and updates the counts. Without a `schedule`,
-    all replicas are assigned to the rungs anew, by the exact probabilities of all assignments. `batch_size` is the
-    number of examples of an energy estimate, all for `None`; where `tempers_likelihood`, the energy that is counted is
-    L alone; where `biased`, the rungs have a bias."""
+    """One round: chooses pairs of rungs, accepts or rejects each swap, and updates the counts.
+    Without a `schedule`, all replicas are assigned to the rungs anew, by the exact probabilities of
+    all assignments. `batch_size` is the number of examples of an energy estimate, all for `None`;
+    where `tempers_likelihood`, the energy that is counted is L alone; where `biased`, the rungs
+    have a bias.
+    """
 
     def __init__(
         self,
@@ -35,7 +37,12 @@ class SwapRound:
         tempers_likelihood: bool,
         biased: bool,
     ) -> None:
-        self.rule, self.schedule, self.occupancy, self.batch_size = rule, schedule, occupancy, batch_size
+        self.rule, self.schedule, self.occupancy, self.batch_size = (
+            rule,
+            schedule,
+            occupancy,
+            batch_size,
+        )
         self.tempers_likelihood, self.biased = tempers_likelihood, biased
         self.num_rungs, self.num_ladders = occupancy.num_rungs, occupancy.num_ladders
         self.num_pairs = self.num_rungs - 1 if schedule is None else self.num_rungs // 2
@@ -44,12 +51,19 @@ class SwapRound:
     def correction_at_start(self):
         if self.correction is None:
             return ()
-        return tf.nest.map_structure(tf.constant, self.correction.start(self.num_ladders, self.num_rungs))
+        return tf.nest.map_structure(
+            tf.constant, self.correction.start(self.num_ladders, self.num_rungs)
+        )
 
     def random_numbers(self, noise) -> dict[str, Any]:
-        """All random numbers of a round; drawn in every step, since a step always asks for the same."""
+        """All random numbers of a round; drawn in every step, since a step always asks for the
+        same.
+        """
         shape = (self.num_ladders, self.num_pairs)
-        drawn = {"uniform": noise.uniform(shape), "normal": tf.cast(noise.normal(shape), tf.float64)}
+        drawn = {
+            "uniform": noise.uniform(shape),
+            "normal": tf.cast(noise.normal(shape), tf.float64),
+        }
         if self.schedule is None:
             drawn["assignment"] = noise.uniform((self.num_ladders,))
         elif self.schedule.num_uniforms:
@@ -59,12 +73,22 @@ class SwapRound:
         return drawn
 
     def after(
-        self, rungs: Rungs, table: RungTargets, inner, loss, penalty, evaluate: Evaluate, random: dict[str, Any]
+        self,
+        rungs: Rungs,
+        table: RungTargets,
+        inner,
+        loss,
+        penalty,
+        evaluate: Evaluate,
+        random: dict[str, Any],
     ) -> Rungs:
-        """The rungs after a round, with the `random_numbers` of this step. `table` has the factors on β and λ that
-        schedules put on them at this step, `inner` is the state of all replicas, `loss` and `penalty` are L and V of
-        all walkers, `(walkers,)`, float64."""
-        if self.tempers_likelihood:  # draws of the prior may be where L is no number, and stay at λ = 0
+        """The rungs after a round, with the `random_numbers` of this step. `table` has the factors
+        on β and λ that schedules put on them at this step, `inner` is the state of all replicas,
+        `loss` and `penalty` are L and V of all walkers, `(walkers,)`, float64.
+        """
+        if (
+            self.tempers_likelihood
+        ):  # draws of the prior may be where L is no number, and stay at λ = 0
             loss = tf.where(tf.math.is_nan(loss), tf.constant(float("inf"), loss.dtype), loss)
         at_rung = self.occupancy.at_rung(rungs.index)
         pairs = self._pairs(rungs, random)
@@ -75,13 +99,19 @@ class SwapRound:
                 difference = self._with_bias(difference, rungs, table, pairs, loss_at + penalty_at)
         else:
             bias = rungs.bias if self.biased else None
-            difference = self._estimate(inner, evaluate, table, pairs, at_rung, penalty_at, random["keys"], bias)
+            difference = self._estimate(
+                inner, evaluate, table, pairs, at_rung, penalty_at, random["keys"], bias
+            )
         correction = rungs.correction
         if self.schedule is None:
             reduced = self._reduced(table, loss_at, penalty_at, rungs)
-            accepted, expected, index = self.occupancy.assigned(reduced, at_rung, random["assignment"])
+            accepted, expected, index = self.occupancy.assigned(
+                reduced, at_rung, random["assignment"]
+            )
         else:
-            correction, difference, variance = self._corrected(rungs, pairs, table, difference, evaluate)
+            correction, difference, variance = self._corrected(
+                rungs, pairs, table, difference, evaluate
+            )
             known = difference.log_ratio, variance, difference.count
             accepted = self.rule.accept(*known, random["uniform"], random["normal"])
             accepted = tf.logical_and(accepted, pairs.valid)
@@ -93,7 +123,9 @@ class SwapRound:
         clock, replica_at = evaluate.clock, at_rung // self.num_ladders
         rejected = rungs.rejected + by_neighbors(pairs, 1.0 - expected, self.num_rungs)
         tried = rungs.tried + by_neighbors(pairs, tf.ones_like(expected), self.num_rungs)
-        counts = counted(rungs.counts, pairs, accepted, expected, energy, index, tf.logical_not(clock.adapting))
+        counts = counted(
+            rungs.counts, pairs, accepted, expected, energy, index, tf.logical_not(clock.adapting)
+        )
         events = events_of(clock.step, pairs, difference, accepted, replica_at)
         told = {"rejected": rejected, "tried": tried, "counts": counts, "events": events}
         return rungs._replace(index=index, rounds=rungs.rounds + 1, **told, correction=correction)
@@ -103,22 +135,43 @@ class SwapRound:
         if self.schedule is None:
             low = tf.broadcast_to(tf.range(self.num_rungs - 1), shape)
             return Pairs(low, low + 1, tf.ones(shape, tf.bool))
-        return Pairs(*(tf.broadcast_to(part, shape) for part in self.schedule.pairs(rungs.rounds, random.get("pairs"))))
+        return Pairs(
+            *(
+                tf.broadcast_to(part, shape)
+                for part in self.schedule.pairs(rungs.rounds, random.get("pairs"))
+            )
+        )
 
-    def _corrected(self, rungs: Rungs, pairs: Pairs, table: RungTargets, difference: LogRatioEstimate, evaluate):
-        """The updated noise averages, the corrected difference, and the variance passed to the rule."""
+    def _corrected(
+        self, rungs: Rungs, pairs: Pairs, table: RungTargets, difference: LogRatioEstimate, evaluate
+    ):
+        """The updated noise averages, the corrected difference, and the variance passed to the
+        rule.
+        """
         state = rungs.correction
         if self.correction is None or difference.example_variance is None:
             return state, difference, difference.variance
         on_loss, _ = coefficients(table, pairs)
-        state, difference = self.correction.applied(state, pairs, difference, on_loss, evaluate.num_examples)
-        return state, difference, difference.variance / self.correction.factor(state, evaluate.clock.step)
+        state, difference = self.correction.applied(
+            state, pairs, difference, on_loss, evaluate.num_examples
+        )
+        return (
+            state,
+            difference,
+            difference.variance / self.correction.factor(state, evaluate.clock.step),
+        )
 
-    def _estimate(self, inner, evaluate, table, pairs, at_rung, penalty_at, keys, bias) -> LogRatioEstimate:
-        centre = fields_of(inner, [name for name in ("centre", "centre_loss") if name in inner._fields])
+    def _estimate(
+        self, inner, evaluate, table, pairs, at_rung, penalty_at, keys, bias
+    ) -> LogRatioEstimate:
+        centre = fields_of(
+            inner, [name for name in ("centre", "centre_loss") if name in inner._fields]
+        )
         size = min(self.batch_size or evaluate.num_examples, evaluate.num_examples)
         energies = evaluate, inner.position, at_rung, penalty_at, keys
-        return estimated_difference(table, pairs, *energies, size, self.rule.target_variance, bias=bias, **centre)
+        return estimated_difference(
+            table, pairs, *energies, size, self.rule.target_variance, bias=bias, **centre
+        )
 
     def _with_bias(
         self, difference: LogRatioEstimate, rungs: Rungs, table: RungTargets, pairs: Pairs, energy

@@ -1,7 +1,8 @@
 """Acceptance rules for replica swaps, from an estimate of the Metropolis ratio.
 
-For replicas i and j on rungs with reduced potentials u, D = u_i(θ_i) + u_j(θ_j) - u_i(θ_j) - u_j(θ_i) is the logarithm
-of the Metropolis ratio. A rule is exact when its acceptance A(D), averaged over the noise of D, has ln A(D)/A(-D) = D.
+For replicas i and j on rungs with reduced potentials u, D = u_i(θ_i) + u_j(θ_j) - u_i(θ_j) -
+u_j(θ_i) is the logarithm of the Metropolis ratio. A rule is exact when its acceptance A(D),
+averaged over the noise of D, has ln A(D)/A(-D) = D.
 """
 
 from typing import Any, Protocol, runtime_checkable
@@ -9,21 +10,39 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest, refuse_if
-from tati_re.core.ops import as_float64, constant, exp, log, log1p, logistic, maximum, minimum, sqrt, sum_over
+from tati_re.core.ops import (
+    as_float64,
+    constant,
+    exp,
+    log,
+    log1p,
+    logistic,
+    maximum,
+    minimum,
+    sqrt,
+    sum_over,
+)
 from tati_re.core.protocol import attributes_of
-from tati_re.exchange.compensation import LARGEST_NOISE_VARIANCE, compensation_table, cumulative, quantile
+from tati_re.exchange.compensation import (
+    LARGEST_NOISE_VARIANCE,
+    compensation_table,
+    cumulative,
+    quantile,
+)
 from tati_re.exchange.correction import Correction
 
 
 @runtime_checkable
 class SwapRule(Protocol):
-    """The acceptance rule of a swap: pure functions of arrays of one shape, float64, numpy or TensorFlow.
+    """The acceptance rule of a swap: pure functions of arrays of one shape, float64, numpy or
+    TensorFlow.
 
     Attributes:
         name: As it is written in options and tables.
-        exact: The rule asks for energies of all data, free of noise; else it takes an estimate with its variance.
-        target_variance: σ*²: the batch grows until the variance of the estimate is below it, or it is all data and the
-            variance 0. `None`: as it comes.
+        exact: The rule asks for energies of all data, free of noise; else it takes an estimate with
+            its variance.
+        target_variance: σ*²: the batch grows until the variance of the estimate is below it, or it
+            is all data and the variance 0. `None`: as it comes.
         biased: A sentence that names the bias, or `None`.
     """
 
@@ -33,12 +52,16 @@ class SwapRule(Protocol):
     biased: str | None = None
 
     def accept(self, log_ratio, variance, count, uniform, normal):
-        """Whether to swap: bool, and false where `log_ratio`, an estimate of D, is NaN. Its Gaussian noise has this
-        variance, 0 where D is exact, or one estimated from `count` independent numbers, at least 2; large where it is
-        known. `uniform` are random numbers in (0, 1), `normal` standard normal ones."""
+        """Whether to swap: bool, and false where `log_ratio`, an estimate of D, is NaN. Its
+        Gaussian noise has this variance, 0 where D is exact, or one estimated from `count`
+        independent numbers, at least 2; large where it is known. `uniform` are random numbers in
+        (0, 1), `normal` standard normal ones.
+        """
 
     def expected(self, log_ratio, variance, count):
-        """Acceptance probability for this estimate: the mean of `accept` over the uniform and the normal number."""
+        """Acceptance probability for this estimate: the mean of `accept` over the uniform and the
+        normal number.
+        """
 
     def get_config(self) -> dict[str, Any]:
         """Plain values from which the same rule can be made; written to the manifest."""
@@ -56,7 +79,8 @@ def _log_odds(uniform):
 class Metropolis(SwapRule):
     """Metropolis' rule on noise-free energies of all data.
 
-    Rule: accept with probability min(1, e^D). No exact rule on noise-free energies accepts more often (Peskun 1973).
+    Rule: accept with probability min(1, e^D). No exact rule on noise-free energies accepts more
+    often (Peskun 1973).
 
     Examples:
         >>> float(Metropolis().expected(-1.0, 0.0, 1.0)).__round__(4)
@@ -76,10 +100,11 @@ class Metropolis(SwapRule):
 class Barker(SwapRule):
     """Barker's rule on noise-free energies of all data.
 
-    Rule: accept with probability 1/(1 + e^-D), that is when z + D > 0 for a logistic number z. Of swaps at one
-    temperature half are accepted, where Metropolis accepts all.
+    Rule: accept with probability 1/(1 + e^-D), that is when z + D > 0 for a logistic number z. Of
+    swaps at one temperature half are accepted, where Metropolis accepts all.
 
-    Source: Barker 1965."""
+    Source: Barker 1965.
+    """
 
     name = "barker"
     exact = True
@@ -94,18 +119,20 @@ class Barker(SwapRule):
 class Penalty(SwapRule):
     """The penalty method: exact for Gaussian noise of any known variance.
 
-    Rule: accept with probability a(D - V/2 - V²/(4(n+1)) - V³/(3(n+1)(n+3))), a(x) = min(1, e^x) and V the variance,
-    estimated from n numbers. The shift V/2 makes up for the noise: under N(0, V), E a(D + noise - V/2) has the ratio
-    e^D to that at -D for every a with a(x) = e^x a(-x). Barker's a(x) = 1/(1 + e^-x) is therefore exact in the same way
-    (a remark of ours); it accepts less, half as often at D = 0 and V = 0. The two further terms bring the mean of
-    e^-shift nearer to e^(-V/2) where V is an estimate; they vanish as n grows. They expand in V/n, good below 1/4.
+    Rule: accept with probability a(D - V/2 - V²/(4(n+1)) - V³/(3(n+1)(n+3))), a(x) = min(1, e^x)
+    and V the variance, estimated from n numbers. The shift V/2 makes up for the noise: under N(0,
+    V), E a(D + noise - V/2) has the ratio e^D to that at -D for every a with a(x) = e^x a(-x).
+    Barker's a(x) = 1/(1 + e^-x) is therefore exact in the same way (a remark of ours); it accepts
+    less, half as often at D = 0 and V = 0. The two further terms bring the mean of e^-shift nearer
+    to e^(-V/2) where V is an estimate; they vanish as n grows. They expand in V/n, good below 1/4.
 
     Source: Ceperley and Dewing 1999.
 
     Args:
         barker: Barker's form in place of Metropolis'. Default: False.
-        target_variance: σ*² above 0 that the batch grows for; the acceptance at D = 0 is erfc(sqrt(V/8)), 0.62 at 1
-            and 0.32 at 4. `None` takes each batch as it comes. Default: 1.
+        target_variance: σ*² above 0 that the batch grows for; the acceptance at D = 0 is
+            erfc(sqrt(V/8)), 0.62 at 1 and 0.32 at 4. `None` takes each batch as it comes. Default:
+            1.
 
     Examples:
         >>> float(Penalty().expected(0.5, 1.0, 1e9)).__round__(4)
@@ -128,25 +155,34 @@ class Penalty(SwapRule):
 
     def penalty(self, variance, count):
         """The penalty subtracted from D for its noise."""
-        small = variance**2 / (4.0 * (count + 1.0)) + variance**3 / (3.0 * (count + 1.0) * (count + 3.0))
+        small = variance**2 / (4.0 * (count + 1.0)) + variance**3 / (
+            3.0 * (count + 1.0) * (count + 3.0)
+        )
         return 0.5 * variance + small
 
     def get_config(self) -> dict[str, Any]:
-        return {"swap_rule": self.name, "barker": self.barker, "target_variance": self.target_variance}
+        return {
+            "swap_rule": self.name,
+            "barker": self.barker,
+            "target_variance": self.target_variance,
+        }
 
 
 class BarkerCompensated(SwapRule):
     """Barker's rule on noisy energies, the random number compensated for the noise.
 
-    Rule: accept when z + sqrt(σ*² - V) R + D > 0, with R standard normal, z from the compensation density of σ*²: with
-    the noise of D, z + sqrt(σ*² - V) R is a logistic number. The acceptance is Barker's whatever the variance, to the
-    error of the density: 1e-9 at σ*² = 0.2, 8e-6 at 1. V must be known; above σ*² nothing is added: biased.
+    Rule: accept when z + sqrt(σ*² - V) R + D > 0, with R standard normal, z from the compensation
+    density of σ*²: with the noise of D, z + sqrt(σ*² - V) R is a logistic number. The acceptance is
+    Barker's whatever the variance, to the error of the density: 1e-9 at σ*² = 0.2, 8e-6 at 1. V
+    must be known; above σ*² nothing is added: biased.
 
     Source: Luo et al. 2020, section 2.3; Seita et al. 2017.
 
     Args:
-        target_variance: σ*² in (0, 1.05]. Default: 1, as large as is good: the batch is the smallest.
-        series_terms: The published series with so many terms, to compare. Default: the density by quadrature.
+        target_variance: σ*² in (0, 1.05]. Default: 1, as large as is good: the batch is the
+            smallest.
+        series_terms: The published series with so many terms, to compare. Default: the density by
+            quadrature.
         series_filter: λ of the series, `None` for ∞. Default: 10, as published.
 
     Raises:
@@ -156,7 +192,10 @@ class BarkerCompensated(SwapRule):
     name = "barker_compensated"
 
     def __init__(
-        self, target_variance: float = 1.0, series_terms: int | None = None, series_filter: float | None = 10.0
+        self,
+        target_variance: float = 1.0,
+        series_terms: int | None = None,
+        series_filter: float | None = 10.0,
     ) -> None:
         if not 0 < target_variance <= LARGEST_NOISE_VARIANCE:
             raise InputError(
@@ -185,9 +224,13 @@ class BarkerCompensated(SwapRule):
 
     def expected(self, log_ratio, variance, count):
         log_ratio, width = as_float64(log_ratio), self._width(as_float64(variance))
-        # Gauss-Hermite: the density has no frequency above 13, the rule is exact up to about sqrt(2 x 96).
+        # Gauss-Hermite: the density has no frequency above 13, the rule is exact up to about sqrt(2
+        # x 96).
         nodes, weights = np.polynomial.hermite_e.hermegauss(96)
-        nodes, weights = constant(nodes, log_ratio), constant(weights / np.sqrt(2 * np.pi), log_ratio)
+        nodes, weights = (
+            constant(nodes, log_ratio),
+            constant(weights / np.sqrt(2 * np.pi), log_ratio),
+        )
         below = cumulative(self.table, log_ratio[..., None] + width[..., None] * nodes)
         return sum_over(below * weights, -1)[..., 0]
 
@@ -195,30 +238,40 @@ class BarkerCompensated(SwapRule):
         return sqrt(maximum(self.target_variance - variance, as_float64(0.0)))
 
     def get_config(self) -> dict[str, Any]:
-        return {"swap_rule": self.name, **attributes_of(self, "target_variance", "series_terms", "series_filter")}
+        return {
+            "swap_rule": self.name,
+            **attributes_of(self, "target_variance", "series_terms", "series_filter"),
+        }
 
 
 class Corrected(SwapRule):
-    """The corrected swap of reSGLD: the penalty without its small-sample terms, divided by a factor.
+    """The corrected swap of reSGLD: the penalty without its small-sample terms, divided by a
+    factor.
 
-    Rule: accept with probability min(1, e^(D - V/(2F))). F = 1 is exact for Gaussian noise of known variance. F > 1
-    accepts more and leaves a part of the noise uncorrected: the ratio of acceptances at D = 1 is e^0.80 for F = 2 at
-    V = 2, in place of e. A factor that changes during a run is V divided by it, with F as it was at the start here.
+    Rule: accept with probability min(1, e^(D - V/(2F))). F = 1 is exact for Gaussian noise of known
+    variance. F > 1 accepts more and leaves a part of the noise uncorrected: the ratio of
+    acceptances at D = 1 is e^0.80 for F = 2 at V = 2, in place of e. A factor that changes during a
+    run is V divided by it, with F as it was at the start here.
 
-    Source: Deng et al. 2020, eq. 10 to 12; V is the variance of D, (1/T_i - 1/T_j)² times the sum of the variances of
-    two independent energies, or that of the paired difference where both see one batch.
+    Source: Deng et al. 2020, eq. 10 to 12; V is the variance of D, (1/T_i - 1/T_j)² times the sum
+    of the variances of two independent energies, or that of the paired difference where both see
+    one batch.
 
     Args:
         factor: F above 0. Default: 1.
-        target_variance: σ*² above 0 that the batch grows for. Default: `None`, one mini-batch, as published.
-        correction: How replica exchange averages V from swap to swap, and changes F. Default: the mean of all
-            estimates, as published, and one F.
+        target_variance: σ*² above 0 that the batch grows for. Default: `None`, one mini-batch, as
+            published.
+        correction: How replica exchange averages V from swap to swap, and changes F. Default: the
+            mean of all estimates, as published, and one F.
     """
 
     name = "corrected"
 
     def __init__(
-        self, factor: float = 1.0, target_variance: float | None = None, correction: Correction | None = None
+        self,
+        factor: float = 1.0,
+        target_variance: float | None = None,
+        correction: Correction | None = None,
     ) -> None:
         refuse_if(not factor > 0, "correction_factor: out of range.", factor, "above 0")
         self.factor = float(factor)
@@ -243,15 +296,21 @@ class Corrected(SwapRule):
         return _metropolis(as_float64(log_ratio) - as_float64(variance) / (2.0 * self.factor))
 
     def get_config(self) -> dict[str, Any]:
-        config = {"swap_rule": self.name, "factor": self.factor, "target_variance": self.target_variance}
+        config = {
+            "swap_rule": self.name,
+            "factor": self.factor,
+            "target_variance": self.target_variance,
+        }
         return {**config, **self.correction.get_config()}
 
 
 class Naive(SwapRule):
     """Metropolis' rule on noisy energies as if they were exact: for comparison, never for results.
 
-    Rule: accept with probability min(1, e^D). The noise lets hot replicas slip to cold rungs: as if the swaps were
-    between temperatures that are nearer to each other than they are. `target_variance` is that of `Corrected`."""
+    Rule: accept with probability min(1, e^D). The noise lets hot replicas slip to cold rungs: as if
+    the swaps were between temperatures that are nearer to each other than they are.
+    `target_variance` is that of `Corrected`.
+    """
 
     name = "naive"
     biased = (
@@ -270,7 +329,9 @@ class Naive(SwapRule):
 
 def _checked_target(target_variance: float | None) -> float | None:
     if target_variance is not None and not target_variance > 0:
-        raise InputError("swap_variance: out of range.", received=target_variance, expected="above 0")
+        raise InputError(
+            "swap_variance: out of range.", received=target_variance, expected="above 0"
+        )
     return None if target_variance is None else float(target_variance)
 
 
@@ -279,14 +340,17 @@ SWAP_RULES: dict[str, Any] = {rule.name: rule for rule in _RULES}
 
 
 def make_swap_rule(
-    name: str, swap_variance: float | None = None, correction_factor: float = 1.0, correction: Correction | None = None
+    name: str,
+    swap_variance: float | None = None,
+    correction_factor: float = 1.0,
+    correction: Correction | None = None,
 ) -> SwapRule:
     """Returns a rule of `SWAP_RULES`.
 
     Args:
         name: "metropolis", "barker", "penalty", "barker_compensated", "corrected" or "naive".
-        swap_variance: σ*² of the rules on noisy energies. Default: 1 for "penalty" and "barker_compensated", else one
-            mini-batch as it comes.
+        swap_variance: σ*² of the rules on noisy energies. Default: 1 for "penalty" and
+            "barker_compensated", else one mini-batch as it comes.
         correction_factor: F of "corrected". Default: 1.
         correction: How "corrected" averages its variance and changes F; others have no use for it.
 
@@ -298,7 +362,9 @@ def make_swap_rule(
         {'swap_rule': 'penalty', 'barker': False, 'target_variance': 2.0}
     """
     if name not in SWAP_RULES:
-        raise InputError(f"swap_rule is not known.{nearest(name, SWAP_RULES)}", name, ", ".join(SWAP_RULES))
+        raise InputError(
+            f"swap_rule is not known.{nearest(name, SWAP_RULES)}", name, ", ".join(SWAP_RULES)
+        )
     maker, given = SWAP_RULES[name], dict[str, Any]()
     if swap_variance is not None:
         what = f"swap_variance: '{name}' sees all data, and no noise."
@@ -307,7 +373,9 @@ def make_swap_rule(
     if name == "corrected":
         given |= {"factor": correction_factor, "correction": correction}
     elif correction_factor != 1:
-        raise InputError(f"correction_factor: '{name}' has none.", correction_factor, "swap_rule 'corrected'")
+        raise InputError(
+            f"correction_factor: '{name}' has none.", correction_factor, "swap_rule 'corrected'"
+        )
     return maker(**given)
 
 
@@ -316,9 +384,14 @@ LARGE_COUNT = 1e15
 
 
 def mean_acceptance(
-    rule: SwapRule, log_ratio, noise_variance: float, variance: float | None = None, count: float = LARGE_COUNT
+    rule: SwapRule,
+    log_ratio,
+    noise_variance: float,
+    variance: float | None = None,
+    count: float = LARGE_COUNT,
 ) -> np.ndarray:
-    """A(D): acceptance of a swap with log ratio D, averaged over Gaussian noise of the estimate, by quadrature.
+    """A(D): acceptance of a swap with log ratio D, averaged over Gaussian noise of the estimate, by
+    quadrature.
 
     The result has the shape of `log_ratio`, to about 1e-6; an exact rule has ln A(D)/A(-D) = D.
 
@@ -335,12 +408,16 @@ def mean_acceptance(
     log_ratio = np.asarray(log_ratio, float)
     told = np.float64(noise_variance if variance is None else variance)
     if noise_variance == 0:
-        return np.asarray(rule.expected(log_ratio, np.full_like(log_ratio, told), np.full_like(log_ratio, count)))
+        return np.asarray(
+            rule.expected(log_ratio, np.full_like(log_ratio, told), np.full_like(log_ratio, count))
+        )
     normal = np.linspace(-9, 9, 6001)
     weights = np.exp(-0.5 * normal**2)
     weights /= weights.sum()
     result = np.empty(log_ratio.shape)
     for place, value in np.ndenumerate(log_ratio):
         noisy = value + np.sqrt(noise_variance) * normal
-        result[place] = weights @ rule.expected(noisy, np.full_like(noisy, told), np.full_like(noisy, count))
+        result[place] = weights @ rule.expected(
+            noisy, np.full_like(noisy, told), np.full_like(noisy, count)
+        )
     return result

@@ -1,13 +1,17 @@
-"""The well-tempered ensemble: a bias A_r(U) on each rung flattens the energies, so that rungs far apart exchange.
+"""The well-tempered ensemble: a bias A_r(U) on each rung flattens the energies, so that rungs far
+apart exchange.
 
-A rung r samples exp(-β_r (U + A_r(U))). Deposits grow A until A_r(E) = (γ - 1)/γ T_r log π_r(E) + const, with π_r the
-density of the energies without bias: those sampled then have the density π_r^(1/γ), their spread is √γ times as large,
-and the log ratio of a swap is (1/γ) (β_j - β_k) (U_j - U_k) (Bonomi and Parrinello 2010; Luo et al., appendix, with the
-bias in the swap and the sign of the weights put right). The bias belongs to the rung: it does not travel with replicas.
+A rung r samples exp(-β_r (U + A_r(U))). Deposits grow A until A_r(E) = (γ - 1)/γ T_r log π_r(E) +
+const, with π_r the density of the energies without bias: those sampled then have the density
+π_r^(1/γ), their spread is √γ times as large, and the log ratio of a swap is (1/γ) (β_j - β_k) (U_j
+- U_k) (Bonomi and Parrinello 2010; Luo et al., appendix, with the bias in the swap and the sign of
+the weights put right). The bias belongs to the rung: it does not travel with replicas.
 
-U should be that of all data. A force -(1 + A'(U_b)) ∇U_b of the mini-batch's energy U_b is on average that of the
-potential U + <A(U_b)>, the bias smoothed by the noise of the energies, which is A only where that noise is small.
-The gradient of a mini-batch can therefore come with the energies of all data."""
+U should be that of all data. A force -(1 + A'(U_b)) ∇U_b of the mini-batch's energy U_b is on
+average that of the potential U + <A(U_b)>, the bias smoothed by the noise of the energies, which is
+A only where that noise is small. The gradient of a mini-batch can therefore come with the energies
+of all data.
+"""
 
 import math
 from typing import Any, NamedTuple
@@ -43,8 +47,10 @@ class Bias(NamedTuple):
 
 
 def bias_value(bias: Bias, energy, rung):
-    """A at energies, cubic between the cells and constant outside of the grid; continuous with its slope. `energy` is
-    U, float64, of any shape, `rung` the index of its rung, int32, of the same shape."""
+    """A at energies, cubic between the cells and constant outside of the grid; continuous with its
+    slope. `energy` is U, float64, of any shape, `rung` the index of its rung, int32, of the same
+    shape.
+    """
     return _hermite(bias, energy, rung)[0]
 
 
@@ -54,22 +60,29 @@ def force_factor(bias: Bias, energy, rung):
 
 
 def swap_term(bias: Bias, inverse_temperature, energy_low, energy_high, low, high):
-    """Contribution of the bias to the log ratio of a swap: β_l [A_l(U_l) - A_l(U_h)] + β_h [A_h(U_h) - A_h(U_l)]. `low`
-    and `high` are the rungs of each pair, int32, the energies U of the replicas there; β is that of all rungs."""
+    """Contribution of the bias to the log ratio of a swap: β_l [A_l(U_l) - A_l(U_h)] + β_h
+    [A_h(U_h) - A_h(U_l)]. `low` and `high` are the rungs of each pair, int32, the energies U of the
+    replicas there; β is that of all rungs.
+    """
     at_low = bias_value(bias, energy_low, low) - bias_value(bias, energy_high, low)
     at_high = bias_value(bias, energy_high, high) - bias_value(bias, energy_low, high)
-    return ops.take(inverse_temperature, low) * at_low + ops.take(inverse_temperature, high) * at_high
+    return (
+        ops.take(inverse_temperature, low) * at_low + ops.take(inverse_temperature, high) * at_high
+    )
 
 
 def log_ratio(bias: Bias, inverse_temperature, energy_low, energy_high, low, high):
     """(β_l - β_h)(U_l - U_h) and the `swap_term`; arguments as there."""
-    plain = (ops.take(inverse_temperature, low) - ops.take(inverse_temperature, high)) * (energy_low - energy_high)
+    plain = (ops.take(inverse_temperature, low) - ops.take(inverse_temperature, high)) * (
+        energy_low - energy_high
+    )
     return plain + swap_term(bias, inverse_temperature, energy_low, energy_high, low, high)
 
 
 def noise_factors(bias: Bias, inverse_temperature, energy_low, energy_high, low, high):
-    """f and g: noise ε and δ of U_l and U_h moves `log_ratio` by f ε - g δ: β_l (1 + A_l') - β_h (1 + A_h') there.
-    Without a bias both are β_l - β_h; arguments as of `swap_term`."""
+    """f and g: noise ε and δ of U_l and U_h moves `log_ratio` by f ε - g δ: β_l (1 + A_l') - β_h (1
+    + A_h') there. Without a bias both are β_l - β_h; arguments as of `swap_term`.
+    """
 
     def factor(energy):
         at_low = ops.take(inverse_temperature, low) * force_factor(bias, energy, low)
@@ -83,20 +96,23 @@ class WellTempered:
 
     Rule of a deposit at U on rung r, for all cells E:
         A_r(E) += h T_r (1 + n/n₀)^-κ exp(-A_r(U)/((γ - 1) T_r)) exp(-(E - U)²/(2w²))
-    with n the number of energies seen; h is a height for each deposit, not a rate in time. The exponential lets heights
-    fall as 1/n by itself. The kernel's width w is a part of the energies' running standard deviation, and no less than
-    two cells. Call `deposit` during the burn-in only, and use the bias frozen from there on.
+    with n the number of energies seen; h is a height for each deposit, not a rate in time. The
+    exponential lets heights fall as 1/n by itself. The kernel's width w is a part of the energies'
+    running standard deviation, and no less than two cells. Call `deposit` during the burn-in only,
+    and use the bias frozen from there on.
 
-    The grid has a fixed number of cells. Where an energy comes near its end, it is shifted, or the width of its cells
-    is doubled, with A kept at the old cells; where cells have become coarse against the spread of the energies, after a
-    long way down, their width is halved about the mean. An energy that is not finite is not counted. One that is
-    `max_jump` standard deviations away is not deposited, and enters the running mean and variance at this distance, so
-    that what stays there is accepted in the end.
+    The grid has a fixed number of cells. Where an energy comes near its end, it is shifted, or the
+    width of its cells is doubled, with A kept at the old cells; where cells have become coarse
+    against the spread of the energies, after a long way down, their width is halved about the mean.
+    An energy that is not finite is not counted. One that is `max_jump` standard deviations away is
+    not deposited, and enters the running mean and variance at this distance, so that what stays
+    there is accepted in the end.
 
     Args:
         bias_factor: γ, above 1: how many times larger the variance of the energies becomes.
         height: h, in units of T. Default: 0.5.
-        decay, decay_after: κ, 0 to 1, and n₀, energies; κ = 0 leaves h constant. Default: 0 and 1000.
+        decay, decay_after: κ, 0 to 1, and n₀, energies; κ = 0 leaves h constant. Default: 0 and
+            1000.
         cells: Number of cells for each rung, at least 32. Default: 512.
         kernel_width: In standard deviations of the energies. Default: 0.25.
         max_jump: In standard deviations (no less than T) of the energies. Default: 10.
@@ -115,32 +131,58 @@ class WellTempered:
         memory: float = 1000.0,
     ) -> None:
         if not (math.isfinite(bias_factor) and bias_factor > 1):
-            raise InputError("bias_factor is out of range.", bias_factor, "above 1, which is no bias")
+            raise InputError(
+                "bias_factor is out of range.", bias_factor, "above 1, which is no bias"
+            )
         positive = {"height": height, "decay_after": decay_after, "kernel_width": kernel_width}
         for name, given in (positive | {"max_jump": max_jump, "memory": memory}).items():
-            refuse_if(not (math.isfinite(given) and given > 0), f"{name} is out of range.", given, "above 0")
+            refuse_if(
+                not (math.isfinite(given) and given > 0),
+                f"{name} is out of range.",
+                given,
+                "above 0",
+            )
         refuse_if(not 0 <= decay <= 1, "decay is out of range.", decay, "from 0 to 1")
         refuse_if(cells < 32, "cells is out of range.", cells, "at least 32")
-        self.bias_factor, self.height, self.decay, self.decay_after = bias_factor, height, decay, decay_after
-        self.cells, self.kernel_width, self.max_jump, self.memory = cells, kernel_width, max_jump, memory
+        self.bias_factor, self.height, self.decay, self.decay_after = (
+            bias_factor,
+            height,
+            decay,
+            decay_after,
+        )
+        self.cells, self.kernel_width, self.max_jump, self.memory = (
+            cells,
+            kernel_width,
+            max_jump,
+            memory,
+        )
 
     def get_config(self) -> dict[str, Any]:
-        return {"bias_factor": self.bias_factor, "bias_rate": self.height, "bias_width": self.kernel_width}
+        return {
+            "bias_factor": self.bias_factor,
+            "bias_rate": self.height,
+            "bias_width": self.kernel_width,
+        }
 
     def init(self, energy, inverse_temperature) -> Bias:
-        """No bias yet, on grids of cells T/4 apart. `energy` is about where those of each rung will be, finite,
-        `inverse_temperature` β; float64 `(rungs,)`."""
+        """No bias yet, on grids of cells T/4 apart. `energy` is about where those of each rung will
+        be, finite, `inverse_temperature` β; float64 `(rungs,)`.
+        """
         temperature, zeros = 1.0 / inverse_temperature, 0.0 * energy
         width = zeros + 0.25 * temperature
         heights = zeros[:, None] * np.zeros(self.cells)
-        return Bias(heights, energy - 0.5 * (self.cells - 1) * width, width, energy, zeros, zeros, zeros)
+        return Bias(
+            heights, energy - 0.5 * (self.cells - 1) * width, width, energy, zeros, zeros, zeros
+        )
 
     def deposit(self, bias: Bias, energy, rung, inverse_temperature, share: float = 1.0) -> Bias:
-        """The bias after all walkers' energies are counted, the grids are laid anew where they must, and heights grow.
-        `energy`, float64 `(walkers,)`, is U on all data, `rung`, int32, where they are, `inverse_temperature` β of each
-        rung; `share` is the part of h and of n that a walker stands for. One over the walkers on each rung lets the
-        bias grow with the number of calls, however many they are: all deposit on the bias as it was before, and many
-        full heights at once go far beyond what is there to be filled."""
+        """The bias after all walkers' energies are counted, the grids are laid anew where they
+        must, and heights grow. `energy`, float64 `(walkers,)`, is U on all data, `rung`, int32,
+        where they are, `inverse_temperature` β of each rung; `share` is the part of h and of n that
+        a walker stands for. One over the walkers on each rung lets the bias grow with the number of
+        calls, however many they are: all deposit on the bias as it was before, and many full
+        heights at once go far beyond what is there to be filled.
+        """
         rungs = bias.heights.shape[0]
         temperature = 1.0 / inverse_temperature
         finite = ops.is_finite(energy)
@@ -151,7 +193,9 @@ class WellTempered:
         near = first | (ops.absolute(off) <= reach)
         used = finite & near
         on_rung = ops.as_float64(rung[:, None] == np.arange(rungs, dtype=np.int32))
-        clipped = ops.where(near, safe, ops.take(bias.mean, rung) + ops.maximum(ops.minimum(off, reach), -reach))
+        clipped = ops.where(
+            near, safe, ops.take(bias.mean, rung) + ops.maximum(ops.minimum(off, reach), -reach)
+        )
         counted = on_rung * ops.as_float64(used)[:, None]
         bias = self._counted(bias, clipped, on_rung * ops.as_float64(finite)[:, None], counted)
         bias = self._laid(bias, safe, on_rung, used, self._kernel_widths(bias), temperature)
@@ -159,7 +203,9 @@ class WellTempered:
 
     def _counted(self, bias: Bias, energy, finite, used) -> Bias:
         seen = _over_walkers(finite)
-        share = seen / ops.maximum(ops.minimum(bias.count + seen, ops.maximum(seen, self.memory)), 1.0)
+        share = seen / ops.maximum(
+            ops.minimum(bias.count + seen, ops.maximum(seen, self.memory)), 1.0
+        )
         mean = _over_walkers(finite * energy[:, None]) / ops.maximum(seen, 1.0)
         spread = _over_walkers(finite * (energy[:, None] - mean) ** 2) / ops.maximum(seen, 1.0)
         change = ops.where(seen > 0.0, mean - bias.mean, 0.0 * mean)
@@ -178,39 +224,63 @@ class WellTempered:
         top = ops.largest(ops.where(here, energy[:, None], -far), 0) + margin
         bottom = -ops.largest(ops.where(here, -energy[:, None], -far), 0) - margin
         end = bias.origin + last * bias.width
-        # The part of the grid that has to be kept: what is occupied; of a coarse grid what is near the mean.
+        # The part of the grid that has to be kept: what is occupied; of a coarse grid what is near
+        # the mean.
         sd = ops.sqrt(bias.variance)
-        coarse = (bias.width > 0.5 * sd) & (bias.width > 0.3 * temperature) & (bias.count > 0.5 * self.memory)
+        coarse = (
+            (bias.width > 0.5 * sd)
+            & (bias.width > 0.3 * temperature)
+            & (bias.count > 0.5 * self.memory)
+        )
         occupied = bias.heights > _OCCUPIED * temperature[:, None]
-        first_cell = -ops.largest(ops.where(occupied, -1.0 * cells + 0.0 * bias.heights, 0.0 * bias.heights - last), 1)
-        last_cell = ops.largest(ops.where(occupied, 1.0 * cells + 0.0 * bias.heights, 0.0 * bias.heights), 1)
+        first_cell = -ops.largest(
+            ops.where(occupied, -1.0 * cells + 0.0 * bias.heights, 0.0 * bias.heights - last), 1
+        )
+        last_cell = ops.largest(
+            ops.where(occupied, 1.0 * cells + 0.0 * bias.heights, 0.0 * bias.heights), 1
+        )
         low, high = bias.origin + first_cell * bias.width, bias.origin + last_cell * bias.width
         some = high >= low
         near = 0.1 * self.cells * bias.width
         low = ops.where(coarse, ops.maximum(low, bias.mean - near), low)
         high = ops.where(coarse, ops.minimum(high, bias.mean + near), high)
-        low, high = ops.where(some, ops.minimum(low, bottom), bottom), ops.where(some, ops.maximum(high, top), top)
+        low, high = (
+            ops.where(some, ops.minimum(low, bottom), bottom),
+            ops.where(some, ops.maximum(high, top), top),
+        )
         seen = top >= bottom
         low, high = ops.where(seen, low, bias.origin), ops.where(seen, high, end)
         leaves = seen & ((bottom < bias.origin) | (top > end))
         width = ops.where(coarse & seen, 0.5 * bias.width, bias.width)
         # Two cells are lost to the alignment below.
         needed = ops.maximum((high - low) / ((last - 2.0) * width), 1.0)
-        width = width * ops.exp(math.log(2.0) * -ops.floor(-ops.log(needed) / math.log(2.0) + 1e-12))
+        width = width * ops.exp(
+            math.log(2.0) * -ops.floor(-ops.log(needed) / math.log(2.0) + 1e-12)
+        )
         # A cell of the new grid lies on each old one, or on each second.
         middle = 0.5 * (low + high) - 0.5 * last * width
         origin = bias.origin + bias.width * ops.floor((middle - bias.origin) / bias.width + 0.5)
         moved = leaves | (coarse & seen)
         width, origin = ops.where(moved, width, bias.width), ops.where(moved, origin, bias.origin)
-        rung = np.zeros((1, self.cells), np.int32) + np.arange(bias.heights.shape[0], dtype=np.int32)[:, None]
+        rung = (
+            np.zeros((1, self.cells), np.int32)
+            + np.arange(bias.heights.shape[0], dtype=np.int32)[:, None]
+        )
         heights = bias_value(bias, origin[:, None] + width[:, None] * cells, rung)
         heights = ops.where(moved[:, None], heights, bias.heights)
         return bias._replace(heights=heights, origin=origin, width=width)
 
     def _grown(self, bias: Bias, energy, rung, used, temperature, share: float) -> Bias:
         hot, count = ops.take(temperature, rung), share * ops.take(bias.count, rung)
-        height = share * self.height * hot * ops.exp(-self.decay * ops.log(1.0 + count / self.decay_after))
-        height = height * ops.exp(-bias_value(bias, energy, rung) / ((self.bias_factor - 1.0) * hot))
+        height = (
+            share
+            * self.height
+            * hot
+            * ops.exp(-self.decay * ops.log(1.0 + count / self.decay_after))
+        )
+        height = height * ops.exp(
+            -bias_value(bias, energy, rung) / ((self.bias_factor - 1.0) * hot)
+        )
         cell = (energy - ops.take(bias.origin, rung)) / ops.take(bias.width, rung)
         across = ops.take(bias.width / self._kernel_widths(bias), rung)
         kernel = ops.exp(-0.5 * ((np.arange(self.cells) - cell[:, None]) * across[:, None]) ** 2)
@@ -222,7 +292,9 @@ def _over_walkers(values):
 
 
 def _hermite(bias: Bias, energy, rung):
-    """A and A' by cubic interpolation: slopes at the cells are central differences, 0 at the two ends."""
+    """A and A' by cubic interpolation: slopes at the cells are central differences, 0 at the two
+    ends.
+    """
     rungs, cells = bias.heights.shape
     width = ops.take(bias.width, rung)
     cell = (energy - ops.take(bias.origin, rung)) / width
@@ -232,7 +304,9 @@ def _hermite(bias: Bias, energy, rung):
     begin = ops.where(begin >= 0.0, begin, 0.0 * width)
     t, flat = inside - begin, ops.reshape(bias.heights, (rungs * cells,))
     offset = rung * cells
-    places = (ops.maximum(ops.minimum(begin + step, cells - 1.0), 0.0) for step in (-1.0, 0.0, 1.0, 2.0))
+    places = (
+        ops.maximum(ops.minimum(begin + step, cells - 1.0), 0.0) for step in (-1.0, 0.0, 1.0, 2.0)
+    )
     at = [ops.take(flat, offset + ops.as_int32(place)) for place in places]
     first = ops.where(begin < 0.5, 0.0 * t, 0.5 * (at[2] - at[0]))
     second = ops.where(begin > cells - 2.5, 0.0 * t, 0.5 * (at[3] - at[1]))
@@ -244,8 +318,10 @@ def _hermite(bias: Bias, energy, rung):
 
 
 class ExactEnergies(Delegating):
-    """A mini-batch's gradient with the energies of all data, at the cost of a forward pass over them. What a bias makes
-    of such energies is exact, and its force (1 + A'(U)) ∇U_b right on average."""
+    """A mini-batch's gradient with the energies of all data, at the cost of a forward pass over
+    them. What a bias makes of such energies is exact, and its force (1 + A'(U)) ∇U_b right on
+    average.
+    """
 
     def __init__(self, evaluate) -> None:
         super().__init__(evaluate)
@@ -261,7 +337,9 @@ class ExactEnergies(Delegating):
 
 
 class Biased(Delegating):
-    """U + A_r(U) in place of U, and the gradient (1 + A_r'(U)) ∇U; mean loss and log prior stay those of U."""
+    """U + A_r(U) in place of U, and the gradient (1 + A_r'(U)) ∇U; mean loss and log prior stay
+    those of U.
+    """
 
     def __init__(self, evaluate, bias: Bias, index) -> None:
         super().__init__(evaluate)
@@ -285,15 +363,26 @@ class Biased(Delegating):
         raise InputError(what, expected="a sampler that does not, such as BAOAB or HMC")
 
     def at(self, rung: Rung):
-        raise InputError("bias: this sampler changes temperatures by itself.", expected="such as BAOAB or HMC")
+        raise InputError(
+            "bias: this sampler changes temperatures by itself.", expected="such as BAOAB or HMC"
+        )
 
     def part(self, first, count: int):
-        raise InputError("bias: this sampler moves a part of the walkers.", expected="such as BAOAB or HMC")
+        raise InputError(
+            "bias: this sampler moves a part of the walkers.", expected="such as BAOAB or HMC"
+        )
 
 
 def bias_table(bias: Bias, temperature) -> dict:
-    """The columns of bias.csv: A and the weight's exponent A/T at the cells of each rung that hold a bias, NumPy."""
+    """The columns of bias.csv: A and the weight's exponent A/T at the cells of each rung that hold
+    a bias, NumPy.
+    """
     heights, origin, width = (np.asarray(values) for values in bias[:3])
     rung, cell = np.nonzero(heights > 0)
     height, energy = heights[rung, cell], origin[rung] + cell * width[rung]
-    return {"rung": rung, "energy": energy, "bias": height, "log_weight": height / np.asarray(temperature)[rung]}
+    return {
+        "rung": rung,
+        "energy": energy,
+        "bias": height,
+        "log_weight": height / np.asarray(temperature)[rung],
+    }

@@ -1,4 +1,6 @@
-"""Exploration: runs that start runs, the minima and valleys that they find, and the barriers between these."""
+"""Exploration: runs that start runs, the minima and valleys that they find, and the barriers
+between these.
+"""
 
 from tati_re.core.lazy import names_exported
 from tati_re.exploration.descent import StationaryPoint as StationaryPoint

@@ -9,10 +9,14 @@ from tati_re.core.views import shown
 from tati_re.landscape.hessian import hessian_matrix
 
 WHOLE = 300
-"""Up to so many parameters all eigenvalues of the Hessian are computed, beyond it the ends of the spectrum."""
+"""Up to so many parameters all eigenvalues of the Hessian are computed, beyond it the ends of the
+spectrum.
+"""
 
 LANCZOS_STEPS = WHOLE
-"""Hessian-vector products for the ends of the spectrum, as many as the whole of the smaller ones takes."""
+"""Hessian-vector products for the ends of the spectrum, as many as the whole of the smaller ones
+takes.
+"""
 
 LARGE_STEPS = 2000
 """Of a descent beyond `WHOLE` parameters; below it there are 5,000, three times."""
@@ -34,13 +38,15 @@ class StationaryPoint(NamedTuple):
     Attributes:
         position: `(parameters,)`.
         potential, loss, gradient_norm: U, the mean loss, and |∇U| that is left there.
-        kind: "minimum", "valley" (flat directions along which U stays the same), "saddle", or "unfinished" where the
-            descent ended while U was still falling: out of steps, or at a wall.
+        kind: "minimum", "valley" (flat directions along which U stays the same), "saddle", or
+            "unfinished" where the descent ended while U was still falling: out of steps, or at a
+            wall.
         index: Negative eigenvalues of the Hessian; beyond 300 parameters at least so many.
         num_flat: Eigenvalues that count as 0, of those that were computed.
         smallest, largest: The lowest and the highest eigenvalue.
-        ln_volume: ln of the integral of exp(-(U - U_min)/T) over the basin in the harmonic approximation,
-            sum of ln(2πT/λ)/2; nan for what is no minimum, and where not all eigenvalues were computed.
+        ln_volume: ln of the integral of exp(-(U - U_min)/T) over the basin in the harmonic
+            approximation, sum of ln(2πT/λ)/2; nan for what is no minimum, and where not all
+            eigenvalues were computed.
     """
 
     position: np.ndarray
@@ -58,8 +64,9 @@ class StationaryPoint(NamedTuple):
 def descend(
     surface, start: np.ndarray, max_steps: int | None = None, temperature: float = 1.0
 ) -> tuple[np.ndarray, float, float]:
-    """Descends to a stationary point, with L-BFGS on all data. Beyond 300 parameters, where many directions are soft,
-    it is over when a step lowers U by less than 10⁻⁶ T, since the last digits take most of the time for nothing.
+    """Descends to a stationary point, with L-BFGS on all data. Beyond 300 parameters, where many
+    directions are soft, it is over when a step lowers U by less than 10⁻⁶ T, since the last digits
+    take most of the time for nothing.
 
     Args:
         surface, start: A `tati_re.landscape.Surface`, and `(parameters,)`.
@@ -67,14 +74,21 @@ def descend(
         temperature: T. Default: 1. Returned are the position, U, and |∇U| there.
     """
     if surface.num_parameters > WHOLE:
-        return _long_way_down(surface, np.asarray(start, np.float64), max_steps or LARGE_STEPS, temperature)[:3]
+        return _long_way_down(
+            surface, np.asarray(start, np.float64), max_steps or LARGE_STEPS, temperature
+        )[:3]
     from scipy.optimize import minimize
 
     max_steps = max_steps or 5000
     position, exact = np.asarray(start, np.float64), surface.dtype == "float64"
     # Restarts from where it ended: the line search gives up where differences of U are rounding.
     for _ in range(3):
-        options = {"maxiter": max_steps, "maxfun": 2 * max_steps, "ftol": 1e-15 if exact else 1e-9, "gtol": 1e-11}
+        options = {
+            "maxiter": max_steps,
+            "maxfun": 2 * max_steps,
+            "ftol": 1e-15 if exact else 1e-9,
+            "gtol": 1e-11,
+        }
         found = minimize(surface.gradient, position, jac=True, method="L-BFGS-B", options=options)
         moved = np.linalg.norm(found.x - position)
         position = found.x
@@ -89,16 +103,24 @@ def _long_way_down(surface, start: np.ndarray, max_steps: int, temperature: floa
 
     size = max(1.0, abs(float(surface.gradient(start)[0])))
     tolerance = max(STILL * temperature / size, 1e-15 if surface.dtype == "float64" else 1e-8)
-    options = {"maxiter": max_steps, "maxfun": 2 * max_steps, "ftol": tolerance, "gtol": 1e-11, "maxcor": 30}
+    options = {
+        "maxiter": max_steps,
+        "maxfun": 2 * max_steps,
+        "ftol": tolerance,
+        "gtol": 1e-11,
+        "maxcor": 30,
+    }
     found = minimize(surface.gradient, start, jac=True, method="L-BFGS-B", options=options)
     return found.x, float(found.fun), float(np.linalg.norm(found.jac)), found.status != 1
 
 
-def characterize(surface, position: np.ndarray, temperature: float = 1.0, step: float = 0.1) -> StationaryPoint:
-    """Determines the kind of a stationary point. A negative eigenvalue makes a saddle. Where the lowest eigenvalue
-    counts as 0 the point is moved by `step` along its eigenvector, and descends again: if it stays at least half as far
-    away and U is the same, the bottom is a valley; else the direction is flat to second order only, and the point a
-    minimum.
+def characterize(
+    surface, position: np.ndarray, temperature: float = 1.0, step: float = 0.1
+) -> StationaryPoint:
+    """Determines the kind of a stationary point. A negative eigenvalue makes a saddle. Where the
+    lowest eigenvalue counts as 0 the point is moved by `step` along its eigenvector, and descends
+    again: if it stays at least half as far away and U is the same, the bottom is a valley; else the
+    direction is flat to second order only, and the point a minimum.
 
     Args:
         surface, position: A `tati_re.landscape.Surface`, and where `descend` arrived.
@@ -121,23 +143,35 @@ def characterize(surface, position: np.ndarray, temperature: float = 1.0, step: 
         if abs(there - value) < SAME * temperature and np.linalg.norm(away - position) > 0.5 * step:
             kind = "valley"
     whole = kind == "minimum" and len(values) == surface.num_parameters and not num_flat
-    volume = 0.5 * float(np.sum(np.log(2 * np.pi * temperature / values))) if whole else float("nan")
-    return StationaryPoint(position, value, loss, force, kind, index, num_flat, smallest, largest, volume)
+    volume = (
+        0.5 * float(np.sum(np.log(2 * np.pi * temperature / values))) if whole else float("nan")
+    )
+    return StationaryPoint(
+        position, value, loss, force, kind, index, num_flat, smallest, largest, volume
+    )
 
 
 def _spectrum(surface, position) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues, ascending, and the lowest's vector; beyond `WHOLE` parameters Ritz values, of 1.6 GB at most."""
+    """Eigenvalues, ascending, and the lowest's vector; beyond `WHOLE` parameters Ritz values, of
+    1.6 GB at most.
+    """
     size = surface.num_parameters
     if size <= WHOLE:
         values, vectors = np.linalg.eigh(hessian_matrix(surface, position))
         return values, vectors[:, 0]
     count = min(LANCZOS_STEPS, size, max(30, 200_000_000 // size))
-    values, vectors, basis = lanczos(lambda vector: surface.hessian_product(position, vector[None])[0], size, count)
+    values, vectors, basis = lanczos(
+        lambda vector: surface.hessian_product(position, vector[None])[0], size, count
+    )
     return values, vectors[:, 0] @ basis
 
 
-def lowest_below(surface, start: np.ndarray, temperature: float = 1.0, max_steps: int = LARGE_STEPS) -> StationaryPoint:
-    """Descends, and where it ended on a saddle, from both sides of it again; the lowest point found."""
+def lowest_below(
+    surface, start: np.ndarray, temperature: float = 1.0, max_steps: int = LARGE_STEPS
+) -> StationaryPoint:
+    """Descends, and where it ended on a saddle, from both sides of it again; the lowest point
+    found.
+    """
 
     def below(place: np.ndarray) -> StationaryPoint:
         if surface.num_parameters <= WHOLE:

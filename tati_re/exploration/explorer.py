@@ -1,4 +1,6 @@
-"""Exploration: short trajectories (legs) from known minima, descents along them, new legs from unseen regions."""
+"""Exploration: short trajectories (legs) from known minima, descents along them, new legs from
+unseen regions.
+"""
 
 from __future__ import annotations
 
@@ -59,31 +61,39 @@ def explore(
 ) -> Exploration:
     """Finds the minima and valleys of U that can be reached from a starting point.
 
-    Each round runs `num_legs` legs: half from the bottoms found so far, the least visited first, half from the sampled
-    points that lie farthest from all bottoms and earlier starts, in coordinates along the directions in which the legs
-    spread (their covariance, or a diffusion map). A leg is sampled at one of the temperatures T * heats, in turn, twice
-    as hot after each round that brought nothing; along it the points of small gradient descend. A descent that ends
-    where one ended before adds nothing; bottoms with flat directions are the same valley if a relaxed path between them
-    rises by less than 0.1 T. Points nearest to a bottom that was found more than ten times are pruned as starts while
-    there are others. It stops after `patience` rounds without a new bottom.
+    Each round runs `num_legs` legs: half from the bottoms found so far, the least visited first,
+    half from the sampled points that lie farthest from all bottoms and earlier starts, in
+    coordinates along the directions in which the legs spread (their covariance, or a diffusion
+    map). A leg is sampled at one of the temperatures T * heats, in turn, twice as hot after each
+    round that brought nothing; along it the points of small gradient descend. A descent that ends
+    where one ended before adds nothing; bottoms with flat directions are the same valley if a
+    relaxed path between them rises by less than 0.1 T. Points nearest to a bottom that was found
+    more than ten times are pruned as starts while there are others. It stops after `patience`
+    rounds without a new bottom.
 
     Args:
-        source: A Simulation of one walker, a FunctionPotential, options, `run` for a folder, or a `ExploredSystem`.
+        source: A Simulation of one walker, a FunctionPotential, options, `run` for a folder, or a
+            `ExploredSystem`.
         start: `(parameters,)`. Default: where the simulation is.
-        path: Positions `(n, parameters)` of a trajectory that is there already: the first leg. Default: none.
+        path: Positions `(n, parameters)` of a trajectory that is there already: the first leg.
+            Default: none.
         num_steps, num_legs: Of a leg, and of a round. Default: 2,000 and 4.
         heats: Temperatures of the legs over T. Default: 1 and 4.
         num_candidates: Descents along a leg. Default: 5.
         max_rounds: At most. Default: 10.
         patience: Rounds without a new bottom after which it stops. Default: 3.
         directions: "covariance" or "diffusion_map". Default: "covariance".
-        num_connected: Bottoms, the lowest, between all pairs of which barriers are looked for. Default: 8.
+        num_connected: Bottoms, the lowest, between all pairs of which barriers are looked for.
+            Default: 8.
         num_processes: Processes side by side; 0: in this one. Default: 0.
         temperature: T. Default: the simulation's, 1 for a function.
         step_size, friction: Of a function's legs; a simulation has its own. Default: 0.05 and 1.
-        seed: Of the legs. Default: 0; without `output`, further calls on one simulation draw other numbers.
-        output: A folder; an exploration that was stopped goes on there when it is called again. Default: none.
-        max_time: Seconds, four fifths for legs, the rest for barriers; what was begun is ended. Default: no limit.
+        seed: Of the legs. Default: 0; without `output`, further calls on one simulation draw other
+            numbers.
+        output: A folder; an exploration that was stopped goes on there when it is called again.
+            Default: none.
+        max_time: Seconds, four fifths for legs, the rest for barriers; what was begun is ended.
+            Default: no limit.
         say: Called with a sentence after each leg and each round. Default: none.
 
     Raises:
@@ -91,7 +101,12 @@ def explore(
     """
     _check(num_steps, num_legs, heats, num_candidates, max_rounds, patience, directions)
     refuse_if(num_processes < 0, "num_processes is out of range.", num_processes, "0 or more")
-    refuse_if(max_time is not None and not max_time > 0, "max_time is out of range.", max_time, "seconds above 0")
+    refuse_if(
+        max_time is not None and not max_time > 0,
+        "max_time is out of range.",
+        max_time,
+        "seconds above 0",
+    )
     began, limit = time.monotonic(), float("inf") if max_time is None else max_time
     say = say or (lambda _: None)
     system = system_of(source, step_size, friction)
@@ -108,15 +123,26 @@ def explore(
         seed = system.trajectories.next_seed() if counted else 0
     if folder is not None:
         said = {
-            "num_steps": num_steps, "num_legs": num_legs, "heats": list(heats), "num_candidates": num_candidates,
-            "directions": directions, "temperature": system.temperature, "seed": seed,
+            "num_steps": num_steps,
+            "num_legs": num_legs,
+            "heats": list(heats),
+            "num_candidates": num_candidates,
+            "directions": directions,
+            "temperature": system.temperature,
+            "seed": seed,
             "digest": digest(
-                surface.identity, system.trajectories.identity, start,
+                surface.identity,
+                system.trajectories.identity,
+                start,
                 np.zeros(0) if path is None else np.asarray(path),
             ),
-        }  # fmt: skip
+        }
         open_folder(folder, SPECIFICATION, said, "exploration")
-    made = partial(system_of, source, step_size, friction) if isinstance(source, (dict, FunctionPotential)) else None
+    made = (
+        partial(system_of, source, step_size, friction)
+        if isinstance(source, (dict, FunctionPotential))
+        else None
+    )
     pool = Pool(system, folder, seed, num_processes, made)
     minima = _StationaryPoints(surface, system.temperature)
     most = 1 + num_legs * (max_rounds - 1)
@@ -137,9 +163,17 @@ def explore(
             for k, begin in enumerate(starts):
                 number += 1
                 heat = heats[(turn - 1 + k) % len(heats)] * 2.0**quiet
-                given = np.asarray(path, np.float64) if path is not None and turn == 1 and k == 0 else None
-                jobs.append(Job(number, begin, heat * system.temperature, num_steps, num_candidates, given))
-            results = pool.run(jobs, began + 0.8 * limit, report if surface.num_parameters > WHOLE else None)
+                given = (
+                    np.asarray(path, np.float64)
+                    if path is not None and turn == 1 and k == 0
+                    else None
+                )
+                jobs.append(
+                    Job(number, begin, heat * system.temperature, num_steps, num_candidates, given)
+                )
+            results = pool.run(
+                jobs, began + 0.8 * limit, report if surface.num_parameters > WHOLE else None
+            )
             rounds, before = turn, len(minima.found)
             for done in results:
                 legs.append(done.positions)
@@ -194,22 +228,37 @@ class _StationaryPoints:
                 continue
             distance = float(np.linalg.norm(point.position - other.position))
             if distance < 1e-3 * (1 + float(np.linalg.norm(other.position))):
-                between = self.surface.values(0.5 * (point.position + other.position)[None])["potential"][0]
+                between = self.surface.values(0.5 * (point.position + other.position)[None])[
+                    "potential"
+                ][0]
                 if between - max(point.potential, other.potential) < MERGE * self.temperature:
                     return place
             if point.kind == other.kind == "valley":
                 curvature = max(point.largest, other.largest)
                 limit = MERGE * self.temperature
-                way = connect(self.surface, other.position, point.position, curvature=curvature, enough=0.5 * limit)
+                way = connect(
+                    self.surface,
+                    other.position,
+                    point.position,
+                    curvature=curvature,
+                    enough=0.5 * limit,
+                )
                 if min(way.linear_barrier, way.relaxed_barrier) < limit:
                     return place
         return None
 
 
 def _next_starts(
-    minima: _StationaryPoints, legs: list[np.ndarray], last: list[np.ndarray], count: int, directions: str
+    minima: _StationaryPoints,
+    legs: list[np.ndarray],
+    last: list[np.ndarray],
+    count: int,
+    directions: str,
 ) -> list[np.ndarray]:
-    chosen = [minima.found[i].position for i in np.argsort(minima.times, kind="stable")[: max(1, count // 2)]]
+    chosen = [
+        minima.found[i].position
+        for i in np.argsort(minima.times, kind="stable")[: max(1, count // 2)]
+    ]
     cloud = np.concatenate(legs)
     cloud = cloud[:: -(-len(cloud) // (_CLOUD if directions == "covariance" else _CLOUD // 4))]
     known = np.array([*(one.position for one in minima.found), *last, *chosen])
@@ -227,7 +276,9 @@ def _next_starts(
     while len(chosen) < count:
         place = int(np.argmax(nearest_distance))
         chosen.append(cloud[place])
-        nearest_distance = np.minimum(nearest_distance, np.linalg.norm(points - points[place], axis=1))
+        nearest_distance = np.minimum(
+            nearest_distance, np.linalg.norm(points - points[place], axis=1)
+        )
     return chosen
 
 
@@ -244,15 +295,21 @@ def _coordinates(points: np.ndarray, directions: str) -> np.ndarray:
 
 def _connect(surface, points: list[StationaryPoint], until: float, say: Callable[[str], None]):
     paths: dict[tuple[int, int], Path] = {}
-    pairs = sorted(((i, j) for j in range(len(points)) for i in range(j)), key=lambda pair: (pair[1], pair[0]))
+    pairs = sorted(
+        ((i, j) for j in range(len(points)) for i in range(j)), key=lambda pair: (pair[1], pair[0])
+    )
     for number, (i, j) in enumerate(pairs):
         if paths and time.monotonic() > until:
             say(f"barriers: time ran out after {number} of {len(pairs)} pairs")
             break
         began, curvature = time.monotonic(), max(points[i].largest, points[j].largest, 1e-300)
-        paths[i + 1, j + 1] = connect(surface, points[i].position, points[j].position, curvature=curvature)
+        paths[i + 1, j + 1] = connect(
+            surface, points[i].position, points[j].position, curvature=curvature
+        )
         if number == 0 and surface.num_parameters > WHOLE:
-            say(f"barriers: {len(pairs)} pairs, {_duration(len(pairs) * (time.monotonic() - began))} at this pace")
+            say(
+                f"barriers: {len(pairs)} pairs, {_duration(len(pairs) * (time.monotonic() - began))} at this pace"
+            )
     return dict(sorted(paths.items()))
 
 
@@ -265,33 +322,72 @@ def _tables(minima: _StationaryPoints, order, paths, legs, rounds: int, reason: 
     positions = np.array([one.position for one in found])
     rows = [
         (
-            k + 1, one.kind, one.potential, one.loss, one.gradient_norm, one.index, one.num_flat, one.smallest,
-            one.largest, one.ln_volume, float(np.linalg.norm(one.position - positions[0])), minima.times[i],
+            k + 1,
+            one.kind,
+            one.potential,
+            one.loss,
+            one.gradient_norm,
+            one.index,
+            one.num_flat,
+            one.smallest,
+            one.largest,
+            one.ln_volume,
+            float(np.linalg.norm(one.position - positions[0])),
+            minima.times[i],
             minima.rounds[i],
         )
         for k, (i, one) in enumerate(zip(order, found, strict=True))
-    ]  # fmt: skip
+    ]
     names = [
-        "number", "kind", "potential", "loss", "gradient_norm", "hessian_index", "num_flat", "smallest", "largest",
-        "ln_volume", "distance", "times_found", "round",
-    ]  # fmt: skip
+        "number",
+        "kind",
+        "potential",
+        "loss",
+        "gradient_norm",
+        "hessian_index",
+        "num_flat",
+        "smallest",
+        "largest",
+        "ln_volume",
+        "distance",
+        "times_found",
+        "round",
+    ]
     pairs = [
         (
-            *pair, float(np.linalg.norm(positions[pair[0] - 1] - positions[pair[1] - 1])), way.linear_barrier,
-            way.relaxed_barrier, way.residual,
+            *pair,
+            float(np.linalg.norm(positions[pair[0] - 1] - positions[pair[1] - 1])),
+            way.linear_barrier,
+            way.relaxed_barrier,
+            way.residual,
         )
         for pair, way in paths.items()
-    ]  # fmt: skip
+    ]
     columns = ["first", "second", "distance", "linear_barrier", "relaxed_barrier", "residual"]
-    frame, barriers = pandas.DataFrame(rows, columns=names), pandas.DataFrame(pairs, columns=columns)
+    frame, barriers = (
+        pandas.DataFrame(rows, columns=names),
+        pandas.DataFrame(pairs, columns=columns),
+    )
     return Exploration(frame, positions, barriers, paths, legs, rounds, reason)
 
 
 def _write(folder: File, result: Exploration) -> None:
-    for name, frame in (("minima", result.minima), ("barriers", result.barriers), ("tree", disconnectivity(result))):
+    for name, frame in (
+        ("minima", result.minima),
+        ("barriers", result.barriers),
+        ("tree", disconnectivity(result)),
+    ):
         write_whole(folder / f"{name}.csv", frame_text(frame))
     rows = [
-        pandas.DataFrame({"first": i, "second": j, "place": way.place, "linear": way.linear, "relaxed": way.relaxed})
+        pandas.DataFrame(
+            {
+                "first": i,
+                "second": j,
+                "place": way.place,
+                "linear": way.linear,
+                "relaxed": way.relaxed,
+            }
+        )
         for (i, j), way in result.paths.items()
     ]
     if rows:
@@ -302,11 +398,16 @@ def _write(folder: File, result: Exploration) -> None:
 
 def _check(num_steps, num_legs, heats, num_candidates, max_rounds, patience, directions) -> None:
     numbers = {
-        "num_steps": num_steps, "num_legs": num_legs, "num_candidates": num_candidates, "max_rounds": max_rounds,
+        "num_steps": num_steps,
+        "num_legs": num_legs,
+        "num_candidates": num_candidates,
+        "max_rounds": max_rounds,
         "patience": patience,
-    }  # fmt: skip
+    }
     for name, value in numbers.items():
         refuse_if(value < 1, f"{name} is out of range.", value, "at least 1")
-    refuse_if(not len(heats) or min(heats) <= 0, "heats are out of range.", list(heats), "numbers above 0")
+    refuse_if(
+        not len(heats) or min(heats) <= 0, "heats are out of range.", list(heats), "numbers above 0"
+    )
     what = f"directions is not known.{nearest(directions, DIRECTIONS)}"
     refuse_if(directions not in DIRECTIONS, what, directions, " or ".join(DIRECTIONS))

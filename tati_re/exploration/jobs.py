@@ -1,4 +1,6 @@
-"""Jobs of an exploration, each a leg with its descents, run in parallel and saved in separate files."""
+"""Jobs of an exploration, each a leg with its descents, run in parallel and saved in separate
+files.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -22,12 +24,23 @@ from tati_re.runs.storage import replacing
 from tati_re.simulation.simulation import Simulation
 
 KINDS = ("minimum", "valley", "saddle", "unfinished")
-_NUMBERS = ("potential", "loss", "gradient_norm", "index", "num_flat", "smallest", "largest", "ln_volume")
+_NUMBERS = (
+    "potential",
+    "loss",
+    "gradient_norm",
+    "index",
+    "num_flat",
+    "smallest",
+    "largest",
+    "ln_volume",
+)
 
 
 class Job(NamedTuple):
-    """A leg of `num_steps` from `start`, `(parameters,)`, and `num_candidates` descents along it, to be run. Without
-    steps there is no leg, and the descents start at `path`, positions that exist. `number` gives file and seed."""
+    """A leg of `num_steps` from `start`, `(parameters,)`, and `num_candidates` descents along it,
+    to be run. Without steps there is no leg, and the descents start at `path`, positions that
+    exist. `number` gives file and seed.
+    """
 
     number: int
     start: np.ndarray
@@ -50,7 +63,8 @@ class ExploredSystem:
 
     Args:
         surface: `tati_re.landscape.Surface`.
-        trajectories: Samples a leg, `(start, temperature, num_steps, seed) -> positions`, with `start` and `identity`.
+        trajectories: Samples a leg, `(start, temperature, num_steps, seed) -> positions`, with
+            `start` and `identity`.
         temperature: T of the target, for volumes.
     """
 
@@ -68,9 +82,13 @@ class ExploredSystem:
         return JobResult(positions, rows, found)
 
 
-def system_of(source: Any, step_size: float | None = None, friction: float | None = None) -> ExploredSystem:
-    """The system of a Simulation, a FunctionPotential, or a dict of options, `{"run": folder, ...}` for those of a run;
-    an ExploredSystem is returned as it is. For legs of a function None is step size 0.05, friction 1."""
+def system_of(
+    source: Any, step_size: float | None = None, friction: float | None = None
+) -> ExploredSystem:
+    """The system of a Simulation, a FunctionPotential, or a dict of options, `{"run": folder, ...}`
+    for those of a run; an ExploredSystem is returned as it is. For legs of a function None is step
+    size 0.05, friction 1.
+    """
     if isinstance(source, ExploredSystem):
         return source
     if isinstance(source, dict):
@@ -79,7 +97,9 @@ def system_of(source: Any, step_size: float | None = None, friction: float | Non
         source = Simulation(**given) if run is None else simulation_of(run, **given)
     if isinstance(source, FunctionPotential):
         surface = Surface(source)
-        legs = FunctionTrajectories(surface, step_size or 0.05, 1.0 if friction is None else friction)
+        legs = FunctionTrajectories(
+            surface, step_size or 0.05, 1.0 if friction is None else friction
+        )
         return ExploredSystem(surface, legs, 1.0)
     return ExploredSystem(Surface(source), ModelTrajectories(source), source.options.kT)
 
@@ -94,7 +114,9 @@ def write(path: Path, done: JobResult) -> None:
         "places": done.rows,
         "points": np.stack([one.position for one in done.found]),
         "kinds": np.array([KINDS.index(one.kind) for one in done.found]),
-        "numbers": np.array([[*fields_of(one, _NUMBERS).values()] for one in done.found], np.float64),
+        "numbers": np.array(
+            [[*fields_of(one, _NUMBERS).values()] for one in done.found], np.float64
+        ),
     }
     with replacing(path) as file:
         np.savez(file, **arrays)
@@ -103,7 +125,9 @@ def write(path: Path, done: JobResult) -> None:
 def read(path: Path) -> JobResult:
     with load_arrays(path) as file:
         found = []
-        for position, kind, numbers in zip(file["points"], file["kinds"], file["numbers"], strict=True):
+        for position, kind, numbers in zip(
+            file["points"], file["kinds"], file["numbers"], strict=True
+        ):
             values = dict(zip(_NUMBERS, numbers.tolist(), strict=True))
             values |= {"index": int(values["index"]), "num_flat": int(values["num_flat"])}
             found.append(StationaryPoint(position, kind=KINDS[kind], **values))
@@ -111,7 +135,9 @@ def read(path: Path) -> JobResult:
 
 
 class Pool:
-    """Runs jobs without a saved result, here or in processes that have it `made` anew; `folder` None saves none."""
+    """Runs jobs without a saved result, here or in processes that have it `made` anew; `folder`
+    None saves none.
+    """
 
     def __init__(
         self,
@@ -127,8 +153,12 @@ class Pool:
         if num_processes > 1:
             what = "num_processes: other processes cannot see objects of this one."
             if made is None:
-                raise InputError(what, num_processes, "a run folder, options in words or a function potential")
-            self._team = SideBySide(lambda: partial(made().run, seed=seed), num_processes, threads())
+                raise InputError(
+                    what, num_processes, "a run folder, options in words or a function potential"
+                )
+            self._team = SideBySide(
+                lambda: partial(made().run, seed=seed), num_processes, threads()
+            )
         if folder is not None:
             (folder / "jobs").mkdir(parents=True, exist_ok=True)
 
@@ -138,10 +168,16 @@ class Pool:
         until: float = float("inf"),
         report: Callable[[Job, JobResult, float], None] | None = None,
     ) -> list[JobResult]:
-        """Results of the jobs in order, of the first ones if the time ran out: after `until`, a `time.monotonic()`, no
-        further job is begun; one always is, and where there is an end to keep one in each process, which then wait for
-        the longest. `report` is called after each job of this process, with what it found and the seconds it took."""
-        left = [job for job in jobs if self.folder is None or not path_of_job(self.folder, job.number).exists()]
+        """Results of the jobs in order, of the first ones if the time ran out: after `until`, a
+        `time.monotonic()`, no further job is begun; one always is, and where there is an end to
+        keep one in each process, which then wait for the longest. `report` is called after each job
+        of this process, with what it found and the seconds it took.
+        """
+        left = [
+            job
+            for job in jobs
+            if self.folder is None or not path_of_job(self.folder, job.number).exists()
+        ]
         fresh: dict[int, JobResult] = {}
 
         def found(part: Sequence[Job], place: int, result: JobResult) -> None:
@@ -149,7 +185,9 @@ class Pool:
             if self.folder is not None:
                 write(path_of_job(self.folder, part[place].number), result)
 
-        together = 1 if self._team is None else self._number if until < float("inf") else max(1, len(left))
+        together = (
+            1 if self._team is None else self._number if until < float("inf") else max(1, len(left))
+        )
         for first in range(0, len(left), together):
             if fresh and time.monotonic() > until:
                 break
@@ -162,7 +200,10 @@ class Pool:
                 report(job, fresh[job.number], time.monotonic() - began)
         skipped = {job.number for job in left} - set(fresh)
         numbers = [job.number for job in jobs if job.number not in skipped]
-        return [fresh[n] if n in fresh else read(path_of_job(cast(Path, self.folder), n)) for n in numbers]
+        return [
+            fresh[n] if n in fresh else read(path_of_job(cast(Path, self.folder), n))
+            for n in numbers
+        ]
 
     def close(self) -> None:
         if self._team is not None:

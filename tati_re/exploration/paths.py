@@ -7,7 +7,9 @@ import numpy as np
 from tati_re.core.views import shown
 
 _IMAGES, _FINE, _STEPS = 17, 5, 300
-"""Points of the path, ends included, odd as the middle is one; places for each of them; steps at most."""
+"""Points of the path, ends included, odd as the middle is one; places for each of them; steps at
+most.
+"""
 
 
 @shown
@@ -19,9 +21,10 @@ class Path(NamedTuple):
         linear, relaxed: U along the straight line and the relaxed path, `(n,)`.
         images: Points of the relaxed path, `(n, parameters)`.
         linear_barrier: Highest U of the line above the higher end, at least 0.
-        relaxed_barrier: The same of the relaxed path: an estimate of the barrier between the two basins, from above
-            where the path has not relaxed to its end.
-        residual: Root mean square of the force across the path over the largest on the straight line: small if relaxed.
+        relaxed_barrier: The same of the relaxed path: an estimate of the barrier between the two
+            basins, from above where the path has not relaxed to its end.
+        residual: Root mean square of the force across the path over the largest on the straight
+            line: small if relaxed.
     """
 
     place: np.ndarray
@@ -33,12 +36,14 @@ class Path(NamedTuple):
     residual: float
 
 
-def connect(surface, first: np.ndarray, second: np.ndarray, curvature: float = 1.0, enough: float = 0.0) -> Path:
+def connect(
+    surface, first: np.ndarray, second: np.ndarray, curvature: float = 1.0, enough: float = 0.0
+) -> Path:
     """The straight line between two points, and the path it relaxes to.
 
-    The simplified string method: images move downhill, and are then spread again evenly along the path, so that only
-    the force across it acts. Steps are 0.5/curvature, halved while the highest image rises.
-    Source: W. E, W. Ren, E. Vanden-Eijnden, J. Chem. Phys. 126, 164103 (2007).
+    The simplified string method: images move downhill, and are then spread again evenly along the
+    path, so that only the force across it acts. Steps are 0.5/curvature, halved while the highest
+    image rises. Source: W. E, W. Ren, E. Vanden-Eijnden, J. Chem. Phys. 126, 164103 (2007).
 
     Args:
         surface: `tati_re.landscape.Surface`.
@@ -51,7 +56,8 @@ def connect(surface, first: np.ndarray, second: np.ndarray, curvature: float = 1
     """
     place = np.linspace(0, 1, _IMAGES)
     line = first + place[:, None] * (second - first)
-    # A line from a point to its mirror image meets the saddle between them head on, where no force leads around it.
+    # A line from a point to its mirror image meets the saddle between them head on, where no force
+    # leads around it.
     span = np.linalg.norm(second - first)
     bend = np.random.default_rng(0).standard_normal(line.shape[1])
     bend *= 0.01 * span / max(float(np.linalg.norm(bend)), 1e-300)
@@ -62,7 +68,9 @@ def connect(surface, first: np.ndarray, second: np.ndarray, curvature: float = 1
     for _ in range(_STEPS):
         if values.max() - max(values[0], values[-1]) < enough:
             break
-        moved = _spread(images - step * np.concatenate([0 * gradients[:1], gradients[1:-1], 0 * gradients[-1:]]))
+        moved = _spread(
+            images - step * np.concatenate([0 * gradients[:1], gradients[1:-1], 0 * gradients[-1:]])
+        )
         new, new_gradients = surface.gradients(moved)
         if not np.isfinite(new).all() or new.max() > values.max() + 1e-9 * (1 + abs(values.max())):
             step *= 0.5
@@ -82,14 +90,23 @@ def connect(surface, first: np.ndarray, second: np.ndarray, curvature: float = 1
     scale = max(float(np.linalg.norm(forces, axis=1).max()), 1e-300)
     fine = np.linspace(0, 1, _FINE * (_IMAGES - 1) + 1)
     between = _between(images, fine)
-    straight, relaxed = (surface.gradients(way)[0] for way in (first + fine[:, None] * (second - first), between))
+    straight, relaxed = (
+        surface.gradients(way)[0] for way in (first + fine[:, None] * (second - first), between)
+    )
     # Where U is no number no walker is: such a place is as high as can be.
-    straight, relaxed = (np.where(np.isnan(values), np.inf, values) for values in (straight, relaxed))
+    straight, relaxed = (
+        np.where(np.isnan(values), np.inf, values) for values in (straight, relaxed)
+    )
     ends = max(straight[0], straight[-1])
     return Path(
-        fine, straight, relaxed, between, max(0.0, float(straight.max() - ends)), max(0.0, float(relaxed.max() - ends)),
+        fine,
+        straight,
+        relaxed,
+        between,
+        max(0.0, float(straight.max() - ends)),
+        max(0.0, float(relaxed.max() - ends)),
         float(np.sqrt(np.mean(np.sum(across**2, axis=1)))) / scale,
-    )  # fmt: skip
+    )
 
 
 def _between(images: np.ndarray, fine: np.ndarray) -> np.ndarray:

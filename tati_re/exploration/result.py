@@ -20,10 +20,12 @@ class Exploration(NamedTuple):
     """The minima, barriers and paths found by an exploration.
 
     Attributes:
-        minima: One row a bottom, the lowest first: `number, kind, potential, loss, gradient_norm, hessian_index,
-            num_flat, smallest, largest, ln_volume, distance` (from the lowest), `times_found, round`.
+        minima: One row a bottom, the lowest first: `number, kind, potential, loss, gradient_norm,
+            hessian_index, num_flat, smallest, largest, ln_volume, distance` (from the lowest),
+            `times_found, round`.
         positions: Of the bottoms, `(n, parameters)`.
-        barriers: One row a pair: `first, second, distance, linear_barrier, relaxed_barrier, residual`.
+        barriers: One row a pair: `first, second, distance, linear_barrier, relaxed_barrier,
+            residual`.
         paths: Both ways of each pair, by pair of numbers.
         legs: Positions of all legs, `(k, n, parameters)` as a list.
         num_rounds, reason: How many there were, and why it stopped, in words.
@@ -45,28 +47,37 @@ class Exploration(NamedTuple):
 
 
 def disconnectivity(found: Exploration) -> pd.DataFrame:
-    """At which potential each minimum joins a lower one, when the surface is flooded from below. The pass between two
-    minima is the lowest, over all chains of relaxed paths, of the highest potential on the chain: pairs are joined in
-    the order of their passes, as in a minimal spanning tree. Passes are upper bounds, as the relaxed paths are. O.
-    Becker, M. Karplus, J. Chem. Phys. 106, 1495 (1997); D. Wales et al., Nature 394, 758 (1998).
+    """At which potential each minimum joins a lower one, when the surface is flooded from below.
+    The pass between two minima is the lowest, over all chains of relaxed paths, of the highest
+    potential on the chain: pairs are joined in the order of their passes, as in a minimal spanning
+    tree. Passes are upper bounds, as the relaxed paths are. O. Becker, M. Karplus, J. Chem. Phys.
+    106, 1495 (1997); D. Wales et al., Nature 394, 758 (1998).
 
-    Of what `explore` found there is one row for each minimum that a path leads to, the lowest first: its `number` and
-    `potential`; the minimum it `joins`, the lowest on the other side of its pass (0: none, it is the lowest of all that
-    are connected); the potential of the pass, `joins_at`; and `depth`, the height of the pass above it (nan: none)."""
+    Of what `explore` found there is one row for each minimum that a path leads to, the lowest
+    first: its `number` and `potential`; the minimum it `joins`, the lowest on the other side of its
+    pass (0: none, it is the lowest of all that are connected); the potential of the pass,
+    `joins_at`; and `depth`, the height of the pass above it (nan: none).
+    """
     potential = dict(zip(found.minima["number"], found.minima["potential"], strict=True))
     passes = [
         (max(potential[i], potential[j]) + barrier, i, j)
-        for i, j, barrier in found.barriers[["first", "second", "relaxed_barrier"]].itertuples(index=False)
+        for i, j, barrier in found.barriers[["first", "second", "relaxed_barrier"]].itertuples(
+            index=False
+        )
     ]
     lowest = {int(number): int(number) for _, *pair in passes for number in pair}
     joined: dict[int, tuple[int, float]] = {}
     for height, i, j in sorted(passes):
-        low, high = sorted((_root(lowest, int(i)), _root(lowest, int(j))), key=lambda n: (potential[n], n))
+        low, high = sorted(
+            (_root(lowest, int(i)), _root(lowest, int(j))), key=lambda n: (potential[n], n)
+        )
         if low != high:
             lowest[high] = low
             joined[high] = low, float(height)
     ends = [(number, *joined.get(number, (0, np.nan))) for number in sorted(lowest)]
-    rows = [(number, potential[number], joins, at, at - potential[number]) for number, joins, at in ends]
+    rows = [
+        (number, potential[number], joins, at, at - potential[number]) for number, joins, at in ends
+    ]
     return pd.DataFrame(rows, columns=["number", "potential", "joins", "joins_at", "depth"])
 
 

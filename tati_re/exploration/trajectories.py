@@ -21,19 +21,29 @@ def num_positions(num_parameters: int) -> int:
 
 
 class FunctionTrajectories:
-    """BAOAB Langevin dynamics with step size h and friction γ on a surface, for potentials given as functions."""
+    """BAOAB Langevin dynamics with step size h and friction γ on a surface, for potentials given as
+    functions.
+    """
 
     def __init__(self, surface: Surface, step_size: float, friction: float = 1.0) -> None:
         self.surface, self.step_size, self.friction = surface, step_size, friction
         self.identity, self.start = f"BAOAB {step_size} {friction}", None
 
-    def __call__(self, start: np.ndarray, temperature: float, num_steps: int, seed: int) -> np.ndarray:
+    def __call__(
+        self, start: np.ndarray, temperature: float, num_steps: int, seed: int
+    ) -> np.ndarray:
         """Positions `(n, parameters)`, at most 200, equally spaced, the start first."""
         generator, h = np.random.default_rng(seed), self.step_size
         position = np.array(start, np.float64)
         momentum = np.sqrt(temperature) * generator.standard_normal(position.shape)
-        keep, kick = np.exp(-self.friction * h), np.sqrt(-np.expm1(-2 * self.friction * h) * temperature)
-        every, gradient = max(1, -(-num_steps // (MOST_POSITIONS - 1))), self.surface.gradient(position)[1]
+        keep, kick = (
+            np.exp(-self.friction * h),
+            np.sqrt(-np.expm1(-2 * self.friction * h) * temperature),
+        )
+        every, gradient = (
+            max(1, -(-num_steps // (MOST_POSITIONS - 1))),
+            self.surface.gradient(position)[1],
+        )
         rows = [position]
         for step in range(1, num_steps + 1):
             momentum = momentum - 0.5 * h * gradient
@@ -43,17 +53,26 @@ class FunctionTrajectories:
             gradient = self.surface.gradient(position)[1]
             momentum = momentum - 0.5 * h * gradient
             if not np.isfinite(gradient).all():
-                raise InputError("step_size is too large: a leg left all bounds.", h, "a smaller one")
+                raise InputError(
+                    "step_size is too large: a leg left all bounds.", h, "a smaller one"
+                )
             if step % every == 0:
                 rows.append(position)
         return np.stack(rows)
 
 
 class ModelTrajectories:
-    """Legs sampled by the sampler and the mini-batches of a `tati_re.Simulation` with one walker."""
+    """Legs sampled by the sampler and the mini-batches of a `tati_re.Simulation` with one
+    walker.
+    """
 
     def __init__(self, sim: Any) -> None:
-        refuse_if(sim.num_walkers() != 1, "A leg has one walker.", f"num_walkers {sim.num_walkers()}", "num_walkers 1")
+        refuse_if(
+            sim.num_walkers() != 1,
+            "A leg has one walker.",
+            f"num_walkers {sim.num_walkers()}",
+            "num_walkers 1",
+        )
         self.sim = sim
 
     def next_seed(self) -> int:
@@ -72,33 +91,52 @@ class ModelTrajectories:
     @property
     def _options(self) -> Options:
         """Those of a leg, as they were given: a request settles what they leave open."""
-        return make_options(self.sim.options, num_burnin_steps=0, step_size=self.sim.options.first_step_size)
+        return make_options(
+            self.sim.options, num_burnin_steps=0, step_size=self.sim.options.first_step_size
+        )
 
     @property
     def identity(self) -> str:
         """The sampler with all that it was given, step size and mini-batches."""
-        names = ("step_size", "batch_size", "batch_sampling", "step_schedule", "temperature_schedule")
+        names = (
+            "step_size",
+            "batch_size",
+            "batch_sampling",
+            "step_schedule",
+            "temperature_schedule",
+        )
         return f"{self.request.method.get_config()} {self._options.values_of(names)}"
 
-    def __call__(self, start: np.ndarray, temperature: float, num_steps: int, seed: int) -> np.ndarray:
+    def __call__(
+        self, start: np.ndarray, temperature: float, num_steps: int, seed: int
+    ) -> np.ndarray:
         sim = self.sim
         sim.parameters = np.asarray(start)
         sim.init_momenta(temperature=temperature, seed=seed)
         every = max(1, -(-num_steps // (num_positions(sim.num_parameters()) - 1)))
         try:
             run = sim.sample(
-                num_steps=num_steps, trajectory_every=every, record_every=max(every, 10), seed=seed, verbose=0,
-                temperature=temperature, num_burnin_steps=0, step_size=sim.options.first_step_size,
-            ).passing_on()  # fmt: skip
+                num_steps=num_steps,
+                trajectory_every=every,
+                record_every=max(every, 10),
+                seed=seed,
+                verbose=0,
+                temperature=temperature,
+                num_burnin_steps=0,
+                step_size=sim.options.first_step_size,
+            ).passing_on()
         except SamplingError:
-            # Too hot for the step size: the leg says nothing, and its start is a candidate all the same.
+            # Too hot for the step size: the leg says nothing, and its start is a candidate all the
+            # same.
             return np.asarray(start, np.float64)[None]
         rows = [np.asarray(one.parameters, np.float64) for one in stored_positions(run)]
         return np.stack([np.asarray(start, np.float64), *rows])
 
 
 def candidates(surface: Surface, positions: np.ndarray, count: int) -> np.ndarray:
-    """The rows with the smallest gradient in each of `count` equal parts of a trajectory: one basin hides no other."""
+    """The rows with the smallest gradient in each of `count` equal parts of a trajectory: one basin
+    hides no other.
+    """
     norms = np.linalg.norm(surface.gradients(positions)[1], axis=1)
     norms = np.where(np.isfinite(norms), norms, np.inf)
     parts = np.array_split(np.arange(len(positions)), min(count, len(positions)))

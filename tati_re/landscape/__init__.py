@@ -1,7 +1,10 @@
-"""Loss landscapes: directions, lines, planes, projections of trajectories, and the curvature at a point.
+"""Loss landscapes: directions, lines, planes, projections of trajectories, and the curvature at a
+point.
 
-A `Surface` evaluates many points at once; `scan` walks over a grid of them and writes a table that goes on where
-it was stopped. `hessian_eigenpairs`, `hessian_trace`, `hessian_density` and `hessian_matrix` look at the curvature."""
+A `Surface` evaluates many points at once; `scan` walks over a grid of them and writes a table that
+goes on where it was stopped. `hessian_eigenpairs`, `hessian_trace`, `hessian_density` and
+`hessian_matrix` look at the curvature.
+"""
 
 from tati_re.core.lazy import names_exported
 from tati_re.landscape.directions import between as between

@@ -12,27 +12,38 @@ NORMALIZATIONS = ("filter", "tensor", "none")
 
 
 def random_directions(
-    centre: np.ndarray, shapes: Sequence[Sequence[int]], count: int = 2, seed: int = 0, normalization: str = "filter"
+    centre: np.ndarray,
+    shapes: Sequence[Sequence[int]],
+    count: int = 2,
+    seed: int = 0,
+    normalization: str = "filter",
 ) -> np.ndarray:
     """Random directions with the norms of the parameters at the center, filter by filter.
 
-    Rule: d is drawn from N(0, 1), then d_ij <- d_ij / |d_ij| * |θ_ij| for filter j of tensor i: the weights that lead
-    into one unit, the last axis of a kernel. A network that computes the same with other lengths of its filters then
-    shows the same landscape. Tensors of one axis (biases, scales) count as one filter; published practice sets them to
-    0, which `held` does. Source: H. Li, Z. Xu, G. Taylor, C. Studer, T. Goldstein, Visualizing the loss landscape of
-    neural nets, NeurIPS 2018, section 4.
+    Rule: d is drawn from N(0, 1), then d_ij <- d_ij / |d_ij| * |θ_ij| for filter j of tensor i: the
+    weights that lead into one unit, the last axis of a kernel. A network that computes the same
+    with other lengths of its filters then shows the same landscape. Tensors of one axis (biases,
+    scales) count as one filter; published practice sets them to 0, which `held` does. Source: H.
+    Li, Z. Xu, G. Taylor, C. Studer, T. Goldstein, Visualizing the loss landscape of neural nets,
+    NeurIPS 2018, section 4.
 
     Args:
-        centre, shapes: Parameters, `(parameters,)`, and the shapes of the tensors that make them, in order.
+        centre, shapes: Parameters, `(parameters,)`, and the shapes of the tensors that make them,
+            in order.
         count, seed: Directions, at least 1, and their random numbers. Default: 2 and 0.
-        normalization: "filter", "tensor" (one length a tensor), "none" (random, of length 1). Default: "filter".
+        normalization: "filter", "tensor" (one length a tensor), "none" (random, of length 1).
+            Default: "filter".
 
     Returns:
         `(count, parameters)`, not orthogonal by construction, nearly so for many parameters.
     """
     if normalization not in NORMALIZATIONS:
         advice = nearest(normalization, NORMALIZATIONS)
-        raise InputError(f"normalization is not known.{advice}", normalization, f"one of {', '.join(NORMALIZATIONS)}")
+        raise InputError(
+            f"normalization is not known.{advice}",
+            normalization,
+            f"one of {', '.join(NORMALIZATIONS)}",
+        )
     centre = np.asarray(centre, np.float64)
     drawn = np.random.default_rng(seed).standard_normal((count, len(centre)))
     if normalization == "none":
@@ -52,20 +63,26 @@ def random_directions(
     return result
 
 
-def trajectory_directions(positions: np.ndarray, centre: np.ndarray, count: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    """Principal directions of a path relative to its end. The right singular vectors of the rows position - center (Li
-    et al. 2018, section 7, take the end of training for the center, not the mean), by the smaller Gram matrix.
+def trajectory_directions(
+    positions: np.ndarray, centre: np.ndarray, count: int = 2
+) -> tuple[np.ndarray, np.ndarray]:
+    """Principal directions of a path relative to its end. The right singular vectors of the rows
+    position - center (Li et al. 2018, section 7, take the end of training for the center, not the
+    mean), by the smaller Gram matrix.
 
     Args:
         positions, centre: `(n, parameters)` and `(parameters,)`.
         count: Directions, at most n. Default: 2.
 
     Returns:
-        Orthonormal directions `(count, parameters)`, and the part of the path's sum of squares that each explains.
+        Orthonormal directions `(count, parameters)`, and the part of the path's sum of squares that
+        each explains.
     """
     away = np.asarray(positions, np.float64) - centre
     if not 1 <= count <= min(away.shape):
-        raise InputError("The path has fewer directions than asked for.", count, f"1 to {min(away.shape)}")
+        raise InputError(
+            "The path has fewer directions than asked for.", count, f"1 to {min(away.shape)}"
+        )
     if away.shape[0] <= away.shape[1]:
         values, vectors = np.linalg.eigh(away @ away.T)
         values, rows = values[::-1], (vectors[:, ::-1][:, :count].T @ away)
@@ -82,13 +99,17 @@ def trajectory_directions(positions: np.ndarray, centre: np.ndarray, count: int 
     return signed(rows), explained
 
 
-def covariance_directions(source, numbers: Sequence[int], **choices) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvectors of the covariance of sampled positions, by number. Number 1 is the direction in which the samples
-    spread most: flat or slow. A high number is a stiff one.
+def covariance_directions(
+    source, numbers: Sequence[int], **choices
+) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvectors of the covariance of sampled positions, by number. Number 1 is the direction in
+    which the samples spread most: flat or slow. A high number is a stiff one.
 
     Args:
-        source: A run or its folder, whose trajectory may be larger than memory, or positions `(n, parameters)`.
-        numbers: Counted from 1, the largest eigenvalue first; at most the number of positions less 1.
+        source: A run or its folder, whose trajectory may be larger than memory, or positions `(n,
+            parameters)`.
+        numbers: Counted from 1, the largest eigenvalue first; at most the number of positions less
+            1.
         **choices: Of a run: `walker`, `burnin`, `thin`, `tolerance`, `max_passes`, as in
             `tati_re.analysis.covariance_eigenpairs`.
 
@@ -98,26 +119,37 @@ def covariance_directions(source, numbers: Sequence[int], **choices) -> tuple[np
     Raises:
         InputError: No eigenvector of that number, or no positions.
     """
-    refuse_if(not numbers or min(numbers) < 1, "Eigenvectors of the covariance count from 1.", list(numbers))
+    refuse_if(
+        not numbers or min(numbers) < 1,
+        "Eigenvectors of the covariance count from 1.",
+        list(numbers),
+    )
     if isinstance(source, np.ndarray):
         rows = np.asarray(source, np.float64)
         found = leading_eigenpairs(lambda: [(rows, None)], max(numbers))
     else:
         found = covariance_eigenpairs(source, max(numbers), **choices)
     most = int(np.sum(found.values > 1e-12 * found.values[0]))
-    refuse_if(max(numbers) > most, "There is no eigenvector of that number.", max(numbers), f"1 to {most}")
+    refuse_if(
+        max(numbers) > most, "There is no eigenvector of that number.", max(numbers), f"1 to {most}"
+    )
     places = [number - 1 for number in numbers]
     return found.vectors[places], found.values[places]
 
 
 def between(*sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The line or plane through two or three parameter vectors. Of these, `(parameters,)` each, the first is returned
-    as the center, and the directions to the others, not normalized: they lie at coordinate 1 along each axis, so that
-    (0, 0), (1, 0), (0, 1) are the given points."""
-    refuse_if(len(sets) not in (2, 3), "A line or plane goes through two or three points.", len(sets))
+    """The line or plane through two or three parameter vectors. Of these, `(parameters,)` each, the
+    first is returned as the center, and the directions to the others, not normalized: they lie at
+    coordinate 1 along each axis, so that (0, 0), (1, 0), (0, 1) are the given points.
+    """
+    refuse_if(
+        len(sets) not in (2, 3), "A line or plane goes through two or three points.", len(sets)
+    )
     points = [np.asarray(one, np.float64) for one in sets]
     if any(point.shape != points[0].shape for point in points):
-        raise InputError("The points differ in length.", ", ".join(str(len(point)) for point in points))
+        raise InputError(
+            "The points differ in length.", ", ".join(str(len(point)) for point in points)
+        )
     directions = np.stack([point - points[0] for point in points[1:]])
     if not np.linalg.norm(directions, axis=1).all():
         raise InputError("Two of the points are the same: there is no line between them.")
@@ -125,26 +157,37 @@ def between(*sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def held(names: Sequence[str], patterns: Sequence[str]) -> np.ndarray:
-    """The mask of parameters that are fixed at the center. It is `(parameters,)`; names are as `dense/kernel[0,3]`,
-    patterns are names of tensors or parameters, with `*` and `?`: `*bias*`, `dense_1/*`, `dense/kernel[0,*`; one that
-    fits no parameter is an `InputError`."""
+    """The mask of parameters that are fixed at the center. It is `(parameters,)`; names are as
+    `dense/kernel[0,3]`, patterns are names of tensors or parameters, with `*` and `?`: `*bias*`,
+    `dense_1/*`, `dense/kernel[0,*`; one that fits no parameter is an `InputError`.
+    """
     mask = np.zeros(len(names), bool)
     tensors = [name.split("[")[0] for name in names]
     for pattern in patterns:
         # In fnmatch brackets are sets of characters; in the names of parameters they are brackets.
         literal = pattern.replace("[", "[[]")
         both = zip(names, tensors, strict=True)
-        found = [fnmatchcase(name, literal) or fnmatchcase(tensor, literal) for name, tensor in both]
+        found = [
+            fnmatchcase(name, literal) or fnmatchcase(tensor, literal) for name, tensor in both
+        ]
         if not any(found):
             known = list(dict.fromkeys(tensors))
             shown = ", ".join(known[:6]) + (", ..." if len(known) > 6 else "")
-            raise InputError(f"{pattern} fits no parameter.{nearest(pattern, known)}", expected=f"such as {shown}")
+            raise InputError(
+                f"{pattern} fits no parameter.{nearest(pattern, known)}",
+                expected=f"such as {shown}",
+            )
         mask |= found
     return mask
 
 
 def project_out(directions: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Sets the parameters of a mask to zero in directions. Where nothing is left of one it is an `InputError`."""
+    """Sets the parameters of a mask to zero in directions. Where nothing is left of one it is an
+    `InputError`.
+    """
     left = np.where(mask, 0.0, directions)
-    refuse_if(not np.linalg.norm(left, axis=1).all(), "A direction moves nothing but parameters that are held fixed.")
+    refuse_if(
+        not np.linalg.norm(left, axis=1).all(),
+        "A direction moves nothing but parameters that are held fixed.",
+    )
     return left

@@ -1,4 +1,6 @@
-"""Gaussian approximations of the posterior: Laplace's, from the Hessian of U, and SWAG, from the iterates of a fit."""
+"""Gaussian approximations of the posterior: Laplace's, from the Hessian of U, and SWAG, from the
+iterates of a fit.
+"""
 
 import warnings
 from dataclasses import dataclass
@@ -21,17 +23,20 @@ _SMALLEST_VARIANCE = 1e-30
 @shown
 @dataclass(frozen=True, eq=False)
 class GaussianApproximation:
-    """A Gaussian around each walker; of several walkers their mixture, with equal weights. The covariance of a
-    component is diag(`diagonal`) + F F', F its `factor`.
+    """A Gaussian around each walker; of several walkers their mixture, with equal weights. The
+    covariance of a component is diag(`diagonal`) + F F', F its `factor`.
 
     Attributes:
         kind, temperature: "laplace", "laplace_diagonal" or "swag"; T of the simulation.
         mean, diagonal: `(walkers, parameters)`; the diagonal is 0 for "laplace".
-        factor: `(walkers, parameters, k)`; k is P for "laplace", 0 for "laplace_diagonal", the rank for "swag".
-        log_evidence: ln of the integral of exp(-U/T) over the parabola at the walker, `(walkers,)`: log Z of the
-            posterior where U is that, at T = 1. None for "swag".
-        raised: Directions whose curvature was below that of the prior and was raised to it, `(walkers,)`, or None.
-        excess: By how many T the walker is above the bottom of its parabola, ∇U' H⁻¹ ∇U / (2 T), `(walkers,)`, or None.
+        factor: `(walkers, parameters, k)`; k is P for "laplace", 0 for "laplace_diagonal", the rank
+            for "swag".
+        log_evidence: ln of the integral of exp(-U/T) over the parabola at the walker, `(walkers,)`:
+            log Z of the posterior where U is that, at T = 1. None for "swag".
+        raised: Directions whose curvature was below that of the prior and was raised to it,
+            `(walkers,)`, or None.
+        excess: By how many T the walker is above the bottom of its parabola, ∇U' H⁻¹ ∇U / (2 T),
+            `(walkers,)`, or None.
     """
 
     kind: str
@@ -50,12 +55,17 @@ class GaussianApproximation:
 
     @cached_property
     def mass(self) -> np.ndarray:
-        """Numbers for `mass=`, `(parameters,)`: in proportion to the square root of the precision over the variance of
-        each parameter (as "fisher" has it), in the unit at which no direction is faster than the frequency 1, so that
-        step sizes of 0.1 to 1 fit."""
+        """Numbers for `mass=`, `(parameters,)`: in proportion to the square root of the precision
+        over the variance of each parameter (as "fisher" has it), in the unit at which no direction
+        is faster than the frequency 1, so that step sizes of 0.1 to 1 fit.
+        """
         factors, pairs = range(len(self.mean)), list(zip(self.diagonal, self.factor, strict=True))
-        whole = [np.linalg.inv(self.covariance(k)) for k in factors] if self.kind == "laplace" else []
-        precision = [np.diag(m) for m in whole] or [1 / d - np.sum(_scaled(d, f)[0] ** 2, axis=1) for d, f in pairs]
+        whole = (
+            [np.linalg.inv(self.covariance(k)) for k in factors] if self.kind == "laplace" else []
+        )
+        precision = [np.diag(m) for m in whole] or [
+            1 / d - np.sum(_scaled(d, f)[0] ** 2, axis=1) for d, f in pairs
+        ]
         mass = np.sqrt(np.mean(precision, axis=0) / self.variance.mean(axis=0))
         root = 1 / np.sqrt(mass)
         stiffest = [np.linalg.eigvalsh(root[:, None] * m * root)[-1] for m in whole]
@@ -66,8 +76,10 @@ class GaussianApproximation:
         return np.diag(self.diagonal[walker]) + self.factor[walker] @ self.factor[walker].T
 
     def draw(self, count: int, seed: int = 0) -> np.ndarray:
-        """Independent draws, `(count, parameters)`, float64, from the components in turn: as many as there are walkers
-        are one around each, a start: `sim.parameters = approximation.draw(sim.num_walkers())`."""
+        """Independent draws, `(count, parameters)`, float64, from the components in turn: as many
+        as there are walkers are one around each, a start: `sim.parameters =
+        approximation.draw(sim.num_walkers())`.
+        """
         random, walkers = np.random.default_rng([seed, 0x4741]), np.arange(count) % len(self.mean)
         wide = self.factor[0].shape[1]
         normal = random.standard_normal((count, self.mean.shape[1]))
@@ -81,39 +93,50 @@ class GaussianApproximation:
         """Log density of the mixture at positions `(n, parameters)`, `(n,)`."""
         positions = np.asarray(positions, np.float64)
         if positions.ndim != 2 or positions.shape[1] != self.mean.shape[1]:
-            raise InputError("positions: wrong shape.", positions.shape, f"(n, {self.mean.shape[1]})")
+            raise InputError(
+                "positions: wrong shape.", positions.shape, f"(n, {self.mean.shape[1]})"
+            )
         parts = zip(self.mean, self.diagonal, self.factor, strict=True)
-        each = [_log_density(positions - mean, diagonal, factor) for mean, diagonal, factor in parts]
+        each = [
+            _log_density(positions - mean, diagonal, factor) for mean, diagonal, factor in parts
+        ]
         return np.logaddexp.reduce(each, axis=0) - np.log(len(each))
 
 
 def gaussian_approximation(
     sim: Any, kind: str = "laplace", *, rank: int | None = None, **fit: Any
 ) -> GaussianApproximation:
-    """A Gaussian approximation of exp(-U/T) around each walker: a start, a mass, and a baseline to compare with.
+    """A Gaussian approximation of exp(-U/T) around each walker: a start, a mass, and a baseline to
+    compare with.
 
-    "laplace" has the mean where the walker is and the covariance T H⁻¹, H the Hessian of U on all data there; it is
-    meant for walkers at a minimum, where `fit` left them. Where the prior can be drawn from, H is raised to the
-    curvature of the prior along every direction in which it is below it, negative ones among them: no direction is
-    wider than the prior (θ_i to the widths s_i by which prior draws deviate; in units of s the eigenvalues of H are at
-    least 1). "laplace_diagonal" does so with the diagonal of H alone. Without such a prior H has to be positive.
+    "laplace" has the mean where the walker is and the covariance T H⁻¹, H the Hessian of U on all
+    data there; it is meant for walkers at a minimum, where `fit` left them. Where the prior can be
+    drawn from, H is raised to the curvature of the prior along every direction in which it is below
+    it, negative ones among them: no direction is wider than the prior (θ_i to the widths s_i by
+    which prior draws deviate; in units of s the eigenvalues of H are at least 1).
+    "laplace_diagonal" does so with the diagonal of H alone. Without such a prior H has to be
+    positive.
 
-    "swag" takes the moments of the iterates of a fit at a constant learning rate, and their last K deviations from the
-    running mean: covariance diag(Σ)/2 + D D'/(2 (K - 1)), D the deviations, Σ the variances. The fit begins where the
-    walkers are, and moves them. How wide it is follows from the learning rate and the noise of the mini-batches.
+    "swag" takes the moments of the iterates of a fit at a constant learning rate, and their last K
+    deviations from the running mean: covariance diag(Σ)/2 + D D'/(2 (K - 1)), D the deviations, Σ
+    the variances. The fit begins where the walkers are, and moves them. How wide it is follows from
+    the learning rate and the noise of the mini-batches.
 
-    Cost: P Hessian-vector products on all data for each walker; of "swag" the fit. Sources: D. MacKay, Neural
-    Computation 4 (1992); W. Maddox, T. Garipov, P. Izmailov, D. Vetrov, A. Wilson, NeurIPS 2019, algorithm 1.
+    Cost: P Hessian-vector products on all data for each walker; of "swag" the fit. Sources: D.
+    MacKay, Neural Computation 4 (1992); W. Maddox, T. Garipov, P. Izmailov, D. Vetrov, A. Wilson,
+    NeurIPS 2019, algorithm 1.
 
     Args:
         sim: The simulation, its walkers where a fit has ended.
         kind: "laplace" (up to 5,000 parameters), "laplace_diagonal" or "swag". Default: "laplace".
         rank: K of "swag", at least 2. Default: 20.
-        **fit: Options of the fit of "swag". Default: `gradient_descent` on the simulation's batches, and 5 K positions
-            (`trajectory_every`) of each walker; `learning_rate`, `num_steps`, `batch_size` are those of the options.
+        **fit: Options of the fit of "swag". Default: `gradient_descent` on the simulation's
+            batches, and 5 K positions (`trajectory_every`) of each walker; `learning_rate`,
+            `num_steps`, `batch_size` are those of the options.
 
     Raises:
-        InputError: Not known, too many parameters, no positive curvature, too few positions, or another kind's option.
+        InputError: Not known, too many parameters, no positive curvature, too few positions, or
+            another kind's option.
 
     Examples:
         >>> sim = tati_re.Simulation(data="two_clusters", loss="binary_crossentropy", seed=1, verbose=0)
@@ -122,11 +145,15 @@ def gaussian_approximation(
         >>> approximation.covariance().shape, approximation.draw(50).shape
         ((3, 3), (50, 3))
     """
-    refuse_if(kind not in KINDS, f"kind is not known.{nearest(kind, KINDS)}", repr(kind), ", ".join(KINDS))
+    refuse_if(
+        kind not in KINDS, f"kind is not known.{nearest(kind, KINDS)}", repr(kind), ", ".join(KINDS)
+    )
     if kind == "swag":
         return _swag(sim, 20 if rank is None else rank, fit)
     for name in (*fit, *(["rank"] if rank is not None else [])):
-        raise InputError(f"{name} belongs to kind swag, whose fit it is about.", kind, "no such option")
+        raise InputError(
+            f"{name} belongs to kind swag, whose fit it is about.", kind, "no such option"
+        )
     return _laplace(sim, kind == "laplace")
 
 
@@ -135,7 +162,9 @@ def _laplace(sim: Any, full: bool) -> GaussianApproximation:
     count, positions = surface.num_parameters, np.array(sim.walkers.position, np.float64)
     if full and count > MOST_PARAMETERS:
         limit = f"at most {MOST_PARAMETERS:,}, or kind laplace_diagonal or swag"
-        raise InputError("kind laplace: the whole Hessian is too large.", f"{count:,} parameters", limit)
+        raise InputError(
+            "kind laplace: the whole Hessian is too large.", f"{count:,} parameters", limit
+        )
     widths, least = _prior_widths(sim, count), 1.0
     if widths is None:
         widths, least = np.ones(count), 0.0
@@ -154,8 +183,12 @@ def _laplace(sim: Any, full: bool) -> GaussianApproximation:
         kept = np.maximum(curvatures, least)
         if not kept.min() > flat * kept.max():
             what = f"kind: U is not curved upwards where walker {walker} is."
-            expected = "walkers at a minimum, as fit leaves them, or a prior that confines all parameters"
-            raise InputError(what, f"curvatures from {curvatures.min():.3g} to {curvatures.max():.3g}", expected)
+            expected = (
+                "walkers at a minimum, as fit leaves them, or a prior that confines all parameters"
+            )
+            raise InputError(
+                what, f"curvatures from {curvatures.min():.3g} to {curvatures.max():.3g}", expected
+            )
         std = widths * np.sqrt(temperature / kept) if vectors is None else np.zeros(count)
         factor = np.zeros((count, 0))
         if vectors is not None:
@@ -165,7 +198,9 @@ def _laplace(sim: Any, full: bool) -> GaussianApproximation:
         log_volume = 0.5 * np.sum(np.log(2 * np.pi * temperature * widths**2 / kept))
         excess, below = excess / temperature**2, np.sum(curvatures < (1 - 1e-6) * least)
         found.append((std**2, factor, log_volume - potential / temperature + excess, below, excess))
-    diagonal, factors, evidences, raised, above = (np.array(part) for part in zip(*found, strict=True))
+    diagonal, factors, evidences, raised, above = (
+        np.array(part) for part in zip(*found, strict=True)
+    )
     if above.max() > 1:
         warnings.warn(
             f"A walker is {above.max():.3g} T above the bottom of its parabola: a Gaussian around it is not that of a "
@@ -173,16 +208,28 @@ def _laplace(sim: Any, full: bool) -> GaussianApproximation:
             stacklevel=3,
         )
     kind = "laplace" if full else "laplace_diagonal"
-    return GaussianApproximation(kind, temperature, positions, diagonal, factors, evidences, raised, above)
+    return GaussianApproximation(
+        kind, temperature, positions, diagonal, factors, evidences, raised, above
+    )
 
 
 def _swag(sim: Any, rank: int, fit: dict[str, Any]) -> GaussianApproximation:
     refuse_if(rank < 2, "rank is out of range.", rank, "at least 2")
     every = max(1, fit.get("num_steps", sim.options.num_steps) // (5 * rank))
-    run = sim.fit(**{"optimizer": "gradient_descent", "trajectory_every": every, "directions": None, **fit})
-    values = Positions(run, burnin=0, rung=None).read().values.reshape(-1, sim.num_walkers(), sim.num_parameters())
+    run = sim.fit(
+        **{"optimizer": "gradient_descent", "trajectory_every": every, "directions": None, **fit}
+    )
+    values = (
+        Positions(run, burnin=0, rung=None)
+        .read()
+        .values.reshape(-1, sim.num_walkers(), sim.num_parameters())
+    )
     if len(values) <= rank:
-        raise InputError("rank: the fit stored too few positions.", f"{len(values)} of a walker", f"more than {rank}")
+        raise InputError(
+            "rank: the fit stored too few positions.",
+            f"{len(values)} of a walker",
+            f"more than {rank}",
+        )
     running = np.cumsum(values, axis=0) / np.arange(1, len(values) + 1)[:, None, None]
     deviations = (values - running)[-rank:].transpose(1, 2, 0)
     diagonal = np.maximum(0.5 * values.var(axis=0), _SMALLEST_VARIANCE)
@@ -191,10 +238,14 @@ def _swag(sim: Any, rank: int, fit: dict[str, Any]) -> GaussianApproximation:
 
 
 def _prior_widths(sim: Any, count: int) -> np.ndarray | None:
-    """Half the width that 68 % of prior draws have, a Gaussian's deviation; None where none can be drawn."""
+    """Half the width that 68 % of prior draws have, a Gaussian's deviation; None where none can be
+    drawn.
+    """
     ends = np.repeat([[-1.0], [1.0]], count, axis=1)
     try:
-        low, high = sim.system.prior(sim.options, sim.objects).from_normal(tf.constant(ends)).numpy()
+        low, high = (
+            sim.system.prior(sim.options, sim.objects).from_normal(tf.constant(ends)).numpy()
+        )
     except InputError:
         return None
     return 0.5 * (high - low)
@@ -203,7 +254,10 @@ def _prior_widths(sim: Any, count: int) -> np.ndarray | None:
 def _log_density(away: np.ndarray, diagonal: np.ndarray, factor: np.ndarray) -> np.ndarray:
     """Log density of N(0, diag(d) + F F') at `(n, parameters)`; without a diagonal F is square."""
     if not diagonal.any():
-        squares, log_det = np.sum(np.linalg.solve(factor, away.T) ** 2, axis=0), 2 * np.linalg.slogdet(factor)[1]
+        squares, log_det = (
+            np.sum(np.linalg.solve(factor, away.T) ** 2, axis=0),
+            2 * np.linalg.slogdet(factor)[1],
+        )
     else:
         scaled, log_det = _scaled(diagonal, factor)
         squares = np.sum(away**2 / diagonal, axis=1) - np.sum((away @ scaled) ** 2, axis=1)

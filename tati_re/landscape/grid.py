@@ -13,8 +13,9 @@ FORM = "LOW:HIGH:POINTS"
 
 
 class Axis(NamedTuple):
-    """Equally spaced coordinates from `low` to `high`, which is above it: `num_points`, at least 2, ends included; an
-    odd number has the middle."""
+    """Equally spaced coordinates from `low` to `high`, which is above it: `num_points`, at least 2,
+    ends included; an odd number has the middle.
+    """
 
     low: float
     high: float
@@ -31,8 +32,9 @@ class Axis(NamedTuple):
 
 
 def parse_axis(text: str, name: str = "range") -> Axis:
-    """Reads `-1:1:41`; messages call it `name`. Another form, an empty interval, or fewer than 2 points are an
-    `InputError`."""
+    """Reads `-1:1:41`; messages call it `name`. Another form, an empty interval, or fewer than 2
+    points are an `InputError`.
+    """
     try:
         low, high, count = text.split(":")
         axis = Axis(float(low), float(high), int(count))
@@ -42,35 +44,57 @@ def parse_axis(text: str, name: str = "range") -> Axis:
 
 
 def _checked(axis: Axis, received: str, name: str = "range") -> Axis:
-    right = axis.low < axis.high and axis.num_points > 1 and max(map(abs, axis[:2])) <= LARGEST["float32"]
-    refuse_if(not right, f"{name} has the wrong form.", received, f"{FORM}, such as -1:1:41, rising, at least 2 points")
+    right = (
+        axis.low < axis.high
+        and axis.num_points > 1
+        and max(map(abs, axis[:2])) <= LARGEST["float32"]
+    )
+    refuse_if(
+        not right,
+        f"{name} has the wrong form.",
+        received,
+        f"{FORM}, such as -1:1:41, rising, at least 2 points",
+    )
     return axis
 
 
 def axes_of(ranges: Sequence[Axis | str] | Axis | str, what: str, count: int | None) -> list[Axis]:
-    """An axis for each of `count` directions or inputs: those that are given, None: as many; or one for all."""
+    """An axis for each of `count` directions or inputs: those that are given, None: as many; or one
+    for all.
+    """
     listed = [ranges] if isinstance(ranges, str | Axis) else ranges
-    axes = [parse_axis(each) if isinstance(each, str) else _checked(Axis(*each), Axis(*each).text) for each in listed]
+    axes = [
+        parse_axis(each) if isinstance(each, str) else _checked(Axis(*each), Axis(*each).text)
+        for each in listed
+    ]
     axes = axes * (count or 1) if len(axes) == 1 else axes
     if count is not None and len(axes) != count:
-        raise InputError(f"range: not one for each {what}.", f"{len(axes)}", "1" if count == 1 else f"1, or {count}")
+        raise InputError(
+            f"range: not one for each {what}.",
+            f"{len(axes)}",
+            "1" if count == 1 else f"1, or {count}",
+        )
     return axes
 
 
 def parse_scales(text: str) -> tuple[int, ...]:
-    """Reads `1,0,-1,-2`, the exponents of the powers of 10 that a range is multiplied with. What are no integers, or
-    has one of them twice, is an `InputError`."""
+    """Reads `1,0,-1,-2`, the exponents of the powers of 10 that a range is multiplied with. What
+    are no integers, or has one of them twice, is an `InputError`.
+    """
     try:
         scales = tuple(int(part) for part in text.split(","))
     except ValueError:
         scales = ()
     if not scales or len(set(scales)) != len(scales) or max(map(abs, scales)) > 30:
-        raise InputError("scales has the wrong form.", text, "different powers of 10, such as 1,0,-1,-2")
+        raise InputError(
+            "scales has the wrong form.", text, "different powers of 10, such as 1,0,-1,-2"
+        )
     return scales
 
 
 class Grid:
-    """The points center + 10^scale * sum over axes of c_k d_k, the last axis fastest, scale after scale.
+    """The points center + 10^scale * sum over axes of c_k d_k, the last axis fastest, scale after
+    scale.
 
     Args:
         centre, directions: `(parameters,)`, and `(axes, parameters)`, rows d_k.
@@ -82,27 +106,43 @@ class Grid:
     """
 
     def __init__(
-        self, centre: np.ndarray, directions: np.ndarray, axes: Sequence[Axis], scales: Sequence[int] = (0,)
+        self,
+        centre: np.ndarray,
+        directions: np.ndarray,
+        axes: Sequence[Axis],
+        scales: Sequence[int] = (0,),
     ) -> None:
         self.centre = np.asarray(centre, np.float64)
         self.directions = np.atleast_2d(np.asarray(directions, np.float64))
         self.axes, self.scales = [Axis(*axis) for axis in axes], tuple(scales)
         if self.directions.shape != (len(self.axes), len(self.centre)):
             expected = f"({len(self.axes)}, {len(self.centre)})"
-            raise InputError("Directions do not fit ranges and parameters.", self.directions.shape, expected)
+            raise InputError(
+                "Directions do not fit ranges and parameters.", self.directions.shape, expected
+            )
         self.shape = tuple(axis.num_points for axis in self.axes)
         total = float(np.prod([float(count) for count in self.shape])) * len(self.scales)
-        refuse_if(total > MOST_POINTS, "The grid has too many points.", f"{total:.3g}", f"at most {MOST_POINTS:,}")
+        refuse_if(
+            total > MOST_POINTS,
+            "The grid has too many points.",
+            f"{total:.3g}",
+            f"at most {MOST_POINTS:,}",
+        )
         self.num_points = int(total)
 
     def coordinates(self, first: int, last: int) -> np.ndarray:
-        """Scale and coordinates of the points `first` to `last - 1`, `(n, 1 + axes)`; coordinates include the scale."""
+        """Scale and coordinates of the points `first` to `last - 1`, `(n, 1 + axes)`; coordinates
+        include the scale.
+        """
         scale, inside = np.divmod(np.arange(first, last), int(np.prod(self.shape)))
         scales = np.asarray(self.scales)[scale]
         places = np.unravel_index(inside, self.shape)
         columns = [axis.values[place] for axis, place in zip(self.axes, places, strict=True)]
-        # A power of ten by division is the number that is written: 0.1, not 10.0**-1 times something.
-        factor = np.where(scales >= 0, 10.0 ** np.abs(scales), 1.0) / np.where(scales < 0, 10.0 ** np.abs(scales), 1.0)
+        # A power of ten by division is the number that is written: 0.1, not 10.0**-1 times
+        # something.
+        factor = np.where(scales >= 0, 10.0 ** np.abs(scales), 1.0) / np.where(
+            scales < 0, 10.0 ** np.abs(scales), 1.0
+        )
         return np.column_stack([scales, *(column * factor for column in columns)])
 
     def positions(self, coordinates: np.ndarray) -> np.ndarray:
@@ -110,9 +150,11 @@ class Grid:
         return self.centre + coordinates @ self.directions
 
 
-def project(positions: np.ndarray, centre: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Coordinates of the orthogonal projection on a plane. Least squares, so that directions need be neither orthogonal
-    nor of length 1: positions that are center + c D have the coordinates c.
+def project(
+    positions: np.ndarray, centre: np.ndarray, directions: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Coordinates of the orthogonal projection on a plane. Least squares, so that directions need
+    be neither orthogonal nor of length 1: positions that are center + c D have the coordinates c.
 
     Args:
         positions, centre, directions: `(n, parameters)`, `(parameters,)`, `(axes, parameters)`.

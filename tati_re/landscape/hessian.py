@@ -1,4 +1,6 @@
-"""Curvature of U at a point: extreme eigenvalues, trace, spectral density, and the whole matrix of small models."""
+"""Curvature of U at a point: extreme eigenvalues, trace, spectral density, and the whole matrix of
+small models.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -15,8 +17,10 @@ MOST_PARAMETERS = 5_000
 
 @shown
 class HessianEigenpairs(NamedTuple):
-    """Some eigenvalues of the Hessian: `values`, descending, `(k,)`, the orthonormal rows of their `vectors`, `(k,
-    parameters)`, and `residuals`, |H v - value v|, `(k,)`, by how much a value may be off."""
+    """Some eigenvalues of the Hessian: `values`, descending, `(k,)`, the orthonormal rows of their
+    `vectors`, `(k, parameters)`, and `residuals`, |H v - value v|, `(k,)`, by how much a value may
+    be off.
+    """
 
     values: np.ndarray
     vectors: np.ndarray
@@ -24,7 +28,9 @@ class HessianEigenpairs(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """An estimate of the trace: the mean over `num_probes` probes, `value`, its `standard_error` from their spread."""
+    """An estimate of the trace: the mean over `num_probes` probes, `value`, its `standard_error`
+    from their spread.
+    """
 
     value: float
     standard_error: float
@@ -33,41 +39,64 @@ class Trace(NamedTuple):
 
 @shown
 class Density(NamedTuple):
-    """The spectral density as quadrature `nodes`, Ritz values of each probe, `(probes, steps)`, with their `weights`,
-    which of a probe sum to 1; there are `num_parameters` eigenvalues in all."""
+    """The spectral density as quadrature `nodes`, Ritz values of each probe, `(probes, steps)`,
+    with their `weights`, which of a probe sum to 1; there are `num_parameters` eigenvalues in
+    all.
+    """
 
     nodes: np.ndarray
     weights: np.ndarray
     num_parameters: int
 
     def on(self, grid: np.ndarray, width: float) -> np.ndarray:
-        """The density at the points of a grid, smoothed by a Gaussian of this standard deviation; its integral is 1."""
+        """The density at the points of a grid, smoothed by a Gaussian of this standard deviation;
+        its integral is 1.
+        """
         z = (np.asarray(grid, np.float64)[:, None] - self.nodes.reshape(1, -1)) / width
-        return np.exp(-0.5 * z * z) / (width * np.sqrt(2 * np.pi)) @ self.weights.reshape(-1) / len(self.nodes)
+        return (
+            np.exp(-0.5 * z * z)
+            / (width * np.sqrt(2 * np.pi))
+            @ self.weights.reshape(-1)
+            / len(self.nodes)
+        )
 
     def share(self, low: float, high: float) -> tuple[float, float]:
-        """The fraction of eigenvalues in [low, high], and its standard error over the probes (nan for one probe)."""
+        """The fraction of eigenvalues in [low, high], and its standard error over the probes (nan
+        for one probe).
+        """
         inside = np.sum(self.weights * ((self.nodes >= low) & (self.nodes <= high)), axis=1)
         error = inside.std(ddof=1) / np.sqrt(len(inside)) if len(inside) > 1 else np.nan
         return float(inside.mean()), float(error)
 
 
 def hessian_matrix(surface, position: np.ndarray, free: np.ndarray | None = None) -> np.ndarray:
-    """The Hessian of U at a point, from one Hessian-vector product per parameter. It is symmetric `(n, n)`, float64.
+    """The Hessian of U at a point, from one Hessian-vector product per parameter. It is symmetric
+    `(n, n)`, float64.
 
     Args:
         surface, position: A `tati_re.landscape.Surface`, and `(parameters,)`.
-        free: A mask `(parameters,)`: rows and columns to compute, up to 5,000, else an `InputError`. Default: all.
+        free: A mask `(parameters,)`: rows and columns to compute, up to 5,000, else an
+            `InputError`. Default: all.
     """
     chosen = np.arange(surface.num_parameters) if free is None else np.flatnonzero(free)
     if len(chosen) > MOST_PARAMETERS:
-        raise InputError("The whole Hessian is too large.", f"{len(chosen)} parameters", f"at most {MOST_PARAMETERS}")
-    matrix = np.concatenate([rows[:, chosen] for _, rows in hessian_rows(surface, position, chosen)])
+        raise InputError(
+            "The whole Hessian is too large.",
+            f"{len(chosen)} parameters",
+            f"at most {MOST_PARAMETERS}",
+        )
+    matrix = np.concatenate(
+        [rows[:, chosen] for _, rows in hessian_rows(surface, position, chosen)]
+    )
     return 0.5 * (matrix + matrix.T)
 
 
-def hessian_rows(surface, position: np.ndarray, chosen: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Blocks of numbers of parameters, `(n,)`, and of their rows of the Hessian, `(n, parameters)`."""
+def hessian_rows(
+    surface, position: np.ndarray, chosen: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Blocks of numbers of parameters, `(n,)`, and of their rows of the Hessian, `(n,
+    parameters)`.
+    """
     for start in range(0, len(chosen), 256):
         part = chosen[start : start + 256]
         units = np.zeros((len(part), surface.num_parameters))
@@ -83,9 +112,10 @@ def hessian_eigenpairs(
     free: np.ndarray | None = None,
     seed: int = 0,
 ) -> HessianEigenpairs:
-    """The largest and the smallest eigenvalues, by Lanczos iterations with Hessian-vector products. Implicitly
-    restarted Lanczos of ARPACK (scipy); where there are at most 300 free parameters, the whole matrix. The smallest are
-    the most negative ones: below zero at a saddle. Errors are relative to the largest one.
+    """The largest and the smallest eigenvalues, by Lanczos iterations with Hessian-vector products.
+    Implicitly restarted Lanczos of ARPACK (scipy); where there are at most 300 free parameters, the
+    whole matrix. The smallest are the most negative ones: below zero at a saddle. Errors are
+    relative to the largest one.
 
     Args:
         surface, position, free: As of `hessian_matrix`.
@@ -93,13 +123,16 @@ def hessian_eigenpairs(
         seed: Of the start vector. Default: 0.
 
     Returns:
-        The eigenpairs, descending; all of them where fewer parameters are free than eigenvalues are asked for.
+        The eigenpairs, descending; all of them where fewer parameters are free than eigenvalues are
+        asked for.
 
     Raises:
         InputError: Nothing asked for, or no convergence.
     """
     if num_largest < 0 or num_smallest < 0 or num_largest + num_smallest < 1:
-        raise InputError("num_largest and num_smallest ask for nothing.", f"{num_largest} and {num_smallest}")
+        raise InputError(
+            "num_largest and num_smallest ask for nothing.", f"{num_largest} and {num_smallest}"
+        )
     chosen = np.arange(surface.num_parameters) if free is None else np.flatnonzero(free)
     count = len(chosen)
 
@@ -111,27 +144,39 @@ def hessian_eigenpairs(
     if count <= max(300, num_largest + num_smallest + 1):
         values, vectors = np.linalg.eigh(hessian_matrix(surface, position, free))
         places = range(count)
-        wanted = sorted({*list(places)[count - num_largest :], *list(places)[:num_smallest]}, reverse=True)
+        wanted = sorted(
+            {*list(places)[count - num_largest :], *list(places)[:num_smallest]}, reverse=True
+        )
         values, vectors = values[wanted], vectors[:, wanted]
     else:
         start = np.random.default_rng(seed).standard_normal(count)
         tolerance = 1e-9 if surface.dtype == "float64" else 1e-4
 
         def ends(function, number: int, end: str, within: float):
-            operator = LinearOperator((count, count), matvec=function, matmat=function, dtype=np.float64)
+            operator = LinearOperator(
+                (count, count), matvec=function, matmat=function, dtype=np.float64
+            )
             basis = min(count, max(3 * number + 2, 30))
             try:
-                return eigsh(operator, k=number, which="LA", v0=start, tol=within, ncv=basis, maxiter=100)
+                return eigsh(
+                    operator, k=number, which="LA", v0=start, tol=within, ncv=basis, maxiter=100
+                )
             except ArpackNoConvergence as error:
-                what, advice = "The Lanczos iteration did not converge.", "fewer eigenvalues, or dtype float64"
+                what, advice = (
+                    "The Lanczos iteration did not converge.",
+                    "fewer eigenvalues, or dtype float64",
+                )
                 received = f"{len(error.eigenvalues)} of {number} eigenvalues at the {end} end"
                 raise InputError(what, received, advice) from None
 
         parts = [ends(product, num_largest, "upper", tolerance)] if num_largest else []
         if num_smallest:
-            # ARPACK's tolerance is relative to the eigenvalue: those near 0 are found as those near the largest one.
+            # ARPACK's tolerance is relative to the eigenvalue: those near 0 are found as those near
+            # the largest one.
             top = parts[0][0].max() if parts else ends(product, 1, "upper", 1e-2)[0].max()
-            values, vectors = ends(lambda rows: top * rows - product(rows), num_smallest, "lower", tolerance)
+            values, vectors = ends(
+                lambda rows: top * rows - product(rows), num_smallest, "lower", tolerance
+            )
             parts.append((top - values, vectors))
         values = np.concatenate([part[0] for part in parts])
         vectors = np.concatenate([part[1] for part in parts], axis=1)
@@ -139,31 +184,48 @@ def hessian_eigenpairs(
         values, vectors = values[order], vectors[:, order]
     rows = np.zeros((len(values), surface.num_parameters))
     rows[:, chosen] = vectors.T
-    return HessianEigenpairs(values, rows, np.linalg.norm(product(vectors) - vectors * values, axis=0))
+    return HessianEigenpairs(
+        values, rows, np.linalg.norm(product(vectors) - vectors * values, axis=0)
+    )
 
 
 def hessian_directions(
-    surface, position: np.ndarray, numbers: Sequence[int], free: np.ndarray | None = None, seed: int = 0
+    surface,
+    position: np.ndarray,
+    numbers: Sequence[int],
+    free: np.ndarray | None = None,
+    seed: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvectors of the Hessian by number: 1 is the stiffest, -1 the lowest (flat, or downhill at a saddle). Returned
-    are orthonormal rows `(len(numbers), parameters)` and their eigenvalues; 0 is no number. Other arguments are those
-    of `hessian_eigenpairs`."""
-    refuse_if(0 in numbers or not numbers, "Eigenvectors of the Hessian count from 1, or from -1.", list(numbers))
+    """Eigenvectors of the Hessian by number: 1 is the stiffest, -1 the lowest (flat, or downhill at
+    a saddle). Returned are orthonormal rows `(len(numbers), parameters)` and their eigenvalues; 0
+    is no number. Other arguments are those of `hessian_eigenpairs`.
+    """
+    refuse_if(
+        0 in numbers or not numbers,
+        "Eigenvectors of the Hessian count from 1, or from -1.",
+        list(numbers),
+    )
     count = surface.num_parameters if free is None else int(np.sum(free))
     largest, smallest = max([0, *numbers]), max([0, *(-number for number in numbers)])
     if max(largest, smallest) > count:
-        raise InputError("There is no eigenvector of that number.", max(largest, smallest), f"at most {count}")
+        raise InputError(
+            "There is no eigenvector of that number.", max(largest, smallest), f"at most {count}"
+        )
     pairs = hessian_eigenpairs(surface, position, largest, smallest, free, seed)
     places = [number - 1 if number > 0 else len(pairs.values) + number for number in numbers]
     return pairs.vectors[places], pairs.values[places]
 
 
 def hessian_trace(
-    surface, position: np.ndarray, num_probes: int = 64, free: np.ndarray | None = None, seed: int = 0
+    surface,
+    position: np.ndarray,
+    num_probes: int = 64,
+    free: np.ndarray | None = None,
+    seed: int = 0,
 ) -> Trace:
-    """The trace by Hutchinson's estimator: the mean of z'Hz over vectors z of random signs. Unbiased; its variance is 2
-    (sum of the squares of the off-diagonal entries) / num_probes, 0 for a diagonal Hessian. Source: M. Hutchinson,
-    Communications in Statistics 19 (1990).
+    """The trace by Hutchinson's estimator: the mean of z'Hz over vectors z of random signs.
+    Unbiased; its variance is 2 (sum of the squares of the off-diagonal entries) / num_probes, 0 for
+    a diagonal Hessian. Source: M. Hutchinson, Communications in Statistics 19 (1990).
 
     Args:
         surface, position, free: As of `hessian_matrix`.
@@ -172,7 +234,9 @@ def hessian_trace(
     """
     refuse_if(num_probes < 2, "num_probes is too small for an error.", num_probes, "at least 2")
     probes = _probes(surface, num_probes, free, seed)
-    found = np.concatenate([np.sum(signs * surface.hessian_product(position, signs), axis=1) for signs in probes])
+    found = np.concatenate(
+        [np.sum(signs * surface.hessian_product(position, signs), axis=1) for signs in probes]
+    )
     return Trace(float(found.mean()), float(found.std(ddof=1) / np.sqrt(num_probes)), num_probes)
 
 
@@ -186,11 +250,12 @@ def hessian_density(
 ) -> Density:
     """The spectral density by stochastic Lanczos quadrature.
 
-    From each random vector some Lanczos steps with full reorthogonalization give a small tridiagonal matrix; its
-    eigenvalues, weighted by the squares of the first entries of its eigenvectors, are Gauss quadrature nodes of the
-    density as that vector sees it. The mean over vectors is unbiased for polynomials up to degree 2 num_steps - 1.
-    Source: G. Golub, G. Meurant, Matrices, Moments and Quadrature (1994); B. Ghorbani, S. Krishnan, Y. Xiao, An
-    investigation into neural net optimization via Hessian eigenvalue density, ICML 2019, algorithm 1.
+    From each random vector some Lanczos steps with full reorthogonalization give a small
+    tridiagonal matrix; its eigenvalues, weighted by the squares of the first entries of its
+    eigenvectors, are Gauss quadrature nodes of the density as that vector sees it. The mean over
+    vectors is unbiased for polynomials up to degree 2 num_steps - 1. Source: G. Golub, G. Meurant,
+    Matrices, Moments and Quadrature (1994); B. Ghorbani, S. Krishnan, Y. Xiao, An investigation
+    into neural net optimization via Hessian eigenvalue density, ICML 2019, algorithm 1.
 
     Args:
         surface, position, free: As of `hessian_matrix`.
@@ -201,22 +266,37 @@ def hessian_density(
     count = surface.num_parameters if free is None else int(np.sum(free))
     num_steps = min(num_steps, count)
     if num_probes < 1 or num_steps < 1:
-        raise InputError("num_probes and num_steps must be positive.", f"{num_probes} and {num_steps}")
+        raise InputError(
+            "num_probes and num_steps must be positive.", f"{num_probes} and {num_steps}"
+        )
     results, random = [], np.random.default_rng((seed, 1))
     for signs in _probes(surface, num_probes, free, seed):
-        results.append(_quadrature(surface, position, signs * random.standard_normal(signs.shape), num_steps, free))
-    return Density(np.concatenate([nodes for nodes, _ in results]), np.concatenate([w for _, w in results]), count)
+        results.append(
+            _quadrature(
+                surface, position, signs * random.standard_normal(signs.shape), num_steps, free
+            )
+        )
+    return Density(
+        np.concatenate([nodes for nodes, _ in results]),
+        np.concatenate([w for _, w in results]),
+        count,
+    )
 
 
 def _probes(surface, num_probes: int, free: np.ndarray | None, seed: int):
     """Blocks of random signs `(n, parameters)`, 0 where parameters are held."""
     generator, size = np.random.default_rng(seed), min(surface.points, num_probes)
     for start in range(0, num_probes, size):
-        signs = generator.integers(0, 2, (min(size, num_probes - start), surface.num_parameters)) * 2.0 - 1.0
+        signs = (
+            generator.integers(0, 2, (min(size, num_probes - start), surface.num_parameters)) * 2.0
+            - 1.0
+        )
         yield signs if free is None else signs * free
 
 
-def _quadrature(surface, position, start: np.ndarray, num_steps: int, free) -> tuple[np.ndarray, np.ndarray]:
+def _quadrature(
+    surface, position, start: np.ndarray, num_steps: int, free
+) -> tuple[np.ndarray, np.ndarray]:
     probes = len(start)
     basis = [start / np.linalg.norm(start, axis=1, keepdims=True)]
     diagonal, off = np.zeros((probes, num_steps)), np.zeros((probes, num_steps - 1))
@@ -228,13 +308,18 @@ def _quadrature(surface, position, start: np.ndarray, num_steps: int, free) -> t
             break
         stack = np.stack(basis, axis=1)  # (probes, vectors, parameters)
         for _ in range(2):
-            image = image - np.matmul(np.matmul(stack, image[:, :, None])[:, :, 0][:, None], stack)[:, 0]
+            image = (
+                image
+                - np.matmul(np.matmul(stack, image[:, :, None])[:, :, 0][:, None], stack)[:, 0]
+            )
         length = np.linalg.norm(image, axis=1)
         # An invariant subspace ends a run: nothing couples to what follows, which has weight 0.
         ended = length < 1e-10 * np.maximum(np.abs(diagonal).max(axis=1), 1e-300)
         off[:, step] = np.where(ended, 0.0, length)
         basis.append(np.where(ended[:, None], 0.0, image / np.maximum(length, 1e-300)[:, None]))
     pairs = zip(diagonal, off, strict=True)
-    tridiagonal = [np.diag(here) + np.diag(beside, 1) + np.diag(beside, -1) for here, beside in pairs]
+    tridiagonal = [
+        np.diag(here) + np.diag(beside, 1) + np.diag(beside, -1) for here, beside in pairs
+    ]
     nodes, vectors = np.linalg.eigh(tridiagonal)
     return nodes, vectors[:, 0] ** 2

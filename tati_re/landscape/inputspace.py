@@ -35,8 +35,8 @@ class InputSpace(NamedTuple):
 
     Attributes:
         inputs: `(n, columns)`.
-        prediction: Of `tati_re.prediction.average`: probabilities of the classes or mean values, their
-            spread over the parameters, intervals.
+        prediction: Of `tati_re.prediction.average`: probabilities of the classes or mean values,
+            their spread over the parameters, intervals.
         names: Of the columns.
         axes: Of a grid, the first column slowest; none where the inputs were given.
         examples: Inputs and labels of the training data, for the figure, or none.
@@ -53,13 +53,17 @@ class InputSpace(NamedTuple):
         return drawn("input_space", self, path=path)
 
     def frame(self) -> pandas.DataFrame:
-        """One row per input: its columns, then those of the prediction; `std` of a class over the parameters."""
+        """One row per input: its columns, then those of the prediction; `std` of a class over the
+        parameters.
+        """
         inputs = pandas.DataFrame(self.inputs, columns=list(self.names))
         found = self.prediction.frame().drop(columns="input")
         one = self.prediction
         if isinstance(one, ClassPrediction | LabelPrediction):
             for k, spread in enumerate(one.std.T):
-                found[f"std[{one.class_values[k] if isinstance(one, ClassPrediction) else k}]"] = spread
+                found[f"std[{one.class_values[k] if isinstance(one, ClassPrediction) else k}]"] = (
+                    spread
+                )
         return pandas.concat([inputs, found], axis=1)
 
 
@@ -74,22 +78,27 @@ def input_space(
     thin: int = 1,
     model: Any = None,
 ) -> InputSpace:
-    """Predicts on a grid of inputs, or on given inputs. Targets p(y|x) averaged over the parameters, probabilities, not
-    logits; `std` is the spread of a prediction over them, `mutual_information` what they disagree about.
+    """Predicts on a grid of inputs, or on given inputs. Targets p(y|x) averaged over the
+    parameters, probabilities, not logits; `std` is the spread of a prediction over them,
+    `mutual_information` what they disagree about.
 
     Args:
         run: A run or its folder.
-        ranges: `-6:6:81` or an `Axis` for all inputs, or one for each, in the units of the data. Default: the range of
-            the training data and 15 % more on each side; 201 points of one input, 81 x 81 of two, 21 of each of three.
+        ranges: `-6:6:81` or an `Axis` for all inputs, or one for each, in the units of the data.
+            Default: the range of the training data and 15 % more on each side; 201 points of one
+            input, 81 x 81 of two, 21 of each of three.
         inputs: `(n, columns)` in place of a grid. Default: none.
-        which: Parameters: "all" that were sampled, their "mean", the "last" ones, or stored steps by number. Of the run
-            of an optimizer all of these are where it arrived, but for the steps. Default: "all".
-        parameters: Vectors `(draws, parameters)` or `(parameters,)` in place of the run's. Default: none.
+        which: Parameters: "all" that were sampled, their "mean", the "last" ones, or stored steps
+            by number. Of the run of an optimizer all of these are where it arrived, but for the
+            steps. Default: "all".
+        parameters: Vectors `(draws, parameters)` or `(parameters,)` in place of the run's. Default:
+            none.
         walker, thin: Of the run's, and each so many of the sampled ones. Default: all, and 1.
         model: The Keras model, if the folder could not hold it. Default: the folder's.
 
     Raises:
-        InputError: Inputs of more than three columns and no `inputs`, parameters that are not stored, or bad ranges.
+        InputError: Inputs of more than three columns and no `inputs`, parameters that are not
+            stored, or bad ranges.
     """
     run = load(run) if isinstance(run, str | os.PathLike) else run
     examples, names = _examples(run)
@@ -100,7 +109,10 @@ def input_space(
         inputs = np.stack([part.ravel() for part in grid], axis=1)
         names = names or numbered(len(axes))
         if len(inputs) > MANY_POINTS:
-            warnings.warn(f"The grid has {len(inputs):,} inputs, each predicted with every draw.", stacklevel=2)
+            warnings.warn(
+                f"The grid has {len(inputs):,} inputs, each predicted with every draw.",
+                stacklevel=2,
+            )
     elif ranges is not None:
         raise InputError("range: inputs are given already.", expected="one of the two")
     inputs = np.asarray(inputs)
@@ -114,7 +126,10 @@ def input_space(
     else:
         vectors = _chosen(run, which, walker)
         source = (Network(run, model), Members(vectors, np.full(len(vectors), walker or 0)))
-    what, rows = "Classes at several places have no picture over the inputs.", source[0].predictive.rows
+    what, rows = (
+        "Classes at several places have no picture over the inputs.",
+        source[0].predictive.rows,
+    )
     refuse_if(rows > 1, what, f"{rows} places", "one class an input, or run.predict")
     return InputSpace(flat, average([source], inputs), names, axes, examples)
 
@@ -140,26 +155,45 @@ def _examples(run: Any) -> tuple[tuple[np.ndarray, np.ndarray] | None, tuple[str
 def _axes(ranges: Any, examples: Any, run: Any) -> tuple[Axis, ...]:
     if ranges is None:
         if examples is None:
-            raise InputError("range: the data of the run were given in Python.", expected="-6:6:81 for each input")
+            raise InputError(
+                "range: the data of the run were given in Python.",
+                expected="-6:6:81 for each input",
+            )
         values = examples[0]
         if values.shape[1] not in POINTS:
             what = "A grid spans one, two or three inputs."
-            raise InputError(what, f"{values.shape[1]} of {run.folder}", "inputs: a file or array of them")
+            raise InputError(
+                what, f"{values.shape[1]} of {run.folder}", "inputs: a file or array of them"
+            )
         low, high = values.min(axis=0), values.max(axis=0)
         room = MARGIN * np.where(high > low, high - low, 1.0)
         ends = zip((low - room).tolist(), (high + room).tolist(), strict=True)
         return tuple(Axis(*pair, POINTS[values.shape[1]]) for pair in ends)
     axes = axes_of(ranges, "input", None if examples is None else examples[0].shape[1])
-    total, expected = np.prod([float(axis.num_points) for axis in axes]), f"at most {MOST_POINTS:,}, or inputs"
-    refuse_if(total > MOST_POINTS, f"range: the grid of {len(axes)} inputs is too large.", f"{total:.3g}", expected)
+    total, expected = (
+        np.prod([float(axis.num_points) for axis in axes]),
+        f"at most {MOST_POINTS:,}, or inputs",
+    )
+    refuse_if(
+        total > MOST_POINTS,
+        f"range: the grid of {len(axes)} inputs is too large.",
+        f"{total:.3g}",
+        expected,
+    )
     return tuple(axes)
 
 
 def read_inputs(path: AnyPath, run: Any) -> np.ndarray:
-    """Reads inputs from `.npy`, `.npz` (its first array), or `.csv`, whose columns are taken by the names in its header
-    as the run has them, in order where the header has none of them or there is none."""
+    """Reads inputs from `.npy`, `.npz` (its first array), or `.csv`, whose columns are taken by the
+    names in its header as the run has them, in order where the header has none of them or there is
+    none.
+    """
     if (file := Path(path)).suffix.lower() == ".csv" and file.is_file():
-        lines = (line for line in file.read_text("utf-8-sig").splitlines() if line.strip() and line[0] != "#")
+        lines = (
+            line
+            for line in file.read_text("utf-8-sig").splitlines()
+            if line.strip() and line[0] != "#"
+        )
         header = [name.strip('" ') for name in re.split("[,;\t]", next(lines, ""))]
         if is_header(header) and {*header} & {*run.manifest["dataset"].get("feature_names", ())}:
             return to_predict(str(path), run)[0]

@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
-from tati_re.landscape.directions import between, covariance_directions, held, random_directions, trajectory_directions
+from tati_re.landscape.directions import (
+    between,
+    covariance_directions,
+    held,
+    random_directions,
+    trajectory_directions,
+)
 from tati_re.landscape.grid import Axis, parse_axis
 from tati_re.landscape.hessian import hessian_directions
 from tati_re.models.names import described_names
@@ -25,24 +31,35 @@ DIRECTIONS = "random[:COUNT], trajectory[:COUNT], covariance:1,64, hessian:1,-1,
 
 
 def simulation_of(folder: AnyPath, **overrides: Any):
-    """Rebuilds the simulation of a run, with its data, model, loss and prior, for one walker at the parameters of the
-    run's model file. `overrides` are options in place of the run's, and what the run was given as objects in Python:
-    `data`, `model`, `loss`, `prior`; `trust=True` lets a model be built by code that the folder names."""
-    # No step is taken and no run written: the folder's own sampler, ladder and files beside it are not asked for.
-    left_out = {"sampler": OPTIONS["sampler"].default, **dict.fromkeys(("batch_size", "preset", *WRITTEN))}
+    """Rebuilds the simulation of a run, with its data, model, loss and prior, for one walker at the
+    parameters of the run's model file. `overrides` are options in place of the run's, and what the
+    run was given as objects in Python: `data`, `model`, `loss`, `prior`; `trust=True` lets a model
+    be built by code that the folder names.
+    """
+    # No step is taken and no run written: the folder's own sampler, ladder and files beside it are
+    # not asked for.
+    left_out = {
+        "sampler": OPTIONS["sampler"].default,
+        **dict.fromkeys(("batch_size", "preset", *WRITTEN)),
+    }
     left_out |= {name: field.default for name, field in options_of(("replicas",)).items()}
     if temperatures := load(folder).manifest.get("options", {}).get("temperatures"):
         left_out["temperature"] = float(temperatures[0])
-    return Simulation.from_folder(folder, **{"num_walkers": 1, "verbose": 0, **left_out, **overrides})
+    return Simulation.from_folder(
+        folder, **{"num_walkers": 1, "verbose": 0, **left_out, **overrides}
+    )
 
 
-def centre_of(folder: AnyPath, which: str = "auto", walker: int | None = None) -> tuple[np.ndarray, str]:
+def centre_of(
+    folder: AnyPath, which: str = "auto", walker: int | None = None
+) -> tuple[np.ndarray, str]:
     """A point of a run.
 
     Args:
         folder: The run folder.
-        which: "mean" of the steps after burn-in, "last" position, "best": the stored position with the lowest recorded
-            potential, a stored step by number, or "auto", the default: where an optimizer arrived, else the mean.
+        which: "mean" of the steps after burn-in, "last" position, "best": the stored position with
+            the lowest recorded potential, a stored step by number, or "auto", the default: where an
+            optimizer arrived, else the mean.
         walker: Default: the first, and for the mean all.
 
     Returns:
@@ -60,13 +77,17 @@ def centre_of(folder: AnyPath, which: str = "auto", walker: int | None = None) -
         found = read_parameters(folder, names=described_names(run.manifest["parameters"]))
         row = 0 if walker is None else walker
         if not 0 <= row < len(found.positions):
-            raise InputError("The walker does not exist.", walker, f"0 to {len(found.positions) - 1}")
+            raise InputError(
+                "The walker does not exist.", walker, f"0 to {len(found.positions) - 1}"
+            )
         return found.positions[row], found.source
     if which == "best":
         blocks = Positions(run, walker=walker).blocks()
         lowest = (block.at(np.array([np.nanargmin(block.potential)])) for block in blocks)
         best = min(lowest, key=lambda row: row.potential[0])
-        return best.values[0], f"step {best.step[0]}, walker {best.walker[0]} of {folder}, the lowest stored potential"
+        return best.values[
+            0
+        ], f"step {best.step[0]}, walker {best.walker[0]} of {folder}, the lowest stored potential"
     try:
         step = int(which)
     except ValueError:
@@ -75,7 +96,9 @@ def centre_of(folder: AnyPath, which: str = "auto", walker: int | None = None) -
     return run.parameters(step, walker or 0).astype(np.float64), f"step {step} of {folder}"
 
 
-def fixed(names: Sequence[str], fix: Sequence[str], exclude: Sequence[str]) -> tuple[np.ndarray, dict[int, float]]:
+def fixed(
+    names: Sequence[str], fix: Sequence[str], exclude: Sequence[str]
+) -> tuple[np.ndarray, dict[int, float]]:
     """The mask of fixed parameters, `(parameters,)`, and their values by place."""
     mask, values = held(names, exclude), {}
     for text in fix:
@@ -92,15 +115,27 @@ def fixed(names: Sequence[str], fix: Sequence[str], exclude: Sequence[str]) -> t
     return mask, values
 
 
-def named_axes(names: Sequence[str], grid: Sequence[str]) -> tuple[np.ndarray, list[Axis], list[str]]:
-    """A grid over named parameters: directions `(axes, parameters)` that are single parameters, their ranges and names.
-    `grid` has entries `PATTERN=LOW:HIGH:POINTS`, around the center; a pattern may fit several, each an axis."""
+def named_axes(
+    names: Sequence[str], grid: Sequence[str]
+) -> tuple[np.ndarray, list[Axis], list[str]]:
+    """A grid over named parameters: directions `(axes, parameters)` that are single parameters,
+    their ranges and names. `grid` has entries `PATTERN=LOW:HIGH:POINTS`, around the center; a
+    pattern may fit several, each an axis.
+    """
     chosen: dict[int, Axis] = {}
     for text in grid:
         pattern, sign, numbers = text.rpartition("=")
         if not sign or not pattern:
-            raise InputError("grid has the wrong form.", text, "PATTERN=LOW:HIGH:POINTS, such as */kernel=-5:5:21")
-        chosen.update(dict.fromkeys(np.flatnonzero(held(names, [pattern])).tolist(), parse_axis(numbers, "grid")))
+            raise InputError(
+                "grid has the wrong form.",
+                text,
+                "PATTERN=LOW:HIGH:POINTS, such as */kernel=-5:5:21",
+            )
+        chosen.update(
+            dict.fromkeys(
+                np.flatnonzero(held(names, [pattern])).tolist(), parse_axis(numbers, "grid")
+            )
+        )
     places = sorted(chosen)
     directions = np.zeros((len(places), len(names)))
     directions[np.arange(len(places)), places] = 1.0
@@ -120,27 +155,36 @@ def directions_of(
     seed: int = 0,
     walker: int | None = None,
 ) -> tuple[np.ndarray, list[str]]:
-    """Directions from their descriptions, rows `(axes, parameters)`, with a sentence about each. `words` is `random`,
-    `random:1`, `trajectory`, `covariance:1,64`, `hessian:1,-1`, `between`, or a file; `surface` is a
-    `tati_re.landscape.Surface`. `random` takes `normalization` and `seed`, `hessian` `seed`, `trajectory` positions
-    `(n, parameters)`, `covariance` the run and its `walker` (None: all), `between` one or two more points, `others`.
-    `free` is a mask `(parameters,)` of those that may move; None: all."""
+    """Directions from their descriptions, rows `(axes, parameters)`, with a sentence about each.
+    `words` is `random`, `random:1`, `trajectory`, `covariance:1,64`, `hessian:1,-1`, `between`, or
+    a file; `surface` is a `tati_re.landscape.Surface`. `random` takes `normalization` and `seed`,
+    `hessian` `seed`, `trajectory` positions `(n, parameters)`, `covariance` the run and its
+    `walker` (None: all), `between` one or two more points, `others`. `free` is a mask
+    `(parameters,)` of those that may move; None: all.
+    """
     kind, _, rest = words.partition(":")
     known = ("random", "trajectory", "covariance", "hessian", "between")
     if kind not in known:
         if Path(words).suffix in (".npy", ".npz", ".csv"):
             rows = read_directions(words, surface.num_parameters)
             return rows, [f"row {i} of {words}" for i in range(len(rows))]
-        raise InputError(f"directions: {kind} is not known.{nearest(kind, known)}", expected=DIRECTIONS)
+        raise InputError(
+            f"directions: {kind} is not known.{nearest(kind, known)}", expected=DIRECTIONS
+        )
     if kind == "random":
         count = _count(words, rest)
         rows = random_directions(centre, surface.shapes, count, seed, normalization)
         return rows, [f"random, {normalization} normalisation, seed {seed}"] * count
     if kind == "trajectory":
         if positions is None:
-            raise InputError("directions: trajectory needs one.", expected="a run with a trajectory")
+            raise InputError(
+                "directions: trajectory needs one.", expected="a run with a trajectory"
+            )
         rows, parts = trajectory_directions(positions, centre, _count(words, rest))
-        return rows, [f"principal direction {i + 1} of the path, {part:.1%} of it" for i, part in enumerate(parts)]
+        return rows, [
+            f"principal direction {i + 1} of the path, {part:.1%} of it"
+            for i, part in enumerate(parts)
+        ]
     if kind == "between":
         return between(centre, *others)[1], [f"to given point {i + 1}" for i in range(len(others))]
     try:
@@ -148,17 +192,26 @@ def directions_of(
     except ValueError:
         raise InputError("directions: no numbers of eigenvectors.", words, f"{kind}:1,2") from None
     if kind == "covariance":
-        refuse_if(run is None, "directions: covariance needs a sampled run.", expected="a run with a trajectory")
+        refuse_if(
+            run is None,
+            "directions: covariance needs a sampled run.",
+            expected="a run with a trajectory",
+        )
         rows, values = covariance_directions(run, numbers, walker=walker)
         pairs = zip(numbers, values, strict=True)
         return rows, [f"eigenvector {n} of the covariance, variance {v:.4g}" for n, v in pairs]
     rows, values = hessian_directions(surface, centre, numbers, free, seed)
-    return rows, [f"eigenvector {n} of the Hessian, curvature {v:.4g}" for n, v in zip(numbers, values, strict=True)]
+    return rows, [
+        f"eigenvector {n} of the Hessian, curvature {v:.4g}"
+        for n, v in zip(numbers, values, strict=True)
+    ]
 
 
 def _count(words: str, rest: str) -> int:
     if not rest and ":" not in words:
         return 2
     if not rest.isdigit() or not 1 <= int(rest) <= 6:
-        raise InputError("directions: no number of directions.", words, f"{words.split(':')[0]}:COUNT, 1 to 6")
+        raise InputError(
+            "directions: no number of directions.", words, f"{words.split(':')[0]}:COUNT, 1 to 6"
+        )
     return int(rest)

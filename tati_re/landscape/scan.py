@@ -26,12 +26,14 @@ class Landscape(NamedTuple):
     """A landscape as tables.
 
     Attributes:
-        table: One row a point: `scale` (where there are several), the coordinates, loss, potential, accuracy, those of
-            the test part, and `ln_excess_loss` = ln(loss - lowest).
-        trajectory: One row a stored position, or none: step, walker, coordinates on the plane, distance from it, and
-            the position's own loss, potential, ... and `plane_loss`, the loss of its projection.
+        table: One row a point: `scale` (where there are several), the coordinates, loss, potential,
+            accuracy, those of the test part, and `ln_excess_loss` = ln(loss - lowest).
+        trajectory: One row a stored position, or none: step, walker, coordinates on the plane,
+            distance from it, and the position's own loss, potential, ... and `plane_loss`, the loss
+            of its projection.
         lowest: L0, the lowest loss of both tables.
-        centre, directions, names: `(parameters,)`, `(axes, parameters)`, and the names of the coordinates.
+        centre, directions, names: `(parameters,)`, `(axes, parameters)`, and the names of the
+            coordinates.
     """
 
     table: pandas.DataFrame
@@ -42,7 +44,9 @@ class Landscape(NamedTuple):
     names: tuple[str, ...]
 
     def plot(self, **choices: Any) -> Figure:
-        """Draws the landscape; `kind`, `quantity`, `scales`, `path` as `tati_re.plotting.plot_landscape` has them."""
+        """Draws the landscape; `kind`, `quantity`, `scales`, `path` as
+        `tati_re.plotting.plot_landscape` has them.
+        """
         return drawn("landscape", self, **choices)
 
 
@@ -67,13 +71,17 @@ def scan(
         surface, centre: A `tati_re.landscape.Surface`, and `(parameters,)`.
         directions: `(axes, parameters)`; coordinates count in their lengths.
         ranges: `-1:1:41` or an `Axis` for all axes, or one for each. Default: `-1:1:41`.
-        scales: Exponents of 10: the whole range times each of these powers, one grid after the other. Default: 0 alone.
-        trajectory: `Position`s of `tati_re.analysis.stored_positions` (or of `path_of`), read once. Default: none.
+        scales: Exponents of 10: the whole range times each of these powers, one grid after the
+            other. Default: 0 alone.
+        trajectory: `Position`s of `tati_re.analysis.stored_positions` (or of `path_of`), read once.
+            Default: none.
         names: Of the coordinates. Default: c0, c1, ...
-        output: A folder, in which the tables grow as points are done: called again with the same arguments, it goes on
-            where it was stopped, and reads what is there. Default: none, all in memory.
+        output: A folder, in which the tables grow as points are done: called again with the same
+            arguments, it goes on where it was stopped, and reads what is there. Default: none, all
+            in memory.
         overwrite: Whether the files of another landscape there are removed. Default: False.
-        description: More words for `landscape.toml`, such as where the center comes from. Default: none.
+        description: More words for `landscape.toml`, such as where the center comes from. Default:
+            none.
         progress: Called with points done and in all after each block. Default: none.
 
     Raises:
@@ -87,8 +95,16 @@ def scan(
     folder = None
     if output is not None:
         kind = f"{len(directions)} in {directions.shape[1]} parameters"
-        said = {"schema_version": 1, "directions": kind, "ranges": [axis.text for axis in grid.axes]}
-        said |= {"scales": list(grid.scales), "names": list(names), "columns": list(surface.columns)}
+        said = {
+            "schema_version": 1,
+            "directions": kind,
+            "ranges": [axis.text for axis in grid.axes],
+        }
+        said |= {
+            "scales": list(grid.scales),
+            "names": list(names),
+            "columns": list(surface.columns),
+        }
         said |= {**(description or {}), "digest": _digest(surface, grid, names, positions)}
         folder = tables.prepare(output, said, overwrite)
         with replacing(folder / ARRAYS) as file:
@@ -98,7 +114,9 @@ def scan(
     def points(first: int, last: int) -> np.ndarray:
         coordinates = grid.coordinates(first, last)
         found = surface.values(grid.positions(coordinates[:, 1:]))
-        return np.column_stack([coordinates[:, 0 if several else 1 :], *(found[name] for name in surface.columns)])
+        return np.column_stack(
+            [coordinates[:, 0 if several else 1 :], *(found[name] for name in surface.columns)]
+        )
 
     columns = [*(["scale"] if several else []), *names, *surface.columns]
     path = None if folder is None else folder / "landscape.csv"
@@ -109,9 +127,13 @@ def scan(
         table = table.astype({"scale": np.int64}) if several else table
     along = None
     if positions is not None:
-        along = _along(surface, grid, positions, names, None if folder is None else folder / "trajectory.csv")
+        along = _along(
+            surface, grid, positions, names, None if folder is None else folder / "trajectory.csv"
+        )
     lowest = float(min(frame["loss"].min() for frame in (table, along) if frame is not None))
-    table, along = (None if frame is None else tables.with_excess(frame, lowest) for frame in (table, along))
+    table, along = (
+        None if frame is None else tables.with_excess(frame, lowest) for frame in (table, along)
+    )
     if folder is not None:
         tables.finish(folder / "landscape.csv", table)
         if along is not None:
@@ -128,8 +150,10 @@ def along(
     overwrite: bool = False,
     description: dict[str, Any] | None = None,
 ) -> pandas.DataFrame:
-    """Loss, potential and accuracy at stored positions, on all data where the run saw mini-batches. The arguments are
-    those of `scan`; the table has a row a position: step, walker, loss, potential, ..., `ln_excess_loss`."""
+    """Loss, potential and accuracy at stored positions, on all data where the run saw mini-batches.
+    The arguments are those of `scan`; the table has a row a position: step, walker, loss,
+    potential, ..., `ln_excess_loss`.
+    """
     positions = list(trajectory)
     refuse_if(not positions, "The trajectory has no positions.")
     folder = None
@@ -146,8 +170,9 @@ def along(
 
 
 def load(folder: AnyPath) -> Landscape:
-    """Opens the folder of a finished landscape. One that is none, or is not finished, is an `InputError`: the same
-    command goes on with it."""
+    """Opens the folder of a finished landscape. One that is none, or is not finished, is an
+    `InputError`: the same command goes on with it.
+    """
     import tomllib
 
     folder = Path(folder)
@@ -156,7 +181,9 @@ def load(folder: AnyPath) -> Landscape:
     said = tomllib.loads(path.read_text(encoding="utf-8"))
     table = tables.finished(folder / "landscape.csv")
     if table is None:
-        raise InputError(f"The landscape in {folder} is not finished.", expected="the same command or call again")
+        raise InputError(
+            f"The landscape in {folder} is not finished.", expected="the same command or call again"
+        )
     try:
         with load_arrays(folder / ARRAYS) as file:
             centre, directions = file["centre"], file["directions"]
@@ -168,20 +195,25 @@ def load(folder: AnyPath) -> Landscape:
 
 
 def path_of(run, most: int = 1000, walker: int | None = None) -> list[Any]:
-    """Stored positions of a run, up to a number, as many of each walker and equally spaced in its own. They are
-    `Position`s in the order of the file. `most` is at least 1, by default 1,000, and `walker` one alone, by default
-    all. Where a run stored no positions, or has no such walker, it is an `InputError`."""
+    """Stored positions of a run, up to a number, as many of each walker and equally spaced in its
+    own. They are `Position`s in the order of the file. `most` is at least 1, by default 1,000, and
+    `walker` one alone, by default all. Where a run stored no positions, or has no such walker, it
+    is an `InputError`.
+    """
 
     def chosen():
         found = stored_positions(run)
         return found if walker is None else (one for one in found if one.walker == walker)
 
     left = Counter(one.walker for one in chosen())
-    refuse_if(not left, f"The run {run.folder} stored no positions of this walker.", f"walker {walker}")
+    refuse_if(
+        not left, f"The run {run.folder} stored no positions of this walker.", f"walker {walker}"
+    )
     every, kept = -(-max(left.values()) // max(1, most // len(left))), []
     for one in chosen():
         left[one.walker] -= 1
-        # The last position is where the walker ended: counted backwards, it is among those that are kept.
+        # The last position is where the walker ended: counted backwards, it is among those that are
+        # kept.
         if left[one.walker] % every == 0:
             kept.append(one)
     return kept[-most:]
@@ -192,7 +224,8 @@ def _digest(surface, grid: Grid | None, names: Sequence[str], positions: list | 
     if grid is not None:
         parts += [grid.centre, grid.directions, tuple(grid.axes), grid.scales]
     if positions is not None:
-        # The steps and one number of each position tell another trajectory; hashing all of it reads it once more.
+        # The steps and one number of each position tell another trajectory; hashing all of it reads
+        # it once more.
         parts += [np.array([(one.step, one.walker) for one in positions])]
         parts += [np.array([np.sum(one.parameters, dtype=np.float64) for one in positions])]
     return tables.digest(*parts)
@@ -203,7 +236,13 @@ def _along(surface, grid: Grid | None, positions: list, names: Sequence[str], pa
     if frame is not None:
         return frame
     plane = [*names, "distance"] if grid is not None else []
-    columns = ["step", "walker", *plane, *surface.columns, *(["plane_loss"] if grid is not None else [])]
+    columns = [
+        "step",
+        "walker",
+        *plane,
+        *surface.columns,
+        *(["plane_loss"] if grid is not None else []),
+    ]
 
     def rows(first: int, last: int) -> np.ndarray:
         part = positions[first:last]

@@ -1,4 +1,6 @@
-"""The potential at any points: losses, accuracies and gradients of many points, Hessian products at one."""
+"""The potential at any points: losses, accuracies and gradients of many points, Hessian products at
+one.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,18 +13,22 @@ from tati_re.posterior.function import FunctionPotential
 from tati_re.posterior.potential import ModelPotential
 
 _BLOCK = 64
-_NUMBERS = 1 << 21  # Numbers that the widest layer holds at a time: what stays in a cache beside the weights.
+_NUMBERS = (
+    1 << 21
+)  # Numbers that the widest layer holds at a time: what stays in a cache beside the weights.
 _MOST_EXAMPLES = 8192
 
 
 class Surface:
-    """U, mean loss and accuracy of a simulation as functions of the parameters. All training examples count, or those
-    of one fixed mini-batch; layers act as in prediction. Points are evaluated in blocks: where the model is made of
-    dense layers, all points of a block share one product a layer.
+    """U, mean loss and accuracy of a simulation as functions of the parameters. All training
+    examples count, or those of one fixed mini-batch; layers act as in prediction. Points are
+    evaluated in blocks: where the model is made of dense layers, all points of a block share one
+    product a layer.
 
     Args:
         system: A `tati_re.Simulation`, or a `tati_re.FunctionPotential`.
-        batch_size: Examples of the fixed mini-batch, the first one of that size that the seed gives. Default: all.
+        batch_size: Examples of the fixed mini-batch, the first one of that size that the seed
+            gives. Default: all.
         test: Whether `values` also has the loss and the accuracy on the test part. Default: False.
         points: Points of a block. Default: 64.
 
@@ -42,7 +48,14 @@ class Surface:
         array([1.])
     """
 
-    def __init__(self, system: Any, *, batch_size: int | None = None, test: bool = False, points: int = _BLOCK) -> None:
+    def __init__(
+        self,
+        system: Any,
+        *,
+        batch_size: int | None = None,
+        test: bool = False,
+        points: int = _BLOCK,
+    ) -> None:
         refuse_if(points < 1, "points is too small.", points, "at least 1")
         self.points = int(points)
         self._part: Any
@@ -50,9 +63,14 @@ class Surface:
             system = system.system.potential(system.options, system.objects, copies=1)
         if isinstance(system, FunctionPotential):
             if batch_size is not None or test:
-                raise InputError("A function has no examples: neither batch_size nor test belong to it.")
+                raise InputError(
+                    "A function has no examples: neither batch_size nor test belong to it."
+                )
             self._part = _OfFunction(system)
-            self.tensor_names, self.shapes = list(system.parameter_names), [()] * system.num_parameters
+            self.tensor_names, self.shapes = (
+                list(system.parameter_names),
+                [()] * system.num_parameters,
+            )
             self.parameter_names = list(system.parameter_names)
         else:
             self._part = _OfModel(system, batch_size, test, self.points)
@@ -69,9 +87,10 @@ class Surface:
         return f"{self._part.identity} {self.tensor_names} {self.shapes} {self.dtype}"
 
     def values(self, positions: np.ndarray) -> dict[str, np.ndarray]:
-        """Loss, potential and the rest of `columns` at some points. Of positions `(n, parameters)` they are one float64
-        array `(n,)` a column: `loss`, `potential`, where the model is a classifier `accuracy`, and with `test` also
-        `test_loss` and `test_accuracy`."""
+        """Loss, potential and the rest of `columns` at some points. Of positions `(n, parameters)`
+        they are one float64 array `(n,)` a column: `loss`, `potential`, where the model is a
+        classifier `accuracy`, and with `test` also `test_loss` and `test_accuracy`.
+        """
         positions = self._checked(positions)
         found = {name: np.empty(len(positions)) for name in self.columns}
         for start in range(0, len(positions), self.points):
@@ -95,17 +114,24 @@ class Surface:
         for start in range(0, len(positions), self.points):
             rows = positions[start : start + self.points]
             parts.append([found[: len(rows)] for found in self._part.gradient(self._padded(rows))])
-        values, gradients = (np.concatenate(part).astype(np.float64) for part in zip(*parts, strict=True))
+        values, gradients = (
+            np.concatenate(part).astype(np.float64) for part in zip(*parts, strict=True)
+        )
         return values, gradients
 
     def hessian_product(self, position: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-        """∇²U at one point times one or several vectors. The point is `(parameters,)`, the vectors are
-        `(parameters,)` or `(k, parameters)`, and so is the product, float64."""
+        """∇²U at one point times one or several vectors. The point is `(parameters,)`, the vectors
+        are `(parameters,)` or `(k, parameters)`, and so is the product, float64.
+        """
         position = self._checked(np.asarray(position)[None])[0]
         several, parts = self._checked(np.atleast_2d(vectors)), []
         for rows in np.split(several, range(self.points, len(several), self.points)):
             padded = self._padded(rows)
-            parts.append(self._part.product(np.repeat(position[None], len(padded), axis=0), padded)[: len(rows)])
+            parts.append(
+                self._part.product(np.repeat(position[None], len(padded), axis=0), padded)[
+                    : len(rows)
+                ]
+            )
         return np.concatenate(parts).astype(np.float64).reshape(np.shape(vectors))
 
     def _padded(self, rows: np.ndarray) -> np.ndarray:
@@ -117,7 +143,11 @@ class Surface:
         positions = np.asarray(positions)
         if positions.ndim != 2 or positions.shape[1] != self.num_parameters or not len(positions):
             received = f"shape {positions.shape}"
-            raise InputError("Points do not fit the model.", received, f"(n, {self.num_parameters}), n at least 1")
+            raise InputError(
+                "Points do not fit the model.",
+                received,
+                f"(n, {self.num_parameters}), n at least 1",
+            )
         return positions.astype(self.dtype)
 
 
@@ -138,16 +168,28 @@ class _OfModel:
         potential = self.potential
         train = potential.train
         self._data = (train.x, train.y) if self._indices is None else train.taken(self._indices)
-        self._piece = int(np.clip(_NUMBERS // (points * _width(potential.flat.model)), 64, _MOST_EXAMPLES))
+        self._piece = int(
+            np.clip(_NUMBERS // (points * _width(potential.flat.model)), 64, _MOST_EXAMPLES)
+        )
         self._compiled: dict[str, Compiled] = {}
 
     @property
     def identity(self) -> str:
         potential = self.potential
         batch = "all" if self._indices is None else self._indices.tolist()
-        said = (potential.loss.get_config(), potential.prior.get_config(), potential.convention, batch)
-        acts = [(layer, getattr(layer, "activation", None)) for layer in potential.flat.model.layers]
-        layers = [(type(layer).__name__, getattr(activation, "__name__", "")) for layer, activation in acts]
+        said = (
+            potential.loss.get_config(),
+            potential.prior.get_config(),
+            potential.convention,
+            batch,
+        )
+        acts = [
+            (layer, getattr(layer, "activation", None)) for layer in potential.flat.model.layers
+        ]
+        layers = [
+            (type(layer).__name__, getattr(activation, "__name__", ""))
+            for layer, activation in acts
+        ]
         frozen = [float(np.sum(np.asarray(value, np.float64))) for value in self._auxiliary]
         return f"{potential.dataset.fingerprint()} {said} {layers} {frozen}"
 
@@ -209,14 +251,18 @@ class _OfModel:
         value, gradient = self._of_prior(tf.constant(positions))
         scale = self.potential.scale / self._data[0].shape[0]
         loss = scale * sum(part[0].numpy() for part in parts)
-        return loss + value.numpy(), scale * sum(part[1].numpy() for part in parts) + gradient.numpy()
+        return loss + value.numpy(), scale * sum(
+            part[1].numpy() for part in parts
+        ) + gradient.numpy()
 
     def product(self, positions: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         position, along = tf.constant(positions), tf.constant(vectors)
         scale = self.potential.scale / self._data[0].shape[0]
         parts = self._over_pieces(self._products_of_piece, self._data, positions, vectors)
         total = scale * sum(part.numpy() for part in parts)
-        product = value_and_gradient(lambda x: tf.reduce_sum(self._of_prior(x)[1] * along), position)[1]
+        product = value_and_gradient(
+            lambda x: tf.reduce_sum(self._of_prior(x)[1] * along), position
+        )[1]
         return total + product.numpy()
 
 
@@ -242,7 +288,9 @@ class _OfFunction:
         return tf.cast(loss, tf.float64), potential, gradient if more is None else gradient + more
 
     def _product(self, position, vectors):
-        return value_and_gradient(lambda x: tf.reduce_sum(self._loss_and_gradient(x)[2] * vectors), position)[1]
+        return value_and_gradient(
+            lambda x: tf.reduce_sum(self._loss_and_gradient(x)[2] * vectors), position
+        )[1]
 
     def values(self, positions: np.ndarray) -> dict[str, np.ndarray]:
         loss, potential, _ = self._gradients(positions)
@@ -264,7 +312,10 @@ def _width(model: Any) -> int:
         except (AttributeError, ValueError):
             continue
         widths.append(int(np.prod([size or 1 for size in shape[1:]], dtype=np.int64)))
-    # A layer without parameters before the first one, such as Flatten, holds the inputs once for all points.
-    sizes = [int(variable.shape[-1]) for variable in model.trainable_variables if len(variable.shape) > 1]
+    # A layer without parameters before the first one, such as Flatten, holds the inputs once for
+    # all points.
+    sizes = [
+        int(variable.shape[-1]) for variable in model.trainable_variables if len(variable.shape) > 1
+    ]
     dense_only = all(len(variable.shape) <= 2 for variable in model.trainable_variables)
     return max(sizes) if dense_only and sizes else max(widths)

@@ -27,21 +27,38 @@ def digest(*parts: Any) -> str:
     for part in parts:
         array = part if isinstance(part, np.ndarray) else None
         found.update(b"|" if array is None else str((array.shape, array.dtype)).encode())
-        found.update(repr(part).encode() if array is None else np.ascontiguousarray(array).tobytes())
+        found.update(
+            repr(part).encode() if array is None else np.ascontiguousarray(array).tobytes()
+        )
     return found.hexdigest()[:16]
 
 
 def prepare(folder: AnyPath, specification: Mapping[str, Any], overwrite: bool = False) -> Path:
     now = {name: value for name, value in specification.items() if value is not None}
-    outdated = [f"{name}{end}" for name in ("landscape.csv", "trajectory.csv", "hessian.csv") for end in ("", PARTIAL)]
-    open_folder(folder, SPECIFICATION, now, "landscape", outdated=outdated, overwrite=overwrite, difference=_difference)
+    outdated = [
+        f"{name}{end}"
+        for name in ("landscape.csv", "trajectory.csv", "hessian.csv")
+        for end in ("", PARTIAL)
+    ]
+    open_folder(
+        folder,
+        SPECIFICATION,
+        now,
+        "landscape",
+        outdated=outdated,
+        overwrite=overwrite,
+        difference=_difference,
+    )
     return Path(folder)
 
 
 def _difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     if then.get("digest") == now["digest"]:
         return None
-    return first_difference(then, {name: value for name, value in now.items() if name != "digest"}) or "other data"
+    return (
+        first_difference(then, {name: value for name, value in now.items() if name != "digest"})
+        or "other data"
+    )
 
 
 def grown(
@@ -52,10 +69,11 @@ def grown(
     rows: Callable[[int, int], np.ndarray],
     progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
-    """All rows of a table, `(num_rows, columns)`: those in its file, then the others, appended block by block. `path`
-    is the CSV file of the finished table, or None for memory alone; the unfinished one is `....partial` in the same
-    folder. `rows(first, last)` computes `(n, columns)`, at most `size` at a time; `progress` is called with rows done
-    and in all after each block."""
+    """All rows of a table, `(num_rows, columns)`: those in its file, then the others, appended
+    block by block. `path` is the CSV file of the finished table, or None for memory alone; the
+    unfinished one is `....partial` in the same folder. `rows(first, last)` computes `(n, columns)`,
+    at most `size` at a time; `progress` is called with rows done and in all after each block.
+    """
     if path is None:
         done, table = 0, None
         kept: list[np.ndarray] = []
@@ -64,7 +82,11 @@ def grown(
         done = sum(len(part) for part in kept)
 
     def stopped() -> str:
-        where = "nothing is kept" if path is None else f"kept in {path.parent}, where the same call goes on"
+        where = (
+            "nothing is kept"
+            if path is None
+            else f"kept in {path.parent}, where the same call goes on"
+        )
         return f"Interrupted after {sum(map(len, kept)):,} of {num_rows:,} points: {where}."
 
     with saying(stopped):
@@ -85,7 +107,9 @@ def _opened(path: Path, columns: Sequence[str]) -> tuple[list[np.ndarray], CsvTa
     if not path.exists() or b"\n" not in path.read_bytes()[:65536]:
         return [], CsvTable(path, columns, integers)
     frame = read_table(path)
-    table = CsvTable.reopen(path, columns, path.read_bytes().rfind(b"\n") + 1, integer_columns=integers)
+    table = CsvTable.reopen(
+        path, columns, path.read_bytes().rfind(b"\n") + 1, integer_columns=integers
+    )
     return ([frame.to_numpy(np.float64)] if len(frame) else []), table
 
 
@@ -103,7 +127,10 @@ def finished(path: Path | None) -> pandas.DataFrame | None:
     except ValueError as error:
         frame, reason = None, str(error).strip().split("\n")[0]
     if frame is None or any(kind.kind not in "biuf" for kind in frame.dtypes):
-        raise InputError(f"{path} cannot be read: {reason}.", expected="to remove this file; it is computed again")
+        raise InputError(
+            f"{path} cannot be read: {reason}.",
+            expected="to remove this file; it is computed again",
+        )
     return frame
 
 
@@ -111,4 +138,6 @@ def with_excess(frame: pandas.DataFrame, lowest: float) -> pandas.DataFrame:
     """Adds the column ln(L - L0), empty where L is L0."""
     excess = frame["loss"].to_numpy(np.float64) - lowest
     positive = excess > 0
-    return frame.assign(**{EXCESS: np.where(positive, np.log(np.where(positive, excess, 1.0)), np.nan)})
+    return frame.assign(
+        **{EXCESS: np.where(positive, np.log(np.where(positive, excess, 1.0)), np.nan)}
+    )

@@ -1,1 +1,3 @@
-"""Keras models: built, loaded, rebuilt, as functions of a flat vector; all but `names` load TensorFlow, when used."""
+"""Keras models: built, loaded, rebuilt, as functions of a flat vector; all but `names` load
+TensorFlow, when used.
+"""

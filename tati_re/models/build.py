@@ -26,9 +26,11 @@ def build_network(
     seed: int = 0,
     use_bias: bool = True,
 ) -> Any:
-    """A fully connected `keras.Sequential` with layers named `dense`, `dense_1`, ...; without `hidden` a linear model.
-    Examples of more than one dimension are flattened first. The weights are uniform after Glorot and Bengio (2010),
-    drawn from `seed`; biases are 0. Computes in "float32" or "float64"."""
+    """A fully connected `keras.Sequential` with layers named `dense`, `dense_1`, ...; without
+    `hidden` a linear model. Examples of more than one dimension are flattened first. The weights
+    are uniform after Glorot and Bengio (2010), drawn from `seed`; biases are 0. Computes in
+    "float32" or "float64".
+    """
     for name, value in (("activation", activation), ("output_activation", output_activation)):
         try:
             keras.activations.get(value)
@@ -38,7 +40,9 @@ def build_network(
             raise InputError(what, value, f"one of {', '.join(known)}") from None
     units = [*hidden, num_outputs]
     if any(u < 1 for u in units):
-        raise InputError("hidden has a layer without units.", list(hidden), "at least 1 unit in each layer")
+        raise InputError(
+            "hidden has a layer without units.", list(hidden), "at least 1 unit in each layer"
+        )
     layers = [keras.Input(tuple(input_shape), dtype=dtype)]
     if len(input_shape) != 1:
         layers.append(keras.layers.Flatten(dtype=dtype, name="flatten"))
@@ -46,27 +50,47 @@ def build_network(
         last = i == len(units) - 1
         # Two layers of one shape must not start with the same weights.
         own = int(np.random.SeedSequence([seed, i]).generate_state(1, np.uint32)[0] >> 1)
-        how = {"use_bias": use_bias, "kernel_initializer": keras.initializers.GlorotUniform(seed=own), "dtype": dtype}
+        how = {
+            "use_bias": use_bias,
+            "kernel_initializer": keras.initializers.GlorotUniform(seed=own),
+            "dtype": dtype,
+        }
         name = f"dense_{i}" if i else "dense"
-        layers.append(keras.layers.Dense(count, output_activation if last else activation, name=name, **how))
+        layers.append(
+            keras.layers.Dense(count, output_activation if last else activation, name=name, **how)
+        )
     return keras.Sequential(layers, name="network")
 
 
 def activation_names() -> list[str]:
-    return sorted(n for n in dir(keras.activations) if n[0].islower() and n not in ("get", "serialize", "deserialize"))
+    return sorted(
+        n
+        for n in dir(keras.activations)
+        if n[0].islower() and n not in ("get", "serialize", "deserialize")
+    )
 
 
 def load_model(path: str | Path) -> Any:
     path = Path(path).expanduser()
     if os.path.isdir(path) or path.suffix in (".h5", ".hdf5"):
-        kind = "a folder, perhaps a SavedModel" if os.path.isdir(path) else "an HDF5 file, the form of Keras 2"
+        kind = (
+            "a folder, perhaps a SavedModel"
+            if os.path.isdir(path)
+            else "an HDF5 file, the form of Keras 2"
+        )
         expected = "the model saved by Keras 3 as model.save('name.keras')"
         raise InputError(f"model is {kind}, not a .keras file.", path, expected)
     if not os.path.isfile(path):
         others = [p.name for p in path.parent.glob("*.keras")] if path.parent.is_dir() else []
-        raise InputError(f"model is a file that does not exist.{nearest(path.name, others)}", path, "a .keras file")
+        raise InputError(
+            f"model is a file that does not exist.{nearest(path.name, others)}",
+            path,
+            "a .keras file",
+        )
     if path.suffix != ".keras" or not zipfile.is_zipfile(path):
-        raise InputError("model is not a .keras file.", path, "a file written by model.save('name.keras')")
+        raise InputError(
+            "model is not a .keras file.", path, "a file written by model.save('name.keras')"
+        )
     try:
         with zipfile.ZipFile(path) as archive:
             check_members(archive.infolist(), path.stat().st_size)
@@ -76,7 +100,9 @@ def load_model(path: str | Path) -> Any:
         text = str(error)
         if "Lambda" in text and "safe_mode" in text:
             what = "model has a Lambda layer, which is code; it is not run from a file."
-            raise InputError(what, path, "a model without Lambda layers, or the model as an object in Python") from None
+            raise InputError(
+                what, path, "a model without Lambda layers, or the model as an object in Python"
+            ) from None
         if "Could not locate class" in text or "Could not locate function" in text:
             what = "model has layers or functions of a kind that Keras does not know."
             expected = "keras.saving.register_keras_serializable on the class, or the model as an object in Python"
@@ -91,8 +117,10 @@ def load_model(path: str | Path) -> Any:
 
 
 def _refuse_foreign(config: Any) -> None:
-    """Refuses a model whose layers are of a module that is not of Keras, and were not registered: the oldest Keras that
-    we take imports any module that a file names, and calls what it finds there."""
+    """Refuses a model whose layers are of a module that is not of Keras, and were not registered:
+    the oldest Keras that we take imports any module that a file names, and calls what it finds
+    there.
+    """
     if isinstance(config, list):
         for part in config:
             _refuse_foreign(part)
@@ -128,9 +156,11 @@ FORM = "my_net.py:build or my_module:build"
 
 
 def imported_model(name: Any, options: Any, input_shape: tuple[int, ...], num_outputs: int) -> Any:
-    """The Keras model of `name`: a module or file, a colon, and a function, class of models or model in it; or a
-    function. It is called with those of `input_shape` (of one example), `num_outputs` (of a network for these data and
-    this loss) and the options that its signature names; Keras' random numbers start from `seed`."""
+    """The Keras model of `name`: a module or file, a colon, and a function, class of models or
+    model in it; or a function. It is called with those of `input_shape` (of one example),
+    `num_outputs` (of a network for these data and this loss) and the options that its signature
+    names; Keras' random numbers start from `seed`.
+    """
 
     def builds(value: Any) -> bool:
         return inspect.isfunction(value) or isinstance(value, keras.Model)
@@ -140,11 +170,20 @@ def imported_model(name: Any, options: Any, input_shape: tuple[int, ...], num_ou
     name = name if isinstance(name, str) else "the function"
     takes_hidden = inspect.isroutine(made) and "hidden" in inspect.signature(made).parameters
     if options.hidden and not takes_hidden:
-        raise InputError(f"model: {name} takes no hidden.", f"hidden = {options.hidden}", "one of the two")
+        raise InputError(
+            f"model: {name} takes no hidden.", f"hidden = {options.hidden}", "one of the two"
+        )
     if callable(made) and not isinstance(made, keras.Model):
         keras.utils.set_random_seed(options.seed % 2**32)
-        made = called("model", made, options, {"input_shape": tuple(input_shape), "num_outputs": int(num_outputs)})
+        made = called(
+            "model",
+            made,
+            options,
+            {"input_shape": tuple(input_shape), "num_outputs": int(num_outputs)},
+        )
     if not isinstance(made, keras.Model):
         expected = "a function that returns one"
-        raise InputError(f"model: {name} does not return a Keras model.", type(made).__name__, expected)
+        raise InputError(
+            f"model: {name} does not return a Keras model.", type(made).__name__, expected
+        )
     return made

@@ -1,7 +1,9 @@
-"""Networks that are a chain of layers with all parameters in dense layers: the inputs and outputs of each dense layer.
-The gradient of one example's loss with respect to a dense layer's kernel is the outer product of the layer's input and
-the slope of the loss with respect to its output before the activation. Its moments over many examples are products of
-two matrices (Goodfellow, 2015), for which input and output must be seen; Keras' own call of a model hides them."""
+"""Networks that are a chain of layers with all parameters in dense layers: the inputs and outputs
+of each dense layer. The gradient of one example's loss with respect to a dense layer's kernel is
+the outer product of the layer's input and the slope of the loss with respect to its output before
+the activation. Its moments over many examples are products of two matrices (Goodfellow, 2015), for
+which input and output must be seen; Keras' own call of a model hides them.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -12,9 +14,10 @@ from tati_re.models.inspect import acts_alone, input_shape_of
 
 
 class Pass(NamedTuple):
-    """A dense layer's part of a pass through the chain.
-    `kernel` and `bias` (`None`: no bias) are places among the trainable variables; `inputs` is `(n, inputs)` where all
-    walkers share them, else `(walkers, n, inputs)`; `linear`, `(walkers, n, outputs)`, comes before the activation."""
+    """A dense layer's part of a pass through the chain. `kernel` and `bias` (`None`: no bias) are
+    places among the trainable variables; `inputs` is `(n, inputs)` where all walkers share them,
+    else `(walkers, n, inputs)`; `linear`, `(walkers, n, outputs)`, comes before the activation.
+    """
 
     kernel: int
     bias: int | None
@@ -23,11 +26,15 @@ class Pass(NamedTuple):
 
 
 class DenseChain:
-    """A model as a chain of layers, for several walkers at once; made by `chain_of`.
-    `places` says, by the identity of each layer that is dense and trainable, where kernel and bias are among the
-    trainable variables; `frozen` are all other variables, in the order in which `call` takes them."""
+    """A model as a chain of layers, for several walkers at once; made by `chain_of`. `places` says,
+    by the identity of each layer that is dense and trainable, where kernel and bias are among the
+    trainable variables; `frozen` are all other variables, in the order in which `call` takes
+    them.
+    """
 
-    def __init__(self, model: Any, layers: Sequence[Any], places: dict, frozen: Sequence[Any]) -> None:
+    def __init__(
+        self, model: Any, layers: Sequence[Any], places: dict, frozen: Sequence[Any]
+    ) -> None:
         self._frozen = frozen
         self._layers, self._places = layers, places
         self.input_shape = input_shape_of(model)[1:]
@@ -35,15 +42,24 @@ class DenseChain:
     def fits(self, shape: Sequence[int]) -> bool:
         """Whether inputs `(n, *shape)` fit the first layer exactly, which Keras does not check."""
         known = len(shape) == len(self.input_shape)
-        return known and all(want in (None, got) for want, got in zip(self.input_shape, shape, strict=True))
+        return known and all(
+            want in (None, got) for want, got in zip(self.input_shape, shape, strict=True)
+        )
 
     def call(
-        self, weights: Sequence[Any], auxiliary: Sequence[Any], x: Any, shared: bool, watch: Callable
+        self,
+        weights: Sequence[Any],
+        auxiliary: Sequence[Any],
+        x: Any,
+        shared: bool,
+        watch: Callable,
     ) -> tuple[Any, list[Pass]]:
-        """The outputs, `(walkers * n, ...)`, one walker after the other, and the dense layers, first to last. `weights`
-        are all trainable variables, `(walkers, *shape)` each, `auxiliary` all others, `shape` each, the same for these
-        walkers. Inputs are `(n, ...)` where all walkers share them, else `(walkers, n, ...)`. Layers act as in
-        prediction; `watch` is called with the linear output of each dense layer before anything is computed from it."""
+        """The outputs, `(walkers * n, ...)`, one walker after the other, and the dense layers,
+        first to last. `weights` are all trainable variables, `(walkers, *shape)` each, `auxiliary`
+        all others, `shape` each, the same for these walkers. Inputs are `(n, ...)` where all
+        walkers share them, else `(walkers, n, ...)`. Layers act as in prediction; `watch` is called
+        with the linear output of each dense layer before anything is computed from it.
+        """
         walkers, passes = weights[0].shape[0], []
         n = x.shape[0 if shared else 1]
         values = x if shared else tf.reshape(x, (walkers * n, *x.shape[2:]))
@@ -70,9 +86,11 @@ class DenseChain:
 def chain_of(
     model: Any, variables: Sequence[Any] | None = None, others: Sequence[Any] | None = None
 ) -> DenseChain | None:
-    """A built Keras model as a chain, or `None`: one where each layer takes the output of the one before and every
-    example by itself, and all variables that move (`None`: the trainable ones) are kernels and biases of dense layers
-    that are met once, with one vector an example. `others` are all other variables (`None`: the non-trainable ones)."""
+    """A built Keras model as a chain, or `None`: one where each layer takes the output of the one
+    before and every example by itself, and all variables that move (`None`: the trainable ones) are
+    kernels and biases of dense layers that are met once, with one vector an example. `others` are
+    all other variables (`None`: the non-trainable ones).
+    """
     layers = _row_of(model)
     if layers is None or layout_of(model) or not all(acts_alone(layer) for layer in layers):
         return None
@@ -83,7 +101,11 @@ def chain_of(
     for layer in layers:
         own = [id(variable) for variable in layer.trainable_variables if id(variable) in numbers]
         if own:
-            dense = type(layer) is keras.layers.Dense and not layer.lora_enabled and layer.quantization_mode is None
+            dense = (
+                type(layer) is keras.layers.Dense
+                and not layer.lora_enabled
+                and layer.quantization_mode is None
+            )
             whole = [id(layer.kernel), id(layer.bias)][: 1 + layer.use_bias] if dense else None
             if own != whole or len(shape) != 2:
                 return None
@@ -94,7 +116,9 @@ def chain_of(
 
 
 def _row_of(model: Any) -> list[Any] | None:
-    """The layers of a model in order, nested models expanded; None for a model with branches or of a user's class."""
+    """The layers of a model in order, nested models expanded; None for a model with branches or of
+    a user's class.
+    """
     if type(model) is keras.Sequential:
         layers = model.layers
     elif type(model).__name__ == "Functional":
@@ -116,7 +140,12 @@ def _row_to(tensor: Any, start: Any) -> list[Any] | None:
     while tensor is not start:
         layer, call = origin_of(tensor)
         given = [value for value in call.arguments.kwargs.values() if value is not None]
-        if not isinstance(layer, keras.Layer) or len(call.arguments.args) != 1 or given or len(call.input_tensors) != 1:
+        if (
+            not isinstance(layer, keras.Layer)
+            or len(call.arguments.args) != 1
+            or given
+            or len(call.input_tensors) != 1
+        ):
             return None
         layers.append(layer)
         tensor = call.input_tensors[0]

@@ -1,4 +1,6 @@
-"""A Keras model as a function of one flat vector of its trainable parameters, some of whose entries may be fixed."""
+"""A Keras model as a function of one flat vector of its trainable parameters, some of whose entries
+may be fixed.
+"""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +13,13 @@ from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.given import users_code
 from tati_re.models import inspect
 from tati_re.models.inputs import called
-from tati_re.models.names import PartShape, described_names, fan_in_plus_one, fans_by_layer, tensor_names
+from tati_re.models.names import (
+    PartShape,
+    described_names,
+    fan_in_plus_one,
+    fans_by_layer,
+    tensor_names,
+)
 from tati_re.options.patterns import matches
 
 _ENTRIES = re.compile(r"(.*?)\[([\d\s,*]*)\]$")
@@ -19,15 +27,18 @@ _TATI = re.compile(r"(?:layer(\d+)|(output))/(weights|biases)/Variable(?:_\d+)?:
 
 
 class Fixed(NamedTuple):
-    """The fixed entries of one tensor: a mask of its shape, True where fixed, and values, of which only those count."""
+    """The fixed entries of one tensor: a mask of its shape, True where fixed, and values, of which
+    only those count.
+    """
 
     mask: np.ndarray
     values: np.ndarray
 
 
 def items(given: str | Sequence[str] | None) -> list[tuple[str, str | None]]:
-    """Patterns and the text of their values, None to keep the model's. Each given text
-    is `pattern` or `pattern=values`, or several of these separated by `;`, as in "dense/bias;output/*=0,0.5"."""
+    """Patterns and the text of their values, None to keep the model's. Each given text is `pattern`
+    or `pattern=values`, or several of these separated by `;`, as in "dense/bias;output/*=0,0.5".
+    """
     texts = [given] if isinstance(given, str) else list(given or ())
     parts = [part.strip() for text in texts for part in text.split(";")]
     pairs = [part.partition("=") for part in parts if part]
@@ -37,11 +48,13 @@ def items(given: str | Sequence[str] | None) -> list[tuple[str, str | None]]:
 def fixed_parts(
     given: str | Sequence[str] | None, names: Sequence[str], values: Sequence[np.ndarray]
 ) -> list[Fixed | None]:
-    """The fixed entries of each tensor, None where there are none. A pattern, given as to `items`, is a tensor's name
-    or the end of it after a slash, with `*` and `?` as in file names, and perhaps entries: `dense/bias`, `bias`,
-    `dense_1/*`, `dense/kernel[0,3]`, `dense/kernel[0,*]`. For networks of dense layers TATi's names mean the same:
-    `layer1/weights/Variable:0`, `output/biases/Variable:0`. A value of one number stands for all entries, else there is
-    one for each; without any the tensors' `values` stay. Of two values the later counts."""
+    """The fixed entries of each tensor, None where there are none. A pattern, given as to `items`,
+    is a tensor's name or the end of it after a slash, with `*` and `?` as in file names, and
+    perhaps entries: `dense/bias`, `bias`, `dense_1/*`, `dense/kernel[0,3]`, `dense/kernel[0,*]`.
+    For networks of dense layers TATi's names mean the same: `layer1/weights/Variable:0`,
+    `output/biases/Variable:0`. A value of one number stands for all entries, else there is one for
+    each; without any the tensors' `values` stay. Of two values the later counts.
+    """
     found: list[Fixed | None] = [None] * len(names)
     for pattern, text in items(given):
         tensor, entries = _tensor_and_entries(pattern, names)
@@ -78,7 +91,8 @@ def _mask(pattern: str, entries: str | None, name: str, shape: tuple[int, ...]) 
         return mask
     parts = [part.strip() for part in entries.split(",")]
     inside = len(parts) == len(shape) and all(
-        part == "*" or (part.isdigit() and int(part) < length) for part, length in zip(parts, shape, strict=False)
+        part == "*" or (part.isdigit() and int(part) < length)
+        for part, length in zip(parts, shape, strict=False)
     )
     last = ",".join(str(length - 1) for length in shape)
     zeros = ",".join("0" for _ in shape)
@@ -95,24 +109,35 @@ def _numbers(pattern: str, text: str, name: str, count: int) -> np.ndarray:
         what = "fix_parameters: the values are not numbers."
         raise InputError(what, f"{pattern}={text}", f"{pattern}=0, or {count} numbers") from None
     if len(numbers) not in (1, count) or not np.isfinite(numbers).all():
-        expected = f"one finite number for all, or {count} for {name}" if count > 1 else f"one finite number for {name}"
-        raise InputError("fix_parameters: the values do not fit the tensor.", f"{len(numbers)} of them", expected)
+        expected = (
+            f"one finite number for all, or {count} for {name}"
+            if count > 1
+            else f"one finite number for {name}"
+        )
+        raise InputError(
+            "fix_parameters: the values do not fit the tensor.", f"{len(numbers)} of them", expected
+        )
     return numbers
 
 
 class FlatModel:
-    """The trainable variables of a Keras model, in their order, flattened row by row into one vector of P parameters.
-    Nothing here holds a state: `call` runs in Keras' `StatelessScope`. Functions of tensors run eagerly, in a graph,
-    under XLA and in `tf.vectorized_map`. A model whose variables move otherwise (constraints), or whose loss has terms
-    that depend on activations, is refused. The model is built, has one output, and its trainable variables are of one
-    type, float32 or float64 (`in_precision`). Parameters that `fix` names, as to `fixed_parts`, keep their values.
+    """The trainable variables of a Keras model, in their order, flattened row by row into one
+    vector of P parameters. Nothing here holds a state: `call` runs in Keras' `StatelessScope`.
+    Functions of tensors run eagerly, in a graph, under XLA and in `tf.vectorized_map`. A model
+    whose variables move otherwise (constraints), or whose loss has terms that depend on
+    activations, is refused. The model is built, has one output, and its trainable variables are of
+    one type, float32 or float64 (`in_precision`). Parameters that `fix` names, as to `fixed_parts`,
+    keep their values.
 
-    `variables` are those that are not fixed as a whole, `shapes` theirs, `(free entries,)` where some are fixed, and
-    `tensor_names` their names by place; `parts` has, by name, whole shape and numbers of fixed entries;
-    `num_fixed` parameters do not move. `others` are the non-trainable variables, then the fixed ones, `auxiliary` their
-    values. The model takes inputs of `input_dtype`; its `training_layers` act differently while training. The layers
-    are `vectorizable` as single large operations; the gradient compiles under XLA where it is `xla_safe`; `recurrent`
-    ones are loops. `regularizer` makes of the weights of one walker the sum of theirs, or is None."""
+    `variables` are those that are not fixed as a whole, `shapes` theirs, `(free entries,)` where
+    some are fixed, and `tensor_names` their names by place; `parts` has, by name, whole shape and
+    numbers of fixed entries; `num_fixed` parameters do not move. `others` are the non-trainable
+    variables, then the fixed ones, `auxiliary` their values. The model takes inputs of
+    `input_dtype`; its `training_layers` act differently while training. The layers are
+    `vectorizable` as single large operations; the gradient compiles under XLA where it is
+    `xla_safe`; `recurrent` ones are loops. `regularizer` makes of the weights of one walker the sum
+    of theirs, or is None.
+    """
 
     samples_noise = False
 
@@ -123,7 +148,9 @@ class FlatModel:
         variables = self.variables
         self._sizes = [int(np.prod(shape, dtype=np.int64)) for shape in self.shapes]
         self.num_parameters = sum(self._sizes)
-        self.num_fixed = sum(int(np.prod(v.shape)) for v in model.trainable_variables) - self.num_parameters
+        self.num_fixed = (
+            sum(int(np.prod(v.shape)) for v in model.trainable_variables) - self.num_parameters
+        )
         self.dtype: str = variables[0].dtype
         self.input_dtype = inspect.input_dtype_of(model) or self.dtype
         self.training_layers = inspect.training_layers(model)
@@ -146,7 +173,9 @@ class FlatModel:
 
     def _choose(self, fix: str | Sequence[str] | None) -> None:
         trainable, names = self.model.trainable_variables, tensor_names(self.model)
-        fixed = fixed_parts(fix, names, [v.numpy() for v in trainable]) if fix else [None] * len(names)
+        fixed = (
+            fixed_parts(fix, names, [v.numpy() for v in trainable]) if fix else [None] * len(names)
+        )
         free = [i for i, part in enumerate(fixed) if part is None or not part.mask.all()]
         refuse_if(not free, "fix_parameters: all parameters are fixed.", fix, "some that are free")
         self.variables = [trainable[i] for i in free]
@@ -160,85 +189,144 @@ class FlatModel:
         self._full_shapes: list[tuple[int, ...]] = [tuple(v.shape) for v in self.variables]
         self._constants = [_Constant(fixed[i]) if fixed[i] is not None else None for i in free]
         by_layer = fans_by_layer(self.model)
-        whole = [PartShape(v.shape, by_layer[id(v)]) if id(v) in by_layer else tuple(v.shape) for v in trainable]
+        whole = [
+            PartShape(v.shape, by_layer[id(v)]) if id(v) in by_layer else tuple(v.shape)
+            for v in trainable
+        ]
         self.shapes = [whole[i] for i in free]
         self.parts = {}
         if fix:
             # What a unit has as inputs does not depend on which of its weights move.
-            fans = np.split(fan_in_plus_one(names, whole), np.cumsum([int(np.prod(v.shape)) for v in trainable])[:-1])
-            sizes = [s if c is None else (len(c.free),) for c, s in zip(self._constants, self.shapes, strict=True)]
-            self.shapes = [PartShape(size, fans[i][0] - 1) for size, i in zip(sizes, free, strict=True)]
+            fans = np.split(
+                fan_in_plus_one(names, whole),
+                np.cumsum([int(np.prod(v.shape)) for v in trainable])[:-1],
+            )
+            sizes = [
+                s if c is None else (len(c.free),)
+                for c, s in zip(self._constants, self.shapes, strict=True)
+            ]
+            self.shapes = [
+                PartShape(size, fans[i][0] - 1) for size, i in zip(sizes, free, strict=True)
+            ]
             self.parts = {
                 name: {"shape": list(shape), "fixed": c.still.tolist()}
-                for name, shape, c in zip(self.tensor_names, self._full_shapes, self._constants, strict=True)
+                for name, shape, c in zip(
+                    self.tensor_names, self._full_shapes, self._constants, strict=True
+                )
                 if c is not None
             }
         self._kept = None
         if self.parts:
             sizes = [int(np.prod(shape, dtype=np.int64)) for shape in self._full_shapes]
             starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-            own = [np.arange(size) if c is None else c.free for c, size in zip(self._constants, sizes, strict=True)]
-            self._kept = np.concatenate([a + b for a, b in zip(starts, own, strict=True)]).astype(np.int32)
+            own = [
+                np.arange(size) if c is None else c.free
+                for c, size in zip(self._constants, sizes, strict=True)
+            ]
+            self._kept = np.concatenate([a + b for a, b in zip(starts, own, strict=True)]).astype(
+                np.int32
+            )
 
     def described(self) -> dict[str, Any]:
-        """Returns the parameters' entry in the manifest, from which `described_names` makes their names."""
+        """Returns the parameters' entry in the manifest, from which `described_names` makes their
+        names.
+        """
         shapes = [list(shape) for shape in self.shapes]
         found = {"num": self.num_parameters, "names": self.tensor_names, "shapes": shapes}
         return found | ({"parts": self.parts} if self.parts else {})
 
     def parameter_names(self) -> list[str]:
-        """Returns the P names of the parameters, in the order of the vector: `dense/kernel[0,3]`."""
+        """Returns the P names of the parameters, in the order of the vector:
+        `dense/kernel[0,3]`.
+        """
         return described_names(self.described())
 
     def get(self) -> np.ndarray:
         """Returns the current parameters of the Keras model, `(P,)`."""
         pairs = zip([v.numpy().reshape(-1) for v in self.variables], self._constants, strict=True)
-        return np.concatenate([value if part is None else value[part.free] for value, part in pairs])
+        return np.concatenate(
+            [value if part is None else value[part.free] for value, part in pairs]
+        )
 
     def set(self, vector: Any) -> None:
-        """Writes parameters `(P,)`, and the fixed entries of their tensors, into the Keras model."""
+        """Writes parameters `(P,)`, and the fixed entries of their tensors, into the Keras
+        model.
+        """
         vector = np.asarray(vector)
         if vector.shape != (self.num_parameters,):
-            raise InputError("The parameters do not fit the model.", vector.shape, f"({self.num_parameters},)")
+            raise InputError(
+                "The parameters do not fit the model.", vector.shape, f"({self.num_parameters},)"
+            )
         pieces = np.split(vector, np.cumsum(self._sizes)[:-1])
         targets = zip(self.variables, pieces, self._constants, self._full_shapes, strict=True)
         for variable, piece, part, shape in targets:
-            variable.assign((piece if part is None else part.whole(piece)).reshape(shape).astype(self.dtype))
+            variable.assign(
+                (piece if part is None else part.whole(piece)).reshape(shape).astype(self.dtype)
+            )
 
     def split(self, position: Any) -> list[Any]:
-        """Returns the weights of all walkers, a list of `(walkers, *shape)`, of positions `(walkers, P)`."""
-        parts = zip(tf.split(position, self._sizes, axis=1), self._constants, self._full_shapes, strict=True)
-        return [tf.reshape(p if part is None else part.filled(p), (-1, *shape)) for p, part, shape in parts]
+        """Returns the weights of all walkers, a list of `(walkers, *shape)`, of positions
+        `(walkers, P)`.
+        """
+        parts = zip(
+            tf.split(position, self._sizes, axis=1), self._constants, self._full_shapes, strict=True
+        )
+        return [
+            tf.reshape(p if part is None else part.filled(p), (-1, *shape))
+            for p, part, shape in parts
+        ]
 
     def split_one(self, vector: Any) -> list[Any]:
         """Returns the weights of one walker, a list of tensors of `shapes`, of a vector `(P,)`."""
-        parts = zip(tf.split(vector, self._sizes, axis=0), self._constants, self._full_shapes, strict=True)
-        return [tf.reshape(p if part is None else part.filled(p[None]), shape) for p, part, shape in parts]
+        parts = zip(
+            tf.split(vector, self._sizes, axis=0), self._constants, self._full_shapes, strict=True
+        )
+        return [
+            tf.reshape(p if part is None else part.filled(p[None]), shape)
+            for p, part, shape in parts
+        ]
 
     def join(self, weights: Sequence[Any]) -> Any:
-        """Returns positions `(walkers, P)` of weights of all walkers, a list of `(walkers, *shape)`: undoes `split`."""
-        pairs = zip(weights, [int(np.prod(shape, dtype=np.int64)) for shape in self._full_shapes], strict=True)
-        return self.free(tf.concat([tf.reshape(weight, (-1, size)) for weight, size in pairs], axis=1))
+        """Returns positions `(walkers, P)` of weights of all walkers, a list of `(walkers,
+        *shape)`: undoes `split`.
+        """
+        pairs = zip(
+            weights,
+            [int(np.prod(shape, dtype=np.int64)) for shape in self._full_shapes],
+            strict=True,
+        )
+        return self.free(
+            tf.concat([tf.reshape(weight, (-1, size)) for weight, size in pairs], axis=1)
+        )
 
     def free(self, vectors: Any) -> Any:
-        """Returns the free entries, `(walkers, P)`, of all entries of the variables, `(walkers, entries)`."""
+        """Returns the free entries, `(walkers, P)`, of all entries of the variables, `(walkers,
+        entries)`.
+        """
         return vectors if self._kept is None else tf.gather(vectors, self._kept, axis=1)
 
     def call(
         self, weights: Sequence[Any], auxiliary: Sequence[Any], x: Any, training: bool = False
     ) -> tuple[Any, tuple]:
-        """The outputs `(n, ...)` of one walker, and the non-trainable variables as the call left them.
-        Weights and auxiliary are tensors of the shapes of `variables` and `self.auxiliary`; several inputs of a model
-        stand side by side in `x`, `(n, numbers)`. With `training` there are batch statistics and dropout."""
-        # Keras' own stateless_call skips what calling a model does: casting its inputs, telling layers that they train.
+        """The outputs `(n, ...)` of one walker, and the non-trainable variables as the call left
+        them. Weights and auxiliary are tensors of the shapes of `variables` and `self.auxiliary`;
+        several inputs of a model stand side by side in `x`, `(n, numbers)`. With `training` there
+        are batch statistics and dropout.
+        """
+        # Keras' own stateless_call skips what calling a model does: casting its inputs, telling
+        # layers that they train.
         variables = [*self.variables, *self.others]
-        with keras.StatelessScope(list(zip(variables, [*weights, *auxiliary], strict=True))) as scope:
+        with keras.StatelessScope(
+            list(zip(variables, [*weights, *auxiliary], strict=True))
+        ) as scope:
             outputs = called(self.model, x, training)
         return outputs, tuple([scope.get_current_value(variable) for variable in self.others])
 
 
 class _Constant:
-    """A tensor with some fixed entries: numbers of the entries that are `free`, the last index fastest, and `still`."""
+    """A tensor with some fixed entries: numbers of the entries that are `free`, the last index
+    fastest, and `still`.
+    """
 
     def __init__(self, fixed: Any) -> None:
         mask, self._values = fixed.mask.reshape(-1), fixed.values.reshape(-1)

@@ -10,16 +10,22 @@ from tati_re.core.backend import keras
 from tati_re.core.errors import InputError
 from tati_re.models.build import member
 
-_BESIDE = {*("name", "dtype", "trainable", "module", "registered_name", "build_config", "compile_config")}
+_BESIDE = {
+    *("name", "dtype", "trainable", "module", "registered_name", "build_config", "compile_config")
+}
 _BESIDE |= {"shared_object_id"}
-"""What models may differ in that are the same function of their parameters, as are names between layers."""
+"""What models may differ in that are the same function of their parameters, as are names between
+layers.
+"""
 _BETWEEN = {"inbound_nodes", "input_layers", "output_layers"}
 _STARTS = ("initializer", "seed", "seed_generator")
 
 
 def refuse_other_model(model: Any, path: Path, who: str) -> None:
-    """Refuses a model whose layers, activations, regularizers or numbers are not those of a .keras file: it is another
-    function, also where its parameters have the same shapes. Models without a config cannot be compared."""
+    """Refuses a model whose layers, activations, regularizers or numbers are not those of a .keras
+    file: it is another function, also where its parameters have the same shapes. Models without a
+    config cannot be compared.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that lambdas are code
@@ -32,13 +38,20 @@ def refuse_other_model(model: Any, path: Path, who: str) -> None:
 
 
 def _difference(now: Any, then: Any, where: str) -> tuple[str, str] | None:
-    """The first entry that differs, as it is and as it was. Entries that one of them lacks are of another Keras."""
+    """The first entry that differs, as it is and as it was. Entries that one of them lacks are of
+    another Keras.
+    """
     if isinstance(now, dict) and isinstance(then, dict):
         if now.get("class_name") == then.get("class_name") == "__lambda__":
             return None  # code, with the lines where it stood
-        names = [n for n in now if n in then and n not in _BESIDE | _BETWEEN and not n.endswith(_STARTS)]
+        names = [
+            n for n in now if n in then and n not in _BESIDE | _BETWEEN and not n.endswith(_STARTS)
+        ]
         here = f"{where}{now['class_name']} " if isinstance(now.get("class_name"), str) else where
-        parts = [(now[name], then[name], here if name == "config" else f"{here}{name} ") for name in names]
+        parts = [
+            (now[name], then[name], here if name == "config" else f"{here}{name} ")
+            for name in names
+        ]
     elif isinstance(now, list) and isinstance(then, list) and len(now) == len(then):
         parts = [(*pair, where) for pair in zip(now, then, strict=True)]
     else:

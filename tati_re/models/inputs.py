@@ -1,4 +1,6 @@
-"""Inputs in a model's shape; several inputs stand side by side in one array (`tati_re.data.packing`)."""
+"""Inputs in a model's shape; several inputs stand side by side in one array
+(`tati_re.data.packing`).
+"""
 
 import math
 import re
@@ -12,21 +14,34 @@ from tati_re.core.errors import InputError, refuse_if
 
 
 def tensors_of(model: Any, which: str) -> list[Any]:
-    """Returns the `inputs` or `outputs` of a model as symbolic tensors; none of a model that was not called yet."""
+    """Returns the `inputs` or `outputs` of a model as symbolic tensors; none of a model that was
+    not called yet.
+    """
     tensors = getattr(model, which, None)
     return list(tensors) if isinstance(tensors, (list, tuple)) else []
 
 
 def layout_of(model: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Returns name and shape of one example of each input of a model; empty where it has one input."""
+    """Returns name and shape of one example of each input of a model; empty where it has one
+    input.
+    """
     inputs = tensors_of(model, "inputs")
     if len(inputs) < 2:
         return ()
-    named = {id(tensor): name for name, tensor in model.input.items()} if isinstance(model.input, dict) else {}
+    named = (
+        {id(tensor): name for name, tensor in model.input.items()}
+        if isinstance(model.input, dict)
+        else {}
+    )
     found = []
     for tensor in inputs:
         shape = tuple(tensor.shape[1:])
-        refuse_if(None in shape, f"model: input {tensor.name} of several has no fixed shape.", shape, "fixed lengths")
+        refuse_if(
+            None in shape,
+            f"model: input {tensor.name} of several has no fixed shape.",
+            shape,
+            "fixed lengths",
+        )
         found.append((named.get(id(tensor), tensor.name), shape or (1,)))
     return tuple(found)
 
@@ -50,16 +65,26 @@ def fit_inputs(inputs: np.ndarray, wanted: tuple) -> np.ndarray:
     if len(wanted) == len(shape) + 1 and wanted[-1] == 1:
         inputs = inputs[..., None]
         shape = inputs.shape[1:]
-    if len(shape) != len(wanted) or any(want not in (None, have) for want, have in zip(wanted, shape, strict=True)):
+    if len(shape) != len(wanted) or any(
+        want not in (None, have) for want, have in zip(wanted, shape, strict=True)
+    ):
         expected = f"shape {wanted}{', a single example as x[None]' if inputs.shape == (*wanted, 1) else ''}"
-        raise InputError("data: the inputs do not fit the model.", f"inputs of shape {shape}", expected)
+        raise InputError(
+            "data: the inputs do not fit the model.", f"inputs of shape {shape}", expected
+        )
     return inputs
 
 
 def checked_indices(model: Any, inputs: np.ndarray) -> np.ndarray:
-    """Inputs `(n, ...)` in the model's shape; refuses what has no row in an `Embedding`: steps would take another."""
+    """Inputs `(n, ...)` in the model's shape; refuses what has no row in an `Embedding`: steps
+    would take another.
+    """
     tensors, first = tensors_of(model, "inputs"), 0
-    layers = {layer: inputs_of(layer) for layer in layers_of(model) if isinstance(layer, keras.layers.Embedding)}
+    layers = {
+        layer: inputs_of(layer)
+        for layer in layers_of(model)
+        if isinstance(layer, keras.layers.Embedding)
+    }
     for tensor in tensors if layers else ():
         after = first + math.prod(tensor.shape[1:]) if len(tensors) > 1 else None
         part, first = inputs if after is None else inputs[:, first:after], after or 0
@@ -67,15 +92,26 @@ def checked_indices(model: Any, inputs: np.ndarray) -> np.ndarray:
             if any(each is tensor for each in taken):
                 wrong = part[(part < 0) | (part >= layer.input_dim) | (part != np.floor(part))]
                 what = f"data: layer {layer.name} has no such row."
-                refuse_if(wrong.size, what, f"{wrong[:1]}", f"whole numbers from 0 to {layer.input_dim - 1}")
+                refuse_if(
+                    wrong.size,
+                    what,
+                    f"{wrong[:1]}",
+                    f"whole numbers from 0 to {layer.input_dim - 1}",
+                )
     known = {id(tensor) for tensor in tensors}
     if not all(taken and known.issuperset(map(id, taken)) for taken in layers.values()):
-        _look_up(model, inputs, tensors[0].dtype if len(tensors) == 1 else model.trainable_variables[0].dtype)
+        _look_up(
+            model,
+            inputs,
+            tensors[0].dtype if len(tensors) == 1 else model.trainable_variables[0].dtype,
+        )
     return inputs
 
 
 def _look_up(model: Any, inputs: np.ndarray, dtype: str) -> None:
-    """Calls the model where a row that an `Embedding` inside of it does not have is an error: on a CPU, without XLA."""
+    """Calls the model where a row that an `Embedding` inside of it does not have is an error: on a
+    CPU, without XLA.
+    """
     try:
         with tf.device("CPU"):
             for start in range(0, len(inputs), 1024):

@@ -9,12 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.backend import keras, layers_of, on_gpu, origin_of, quiet, tf, value_and_gradient, watched
+from tati_re.core.backend import (
+    keras,
+    layers_of,
+    on_gpu,
+    origin_of,
+    quiet,
+    tf,
+    value_and_gradient,
+    watched,
+)
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import users_code
 from tati_re.models.inputs import called, layout_of, tensors_of
 
-# Checked one by one: outputs and gradients in tf.vectorized_map, without fallback, with weights and inputs per walker.
+# Checked one by one: outputs and gradients in tf.vectorized_map, without fallback, with weights and
+# inputs per walker.
 _VECTORIZABLE = frozenset(
     """Activation Add AlphaDropout Average AveragePooling1D AveragePooling2D BatchNormalization Concatenate Cropping1D
     Cropping2D Dense Dropout ELU EinsumDense Flatten GaussianDropout GaussianNoise GlobalAveragePooling1D
@@ -24,31 +34,61 @@ _VECTORIZABLE = frozenset(
     ZeroPadding2D""".split()  # noqa: SIM905
 )
 _SCOPE = re.compile(r"[A-Za-z0-9_.\\/>-]*")
-_DROPOUT = ("AlphaDropout", "Dropout", "GaussianDropout", "GaussianNoise", "SpatialDropout1D", "SpatialDropout2D")
+_DROPOUT = (
+    "AlphaDropout",
+    "Dropout",
+    "GaussianDropout",
+    "GaussianNoise",
+    "SpatialDropout1D",
+    "SpatialDropout2D",
+)
 _KEEP_ACTIVATION = ("Flatten", "Reshape", "Permute", "Identity", *_DROPOUT)
 _ACTIVATION_LAYERS = {"Softmax": "softmax", "ReLU": "relu", "LeakyReLU": "leaky_relu", "ELU": "elu"}
 
 
 def refuse_unsupported(model: Any) -> None:
     layers = [model, *layers_of(model)]
-    built, expected = all(each.built for each in layers), "one that starts with keras.Input, or was called on data"
+    built, expected = (
+        all(each.built for each in layers),
+        "one that starts with keras.Input, or was called on data",
+    )
     refuse_if(not built, "The model has no weights yet.", model.name, expected)
     variables = model.trainable_variables
     what = "The model has no trainable parameters."
     refuse_if(not variables, what, model.name, "a model with weights that are trainable")
     layout_of(model)
     outputs = one_output(model)
-    masked = len(output_shape_of(model)) > 2 and outputs and getattr(outputs[0], "_keras_mask", None) is not None
+    masked = (
+        len(output_shape_of(model)) > 2
+        and outputs
+        and getattr(outputs[0], "_keras_mask", None) is not None
+    )
     what = "The model masks places of its outputs, which the loss would count."
-    refuse_if(masked, what, "Masking or mask_zero", "sequences of one length, or outputs of one place")
-    bound = [f"{type(v.constraint).__name__} on {v.path}" for v in variables if v.constraint is not None]
-    refuse_if(bound, "Constraints of the model cannot be sampled; use a prior.", ", ".join(bound), "no constraints")
+    refuse_if(
+        masked, what, "Masking or mask_zero", "sequences of one length, or outputs of one place"
+    )
+    bound = [
+        f"{type(v.constraint).__name__} on {v.path}" for v in variables if v.constraint is not None
+    ]
+    refuse_if(
+        bound,
+        "Constraints of the model cannot be sampled; use a prior.",
+        ", ".join(bound),
+        "no constraints",
+    )
     for layer in layers_of(model):
         if getattr(layer, "activity_regularizer", None) is not None:
-            raise InputError("Activity regularizers cannot be sampled.", f"one on layer {layer.name}", "none")
+            raise InputError(
+                "Activity regularizers cannot be sampled.", f"one on layer {layer.name}", "none"
+            )
         if getattr(layer, "stateful", False):
-            raise InputError("A layer keeps its state between batches.", f"layer {layer.name}", "stateful=False")
-    if any(not type(each).__module__.startswith("keras.") or isinstance(each, keras.layers.Lambda) for each in layers):
+            raise InputError(
+                "A layer keeps its state between batches.", f"layer {layer.name}", "stateful=False"
+            )
+    if any(
+        not type(each).__module__.startswith("keras.") or isinstance(each, keras.layers.Lambda)
+        for each in layers
+    ):
         _refuse_calls(model)
     odd = [each.name for each in layers if not _SCOPE.fullmatch(each.name)]
     odd += [v.name for v in variables if not v.name.isprintable()]
@@ -56,19 +96,32 @@ def refuse_unsupported(model: Any) -> None:
     refuse_if(odd, what, repr(odd[:1])[1:-1], "a name of letters, digits and _ . -")
     types = sorted({v.dtype for v in variables})
     if types not in (["float32"], ["float64"]):
-        raise InputError("The parameters of the model are not of one type.", ", ".join(types), "float32 or float64")
+        raise InputError(
+            "The parameters of the model are not of one type.",
+            ", ".join(types),
+            "float32 or float64",
+        )
 
 
 def one_output(model: Any) -> list[Any]:
-    """The output of a model as a symbolic tensor, in a list; none of one that was not called yet."""
+    """The output of a model as a symbolic tensor, in a list; none of one that was not called
+    yet.
+    """
     outputs = tensors_of(model, "outputs")
-    refuse_if(len(outputs) > 1, "The model has several outputs.", len(outputs), "one, as Concatenate makes of them")
+    refuse_if(
+        len(outputs) > 1,
+        "The model has several outputs.",
+        len(outputs),
+        "one, as Concatenate makes of them",
+    )
     return outputs
 
 
 def _refuse_calls(model: Any) -> None:
-    """Refuses layers that call `add_loss`, NumPy, or random numbers without a state in the model; a user's layer shows
-    it only when run, so the model is traced once, and called twice on a few numbers."""
+    """Refuses layers that call `add_loss`, NumPy, or random numbers without a state in the model; a
+    user's layer shows it only when run, so the model is traced once, and called twice on a few
+    numbers.
+    """
     found, foreign = [], set[int]()
 
     def run(x: Any) -> Any:
@@ -78,17 +131,36 @@ def _refuse_calls(model: Any) -> None:
         foreign.update(set(scope.state_mapping) - {id(variable) for variable in model.variables})
         return outputs
 
-    shape, dtype = input_shape_of(model), input_dtype_of(model) or model.trainable_variables[0].dtype
-    with users_code("model: its call", "layers and functions of keras.ops or TensorFlow, which can be compiled"):
-        traced = tf.function(run, autograph=False).get_concrete_function(tf.TensorSpec(shape, dtype))
+    shape, dtype = (
+        input_shape_of(model),
+        input_dtype_of(model) or model.trainable_variables[0].dtype,
+    )
+    with users_code(
+        "model: its call", "layers and functions of keras.ops or TensorFlow, which can be compiled"
+    ):
+        traced = tf.function(run, autograph=False).get_concrete_function(
+            tf.TensorSpec(shape, dtype)
+        )
     outputs = traced.structured_outputs
-    refuse_if(not tf.is_tensor(outputs), "The model has several outputs.", type(outputs).__name__, "one tensor")
-    refuse_if(found, "Losses that layers add cannot be sampled.", f"add_loss in {model.name}", "none")
+    refuse_if(
+        not tf.is_tensor(outputs),
+        "The model has several outputs.",
+        type(outputs).__name__,
+        "one tensor",
+    )
+    refuse_if(
+        found, "Losses that layers add cannot be sampled.", f"add_loss in {model.name}", "none"
+    )
     with users_code("model: its call", "one that gives the same outputs for the same inputs"):
         first, again = (np.asarray(run(_ones(model))) for _ in range(2))
     what = "model: its call draws random numbers that no layer keeps the state of, so that U is no function."
     expected = "keras.layers such as Dropout, or a keras.random.SeedGenerator that is an attribute of the layer"
-    refuse_if(foreign or not np.allclose(first, again, rtol=1e-3, equal_nan=True), what, model.name, expected)
+    refuse_if(
+        foreign or not np.allclose(first, again, rtol=1e-3, equal_nan=True),
+        what,
+        model.name,
+        expected,
+    )
 
 
 def _ones(model: Any) -> Any:
@@ -102,7 +174,10 @@ def vectorizable(model: Any) -> bool:
     """Returns whether `tf.vectorized_map` turns every layer into one operation for all walkers."""
     parts = [model, *layers_of(model)]
     for part in [part for part in parts if isinstance(part, keras.Model)]:
-        if type(part) not in (keras.Model, keras.Sequential) and type(part).__name__ != "Functional":
+        if (
+            type(part) not in (keras.Model, keras.Sequential)
+            and type(part).__name__ != "Functional"
+        ):
             return False
         # Operations such as `x + y` between layers are no layers themselves.
         parts.extend(o for o in getattr(part, "operations", ()) if not isinstance(o, keras.Layer))
@@ -110,14 +185,18 @@ def vectorizable(model: Any) -> bool:
 
 
 def vectorizes(model: Any) -> bool:
-    """Returns whether `tf.vectorized_map` can compute a model's gradient for several walkers, by tracing it once."""
+    """Returns whether `tf.vectorized_map` can compute a model's gradient for several walkers, by
+    tracing it once.
+    """
     weights = [tf.stack([v.value, v.value]) for v in model.trainable_variables]
     over_walkers = partial(tf.vectorized_map, fallback_to_while_loop=False)
     return _computes(model, over_walkers, lambda gradient: gradient.get_concrete_function(weights))
 
 
 def _computes(model: Any, mapped: Callable, tried: Callable, **compiled: bool) -> bool:
-    """Whether the gradient of the sum of `mapped(sum of the outputs, weights)` can be used as `tried` does."""
+    """Whether the gradient of the sum of `mapped(sum of the outputs, weights)` can be used as
+    `tried` does.
+    """
     x = _ones(model)
 
     def total(weights: list[Any]) -> Any:
@@ -141,25 +220,39 @@ def acts_alone(layer: Any) -> bool:
 
 
 def xla_safe(model: Any) -> bool:
-    """Returns whether the gradient of the model compiles under XLA, for one walker.
-    Keras' layers do; code that is not Keras' own, layers that prepare data, and those that call cuDNN are tried."""
+    """Returns whether the gradient of the model compiles under XLA, for one walker. Keras' layers
+    do; code that is not Keras' own, layers that prepare data, and those that call cuDNN are
+    tried.
+    """
     kinds = [(type(part).__module__, type(part).__name__) for part in [model, *layers_of(model)]]
     tried = {"Lambda"} | ({"LSTM", "GRU"} if on_gpu() else set())
-    prepares = [".preprocessing." in module and kind not in ("Normalization", "Rescaling") for module, kind in kinds]
-    if all(module.startswith("keras.") and kind not in tried for module, kind in kinds) and not any(prepares):
+    prepares = [
+        ".preprocessing." in module and kind not in ("Normalization", "Rescaling")
+        for module, kind in kinds
+    ]
+    if all(module.startswith("keras.") and kind not in tried for module, kind in kinds) and not any(
+        prepares
+    ):
         return True
     weights = [v.value for v in model.trainable_variables]
-    return _computes(model, lambda total, at: total(at), lambda gradient: gradient(weights), jit_compile=True)
+    return _computes(
+        model, lambda total, at: total(at), lambda gradient: gradient(weights), jit_compile=True
+    )
 
 
 def work_of(model: Any, inputs: Any, dtype: str) -> float:
-    """What a pass over some inputs costs: the numbers that it makes, with a sixteenth of the products that those of a
-    matrix product or a convolution are sums of, about, each round of a loop counted. Each takes 0.2 to 1 ns."""
+    """What a pass over some inputs costs: the numbers that it makes, with a sixteenth of the
+    products that those of a matrix product or a convolution are sums of, about, each round of a
+    loop counted. Each takes 0.2 to 1 ns.
+    """
     x, work = tf.cast(np.asarray(inputs), dtype), list[float]()
 
     def seen(kind: Any, given: Any, _: Any, outputs: Any, *others: Any, **names: Any) -> None:
         sizes = [each.shape.num_elements() or 0 for each in (*outputs[:1], *given[:2])]
-        if not any(each in str(kind) for each in ("ReadVariableOp", "Reshape", "Identity", "ExpandDims", "Squeeze")):
+        if not any(
+            each in str(kind)
+            for each in ("ReadVariableOp", "Reshape", "Identity", "ExpandDims", "Squeeze")
+        ):
             sums = any(each in str(kind) for each in ("MatMul", "Conv", "Einsum"))
             work.append(sum(sizes[:1]) + (math.sqrt(math.prod(sizes)) / 16 if sums else 0))
 
@@ -168,30 +261,49 @@ def work_of(model: Any, inputs: Any, dtype: str) -> float:
 
 
 def training_layers(model: Any) -> list[str]:
-    """The kinds of layers that act otherwise while training; refuses a model that then sets its parameters or adds to
-    the loss."""
+    """The kinds of layers that act otherwise while training; refuses a model that then sets its
+    parameters or adds to the loss.
+    """
     names, own = set(), set[str]()
     for layer in [model, *layers_of(model)]:
         kind, foreign = type(layer).__name__, not type(layer).__module__.startswith("keras.")
         statistics = isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
-        rates = [getattr(layer, name, 0) for name in ("rate", "stddev", "dropout", "recurrent_dropout")]
+        rates = [
+            getattr(layer, name, 0) for name in ("rate", "stddev", "dropout", "recurrent_dropout")
+        ]
         random = any(isinstance(rate, (int, float)) and rate > 0 for rate in rates)
         if statistics or random or (kind.startswith("Random") and not foreign):
             names.add(kind)
-        elif kind == "SpectralNormalization" or (foreign and "training" in signature(layer.call).parameters):
+        elif kind == "SpectralNormalization" or (
+            foreign and "training" in signature(layer.call).parameters
+        ):
             # What acts in the layers of a layer is theirs.
-            seeds = any(isinstance(part, keras.random.SeedGenerator) for part in vars(layer).values())
+            seeds = any(
+                isinstance(part, keras.random.SeedGenerator) for part in vars(layer).values()
+            )
             own |= {kind} if not foreign or seeds or not layers_of(layer) else set()
     if own:
         with users_code("model: its call", "one that can train"):
             still = np.asarray(called(model, _ones(model)))
             with keras.StatelessScope(collect_losses=True) as scope:
                 moved = np.asarray(called(model, _ones(model), training=True))
-        refuse_if(scope.losses, "Losses that layers add cannot be sampled.", f"add_loss in {model.name}", "none")
+        refuse_if(
+            scope.losses,
+            "Losses that layers add cannot be sampled.",
+            f"add_loss in {model.name}",
+            "none",
+        )
         sets = [v.path for v in model.trainable_variables if id(v) in scope.state_mapping]
         what = "A layer sets parameters of the model while training, which are sampled."
-        refuse_if(sets, what, f"{', '.join(sorted(own))} on {', '.join(sets)}", "none, or a prior on the parameters")
-        names |= own if scope.state_mapping or not np.allclose(still, moved, equal_nan=True) else set()
+        refuse_if(
+            sets,
+            what,
+            f"{', '.join(sorted(own))} on {', '.join(sets)}",
+            "none, or a prior on the parameters",
+        )
+        names |= (
+            own if scope.state_mapping or not np.allclose(still, moved, equal_nan=True) else set()
+        )
     return sorted(names)
 
 
@@ -219,18 +331,24 @@ def output_shape_of(model: Any) -> tuple[int | None, ...]:
         output = outputs[0] if isinstance(model, keras.Sequential) else model.output
     else:
         dtype = input_dtype_of(model) or model.compute_dtype
-        with users_code("model: its call", "layers and functions of keras.ops or TensorFlow, which can be compiled"):
+        with users_code(
+            "model: its call",
+            "layers and functions of keras.ops or TensorFlow, which can be compiled",
+        ):
             output = model.compute_output_spec(keras.KerasTensor(input_shape_of(model), dtype))
     kind = type(output).__name__
     several = isinstance(output, (dict, list, tuple))
-    refuse_if(several, "The model's output is no tensor.", kind, "one tensor, not in a dict or list")
+    refuse_if(
+        several, "The model's output is no tensor.", kind, "one tensor, not in a dict or list"
+    )
     return (None, *output.shape[1:])
 
 
 def output_activation_of(model: Any) -> str | None:
-    """The name of the output activation, such as "softmax", "sigmoid" or "linear"; None where it cannot be told.
-    That is for a model of one's own class, a sum of two branches, or a function of one's own. Layers that only reshape,
-    or do nothing while sampling, are looked through."""
+    """The name of the output activation, such as "softmax", "sigmoid" or "linear"; None where it
+    cannot be told. That is for a model of one's own class, a sum of two branches, or a function of
+    one's own. Layers that only reshape, or do nothing while sampling, are looked through.
+    """
     layer = _last_layer(model)
     if layer is None:
         return None
@@ -239,8 +357,12 @@ def output_activation_of(model: Any) -> str | None:
     kind = type(layer).__name__
     if kind in _ACTIVATION_LAYERS:
         return _ACTIVATION_LAYERS[kind]
-    convolution = kind.startswith(("Conv", "DepthwiseConv", "SeparableConv")) and not kind.startswith("ConvLSTM")
-    if convolution or isinstance(layer, (keras.layers.Dense, keras.layers.EinsumDense, keras.layers.Activation)):
+    convolution = kind.startswith(
+        ("Conv", "DepthwiseConv", "SeparableConv")
+    ) and not kind.startswith("ConvLSTM")
+    if convolution or isinstance(
+        layer, (keras.layers.Dense, keras.layers.EinsumDense, keras.layers.Activation)
+    ):
         name = getattr(layer.activation, "__name__", None)
         if name in ("softmax_v2", "softmax", "sigmoid", "tanh", "relu"):
             return "softmax" if name == "softmax_v2" else name

@@ -1,6 +1,8 @@
-"""Names of a model's tensors and parameters. Keras numbers layers over the whole process (`dense_7`); here those that
-the user did not name are numbered among siblings, so that a header depends on nothing else in the process.
-By them the fan-in of the layer of each parameter is found, too."""
+"""Names of a model's tensors and parameters. Keras numbers layers over the whole process
+(`dense_7`); here those that the user did not name are numbered among siblings, so that a header
+depends on nothing else in the process. By them the fan-in of the layer of each parameter is found,
+too.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,20 @@ def snake_case(name: str) -> str:
 
 
 def tensor_names(model: Any) -> list[str]:
-    """One name for each trainable variable of a Keras model, in their order, by its place in the model; all different.
-    `dense/kernel`, `dense_1/bias`, `lstm/lstm_cell/kernel`: the layers from the outside in, without the model, then the
-    variable. A name that the user chose is kept. A layer that is used in several places has the name of the first."""
+    """One name for each trainable variable of a Keras model, in their order, by its place in the
+    model; all different. `dense/kernel`, `dense_1/bias`, `lstm/lstm_cell/kernel`: the layers from
+    the outside in, without the model, then the variable. A name that the user chose is kept. A
+    layer that is used in several places has the name of the first.
+    """
     found: dict[int, str] = {}
     _visit(model, "", found)
     return [found[id(variable)] for variable in model.trainable_variables]
 
 
 def parameter_names(tensors: Iterable[str], shapes: Iterable[Sequence[int]]) -> list[str]:
-    """One name for each entry of the tensors, the last index fastest: `dense/kernel[0,3]`; a scalar has no index."""
+    """One name for each entry of the tensors, the last index fastest: `dense/kernel[0,3]`; a scalar
+    has no index.
+    """
     names: list[str] = []
     for tensor, shape in zip(tensors, shapes, strict=True):
         places = itertools.product(*(map(str, range(length)) for length in shape))
@@ -92,24 +98,41 @@ class PartShape(tuple):
 
 
 def fan_in_plus_one(names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> np.ndarray:
-    """k = fan-in + 1 of the layer of each parameter; weights and biases of a layer alike (Baldock and Marzari 2019).
-    Returns `(parameters,)`, float64, for the tensors of a model in the order of the flat vector. The fan-in of a tensor
-    of weights is the product of all its lengths but the last; a unit of a recurrent layer has its inputs and the states
-    of all units, a separable convolution two layers. A layer without such a tensor (of a normalization) has k = 1."""
-    layers, fans, own = [name.rsplit("/", 1)[0] for name in names], dict[str, int](), dict[str, float]()
+    """k = fan-in + 1 of the layer of each parameter; weights and biases of a layer alike (Baldock
+    and Marzari 2019). Returns `(parameters,)`, float64, for the tensors of a model in the order of
+    the flat vector. The fan-in of a tensor of weights is the product of all its lengths but the
+    last; a unit of a recurrent layer has its inputs and the states of all units, a separable
+    convolution two layers. A layer without such a tensor (of a normalization) has k = 1.
+    """
+    layers, fans, own = (
+        [name.rsplit("/", 1)[0] for name in names],
+        dict[str, int](),
+        dict[str, float](),
+    )
     for name, layer, shape in zip(names, layers, shapes, strict=True):
         if name.endswith("/depthwise_kernel"):
             own[name] = math.prod(shape[:-2])
         elif len(shape) > 1 and not name.endswith("bias"):
             before = fans.get(layer, 0) if name.endswith("/recurrent_kernel") else 0
             fans[layer] = before + math.prod(shape[:-1])
-    known = [getattr(shape, "fan_in", own.get(name)) for name, shape in zip(names, shapes, strict=True)]
-    counts = [fans.get(layer, 0) if fan is None else fan for layer, fan in zip(layers, known, strict=True)]
-    return np.concatenate([np.full(math.prod(shape), count + 1.0) for count, shape in zip(counts, shapes, strict=True)])
+    known = [
+        getattr(shape, "fan_in", own.get(name)) for name, shape in zip(names, shapes, strict=True)
+    ]
+    counts = [
+        fans.get(layer, 0) if fan is None else fan for layer, fan in zip(layers, known, strict=True)
+    ]
+    return np.concatenate(
+        [
+            np.full(math.prod(shape), count + 1.0)
+            for count, shape in zip(counts, shapes, strict=True)
+        ]
+    )
 
 
 def fans_by_layer(model: Any) -> dict[int, int]:
-    """Fan-in by the id of each variable, of layers that the shape of their weights does not tell."""
+    """Fan-in by the id of each variable, of layers that the shape of their weights does not
+    tell.
+    """
     from tati_re.core.backend import keras, layers_of
 
     found: dict[int, int] = {}

@@ -1,4 +1,6 @@
-"""Classes and functions of users in a model: how Keras finds them again, here and in another process."""
+"""Classes and functions of users in a model: how Keras finds them again, here and in another
+process.
+"""
 
 import types
 from collections.abc import Iterator
@@ -17,7 +19,9 @@ def accepted(kind: Any, config: dict[str, Any]) -> dict[str, Any]:
     if any(p.kind is Parameter.VAR_KEYWORD for p in taken):
         return config
     names = {p.name for p in taken}
-    return {k: v for k, v in config.items() if k in names or k not in ("name", "trainable", "dtype")}
+    return {
+        k: v for k, v in config.items() if k in names or k not in ("name", "trainable", "dtype")
+    }
 
 
 def accepting(kind: Any) -> Any:
@@ -31,22 +35,40 @@ def accepting(kind: Any) -> Any:
 
 @contextmanager
 def own_code(model: Any) -> Iterator[dict[str, Any]]:
-    """The classes and functions of users in a model, by the names under which Keras looks for them. Meanwhile lambdas,
-    which Keras would save without their closure, and those that share a name have names of their own."""
+    """The classes and functions of users in a model, by the names under which Keras looks for them.
+    Meanwhile lambdas, which Keras would save without their closure, and those that share a name
+    have names of their own.
+    """
     layers = [model, *layers_of(model)]
     wrapped = dir(keras.layers.Layer)  # by Keras, as `build` is
-    values = [value for layer in layers for name, value in vars(layer).items() if name not in wrapped]
-    values = [v for v in values if not (getattr(v, "__module__", None) or "keras.").startswith(("keras.", "builtins"))]
-    own: list[Any] = [type(layer) for layer in layers if not type(layer).__module__.startswith("keras.")]
+    values = [
+        value for layer in layers for name, value in vars(layer).items() if name not in wrapped
+    ]
+    values = [
+        v
+        for v in values
+        if not (getattr(v, "__module__", None) or "keras.").startswith(("keras.", "builtins"))
+    ]
+    own: list[Any] = [
+        type(layer) for layer in layers if not type(layer).__module__.startswith("keras.")
+    ]
     own += [v for v in values if isinstance(v, types.FunctionType)]
-    own += [type(v) for v in values if not isinstance(v, types.FunctionType) and hasattr(v, "get_config")]
+    own += [
+        type(v)
+        for v in values
+        if not isinstance(v, types.FunctionType) and hasattr(v, "get_config")
+    ]
     names = {thing: thing.__name__ for thing in own}
-    shared = [name for name in names.values() if name == "<lambda>" or [*names.values()].count(name) > 1]
+    shared = [
+        name for name in names.values() if name == "<lambda>" or [*names.values()].count(name) > 1
+    ]
     for i, (thing, name) in enumerate(names.items()):
         if name in shared:
             thing.__name__ = f"own_{i}"
     try:
-        yield {thing.__name__: thing for thing in names} | {keras.saving.get_registered_name(v): v for v in names}
+        yield {thing.__name__: thing for thing in names} | {
+            keras.saving.get_registered_name(v): v for v in names
+        }
     finally:
         for thing, name in names.items():
             if name in shared:

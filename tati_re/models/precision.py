@@ -17,8 +17,10 @@ _FLOATS = ("float16", "bfloat16", "float32", "float64", "mixed_float16", "mixed_
 
 
 def in_precision(model: Any, dtype: str) -> Any:
-    """The model in one precision: itself where it has this one, else rebuilt from its config with every type policy
-    rewritten, weights and states copied; for given weights of another type it casts them back to its own."""
+    """The model in one precision: itself where it has this one, else rebuilt from its config with
+    every type policy rewritten, weights and states copied; for given weights of another type it
+    casts them back to its own.
+    """
     if not _other_precision(model, dtype):
         return model
     hint = f'a model with get_config, or dtype="{model.dtype_policy.variable_dtype}"'
@@ -32,30 +34,47 @@ def in_precision(model: Any, dtype: str) -> Any:
     config = _rewritten(config, dtype, custom)
     try:
         with default_precision(dtype), warnings.catch_warnings():
-            # Keras tries to build a model of one's own on float32 inputs, and warns where that fails.
+            # Keras tries to build a model of one's own on float32 inputs, and warns where that
+            # fails.
             warnings.simplefilter("ignore", UserWarning)
-            # safe_mode guards against code in files; this config comes from an object of this process.
-            rebuilt = keras.saving.deserialize_keras_object(config, custom_objects=custom, safe_mode=False)
+            # safe_mode guards against code in files; this config comes from an object of this
+            # process.
+            rebuilt = keras.saving.deserialize_keras_object(
+                config, custom_objects=custom, safe_mode=False
+            )
             if model.built and len(rebuilt.variables) != len(model.variables):
                 shape = [length or 1 for length in input_shape_of(model)[1:]]
                 rebuilt(tf.zeros((1, *shape), input_dtype_of(model) or dtype), training=False)
     except Exception as error:
         # Keras wraps the cause into its advice; the cause comes last.
-        reason = re.split(r"encountered[\w ]*:", str(error))[-1].strip().strip("'").split("\n")[0][:200]
+        reason = (
+            re.split(r"encountered[\w ]*:", str(error))[-1].strip().strip("'").split("\n")[0][:200]
+        )
         what = f"The model cannot be rebuilt in {dtype} from its config: {reason}"
         raise InputError(what, type(model).__name__, hint) from error
     wrong = _other_precision(rebuilt, dtype)
-    refuse_if(wrong, f"The model cannot be rebuilt in {dtype}.", f"layer {wrong} keeps its own type", hint)
+    refuse_if(
+        wrong, f"The model cannot be rebuilt in {dtype}.", f"layer {wrong} keeps its own type", hint
+    )
     _copy_state(model, rebuilt, dtype, hint)
     return rebuilt
 
 
 def _other_precision(model: Any, dtype: str) -> str | None:
-    """Returns the name of a layer that holds or computes in another floating-point type, or None."""
+    """Returns the name of a layer that holds or computes in another floating-point type, or
+    None.
+    """
     for layer in [model, *layers_of(model)]:
-        # Inputs, and chains and graphs of layers, pass values on as they are, whatever their own policy.
-        passing = isinstance(layer, (keras.Sequential, keras.layers.InputLayer)) or type(layer).__name__ == "Functional"
-        types = [*(v.dtype for v in layer.weights), *([] if passing else [layer.compute_dtype or dtype])]
+        # Inputs, and chains and graphs of layers, pass values on as they are, whatever their own
+        # policy.
+        passing = (
+            isinstance(layer, (keras.Sequential, keras.layers.InputLayer))
+            or type(layer).__name__ == "Functional"
+        )
+        types = [
+            *(v.dtype for v in layer.weights),
+            *([] if passing else [layer.compute_dtype or dtype]),
+        ]
         if any("float" in kind and kind != dtype for kind in types):
             return layer.name
     return None
@@ -78,10 +97,18 @@ def _rewritten(config: Any, dtype: str, custom: dict[str, Any]) -> Any:
     if isinstance(config, dict):
         name = config.get("class_name")
         if str(name).endswith(("DTypePolicy", "DTypePolicyMap")):
-            return {"module": "keras", "class_name": "DTypePolicy", "config": {"name": dtype}, "registered_name": None}
+            return {
+                "module": "keras",
+                "class_name": "DTypePolicy",
+                "config": {"name": dtype},
+                "registered_name": None,
+            }
         if name in custom and isinstance(config.get("config"), dict):
             config = {**config, "config": accepted(custom[name], config["config"])}
-        return {k: dtype if k == "dtype" and v in _FLOATS else _rewritten(v, dtype, custom) for k, v in config.items()}
+        return {
+            k: dtype if k == "dtype" and v in _FLOATS else _rewritten(v, dtype, custom)
+            for k, v in config.items()
+        }
     if isinstance(config, (list, tuple)):
         return type(config)(_rewritten(value, dtype, custom) for value in config)
     return config
@@ -89,11 +116,20 @@ def _rewritten(config: Any, dtype: str, custom: dict[str, Any]) -> Any:
 
 def _copy_state(source: Any, target: Any, dtype: str, hint: str) -> None:
     pairs = list(zip([source, *layers_of(source)], [target, *layers_of(target)], strict=False))
-    same = len(layers_of(source)) == len(layers_of(target)) and len(source.variables) == len(target.variables)
-    if not same or any(a.shape != b.shape for a, b in zip(source.variables, target.variables, strict=True)):
-        raise InputError(f"The model rebuilt in {dtype} from its config is another one.", type(source).__name__, hint)
+    same = len(layers_of(source)) == len(layers_of(target)) and len(source.variables) == len(
+        target.variables
+    )
+    if not same or any(
+        a.shape != b.shape for a, b in zip(source.variables, target.variables, strict=True)
+    ):
+        raise InputError(
+            f"The model rebuilt in {dtype} from its config is another one.",
+            type(source).__name__,
+            hint,
+        )
     for old, new in pairs:
-        # A layer's own saving and loading, because some derive more than variables from it (Normalization).
+        # A layer's own saving and loading, because some derive more than variables from it
+        # (Normalization).
         store: dict[str, Any] = {}
         old.save_own_variables(store)
         if store:

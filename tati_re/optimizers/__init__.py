@@ -1,9 +1,10 @@
 """Optimizers: methods with `init` and `step` like a sampler, run by the same engine.
 
-Every walker descends on U divided by the scale of L (N, or 1 under `mean_loss`): the mean loss that Keras users know,
-plus V/N, so that learning rates keep their usual size. The minimum is that of U: the mode of the posterior. Adding an
-optimizer touches one new file and one line of `OPTIMIZERS`. An argument out of the range that its line names is an
-`InputError`."""
+Every walker descends on U divided by the scale of L (N, or 1 under `mean_loss`): the mean loss that
+Keras users know, plus V/N, so that learning rates keep their usual size. The minimum is that of U:
+the mode of the posterior. Adding an optimizer touches one new file and one line of `OPTIMIZERS`. An
+argument out of the range that its line names is an `InputError`.
+"""
 
 from tati_re.core.backend import keras
 from tati_re.core.errors import InputError, nearest, refuse_if
@@ -14,7 +15,15 @@ from tati_re.optimizers.fire import Fire
 from tati_re.optimizers.gradient_descent import GradientDescent
 from tati_re.optimizers.keras_optimizer import KerasOptimizer, keras_optimizers, with_momentum
 
-__all__ = ["Annealing", "BarzilaiBorwein", "Fire", "GradientDescent", "KerasOptimizer", "Optimizer", "make_optimizer"]
+__all__ = [
+    "Annealing",
+    "BarzilaiBorwein",
+    "Fire",
+    "GradientDescent",
+    "KerasOptimizer",
+    "Optimizer",
+    "make_optimizer",
+]
 
 OPTIMIZERS = {
     "gradient_descent": lambda options: GradientDescent(),
@@ -34,9 +43,11 @@ def make_optimizer(name, options, shapes: list[tuple[int, ...]]):
     """Makes the optimizer that an option names.
 
     Args:
-        name: A name of `OPTIMIZERS` (GradientDescent is gradient_descent), the name of a Keras optimizer, an
-            `Optimizer`, or a Keras optimizer (then its own learning rate and momentum count).
-        options: Where `learning_rate`, `num_walkers`, `momentum` and the tuning parameters are looked up.
+        name: A name of `OPTIMIZERS` (GradientDescent is gradient_descent), the name of a Keras
+            optimizer, an `Optimizer`, or a Keras optimizer (then its own learning rate and momentum
+            count).
+        options: Where `learning_rate`, `num_walkers`, `momentum` and the tuning parameters are
+            looked up.
         shapes: Of the model's weights, in the order of the flat vector.
 
     Raises:
@@ -46,17 +57,26 @@ def make_optimizer(name, options, shapes: list[tuple[int, ...]]):
     short = own.get(name.lower().replace("_", "")) if isinstance(name, str) else None
     if isinstance(name, str) and short is None and name.lower() not in keras_optimizers():
         names = [*OPTIMIZERS, *keras_optimizers()]
-        raise InputError(f"optimizer: unknown name.{nearest(name, names)}", repr(name), ", ".join(names))
-    kinds, expected = (str, Optimizer, keras.optimizers.Optimizer), "a name such as adam, or an object of Keras or here"
+        raise InputError(
+            f"optimizer: unknown name.{nearest(name, names)}", repr(name), ", ".join(names)
+        )
+    kinds, expected = (
+        (str, Optimizer, keras.optimizers.Optimizer),
+        "a name such as adam, or an object of Keras or here",
+    )
     refuse_if(not isinstance(name, kinds), "optimizer is not one.", type(name).__name__, expected)
     if options.momentum:
         what, known = "momentum: an optimizer object keeps its own.", short or str(name).lower()
         refuse_if(not isinstance(name, str), what, options.momentum, "no momentum with the object")
         takers = [*with_momentum(), "annealing"]
         expected = f"optimizer {', '.join(takers)}"
-        refuse_if(known not in takers, f"momentum: {known} does not take it.", options.momentum, expected)
+        refuse_if(
+            known not in takers, f"momentum: {known} does not take it.", options.momentum, expected
+        )
     if short is not None:
         return OPTIMIZERS[short](options)
     if isinstance(name, Optimizer):
         return name
-    return KerasOptimizer(name, options.learning_rate, shapes, options.num_walkers, options.momentum)
+    return KerasOptimizer(
+        name, options.learning_rate, shapes, options.num_walkers, options.momentum
+    )

@@ -15,9 +15,11 @@ _BACK = 0.1
 
 
 class BarzilaiBorwein(Optimizer):
-    """Gradient descent whose learning rate is the inverse curvature along its last step; needs the full batch.
+    """Gradient descent whose learning rate is the inverse curvature along its last step; needs the
+    full batch.
 
-    Targets the minimum of U. On a quadratic of condition κ it needs some sqrt(κ) steps, not κ; U may rise on the way.
+    Targets the minimum of U. On a quadratic of condition κ it needs some sqrt(κ) steps, not κ; U
+    may rise on the way.
 
     Rule, for each walker on its own, with s = θₖ - θₖ₋₁ and y = (∇Uₖ - ∇Uₖ₋₁)/scale:
         θ <- θ - a ∇U/scale,    a = s·s / s·y ("long") or s·y / y·y ("short");    the first a is the learning rate
@@ -25,10 +27,11 @@ class BarzilaiBorwein(Optimizer):
         where a is outside of [1e-10, 1e10], as when nothing moves any more:    a stays as it was
         where U or ∇U is not finite at the new θ:    θ stays as it was, a <- a/10
 
-    Cost: one gradient of all data per step. Without a line search, far from a quadratic, the long step may go round in
-    circles (it does on Rosenbrock's function, whose minimum the short one finds in 67 steps). Source: Barzilai and
-    Borwein, IMA J. Numer. Anal. 8, 141 (1988), equations 5 and 6; the step where s·y <= 0: Dai, Al-Baali and Yang,
-    Numerical Analysis and Optimization (2015), 59-75. TATi: the short step of each tensor, with abs(s·y).
+    Cost: one gradient of all data per step. Without a line search, far from a quadratic, the long
+    step may go round in circles (it does on Rosenbrock's function, whose minimum the short one
+    finds in 67 steps). Source: Barzilai and Borwein, IMA J. Numer. Anal. 8, 141 (1988), equations 5
+    and 6; the step where s·y <= 0: Dai, Al-Baali and Yang, Numerical Analysis and Optimization
+    (2015), 59-75. TATi: the short step of each tensor, with abs(s·y).
 
     Args:
         step: "long" or "short", which is never longer than the long one. Default: "short".
@@ -43,7 +46,12 @@ class BarzilaiBorwein(Optimizer):
     settings = ("barzilai_borwein_step",)
 
     def __init__(self, step: str = "short") -> None:
-        refuse_if(step not in STEPS, "barzilai_borwein_step: unknown name.", repr(step), " or ".join(STEPS))
+        refuse_if(
+            step not in STEPS,
+            "barzilai_borwein_step: unknown name.",
+            repr(step),
+            " or ".join(STEPS),
+        )
         self.barzilai_borwein_step = step
 
     def init(self, position, evaluate, noise):
@@ -55,13 +63,20 @@ class BarzilaiBorwein(Optimizer):
         position, _ = evaluate.confine(state.position - rate * state.gradient, None)
         energy = evaluate.full(position)
         moved, turned = position - state.position, energy.gradient - state.gradient
-        ss, sy, yy = (sum_of_products(*pair) for pair in ((moved, moved), (moved, turned), (turned, turned)))
+        ss, sy, yy = (
+            sum_of_products(*pair) for pair in ((moved, moved), (moved, turned), (turned, turned))
+        )
         # A comparison with nan is false.
         finite = (absolute(energy.potential) < math.inf) & (yy < math.inf)
         rate = self._rate(ss, sy, yy) * evaluate.scale
         usable = (rate >= _SMALLEST) & (rate <= _LARGEST)
         rate = where(finite, where(usable, rate, state.step_size), _BACK * state.step_size)
-        new = chosen(finite, with_energy(state, energy)._replace(position=position), state, state._fields[:-2])
+        new = chosen(
+            finite,
+            with_energy(state, energy)._replace(position=position),
+            state,
+            state._fields[:-2],
+        )
         return state._replace(**new, step_size=rate), Info()
 
     def _rate(self, ss, sy, yy):

@@ -1,6 +1,7 @@
-"""Any Keras optimizer as a method of the engine. Under TensorFlow, Keras' optimizers only change variables. Here those
-variables are scratch space: a step writes the state into them, lets Keras update them, and reads the new state out
-again, so that it is as pure as every other step."""
+"""Any Keras optimizer as a method of the engine. Under TensorFlow, Keras' optimizers only change
+variables. Here those variables are scratch space: a step writes the state into them, lets Keras
+update them, and reads the new state out again, so that it is as pure as every other step.
+"""
 
 import inspect
 import math
@@ -13,29 +14,40 @@ from tati_re.samplers.sgld import SGLD
 from tati_re.samplers.wrappers.coordinates import extend
 
 _BY_NUMBER = ("sgd", "rmsprop", "adam", "adamw", "adadelta", "adagrad", "adamax", "nadam", "lion")
-"""Update each number by its own gradients: all weights of all walkers may be one tensor, some 30 operations."""
+"""Update each number by its own gradients: all weights of all walkers may be one tensor, some 30
+operations.
+"""
 
 
 class KerasOptimizer(Optimizer):
-    """A Keras optimizer, applied to every walker's weights on their own; tensor by tensor where its rule asks for it.
+    """A Keras optimizer, applied to every walker's weights on their own; tensor by tensor where its
+    rule asks for it.
 
     Args:
         optimizer: A name such as "adam" or "sgd", or a Keras optimizer object.
-        learning_rate: For a name, what `get_config` tells: each step takes the walkers' `step_size`.
+        learning_rate: For a name, what `get_config` tells: each step takes the walkers'
+            `step_size`.
         shapes: Of the model's weights, in the order of the flat vector.
         num_walkers: W.
         momentum: For a name of an optimizer that takes it, such as "sgd". Default: 0.
 
     Attributes:
         learning_rate: The own one of an object, nan where that is a schedule; None for a name.
-        scheduled: An object with a schedule, which then counts; else a step takes the first walker's `step_size`.
+        scheduled: An object with a schedule, which then counts; else a step takes the first
+            walker's `step_size`.
 
     Raises:
-        InputError: A momentum for an optimizer that takes none, or a global norm over several walkers.
+        InputError: A momentum for an optimizer that takes none, or a global norm over several
+            walkers.
     """
 
     def __init__(
-        self, optimizer, learning_rate: float, shapes: list[tuple[int, ...]], num_walkers: int, momentum: float = 0.0
+        self,
+        optimizer,
+        learning_rate: float,
+        shapes: list[tuple[int, ...]],
+        num_walkers: int,
+        momentum: float = 0.0,
     ) -> None:
         if isinstance(optimizer, str):
             extra = {"momentum": momentum} if momentum else {}
@@ -44,16 +56,31 @@ class KerasOptimizer(Optimizer):
         else:
             excludes = "_exclude_from_weight_decay" in vars(optimizer)
             what = "optimizer: all weights decay alike."
-            refuse_if(excludes, what, "exclude_from_weight_decay", "weight_decay for all, or a prior of each layer")
+            refuse_if(
+                excludes,
+                what,
+                "exclude_from_weight_decay",
+                "weight_decay for all, or a prior of each layer",
+            )
             optimizer = type(optimizer).from_config(optimizer.get_config())
             self.scheduled = not isinstance(optimizer.get_config()["learning_rate"], float)
             own = math.nan if self.scheduled else float(optimizer.learning_rate)
         if getattr(optimizer, "global_clipnorm", None) and num_walkers > 1:
             what = "optimizer: global_clipnorm would take one norm over all walkers."
             raise InputError(what, f"{num_walkers} walkers", "clipnorm, or one walker")
-        refuse_if(optimizer.use_ema, "optimizer: averages of weights are not taken.", "use_ema", "use_ema=False")
+        refuse_if(
+            optimizer.use_ema,
+            "optimizer: averages of weights are not taken.",
+            "use_ema",
+            "use_ema=False",
+        )
         what = "optimizer: the loss is not scaled, by which it would divide the steps."
-        refuse_if(optimizer.loss_scale_factor, what, f"loss_scale_factor={optimizer.loss_scale_factor}", "none")
+        refuse_if(
+            optimizer.loss_scale_factor,
+            what,
+            f"loss_scale_factor={optimizer.loss_scale_factor}",
+            "none",
+        )
         self.optimizer, self.learning_rate = optimizer, own
         self.name = type(optimizer).__name__.lower()
         known = type(optimizer) is keras_optimizers().get(self.name) and self.name in _BY_NUMBER
@@ -64,7 +91,9 @@ class KerasOptimizer(Optimizer):
 
     def _build(self, dtype: tf.DType) -> None:
         if not self._built:
-            self._variables = [keras.Variable(tf.zeros(shape, dtype), dtype=dtype.name) for shape in self._shapes]
+            self._variables = [
+                keras.Variable(tf.zeros(shape, dtype), dtype=dtype.name) for shape in self._shapes
+            ]
             self.optimizer.build(self._variables)
             self._built = True
 
@@ -83,21 +112,34 @@ class KerasOptimizer(Optimizer):
         with tf.init_scope():
             self._build(state.position.dtype)
         own = self.optimizer.variables
-        for variable, value in zip([*own, *self._variables], [*state.slots, *self._split(state.position)], strict=True):
+        for variable, value in zip(
+            [*own, *self._variables], [*state.slots, *self._split(state.position)], strict=True
+        ):
             variable.assign(value)
         if not self.scheduled:
             rate = self.optimizer.learning_rate
             rate.assign(tf.cast(state.rung.step_size[0], rate.dtype))
         self.optimizer.apply(self._split(state.gradient / evaluate.scale), self._variables)
-        pieces = [tf.reshape(tf.convert_to_tensor(variable.value), [-1]) for variable in self._variables]
+        pieces = [
+            tf.reshape(tf.convert_to_tensor(variable.value), [-1]) for variable in self._variables
+        ]
         position = tf.reshape(tf.concat(pieces, 0), state.position.shape)
         slots = [tf.convert_to_tensor(variable.value) for variable in own]
         position, _ = evaluate.confine(position, None)
-        return with_energy(state._replace(position=position, slots=slots), evaluate(position)), Info()
+        return with_energy(
+            state._replace(position=position, slots=slots), evaluate(position)
+        ), Info()
 
     def get_config(self) -> dict:
-        config = {k: v for k, v in self.optimizer.get_config().items() if isinstance(v, (str, int, float, bool))}
-        return {"optimizer": self.name, **{key: value for key, value in config.items() if key != "name"}}
+        config = {
+            k: v
+            for k, v in self.optimizer.get_config().items()
+            if isinstance(v, (str, int, float, bool))
+        }
+        return {
+            "optimizer": self.name,
+            **{key: value for key, value in config.items() if key != "name"},
+        }
 
 
 def keras_optimizers() -> dict[str, type]:
@@ -110,4 +152,8 @@ def keras_optimizers() -> dict[str, type]:
 
 
 def with_momentum() -> list[str]:
-    return [name for name, made in keras_optimizers().items() if "momentum" in inspect.signature(made).parameters]
+    return [
+        name
+        for name, made in keras_optimizers().items()
+        if "momentum" in inspect.signature(made).parameters
+    ]

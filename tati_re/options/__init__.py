@@ -1,4 +1,6 @@
-"""Options: names and values from Python, flags and TOML become one checked object; no TensorFlow and no model."""
+"""Options: names and values from Python, flags and TOML become one checked object; no TensorFlow
+and no model.
+"""
 
 from typing import TYPE_CHECKING
 

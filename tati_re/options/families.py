@@ -1,5 +1,7 @@
-"""The samplers that have a name: one line each, from which help, completion, the options page and a run come. Other
-packages add `GJF = "gjf:GJF"` to `[project.entry-points."tati_re.samplers"]` of their pyproject.toml."""
+"""The samplers that have a name: one line each, from which help, completion, the options page and a
+run come. Other packages add `GJF = "gjf:GJF"` to `[project.entry-points."tati_re.samplers"]` of
+their pyproject.toml.
+"""
 
 import inspect
 from collections.abc import Callable
@@ -37,17 +39,23 @@ FAMILIES = {
     "RWMH": "tati_re.samplers.rwmh:RandomWalkMetropolis",
     "TACT-HMC": "tati_re.samplers.tact_hmc:from_temperatures",
 }
-"""Where each sampler is made: a class, or a function; its options are those parameters that are options."""
+"""Where each sampler is made: a class, or a function; its options are those parameters that are
+options.
+"""
 
 
 @cache
 def _installed() -> tuple[EntryPoint, ...]:
-    """The samplers of installed packages, read once: it takes milliseconds, and every sampler by name asks."""
+    """The samplers of installed packages, read once: it takes milliseconds, and every sampler by
+    name asks.
+    """
     return tuple(entry_points(group=GROUP))
 
 
 def families() -> dict[str, str]:
-    """The samplers by name, those of installed packages included: a name that is taken stays what it was."""
+    """The samplers by name, those of installed packages included: a name that is taken stays what
+    it was.
+    """
     all_of_them = dict(FAMILIES)
     for entry in _installed():
         if entry.name.upper() not in map(str.upper, (*all_of_them, *WORDS, *PRESETS, "auto")):
@@ -57,17 +65,19 @@ def families() -> dict[str, str]:
 
 def family(name: str) -> str | None:
     """Where the sampler of this name, in any case, is made; `None` if there is none."""
-    return next((where for known, where in families().items() if known.upper() == name.upper()), None)
+    return next(
+        (where for known, where in families().items() if known.upper() == name.upper()), None
+    )
 
 
 def check_name(name: str) -> None:
     """Refuses a name that an installed package gives to a sampler, and that is another's too."""
     for entry in _installed():
         if entry.name.upper() == name.upper() and entry.value != family(name):
-            what = (
-                f"sampler: the name {entry.name} is taken, and a package that is installed gives it to {entry.value}."
+            what = f"sampler: the name {entry.name} is taken, and a package that is installed gives it to {entry.value}."
+            raise InputError(
+                what, expected=f"another name in the entry points of that package, or {entry.value}"
             )
-            raise InputError(what, expected=f"another name in the entry points of that package, or {entry.value}")
 
 
 def is_foreign(name: str) -> bool:
@@ -83,7 +93,13 @@ def factory(where: str) -> Callable[..., Any]:
 
 def _found(where: str) -> Callable[..., Any]:
     form, kind = "my_module:MySampler or my_file.py:MySampler", "a class with init and step"
-    return found("sampler", where, form, lambda value: inspect.isclass(value) and hasattr(value, "step"), kind)
+    return found(
+        "sampler",
+        where,
+        form,
+        lambda value: inspect.isclass(value) and hasattr(value, "step"),
+        kind,
+    )
 
 
 _known = cache(_found)  # Every run asks for all of them, to say which options it does not use.
@@ -96,7 +112,9 @@ def options_of_family(where: str) -> list[str]:
 def meaning(field: FieldInfo) -> str:
     """The help of an option, with the names of all samplers where it lists them."""
     names = ", ".join([*WORDS[6:], *families()])
-    return str(field.description).replace("{samplers}", names).replace("{presets}", ", ".join(PRESETS))
+    return (
+        str(field.description).replace("{samplers}", names).replace("{presets}", ", ".join(PRESETS))
+    )
 
 
 def markdown_table() -> str:
@@ -104,7 +122,9 @@ def markdown_table() -> str:
     rows = ["| sampler | its options | what it is |", "|---|---|---|"]
     for name, where in families().items():
         try:
-            said = inspect.cleandoc(factory(where).__doc__ or "").split("\n\n")[0].replace("\n", " ")
+            said = (
+                inspect.cleandoc(factory(where).__doc__ or "").split("\n\n")[0].replace("\n", " ")
+            )
             options = ", ".join(f"`{option}`" for option in options_of_family(where))
         except InputError as error:  # another package, which cannot be imported
             said, options = str(error), ""

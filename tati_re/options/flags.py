@@ -1,4 +1,6 @@
-"""How one option is written: its type in words, its flag, its line of TOML, its row of the reference page."""
+"""How one option is written: its type in words, its flag, its line of TOML, its row of the
+reference page.
+"""
 
 import argparse
 import types
@@ -40,14 +42,19 @@ def _words(annotation: Any, metadata: Iterable[Any]) -> str:
         plain = [part for part in arguments if get_origin(part) is not dict]
         return " or ".join(_words(part, ()) for part in plain) + ", or a table of pattern = value"
     if origin is Annotated:
-        if said := next((m.description for m in arguments[1:] if isinstance(m, FieldInfo) and m.description), None):
+        if said := next(
+            (m.description for m in arguments[1:] if isinstance(m, FieldInfo) and m.description),
+            None,
+        ):
             return said
         return _words(arguments[0], [c for m in arguments[1:] for c in getattr(m, "metadata", [m])])
     if origin is Literal:
         names = [f"'{value}'" if isinstance(value, str) else str(value) for value in arguments]
         return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " or " + names[-1]
     if origin in (Union, types.UnionType):
-        return " or ".join(_words(part, metadata) for part in arguments).replace("'auto' or true", "'auto', true")
+        return " or ".join(_words(part, metadata) for part in arguments).replace(
+            "'auto' or true", "'auto', true"
+        )
     if origin is list:
         element, limits = arguments[0], list[Any]()
         if element is Stage:
@@ -80,7 +87,11 @@ def expected(field: FieldInfo) -> str:
 
 
 def choices(field: FieldInfo) -> list[str]:
-    parts = get_args(field.annotation) if get_origin(field.annotation) is not Literal else (field.annotation,)
+    parts = (
+        get_args(field.annotation)
+        if get_origin(field.annotation) is not Literal
+        else (field.annotation,)
+    )
     return [v for p in parts if get_origin(p) is Literal for v in get_args(p) if isinstance(v, str)]
 
 
@@ -97,10 +108,14 @@ def default_text(field: FieldInfo) -> str:
 
 
 def add_field(group: argparse._ArgumentGroup, name: str, field: FieldInfo) -> None:
-    """Adds the flag of an option to a group of an argparse parser; values stay text, only typed flags are stored."""
+    """Adds the flag of an option to a group of an argparse parser; values stay text, only typed
+    flags are stored.
+    """
     text = f"{meaning(field)} ({expected(field)}; default {default_text(field)})".replace("%", "%%")
     names, style = choices(field), dict[str, Any]()
-    base = next((t for t in _METAVARS if t is field.annotation or t in get_args(field.annotation)), str)
+    base = next(
+        (t for t in _METAVARS if t is field.annotation or t in get_args(field.annotation)), str
+    )
     if field.annotation is bool:
         style = {"action": argparse.BooleanOptionalAction}
     elif is_table(field.metadata):
@@ -109,7 +124,9 @@ def add_field(group: argparse._ArgumentGroup, name: str, field: FieldInfo) -> No
     elif list[str] in get_args(field.annotation):
         style = {"nargs": "+", "action": _OneOrMore, "metavar": "TEXT"}
     elif get_origin(field.annotation) is list:
-        shown = {Stage: METAVAR, str: _METAVARS[str]}.get(get_args(field.annotation)[0], "NAME" if names else "N")
+        shown = {Stage: METAVAR, str: _METAVARS[str]}.get(
+            get_args(field.annotation)[0], "NAME" if names else "N"
+        )
         style = {"nargs": "*", "metavar": shown}
     else:
         style = {"metavar": "NAME" if names else _METAVARS[base]}
@@ -131,5 +148,7 @@ def markdown_table(fields: Mapping[str, FieldInfo]) -> str:
     rows = ["| option | flag | type and range | default | meaning |", "|---|---|---|---|---|"]
     for name, field in fields.items():
         text = meaning(field).replace("|", "\\|")
-        rows.append(f"| `{name}` | `{flag(name)}` | {expected(field)} | `{default_text(field)}` | {text} |")
+        rows.append(
+            f"| `{name}` | `{flag(name)}` | {expected(field)} | `{default_text(field)}` | {text} |"
+        )
     return "\n".join(rows)

@@ -1,5 +1,7 @@
-"""What the table in `options/table.py` makes: keyword arguments of the Python API, flags of all commands, keys of TOML
-files, the help and the userguide's reference page (`python -m tati_re.options > userguide/options.md`)."""
+"""What the table in `options/table.py` makes: keyword arguments of the Python API, flags of all
+commands, keys of TOML files, the help and the userguide's reference page (`python -m
+tati_re.options > userguide/options.md`).
+"""
 
 import argparse
 import os
@@ -13,7 +15,16 @@ from tati_re.core.errors import AnyPath, InputError, nearest, shown
 from tati_re.options import tati_names as aliases
 from tati_re.options.families import markdown_table as table_of_families
 from tati_re.options.families import meaning
-from tati_re.options.flags import add_field, choices, default_text, expected, flag, markdown_table, optional, toml_line
+from tati_re.options.flags import (
+    add_field,
+    choices,
+    default_text,
+    expected,
+    flag,
+    markdown_table,
+    optional,
+    toml_line,
+)
 from tati_re.options.patterns import is_table
 from tati_re.options.presets import expanded
 from tati_re.options.representable import what_instead
@@ -28,9 +39,16 @@ ELSEWHERE = {
     "lr": "It is learning_rate of an optimizer, step_size of a sampler.",
     "batch": "It is batch_size.",
     **dict.fromkeys(("chains", "num_chains", "n_chains"), "It is num_walkers."),
-    **dict.fromkeys(("draws", "num_samples"), "num_steps counts all steps, trajectory_every those that are kept."),
-    **dict.fromkeys(("x", "X", "y", "x_train", "X_train", "y_train"), "Arrays are given as data=(x, y)."),
-    **dict.fromkeys(("tune", "warmup", "num_warmup", "burnin", "burn_in"), "It is num_burnin_steps."),
+    **dict.fromkeys(
+        ("draws", "num_samples"),
+        "num_steps counts all steps, trajectory_every those that are kept.",
+    ),
+    **dict.fromkeys(
+        ("x", "X", "y", "x_train", "X_train", "y_train"), "Arrays are given as data=(x, y)."
+    ),
+    **dict.fromkeys(
+        ("tune", "warmup", "num_warmup", "burnin", "burn_in"), "It is num_burnin_steps."
+    ),
     "thin": "record_every thins the rows, trajectory_every the positions.",
     "validation_split": "It is test_fraction.",
     "random_seed": "It is seed.",
@@ -47,11 +65,19 @@ def unknown(name: str, spelled: str | None = None) -> InputError:
 
 
 _MOST_TOML = 2**24  # Bytes of a file of options that are read: a device may have no end.
-OUT_OF_RANGE = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number")
+OUT_OF_RANGE = (
+    "greater_than",
+    "greater_than_equal",
+    "less_than",
+    "less_than_equal",
+    "finite_number",
+)
 
 
 def _plain(value: Any) -> Any:
-    """Paths as text, tuples and arrays as lists, NumPy numbers as Python numbers; anything else as it is."""
+    """Paths as text, tuples and arrays as lists, NumPy numbers as Python numbers; anything else as
+    it is.
+    """
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if hasattr(value, "tolist"):
@@ -61,8 +87,12 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _sentence(error: ValidationError, spell: Callable[[str], str], values: Mapping[str, Any], text: bool) -> InputError:
-    """The first complaint of pydantic as one sentence in the user's words; `text` where values were typed."""
+def _sentence(
+    error: ValidationError, spell: Callable[[str], str], values: Mapping[str, Any], text: bool
+) -> InputError:
+    """The first complaint of pydantic as one sentence in the user's words; `text` where values were
+    typed.
+    """
     first = error.errors(include_url=False)[0]
     if first["type"] == "two_temperatures":
         both = [f"{spell(name)} {values[name]}" for name in ("temperature", "inverse_temperature")]
@@ -74,7 +104,11 @@ def _sentence(error: ValidationError, spell: Callable[[str], str], values: Mappi
     if first["type"] == "extra_forbidden":
         return unknown(name, spell(name))
     field = OPTIONS[name]
-    received = "none" if value is None else shown(value, 77, str if text and isinstance(value, str) else repr)
+    received = (
+        "none"
+        if value is None
+        else shown(value, 77, str if text and isinstance(value, str) else repr)
+    )
     names = choices(field)
     if first["type"] in OUT_OF_RANGE:
         what = f"{spell(name)} is out of range."
@@ -86,7 +120,10 @@ def _sentence(error: ValidationError, spell: Callable[[str], str], values: Mappi
 
 
 def _checked(
-    values: Mapping[str, Any], spell: Callable[[str], str] = str, strict: bool = True, text: bool = False
+    values: Mapping[str, Any],
+    spell: Callable[[str], str] = str,
+    strict: bool = True,
+    text: bool = False,
 ) -> Options:
     plain = {name: _plain(value) if name in OPTIONS else None for name, value in values.items()}
     # What errors of pydantic cannot hold either; an empty text may stand where a number belongs.
@@ -100,19 +137,29 @@ def _checked(
     return options
 
 
-def _check_representable(values: Mapping[str, Any], spell: Callable[[str], str], dtype: str | None = None) -> None:
+def _check_representable(
+    values: Mapping[str, Any], spell: Callable[[str], str], dtype: str | None = None
+) -> None:
     for name, value in values.items():
-        # Seconds, megabytes and fractions of the data enter no arithmetic in the precision of a run.
+        # Seconds, megabytes and fractions of the data enter no arithmetic in the precision of a
+        # run.
         enters = name in OPTIONS and group_of(OPTIONS[name]) not in ("data", "run")
         if instead := what_instead(value, dtype if enters else None):
             received = shown(value, 77, repr)
-            raise InputError(f"{spell(name)} is out of range.", received, f"{expected(OPTIONS[name])}, {instead}")
+            raise InputError(
+                f"{spell(name)} is out of range.", received, f"{expected(OPTIONS[name])}, {instead}"
+            )
 
 
 def _merged(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Both together; a temperature replaces the one before it, however written, and stages the number of steps."""
+    """Both together; a temperature replaces the one before it, however written, and stages the
+    number of steps.
+    """
     merged = dict(values)
-    for name, other in (("temperature", "inverse_temperature"), ("inverse_temperature", "temperature")):
+    for name, other in (
+        ("temperature", "inverse_temperature"),
+        ("inverse_temperature", "temperature"),
+    ):
         if overrides.get(name) is not None and other not in overrides:
             merged.pop(other, None)
     if overrides.get("preset") is not None and "sampler" not in overrides:
@@ -123,43 +170,64 @@ def _merged(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str
 
 
 def make_options(values: Mapping[str, Any] | Options | None = None, /, **overrides: Any) -> Options:
-    """Makes checked options from a mapping or earlier options, and keyword arguments that go before them.
+    """Makes checked options from a mapping or earlier options, and keyword arguments that go before
+    them.
 
     Args:
-        values: Options by name, or earlier options, of which only the explicit ones are taken over. Default: none.
-        **overrides: Options by name, here or in TATi. `temperature` replaces `inverse_temperature`, and back.
+        values: Options by name, or earlier options, of which only the explicit ones are taken over.
+            Default: none.
+        **overrides: Options by name, here or in TATi. `temperature` replaces `inverse_temperature`,
+            and back.
 
     Returns:
         The options, with `.explicit` the names that were given.
 
     Raises:
-        InputError: An unknown name (with the nearest one), a wrong type, a value out of range, or both temperatures.
+        InputError: An unknown name (with the nearest one), a wrong type, a value out of range, or
+            both temperatures.
     """
     if isinstance(values, Options):
-        given = values.values_of(name for name in OPTIONS if name in values.explicit - values.derived)
+        given = values.values_of(
+            name for name in OPTIONS if name in values.explicit - values.derived
+        )
         before = aliases.Translated(given, dict(values.tati), {})
     else:
         before = aliases.translated(values or {})
     now = aliases.translated(overrides)
     merged = _merged(before.values, now.values)
     if merged.get("resume") is not None:
-        raise InputError("resume is a flag of the command.", merged["resume"], "Simulation.resume(folder)")
-    return _complete(merged, before.tati | now.tati, lambda name: now.typed.get(name, before.typed.get(name, name)))
+        raise InputError(
+            "resume is a flag of the command.", merged["resume"], "Simulation.resume(folder)"
+        )
+    return _complete(
+        merged,
+        before.tati | now.tati,
+        lambda name: now.typed.get(name, before.typed.get(name, name)),
+    )
 
 
 def _complete(
-    merged: Mapping[str, Any], tati: Mapping[str, Any], spell: Callable[[str], str], text: bool = False
+    merged: Mapping[str, Any],
+    tati: Mapping[str, Any],
+    spell: Callable[[str], str],
+    text: bool = False,
 ) -> Options:
-    """The checked options of values in the names of the table, with what follows from the names of TATi among them."""
+    """The checked options of values in the names of the table, with what follows from the names of
+    TATi among them.
+    """
     derived = aliases.completed(merged, tati)
     options = _checked(expanded({**merged, **derived}), spell, text=text)
     options._tati, options._derived = dict(tati), frozenset(derived)
     return options
 
 
-def options_from_flags(flags: Mapping[str, Any], config: Mapping[str, Any] | None = None) -> Options:
+def options_from_flags(
+    flags: Mapping[str, Any], config: Mapping[str, Any] | None = None
+) -> Options:
     """Makes checked options from flags as they were typed, on top of the values of a TOML file."""
-    now = aliases.translated(flags, lambda name: "--" + name if name in aliases.ALIASES else flag(name))
+    now = aliases.translated(
+        flags, lambda name: "--" + name if name in aliases.ALIASES else flag(name)
+    )
     before = aliases.translated(config or {})
     spelled = {name: "--" + typed for name, typed in now.typed.items()}
 
@@ -167,25 +235,39 @@ def options_from_flags(flags: Mapping[str, Any], config: Mapping[str, Any] | Non
         return spelled.get(name, flag(name))
 
     values = now.values
-    none = {name for name, value in values.items() if isinstance(value, str) and value.lower() == "none"}
+    none = {
+        name for name, value in values.items() if isinstance(value, str) and value.lower() == "none"
+    }
     unset = {name: None for name in none if name in OPTIONS and optional(OPTIONS[name])}
     typed = _checked({**values, **unset}, spell, strict=False, text=True)
-    return _complete(_merged(before.values, typed.values_of(values)), before.tati | now.tati, spell, text=True)
+    return _complete(
+        _merged(before.values, typed.values_of(values)), before.tati | now.tati, spell, text=True
+    )
 
 
 def read_toml(path: AnyPath) -> dict[str, Any]:
-    """The checked values of a TOML file by option name; those under names of TATi as they stand in the file."""
+    """The checked values of a TOML file by option name; those under names of TATi as they stand in
+    the file.
+    """
     try:
         with open(path, "rb") as file:
             values = tomllib.loads(file.read(_MOST_TOML).decode())
     except OSError as error:
-        raise InputError(f"{os.fspath(path)} cannot be read: {error.strerror}.", expected="a TOML file") from None
+        raise InputError(
+            f"{os.fspath(path)} cannot be read: {error.strerror}.", expected="a TOML file"
+        ) from None
     except (ValueError, RecursionError) as error:
         reason = str(error).split("\n")[0].rstrip(".")
-        raise InputError(f"{os.fspath(path)} is not valid TOML: {reason}.", expected="TOML in UTF-8") from None
+        raise InputError(
+            f"{os.fspath(path)} is not valid TOML: {reason}.", expected="TOML in UTF-8"
+        ) from None
     for name, value in values.items():
         if isinstance(value, dict) and not (name in OPTIONS and is_table(OPTIONS[name].metadata)):
-            raise InputError(f"{os.fspath(path)}: options stand without tables.", f"[{name}]", "step_size = 0.001")
+            raise InputError(
+                f"{os.fspath(path)}: options stand without tables.",
+                f"[{name}]",
+                "step_size = 0.001",
+            )
     try:
         if "resume" in values:
             make_options(values)
@@ -193,20 +275,28 @@ def read_toml(path: AnyPath) -> dict[str, Any]:
         options = _checked(said.values, lambda name: said.typed.get(name, name))
     except InputError as error:
         raise InputError(f"{os.fspath(path)}: {error}") from None
-    return values | options.values_of(name for name in values if name in OPTIONS and name not in said.tati)
+    return values | options.values_of(
+        name for name in values if name in OPTIONS and name not in said.tati
+    )
 
 
 def to_toml(options: Options, groups: Iterable[str] = GROUPS, changed: bool = False) -> str:
-    """Options as TOML that `read_toml` reads; defaults that nobody gave are comments, or left out for `changed`."""
+    """Options as TOML that `read_toml` reads; defaults that nobody gave are comments, or left out
+    for `changed`.
+    """
     parts = []
     for group in groups:
         lines = []
-        for name, value in options.values_of(n for n in options_of([group]) if n not in COMMANDS_ONLY).items():
+        for name, value in options.values_of(
+            n for n in options_of([group]) if n not in COMMANDS_ONLY
+        ).items():
             usual = value == OPTIONS[name].get_default(call_default_factory=True)
             line, given = toml_line(name, value), name in options.explicit
             if name == "num_steps" and options.stages and not given:
                 line = "# num_steps is the sum of the stages"
-            lines.append((usual, f"# {line}" if usual and not given and not line.startswith("#") else line))
+            lines.append(
+                (usual, f"# {line}" if usual and not given and not line.startswith("#") else line)
+            )
         if changed:
             parts.append("".join(f"{line}\n" for usual, line in lines if not usual))
         else:
@@ -215,15 +305,23 @@ def to_toml(options: Options, groups: Iterable[str] = GROUPS, changed: bool = Fa
 
 
 def describe(name: str | None = None) -> str:
-    """Describes one option, or all of them with one line each. An `InputError` where there is no such option."""
+    """Describes one option, or all of them with one line each. An `InputError` where there is no
+    such option.
+    """
     if name is None:
         lines = []
         for group, title in GROUPS.items():
             lines.append(f"{group}: {title}")
-            lines += [f"  {n} (default {default_text(f)}): {meaning(f)}" for n, f in options_of([group]).items()]
+            lines += [
+                f"  {n} (default {default_text(f)}): {meaning(f)}"
+                for n, f in options_of([group]).items()
+            ]
         return "\n".join(lines)
     if name not in OPTIONS and name in aliases.ALIASES:
-        said = [aliases.describe(name), *(describe(new) for new in aliases.ALIASES[name].new if new in OPTIONS)]
+        said = [
+            aliases.describe(name),
+            *(describe(new) for new in aliases.ALIASES[name].new if new in OPTIONS),
+        ]
         return "\n".join(said)
     if name not in OPTIONS:
         raise unknown(name)
@@ -234,8 +332,12 @@ def describe(name: str | None = None) -> str:
     )
 
 
-def add_arguments(parser: argparse.ArgumentParser, groups: Iterable[str], leave_out: Collection[str] = ()) -> None:
-    """Adds the flags of some groups to a parser; what is typed arrives as text, and defaults do not arrive."""
+def add_arguments(
+    parser: argparse.ArgumentParser, groups: Iterable[str], leave_out: Collection[str] = ()
+) -> None:
+    """Adds the flags of some groups to a parser; what is typed arrives as text, and defaults do not
+    arrive.
+    """
     for group in groups:
         section = parser.add_argument_group(f"{group}: {GROUPS[group]}")
         for name, field in options_of([group]).items():

@@ -22,7 +22,9 @@ def is_table(metadata: Iterable[Any]) -> bool:
 
 
 def _read(given: Any) -> Any:
-    """`["1", "*/bias=10"]` as a table; a value without a pattern stands for all; anything else as it is."""
+    """`["1", "*/bias=10"]` as a table; a value without a pattern stands for all; anything else as
+    it is.
+    """
     texts = [given] if isinstance(given, str) else given
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         return given
@@ -40,9 +42,11 @@ BY_PATTERN = _Table(_read)
 
 
 def by_tensor(option: str, value: Any, default: Any, names: Sequence[str]) -> list:
-    """The value of an option for each tensor: one for all, or by a table of patterns. The last pattern that matches one
-    of the `names` counts; where none does, the option's default. A pattern is a name or its end after a slash, with `*`
-    and `?` as in file names: `*/bias`, `bias`, `dense_1/*`."""
+    """The value of an option for each tensor: one for all, or by a table of patterns. The last
+    pattern that matches one of the `names` counts; where none does, the option's default. A pattern
+    is a name or its end after a slash, with `*` and `?` as in file names: `*/bias`, `bias`,
+    `dense_1/*`.
+    """
     if not isinstance(value, Mapping):
         return [value] * len(names)
     found = [default] * len(names)
@@ -67,7 +71,9 @@ def in_words(value: Any) -> str | None:
     if not isinstance(value, Mapping):
         return None
     shown = {p: f"{own:g}" if isinstance(own, float) else str(own) for p, own in value.items()}
-    return ", ".join(own if pattern == ALL else f"{own} for {pattern}" for pattern, own in shown.items())
+    return ", ".join(
+        own if pattern == ALL else f"{own} for {pattern}" for pattern, own in shown.items()
+    )
 
 
 def toml(table: Mapping[str, Any]) -> str:

@@ -1,5 +1,7 @@
-"""Methods that are known by a name of their own, each a set of options: `--sampler RENHD` stands for its parts.
-`tati-sample --sampler RENHD --print-config` shows them; an option that is given goes before the preset's."""
+"""Methods that are known by a name of their own, each a set of options: `--sampler RENHD` stands
+for its parts. `tati-sample --sampler RENHD --print-config` shows them; an option that is given goes
+before the preset's.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,15 +20,36 @@ PRESETS: dict[str, dict[str, Any]] = {
     "reSGHMC": {"sampler": "SGHMC", **_PAIR, "temperature_ratio": 5.0, "exchange_every": 10},
     "RE-HMC": {
         **{"sampler": "HMC", "num_replicas": 16, "temperature": 0.01, "max_temperature": 1.0},
-        **{"replica_start": "descent", "prior": "box", "prior_bound": 50.0, "prior_scaling": "fan_in"},
-        **{"mass": "fan_in", "num_leapfrog_steps": 100, "target_acceptance": 0.65, "step_size_tuning": "baldock"},
+        **{
+            "replica_start": "descent",
+            "prior": "box",
+            "prior_bound": 50.0,
+            "prior_scaling": "fan_in",
+        },
+        **{
+            "mass": "fan_in",
+            "num_leapfrog_steps": 100,
+            "target_acceptance": 0.65,
+            "step_size_tuning": "baldock",
+        },
         **{"exchange_every": 1, "swap_schedule": "random_neighbours"},
     },
     "MILE": {
-        **{"sampler": "MCLMC", "num_walkers": 8, "walker_start": "fit", "mass": "fisher", "target_bias": 0.36},
+        **{
+            "sampler": "MCLMC",
+            "num_walkers": 8,
+            "walker_start": "fit",
+            "mass": "fisher",
+            "target_bias": 0.36,
+        },
         **{"num_burnin_steps": 50_000, "num_steps": 60_000},
     },
-    "simulated_tempering": {"sampler": "BAOAB", "num_replicas": 6, "temperature_ratio": 1.2, "exchange": "tempering"},
+    "simulated_tempering": {
+        "sampler": "BAOAB",
+        "num_replicas": 6,
+        "temperature_ratio": 1.2,
+        "exchange": "tempering",
+    },
 }
 """Options by the name of a preset."""
 
@@ -60,15 +83,20 @@ def note_of(name: Any) -> str | None:
 
 
 def expanded(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with the preset that `preset` or `sampler` names put in place of it; what else is given goes first. A
-    ladder that is given in another way takes the place of the preset's; so does another temperature or prior."""
+    """The options with the preset that `preset` or `sampler` names put in place of it; what else is
+    given goes first. A ladder that is given in another way takes the place of the preset's; so does
+    another temperature or prior.
+    """
     name = values.get("preset")
     name = _BY_NAME.get(name.upper(), name) if isinstance(name, str) else name
     if isinstance(name, str) and name in NAMES:
         if values.get("sampler") is not None:
             what = "preset and sampler both name the sampler."
             raise InputError(what, f"{name} and {values['sampler']}", "one of the two")
-        values = {**{key: value for key, value in values.items() if key != "preset"}, "sampler": name}
+        values = {
+            **{key: value for key, value in values.items() if key != "preset"},
+            "sampler": name,
+        }
     name = values.get("sampler")
     preset = PRESETS.get(_BY_NAME.get(name.upper(), ""), {}) if isinstance(name, str) else {}
     if not preset:

@@ -1,4 +1,6 @@
-"""What the value of an option can be: an integer of 64 bits, a float that the arithmetic of a run can hold, text."""
+"""What the value of an option can be: an integer of 64 bits, a float that the arithmetic of a run
+can hold, text.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -7,11 +9,15 @@ from pydantic import BaseModel
 
 MOST_INTEGER = 2**63 - 1
 LARGEST = {"float32": 1e18, "float64": 1e150}
-"""Of the sizes of floats, by precision: squares and their inverses are then numbers, neither 0 nor infinite."""
+"""Of the sizes of floats, by precision: squares and their inverses are then numbers, neither 0 nor
+infinite.
+"""
 
 
 def what_instead(value: Any, dtype: str | None) -> str | None:
-    """What a value should be that the arithmetic in `dtype`, or none, cannot represent; None where it can."""
+    """What a value should be that the arithmetic in `dtype`, or none, cannot represent; None where
+    it can.
+    """
     for each in _parts(value):
         if isinstance(each, int) and abs(each) > MOST_INTEGER:
             return "below 2^63"
@@ -21,7 +27,9 @@ def what_instead(value: Any, dtype: str | None) -> str | None:
                 return f"of size {1 / limit:g} to {limit:g}, whose square is a number of {dtype}"
         if isinstance(each, str) and not each:
             return "not empty"
-        if isinstance(each, str) and ("\0" in each or any("\ud800" <= letter <= "\udfff" for letter in each)):
+        if isinstance(each, str) and (
+            "\0" in each or any("\ud800" <= letter <= "\udfff" for letter in each)
+        ):
             return "without NUL characters, in UTF-8"
     return None
 

@@ -19,8 +19,10 @@ EXPECTED = {
 
 
 class Stage(BaseModel):
-    """One stage as an option: a table of TOML, a dictionary, or the text `3000:0.5:550`, `3000:0.05:all`, `3000:0.1`.
-    Learning rate and batch size are by default those of the run; "all", in Python also `None`, takes all examples."""
+    """One stage as an option: a table of TOML, a dictionary, or the text `3000:0.5:550`,
+    `3000:0.05:all`, `3000:0.1`. Learning rate and batch size are by default those of the run;
+    "all", in Python also `None`, takes all examples.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
@@ -37,9 +39,15 @@ class Stage(BaseModel):
                 return given
             return {name: _number(text) for name, text in zip(EXPECTED, parts, strict=False)}
         if isinstance(given, Mapping):
-            given = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in given.items()}
-            # As an option of the run: no batch_size means all examples. Left out, it is that of the run.
-            return given | ({"batch_size": ALL} if "batch_size" in given and given["batch_size"] is None else {})
+            given = {
+                name: value.tolist() if hasattr(value, "tolist") else value
+                for name, value in given.items()
+            }
+            # As an option of the run: no batch_size means all examples. Left out, it is that of the
+            # run.
+            return given | (
+                {"batch_size": ALL} if "batch_size" in given and given["batch_size"] is None else {}
+            )
         return given
 
 
@@ -53,7 +61,9 @@ def _number(text: str) -> int | float | str:
 
 
 class PlannedStage(NamedTuple):
-    """A stage, the steps before it and its last one; a rate of None is the run's, a batch size of None takes all."""
+    """A stage, the steps before it and its last one; a rate of None is the run's, a batch size of
+    None takes all.
+    """
 
     first_step: int
     last_step: int
@@ -67,7 +77,11 @@ def planned(options) -> list[PlannedStage]:
     found, step = [], 0
     for stage in options.stages:
         size = options.batch_size if stage.batch_size is None else stage.batch_size
-        found.append(PlannedStage(step, step + stage.num_steps, stage.learning_rate, None if size == ALL else size))
+        found.append(
+            PlannedStage(
+                step, step + stage.num_steps, stage.learning_rate, None if size == ALL else size
+            )
+        )
         step += stage.num_steps
     return found
 
@@ -78,7 +92,9 @@ def check_num_steps(options) -> int:
     what = "num_steps contradicts stages."
     received = f"num_steps = {options.num_steps} with stages of {total} steps"
     expected = "no num_steps with stages, or their sum"
-    refuse_if("num_steps" in options.explicit and options.num_steps != total, what, received, expected)
+    refuse_if(
+        "num_steps" in options.explicit and options.num_steps != total, what, received, expected
+    )
     return total
 
 
@@ -91,8 +107,12 @@ def extended(stages: Sequence[Mapping[str, Any]], num_steps: int) -> list[dict[s
     return found
 
 
-def sentence(error: Mapping[str, Any], spell: Callable[[str], str], known: Collection[str]) -> InputError:
-    """One complaint of pydantic about a stage, in the user's words; `spell` writes an option, `known` are all names."""
+def sentence(
+    error: Mapping[str, Any], spell: Callable[[str], str], known: Collection[str]
+) -> InputError:
+    """One complaint of pydantic about a stage, in the user's words; `spell` writes an option,
+    `known` are all names.
+    """
     place, value = error["loc"][1:], error["input"]
     number, option = place[0] + 1, spell("stages")
     if len(place) == 1:
@@ -105,7 +125,9 @@ def sentence(error: Mapping[str, Any], spell: Callable[[str], str], known: Colle
         advice = "; other options stand above [[stages]]" if name in known else ""
         what = f"{option}: {name} of stage {number} is not known.{nearest(name, EXPECTED)}"
         return InputError(what, expected=", ".join(EXPECTED) + advice)
-    return InputError(f"{option}: {name} of stage {number} is not valid.", repr(value), EXPECTED[name])
+    return InputError(
+        f"{option}: {name} of stage {number} is not valid.", repr(value), EXPECTED[name]
+    )
 
 
 def toml(stages: Sequence[Stage]) -> str:

@@ -29,12 +29,46 @@ NOT_OF_FITS = ("resume", "until", "stream_predictions", "num_burnin_steps")
 """Options of these groups that a fit has no use for."""
 EVIDENCE = ("data", "model", "posterior", "sampler", "walkers", "workers", "evidence", "run")
 NOT_OF_EVIDENCE = (
-    *("resume", "until", "record_every", "trajectory_every", "trajectory_format", "directions", "max_time"),
-    *("checkpoint_seconds", "temperature", "inverse_temperature", "step_schedule", "schedule_delay", "schedule_power"),
-    *("cycle_steps", "exploration_fraction", "temperature_schedule", "temperature_start", "control_variate"),
-    *("control_variate_every", "covariance_blending", "covariance_after_steps", "ensemble_scheme", "batch_size"),
+    *(
+        "resume",
+        "until",
+        "record_every",
+        "trajectory_every",
+        "trajectory_format",
+        "directions",
+        "max_time",
+    ),
+    *(
+        "checkpoint_seconds",
+        "temperature",
+        "inverse_temperature",
+        "step_schedule",
+        "schedule_delay",
+        "schedule_power",
+    ),
+    *(
+        "cycle_steps",
+        "exploration_fraction",
+        "temperature_schedule",
+        "temperature_start",
+        "control_variate",
+    ),
+    *(
+        "control_variate_every",
+        "covariance_blending",
+        "covariance_after_steps",
+        "ensemble_scheme",
+        "batch_size",
+    ),
     *("batch_sampling", "walker_batches", "step_size_tuning", "block_size", "cluster"),
-    *("target_bias", "full_every", "group_temperatures", "stream_predictions", "run_file", "averages_file"),
+    *(
+        "target_bias",
+        "full_every",
+        "group_temperatures",
+        "stream_predictions",
+        "run_file",
+        "averages_file",
+    ),
     *("trajectory_file", "save_model", "tensorboard"),
 )
 
@@ -45,7 +79,9 @@ Weight = Annotated[float, Field(ge=0)]
 
 def _by_class(given: Any) -> Any:
     """`{0: 1.0, 2: 5.0}`, as Keras takes weights of classes, by texts; anything else as it is."""
-    return {str(key): weight for key, weight in given.items()} if isinstance(given, Mapping) else given
+    return (
+        {str(key): weight for key, weight in given.items()} if isinstance(given, Mapping) else given
+    )
 
 
 Weights = Annotated[list[Weight] | dict[str, Weight], BeforeValidator(_by_class), BY_PATTERN]
@@ -53,15 +89,31 @@ Temperature = Annotated[float, Field(gt=0)]
 Positive = Annotated[Temperature | dict[str, Temperature], BY_PATTERN]
 NotNegative = Annotated[Weight | dict[str, Weight], BY_PATTERN]
 Wall = Annotated[float | dict[str, float] | None, BY_PATTERN]
-EvidenceMethod = Literal["thermodynamic_integration", "frenkel_ladd", "stepping_stone", "mbar", "smc"]
+EvidenceMethod = Literal[
+    "thermodynamic_integration", "frenkel_ladd", "stepping_stone", "mbar", "smc"
+]
 Mass = (
     Literal["unit", "fan_in", "fisher", "variance", "gradient_rms"]
     | Annotated[
-        str, Field(pattern=r"^fisher:[1-9][0-9]{0,3}$", description="'fisher:' and a number such as 'fisher:32'")
+        str,
+        Field(
+            pattern=r"^fisher:[1-9][0-9]{0,3}$",
+            description="'fisher:' and a number such as 'fisher:32'",
+        ),
     ]
 )
 FIRST_STEP_SIZE = 0.001
-Preset = Literal["auto", "RENHD", "renhd_euler", "RELD", "reSGLD", "reSGHMC", "RE-HMC", "MILE", "simulated_tempering"]
+Preset = Literal[
+    "auto",
+    "RENHD",
+    "renhd_euler",
+    "RELD",
+    "reSGLD",
+    "reSGHMC",
+    "RE-HMC",
+    "MILE",
+    "simulated_tempering",
+]
 PriorName = Literal["gaussian", "laplace", "student_t", "box", "none"]
 PriorNames = Annotated[PriorName | dict[str, PriorName], BY_PATTERN]
 
@@ -73,11 +125,15 @@ def _of(group: str) -> Callable[..., Any]:
     return option
 
 
-_data, _model, _posterior, _sampler, _walkers, _replicas, _workers, _training, _evidence, _run = map(_of, GROUPS)
+_data, _model, _posterior, _sampler, _walkers, _replicas, _workers, _training, _evidence, _run = (
+    map(_of, GROUPS)
+)
 
 
 class Options(BaseModel):
-    """All options of a run, checked and frozen; `make_options` makes them and says what is wrong in one sentence."""
+    """All options of a run, checked and frozen; `make_options` makes them and says what is wrong in
+    one sentence.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
@@ -90,7 +146,8 @@ class Options(BaseModel):
         "downloads (mnist, fashion_mnist, cifar10), or files, concatenated: .csv, .txt, .npz, .parquet, .tfrecord",
     )
     test_data: str | list[str] | None = _data(
-        None, "files of the test set, in the format of data; none: that of the data, else test_fraction of them"
+        None,
+        "files of the test set, in the format of data; none: that of the data, else test_fraction of them",
     )
     test_fraction: float | None = _data(
         None,
@@ -98,7 +155,9 @@ class Options(BaseModel):
         ge=0,
         lt=1,
     )
-    label_columns: list[str] = _data([], "labels of a table; if empty: all named label*, else target, else the last")
+    label_columns: list[str] = _data(
+        [], "labels of a table; if empty: all named label*, else target, else the last"
+    )
     input_columns: list[str] = _data(
         [],
         "inputs of the network: columns by name or as x1, x2, ..., powers x1^2, sin(x1), cos(x1); if empty: all "
@@ -110,7 +169,9 @@ class Options(BaseModel):
         "features in a TFRecord file (inputs, labels)",
     )
     num_classes: int | None = _data(
-        None, "number of classes, to check labels; 0: targets of a regression; none: inferred from the labels", ge=0
+        None,
+        "number of classes, to check labels; 0: targets of a regression; none: inferred from the labels",
+        ge=0,
     )
     standardize: Literal["auto", "none", "inputs", "all", "pixels"] = _data(
         "auto",
@@ -118,18 +179,25 @@ class Options(BaseModel):
         "training set, or divide inputs by the largest of them (pixels); predictions are in the units of the data; "
         "auto: data that are far from that, for a network built from hidden",
     )
-    shuffle: bool = _data(True, "random batches and a random test set; false keeps the order of the data for both")
-    sample_weights: str | None = _data(
-        None, "column of a table, or array of an NPZ file, with the weight of each example in the loss; none: 1"
+    shuffle: bool = _data(
+        True, "random batches and a random test set; false keeps the order of the data for both"
     )
-    class_weights: Weights = _data([], "weight of each class in the loss, one a class or by name (spam=5); if empty: 1")
+    sample_weights: str | None = _data(
+        None,
+        "column of a table, or array of an NPZ file, with the weight of each example in the loss; none: 1",
+    )
+    class_weights: Weights = _data(
+        [], "weight of each class in the loss, one a class or by name (spam=5); if empty: 1"
+    )
     memory_limit: float = _data(
         2000.0,
         "megabytes of inputs kept in memory; a larger data set stays on disk, and each step reads the examples of its "
         "batch",
         gt=0,
     )
-    batch_size: int | None = _data(None, "examples per mini-batch; none: all examples at every step", ge=1)
+    batch_size: int | None = _data(
+        None, "examples per mini-batch; none: all examples at every step", ge=1
+    )
     batch_sampling: Literal["auto", "epochs", "symmetric", "replacement"] = _data(
         "auto",
         "shuffled epochs; symmetric: fixed batches in random order, then backwards, then in a new order; or examples "
@@ -145,13 +213,17 @@ class Options(BaseModel):
     hidden: list[Units] = _model([], "units of each hidden layer when no model is given")
     activation: str = _model("relu", "activation of the hidden layers, any Keras name")
     output_activation: str = _model("linear", "activation of the last layer, any Keras name")
-    use_bias: bool = _model(True, "layers have biases; the physical systems harmonic and gaussian have none")
+    use_bias: bool = _model(
+        True, "layers have biases; the physical systems harmonic and gaussian have none"
+    )
     fix_parameters: str | list[str] | None = _model(
         None,
         "parameters held fixed, by pattern: dense/bias, dense_1/*, dense/kernel[0,3], optionally with values: "
         "output/bias=0,0.5",
     )
-    dtype: Literal["float32", "float64"] = _model("float32", "floating-point precision of parameters and arithmetic")
+    dtype: Literal["float32", "float64"] = _model(
+        "float32", "floating-point precision of parameters and arithmetic"
+    )
 
     loss: str | None = _posterior(
         None,
@@ -159,7 +231,9 @@ class Options(BaseModel):
         "heteroscedastic_gaussian (the network predicts mean and log standard deviation), mean_squared_error, "
         "mean_absolute_error or another Keras loss; none: a cross-entropy for labels, gaussian for regression",
     )
-    from_logits: Literal["auto"] | bool = _posterior("auto", "outputs are logits; auto: by the last activation")
+    from_logits: Literal["auto"] | bool = _posterior(
+        "auto", "outputs are logits; auto: by the last activation"
+    )
     noise_std: Annotated[float, Field(gt=0)] | Literal["sampled"] = _posterior(
         "sampled",
         "standard deviation of the noise under loss gaussian; sampled: its logarithm is one more parameter (by default "
@@ -175,7 +249,9 @@ class Options(BaseModel):
         "0.3 of it for inverse_gamma, else all of it",
     )
     noise_prior_shape: float = _posterior(
-        1.0, "shape of that Gamma distribution, or standard deviation of log(noise_std) for log_normal", gt=0
+        1.0,
+        "shape of that Gamma distribution, or standard deviation of log(noise_std) for log_normal",
+        gt=0,
     )
     potential: Literal["posterior", "mean_loss"] | CodeName = _posterior(
         "posterior",
@@ -183,29 +259,47 @@ class Options(BaseModel):
         "model and data, U = -log density: my_file.py:my_potential or my_module:my_potential",
     )
     dimension: int | None = _posterior(
-        None, "number of coordinates of a potential that is a function; none: that of coordinates", ge=1
+        None,
+        "number of coordinates of a potential that is a function; none: that of coordinates",
+        ge=1,
     )
-    coordinates: list[str] = _posterior([], "names of the coordinates of such a potential; if empty: x[0], x[1], ...")
-    prior: PriorNames = _posterior("gaussian", "prior of the parameters; under potential mean_loss none unless named")
+    coordinates: list[str] = _posterior(
+        [], "names of the coordinates of such a potential; if empty: x[0], x[1], ..."
+    )
+    prior: PriorNames = _posterior(
+        "gaussian", "prior of the parameters; under potential mean_loss none unless named"
+    )
     prior_std: Positive = _posterior(1.0, "standard deviation of the Gaussian prior")
-    prior_scale: Positive = _posterior(1.0, "scale of the Laplace prior (variance 2 scale^2) and the Student-t prior")
-    prior_degrees: Positive = _posterior(3.0, "degrees of freedom of the Student-t prior; 1: Cauchy distribution")
+    prior_scale: Positive = _posterior(
+        1.0, "scale of the Laplace prior (variance 2 scale^2) and the Student-t prior"
+    )
+    prior_degrees: Positive = _posterior(
+        3.0, "degrees of freedom of the Student-t prior; 1: Cauchy distribution"
+    )
     prior_bound: Positive = _posterior(1.0, "half-width of the box prior")
     prior_scaling: Literal["none", "fan_in"] = _posterior(
-        "none", "fan_in: divide widths, scales and bounds by sqrt(k), k = fan-in + 1 of the parameter's layer"
+        "none",
+        "fan_in: divide widths, scales and bounds by sqrt(k), k = fan-in + 1 of the parameter's layer",
     )
     lower_wall: Wall = _posterior(
-        None, "hard wall: U is infinite below it, and Langevin methods are reflected; the prior is normalized above"
+        None,
+        "hard wall: U is infinite below it, and Langevin methods are reflected; the prior is normalized above",
     )
     upper_wall: Wall = _posterior(None, "hard wall above the parameters")
-    prior_factor: NotNegative = _posterior(1.0, "strength of soft walls and tethers, a term of U without the factor N")
-    prior_power: NotNegative = _posterior(1.0, "exponent of the distance in the force of soft walls and tethers")
+    prior_factor: NotNegative = _posterior(
+        1.0, "strength of soft walls and tethers, a term of U without the factor N"
+    )
+    prior_power: NotNegative = _posterior(
+        1.0, "exponent of the distance in the force of soft walls and tethers"
+    )
     prior_lower_boundary: Wall = _posterior(
-        None, "soft wall: U rises in a layer before it and beyond; equal to prior_upper_boundary: a tether to it"
+        None,
+        "soft wall: U rises in a layer before it and beyond; equal to prior_upper_boundary: a tether to it",
     )
     prior_upper_boundary: Wall = _posterior(None, "soft wall above the parameters")
     tether: str | None = _posterior(
-        None, "run folder or file of parameters w0: V = prior_factor |w - w0|^2/2, normalized, in place of the prior"
+        None,
+        "run folder or file of parameters w0: V = prior_factor |w - w0|^2/2, normalized, in place of the prior",
     )
 
     sampler: str = _sampler(
@@ -214,7 +308,9 @@ class Options(BaseModel):
         "my_module:MySampler or my_file.py:MySampler; or a preset, a set of options: {presets}; auto: BAOAB, or, where "
         "step size and ladder are left open too, what fits the data and the model",
     )
-    preset: Preset | None = _sampler(None, "a set of options by name, which may stand as a value of sampler as well")
+    preset: Preset | None = _sampler(
+        None, "a set of options by name, which may stand as a value of sampler as well"
+    )
     step_size: Annotated[float, Field(gt=0)] | Literal["auto"] = _sampler(
         "auto",
         "time step h of the scheme; for SGLD the coefficient of the gradient; auto: found in the burn-in, from "
@@ -225,30 +321,49 @@ class Options(BaseModel):
         "friction coefficient gamma, the rate of the O step, in 1/time; MCLMC: rate at which directions are refreshed; "
         "auto: found in the burn-in (MCLMC, and words without D)",
     )
-    temperature: float | None = _sampler(None, "temperature T of the target distribution exp(-U/T); none: 1", gt=0)
-    inverse_temperature: float | None = _sampler(None, "beta of the target exp(-beta U), in place of temperature", gt=0)
+    temperature: float | None = _sampler(
+        None, "temperature T of the target distribution exp(-U/T); none: 1", gt=0
+    )
+    inverse_temperature: float | None = _sampler(
+        None, "beta of the target exp(-beta U), in place of temperature", gt=0
+    )
     thermal_mass: float | None = _sampler(
-        None, "mass of the thermostat of SGNHT, CCAdL and words with D; none: the number of parameters", gt=0
+        None,
+        "mass of the thermostat of SGNHT, CCAdL and words with D; none: the number of parameters",
+        gt=0,
     )
     thermostat_bath: Literal["friction", "noise"] = _sampler(
-        "friction", "words with D on a ladder: all rungs have the same friction, or the same noise, as in RENHD"
+        "friction",
+        "words with D on a ladder: all rungs have the same friction, or the same noise, as in RENHD",
     )
     gradient_noise: Literal["estimate"] | float = _sampler(
         0.0, "SGHMC: variance of the mini-batch gradient; estimate: measured during the burn-in"
     )
     covariance_window: int | None = _sampler(
-        None, "CCAdL: steps over which the gradient variance is averaged; none: all, as published", ge=1
+        None,
+        "CCAdL: steps over which the gradient variance is averaged; none: all, as published",
+        ge=1,
     )
     preconditioner: Literal["frozen", "adaptive"] = _sampler(
-        "frozen", "pSGLD: frozen after the burn-in, or adaptive throughout, as published, which is biased"
+        "frozen",
+        "pSGLD: frozen after the burn-in, or adaptive throughout, as published, which is biased",
     )
-    preconditioner_decay: float = _sampler(0.99, "pSGLD: decay per step of the mean squared gradient", ge=0, lt=1)
-    preconditioner_offset: float = _sampler(1e-5, "pSGLD: lambda in 1 / (lambda + rms of the mean gradient)", gt=0)
-    preconditioner_correction: bool = _sampler(True, "pSGLD, adaptive: include the term Gamma, at twice the cost")
+    preconditioner_decay: float = _sampler(
+        0.99, "pSGLD: decay per step of the mean squared gradient", ge=0, lt=1
+    )
+    preconditioner_offset: float = _sampler(
+        1e-5, "pSGLD: lambda in 1 / (lambda + rms of the mean gradient)", gt=0
+    )
+    preconditioner_correction: bool = _sampler(
+        True, "pSGLD, adaptive: include the term Gamma, at twice the cost"
+    )
     num_leapfrog_steps: Annotated[int, Field(ge=1, le=10**6)] | Literal["auto"] = _sampler(
-        10, "leapfrog steps per Metropolis test of HMC, HMC1, GHMC and MAMS; auto: found in the burn-in (not of GHMC)"
+        10,
+        "leapfrog steps per Metropolis test of HMC, HMC1, GHMC and MAMS; auto: found in the burn-in (not of GHMC)",
     )
-    leapfrog_jitter: float = _sampler(0.5, "HMC, HMC1, MAMS: relative spread of the random length", ge=0, le=1)
+    leapfrog_jitter: float = _sampler(
+        0.5, "HMC, HMC1, MAMS: relative spread of the random length", ge=0, le=1
+    )
     integrator: Literal["leapfrog", "mclachlan", "isotropic"] = _sampler(
         "leapfrog",
         "MCLMC and MAMS: leapfrog, or at two gradients a step mclachlan, of smaller error, or isotropic, of least "
@@ -259,7 +374,10 @@ class Options(BaseModel):
         "HMC, HMC1 and MAMS at the walls of the box prior: reject the trajectory, or reflect it; both are exact",
     )
     target_bias: float = _sampler(
-        0.02, "step_size auto without a Metropolis test: mean relative error of variances that is allowed", gt=0, le=1
+        0.02,
+        "step_size auto without a Metropolis test: mean relative error of variances that is allowed",
+        gt=0,
+        le=1,
     )
     target_acceptance: float | None = _sampler(
         None,
@@ -269,19 +387,29 @@ class Options(BaseModel):
         lt=1,
     )
     step_size_tuning: Literal["dual_averaging", "baldock"] = _sampler(
-        "dual_averaging", "rule of target_acceptance: dual averaging, or factors of 0.9 outside a window of +- 0.05"
+        "dual_averaging",
+        "rule of target_acceptance: dual averaging, or factors of 0.9 outside a window of +- 0.05",
     )
     step_schedule: str = _sampler(
-        "constant", "constant, polynomial, cyclical, or a CSV file of step sizes with the columns step and value"
+        "constant",
+        "constant, polynomial, cyclical, or a CSV file of step sizes with the columns step and value",
     )
-    schedule_delay: float = _sampler(1000.0, "polynomial: b in the factor (1 + t/b)^-a, in steps", gt=0)
-    schedule_power: float = _sampler(0.55, "polynomial: exponent a in the factor (1 + t/b)^-a", ge=0, le=1)
+    schedule_delay: float = _sampler(
+        1000.0, "polynomial: b in the factor (1 + t/b)^-a, in steps", gt=0
+    )
+    schedule_power: float = _sampler(
+        0.55, "polynomial: exponent a in the factor (1 + t/b)^-a", ge=0, le=1
+    )
     cycle_steps: int = _sampler(1000, "cyclical: steps per cycle", ge=2)
     exploration_fraction: float = _sampler(
-        0.0, "cyclical: initial fraction of each cycle, run at temperature 0 and excluded from averages", ge=0, lt=1
+        0.0,
+        "cyclical: initial fraction of each cycle, run at temperature 0 and excluded from averages",
+        ge=0,
+        lt=1,
     )
     temperature_schedule: str = _sampler(
-        "constant", "constant, annealing (during the burn-in), or a CSV file with the columns step and value"
+        "constant",
+        "constant, annealing (during the burn-in), or a CSV file with the columns step and value",
     )
     temperature_start: float | None = _sampler(None, "annealing: initial temperature", gt=0)
     mass: Mass = _sampler(
@@ -290,36 +418,56 @@ class Options(BaseModel):
         "(fisher; fisher:32 with 32 directions beside the diagonal), T / Var position, or rms of the gradient g",
     )
     tempering_plateau: float = _sampler(
-        0.1, "TACT-HMC: fraction of the range of the tempering variable at the target temperature", gt=0, lt=1
+        0.1,
+        "TACT-HMC: fraction of the range of the tempering variable at the target temperature",
+        gt=0,
+        lt=1,
     )
     tempering_steps: float = _sampler(
-        100.0, "TACT-HMC: steps the tempering variable needs, at thermal speed, to travel a distance of 1", gt=0
+        100.0,
+        "TACT-HMC: steps the tempering variable needs, at thermal speed, to travel a distance of 1",
+        gt=0,
     )
-    tempering_nodes: int = _sampler(25, "TACT-HMC: grid points where the mean potential is estimated", ge=2, le=10_000)
+    tempering_nodes: int = _sampler(
+        25, "TACT-HMC: grid points where the mean potential is estimated", ge=2, le=10_000
+    )
     batch_norm: Literal["frozen", "batch"] = _sampler(
         "frozen",
         "batch normalization by its moving statistics, which fit learns, or by the statistics of each mini-batch, as "
         "in training",
     )
-    control_variate: bool = _sampler(False, "correct mini-batch gradients by the gradient of all data at a center")
-    control_variate_every: int = _sampler(0, "steps between moves of that center to the walker; 0: never", ge=0)
+    control_variate: bool = _sampler(
+        False, "correct mini-batch gradients by the gradient of all data at a center"
+    )
+    control_variate_every: int = _sampler(
+        0, "steps between moves of that center to the walker; 0: never", ge=0
+    )
     covariance_blending: float = _sampler(
-        0.0, "eta of ensemble quasi-Newton: walkers precondition each other by 1 + eta cov; 0: off", ge=0
+        0.0,
+        "eta of ensemble quasi-Newton: walkers precondition each other by 1 + eta cov; 0: off",
+        ge=0,
     )
     covariance_after_steps: int = _sampler(
-        100, "ensemble quasi-Newton: steps between refreshes of the covariance of the other walkers", ge=1
+        100,
+        "ensemble quasi-Newton: steps between refreshes of the covariance of the other walkers",
+        ge=1,
     )
     ensemble_scheme: Literal["halves", "simultaneous"] = _sampler(
-        "halves", "halves take turns, which preserves the target; simultaneous is biased, for comparison"
+        "halves",
+        "halves take turns, which preserves the target; simultaneous is biased, for comparison",
     )
 
-    num_walkers: int = _walkers(1, "copies of the system, each with independent random numbers", ge=1)
+    num_walkers: int = _walkers(
+        1, "copies of the system, each with independent random numbers", ge=1
+    )
     parameters: str | None = _walkers(
         None,
         "initial positions of walkers: a trajectory of tati_re (.csv, .h5) or of TATi, an .npz or .keras file, or a "
         "run folder; none: the weights of the model",
     )
-    parameters_step: int | None = _walkers(None, "row of that trajectory, by its column step; none: the last", ge=0)
+    parameters_step: int | None = _walkers(
+        None, "row of that trajectory, by its column step; none: the last", ge=0
+    )
     walker_start: Literal["same", "jitter", "fresh", "fit"] = _walkers(
         "same",
         "same: at the model's weights, or at rows of parameters; jitter: displaced from there by walker_jitter; fresh: "
@@ -331,10 +479,15 @@ class Options(BaseModel):
         "its sampler, as many as see each example ten times, from the default to 20,000",
         ge=1,
     )
-    walker_jitter: float = _walkers(0.01, "jitter: standard deviation of the displacement of each parameter", gt=0)
-    walker_batches: Literal["own", "shared"] = _walkers("own", "own mini-batches for each walker, or one for all")
+    walker_jitter: float = _walkers(
+        0.01, "jitter: standard deviation of the displacement of each parameter", gt=0
+    )
+    walker_batches: Literal["own", "shared"] = _walkers(
+        "own", "own mini-batches for each walker, or one for all"
+    )
     walker_evaluation: Literal["auto", "vectorized", "unrolled", "looped"] = _walkers(
-        "auto", "how gradients of several walkers are computed; auto chooses from the model and the number of walkers"
+        "auto",
+        "how gradients of several walkers are computed; auto chooses from the model and the number of walkers",
     )
 
     num_replicas: int | None = _replicas(
@@ -343,68 +496,117 @@ class Options(BaseModel):
         "tempering likelihood; none: one temperature",
         ge=2,
     )
-    temperature_ratio: float | None = _replicas(None, "ratio of neighboring temperatures, above 1", gt=1)
-    max_temperature: float | None = _replicas(
-        None, "highest temperature of a geometric ladder, or of TACT-HMC, where none is 6 times the target's", gt=0
+    temperature_ratio: float | None = _replicas(
+        None, "ratio of neighboring temperatures, above 1", gt=1
     )
-    temperatures: list[Temperature] = _replicas([], "all temperatures of the ladder, ascending, the target's first")
+    max_temperature: float | None = _replicas(
+        None,
+        "highest temperature of a geometric ladder, or of TACT-HMC, where none is 6 times the target's",
+        gt=0,
+    )
+    temperatures: list[Temperature] = _replicas(
+        [], "all temperatures of the ladder, ascending, the target's first"
+    )
     tempering: Literal["posterior", "likelihood"] = _replicas(
         "posterior", "what the ladder tempers: all of U, or the likelihood alone, down to the prior"
     )
-    step_sizes: list[Temperature] = _replicas([], "step size of each rung; if empty: step_size for all")
+    step_sizes: list[Temperature] = _replicas(
+        [], "step size of each rung; if empty: step_size for all"
+    )
     adapt_ladder: bool = _replicas(
-        False, "move the inner rungs during the burn-in until all neighboring pairs have the same rejection rate"
+        False,
+        "move the inner rungs during the burn-in until all neighboring pairs have the same rejection rate",
     )
     exchange: Literal["pairs", "infinite", "tempering", "none"] = _replicas(
         "pairs",
         "pairs: pairs of rungs swap; infinite: all assignments by their exact weights, up to 6 rungs; tempering: each "
         "walker moves on the ladder independently; none: no swaps",
     )
-    swap_rule: Literal["auto", "metropolis", "barker", "penalty", "barker_compensated", "corrected", "naive"] = (
-        _replicas("auto", "acceptance rule for swaps; auto: metropolis on the full batch, penalty on mini-batches")
+    swap_rule: Literal[
+        "auto", "metropolis", "barker", "penalty", "barker_compensated", "corrected", "naive"
+    ] = _replicas(
+        "auto",
+        "acceptance rule for swaps; auto: metropolis on the full batch, penalty on mini-batches",
     )
     swap_schedule: Literal["even_odd", "random_neighbours", "all_pairs"] = _replicas(
-        "even_odd", "pairs that try: even and odd neighbors in turn, one of the two at random, or any two rungs"
+        "even_odd",
+        "pairs that try: even and odd neighbors in turn, one of the two at random, or any two rungs",
     )
     exchange_every: int | None = _replicas(
-        None, "steps between swap rounds; none: 20, 1 with a Metropolis test, and 10 with exchange tempering", ge=1
+        None,
+        "steps between swap rounds; none: 20, 1 with a Metropolis test, and 10 with exchange tempering",
+        ge=1,
     )
-    exchange_batch_size: int | None = _replicas(None, "examples per energy estimate of a swap; none: batch_size", ge=2)
+    exchange_batch_size: int | None = _replicas(
+        None, "examples per energy estimate of a swap; none: batch_size", ge=2
+    )
     swap_variance: float = _replicas(
-        1.0, "barker_compensated, others if given: noise variance of a swap; the batch grows until it is below", gt=0
+        1.0,
+        "barker_compensated, others if given: noise variance of a swap; the batch grows until it is below",
+        gt=0,
     )
-    correction_factor: float = _replicas(1.0, "corrected: divisor of the correction; above 1: more swaps, a bias", ge=1)
+    correction_factor: float = _replicas(
+        1.0, "corrected: divisor of the correction; above 1: more swaps, a bias", ge=1
+    )
     correction_decay: float = _replicas(
-        1.0, "corrected: correction_factor is multiplied by this at each accepted swap of a ladder", gt=0, le=1
+        1.0,
+        "corrected: correction_factor is multiplied by this at each accepted swap of a ladder",
+        gt=0,
+        le=1,
     )
-    correction_growth: float = _replicas(1.0, "corrected: growth of correction_factor in 1,000 steps", ge=1)
+    correction_growth: float = _replicas(
+        1.0, "corrected: growth of correction_factor in 1,000 steps", ge=1
+    )
     variance_gain: float | None = _replicas(
-        None, "corrected: weight of a new variance estimate; none: 1/m for the m-th, the mean of all", gt=0, le=1
+        None,
+        "corrected: weight of a new variance estimate; none: 1/m for the m-th, the mean of all",
+        gt=0,
+        le=1,
     )
-    variance_every: int = _replicas(1, "corrected: swap attempts per pair between two variance estimates", ge=1)
+    variance_every: int = _replicas(
+        1, "corrected: swap attempts per pair between two variance estimates", ge=1
+    )
     replica_start: Literal["same", "fresh", "descent"] = _replicas(
         "same",
         "initial positions of replicas; same: those of the walkers; fresh: each drawn from U(-1/sqrt(k), 1/sqrt(k)), k "
         "= fan-in + 1; descent: fresh, followed by a descent on the full batch",
     )
-    descent_steps: int = _replicas(1000, "replica_start descent: its steps, each with a gradient on all data", ge=1)
-    bias: Literal["none", "well_tempered"] = _replicas(
-        "none", "well_tempered: a bias on the energies, grown in the burn-in, that makes them overlap between rungs"
+    descent_steps: int = _replicas(
+        1000, "replica_start descent: its steps, each with a gradient on all data", ge=1
     )
-    bias_factor: float = _replicas(10.0, "gamma: factor by which the bias increases the variance of U", gt=1)
-    bias_rate: float = _replicas(0.5, "height of a deposit of the bias, in units of the rung's temperature", gt=0)
-    bias_width: float = _replicas(0.25, "width of a deposit, in standard deviations of the rung's energies", gt=0)
+    bias: Literal["none", "well_tempered"] = _replicas(
+        "none",
+        "well_tempered: a bias on the energies, grown in the burn-in, that makes them overlap between rungs",
+    )
+    bias_factor: float = _replicas(
+        10.0, "gamma: factor by which the bias increases the variance of U", gt=1
+    )
+    bias_rate: float = _replicas(
+        0.5, "height of a deposit of the bias, in units of the rung's temperature", gt=0
+    )
+    bias_width: float = _replicas(
+        0.25, "width of a deposit, in standard deviations of the rung's energies", gt=0
+    )
     bias_energies: Literal["full", "batch"] = _replicas(
         "full",
         "energies the bias acts on; on mini-batches full costs a forward pass over all data at each step, and batch "
         "smooths the bias by the noise of their energies",
     )
-    trajectory_rungs: Literal["target", "all"] = _replicas("target", "rungs whose positions are stored and averaged")
+    trajectory_rungs: Literal["target", "all"] = _replicas(
+        "target", "rungs whose positions are stored and averaged"
+    )
 
-    optimizer: str = _training("adam", "Keras' optimizers by name, gradient_descent, barzilai_borwein, fire, annealing")
-    learning_rate: float = _training(0.01, "learning rate; of barzilai_borwein and fire the first one", gt=0)
+    optimizer: str = _training(
+        "adam", "Keras' optimizers by name, gradient_descent, barzilai_borwein, fire, annealing"
+    )
+    learning_rate: float = _training(
+        0.01, "learning rate; of barzilai_borwein and fire the first one", gt=0
+    )
     momentum: float = _training(
-        0.0, "momentum of sgd, rmsprop or annealing, the fraction of a step that is kept; 0: Keras' default", ge=0, lt=1
+        0.0,
+        "momentum of sgd, rmsprop or annealing, the fraction of a step that is kept; 0: Keras' default",
+        ge=0,
+        lt=1,
     )
     stages: list[Stage] = _training(
         [],
@@ -414,28 +616,45 @@ class Options(BaseModel):
     barzilai_borwein_step: Literal["long", "short"] = _training(
         "short", "step of barzilai_borwein; long: s's/s'y; short: s'y/y'y"
     )
-    annealing_start_temperature: float = _training(1.0, "temperature of the first stage of annealing", gt=0)
-    annealing_cooling: float = _training(0.8, "ratio of the temperatures of successive stages of annealing", gt=0, lt=1)
+    annealing_start_temperature: float = _training(
+        1.0, "temperature of the first stage of annealing", gt=0
+    )
+    annealing_cooling: float = _training(
+        0.8, "ratio of the temperatures of successive stages of annealing", gt=0, lt=1
+    )
     annealing_stage_steps: int = _training(100, "steps per stage of annealing", ge=1)
-    annealing_validations: int = _training(10, "evaluations of the test loss a stage of annealing, or some more", ge=1)
+    annealing_validations: int = _training(
+        10, "evaluations of the test loss a stage of annealing, or some more", ge=1
+    )
 
     method: list[EvidenceMethod] = _evidence(
         ["thermodynamic_integration"],
         "estimators of log Z, tabulated if several: thermodynamic_integration, frenkel_ladd, stepping_stone, mbar, smc",
     )
-    evidence_grid: Literal["gauss_legendre", "trapezoid", "corrected_trapezoid", "simpson"] = _evidence(
-        "gauss_legendre",
-        "points between the prior (or springs at a minimum) and the posterior, and the quadrature rule; simpson is "
-        "evenly spaced, as published for frenkel_ladd",
+    evidence_grid: Literal["gauss_legendre", "trapezoid", "corrected_trapezoid", "simpson"] = (
+        _evidence(
+            "gauss_legendre",
+            "points between the prior (or springs at a minimum) and the posterior, and the quadrature rule; simpson is "
+            "evenly spaced, as published for frenkel_ladd",
+        )
     )
     evidence_nodes: int = _evidence(16, "quadrature points along the path", ge=2, le=1000)
-    evidence_power: float = _evidence(5.0, "p of the path t^p; points or Gauss-Legendre nodes even in t", ge=1, le=100)
-    evidence_sampling: Literal["ladder", "sequential"] = _evidence(
-        "ladder", "ladder: all points at once, neighbors swap; sequential: one by one, starting at the reference"
+    evidence_power: float = _evidence(
+        5.0, "p of the path t^p; points or Gauss-Legendre nodes even in t", ge=1, le=100
     )
-    num_particles: int = _evidence(128, "smc: chains per population; every move of a chain is a member of it", ge=2)
-    num_populations: int = _evidence(8, "smc: independent populations, whose spread gives the error", ge=2)
-    num_moves: int = _evidence(5, "smc: sampler steps after each resampling; all enter the estimate", ge=1)
+    evidence_sampling: Literal["ladder", "sequential"] = _evidence(
+        "ladder",
+        "ladder: all points at once, neighbors swap; sequential: one by one, starting at the reference",
+    )
+    num_particles: int = _evidence(
+        128, "smc: chains per population; every move of a chain is a member of it", ge=2
+    )
+    num_populations: int = _evidence(
+        8, "smc: independent populations, whose spread gives the error", ge=2
+    )
+    num_moves: int = _evidence(
+        5, "smc: sampler steps after each resampling; all enter the estimate", ge=1
+    )
     particle_fraction: float = _evidence(
         0.7,
         "smc: the next lambda is chosen so that the effective sample size is this fraction of the population",
@@ -443,7 +662,9 @@ class Options(BaseModel):
         lt=1,
     )
 
-    num_steps: int = _run(1000, "all steps, burn-in included; with until at most, and by itself 100000", ge=1)
+    num_steps: int = _run(
+        1000, "all steps, burn-in included; with until at most, and by itself 100000", ge=1
+    )
     until: str | None = _run(
         None,
         "conditions at which sampling ends before num_steps, joined by commas, such as rhat<1.01, ess>400, "
@@ -456,7 +677,8 @@ class Options(BaseModel):
         "of num_steps; 0 where nothing adapts",
     )
     record_every: Annotated[int, Field(ge=1)] | Literal["auto"] = _run(
-        "auto", "steps between rows of run.csv and averages.csv; auto: 1 for samplers with a Metropolis test, else 10"
+        "auto",
+        "steps between rows of run.csv and averages.csv; auto: 1 for samplers with a Metropolis test, else 10",
     )
     full_every: int = _run(
         0,
@@ -469,9 +691,12 @@ class Options(BaseModel):
         "walkers are stored, 512 MB at most (with until 20 times as many), more of a run that ends early; 100 for fit",
     )
     group_temperatures: bool = _run(
-        False, "columns of run.csv with the kinetic energy and the virial of each tensor, for tati-analyse"
+        False,
+        "columns of run.csv with the kinetic energy and the virial of each tensor, for tati-analyse",
     )
-    trajectory_format: Literal["auto", "csv", "h5"] = _run("auto", "auto: h5 for more than 1,000 parameters, else csv")
+    trajectory_format: Literal["auto", "csv", "h5"] = _run(
+        "auto", "auto: h5 for more than 1,000 parameters, else csv"
+    )
     stream_predictions: int = _run(
         0,
         "steps between predictions of the test set that are averaged during the run, without storing positions; 0: "
@@ -479,14 +704,20 @@ class Options(BaseModel):
         ge=0,
     )
     directions: str | None = _run(
-        None, "a .npy, .npz or .csv file of row vectors; the trajectory stores the projections c0, c1, ... on them"
+        None,
+        "a .npy, .npz or .csv file of row vectors; the trajectory stores the projections c0, c1, ... on them",
     )
-    output: str | None = _run(None, "run folder; a command without it takes the next free of runs/sample-1, ...")
+    output: str | None = _run(
+        None, "run folder; a command without it takes the next free of runs/sample-1, ..."
+    )
     run_file: str | None = _run(None, "file that run.csv is copied to during the run")
     averages_file: str | None = _run(None, "file that averages.csv is copied to during the run")
-    trajectory_file: str | None = _run(None, "file that the trajectory is copied to during the run, .csv or .h5")
+    trajectory_file: str | None = _run(
+        None, "file that the trajectory is copied to during the run, .csv or .h5"
+    )
     save_model: str | None = _run(
-        None, "a .keras file for the model at the end of the run, with the parameters of the first walker"
+        None,
+        "a .keras file for the model at the end of the run, with the parameters of the first walker",
     )
     overwrite: bool = _run(False, "replace the files of an earlier run in the run folder")
     resume: str | None = _run(
@@ -523,17 +754,29 @@ class Options(BaseModel):
         "there; is told anew when the run is resumed; none: this machine, without Ray",
     )
     worker_gpus: float | None = _workers(
-        None, "part of a GPU for each worker, at most 1; told anew when the run is resumed; none: CPUs", gt=0, le=1
+        None,
+        "part of a GPU for each worker, at most 1; told anew when the run is resumed; none: CPUs",
+        gt=0,
+        le=1,
     )
     checkpoint_seconds: float = _run(10.0, "seconds between checkpoints", gt=0)
     tensorboard: str | None = _run(
-        None, "folder for TensorBoard event files: the columns of run.csv for each walker, at each checkpoint"
+        None,
+        "folder for TensorBoard event files: the columns of run.csv for each walker, at each checkpoint",
     )
-    max_time: float | None = _run(None, "seconds from the call to a stop with a checkpoint; exit status 75", gt=0)
+    max_time: float | None = _run(
+        None, "seconds from the call to a stop with a checkpoint; exit status 75", gt=0
+    )
     requeue_signal: Literal["SIGUSR1", "SIGUSR2", "SIGXCPU", "SIGURG"] | None = _run(
-        None, "signal of a batch queue at which the run stops with a checkpoint; exit status 128 and its number"
+        None,
+        "signal of a batch queue at which the run stops with a checkpoint; exit status 128 and its number",
     )
-    verbose: int = _run(1, "0: quiet; 1: progress and summary; 2: more; --quiet is the same as --verbose 0", ge=0, le=2)
+    verbose: int = _run(
+        1,
+        "0: quiet; 1: progress and summary; 2: more; --quiet is the same as --verbose 0",
+        ge=0,
+        le=2,
+    )
 
     @model_validator(mode="after")
     def _one_temperature(self) -> "Options":
@@ -543,7 +786,9 @@ class Options(BaseModel):
 
     @property
     def beta(self) -> float:
-        """The inverse temperature of the target exp(-beta U); that of the first of several, 1.0 where none is given."""
+        """The inverse temperature of the target exp(-beta U); that of the first of several, 1.0
+        where none is given.
+        """
         if self.temperature is None and self.inverse_temperature is not None:
             return self.inverse_temperature
         return 1.0 / self.kT
@@ -557,7 +802,9 @@ class Options(BaseModel):
 
     @property
     def first_step_size(self) -> float:
-        """The target's step size as a number: where it is "auto", the unit of the factor that the run finds."""
+        """The target's step size as a number: where it is "auto", the unit of the factor that the
+        run finds.
+        """
         step_size = self.step_sizes[0] if self.step_sizes else self.step_size
         return FIRST_STEP_SIZE if isinstance(step_size, str) else step_size
 
@@ -568,11 +815,17 @@ class Options(BaseModel):
 
     @property
     def run_seed(self) -> int:
-        """The seed of what a run draws, its noise, mini-batches and fresh starts: `seed` in the first call, and in each
-        further one another number below 2**63."""
+        """The seed of what a run draws, its noise, mini-batches and fresh starts: `seed` in the
+        first call, and in each further one another number below 2**63.
+        """
         if self.call in (None, 1):
             return self.seed
-        return int.from_bytes(sha256(f"tati_re/{self.seed}/call {self.call}".encode()).digest()[:8], "little") >> 1
+        return (
+            int.from_bytes(
+                sha256(f"tati_re/{self.seed}/call {self.call}".encode()).digest()[:8], "little"
+            )
+            >> 1
+        )
 
     @property
     def is_target(self) -> bool:
@@ -605,7 +858,9 @@ class Options(BaseModel):
 
     @property
     def explicit(self) -> frozenset[str]:
-        """The names of the options that were given, by whatever door; all others have their defaults."""
+        """The names of the options that were given, by whatever door; all others have their
+        defaults.
+        """
         return frozenset(self.model_fields_set)
 
 

@@ -1,8 +1,10 @@
 """The names of TATi, the Thermodynamic Analytics ToolkIt, and what stands for them here.
 
-Each option of TATi 0.9.5 is known: most are other names of options here, a few are refused with what to use instead.
-Python, TOML files and the commands all come through `translated`. TATi samples exp(-beta L) with the mean loss L and no
-prior, which its own names `step_width` and `friction_constant` therefore mean, unless `potential` is given."""
+Each option of TATi 0.9.5 is known: most are other names of options here, a few are refused with
+what to use instead. Python, TOML files and the commands all come through `translated`. TATi samples
+exp(-beta L) with the mean loss L and no prior, which its own names `step_width` and
+`friction_constant` therefore mean, unless `potential` is given.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -22,7 +24,10 @@ SAMPLERS = {
 }
 """Samplers by TATi's name."""
 
-OPTIMIZERS = {"GradientDescent": "gradient_descent", "BarzilaiBorweinGradientDescent": "barzilai_borwein"}
+OPTIMIZERS = {
+    "GradientDescent": "gradient_descent",
+    "BarzilaiBorweinGradientDescent": "barzilai_borwein",
+}
 """Optimizers by TATi's name."""
 
 LOSSES = {
@@ -34,7 +39,9 @@ LOSSES = {
     "sigmoid_cross_entropy": "binary_crossentropy",
     "softmax_cross_entropy": "softmax_cross_entropy",
 }
-"""Losses by TATi's name; the last one is the cross-entropy that fits the labels, sparse or one-hot."""
+"""Losses by TATi's name; the last one is the cross-entropy that fits the labels, sparse or
+one-hot.
+"""
 
 VALUES = {"sampler": SAMPLERS, "optimizer": OPTIMIZERS, "loss": LOSSES}
 
@@ -52,10 +59,12 @@ Translation = Callable[[str, Any], dict[str, Any]]
 
 
 class Alias(NamedTuple):
-    """An option of TATi, and the options that stand for it here: none where it is refused or has nothing to set.
-    `translate` takes the name as typed and the value to options here by name, or raises InputError where it is refused.
-    `instead` says in words what stands for it. Its group in TATi is data, prior, model, common, train, sampler, or
-    analysis; `many` means that it takes several values on the command line."""
+    """An option of TATi, and the options that stand for it here: none where it is refused or has
+    nothing to set. `translate` takes the name as typed and the value to options here by name, or
+    raises InputError where it is refused. `instead` says in words what stands for it. Its group in
+    TATi is data, prior, model, common, train, sampler, or analysis; `many` means that it takes
+    several values on the command line.
+    """
 
     group: str
     instead: str
@@ -101,7 +110,11 @@ def _switch(name: str, value: Any) -> dict[str, Any]:
 
 def _file_type(name: str, value: Any) -> dict[str, Any]:
     if value not in ("csv", "tfrecord"):
-        raise InputError(f"{name} has an unknown value.", value, "csv or tfrecord; the ending of a file says it here")
+        raise InputError(
+            f"{name} has an unknown value.",
+            value,
+            "csv or tfrecord; the ending of a file says it here",
+        )
     return {}
 
 
@@ -117,20 +130,34 @@ def _dimension(name: str, value: Any) -> dict[str, Any]:
 
 
 def _hidden(name: str, value: Any) -> dict[str, Any]:
-    listed = value if isinstance(value, list | tuple) else str(value).split() if value is not None else []
+    listed = (
+        value
+        if isinstance(value, list | tuple)
+        else str(value).split()
+        if value is not None
+        else []
+    )
     return {"hidden": [units for units in listed if str(units) != "0"]}
 
 
 def _one_step(name: str, value: Any) -> dict[str, Any]:
     listed = list(value) if isinstance(value, list | tuple) else [value]
     if len(listed) > 1:
-        raise InputError(f"{name}: walkers start at one step.", listed, "one of them; a run for each of the others")
+        raise InputError(
+            f"{name}: walkers start at one step.",
+            listed,
+            "one of them; a run for each of the others",
+        )
     return {"parameters_step": listed[0]} if listed and not _unset(listed[0]) else {}
 
 
 def _threads(name: str, value: Any) -> dict[str, Any]:
     if str(value) not in ("1", "None", "none"):
-        raise InputError(f"{name}: sums are the same in every run here.", value, "threads for all of TensorFlow's")
+        raise InputError(
+            f"{name}: sums are the same in every run here.",
+            value,
+            "threads for all of TensorFlow's",
+        )
     return {}
 
 
@@ -167,7 +194,9 @@ _SAME = {
 
 def _table() -> dict[str, Alias]:
     def renamed(group: str, *new: str, many: bool = False) -> Alias:
-        return Alias(group, " and ".join(new), lambda _, value: dict.fromkeys(new, value), new, many)
+        return Alias(
+            group, " and ".join(new), lambda _, value: dict.fromkeys(new, value), new, many
+        )
 
     timings = "timing.csv and manifest.toml"
     return {
@@ -178,16 +207,22 @@ def _table() -> dict[str, Alias]:
         "output_dimension": Alias("data", "the data say it; checked", _dimension),
         "directions_file": renamed("model", "directions"),
         "do_hessians": Alias("model", "always there: hessians(), suggest_step_size()", _switch),
-        "dropout": Alias("model", "a Keras model with Dropout", _refused("dropout is a layer here", _DROPOUT)),
+        "dropout": Alias(
+            "model", "a Keras model with Dropout", _refused("dropout is a layer here", _DROPOUT)
+        ),
         "hidden_activation": renamed("model", "activation"),
         "hidden_dimension": Alias("model", "hidden", _hidden, ("hidden",), many=True),
         "in_memory_pipeline": Alias("model", "memory_limit", _in_memory, ("memory_limit",)),
         "input_columns": renamed("model", "input_columns", many=True),
         "parse_parameters_file": renamed("model", "parameters"),
-        "parse_steps": Alias("model", "parameters_step", _one_step, ("parameters_step",), many=True),
+        "parse_steps": Alias(
+            "model", "parameters_step", _one_step, ("parameters_step",), many=True
+        ),
         "summaries_path": renamed("model", "tensorboard"),
         "burn_in_steps": renamed("common", "num_burnin_steps"),
-        "do_accumulates": Alias("common", "record_every", _refused_if(False, _ROWS, "a larger record_every")),
+        "do_accumulates": Alias(
+            "common", "record_every", _refused_if(False, _ROWS, "a larger record_every")
+        ),
         "every_nth": renamed("common", "record_every", "trajectory_every"),
         "thinning": renamed("common", "record_every", "trajectory_every"),
         "inter_ops_threads": Alias("common", "threads", _threads),
@@ -197,19 +232,27 @@ def _table() -> dict[str, Alias]:
         "progress": Alias("common", "verbose", _switch),
         "restore_model": Alias("common", "parameters, a .keras file", _checkpoint, ("parameters",)),
         "sql_db": Alias(
-            "common", timings, _refused("timings are not written to a data base", f"{timings} of the run folder")
+            "common",
+            timings,
+            _refused("timings are not written to a data base", f"{timings} of the run folder"),
         ),
         "step_width": renamed("sampler", "step_size"),
         "friction_constant": renamed("sampler", "friction"),
         "hamiltonian_dynamics_time": Alias("sampler", "num_leapfrog_steps times step_size", _time),
         "collapse_walkers": Alias(
-            "sampler", "walker_start", _refused_if(True, _AT_ONE, "walker_start same, to start them at one")
+            "sampler",
+            "walker_start",
+            _refused_if(True, _AT_ONE, "walker_start same, to start them at one"),
         ),
         "sigma": Alias("sampler", "covariance_window of CCAdL", _refused_noise),
         "sigmaA": Alias("sampler", "covariance_window of CCAdL", _refused_noise),
         "diffusion_map_method": Alias("analysis", _MAP, _analysis(_MAP)),
-        "number_of_eigenvalues": Alias("analysis", vectors := f"{_MAP} --num-eigenvectors", _analysis(vectors)),
-        "use_reweighting": Alias("analysis", f"{_MAP} --target-measure", _analysis(f"{_MAP} --target-measure")),
+        "number_of_eigenvalues": Alias(
+            "analysis", vectors := f"{_MAP} --num-eigenvectors", _analysis(vectors)
+        ),
+        "use_reweighting": Alias(
+            "analysis", f"{_MAP} --target-measure", _analysis(f"{_MAP} --target-measure")
+        ),
     }
 
 
@@ -219,7 +262,9 @@ def _time(name: str, value: Any) -> dict[str, Any]:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         number = -1.0
-    refuse_if(not 0 < number < float("inf"), f"{name} is out of range.", value, "a number greater than 0")
+    refuse_if(
+        not 0 < number < float("inf"), f"{name} is out of range.", value, "a number greater than 0"
+    )
     return {}
 
 
@@ -241,11 +286,15 @@ EXPLORER = {
 LEG_OF_TATI = ("every_nth", "number_walkers", "do_accumulates")
 """Flags of which 1 is what a leg is here."""
 NOT_OF_EXPLORER = {
-    **dict.fromkeys((*LEG_OF_TATI, "burn_in_steps", "progress"), "nothing: a leg is one walker, written whole"),
+    **dict.fromkeys(
+        (*LEG_OF_TATI, "burn_in_steps", "progress"), "nothing: a leg is one walker, written whole"
+    ),
     **dict.fromkeys(("save_model", "sql_db"), "--output"),
     **dict.fromkeys(("learning_rate", "optimizer"), "nothing: a descent finds its own steps"),
     **dict.fromkeys(("run_file", "averages_file"), "--trajectory_file, or --output"),
-    **dict.fromkeys(("number_pruning", "use_reweighting", "number_of_eigenvalues"), "0, or --directions WORD"),
+    **dict.fromkeys(
+        ("number_pruning", "use_reweighting", "number_of_eigenvalues"), "0, or --directions WORD"
+    ),
 }
 
 EXPLORER_FILES = ("minima_file", "cornerpoints_file", "trajectory_file")
@@ -261,8 +310,9 @@ def describe(name: str) -> str:
 
 
 class Translated(NamedTuple):
-    """Options in the names of the table. `tati` has what was given under TATi's names, those that are ours too among
-    them; `typed` the name that was typed, by the name here."""
+    """Options in the names of the table. `tati` has what was given under TATi's names, those that
+    are ours too among them; `typed` the name that was typed, by the name here.
+    """
 
     values: dict[str, Any]
     tati: dict[str, Any]
@@ -270,7 +320,9 @@ class Translated(NamedTuple):
 
 
 def translated(values: Mapping[str, Any], spell: Callable[[str], str] = str) -> Translated:
-    """Puts options here in place of those of TATi; unknown names stay. `spell` writes a name as the user typed it."""
+    """Puts options here in place of those of TATi; unknown names stay. `spell` writes a name as the
+    user typed it.
+    """
     result: dict[str, Any] = {}
     tati: dict[str, Any] = {}
     typed: dict[str, str] = {}
@@ -296,7 +348,11 @@ def translated(values: Mapping[str, Any], spell: Callable[[str], str] = str) -> 
             tati[name] = value
         if value == "log_loss":
             result.setdefault("from_logits", False)
-    if "progress" in tati and _yes("progress", tati["progress"]) and str(result.get("verbose")) == "0":
+    if (
+        "progress" in tati
+        and _yes("progress", tati["progress"])
+        and str(result.get("verbose")) == "0"
+    ):
         result["verbose"] = 1
     return Translated(result, tati, typed)
 
@@ -306,30 +362,39 @@ _OF_A_PRIOR = {"prior_std", "prior_scale", "prior_degrees", "prior_bound", "prio
 
 
 def completed(values: Mapping[str, Any], tati: Mapping[str, Any]) -> dict[str, Any]:
-    """The options implied by TATi's names: its distribution, files that are used whole, the leapfrog steps of a time.
-    `values` were given by the names here, `tati` under TATi's."""
+    """The options implied by TATi's names: its distribution, files that are used whole, the
+    leapfrog steps of a time. `values` were given by the names here, `tati` under TATi's.
+    """
     more: dict[str, Any] = {}
     if values.get("potential") is None and any(name in tati for name in MEAN_LOSS_NAMES):
         more["potential"] = "mean_loss"
     unnamed = values.get("prior") is None and not values.keys() & _OF_A_PRIOR
     if unnamed and {**values, **more}.get("potential") == "mean_loss":
         more["prior"] = _PRIOR_UNDER_MEAN_LOSS
-    if "batch_data_files" in tati and not any(values.get(name) is not None for name in ("test_data", "test_fraction")):
+    if "batch_data_files" in tati and not any(
+        values.get(name) is not None for name in ("test_data", "test_fraction")
+    ):
         more["test_fraction"] = 0.0
     if "hamiltonian_dynamics_time" in tati and "num_leapfrog_steps" not in values:
         size = values.get("step_size", FIRST_STEP_SIZE)
         if isinstance(size, int | float) and size > 0:
             more |= {} if "step_size" in values else {"step_size": size}
-            more["num_leapfrog_steps"] = max(1, round(float(tati["hamiltonian_dynamics_time"]) / size))
+            more["num_leapfrog_steps"] = max(
+                1, round(float(tati["hamiltonian_dynamics_time"]) / size)
+            )
     return more
 
 
 def sentences(options: Any, own_prior: bool = False) -> list[str]:
-    """Sentences at the start of a run about TATi's names and rules. `own_prior`: the prior is an object."""
+    """Sentences at the start of a run about TATi's names and rules. `own_prior`: the prior is an
+    object.
+    """
     tati, derived = options.tati, options.derived
     said = []
     if tati.get("batch_size") and options.batch_size is None:
-        said.append(f"batch_size {tati['batch_size']} is larger than the data set: all examples, as in TATi.")
+        said.append(
+            f"batch_size {tati['batch_size']} is larger than the data set: all examples, as in TATi."
+        )
     if "prior" in derived and "potential" not in derived and not own_prior:
         said.append("potential mean_loss has no prior where none is named, as in TATi.")
     if "potential" in derived:
@@ -355,7 +420,9 @@ def sentences(options: Any, own_prior: bool = False) -> list[str]:
 
 
 def capped(options: Any, num_examples: int) -> Any:
-    """The options with all examples in place of a batch_size above them, as in TATi, where they go by its names."""
+    """The options with all examples in place of a batch_size above them, as in TATi, where they go
+    by its names.
+    """
     if not options.tati or options.batch_size is None or not 0 < num_examples < options.batch_size:
         return options
     fitting = options.settled(batch_size=None)
@@ -367,4 +434,6 @@ def check_dimensions(tati: Mapping[str, Any], num_inputs: int, num_outputs: int)
     """Compares TATi's `input_dimension` and `output_dimension` with what the data have."""
     for name, found in (("input_dimension", num_inputs), ("output_dimension", num_outputs)):
         if name in tati and int(tati[name]) != found:
-            raise InputError(f"{name}: not that of data and network.", tati[name], f"{found}, or to leave it out")
+            raise InputError(
+                f"{name}: not that of data and network.", tati[name], f"{found}, or to leave it out"
+            )

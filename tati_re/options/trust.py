@@ -1,6 +1,7 @@
-"""What the folder of a run asks for beyond itself: code to run and files to write. A folder may come from someone else.
-Its options are made here, and what they ask for is done where the caller says that the folder is trusted, or names it
-again."""
+"""What the folder of a run asks for beyond itself: code to run and files to write. A folder may
+come from someone else. Its options are made here, and what they ask for is done where the caller
+says that the folder is trusted, or names it again.
+"""
 
 import os
 from collections.abc import Collection, Mapping
@@ -29,19 +30,31 @@ def options_of_folder(
     again: Collection[str] = (),
     **overrides: Any,
 ) -> Options:
-    """The options of a folder, with others in their place; refuses code and files not in `again`, nor trusted."""
-    refuse_if(not isinstance(trust, bool), "trust has the wrong type.", repr(trust), "True or False")
+    """The options of a folder, with others in their place; refuses code and files not in `again`,
+    nor trusted.
+    """
+    refuse_if(
+        not isinstance(trust, bool), "trust has the wrong type.", repr(trust), "True or False"
+    )
     options = make_options(values, **overrides)
     if not trust:
         asked = asked_of(options, Path(folder))
-        refuse_untrusted({name: text for name, text in asked.items() if name not in again}, folder, who)
+        refuse_untrusted(
+            {name: text for name, text in asked.items() if name not in again}, folder, who
+        )
     return options
 
 
 def asked_of(options: Options, folder: Path) -> dict[str, str]:
-    """Code, and files outside of the folder that a run would write, by the option that names them. A sampler that an
-    installed package has registered has a name without a module, and is the choice of who installed it."""
-    asked = {n: t for n, t in options.values_of(CODE).items() if is_code(t) and t not in FAMILIES.values()}
+    """Code, and files outside of the folder that a run would write, by the option that names them.
+    A sampler that an installed package has registered has a name without a module, and is the
+    choice of who installed it.
+    """
+    asked = {
+        n: t
+        for n, t in options.values_of(CODE).items()
+        if is_code(t) and t not in FAMILIES.values()
+    }
     inside = folder.resolve()
     for name, text in options.values_of(WRITTEN).items():
         if text is not None and not Path(text).resolve().is_relative_to(inside):
@@ -57,4 +70,8 @@ def refuse_untrusted(asked: Mapping[str, str], folder: AnyPath, who: str) -> Non
     kinds += ["files to write outside of it"] if set(asked) & set(WRITTEN) else []
     what = f"{who}: the folder {os.fspath(folder)} names {' and '.join(kinds)}."
     expected = f"trust=True (--trust) if you trust it, or {' and '.join(asked)} named again"
-    raise InputError(what, received=", ".join(f"{name} = {text!r}" for name, text in asked.items()), expected=expected)
+    raise InputError(
+        what,
+        received=", ".join(f"{name} = {text!r}" for name, text in asked.items()),
+        expected=expected,
+    )

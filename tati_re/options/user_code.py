@@ -1,4 +1,6 @@
-"""Python code of users, named by an option as `my_module:name` or `my_file.py:name`: found, and called with options."""
+"""Python code of users, named by an option as `my_module:name` or `my_file.py:name`: found, and
+called with options.
+"""
 
 import hashlib
 import importlib
@@ -18,13 +20,20 @@ from tati_re.options.table import OPTIONS
 
 
 def found(option: str, name: str, form: str, known: Callable[[Any], bool], kind: str) -> Any:
-    """What `my_module:name` or `my_file.py:name` means; a module is installed or lies in the current folder. A file is
-    executed anew each time. The rest is for messages: `form` shows how such names look, `known` says whether a value of
-    the module may have been meant, and `kind` is what is looked for, such as "a class with init and step"."""
+    """What `my_module:name` or `my_file.py:name` means; a module is installed or lies in the
+    current folder. A file is executed anew each time. The rest is for messages: `form` shows how
+    such names look, `known` says whether a value of the module may have been meant, and `kind` is
+    what is looked for, such as "a class with init and step".
+    """
     from cloudpickle import register_pickle_by_value
 
     (where, _, what), noun = name.rpartition(":"), kind.split()[1]
-    refuse_if(not where or not what.isidentifier(), f"{option}: the form is MODULE:{noun.upper()}.", repr(name), form)
+    refuse_if(
+        not where or not what.isidentifier(),
+        f"{option}: the form is MODULE:{noun.upper()}.",
+        repr(name),
+        form,
+    )
     path, before = Path(where) if where.endswith(".py") else None, {*sys.modules}
     folder, places = Path.cwd() if path is None else path.resolve().parent, list(sys.path)
     sys.path.insert(0, str(folder))  # first, as for a script that lies there
@@ -40,21 +49,31 @@ def found(option: str, name: str, form: str, known: Callable[[Any], bool], kind:
     for new in {*sys.modules} - before:
         here = folder in Path(getattr(sys.modules[new], "__file__", None) or "").parents[:2]
         # Workers would not find what lies in this folder alone.
-        if here and PathFinder.find_spec(new.partition(".")[0], [each for each in sys.path if each]) is None:
+        if (
+            here
+            and PathFinder.find_spec(new.partition(".")[0], [each for each in sys.path if each])
+            is None
+        ):
             register_pickle_by_value(sys.modules[new])
     return getattr(module, what)
 
 
 def is_code(name: str | None) -> bool:
-    """Whether the option `model` or `sampler` names something of a module, rather than a file or a known name."""
+    """Whether the option `model` or `sampler` names something of a module, rather than a file or a
+    known name.
+    """
     return name is not None and ":" in name and not name.endswith(".keras")
 
 
-def called(option: str, factory: Callable, options: Any, others: Mapping[str, Any] | None = None) -> Any:
-    """Calls a class or function with those options that its signature names, and with `others` by further names. A
-    parameter that has the name of an option gets its value, the default in the table of options included; `kT` gets the
-    temperature of the target. An option without a value (none) leaves the default of the signature, if there is one;
-    all other parameters keep theirs. `option` is the one that named it, for messages."""
+def called(
+    option: str, factory: Callable, options: Any, others: Mapping[str, Any] | None = None
+) -> Any:
+    """Calls a class or function with those options that its signature names, and with `others` by
+    further names. A parameter that has the name of an option gets its value, the default in the
+    table of options included; `kT` gets the temperature of the target. An option without a value
+    (none) leaves the default of the signature, if there is one; all other parameters keep theirs.
+    `option` is the one that named it, for messages.
+    """
     name = getattr(factory, "__name__", type(factory).__name__)
     others, arguments = others or {}, {}
     try:
@@ -66,12 +85,16 @@ def called(option: str, factory: Callable, options: Any, others: Mapping[str, An
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         required, known = parameter.default is parameter.empty, parameter.name in (*OPTIONS, "kT")
-        value = others.get(parameter.name, getattr(options, parameter.name, None) if known else None)
+        value = others.get(
+            parameter.name, getattr(options, parameter.name, None) if known else None
+        )
         if required and not known and parameter.name not in others:
             where = "in the constructor" if inspect.isclass(factory) else "in the function"
             also = f", or one of {', '.join(others)}" if others else ""
             expected = f"a default for it {where}, or the name of an option such as friction{also}"
-            raise InputError(f"{option}: {name} needs {parameter.name}, which is no option.", expected=expected)
+            raise InputError(
+                f"{option}: {name} needs {parameter.name}, which is no option.", expected=expected
+            )
         if required or value is not None:
             arguments[parameter.name] = value
     try:
@@ -90,13 +113,17 @@ def _module(option: str, name: str) -> ModuleType:
             raise _failed(option, name, error) from error
         beside = f", or {name}.py:..." if Path(f"{name}.py").exists() else ""
         expected = f"one that is installed or lies in {Path.cwd()}{beside}"
-        raise InputError(f"{option}: there is no such module.", received=name, expected=expected) from None
+        raise InputError(
+            f"{option}: there is no such module.", received=name, expected=expected
+        ) from None
     except (Exception, SystemExit) as error:
         raise _failed(option, name, error) from error
 
 
 def _file(option: str, path: Path, form: str) -> ModuleType:
-    refuse_if(not os.path.isfile(path), f"{option}: there is no such file.", path, f"such as {form}")
+    refuse_if(
+        not os.path.isfile(path), f"{option}: there is no such file.", path, f"such as {form}"
+    )
     full = path.resolve()
     # A name of its own: a file may be called like a module that is installed.
     name = f"{full.stem}_{hashlib.sha256(str(full).encode()).hexdigest()[:8]}"

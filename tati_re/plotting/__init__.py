@@ -1,5 +1,7 @@
-"""Figures of a run, as PNG files; no window, no global state of matplotlib. A function that draws returns the figure,
-takes the `path` of a PNG file to write, by default none, and raises `InputError` where the file cannot be written."""
+"""Figures of a run, as PNG files; no window, no global state of matplotlib. A function that draws
+returns the figure, takes the `path` of a PNG file to write, by default none, and raises
+`InputError` where the file cannot be written.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,5 +1,6 @@
-"""Figures of the modules of an analysis.
-Each writes a PNG file where there is a `path`; an empty table, or a path that cannot be written, is an InputError."""
+"""Figures of the modules of an analysis. Each writes a PNG file where there is a `path`; an empty
+table, or a path that cannot be written, is an InputError.
+"""
 
 from collections.abc import Mapping
 
@@ -11,12 +12,24 @@ from matplotlib.ticker import LogFormatterSciNotation, MaxNLocator
 from tati_re.analysis.diffusion_map import DiffusionMap
 from tati_re.analysis.learning_coefficient import curve_value
 from tati_re.core.errors import AnyPath, refuse_if
-from tati_re.plotting.figure import COLORS, DARK, GRAY, color_bar, labeled, legend_above, new_figure, plain, save
+from tati_re.plotting.figure import (
+    COLORS,
+    DARK,
+    GRAY,
+    color_bar,
+    labeled,
+    legend_above,
+    new_figure,
+    plain,
+    save,
+)
 from tati_re.plotting.run import FORMULAS
 
 
 class _InFigures(LogFormatterSciNotation):
-    """Labels between powers of ten as they are said, 6.2 and not 6.2 × 10⁰, where no power is needed."""
+    """Labels between powers of ten as they are said, 6.2 and not 6.2 × 10⁰, where no power is
+    needed.
+    """
 
     def __call__(self, value, pos=None):
         label = super().__call__(value, pos)
@@ -24,8 +37,8 @@ class _InFigures(LogFormatterSciNotation):
 
 
 def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: AnyPath | None = None) -> Figure:
-    """Draws the leading eigenvalues of one or several covariances, and the autocorrelation time along each vector. The
-    second panel is there where a time could be told.
+    """Draws the leading eigenvalues of one or several covariances, and the autocorrelation time
+    along each vector. The second panel is there where a time could be told.
 
     Args:
         tables: Of `analysis.covariance_table` by name, such as one a run or a walker.
@@ -43,9 +56,14 @@ def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: AnyPath | None = Non
             values = table[column].where(table[column] > 0)
             size = 3.5 if len(table) <= 40 else 2
             axes.plot(
-                table["number"], values, marker="o", markersize=size, linewidth=0.8,
-                color=COLORS[number % len(COLORS)], label=name,
-            )  # fmt: skip
+                table["number"],
+                values,
+                marker="o",
+                markersize=size,
+                linewidth=0.8,
+                color=COLORS[number % len(COLORS)],
+                label=name,
+            )
         axes.set_yscale("log")
         axes.yaxis.set_minor_formatter(_InFigures(minor_thresholds=(1.2, 0.5)))
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -59,9 +77,12 @@ def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: AnyPath | None = Non
     return save(figure, path)
 
 
-def plot_free_energy(table: pd.DataFrame, name: str = "coordinate", path: AnyPath | None = None) -> Figure:
-    """Draws a free energy with error bars of one standard error. The `table` is that of `analysis.free_energy`, an
-    empty one an `InputError`, and `name` that of the coordinate."""
+def plot_free_energy(
+    table: pd.DataFrame, name: str = "coordinate", path: AnyPath | None = None
+) -> Figure:
+    """Draws a free energy with error bars of one standard error. The `table` is that of
+    `analysis.free_energy`, an empty one an `InputError`, and `name` that of the coordinate.
+    """
     refuse_if(table.empty, "There is no free energy to draw.")
     figure = new_figure(5.4, 3.4)
     axes = figure.subplots()
@@ -74,7 +95,10 @@ def plot_free_energy(table: pd.DataFrame, name: str = "coordinate", path: AnyPat
 
 
 def plot_diffusion_map(
-    found: DiffusionMap, potential: np.ndarray, landmarks: np.ndarray | None = None, path: AnyPath | None = None
+    found: DiffusionMap,
+    potential: np.ndarray,
+    landmarks: np.ndarray | None = None,
+    path: AnyPath | None = None,
 ) -> Figure:
     """Draws the eigenvalues of a diffusion map, and its points by their first two eigenfunctions.
 
@@ -84,26 +108,40 @@ def plot_diffusion_map(
     """
     figure = new_figure(8.4, 3.6)
     left, right = figure.subplots(1, 2, width_ratios=[1.0, 1.6])
-    left.plot(np.arange(1, len(found.values) + 1), -found.values, "o-", color=COLORS[0], markersize=4, linewidth=0.8)
+    left.plot(
+        np.arange(1, len(found.values) + 1),
+        -found.values,
+        "o-",
+        color=COLORS[0],
+        markersize=4,
+        linewidth=0.8,
+    )
     left.set_ylim(bottom=0)
     left.xaxis.set_major_locator(MaxNLocator(integer=True))
     left.set(xlabel="eigenfunction", ylabel="rate, minus its eigenvalue")
     first = found.vectors[:, 0]
     second = found.vectors[:, 1] if len(found.values) > 1 else potential
     order = np.argsort(-potential)
-    drawn = right.scatter(first[order], second[order], c=potential[order], s=6, cmap="viridis", linewidths=0)
+    drawn = right.scatter(
+        first[order], second[order], c=potential[order], s=6, cmap="viridis", linewidths=0
+    )
     if landmarks is not None:
         x, y = first[landmarks], second[landmarks]
         right.scatter(x, y, s=42, facecolors="none", edgecolors=COLORS[1], linewidths=1.3)
-    right.set(xlabel="eigenfunction 1", ylabel="eigenfunction 2" if len(found.values) > 1 else "potential U")
+    right.set(
+        xlabel="eigenfunction 1",
+        ylabel="eigenfunction 2" if len(found.values) > 1 else "potential U",
+    )
     color_bar(figure, right, drawn, "potential U")
     plain(left, right)
     return save(figure, path)
 
 
 def plot_reweighting(table: pd.DataFrame, sampled, path: AnyPath | None = None) -> Figure:
-    """Draws averages over the temperature with their errors, and marks the temperatures that were sampled. There is a
-    panel for each observable of the `table`, that of `analysis.reweight`; an empty one is an `InputError`."""
+    """Draws averages over the temperature with their errors, and marks the temperatures that were
+    sampled. There is a panel for each observable of the `table`, that of `analysis.reweight`; an
+    empty one is an `InputError`.
+    """
     refuse_if(table.empty, "There are no averages to draw.")
     names = list(dict.fromkeys(table["observable"]))
     figure = new_figure(2.9 * len(names), 3.0)
@@ -112,16 +150,25 @@ def plot_reweighting(table: pd.DataFrame, sampled, path: AnyPath | None = None) 
         for temperature in sampled:
             axes.axvline(temperature, color=GRAY, linewidth=0.6, linestyle=":")
         axes.errorbar(
-            part["temperature"], part["mean"], yerr=part["error"],
-            color=COLORS[0], ecolor=DARK, marker="o", markersize=3, linewidth=1.0, capsize=2,
-        )  # fmt: skip
+            part["temperature"],
+            part["mean"],
+            yerr=part["error"],
+            color=COLORS[0],
+            ecolor=DARK,
+            marker="o",
+            markersize=3,
+            linewidth=1.0,
+            capsize=2,
+        )
         labeled(axes, "temperature (dotted: sampled)", name.replace("_", " "))
     return save(figure, path)
 
 
 def plot_group_temperatures(table: pd.DataFrame, path: AnyPath | None = None) -> Figure:
-    """Draws the temperature of each group as a point, in the band where it should lie. There is a panel for each kind
-    of temperature of the `table`, that of `analysis.group_temperatures`; an empty one is an `InputError`."""
+    """Draws the temperature of each group as a point, in the band where it should lie. There is a
+    panel for each kind of temperature of the `table`, that of `analysis.group_temperatures`; an
+    empty one is an `InputError`.
+    """
     refuse_if(table.empty, "There are no temperatures to draw.")
     kinds = list(dict.fromkeys(table["temperature"]))
     figure = new_figure(7.2, 1.1 + 0.26 * int(table.groupby("temperature").size().max()))
@@ -132,10 +179,24 @@ def plot_group_temperatures(table: pd.DataFrame, path: AnyPath | None = None) ->
         part = table[table["temperature"] == kind]
         places = np.array([groups.index(group) for group in part["group"]])
         ends = part[["lower", "upper"]].where(np.isfinite(part["lower"])).to_numpy()
-        axes.barh(places, ends[:, 1] - ends[:, 0], left=ends[:, 0], height=0.62, color=COLORS[4], alpha=0.35)
+        axes.barh(
+            places,
+            ends[:, 1] - ends[:, 0],
+            left=ends[:, 0],
+            height=0.62,
+            color=COLORS[4],
+            alpha=0.35,
+        )
         outside = part["verdict"].isin(("above", "below")).to_numpy()
         for chosen, color, marker in ((~outside, COLORS[0], "o"), (outside, COLORS[1], "D")):
-            axes.plot(part["mean"][chosen], places[chosen], marker, color=color, markersize=5, linestyle="none")
+            axes.plot(
+                part["mean"][chosen],
+                places[chosen],
+                marker,
+                color=color,
+                markersize=5,
+                linestyle="none",
+            )
         axes.axvline(part["target"].iloc[0], color=DARK, linewidth=0.8, linestyle="--")
         axes.set_xlabel(f"{kind} temperature {FORMULAS[kind]}")
         plain(axes)
@@ -152,28 +213,50 @@ def plot_learning_coefficient(
     num_parameters: int | None = None,
     path: AnyPath | None = None,
 ) -> Figure:
-    """Draws the learning coefficient against nβ, with one standard error, and the fitted curve with its limit.
+    """Draws the learning coefficient against nβ, with one standard error, and the fitted curve with
+    its limit.
 
     Args:
         table: Of `analysis.learning_coefficient`; an empty one is an `InputError`.
         curve: Of `analysis.learning_curve`. Default: none.
-        num_parameters: P; half of it is the value of a regular model, marked where it is near. Default: none.
+        num_parameters: P; half of it is the value of a regular model, marked where it is near.
+            Default: none.
     """
     refuse_if(table.empty, "There is no learning coefficient to draw.")
     figure = new_figure(5.6, 3.8)
     axes, examples = figure.subplots(), table["effective_examples"].to_numpy()
-    axes.errorbar(examples, table["raw"], table["raw_error"], fmt="o", color=GRAY, markersize=4, label="as sampled")
+    axes.errorbar(
+        examples,
+        table["raw"],
+        table["raw_error"],
+        fmt="o",
+        color=GRAY,
+        markersize=4,
+        label="as sampled",
+    )
     values, errors = table["coefficient"], table["error"]
-    axes.errorbar(examples, values, errors, fmt="o", color=COLORS[0], markersize=5, label="corrected for the tether")
+    axes.errorbar(
+        examples,
+        values,
+        errors,
+        fmt="o",
+        color=COLORS[0],
+        markersize=5,
+        label="corrected for the tether",
+    )
     if curve is not None:
         best = curve.iloc[0]
         used = np.sort(examples)[-int(best["rungs"]) :]
         x = np.geomspace(used[0], used[-1], 200)
         y = curve_value(int(best["multiplicity"]), best["coefficient"], best["offset"], x)
         axes.plot(x, y, color=COLORS[1], label=f"fit, multiplicity {best['multiplicity']:.0f}")
-        axes.axhline(best["coefficient"], color=COLORS[1], linewidth=0.8, linestyle="--", label="its limit λ")
+        axes.axhline(
+            best["coefficient"], color=COLORS[1], linewidth=0.8, linestyle="--", label="its limit λ"
+        )
     if num_parameters is not None and num_parameters / 2 < 1.5 * values.max():
-        axes.axhline(num_parameters / 2, color=DARK, linewidth=0.8, linestyle=":", label="regular, P/2")
+        axes.axhline(
+            num_parameters / 2, color=DARK, linewidth=0.8, linestyle=":", label="regular, P/2"
+        )
     if len(table) > 1:
         axes.set_xscale("log")
     labeled(axes, "effective number of examples nβ", "learning coefficient λ")

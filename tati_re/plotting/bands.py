@@ -1,4 +1,6 @@
-"""Simultaneous bands, which a whole curve leaves with a stated probability, and the curves that they belong to."""
+"""Simultaneous bands, which a whole curve leaves with a stated probability, and the curves that
+they belong to.
+"""
 
 from functools import lru_cache
 
@@ -18,11 +20,15 @@ _GROUPS = 400
 
 
 def envelope(curves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The narrowest band `(points,)` between equal ranks of many curves `(curves, points)` at each point that holds a
-    part `LEVEL` of them whole: a global envelope (M. Myllymäki and others, J. R. Statist. Soc. B 79 (2017) 381)."""
+    """The narrowest band `(points,)` between equal ranks of many curves `(curves, points)` at each
+    point that holds a part `LEVEL` of them whole: a global envelope (M. Myllymäki and others, J. R.
+    Statist. Soc. B 79 (2017) 381).
+    """
     from scipy.stats import rankdata
 
-    depth = np.minimum(*(rankdata(each, method="max", axis=0).min(axis=1) for each in (curves, -curves)))
+    depth = np.minimum(
+        *(rankdata(each, method="max", axis=0).min(axis=1) for each in (curves, -curves))
+    )
     rank = int(np.quantile(depth, 1 - LEVEL, method="lower"))
     ordered = np.sort(curves, axis=0)
     return ordered[rank - 1], ordered[-rank]
@@ -30,7 +36,9 @@ def envelope(curves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=16)
 def uniform_band(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Places in 0..1, and the band there of the distribution function of `count` independent uniform numbers."""
+    """Places in 0..1, and the band there of the distribution function of `count` independent
+    uniform numbers.
+    """
     places = np.arange(1, POINTS) / POINTS
     found = np.random.default_rng(0).multinomial(count, np.full(POINTS, 1 / POINTS), SIMULATIONS)
     return places, *envelope(found.cumsum(axis=1)[:, :-1] / count)
@@ -38,7 +46,9 @@ def uniform_band(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=16)
 def rank_band(chains: int, draws: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The same of the ranks of several chains of independent draws among all, as parts of 1, for all chains at once."""
+    """The same of the ranks of several chains of independent draws among all, as parts of 1, for
+    all chains at once.
+    """
     size, places = chains * draws, min(POINTS, draws)
     last = (np.arange(1, places) * size) // places
     owners = np.tile(np.repeat(np.arange(chains), draws), (SIMULATIONS // 4, 1))
@@ -49,14 +59,20 @@ def rank_band(chains: int, draws: int) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 
 def independent(chains: np.ndarray) -> np.ndarray:
-    """Draws of chains `(chains, draws)` that are about independent: each 2τ - 1-th, τ the autocorrelation time."""
-    thin = max(1, round(2 * autocorrelation_estimate(chains)[0] - 1), -(-chains.size // _MOST_RANKS))
+    """Draws of chains `(chains, draws)` that are about independent: each 2τ - 1-th, τ the
+    autocorrelation time.
+    """
+    thin = max(
+        1, round(2 * autocorrelation_estimate(chains)[0] - 1), -(-chains.size // _MOST_RANKS)
+    )
     return chains[:, thin - 1 :: thin]
 
 
 class Calibrated:
-    """The frequency of an event at stated probabilities `(n,)`, by isotonic regression, told at 100 `places` between
-    the least and the largest of them (Dimitriadis, Gneiting and Jordan, PNAS 118 (2021) e2016191118)."""
+    """The frequency of an event at stated probabilities `(n,)`, by isotonic regression, told at 100
+    `places` between the least and the largest of them (Dimitriadis, Gneiting and Jordan, PNAS 118
+    (2021) e2016191118).
+    """
 
     def __init__(self, stated: np.ndarray) -> None:
         which = np.unique(stated, return_inverse=True)[1]
@@ -78,19 +94,34 @@ class Calibrated:
     def _fitted(self, sums: np.ndarray) -> np.ndarray:
         from scipy.optimize import isotonic_regression
 
-        return np.interp(self.places, self._values, isotonic_regression(sums / self._count, weights=self._count).x)
+        return np.interp(
+            self.places,
+            self._values,
+            isotonic_regression(sums / self._count, weights=self._count).x,
+        )
 
 
 def draw_ranks(axes: Axes, chains: np.ndarray) -> None:
-    """Draws the ranks of at most 8 chains less the uniform distribution, in a band; of a single chain its halves."""
+    """Draws the ranks of at most 8 chains less the uniform distribution, in a band; of a single
+    chain its halves.
+    """
     chains, part = (halves_of(chains), "half") if len(chains) == 1 else (chains, "walker")
     thinned = independent(chains[:: -(-len(chains) // _MOST_CHAINS)])
     if thinned.shape[1] < _FEWEST:
         said = f"too short for ranks:\n{thinned.shape[1]} independent draws of each {part}, not {_FEWEST}"
         return empty(axes, said)
-    which = f"of each {part}" if len(thinned) == len(chains) else f"of {len(thinned)} of {len(chains)} walkers"
-    labeled(axes, f"rank among all; {thinned.shape[1]:,} independent draws {which}", "distribution less uniform")
-    # Equal draws, as those of an accuracy, take their ranks by lot: ranks that they share would leave the band.
+    which = (
+        f"of each {part}"
+        if len(thinned) == len(chains)
+        else f"of {len(thinned)} of {len(chains)} walkers"
+    )
+    labeled(
+        axes,
+        f"rank among all; {thinned.shape[1]:,} independent draws {which}",
+        "distribution less uniform",
+    )
+    # Equal draws, as those of an accuracy, take their ranks by lot: ranks that they share would
+    # leave the band.
     order = np.lexsort((np.random.default_rng(0).random(thinned.size), thinned.ravel()))
     ranks = (np.argsort(order).reshape(thinned.shape) + 0.5) / thinned.size
     places, low, high = rank_band(*thinned.shape)

@@ -11,7 +11,12 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from tati_re.core.errors import AnyPath
 from tati_re.plotting.bands import Calibrated
 from tati_re.plotting.figure import COLORS, DARK, GRAY, legend_above, new_figure, plain, save
-from tati_re.prediction.metrics import calibration, class_labels, class_probabilities, predictive_entropy
+from tati_re.prediction.metrics import (
+    calibration,
+    class_labels,
+    class_probabilities,
+    predictive_entropy,
+)
 from tati_re.prediction.results import ClassPrediction, LabelPrediction, known_labels
 from tati_re.prediction.scores import auroc
 
@@ -21,20 +26,25 @@ def plot_classes(
     outside: Mapping[str, ClassPrediction | LabelPrediction] | None = None,
     path: AnyPath | None = None,
 ) -> Figure:
-    """Draws the calibration of several predictions of the same labeled inputs. Left: their reliability, with the
-    examples per bin; several labels at once count one by one. Right: the predictive entropy of each, of right and wrong
-    predictions; with predictions of other inputs, that of each input in both, and how well it tells them apart.
+    """Draws the calibration of several predictions of the same labeled inputs. Left: their
+    reliability, with the examples per bin; several labels at once count one by one. Right: the
+    predictive entropy of each, of right and wrong predictions; with predictions of other inputs,
+    that of each input in both, and how well it tells them apart.
 
     Args:
         predictions: By name, with labels; without them an `InputError`.
         outside: Of inputs unlike those of the training, by the same names. Default: none.
     """
     single = {name: one.pairs() for name, one in predictions.items()}
-    sets, labels = zip(*((one.probabilities, known_labels(one.labels)) for one in single.values()), strict=True)
+    sets, labels = zip(
+        *((one.probabilities, known_labels(one.labels)) for one in single.values()), strict=True
+    )
     figure = new_figure(9.0, max(4.8, 1.7 * len(sets)))
     grid = figure.add_gridspec(1, 2, width_ratios=[1.0, 1.1])
     reliability = draw_reliability(figure, grid[0], sets, labels, list(predictions))
-    panels = grid[1].subgridspec(len(sets), 1).subplots(sharex=True, sharey=True, squeeze=False)[:, 0]
+    panels = (
+        grid[1].subgridspec(len(sets), 1).subplots(sharex=True, sharey=True, squeeze=False)[:, 0]
+    )
     panels[-1].set_xlabel("predictive entropy (nats)")
     plain(*reliability, *panels)
     for panel, (name, one) in zip(panels, predictions.items(), strict=True):
@@ -48,7 +58,10 @@ def plot_classes(
 def _draw_apart(axes: Axes, inside: Any, outside: Any, name: str) -> None:
     single = inside.pairs().probabilities
     edges = np.linspace(0.0, np.log(single.shape[1]) * len(single) / len(inside.probabilities), 31)
-    for one, word, color, filled in ((inside, "test", COLORS[0], True), (outside, "other inputs", COLORS[1], False)):
+    for one, word, color, filled in (
+        (inside, "test", COLORS[0], True),
+        (outside, "other inputs", COLORS[1], False),
+    ):
         draw_stairs(axes, one.entropy, edges, word, color, filled)
     area = auroc(inside.entropy, outside.entropy)
     pad = 4 + 14 * legend_above(axes)
@@ -57,17 +70,31 @@ def _draw_apart(axes: Axes, inside: Any, outside: Any, name: str) -> None:
 
 
 def draw_stairs(
-    axes: Axes, values: np.ndarray, edges: np.ndarray, word: str, color: str, filled: bool, parts: bool = True
+    axes: Axes,
+    values: np.ndarray,
+    edges: np.ndarray,
+    word: str,
+    color: str,
+    filled: bool,
+    parts: bool = True,
 ) -> None:
-    heights = np.histogram(np.clip(values, 0, edges[-1]), edges)[0] / (max(len(values), 1) if parts else 1)
+    heights = np.histogram(np.clip(values, 0, edges[-1]), edges)[0] / (
+        max(len(values), 1) if parts else 1
+    )
     style: dict[str, Any] = {"alpha": 0.35, "linewidth": 0} if filled else {"linewidth": 1.5}
     axes.stairs(heights, edges, fill=filled, color=color, label=f"{word} ({len(values)})", **style)
 
 
 def draw_reliability(
-    figure: Figure, place: Any, sets: Sequence[np.ndarray], labels: Sequence[np.ndarray], names: Sequence[str]
+    figure: Figure,
+    place: Any,
+    sets: Sequence[np.ndarray],
+    labels: Sequence[np.ndarray],
+    names: Sequence[str],
 ) -> tuple[Axes, Axes]:
-    """Draws calibration curves in their bands, and counts below, in a place of a grid; returns both panels."""
+    """Draws calibration curves in their bands, and counts below, in a place of a grid; returns both
+    panels.
+    """
     part = place.subgridspec(2, 1, height_ratios=[3, 1])
     axes = figure.add_subplot(part[0])
     counts = figure.add_subplot(part[1], sharex=axes)
@@ -82,19 +109,27 @@ def draw_reliability(
         axes.fill_between(found.places, *found.band(), color=color, alpha=0.15, linewidth=0)
         axes.plot(found.places, found.curve(happened), color=color, linewidth=1.4, label=label)
         width = (result.edges[1] - result.edges[0]) * 0.8 / len(sets)
-        middle = 0.5 * (result.edges[1:] + result.edges[:-1]) + (number - 0.5 * (len(sets) - 1)) * width
+        middle = (
+            0.5 * (result.edges[1:] + result.edges[:-1]) + (number - 0.5 * (len(sets) - 1)) * width
+        )
         counts.bar(middle, result.count, width=width, color=color)
     axes.set(ylabel="part predicted right", xlim=(max(0.0, first - 0.03), 1.03), ylim=(-0.03, 1.05))
     axes.tick_params(labelbottom=False)
-    axes.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0.0, 0.99), borderaxespad=0.1)
+    axes.legend(
+        frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0.0, 0.99), borderaxespad=0.1
+    )
     _scale_counts(counts)
     counts.set(ylabel="examples", xlabel="confidence (probability of the predicted class)")
     return axes, counts
 
 
 def _scale_counts(axes: Axes) -> None:
-    """A logarithmic axis of counts where some are large, which shows a count of one as well; else a plain one."""
-    axes.autoscale(axis="y")  # of a shared axis the limits of the panel before are not those of this one
+    """A logarithmic axis of counts where some are large, which shows a count of one as well; else a
+    plain one.
+    """
+    axes.autoscale(
+        axis="y"
+    )  # of a shared axis the limits of the panel before are not those of this one
     if axes.get_ylim()[1] < 30:
         axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
         axes.set_ylim(bottom=0.0)
@@ -111,7 +146,10 @@ def draw_entropy(axes: Axes, probabilities: np.ndarray, labels: np.ndarray, name
     entropy = predictive_entropy(probabilities)
     right = values.argmax(axis=1) == class_labels(labels, values.shape[1])
     edges = np.linspace(0.0, np.log(values.shape[1]), 21)
-    for chosen, word, color, filled in ((right, "right", COLORS[0], True), (~right, "wrong", COLORS[1], False)):
+    for chosen, word, color, filled in (
+        (right, "right", COLORS[0], True),
+        (~right, "wrong", COLORS[1], False),
+    ):
         draw_stairs(axes, entropy[chosen], edges, word, color, filled, parts=False)
     # One wrong prediction is one, not all of those that are wrong.
     _scale_counts(axes)

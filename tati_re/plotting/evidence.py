@@ -12,13 +12,20 @@ from tati_re.exchange.ladder import LIKELIHOOD_POWER as POWER
 from tati_re.plotting.figure import COLORS, GRAY, new_figure, plain, save
 
 
-def plot_evidence(estimates: Sequence[Evidence], path=None, labels: Sequence[str] | None = None) -> Figure:
-    """Draws the curve behind each estimate, and the estimates side by side. Left, against t with λ = t⁵: for integrals
-    the integrand in t, <log(f/q)> dλ/dt, whose area is log Z; for others what each step adds to log Z, per unit of t.
-    A color is a method, a line style a model. Right: log Z with one standard error. The estimates are of one model or
-    of several, the `labels` by default the methods."""
+def plot_evidence(
+    estimates: Sequence[Evidence], path=None, labels: Sequence[str] | None = None
+) -> Figure:
+    """Draws the curve behind each estimate, and the estimates side by side. Left, against t with λ
+    = t⁵: for integrals the integrand in t, <log(f/q)> dλ/dt, whose area is log Z; for others what
+    each step adds to log Z, per unit of t. A color is a method, a line style a model. Right: log Z
+    with one standard error. The estimates are of one model or of several, the `labels` by default
+    the methods.
+    """
     labels = [NAMES[each.method] for each in estimates] if labels is None else list(labels)
-    labels = [f"{label} {SHORT}" if each.short else label for each, label in zip(estimates, labels, strict=True)]
+    labels = [
+        f"{label} {SHORT}" if each.short else label
+        for each, label in zip(estimates, labels, strict=True)
+    ]
     rows = len(estimates)
     figure = new_figure(8.6, max(3.2, 0.34 * rows + 2.2))
     left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [1.6, 1]})
@@ -28,21 +35,42 @@ def plot_evidence(estimates: Sequence[Evidence], path=None, labels: Sequence[str
         style = ("-", "--", ":", "-.")[seen[each.method] % 4]
         seen[each.method] += 1
         # Stepping stones lie on MBAR's steps: wide enough to be seen below them.
-        look = {"color": color, "linewidth": 2.6 if each.method == "stepping_stone" else 1, "linestyle": style}
+        look = {
+            "color": color,
+            "linewidth": 2.6 if each.method == "stepping_stone" else 1,
+            "linestyle": style,
+        }
         left.plot([], [], label=labels[number], **look)
         curve = each.curve
         if "weight" in curve:
             counted = curve[curve["weight"] > 0]
             t = counted["path"].to_numpy() ** (1 / POWER)
             slope = POWER * t ** (POWER - 1)
-            left.errorbar(t, counted["mean"] * slope, counted["error"] * slope, marker="o", markersize=3, **look)
+            left.errorbar(
+                t,
+                counted["mean"] * slope,
+                counted["error"] * slope,
+                marker="o",
+                markersize=3,
+                **look,
+            )
         elif "next" in curve:
             edges = np.append(curve["path"].to_numpy(), curve["next"].to_numpy()[-1]) ** (1 / POWER)
-            left.stairs(curve["log_ratio"].to_numpy() / np.diff(edges), edges, baseline=None, **look)
+            left.stairs(
+                curve["log_ratio"].to_numpy() / np.diff(edges), edges, baseline=None, **look
+            )
         else:
             t = curve["path"].to_numpy() ** (1 / POWER)
             left.stairs(np.diff(curve["log_z"].to_numpy()) / np.diff(t), t, baseline=None, **look)
-        right.errorbar(each.log_z, rows - 1 - number, xerr=each.error, fmt="o", color=color, markersize=4, capsize=2)
+        right.errorbar(
+            each.log_z,
+            rows - 1 - number,
+            xerr=each.error,
+            fmt="o",
+            color=color,
+            markersize=4,
+            capsize=2,
+        )
     left.axhline(0, color=GRAY, linewidth=0.6)
     left.set_xlabel("t, λ = t⁵: 0 the reference, 1 the posterior")
     left.legend(frameon=False, fontsize=7)

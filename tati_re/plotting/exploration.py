@@ -7,7 +7,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tati_re.core.errors import AnyPath, refuse_if
-from tati_re.plotting.figure import COLORS, DARK, GRAY, color_bar, labeled, legend_above, new_figure, plain, save
+from tati_re.plotting.figure import (
+    COLORS,
+    DARK,
+    GRAY,
+    color_bar,
+    labeled,
+    legend_above,
+    new_figure,
+    plain,
+    save,
+)
 
 if TYPE_CHECKING:
     from tati_re.exploration.result import Exploration
@@ -17,11 +27,13 @@ _CLOUD = 3000
 
 
 def plot_exploration(found: "Exploration", path: AnyPath | None = None) -> Figure:
-    """Draws the points of an exploration, and U along the paths between its minima. Left: sampled points and bottoms on
-    the two directions in which the points spread most (the parameters themselves where there are two), each pair joined
-    by its relaxed path. Middle: barriers of all pairs, above the diagonal along the straight line, below it along the
-    relaxed path. Right: U along both ways of the pairs that relaxing changes most. Where a single bottom was found, the
-    first panel alone; where nothing was, an `InputError`."""
+    """Draws the points of an exploration, and U along the paths between its minima. Left: sampled
+    points and bottoms on the two directions in which the points spread most (the parameters
+    themselves where there are two), each pair joined by its relaxed path. Middle: barriers of all
+    pairs, above the diagonal along the straight line, below it along the relaxed path. Right: U
+    along both ways of the pairs that relaxing changes most. Where a single bottom was found, the
+    first panel alone; where nothing was, an `InputError`.
+    """
     refuse_if(not len(found.minima), "The exploration found no minimum.")
     several = bool(found.paths)
     figure = new_figure(12.6 if several else 4.4, 4.0)
@@ -34,11 +46,15 @@ def plot_exploration(found: "Exploration", path: AnyPath | None = None) -> Figur
 
 
 def plot_disconnectivity(found: "Exploration", path: AnyPath | None = None) -> Figure:
-    """Draws the disconnectivity tree of an exploration: a line from each minimum up to the pass where it joins others.
-    The ends of the lines are at the potentials of the minima, the forks at those of the passes; minima that are below a
-    common fork reach each other without going higher. See `tati_re.exploration.disconnectivity`. Without paths between
-    minima it is an `InputError`."""
-    from tati_re.exploration.result import disconnectivity  # loads TensorFlow, as what made the exploration did
+    """Draws the disconnectivity tree of an exploration: a line from each minimum up to the pass
+    where it joins others. The ends of the lines are at the potentials of the minima, the forks at
+    those of the passes; minima that are below a common fork reach each other without going higher.
+    See `tati_re.exploration.disconnectivity`. Without paths between minima it is an
+    `InputError`.
+    """
+    from tati_re.exploration.result import (
+        disconnectivity,
+    )  # loads TensorFlow, as what made the exploration did
 
     tree = disconnectivity(found)
     refuse_if(not len(tree), "The exploration found no path between minima.")
@@ -55,7 +71,9 @@ def plot_disconnectivity(found: "Exploration", path: AnyPath | None = None) -> F
     figure = new_figure(max(3.6, 1.6 + 0.35 * len(order)), 4.0)
     panel = figure.subplots()
     for height, (one, low), (other, high), key in forks:
-        panel.plot([across[one]] * 2 + [across[other]] * 2, [low, height, height, high], color=COLORS[0])
+        panel.plot(
+            [across[one]] * 2 + [across[other]] * 2, [low, height, height, high], color=COLORS[0]
+        )
         across[key] = 0.5 * (across[one] + across[other])
     top = max([*tree["joins_at"].dropna(), *bottoms.values()])
     rest = 0.05 * (top - min(bottoms.values()))
@@ -82,17 +100,25 @@ def _map(panel: Axes, found: "Exploration") -> None:
         directions, names = rows[:2], ["direction 1", "direction 2"]
     if len(directions) < 2:
         directions = np.concatenate([directions, np.zeros((1, cloud.shape[1]))])
-    panel.plot(*((cloud - middle) @ directions.T).T, ".", color=GRAY, markersize=1.5, alpha=0.5, zorder=0)
+    panel.plot(
+        *((cloud - middle) @ directions.T).T, ".", color=GRAY, markersize=1.5, alpha=0.5, zorder=0
+    )
     for way in found.paths.values():
-        panel.plot(*((way.images - middle) @ directions.T).T, color=COLORS[0], linewidth=0.7, alpha=0.6)
+        panel.plot(
+            *((way.images - middle) @ directions.T).T, color=COLORS[0], linewidth=0.7, alpha=0.6
+        )
     places = (found.positions - middle) @ directions.T
-    for place, kind, number in zip(places, found.minima["kind"], found.minima["number"], strict=True):
+    for place, kind, number in zip(
+        places, found.minima["kind"], found.minima["number"], strict=True
+    ):
         color = COLORS[1] if kind == "minimum" else COLORS[2]
         panel.plot(*place, "o", color=color, markersize=9, markeredgecolor="white")
         panel.annotate(str(number), place, color="white", fontsize=6, ha="center", va="center")
     counts = found.minima["kind"].value_counts()
     several = {"minimum": "minima", "valley": "valleys"}
-    kinds = " and ".join(f"{n} {word if n == 1 else several.get(str(word), word)}" for word, n in counts.items())
+    kinds = " and ".join(
+        f"{n} {word if n == 1 else several.get(str(word), word)}" for word, n in counts.items()
+    )
     panel.set_title(f"found: {kinds}", loc="left", fontsize=9, color=DARK)
     labeled(panel, *names)
 
@@ -108,10 +134,14 @@ def _barriers(figure: Figure, panel: Axes, found: "Exploration") -> None:
         middle = 0.5 * (np.nanmin(values) + np.nanmax(values))
         for i, j in np.argwhere(np.isfinite(values)):
             color = "white" if values[i, j] <= middle else DARK
-            panel.text(j, i, f"{values[i, j]:.3g}", ha="center", va="center", fontsize=7, color=color)
+            panel.text(
+                j, i, f"{values[i, j]:.3g}", ha="center", va="center", fontsize=7, color=color
+            )
     panel.set_xticks(range(count), [str(k + 1) for k in range(count)])
     panel.set_yticks(range(count), [str(k + 1) for k in range(count)])
-    panel.set_title("barriers: straight above, relaxed below the diagonal", loc="left", fontsize=9, color=DARK)
+    panel.set_title(
+        "barriers: straight above, relaxed below the diagonal", loc="left", fontsize=9, color=DARK
+    )
     color_bar(figure, panel, drawn, "barrier in U", shrink=0.8)
     plain(panel)
 
@@ -124,6 +154,8 @@ def _profiles(panel: Axes, found: "Exploration") -> None:
         panel.plot(way.place, way.linear, color=color, linewidth=0.9, linestyle=":")
         # The first is the widest: of two that are alike both are seen.
         width = 1.5 + 1.6 * (len(shown) - 1 - number)
-        panel.plot(way.place, way.relaxed, color=color, linewidth=width, label=f"{pair[0]} to {pair[1]}")
+        panel.plot(
+            way.place, way.relaxed, color=color, linewidth=width, label=f"{pair[0]} to {pair[1]}"
+        )
     labeled(panel, "part of the way; dotted: straight line", "potential U")
     legend_above(panel)

@@ -13,7 +13,9 @@ from tati_re.runs.storage import replacing
 
 DPI = 150
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
-"""Distinguishable with any color vision: M. Okabe, K. Ito, Color Universal Design (2008), without yellow."""
+"""Distinguishable with any color vision: M. Okabe, K. Ito, Color Universal Design (2008), without
+yellow.
+"""
 GRAY = "#8C8C8C"
 DARK = "#333333"
 
@@ -27,7 +29,9 @@ class _Drawn(Figure):
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Makes a figure with its own canvas, outside pyplot. It lays itself out; `width` and `height` are in inches."""
+    """Makes a figure with its own canvas, outside pyplot. It lays itself out; `width` and `height`
+    are in inches.
+    """
     figure = _Drawn(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
@@ -59,13 +63,21 @@ def color_bar(figure: Figure, axes: Axes, drawn: Any, label: str, **choices: Any
 def empty(axes: Axes, said: str) -> None:
     """A panel that has nothing to show says why."""
     axes.set_axis_off()
-    axes.text(0.5, 0.5, said, ha="center", va="center", fontsize=8, color=DARK, transform=axes.transAxes)
+    axes.text(
+        0.5, 0.5, said, ha="center", va="center", fontsize=8, color=DARK, transform=axes.transAxes
+    )
 
 
 def legend_above(axes: Axes, room: int = 1000) -> int:
-    """Puts the legend above the panel's right end, in one row, or in more of `room` letters; returns how many."""
+    """Puts the legend above the panel's right end, in one row, or in more of `room` letters;
+    returns how many.
+    """
     _, labels = axes.get_legend_handles_labels()
-    style: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.0, 0.99), "borderaxespad": 0.1}
+    style: dict[str, Any] = {
+        "loc": "lower right",
+        "bbox_to_anchor": (1.0, 0.99),
+        "borderaxespad": 0.1,
+    }
     style |= {"frameon": False, "fontsize": 8, "handlelength": 1.4, "columnspacing": 1.2}
     columns = max(1, min(len(labels), room // (max(map(len, labels), default=0) + 5)))
     axes.legend(ncols=columns, **style)
@@ -73,8 +85,9 @@ def legend_above(axes: Axes, room: int = 1000) -> int:
 
 
 def save(figure: Figure, path: AnyPath | None) -> Figure:
-    """Writes a figure as PNG at 150 dots per inch, and returns it. Without a `path` there is no file; one that does not
-    end in `.png`, or cannot be written, is an `InputError`."""
+    """Writes a figure as PNG at 150 dots per inch, and returns it. Without a `path` there is no
+    file; one that does not end in `.png`, or cannot be written, is an `InputError`.
+    """
     if path is None:
         return figure
     refuse_if(Path(path).suffix.lower() != ".png", "The path of a figure must end in .png.", path)

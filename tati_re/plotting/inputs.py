@@ -1,4 +1,6 @@
-"""A data set as points, and predictions over inputs: decision boundary with its uncertainty, curve with its band."""
+"""A data set as points, and predictions over inputs: decision boundary with its uncertainty, curve
+with its band.
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,21 +13,36 @@ from matplotlib.ticker import MaxNLocator
 from tati_re.core.errors import AnyPath, InputError
 from tati_re.data.columns import numbered
 from tati_re.data.dataset import Dataset
-from tati_re.plotting.figure import COLORS, DARK, GRAY, color_bar, labeled, legend_above, new_figure, plain, save
+from tati_re.plotting.figure import (
+    COLORS,
+    DARK,
+    GRAY,
+    color_bar,
+    labeled,
+    legend_above,
+    new_figure,
+    plain,
+    save,
+)
 
 if TYPE_CHECKING:
     from tati_re.landscape.inputspace import InputSpace
 
 
 def plot_points(dataset: Dataset, path: AnyPath | None = None) -> Figure:
-    """Draws the examples of a data set: two columns of inputs against each other, or one column against its target.
-    Classes have colors and shapes of their own, values of a regression in the plane, or the first of several labels, a
-    scale; test points are hollow, or have an edge. Inputs are `(N, 2)`, or `(N, 1)` with one target; others are an
-    `InputError`."""
+    """Draws the examples of a data set: two columns of inputs against each other, or one column
+    against its target. Classes have colors and shapes of their own, values of a regression in the
+    plane, or the first of several labels, a scale; test points are hollow, or have an edge. Inputs
+    are `(N, 2)`, or `(N, 1)` with one target; others are an `InputError`.
+    """
     columns = dataset.inputs.shape[1] if dataset.inputs.ndim == 2 else None
     if columns not in (1, 2) or (columns == 1 and dataset.targets.ndim > 1):
         received = f"inputs of shape {dataset.inputs.shape[1:]}"
-        raise InputError("plot: the data are not points of a plane.", received, "two columns, or one and a target")
+        raise InputError(
+            "plot: the data are not points of a plane.",
+            received,
+            "two columns, or one and a target",
+        )
     figure = new_figure(5.0, 4.6 if columns == 2 else 3.2)
     axes = figure.subplots()
     parts: list[Any] = [(dataset.inputs, dataset.targets, "")]
@@ -34,7 +51,15 @@ def plot_points(dataset: Dataset, path: AnyPath | None = None) -> Figure:
     for inputs, targets, words in parts:
         inputs = inputs * dataset.input_scale
         if columns == 1:
-            _scatter(axes, inputs[:, 0], targets, COLORS[0], "o", bool(words), "test" if words else "training")
+            _scatter(
+                axes,
+                inputs[:, 0],
+                targets,
+                COLORS[0],
+                "o",
+                bool(words),
+                "test" if words else "training",
+            )
         elif dataset.task in ("regression", "multi_label"):
             _values(figure, axes, inputs, targets, dataset, bool(words))
         else:
@@ -48,13 +73,27 @@ def plot_points(dataset: Dataset, path: AnyPath | None = None) -> Figure:
     return save(figure, path)
 
 
-def _scatter(axes: Axes, x: np.ndarray, y: np.ndarray, color: str, marker: str, hollow: bool, label: str) -> None:
+def _scatter(
+    axes: Axes, x: np.ndarray, y: np.ndarray, color: str, marker: str, hollow: bool, label: str
+) -> None:
     size = 14 if len(x) <= 2000 else 5
     face = "none" if hollow else color
-    axes.scatter(x, y, s=size, marker=marker, facecolors=face, edgecolors=color, linewidths=0.7, alpha=0.8, label=label)
+    axes.scatter(
+        x,
+        y,
+        s=size,
+        marker=marker,
+        facecolors=face,
+        edgecolors=color,
+        linewidths=0.7,
+        alpha=0.8,
+        label=label,
+    )
 
 
-def _classes(axes: Axes, inputs: np.ndarray, targets: np.ndarray, dataset: Dataset, words: str) -> None:
+def _classes(
+    axes: Axes, inputs: np.ndarray, targets: np.ndarray, dataset: Dataset, words: str
+) -> None:
     targets = targets.argmax(1) if dataset.task == "one_hot" else targets
     classes = [-1, 1] if dataset.task == "signs" else range(dataset.num_classes or 0)
     for i, number in enumerate(classes):
@@ -68,13 +107,22 @@ def _classes(axes: Axes, inputs: np.ndarray, targets: np.ndarray, dataset: Datas
 
 
 def _values(
-    figure: Figure, axes: Axes, inputs: np.ndarray, targets: np.ndarray, dataset: Dataset, hollow: bool
+    figure: Figure,
+    axes: Axes,
+    inputs: np.ndarray,
+    targets: np.ndarray,
+    dataset: Dataset,
+    hollow: bool,
 ) -> None:
     values = targets.reshape(len(targets), -1)[:, 0]
-    low, high = (end(dataset.targets.reshape(len(dataset.targets), -1)[:, 0]) for end in (np.min, np.max))
+    low, high = (
+        end(dataset.targets.reshape(len(dataset.targets), -1)[:, 0]) for end in (np.min, np.max)
+    )
     edge = GRAY if hollow else "none"
     x, y = inputs.T
-    drawn = axes.scatter(x, y, c=values, s=14, cmap="viridis", vmin=low, vmax=high, edgecolors=edge, linewidths=0.7)
+    drawn = axes.scatter(
+        x, y, c=values, s=14, cmap="viridis", vmin=low, vmax=high, edgecolors=edge, linewidths=0.7
+    )
     if not hollow:
         color_bar(figure, axes, drawn, "label" if targets.size == len(targets) else "label 0")
 
@@ -83,16 +131,24 @@ _MOST_POINTS = 2000
 
 
 def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure:
-    """Draws predictions over a grid of one or two inputs. Two inputs and two classes: the probability of the second
-    class with the boundary at 1/2, and its spread over the parameters. More classes: the most probable one, paler where
-    it is less sure, and the entropy of the prediction. A regression: mean and spread, of several outputs the first
-    one's. One input: curves with bands of the central interval. Another `space` than such a grid of
-    `tati_re.landscape.input_space` is an `InputError`."""
+    """Draws predictions over a grid of one or two inputs. Two inputs and two classes: the
+    probability of the second class with the boundary at 1/2, and its spread over the parameters.
+    More classes: the most probable one, paler where it is less sure, and the entropy of the
+    prediction. A regression: mean and spread, of several outputs the first one's. One input: curves
+    with bands of the central interval. Another `space` than such a grid of
+    `tati_re.landscape.input_space` is an `InputError`.
+    """
     axes = space.axes
     if axes is None or len(axes) > 2:
-        raise InputError("A figure shows a grid of one or two inputs.", "none" if axes is None else f"{len(axes)}")
+        raise InputError(
+            "A figure shows a grid of one or two inputs.",
+            "none" if axes is None else f"{len(axes)}",
+        )
     if space.prediction.kind == "multi_label":
-        raise InputError("A figure of several labels at once is not drawn.", expected="the table, which has each label")
+        raise InputError(
+            "A figure of several labels at once is not drawn.",
+            expected="the table, which has each label",
+        )
     classes = space.prediction.kind == "classification"
     if len(axes) == 1:
         figure = new_figure(6.0, 3.6)
@@ -106,7 +162,13 @@ def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure
     if classes and len(found.class_values) == 2:
         p, shade = (_plane(space, values[:, 1]) for values in (found.probabilities, found.std))
         drawn = left.contourf(x, y, p, levels=np.linspace(0, 1, 21), cmap="RdBu_r", alpha=0.85)
-        color_bar(figure, left, drawn, f"probability of class {found.class_values[1]}", ticks=MaxNLocator(6))
+        color_bar(
+            figure,
+            left,
+            drawn,
+            f"probability of class {found.class_values[1]}",
+            ticks=MaxNLocator(6),
+        )
         for panel, color in ((left, DARK), (right, "white")):
             panel.contour(x, y, p, levels=[0.5], colors=color, linewidths=1.4)
     elif classes:
@@ -114,12 +176,21 @@ def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure
         sure = _plane(space, found.probabilities.max(axis=1))
         colors = np.array([to_rgb(COLORS[k % len(COLORS)]) for k in range(len(found.class_values))])
         image = 1 - (1 - colors[best.astype(int)]) * sure[..., None]
-        half, tall = 0.5 * (x[1] - x[0]), 0.5 * (y[1] - y[0])  # of a pixel, which has its point in the middle
+        half, tall = (
+            0.5 * (x[1] - x[0]),
+            0.5 * (y[1] - y[0]),
+        )  # of a pixel, which has its point in the middle
         extent = (x[0] - half, x[-1] + half, y[0] - tall, y[-1] + tall)
         left.imshow(image, origin="lower", extent=extent, aspect="auto", interpolation="nearest")
         for k in np.unique(best).astype(int):
             left.plot([], [], "s", color=COLORS[k % len(COLORS)], label=f"{found.class_values[k]}")
-        left.set_title("most probable class", loc="left", fontsize=9, color=DARK, pad=4 + 14 * legend_above(left, 48))
+        left.set_title(
+            "most probable class",
+            loc="left",
+            fontsize=9,
+            color=DARK,
+            pad=4 + 14 * legend_above(left, 48),
+        )
         shade, shown = _plane(space, found.entropy), "entropy (nats)"
     else:
         mean, shade = (_plane(space, values[:, 0]) for values in (found.mean, found.parameter_std))
@@ -152,14 +223,26 @@ def _points(panel: Axes, space: "InputSpace", classes: bool) -> None:
     found: Any = space.prediction
     inputs, labels = (values[:: -(-len(values) // _MOST_POINTS)] for values in space.examples)
     if not classes:
-        panel.scatter(inputs[:, 0], inputs[:, 1], s=5, color="white", edgecolors=GRAY, linewidths=0.4)
+        panel.scatter(
+            inputs[:, 0], inputs[:, 1], s=5, color="white", edgecolors=GRAY, linewidths=0.4
+        )
         return
-    labels = labels.argmax(axis=1) if labels.ndim > 1 and labels.shape[1] > 1 else labels.reshape(-1)
+    labels = (
+        labels.argmax(axis=1) if labels.ndim > 1 and labels.shape[1] > 1 else labels.reshape(-1)
+    )
     for value in np.unique(labels):
         (x, y), two = inputs[labels == value].T, found.class_values.size == 2
         number = max(0, int(value))  # classes are 0, 1, ..., or -1 and 1
         color = ("#2166AC", "#B2182B")[number] if two else COLORS[number % len(COLORS)]
-        panel.scatter(x, y, s=9, marker="os^Dvp"[number % 6], facecolors=color, edgecolors="white", linewidths=0.4)
+        panel.scatter(
+            x,
+            y,
+            s=9,
+            marker="os^Dvp"[number % 6],
+            facecolors=color,
+            edgecolors="white",
+            linewidths=0.4,
+        )
 
 
 def _curves(panel: Axes, space: "InputSpace", classes: bool) -> None:
@@ -174,13 +257,22 @@ def _curves(panel: Axes, space: "InputSpace", classes: bool) -> None:
         values, low, high = found.mean, found.mean_lower, found.mean_upper
         if found.noise_std is not None:
             band = found.lower[:, 0], found.upper[:, 0]
-            panel.fill_between(x, *band, color=COLORS[0], alpha=0.12, linewidth=0, label="with noise")
+            panel.fill_between(
+                x, *band, color=COLORS[0], alpha=0.12, linewidth=0, label="with noise"
+            )
     for number, k in enumerate(chosen):
         color = COLORS[number % len(COLORS)]
         panel.fill_between(x, low[:, k], high[:, k], color=color, alpha=0.35, linewidth=0)
         panel.plot(x, values[:, k], color=color, linewidth=1.4, label=names[k])
     if space.examples is not None and not classes:
         inputs, labels = space.examples
-        panel.plot(inputs[:, 0], labels.reshape(len(labels), -1)[:, 0], ".", color=GRAY, markersize=4, zorder=0)
+        panel.plot(
+            inputs[:, 0],
+            labels.reshape(len(labels), -1)[:, 0],
+            ".",
+            color=GRAY,
+            markersize=4,
+            zorder=0,
+        )
     panel.legend(frameon=False, fontsize=8)
     labeled(panel, space.names[0], "probability" if classes else "prediction")

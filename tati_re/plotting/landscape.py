@@ -11,7 +11,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
-from tati_re.plotting.figure import COLORS, DARK, GRAY, color_bar, labeled, legend_above, new_figure, save
+from tati_re.plotting.figure import (
+    COLORS,
+    DARK,
+    GRAY,
+    color_bar,
+    labeled,
+    legend_above,
+    new_figure,
+    save,
+)
 
 if TYPE_CHECKING:
     from tati_re.landscape.scan import Landscape
@@ -39,11 +48,13 @@ def plot_landscape(
     Args:
         landscape: Of `tati_re.landscape.scan` or `load`, over one or two coordinates.
         kind: "sweep" (one coordinate), "contour" or "surface" (two), or "auto": sweep or contour.
-        quantity: A column of the table. Default: `ln_excess_loss` over a plane, the losses along a line.
+        quantity: A column of the table. Default: `ln_excess_loss` over a plane, the losses along a
+            line.
         scales: Those that are drawn. Default: all.
 
     Raises:
-        InputError: More than two coordinates, a kind that does not fit, or a column that is not there.
+        InputError: More than two coordinates, a kind that does not fit, or a column that is not
+            there.
     """
     axes = len(landscape.names)
     kinds = {1: ("sweep",), 2: ("contour", "surface")}.get(axes, ())
@@ -51,7 +62,9 @@ def plot_landscape(
     kind = kinds[0] if kind == "auto" else kind
     refuse_if(kind not in kinds, "kind does not fit the landscape.", kind, " or ".join(kinds))
     if quantity is not None and quantity not in landscape.table:
-        raise InputError("quantity is not a column of the table.", quantity, ", ".join(landscape.table.columns))
+        raise InputError(
+            "quantity is not a column of the table.", quantity, ", ".join(landscape.table.columns)
+        )
     parts = [part for part in _scales(landscape) if scales is None or part[0] in scales]
     refuse_if(not parts, "scales: none of them is in the table.", list(scales or ()))
     columns = min(len(parts), _COLUMNS)
@@ -60,7 +73,9 @@ def plot_landscape(
         figure = new_figure(min(4.8 * columns, 12.0), 3.4 * rows)
     else:
         width, height = (3.3, 3.2) if kind == "surface" else (4.6, 4.0)
-        figure = new_figure(width * columns if columns > 1 else 5.6, height * rows if columns > 1 else 4.6)
+        figure = new_figure(
+            width * columns if columns > 1 else 5.6, height * rows if columns > 1 else 4.6
+        )
     for number, (scale, table, trajectory) in enumerate(parts):
         style: dict[str, Any] = {"projection": "3d"} if kind == "surface" else {}
         panel = figure.add_subplot(rows, columns, number + 1, **style)
@@ -75,9 +90,12 @@ def plot_landscape(
     return save(figure, path)
 
 
-def matrix(landscape: Landscape, table: Any, quantity: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Coordinates of two axes and the quantity on them; the lowest point, minus infinity, has its neighbor's value,
-    and what is infinite or no number is nan."""
+def matrix(
+    landscape: Landscape, table: Any, quantity: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Coordinates of two axes and the quantity on them; the lowest point, minus infinity, has its
+    neighbor's value, and what is infinite or no number is nan.
+    """
     first, second = (np.unique(table[name]) for name in landscape.names)
     values = table[quantity].to_numpy(np.float64).reshape(len(first), len(second))
     values = np.where(np.isfinite(values), values, np.nan)
@@ -92,7 +110,9 @@ def _scales(landscape: Landscape) -> list[tuple[int | None, Any, Any]]:
     table, trajectory = landscape.table, landscape.trajectory
     if "scale" not in table:
         return [(None, table, _inside(landscape, table, trajectory))]
-    parts = [(int(scale), table[table["scale"] == scale]) for scale in dict.fromkeys(table["scale"])]
+    parts = [
+        (int(scale), table[table["scale"] == scale]) for scale in dict.fromkeys(table["scale"])
+    ]
     return [(scale, part, _inside(landscape, part, trajectory)) for scale, part in parts]
 
 
@@ -108,20 +128,34 @@ def _inside(landscape: Landscape, table: Any, trajectory: Any) -> Any:
     return shown if inside.any() else trajectory[:0]
 
 
-def _sweep(panel: Axes, landscape: Landscape, table: Any, trajectory: Any, quantity: str | None) -> None:
+def _sweep(
+    panel: Axes, landscape: Landscape, table: Any, trajectory: Any, quantity: str | None
+) -> None:
     name = landscape.names[0]
-    shown = [quantity] if quantity else [column for column in ("loss", "test_loss") if column in table]
+    shown = (
+        [quantity] if quantity else [column for column in ("loss", "test_loss") if column in table]
+    )
     for color, column in zip(COLORS, shown, strict=False):
         label = "training" if column == "loss" else "test" if column == "test_loss" else column
         panel.plot(table[name], table[column], color=color, linewidth=1.5, label=label)
     if trajectory is not None and len(trajectory) and shown[0] in trajectory:
-        panel.plot(trajectory[name], trajectory[shown[0]], ".", color=GRAY, markersize=2, label="trajectory", zorder=0)
+        panel.plot(
+            trajectory[name],
+            trajectory[shown[0]],
+            ".",
+            color=GRAY,
+            markersize=2,
+            label="trajectory",
+            zorder=0,
+        )
     labeled(panel, name, WORDS.get(shown[0], shown[0]))
     if len(panel.get_legend_handles_labels()[0]) > 1:
         legend_above(panel)
 
 
-def _contour(figure: Figure, panel: Axes, landscape: Landscape, table: Any, trajectory: Any, quantity: str) -> None:
+def _contour(
+    figure: Figure, panel: Axes, landscape: Landscape, table: Any, trajectory: Any, quantity: str
+) -> None:
     first, second, values = matrix(landscape, table, quantity)
     low, high = np.nanpercentile(values, 0.5), np.nanmax(values)
     levels = MaxNLocator(15).tick_values(low, high)
@@ -132,27 +166,50 @@ def _contour(figure: Figure, panel: Axes, landscape: Landscape, table: Any, traj
             x, y = (walker[name] for name in landscape.names)
             panel.plot(x, y, color="white", linewidth=0.6, alpha=0.9)
             panel.plot(x, y, ".", color=COLORS[1], markersize=2.5)
-            panel.plot(x.iloc[-1:], y.iloc[-1:], "o", color=COLORS[1], markersize=6, markeredgecolor="white")
+            panel.plot(
+                x.iloc[-1:],
+                y.iloc[-1:],
+                "o",
+                color=COLORS[1],
+                markersize=6,
+                markeredgecolor="white",
+            )
     labeled(panel, landscape.names[0], landscape.names[1])
     color_bar(figure, panel, drawn, WORDS.get(quantity, quantity))
 
 
-def _surface(panel: Any, landscape: Landscape, table: Any, trajectory: Any, quantity: str, scale: int) -> None:
+def _surface(
+    panel: Any, landscape: Landscape, table: Any, trajectory: Any, quantity: str, scale: int
+) -> None:
     first, second, values = matrix(landscape, table, quantity)
-    # In units of the scale: matplotlib puts a common power of ten of a 3-d axis far from its ticks, over others.
+    # In units of the scale: matplotlib puts a common power of ten of a 3-d axis far from its ticks,
+    # over others.
     unit = 1.0 if scale in (0, 1) else 10.0**scale
     x, y = np.meshgrid(first / unit, second / unit, indexing="ij")
     see_through = trajectory is not None and len(trajectory)
     panel.plot_surface(
-        x, y, values, cmap="viridis", linewidth=0.15, edgecolor="#00000040", alpha=0.75 if see_through else 1.0,
-        rcount=60, ccount=60,
-    )  # fmt: skip
+        x,
+        y,
+        values,
+        cmap="viridis",
+        linewidth=0.15,
+        edgecolor="#00000040",
+        alpha=0.75 if see_through else 1.0,
+        rcount=60,
+        ccount=60,
+    )
     if see_through:
         for _, walker in trajectory.groupby("walker"):
             panel.plot(
-                walker[landscape.names[0]] / unit, walker[landscape.names[1]] / unit, walker[quantity],
-                color=COLORS[1], linewidth=0.7, marker=".", markersize=1.5, zorder=10,
-            )  # fmt: skip
+                walker[landscape.names[0]] / unit,
+                walker[landscape.names[1]] / unit,
+                walker[quantity],
+                color=COLORS[1],
+                linewidth=0.7,
+                marker=".",
+                markersize=1.5,
+                zorder=10,
+            )
     over = "" if unit == 1 else f" / $10^{{{scale}}}$"
     panel.set_xlabel(landscape.names[0] + over, fontsize=8, labelpad=-4)
     panel.set_ylabel(landscape.names[1] + over, fontsize=8, labelpad=-4)
@@ -160,34 +217,56 @@ def _surface(panel: Any, landscape: Landscape, table: Any, trajectory: Any, quan
     panel.locator_params(axis="both", nbins=5)
     panel.view_init(elev=28, azim=-55)
     panel.set_box_aspect(None, zoom=0.95)
-    # Beside the axis its name is cut off, or lies over wide numbers; the upper part of the panel is empty.
+    # Beside the axis its name is cut off, or lies over wide numbers; the upper part of the panel is
+    # empty.
     panel.text2D(0.0, 0.93, WORDS.get(quantity, quantity), transform=panel.transAxes, fontsize=9)
 
 
 def plot_spectrum_of_hessian(
-    density: Any, path: AnyPath | None = None, extremes: np.ndarray | None = None, width: float | None = None
+    density: Any,
+    path: AnyPath | None = None,
+    extremes: np.ndarray | None = None,
+    width: float | None = None,
 ) -> Figure:
-    """Draws the spectral density of a Hessian on a logarithmic axis, with its extreme eigenvalues as ticks. `density`
-    is that of `tati_re.landscape.hessian_density`, `extremes` are eigenvalues to mark, by default none, and `width`
-    that of the Gaussians that smooth the density, by default 1/150 of the range."""
-    ends = [density.nodes.min(), density.nodes.max(), *([] if extremes is None else np.asarray(extremes))]
+    """Draws the spectral density of a Hessian on a logarithmic axis, with its extreme eigenvalues
+    as ticks. `density` is that of `tati_re.landscape.hessian_density`, `extremes` are eigenvalues
+    to mark, by default none, and `width` that of the Gaussians that smooth the density, by default
+    1/150 of the range.
+    """
+    ends = [
+        density.nodes.min(),
+        density.nodes.max(),
+        *([] if extremes is None else np.asarray(extremes)),
+    ]
     low, high = min(ends), max(ends)
     room = 0.04 * (high - low) or max(abs(high), 1.0)
     width = (high - low + 2 * room) / 150 if width is None else width
     grid, figure = np.linspace(low - room, high + room, 1200), new_figure(6.4, 3.2)
     panel = figure.subplots()
     values = density.on(grid, width) * density.num_parameters
-    floor = 0.02 * values[values > 0].min(initial=1.0, where=values[values > 0] > 1e-9) if values.any() else 1e-3
+    floor = (
+        0.02 * values[values > 0].min(initial=1.0, where=values[values > 0] > 1e-9)
+        if values.any()
+        else 1e-3
+    )
     floor = max(floor, 1e-3 / (high - low + 1e-300))
-    panel.fill_between(grid, floor, np.maximum(values, floor), color=COLORS[0], alpha=0.35, linewidth=0)
+    panel.fill_between(
+        grid, floor, np.maximum(values, floor), color=COLORS[0], alpha=0.35, linewidth=0
+    )
     panel.plot(grid, np.maximum(values, floor), color=COLORS[0], linewidth=1)
     panel.set_yscale("log")
     panel.set_ylim(bottom=floor)
     if extremes is not None:
         panel.plot(
-            extremes, np.full(len(extremes), floor), "|", color=COLORS[1], markersize=14, markeredgewidth=1.5,
-            clip_on=False, label="eigenvalues by Lanczos",
-        )  # fmt: skip
+            extremes,
+            np.full(len(extremes), floor),
+            "|",
+            color=COLORS[1],
+            markersize=14,
+            markeredgewidth=1.5,
+            clip_on=False,
+            label="eigenvalues by Lanczos",
+        )
         legend_above(panel)
     panel.axvline(0, color=GRAY, linewidth=0.6, zorder=0)
     labeled(panel, "eigenvalue of the Hessian of U", "eigenvalues per unit")

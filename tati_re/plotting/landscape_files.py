@@ -1,4 +1,6 @@
-"""Landscapes as files of other programs: a page with a surface to turn, and legacy VTK for ParaView and VisIt."""
+"""Landscapes as files of other programs: a page with a surface to turn, and legacy VTK for ParaView
+and VisIt.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,11 @@ if TYPE_CHECKING:
     from tati_re.landscape.scan import Landscape
 
 
-def write_landscape_page(landscape: Landscape, path: AnyPath, quantity: str = "ln_excess_loss") -> None:
-    """Writes a page with the surface of each scale, which a browser rotates and reads off offline. The program that
-    turns it, plotly.js, is part of the file: 4 to 5 MB.
+def write_landscape_page(
+    landscape: Landscape, path: AnyPath, quantity: str = "ln_excess_loss"
+) -> None:
+    """Writes a page with the surface of each scale, which a browser rotates and reads off offline.
+    The program that turns it, plotly.js, is part of the file: 4 to 5 MB.
 
     Args:
         landscape: Over two coordinates.
@@ -32,10 +36,14 @@ def write_landscape_page(landscape: Landscape, path: AnyPath, quantity: str = "l
     try:
         import plotly.graph_objects as go
     except ImportError:
-        raise InputError("A page needs plotly.", expected="pip install 'tati_re[interactive]'") from None
+        raise InputError(
+            "A page needs plotly.", expected="pip install 'tati_re[interactive]'"
+        ) from None
     refuse_if(len(landscape.names) != 2, "A page shows two coordinates.", len(landscape.names))
     if quantity not in landscape.table:
-        raise InputError("quantity is not a column of the table.", quantity, ", ".join(landscape.table.columns))
+        raise InputError(
+            "quantity is not a column of the table.", quantity, ", ".join(landscape.table.columns)
+        )
     refuse_if(Path(path).suffix.lower() != ".html", "The path of a page must end in .html.", path)
     figure, parts = go.Figure(), _scales(landscape)
     groups: list[list[int]] = []
@@ -43,20 +51,38 @@ def write_landscape_page(landscape: Landscape, path: AnyPath, quantity: str = "l
         first, second, values = matrix(landscape, table, quantity)
         # Surface takes rows along y.
         figure.add_surface(
-            x=first, y=second, z=values.T, colorscale="Viridis", opacity=0.9, visible=number == 0, name="plane",
+            x=first,
+            y=second,
+            z=values.T,
+            colorscale="Viridis",
+            opacity=0.9,
+            visible=number == 0,
+            name="plane",
             colorbar={"title": {"text": WORDS.get(quantity, quantity)}},
-        )  # fmt: skip
+        )
         groups.append([len(figure.data) - 1])
         if trajectory is not None and len(trajectory):
             for walker, rows in trajectory.groupby("walker"):
                 figure.add_scatter3d(
-                    x=rows[landscape.names[0]], y=rows[landscape.names[1]], z=rows[quantity], mode="lines+markers",
-                    marker={"size": 2, "color": COLORS[1]}, line={"color": COLORS[1], "width": 2},
-                    name=f"walker {walker}", visible=number == 0, text=[f"step {step}" for step in rows["step"]],
+                    x=rows[landscape.names[0]],
+                    y=rows[landscape.names[1]],
+                    z=rows[quantity],
+                    mode="lines+markers",
+                    marker={"size": 2, "color": COLORS[1]},
+                    line={"color": COLORS[1], "width": 2},
+                    name=f"walker {walker}",
+                    visible=number == 0,
+                    text=[f"step {step}" for step in rows["step"]],
                     showlegend=False,
-                )  # fmt: skip
+                )
                 groups[-1].append(len(figure.data) - 1)
-    titles = dict(zip(("xaxis", "yaxis", "zaxis"), (*landscape.names, WORDS.get(quantity, quantity)), strict=True))
+    titles = dict(
+        zip(
+            ("xaxis", "yaxis", "zaxis"),
+            (*landscape.names, WORDS.get(quantity, quantity)),
+            strict=True,
+        )
+    )
     scene = {axis: {"title": {"text": text}} for axis, text in titles.items()}
     figure.update_layout(scene=scene, margin={"l": 0, "r": 0, "t": 30, "b": 0}, title=None)
     if len(parts) > 1:
@@ -64,7 +90,9 @@ def write_landscape_page(landscape: Landscape, path: AnyPath, quantity: str = "l
         for (scale, _, _), group in zip(parts, groups, strict=True):
             seen = [{"visible": [trace in group for trace in range(len(figure.data))]}]
             buttons.append({"label": f"10^{scale}", "method": "update", "args": seen})
-        figure.update_layout(updatemenus=[{"buttons": buttons, "x": 0.02, "y": 0.98, "type": "dropdown"}])
+        figure.update_layout(
+            updatemenus=[{"buttons": buttons, "x": 0.02, "y": 0.98, "type": "dropdown"}]
+        )
     page: str = figure.to_html(include_plotlyjs=True, full_html=True, default_height="96vh")
     write_whole(path, page.encode())
 
@@ -72,9 +100,10 @@ def write_landscape_page(landscape: Landscape, path: AnyPath, quantity: str = "l
 def write_vtk(landscape: Landscape, folder: AnyPath, quantity: str | None = None) -> list[str]:
     """Writes a structured grid for each scale of a landscape, and returns the names of the files.
 
-    `landscape.vtk` has the coordinates of two or three axes, all columns of the table at the points, and over a plane
-    the height `quantity`, scaled to the width of the plane; `trajectory.vtk` the stored positions likewise, a line a
-    walker. What is not a number is written as nan.
+    `landscape.vtk` has the coordinates of two or three axes, all columns of the table at the
+    points, and over a plane the height `quantity`, scaled to the width of the plane;
+    `trajectory.vtk` the stored positions likewise, a line a walker. What is not a number is written
+    as nan.
 
     Args:
         landscape: Over two or three coordinates.
@@ -86,9 +115,15 @@ def write_vtk(landscape: Landscape, folder: AnyPath, quantity: str | None = None
         StorageError: A file cannot be written.
     """
     height = quantity or "ln_excess_loss"
-    refuse_if(len(landscape.names) not in (2, 3), "A VTK file has two or three coordinates.", len(landscape.names))
+    refuse_if(
+        len(landscape.names) not in (2, 3),
+        "A VTK file has two or three coordinates.",
+        len(landscape.names),
+    )
     if height not in landscape.table:
-        raise InputError("quantity is not a column of the table.", height, ", ".join(landscape.table.columns))
+        raise InputError(
+            "quantity is not a column of the table.", height, ", ".join(landscape.table.columns)
+        )
     written = []
     for scale, table, trajectory in _scales(landscape):
         end = "" if scale in (None, 0) else f"-{scale}"
@@ -99,19 +134,33 @@ def write_vtk(landscape: Landscape, folder: AnyPath, quantity: str | None = None
         order = np.arange(len(table)).reshape(sizes).T.ravel()
         head = f"DATASET STRUCTURED_GRID\nDIMENSIONS {' '.join(map(str, [*sizes, 1][:3]))}\n"
         rows = table.iloc[order]
-        text = head + _points(rows, landscape.names, height, unit) + f"POINT_DATA {len(rows)}\n" + _data(rows)
+        text = (
+            head
+            + _points(rows, landscape.names, height, unit)
+            + f"POINT_DATA {len(rows)}\n"
+            + _data(rows)
+        )
         parts = {f"landscape{end}.vtk": text}
         if trajectory is not None and len(trajectory) and height in trajectory:
-            rows = trajectory.dropna(subset=[*landscape.names, height]).sort_values(["walker", "step"])
+            rows = trajectory.dropna(subset=[*landscape.names, height]).sort_values(
+                ["walker", "step"]
+            )
             lines, place = [], 0
             for count in rows.groupby("walker").size():
                 lines.append(" ".join(map(str, (count, *range(place, place + count)))))
                 place += count
             text = "DATASET POLYDATA\n" + _points(rows, landscape.names, height, unit)
-            text += f"LINES {len(lines)} {place + len(lines)}\n" + "\n".join(lines) + f"\nPOINT_DATA {len(rows)}\n"
+            text += (
+                f"LINES {len(lines)} {place + len(lines)}\n"
+                + "\n".join(lines)
+                + f"\nPOINT_DATA {len(rows)}\n"
+            )
             parts[f"trajectory{end}.vtk"] = text + _data(rows)
         for name, content in parts.items():
-            write_whole(Path(folder) / name, f"# vtk DataFile Version 3.0\n{name}\nASCII\n{content}".encode())
+            write_whole(
+                Path(folder) / name,
+                f"# vtk DataFile Version 3.0\n{name}\nASCII\n{content}".encode(),
+            )
             written.append(name)
     return written
 
@@ -120,10 +169,20 @@ def _points(rows: pd.DataFrame, names: tuple[str, ...], height: str, unit: float
     values = rows[list(names)].to_numpy(np.float64)
     if len(names) == 2:
         z = rows[height].to_numpy(np.float64) * unit
-        values = np.column_stack([values, np.nan_to_num(z, nan=np.nanmin(z) if np.isfinite(z).any() else 0.0)])
-    return f"POINTS {len(values)} double\n" + "\n".join(" ".join(map(repr, row)) for row in values.tolist()) + "\n"
+        values = np.column_stack(
+            [values, np.nan_to_num(z, nan=np.nanmin(z) if np.isfinite(z).any() else 0.0)]
+        )
+    return (
+        f"POINTS {len(values)} double\n"
+        + "\n".join(" ".join(map(repr, row)) for row in values.tolist())
+        + "\n"
+    )
 
 
 def _data(rows: pd.DataFrame) -> str:
-    columns = {name: "\n".join(map(repr, rows[name].astype(float).tolist())) for name in rows.columns}
-    return "".join(f"SCALARS {name} double 1\nLOOKUP_TABLE default\n{text}\n" for name, text in columns.items())
+    columns = {
+        name: "\n".join(map(repr, rows[name].astype(float).tolist())) for name in rows.columns
+    }
+    return "".join(
+        f"SCALARS {name} double 1\nLOOKUP_TABLE default\n{text}\n" for name, text in columns.items()
+    )

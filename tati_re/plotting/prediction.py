@@ -10,21 +10,38 @@ from matplotlib.figure import Figure
 from tati_re.core.errors import AnyPath, InputError
 from tati_re.plotting.bands import uniform_band
 from tati_re.plotting.calibration import draw_entropy, draw_reliability, draw_stairs
-from tati_re.plotting.figure import COLORS, DARK, GRAY, labeled, legend_above, new_figure, plain, save
-from tati_re.prediction.results import ClassPrediction, LabelPrediction, Prediction, RegressionPrediction
+from tati_re.plotting.figure import (
+    COLORS,
+    DARK,
+    GRAY,
+    labeled,
+    legend_above,
+    new_figure,
+    plain,
+    save,
+)
+from tati_re.prediction.results import (
+    ClassPrediction,
+    LabelPrediction,
+    Prediction,
+    RegressionPrediction,
+)
 
 _MOST_CLASSES = 2 * len(COLORS)
 
 
-def plot_prediction(one: Prediction, along: int | None = None, path: AnyPath | None = None) -> Figure:
-    """Draws a prediction. Values: as `plot_values`. Classes: with one input, or `along` one, their probabilities over
-    it with the central interval over the draws; with labels the reliability by isotonic regression, in the band that
-    holds the whole curves of 95 % of calibrated predictions; and the predictive entropy, given labels that of right and
-    wrong ones.
+def plot_prediction(
+    one: Prediction, along: int | None = None, path: AnyPath | None = None
+) -> Figure:
+    """Draws a prediction. Values: as `plot_values`. Classes: with one input, or `along` one, their
+    probabilities over it with the central interval over the draws; with labels the reliability by
+    isotonic regression, in the band that holds the whole curves of 95 % of calibrated predictions;
+    and the predictive entropy, given labels that of right and wrong ones.
 
     Args:
         one: Of `run.predict`.
-        along: Column of the inputs, from 0, an `InputError` where there is none. Default: the only one.
+        along: Column of the inputs, from 0, an `InputError` where there is none. Default: the only
+            one.
     """
     if isinstance(one, RegressionPrediction):
         return plot_values({"posterior average": one}, None, path, along)
@@ -43,10 +60,21 @@ def plot_prediction(one: Prediction, along: int | None = None, path: AnyPath | N
         _draw_probabilities(drawn[0], shown, columns[:, along or 0], word, one_input)
     last = figure.add_subplot(grid[-1])
     if shown.labels is None:
-        draw_stairs(last, one.entropy, np.linspace(0, max(one.entropy.max(), 1e-9), 21), "all", COLORS[0], True, False)
+        entropy = one.entropy
+        draw_stairs(
+            last,
+            entropy,
+            np.linspace(0, max(entropy.max(), 1e-9), 21),
+            "all",
+            COLORS[0],
+            True,
+            False,
+        )
         last.set_ylabel("predictions")
     else:
-        drawn += draw_reliability(figure, grid[count - 2], [shown.probabilities], [shown.labels], ["posterior average"])
+        drawn += draw_reliability(
+            figure, grid[count - 2], [shown.probabilities], [shown.labels], ["posterior average"]
+        )
         draw_entropy(last, shown.probabilities, shown.labels, "")
     last.set_xlabel("predictive entropy (nats)")
     plain(*drawn, last)
@@ -54,21 +82,35 @@ def plot_prediction(one: Prediction, along: int | None = None, path: AnyPath | N
 
 
 def _columns(inputs: np.ndarray | None, count: int, along: int | None) -> np.ndarray:
-    """The inputs as columns, of which `along` is one; none of `count` rows where they are not known."""
-    columns = np.zeros((count, 0)) if inputs is None else np.asarray(inputs).reshape(len(inputs), -1)
+    """The inputs as columns, of which `along` is one; none of `count` rows where they are not
+    known.
+    """
+    columns = (
+        np.zeros((count, 0)) if inputs is None else np.asarray(inputs).reshape(len(inputs), -1)
+    )
     if along is not None and not 0 <= along < columns.shape[1]:
-        expected = f"0 to {columns.shape[1] - 1}" if columns.shape[1] else "none, for their inputs are not drawn"
+        expected = (
+            f"0 to {columns.shape[1] - 1}"
+            if columns.shape[1]
+            else "none, for their inputs are not drawn"
+        )
         raise InputError("along: the inputs have no such column.", along, expected)
     return columns
 
 
-def _draw_probabilities(axes: Axes, one: ClassPrediction, x: np.ndarray, name: str, alone: bool) -> None:
+def _draw_probabilities(
+    axes: Axes, one: ClassPrediction, x: np.ndarray, name: str, alone: bool
+) -> None:
     order, classes = np.argsort(x), range(one.probabilities.shape[1])
     likely = np.sort(one.probabilities.max(axis=0).argsort()[::-1][:_MOST_CLASSES])
     for number, k in enumerate(likely if len(classes) > 2 else classes[1:]):
         color, p = COLORS[number % len(COLORS)], one.probabilities[order, k]
         dashes = "-" if number < len(COLORS) else "--"
-        ends = None if one.lower is None or one.upper is None else (one.lower[order, k], one.upper[order, k])
+        ends = (
+            None
+            if one.lower is None or one.upper is None
+            else (one.lower[order, k], one.upper[order, k])
+        )
         label = f"class {one.class_values[k]}"
         if alone:
             axes.plot(x[order], p, dashes, color=color, linewidth=1.3, label=label)
@@ -76,11 +118,24 @@ def _draw_probabilities(axes: Axes, one: ClassPrediction, x: np.ndarray, name: s
                 axes.fill_between(x[order], *ends, color=color, alpha=0.25, linewidth=0)
         else:
             errors = None if ends is None else np.maximum([p - ends[0], ends[1] - p], 0)
-            axes.errorbar(x[order], p, errors, fmt="o", markersize=2.5, color=color, elinewidth=0.6, label=label)
+            axes.errorbar(
+                x[order],
+                p,
+                errors,
+                fmt="o",
+                markersize=2.5,
+                color=color,
+                elinewidth=0.6,
+                label=label,
+            )
     if one.labels is not None and len(classes) == 2:
         axes.plot(x, one.labels, "|", color=GRAY, markersize=7, label="observed")
     axes.set_ylim(-0.03, 1.03)
-    told = f", the {len(likely)} likeliest of {len(classes)} classes" if len(likely) < len(classes) else ""
+    told = (
+        f", the {len(likely)} likeliest of {len(classes)} classes"
+        if len(likely) < len(classes)
+        else ""
+    )
     labeled(axes, name, "probability" + told)
     legend_above(axes, 48)
 
@@ -91,19 +146,22 @@ def plot_values(
     path: AnyPath | None = None,
     along: int | None = None,
 ) -> Figure:
-    """Draws the first of several predictions with its intervals, and the calibration of all of them.
+    """Draws the first of several predictions with its intervals, and the calibration of all of
+    them.
 
-    Left: over the input where there is one, else over what came true; the dark band is the interval of the network's
-    values over the draws, the light one that of a new observation. With targets and noise, middle: the part of targets
-    inside of central intervals against the probability that these promise; below the diagonal the predictions are too
-    sure. Right: the distribution of the probabilities below the targets (PIT), less the uniform one; a slope up to the
-    middle and down after it is spread that is too small, a bow to one side a shift. The gray bands hold the whole
+    Left: over the input where there is one, else over what came true; the dark band is the interval
+    of the network's values over the draws, the light one that of a new observation. With targets
+    and noise, middle: the part of targets inside of central intervals against the probability that
+    these promise; below the diagonal the predictions are too sure. Right: the distribution of the
+    probabilities below the targets (PIT), less the uniform one; a slope up to the middle and down
+    after it is spread that is too small, a bow to one side a shift. The gray bands hold the whole
     curves of 95 % of calibrated predictions of so many independent examples.
 
     Args:
         predictions: By name.
         inputs: What was predicted, `(n, ...)`. Default: None, those that the prediction keeps.
-        along: As of `plot_prediction`, for the left panel. Default: the only one, or what came true.
+        along: As of `plot_prediction`, for the left panel. Default: the only one, or what came
+            true.
     """
     name, first = next(iter(predictions.items()))
     known = {label: one for label, one in predictions.items() if one.pit is not None}
@@ -113,7 +171,9 @@ def plot_values(
     if columns.shape[1] == 1:
         _draw_line(panels[0], first, columns[:, 0], name)
     else:
-        _draw_pairs(panels[0], first, name, None if along is None else (columns[:, along], f"input {along}"))
+        _draw_pairs(
+            panels[0], first, name, None if along is None else (columns[:, along], f"input {along}")
+        )
     if known:
         _draw_coverage(panels[1], known)
         draw_pit(panels[2], known)
@@ -130,20 +190,42 @@ def _draw_line(axes: Axes, one: RegressionPrediction, x: np.ndarray, name: str) 
         if one.noise_std is not None:
             label, light = f"{one.level:.0%} of observations", color if several else COLORS[4]
             ends = one.lower[order, k], one.upper[order, k]
-            axes.fill_between(x, *ends, color=light, alpha=0.15 if several else 0.3, lw=0, label="" if k else label)
-        label, ends = f"{one.level:.0%} of the draws", (one.mean_lower[order, k], one.mean_upper[order, k])
+            axes.fill_between(
+                x,
+                *ends,
+                color=light,
+                alpha=0.15 if several else 0.3,
+                lw=0,
+                label="" if k else label,
+            )
+        label, ends = (
+            f"{one.level:.0%} of the draws",
+            (one.mean_lower[order, k], one.mean_upper[order, k]),
+        )
         axes.fill_between(x, *ends, color=color, alpha=0.4, lw=0, label="" if k else label)
-        axes.plot(x, one.mean[order, k], color=color, linewidth=1.4, label=f"output {k}" if several else "mean")
+        axes.plot(
+            x,
+            one.mean[order, k],
+            color=color,
+            linewidth=1.4,
+            label=f"output {k}" if several else "mean",
+        )
         if one.targets is not None:
             dots: dict[str, Any] = {"s": 9 if len(x) <= 2000 else 3, "linewidths": 0, "alpha": 0.7}
             seen = "" if k else "observed"
-            axes.scatter(x, one.targets[order, k], color=color if several else DARK, label=seen, **dots)
+            axes.scatter(
+                x, one.targets[order, k], color=color if several else DARK, label=seen, **dots
+            )
     axes.set(xlabel="input", ylabel="target")
     axes.set_title(name, loc="left", color=DARK, fontsize=10, pad=4 + 14 * legend_above(axes, 76))
 
 
-def _draw_pairs(axes: Axes, one: RegressionPrediction, name: str, over: tuple[np.ndarray, str] | None) -> None:
-    """Means with their intervals over what came true, or over the values `over`, with their name."""
+def _draw_pairs(
+    axes: Axes, one: RegressionPrediction, name: str, over: tuple[np.ndarray, str] | None
+) -> None:
+    """Means with their intervals over what came true, or over the values `over`, with their
+    name.
+    """
     shown = slice(None, None, max(1, one.mean.size // 400))
     mean, lower, upper = (values[shown].reshape(-1) for values in (one.mean, one.lower, one.upper))
     y = None if one.targets is None else one.targets[shown].reshape(-1)
@@ -152,9 +234,16 @@ def _draw_pairs(axes: Axes, one: RegressionPrediction, name: str, over: tuple[np
     if over is None and y is not None:
         true, label = y, "observed"
     axes.errorbar(
-        true, mean, yerr=np.maximum([mean - lower, upper - mean], 0), fmt="o", markersize=3, color=COLORS[0],
-        ecolor=COLORS[4], elinewidth=0.8, label=f"mean and {one.level:.0%} interval",
-    )  # fmt: skip
+        true,
+        mean,
+        yerr=np.maximum([mean - lower, upper - mean], 0),
+        fmt="o",
+        markersize=3,
+        color=COLORS[0],
+        ecolor=COLORS[4],
+        elinewidth=0.8,
+        label=f"mean and {one.level:.0%} interval",
+    )
     if over is not None and y is not None:
         axes.plot(true, y, "o", markersize=2.5, color=DARK, zorder=3, label="observed")
     elif y is not None:
@@ -170,11 +259,19 @@ def _draw_pairs(axes: Axes, one: RegressionPrediction, name: str, over: tuple[np
 def _draw_coverage(axes: Axes, predictions: dict[str, RegressionPrediction]) -> None:
     # Where predictions are calibrated, |2 PIT - 1| is uniform.
     places, low, high = uniform_band(len(next(iter(predictions.values())).mean))
-    axes.fill_between(places, low, high, color=GRAY, alpha=0.25, linewidth=0, label="calibrated, 95 %")
+    axes.fill_between(
+        places, low, high, color=GRAY, alpha=0.25, linewidth=0, label="calibrated, 95 %"
+    )
     axes.plot([0, 1], [0, 1], color=GRAY, linewidth=0.8, linestyle="--")
     for number, (name, one) in enumerate(predictions.items()):
         inside = np.abs(2 * np.asarray(one.pit).reshape(-1, 1) - 1) <= places
-        axes.plot(places, inside.mean(axis=0), color=COLORS[number % len(COLORS)], linewidth=1.4, label=name)
+        axes.plot(
+            places,
+            inside.mean(axis=0),
+            color=COLORS[number % len(COLORS)],
+            linewidth=1.4,
+            label=name,
+        )
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     axes.set(xlabel="probability of the interval", ylabel="part of targets inside")
     axes.legend(frameon=False, fontsize=8, loc="best")
@@ -188,4 +285,6 @@ def draw_pit(axes: Axes, predictions: Mapping[str, RegressionPrediction]) -> Non
         below = (np.asarray(one.pit).reshape(-1, 1) <= places).mean(axis=0)
         axes.plot(places, below - places, color=COLORS[number % len(COLORS)], linewidth=1.4)
     axes.axhline(0, color=GRAY, linewidth=0.8, linestyle="--")
-    axes.set(xlim=(0, 1), xlabel="probability below the target (PIT)", ylabel="distribution less uniform")
+    axes.set(
+        xlim=(0, 1), xlabel="probability below the target (PIT)", ylabel="distribution less uniform"
+    )

@@ -1,4 +1,6 @@
-"""A run at a glance: traces, ranks and autocorrelation of its observables, temperatures with their target."""
+"""A run at a glance: traces, ranks and autocorrelation of its observables, temperatures with their
+target.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,11 +11,26 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from tati_re.analysis.convergence import MINIMUM_DRAWS, autocorrelation_estimate, autocorrelation_function, chains_of
+from tati_re.analysis.convergence import (
+    MINIMUM_DRAWS,
+    autocorrelation_estimate,
+    autocorrelation_function,
+    chains_of,
+)
 from tati_re.analysis.temperature import COLUMNS, Temperature, measured_temperatures
 from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
 from tati_re.plotting.bands import draw_ranks
-from tati_re.plotting.figure import COLORS, DARK, GRAY, empty, labeled, legend_above, new_figure, plain, save
+from tati_re.plotting.figure import (
+    COLORS,
+    DARK,
+    GRAY,
+    empty,
+    labeled,
+    legend_above,
+    new_figure,
+    plain,
+    save,
+)
 from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import at_target, burnin_of, is_optimization, keep, leaves, spacing
 
@@ -27,11 +44,12 @@ def plot_run(
     thin: int = 1,
     path: AnyPath | None = None,
 ) -> Figure:
-    """Draws a row of panels for each observable of a run: trace, ranks, autocorrelation. Trace: each walker over the
-    steps, gray the burn-in. Ranks: the distribution function of each walker's ranks among all draws, less the uniform
-    one; walkers that sample the same distribution stay in the gray band together, 95 times in 100 (a single walker's
-    halves are compared). Draws are thinned by their autocorrelation time for that. Of a fit, of walkers that leave the
-    target and come back, and of fewer than 4 rows of a walker after the burn-in, the traces alone.
+    """Draws a row of panels for each observable of a run: trace, ranks, autocorrelation. Trace:
+    each walker over the steps, gray the burn-in. Ranks: the distribution function of each walker's
+    ranks among all draws, less the uniform one; walkers that sample the same distribution stay in
+    the gray band together, 95 times in 100 (a single walker's halves are compared). Draws are
+    thinned by their autocorrelation time for that. Of a fit, of walkers that leave the target and
+    come back, and of fewer than 4 rows of a walker after the burn-in, the traces alone.
 
     Args:
         run: The run.
@@ -45,15 +63,21 @@ def plot_run(
     refuse_if(rows.empty, "The run has no rows to draw.")
     names = [observables] if isinstance(observables, str) else observables
     if names is None:
-        names = [name for name in _SHOWN if name in rows and rows[name].nunique() > 1] or ["potential"]
+        names = [name for name in _SHOWN if name in rows and rows[name].nunique() > 1] or [
+            "potential"
+        ]
     for name in names:
         if name not in rows or name in ("step", "walker"):
             known = [str(column) for column in rows.columns[2:]]
-            raise InputError(f"The run has no observable {name}.{nearest(name, known)}", name, ", ".join(known))
+            raise InputError(
+                f"The run has no observable {name}.{nearest(name, known)}", name, ", ".join(known)
+            )
     steps = burnin_of(run, burnin)
     late = rows["step"] > steps
     enough = late.any() and rows[late].groupby("walker").size().min() >= 2 * MINIMUM_DRAWS * thin
-    sampled = enough and not leaves(run.run_info) and not is_optimization(run.manifest, run.run_info)
+    sampled = (
+        enough and not leaves(run.run_info) and not is_optimization(run.manifest, run.run_info)
+    )
     shown = rows if thin == 1 else keep(rows, 0, thin)
     figure = new_figure(12.0 if sampled else 6.4, 2.4 * len(names) + 0.4)
     widths = [1.6, 1, 1] if sampled else [1]
@@ -78,11 +102,15 @@ FORMULAS = {"kinetic": "p·p / P", "configurational": "θ·∇U / P"}
 
 
 def plot_traces(
-    run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int = 0, path: AnyPath | None = None
+    run_info: pd.DataFrame,
+    num_parameters: int,
+    num_burnin_steps: int = 0,
+    path: AnyPath | None = None,
 ) -> Figure:
-    """Draws the potential of each walker over the steps, and below it the recorded temperatures. Each temperature has a
-    panel: the running mean over walkers and rows after burn-in, with the target and the band where such a mean should
-    lie: it narrows as 1/sqrt(rows), and ends at the band of `analysis.temperatures`.
+    """Draws the potential of each walker over the steps, and below it the recorded temperatures.
+    Each temperature has a panel: the running mean over walkers and rows after burn-in, with the
+    target and the band where such a mean should lie: it narrows as 1/sqrt(rows), and ends at the
+    band of `analysis.temperatures`.
 
     Args:
         run_info: Rows of `run.csv`; none are an `InputError`.
@@ -93,10 +121,17 @@ def plot_traces(
     shown = measured_temperatures(run_info[run_info["step"] > num_burnin_steps], num_parameters)
     figure = new_figure(8.0, 3.0 + 1.9 * len(shown))
     heights = [1.4] + [1.0] * len(shown)
-    panels = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+    panels = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[
+        :, 0
+    ]
     draw_traces(panels[0], run_info, "potential", num_burnin_steps)
     if num_burnin_steps:
-        said: dict[str, Any] = {"transform": panels[0].transAxes, "fontsize": 8, "color": DARK, "va": "bottom"}
+        said: dict[str, Any] = {
+            "transform": panels[0].transAxes,
+            "fontsize": 8,
+            "color": DARK,
+            "va": "bottom",
+        }
         panels[0].text(0.0, 1.02, "gray: burn-in, left out of averages", **said)
     for panel, temperature in zip(panels[1:], shown, strict=True):
         _draw_temperature(panel, run_info, num_parameters, num_burnin_steps, temperature)
@@ -108,19 +143,29 @@ def plot_traces(
     return save(figure, path)
 
 
-def draw_traces(axes: Axes, run_info: pd.DataFrame, column: str, num_burnin_steps: int, legend: bool = True) -> None:
-    """Draws a column of each walker over the steps, faint, with its moving mean; gray are the steps of the burn-in."""
+def draw_traces(
+    axes: Axes, run_info: pd.DataFrame, column: str, num_burnin_steps: int, legend: bool = True
+) -> None:
+    """Draws a column of each walker over the steps, faint, with its moving mean; gray are the steps
+    of the burn-in.
+    """
     # Walkers of a tempered run are at the target at steps of their own.
     walkers = [(walker, part.sort_values("step")) for walker, part in run_info.groupby("walker")]
     own_colors = len(walkers) <= len(COLORS)
     if num_burnin_steps:
-        axes.axvspan(0, min(num_burnin_steps, run_info["step"].max()), color=GRAY, alpha=0.18, linewidth=0)
+        axes.axvspan(
+            0, min(num_burnin_steps, run_info["step"].max()), color=GRAY, alpha=0.18, linewidth=0
+        )
     for number, (walker, part) in enumerate(walkers):
         steps, chain = part["step"].to_numpy(), part[column].to_numpy(np.float64)
         color = COLORS[number] if own_colors else COLORS[0]
         shown, window = slice(None, None, max(1, len(chain) // _POINTS)), max(1, len(chain) // 60)
         raw = _in_pieces(steps[shown], chain[shown])
-        label = f"walker {walker}" if own_colors else (f"{len(walkers)} walkers" if number == 0 else None)
+        label = (
+            f"walker {walker}"
+            if own_colors
+            else (f"{len(walkers)} walkers" if number == 0 else None)
+        )
         smooth_steps, smooth = _moving_mean(steps, chain, window) if window > 1 else raw
         alone = len(raw[0]) > len(steps[shown]) or len(chain) == 1  # a visit of one row is a point
         point: dict[str, Any] = {"marker": "." if alone else None, "markersize": 2}
@@ -128,7 +173,9 @@ def draw_traces(axes: Axes, run_info: pd.DataFrame, column: str, num_burnin_step
             axes.plot(*raw, color=color, linewidth=0.4, alpha=0.25, **point)
             point, smooth_steps, smooth = {}, smooth_steps[shown], smooth[shown]
         alpha = 1.0 if own_colors else 0.5
-        axes.plot(smooth_steps, smooth, color=color, linewidth=1.2, alpha=alpha, label=label, **point)
+        axes.plot(
+            smooth_steps, smooth, color=color, linewidth=1.2, alpha=alpha, label=label, **point
+        )
     late = run_info.loc[run_info["step"] > num_burnin_steps, column].to_numpy(np.float64)
     if late.size and np.isfinite(late).all() and np.ptp(late) > 0:
         # A start far away would press all that is sampled into one line.
@@ -142,14 +189,20 @@ def draw_traces(axes: Axes, run_info: pd.DataFrame, column: str, num_burnin_step
 
 
 def _in_pieces(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A line that is broken where a walker is elsewhere, as at another temperature: where steps have no rows."""
+    """A line that is broken where a walker is elsewhere, as at another temperature: where steps
+    have no rows.
+    """
     apart = np.diff(steps)
     away = np.flatnonzero(apart > 1.5 * np.median(apart)) + 1 if len(apart) else np.zeros(0, int)
     return np.insert(steps.astype(np.float64), away, np.nan), np.insert(values, away, np.nan)
 
 
-def _moving_mean(steps: np.ndarray, values: np.ndarray, window: int) -> tuple[np.ndarray, np.ndarray]:
-    """Means of so many rows at their middle step; nan across a gap, where they take over twice the usual time."""
+def _moving_mean(
+    steps: np.ndarray, values: np.ndarray, window: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Means of so many rows at their middle step; nan across a gap, where they take over twice the
+    usual time.
+    """
     # Sums about the mean, so that the sum of a window is not lost in that of all rows before it.
     known = np.isfinite(values)
     middle = values[known].mean() if known.any() else 0.0
@@ -163,10 +216,18 @@ def _moving_mean(steps: np.ndarray, values: np.ndarray, window: int) -> tuple[np
 
 
 def _draw_temperature(
-    axes: Axes, run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int, temperature: Temperature
+    axes: Axes,
+    run_info: pd.DataFrame,
+    num_parameters: int,
+    num_burnin_steps: int,
+    temperature: Temperature,
 ) -> None:
     late = run_info[run_info["step"] > num_burnin_steps]
-    counts = late["weight"] if temperature.kind == "configurational" and "weight" in late else late["step"] * 0.0 + 1.0
+    counts = (
+        late["weight"]
+        if temperature.kind == "configurational" and "weight" in late
+        else late["step"] * 0.0 + 1.0
+    )
     columns = pd.DataFrame({"rows": counts, "energies": counts * late[COLUMNS[temperature.kind]]})
     sums = columns.groupby(late["step"]).sum().cumsum()
     steps, rows = sums.index.to_numpy(), sums["rows"].to_numpy()
@@ -177,11 +238,22 @@ def _draw_temperature(
         lower = temperature.target + (temperature.lower - temperature.target) * narrowing
         upper = temperature.target + (temperature.upper - temperature.target) * narrowing
         label = "once in 10,000 outside"
-        axes.fill_between(steps[::every], lower, upper, color=COLORS[4], alpha=0.3, linewidth=0, label=label)
-    axes.axhline(temperature.target, color=DARK, linewidth=0.8, linestyle="--", label=f"target {temperature.target:g}")
+        axes.fill_between(
+            steps[::every], lower, upper, color=COLORS[4], alpha=0.3, linewidth=0, label=label
+        )
+    axes.axhline(
+        temperature.target,
+        color=DARK,
+        linewidth=0.8,
+        linestyle="--",
+        label=f"target {temperature.target:g}",
+    )
     label = "running mean over walkers and rows"
     axes.plot(steps[::every], running[::every], color=COLORS[1], linewidth=1.4, label=label)
-    reach = max(4.0 * (temperature.upper - temperature.target), 1.5 * abs(temperature.mean - temperature.target))
+    reach = max(
+        4.0 * (temperature.upper - temperature.target),
+        1.5 * abs(temperature.mean - temperature.target),
+    )
     if np.isfinite(reach) and reach > 0:
         axes.set_ylim(temperature.target - reach, temperature.target + reach)
     axes.set_ylabel(f"{temperature.kind}\ntemperature {FORMULAS[temperature.kind]}")
@@ -193,14 +265,18 @@ _LAGS = 8.0  # Autocorrelation times that are shown.
 def plot_autocorrelation(
     chains: Mapping[str, np.ndarray], steps_between_rows: float = 1.0, path: AnyPath | None = None
 ) -> Figure:
-    """Draws the autocorrelation function of each observable, with its integrated time in the legend. The band is the
-    error of a correlation that is zero: two standard errors, by Bartlett's formula with the squares of what is drawn.
-    The `chains` are draws `(chains, draws)` by name, of which none moving is an `InputError`, and `steps_between_rows`
-    is the unit of the lags, by default 1."""
+    """Draws the autocorrelation function of each observable, with its integrated time in the
+    legend. The band is the error of a correlation that is zero: two standard errors, by Bartlett's
+    formula with the squares of what is drawn. The `chains` are draws `(chains, draws)` by name, of
+    which none moving is an `InputError`, and `steps_between_rows` is the unit of the lags, by
+    default 1.
+    """
     shown = {
         name: values
         for name, values in chains.items()
-        if values.shape[1] >= MINIMUM_DRAWS and np.isfinite(values).all() and (np.ptp(values, axis=1) > 0).all()
+        if values.shape[1] >= MINIMUM_DRAWS
+        and np.isfinite(values).all()
+        and (np.ptp(values, axis=1) > 0).all()
     }
     refuse_if(not shown, "No observable changes: there is no autocorrelation to draw.")
     figure = new_figure(6.4, 3.4)
@@ -208,7 +284,9 @@ def plot_autocorrelation(
     return save(figure, path)
 
 
-def draw_autocorrelation(axes: Axes, shown: Mapping[str, np.ndarray], steps_between_rows: float) -> None:
+def draw_autocorrelation(
+    axes: Axes, shown: Mapping[str, np.ndarray], steps_between_rows: float
+) -> None:
     """The same into a panel, of chains that change."""
     estimates = {name: autocorrelation_estimate(values) for name, values in shown.items()}
     longest = max(time for time, _ in estimates.values())
@@ -219,7 +297,9 @@ def draw_autocorrelation(axes: Axes, shown: Mapping[str, np.ndarray], steps_betw
         every = max(1, lags // 1000)
         steps = steps_between_rows * np.arange(lags + 1)
         color = COLORS[number % len(COLORS)]
-        said = f"{steps_between_rows * time:,.3g} steps" + (" or more: too short to tell" if needed else "")
+        said = f"{steps_between_rows * time:,.3g} steps" + (
+            " or more: too short to tell" if needed else ""
+        )
         label = f"{name}: {said}" if name else said
         axes.plot(steps[::every], function[::every], color=color, linewidth=1.3, label=label)
         if number == 0:
@@ -227,5 +307,7 @@ def draw_autocorrelation(axes: Axes, shown: Mapping[str, np.ndarray], steps_betw
             axes.fill_between(steps[1:], -error, error, color=GRAY, alpha=0.2, linewidth=0)
     axes.axhline(0.0, color=GRAY, linewidth=0.8)
     axes.set_xlim(0, None)
-    axes.legend(frameon=False, fontsize=8, title="integrated time", title_fontsize=8, loc="upper right")
+    axes.legend(
+        frameon=False, fontsize=8, title="integrated time", title_fontsize=8, loc="upper right"
+    )
     labeled(axes, "lag (steps)", "autocorrelation")

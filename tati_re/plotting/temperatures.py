@@ -8,7 +8,16 @@ from matplotlib.figure import Figure
 
 from tati_re.analysis.format import SHORT_NOTE
 from tati_re.core.errors import AnyPath, refuse_if
-from tati_re.plotting.figure import COLORS, DARK, GRAY, labeled, legend_above, new_figure, plain, save
+from tati_re.plotting.figure import (
+    COLORS,
+    DARK,
+    GRAY,
+    labeled,
+    legend_above,
+    new_figure,
+    plain,
+    save,
+)
 from tati_re.prediction.temperature_study import stopping
 
 _LOSSES = (
@@ -24,45 +33,67 @@ _ACCURACIES = (
 
 
 def plot_temperatures(frame: pd.DataFrame, path: AnyPath | None = None) -> Figure:
-    """Draws losses, and the accuracies of a classifier below them, against temperature. Error bars are two Monte Carlo
-    errors. The dashed line is the Bayesian posterior, T = 1; the dotted one is where cooling should stop. The `frame`
-    is as `temperature_curve` gives it."""
+    """Draws losses, and the accuracies of a classifier below them, against temperature. Error bars
+    are two Monte Carlo errors. The dashed line is the Bayesian posterior, T = 1; the dotted one is
+    where cooling should stop. The `frame` is as `temperature_curve` gives it.
+    """
     classes = "test_accuracy" in frame
     figure = new_figure(6.4, 6.0 if classes else 3.8)
     panels = figure.subplots(2 if classes else 1, 1, sharex=True, squeeze=False)[:, 0]
     best, _ = stopping(frame)
-    for axes, lines, word in zip(panels, (_LOSSES, _ACCURACIES), ("loss", "accuracy"), strict=False):
+    for axes, lines, word in zip(
+        panels, (_LOSSES, _ACCURACIES), ("loss", "accuracy"), strict=False
+    ):
         for name, label, color, marker in lines:
             if name in frame and frame[name].notna().any():
                 errors = 2 * frame[f"{name}_error"] if f"{name}_error" in frame else None
                 axes.errorbar(
-                    frame["temperature"], frame[name], yerr=errors, color=color, marker=marker, markersize=4,
-                    linewidth=1.2, elinewidth=1.0, label=label,
-                )  # fmt: skip
+                    frame["temperature"],
+                    frame[name],
+                    yerr=errors,
+                    color=color,
+                    marker=marker,
+                    markersize=4,
+                    linewidth=1.2,
+                    elinewidth=1.0,
+                    label=label,
+                )
         axes.set_ylabel(word)
         if frame["temperature"].min() <= 1 <= frame["temperature"].max():
             axes.axvline(1.0, color=GRAY, linewidth=0.8, linestyle="--", label="posterior: T = 1")
-        axes.axvline(best, color=GRAY, linewidth=1.2, linestyle=":", label=f"stop cooling: T = {best:.3g}")
+        axes.axvline(
+            best, color=GRAY, linewidth=1.2, linestyle=":", label=f"stop cooling: T = {best:.3g}"
+        )
         axes.set_xscale("log")
         plain(axes)
         legend_above(axes, 72)
     losses = frame[[name for name, *_ in _LOSSES if name in frame]].to_numpy()
     if np.nanmin(losses) > 0 and np.nanmax(losses) > 20 * np.nanmin(losses):
         panels[0].set_yscale("log")
-    short = "\n" + fill(f"errors {SHORT_NOTE}", 64) if "short" in frame and frame["short"].any() else ""
+    short = (
+        "\n" + fill(f"errors {SHORT_NOTE}", 64) if "short" in frame and frame["short"].any() else ""
+    )
     panels[-1].set_xlabel(f"temperature T{short}")
     return save(figure, path)
 
 
 def plot_ladder(ladder: pd.DataFrame, path: AnyPath | None = None) -> Figure:
-    """Draws the accepted swaps between each rung and the next, with what was expected, and the mean potential.
-    The `ladder` is the table `run.ladder`; a single rung is an `InputError`."""
+    """Draws the accepted swaps between each rung and the next, with what was expected, and the mean
+    potential. The `ladder` is the table `run.ladder`; a single rung is an `InputError`.
+    """
     pairs = ladder.iloc[:-1]
     refuse_if(pairs.empty, "A ladder of one rung has no swaps to draw.")
     figure = new_figure(8.6, 3.0)
     axes, right = figure.subplots(1, 2)
     axes.bar(pairs["rung"] + 0.5, pairs["acceptance"], width=0.8, color=COLORS[0], label="accepted")
-    axes.plot(pairs["rung"] + 0.5, pairs["expected_acceptance"], "_", color=DARK, markersize=14, label="expected")
+    axes.plot(
+        pairs["rung"] + 0.5,
+        pairs["expected_acceptance"],
+        "_",
+        color=DARK,
+        markersize=14,
+        label="expected",
+    )
     axes.axhline(0.01, color=COLORS[1], linewidth=0.8, linestyle="--", label="broken below")
     axes.set_ylim(0, 1)
     every = -(-len(pairs) // 10)
@@ -78,5 +109,9 @@ def plot_ladder(ladder: pd.DataFrame, path: AnyPath | None = None) -> Figure:
         some = x.to_numpy()[:: -(-len(x) // 6)]
         right.set_xticks(some, [f"{value:.3g}" for value in some])
         right.minorticks_off()
-    labeled(right, "weight of the likelihood" if tempered else "temperature T", f"mean {'L' if tempered else 'U'}")
+    labeled(
+        right,
+        "weight of the likelihood" if tempered else "temperature T",
+        f"mean {'L' if tempered else 'U'}",
+    )
     return save(figure, path)

@@ -1,4 +1,6 @@
-"""Posterior: the potential U = λL + V, its gradient, variance and predictions, for all walkers at once."""
+"""Posterior: the potential U = λL + V, its gradient, variance and predictions, for all walkers at
+once.
+"""
 
 from typing import TYPE_CHECKING
 

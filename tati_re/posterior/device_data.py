@@ -1,4 +1,6 @@
-"""Examples as a potential holds them: in device memory, or inputs that are streamed from the host."""
+"""Examples as a potential holds them: in device memory, or inputs that are streamed from the
+host.
+"""
 
 from collections.abc import Callable
 
@@ -10,8 +12,10 @@ from tati_re.posterior.losses import Loss
 
 
 class StreamedInputs:
-    """Inputs in host memory or a memory map, `(N, ...)`; a step reads the rows of its batch, as `dtype`, and the run is
-    that with data in memory up to rounding. For `take`, `x[start:stop]`, `x.shape`; XLA cannot read so."""
+    """Inputs in host memory or a memory map, `(N, ...)`; a step reads the rows of its batch, as
+    `dtype`, and the run is that with data in memory up to rounding. For `take`, `x[start:stop]`,
+    `x.shape`; XLA cannot read so.
+    """
 
     def __init__(self, values: np.ndarray, dtype: tf.DType) -> None:
         self._values, self.dtype = values, tf.as_dtype(dtype)
@@ -30,12 +34,16 @@ class StreamedInputs:
 
 
 def device_inputs(inputs: np.ndarray, scale: float, dtype: str, limit: float | None = None):
-    """Inputs on the device: bytes that are scaled later stay bytes, everything else is in the model's type."""
+    """Inputs on the device: bytes that are scaled later stay bytes, everything else is in the
+    model's type.
+    """
     kind = _device_type(inputs, scale, dtype)
     if limit is not None and device_bytes(inputs, scale, dtype) > limit:
         return StreamedInputs(inputs, kind)
     with np.errstate(over="ignore"):  # an infinite potential is said
-        return tf.constant(inputs if inputs.dtype == kind.as_numpy_dtype else inputs.astype(kind.as_numpy_dtype))
+        return tf.constant(
+            inputs if inputs.dtype == kind.as_numpy_dtype else inputs.astype(kind.as_numpy_dtype)
+        )
 
 
 def device_bytes(inputs: np.ndarray, scale: float, dtype: str) -> int:
@@ -48,25 +56,44 @@ def _device_type(inputs: np.ndarray, scale: float, dtype: str) -> tf.DType:
 
 
 class StoredExamples:
-    """The examples of one part of a data set, as they are stored: inputs, and labels as the loss takes them.
-    Both are `(N, ...)`. The model takes the inputs times `scale`, in the type `dtype`; bytes stay bytes until then.
-    Inputs of more than `limit` bytes (None: no limit) stay with the host: `streamed`."""
+    """The examples of one part of a data set, as they are stored: inputs, and labels as the loss
+    takes them. Both are `(N, ...)`. The model takes the inputs times `scale`, in the type `dtype`;
+    bytes stay bytes until then. Inputs of more than `limit` bytes (None: no limit) stay with the
+    host: `streamed`.
+    """
 
-    def __init__(self, inputs: np.ndarray, labels: np.ndarray, scale: float, dtype: str, limit: float | None = None):
+    def __init__(
+        self,
+        inputs: np.ndarray,
+        labels: np.ndarray,
+        scale: float,
+        dtype: str,
+        limit: float | None = None,
+    ):
         self.x, self.y = device_inputs(inputs, scale, dtype, limit), tf.constant(labels)
-        self.count, self.limit, self.streamed = len(labels), limit, isinstance(self.x, StreamedInputs)
+        self.count, self.limit, self.streamed = (
+            len(labels),
+            limit,
+            isinstance(self.x, StreamedInputs),
+        )
 
     def taken(self, indices) -> tuple:
         """Inputs and labels of some examples, `(*indices.shape, ...)`."""
-        return self.x.take(indices) if self.streamed else tf.gather(self.x, indices), tf.gather(self.y, indices)
+        return self.x.take(indices) if self.streamed else tf.gather(self.x, indices), tf.gather(
+            self.y, indices
+        )
 
     def piece(self, most: int) -> int:
-        """How many examples a pass takes at a time: an eighth of the limit where they are streamed."""
+        """How many examples a pass takes at a time: an eighth of the limit where they are
+        streamed.
+        """
         of_one = max(1, self.x.shape[1:].num_elements() * self.x.dtype.size)
         return max(1, min(most, int(self.limit / 8 // of_one))) if self.streamed else most
 
     def summed(self, most: int, part: Callable, zeros: tuple) -> tuple:
-        """Sums of the tensors `part(x, y)` over pieces of at most `most` examples, as stored; `zeros` is like them."""
+        """Sums of the tensors `part(x, y)` over pieces of at most `most` examples, as stored;
+        `zeros` is like them.
+        """
         piece = self.piece(most)
         whole = self.count - self.count % piece
 
@@ -74,7 +101,9 @@ class StoredExamples:
             return start + piece, *map(tf.add, sums, part(*self.taken(start + tf.range(piece))))
 
         _, *sums = tf.while_loop(lambda start, *_: start < whole, body, (tf.constant(0), *zeros))
-        return tuple(sums if whole == self.count else map(tf.add, sums, part(self.x[whole:], self.y[whole:])))
+        return tuple(
+            sums if whole == self.count else map(tf.add, sums, part(self.x[whole:], self.y[whole:]))
+        )
 
 
 def is_signs(dataset) -> bool:
@@ -88,11 +117,17 @@ def has_accuracy(dataset, loss: Loss) -> bool:
     """Whether an accuracy is defined: not if numbers of more than two classes are regressed on."""
     if dataset.num_classes is None:
         return dataset.multi_label and loss.name == "binary_crossentropy"
-    return dataset.num_classes <= 2 or dataset.targets.ndim > 1 or loss.name == "sparse_categorical_crossentropy"
+    return (
+        dataset.num_classes <= 2
+        or dataset.targets.ndim > 1
+        or loss.name == "sparse_categorical_crossentropy"
+    )
 
 
 def device_targets(targets: np.ndarray, loss: Loss, dtype: tf.DType) -> np.ndarray:
-    """Labels as the loss takes them: class numbers int32 `(N,)`, all else `(N, outputs)` in the parameters' type."""
+    """Labels as the loss takes them: class numbers int32 `(N,)`, all else `(N, outputs)` in the
+    parameters' type.
+    """
     if loss.name == "sparse_categorical_crossentropy":
         classes = np.asarray(targets).astype(np.int32)
         return (classes + 1) // 2 if classes.min() == -1 else classes
@@ -106,8 +141,15 @@ def device_targets(targets: np.ndarray, loss: Loss, dtype: tf.DType) -> np.ndarr
         if loss.name == "categorical_crossentropy":
             off = np.maximum(off, np.abs(values.sum(-1, dtype=np.float64) - 1))
             one = "rows that add up to 1, of labels of 0 and 1 or of probabilities"
-        off, expected = off.reshape(len(values), -1).max(1), f"{one}, or gaussian or another loss of a regression"
+        off, expected = (
+            off.reshape(len(values), -1).max(1),
+            f"{one}, or gaussian or another loss of a regression",
+        )
         worst = int(off.argmax())
-        received = f"{', '.join(f'{value:g}' for value in values[worst].ravel()[:4])} in row {worst}"
-        refuse_if(not off[worst] < 1e-3, f"loss: {loss.name} takes no such labels.", received, expected)
+        received = (
+            f"{', '.join(f'{value:g}' for value in values[worst].ravel()[:4])} in row {worst}"
+        )
+        refuse_if(
+            not off[worst] < 1e-3, f"loss: {loss.name} takes no such labels.", received, expected
+        )
     return values

@@ -31,36 +31,54 @@ class Evaluator:
         return tf.constant(indices[0], tf.int32), tf.constant(sizes[0], tf.int32)
 
     def energy(self, position: np.ndarray, batch: tuple, auxiliary: tuple) -> Energy:
-        values = self._call("energy", lambda evaluate, x: tuple(evaluate(x)), (position,), batch, auxiliary)
+        values = self._call(
+            "energy", lambda evaluate, x: tuple(evaluate(x)), (position,), batch, auxiliary
+        )
         return Energy(*(value.numpy() for value in values))
 
     def metric(self, position: np.ndarray, batch: tuple, auxiliary: tuple) -> np.ndarray:
-        return self._call("metric", lambda evaluate, x: evaluate.metric(x), (position,), batch, auxiliary).numpy()
+        return self._call(
+            "metric", lambda evaluate, x: evaluate.metric(x), (position,), batch, auxiliary
+        ).numpy()
 
-    def _call(self, name: str, function: Callable, positions: tuple, batch: tuple, auxiliary: tuple):
-        """Calls `function(evaluate, *positions)` compiled, with as few arguments as it can: each costs 0.1 ms."""
+    def _call(
+        self, name: str, function: Callable, positions: tuple, batch: tuple, auxiliary: tuple
+    ):
+        """Calls `function(evaluate, *positions)` compiled, with as few arguments as it can: each
+        costs 0.1 ms.
+        """
         key = name, len(batch)
         if key not in self._functions:
             first, second = len(positions), len(positions) + len(batch)
 
             def flat(*arguments):
                 batch = Batch(*arguments[first:second]) if second > first else None
-                return function(self.potential.bind(self._rung, batch, arguments[second:]), *arguments[:first])
+                return function(
+                    self.potential.bind(self._rung, batch, arguments[second:]), *arguments[:first]
+                )
 
             # One product at a time: compiling second derivatives takes longer than it saves.
-            self._functions[key] = Compiled(flat, jit_compile=self._xla and name != "hessian_product")
+            self._functions[key] = Compiled(
+                flat, jit_compile=self._xla and name != "hessian_product"
+            )
         return self._functions[key](*positions, *batch, *auxiliary)
 
-    def hessian_product(self, position: np.ndarray, vector: np.ndarray, batch: tuple, auxiliary: tuple) -> np.ndarray:
+    def hessian_product(
+        self, position: np.ndarray, vector: np.ndarray, batch: tuple, auxiliary: tuple
+    ) -> np.ndarray:
         """∇²U times a vector, for all walkers, `(walkers, parameters)`."""
 
         def product(evaluate, position, vector):
-            return value_and_gradient(lambda x: tf.reduce_sum(evaluate(x).gradient * vector), position)[1]
+            return value_and_gradient(
+                lambda x: tf.reduce_sum(evaluate(x).gradient * vector), position
+            )[1]
 
         vector = np.broadcast_to(np.asarray(vector, position.dtype), position.shape)
         return self._call("hessian_product", product, (position, vector), batch, auxiliary).numpy()
 
-    def largest_curvature(self, position: np.ndarray, walker: int, batch: tuple, auxiliary: tuple) -> float:
+    def largest_curvature(
+        self, position: np.ndarray, walker: int, batch: tuple, auxiliary: tuple
+    ) -> float:
         """The largest eigenvalue of ∇²U at one walker, from a few Lanczos steps."""
 
         def product(vector: np.ndarray) -> np.ndarray:

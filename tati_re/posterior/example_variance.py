@@ -10,8 +10,10 @@ from tati_re.posterior.losses import Loss, WeightedLoss
 
 
 class Spread(NamedTuple):
-    """Mean loss of a mini-batch, `(walkers,)`, float64, its gradient `slopes`, `(walkers, *shape)` for each variable,
-    and, likewise, `variances` over the examples of the gradient of one example's loss, n - 1 below the sum."""
+    """Mean loss of a mini-batch, `(walkers,)`, float64, its gradient `slopes`, `(walkers, *shape)`
+    for each variable, and, likewise, `variances` over the examples of the gradient of one example's
+    loss, n - 1 below the sum.
+    """
 
     loss: Any
     slopes: list
@@ -31,12 +33,21 @@ def refuse_single_examples(batches, num_examples: int) -> None:
 
 
 def spread_in_chain(
-    chain: DenseChain, loss: Loss | WeightedLoss, weights: Sequence, auxiliary: Sequence, x, y, shared: bool, counted
+    chain: DenseChain,
+    loss: Loss | WeightedLoss,
+    weights: Sequence,
+    auxiliary: Sequence,
+    x,
+    y,
+    shared: bool,
+    counted,
 ) -> Spread:
-    """Loss, gradient and variance in one pass: of each dense layer with inputs a and slopes δ, one row an example, the
-    gradients sum to a'δ and their squares to (a²)'(δ²). Where the mean of a gradient is 1/ε times its deviation,
-    rounding counts 1/ε² times. The arguments are those of `DenseChain.call`; `y` has the form of `x`, and `counted` is
-    1 for each example that is meant, 0 for those that fill up a short batch, `(n,)`, float64."""
+    """Loss, gradient and variance in one pass: of each dense layer with inputs a and slopes δ, one
+    row an example, the gradients sum to a'δ and their squares to (a²)'(δ²). Where the mean of a
+    gradient is 1/ε times its deviation, rounding counts 1/ε² times. The arguments are those of
+    `DenseChain.call`; `y` has the form of `x`, and `counted` is 1 for each example that is meant, 0
+    for those that fill up a short batch, `(n,)`, float64.
+    """
     walkers, n = weights[0].shape[0], counted.shape[0]
     labels = tf.repeat(y[None], walkers, axis=0) if shared else y
     with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -66,10 +77,12 @@ def _moments(sums, squares, size):
 
 
 def variance_of_gradients(gradients: Callable, theta, indices, size, at_once: int = 32):
-    """Variance over the examples of a mini-batch of any gradient, piece by piece (Chan, Golub and LeVeque 1983).
-    `gradients` takes indices `(k,)`, k at most `at_once`, to the gradient of each example, `(k, parameters)`. Of
-    `theta`, `(parameters,)`, only shape and type count; of the `indices`, `(n,)`, as many as `size`, an int32 scalar,
-    are meant. The result is `(parameters,)`, n - 1 below the sum."""
+    """Variance over the examples of a mini-batch of any gradient, piece by piece (Chan, Golub and
+    LeVeque 1983). `gradients` takes indices `(k,)`, k at most `at_once`, to the gradient of each
+    example, `(k, parameters)`. Of `theta`, `(parameters,)`, only shape and type count; of the
+    `indices`, `(n,)`, as many as `size`, an int32 scalar, are meant. The result is `(parameters,)`,
+    n - 1 below the sum.
+    """
     capacity = indices.shape[0]
     piece = min(at_once, capacity)
 
@@ -81,7 +94,12 @@ def variance_of_gradients(gradients: Callable, theta, indices, size, at_once: in
         middle = tf.reduce_sum(counts[:, None] / tf.maximum(new, 1.0) * slopes, 0)
         spread = tf.reduce_sum(counts[:, None] * tf.square(slopes - middle), 0)
         total, gap = tf.maximum(count + new, 1.0), middle - mean
-        return start + piece, count + new, mean + gap * new / total, m2 + spread + gap * gap * count * new / total
+        return (
+            start + piece,
+            count + new,
+            mean + gap * new / total,
+            m2 + spread + gap * gap * count * new / total,
+        )
 
     zeros = tf.zeros_like(theta)
     begin = (tf.constant(0), tf.zeros((), theta.dtype), zeros, zeros)

@@ -15,11 +15,13 @@ class FunctionPotential(Potential):
     """U(θ) = λ L(θ) + V(θ) with L given as a function of all walkers' positions.
 
     Args:
-        function: L; takes positions `(walkers, parameters)`, returns `(walkers,)`, in TensorFlow operations.
+        function: L; takes positions `(walkers, parameters)`, returns `(walkers,)`, in TensorFlow
+            operations.
         num_parameters, prior: P and V. Default of V: none.
         dtype: "float32" or "float64". Default: "float64".
         parameter_names: Default: `x[0]`, `x[1]`, ...
-        validation: What stands for the mean loss on a test part, a function like the first. Default: there is none.
+        validation: What stands for the mean loss on a test part, a function like the first.
+            Default: there is none.
 
     Examples:
         >>> well = FunctionPotential(lambda x: 0.5 * tf.reduce_sum(x * x, -1), num_parameters=1)
@@ -42,7 +44,9 @@ class FunctionPotential(Potential):
         self.dtype = tf.as_dtype(dtype)
         self.parameter_names = list(parameter_names or (f"x[{i}]" for i in range(num_parameters)))
 
-    def bind(self, rung: Rung, batch=None, auxiliary: tuple = (), clock: Clock | None = None) -> FunctionEvaluate:
+    def bind(
+        self, rung: Rung, batch=None, auxiliary: tuple = (), clock: Clock | None = None
+    ) -> FunctionEvaluate:
         return FunctionEvaluate(self, rung, clock)
 
     def describe(self, batch: str | None = None) -> str:
@@ -56,20 +60,27 @@ class FunctionEvaluate(Evaluate):
     num_examples = 1
     exact = True
 
-    def __init__(self, potential: FunctionPotential, rung: Rung, clock: Clock | None = None) -> None:
+    def __init__(
+        self, potential: FunctionPotential, rung: Rung, clock: Clock | None = None
+    ) -> None:
         self.potential = potential
         self.rung = rung
         self.clock = clock or no_clock()
 
     def __call__(self, position) -> Energy:
         loss, slope = value_and_gradient(self.potential.function, position)
-        return combine(loss, slope, self.potential.prior, position, self.rung, 1.0, self.potential.vanishing)
+        return combine(
+            loss, slope, self.potential.prior, position, self.rung, 1.0, self.potential.vanishing
+        )
 
     full = __call__
 
     def validation(self, position):
         if self.potential.validation is None:
-            raise InputError("validation: there is no test part.", expected="FunctionPotential(..., validation=...)")
+            raise InputError(
+                "validation: there is no test part.",
+                expected="FunctionPotential(..., validation=...)",
+            )
         return tf.cast(self.potential.validation(position), tf.float64)
 
     def gradient_variance(self, position):
@@ -96,8 +107,12 @@ def no_clock() -> Clock:
     return Clock(tf.constant(0, tf.int64), tf.constant(False), tf.constant(0))
 
 
-def combine(loss, slope, prior: Prior, position, rung: Rung, scale: float, vanishing: bool = False) -> Energy:
-    """U = λ scale loss + V and its gradient, from the mean loss `(walkers,)` and the gradient of scale times it."""
+def combine(
+    loss, slope, prior: Prior, position, rung: Rung, scale: float, vanishing: bool = False
+) -> Energy:
+    """U = λ scale loss + V and its gradient, from the mean loss `(walkers,)` and the gradient of
+    scale times it.
+    """
     loss, log_prior = tf.cast(loss, tf.float64), prior.log_prob(position)
     weight, counted = tf.cast(rung.likelihood_weight, tf.float64), loss
     if vanishing:  # 0 times infinity is no number

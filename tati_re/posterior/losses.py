@@ -13,7 +13,11 @@ from tati_re.core.given import users_code
 from tati_re.models.names import snake_case
 from tati_re.posterior.predictive import HETEROSCEDASTIC, LEAST_LOG_STD
 
-CLASSIFICATION = ("sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy")
+CLASSIFICATION = (
+    "sparse_categorical_crossentropy",
+    "categorical_crossentropy",
+    "binary_crossentropy",
+)
 REGRESSION = ("gaussian", HETEROSCEDASTIC, "mean_squared_error", "mean_absolute_error")
 MARGIN = ("hinge", "squared_hinge")
 """Losses of one output that is compared with the labels' sign."""
@@ -25,17 +29,29 @@ _SPARSE = ("keras.losses.SparseCategoricalCrossentropy", "categorical_generalize
 _UNLIKE_LABELS = {*_SPARSE, "circle", "ctc"}
 """Losses of Keras whose outputs have another shape than the labels."""
 _SHORT = {"mse": "mean_squared_error", "mae": "mean_absolute_error", "bce": "binary_crossentropy"}
-IN_UNITS = ("poisson", "mean_squared_logarithmic_error", "mean_absolute_percentage_error", "msle", "mape")
+IN_UNITS = (
+    "poisson",
+    "mean_squared_logarithmic_error",
+    "mean_absolute_percentage_error",
+    "msle",
+    "mape",
+)
 OF_VALUES = (*IN_UNITS, "huber", "log_cosh", HETEROSCEDASTIC)
-"""Losses under which whole numbers are values and not classes; of the first ones targets keep their units."""
+"""Losses under which whole numbers are values and not classes; of the first ones targets keep their
+units.
+"""
 
 
 class Loss:
-    """A loss with one value per example, of `CLASSIFICATION` or `REGRESSION`, or any other Keras loss as `function`.
-    `from_logits` concerns the cross-entropies; `noise_std` is that of `gaussian` or "sampled". `likelihood`: N times
-    the mean loss is a negative log likelihood, constants included; `words` tell what it assumes about the data."""
+    """A loss with one value per example, of `CLASSIFICATION` or `REGRESSION`, or any other Keras
+    loss as `function`. `from_logits` concerns the cross-entropies; `noise_std` is that of
+    `gaussian` or "sampled". `likelihood`: N times the mean loss is a negative log likelihood,
+    constants included; `words` tell what it assumes about the data.
+    """
 
-    def __init__(self, name: str, from_logits: bool = True, noise_std: float | str = 1.0, function=None) -> None:
+    def __init__(
+        self, name: str, from_logits: bool = True, noise_std: float | str = 1.0, function=None
+    ) -> None:
         self.name = name
         self.from_logits = from_logits
         self.samples_noise = noise_std == "sampled"
@@ -43,7 +59,11 @@ class Loss:
         self._function = function
         self.predicts_noise = name == HETEROSCEDASTIC
         self.likelihood = name in (*CLASSIFICATION, "gaussian", HETEROSCEDASTIC)
-        spread = "a standard deviation that is sampled" if self.samples_noise else f"standard deviation {noise_std:g}"
+        spread = (
+            "a standard deviation that is sampled"
+            if self.samples_noise
+            else f"standard deviation {noise_std:g}"
+        )
         taken = f", the model's outputs taken as {'logits' if from_logits else 'probabilities'}"
         words = {
             HETEROSCEDASTIC: "Gaussian noise whose standard deviation the network predicts",
@@ -54,7 +74,9 @@ class Loss:
         self.words = words.get(name, name + taken if name in OF_LOGITS else name)
 
     def per_example(self, targets: tf.Tensor, outputs: tf.Tensor, log_noise=None) -> tf.Tensor:
-        """Loss of each example, `(n,)`, from targets and outputs `(n, ...)`; `log_noise`: log σ of sampled noise."""
+        """Loss of each example, `(n,)`, from targets and outputs `(n, ...)`; `log_noise`: log σ of
+        sampled noise.
+        """
         if self.name == "sparse_categorical_crossentropy":
             values = self._sparse(targets, outputs)
         elif self.name == "categorical_crossentropy":
@@ -68,12 +90,16 @@ class Loss:
                 values = tf.reduce_sum(tf.square(scaled) / 2 + (log_noise + constant), axis=-1)
             else:
                 constant += math.log(self.noise_std)
-                values = tf.reduce_sum(tf.square((targets - outputs) / self.noise_std) / 2 + constant, axis=-1)
+                values = tf.reduce_sum(
+                    tf.square((targets - outputs) / self.noise_std) / 2 + constant, axis=-1
+                )
         elif self.predicts_noise:
             mean, log_std = tf.split(outputs, 2, axis=-1)
             log_std = tf.maximum(log_std, tf.constant(LEAST_LOG_STD, log_std.dtype))
             scaled = (targets - mean) * tf.exp(-log_std)
-            values = tf.reduce_sum(tf.square(scaled) / 2 + (log_std + 0.5 * math.log(2 * math.pi)), axis=-1)
+            values = tf.reduce_sum(
+                tf.square(scaled) / 2 + (log_std + 0.5 * math.log(2 * math.pi)), axis=-1
+            )
         elif self.name == "mean_squared_error":
             values = tf.reduce_mean(tf.square(targets - outputs), axis=-1)
         elif self.name == "mean_absolute_error":
@@ -81,11 +107,18 @@ class Loss:
         else:
             values = self._called(targets, outputs)
         extra = list(range(1, len(values.shape)))
-        # The places of a sequence or an image are independent given the outputs: their log densities add up.
-        return (tf.reduce_sum if self.likelihood else tf.reduce_mean)(values, axis=extra) if extra else values
+        # The places of a sequence or an image are independent given the outputs: their log
+        # densities add up.
+        return (
+            (tf.reduce_sum if self.likelihood else tf.reduce_mean)(values, axis=extra)
+            if extra
+            else values
+        )
 
     def _called(self, targets: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
-        """The values of a function of users or Keras: one an example, or one a position of outputs with several."""
+        """The values of a function of users or Keras: one an example, or one a position of outputs
+        with several.
+        """
         what = f"loss: {self.name}"
         with users_code(what, "a function of (labels, outputs) made of keras.ops or TensorFlow"):
             values = tf.convert_to_tensor(self._function(targets, outputs))
@@ -96,7 +129,9 @@ class Loss:
             or not any(values.shape.is_compatible_with(shape) for shape in (one, [*one, 1], each))
         ):
             received = f"{values.dtype.name} of shape {values.shape}"
-            raise InputError(f"{what} must give one number an example.", received, f"floats of shape {one}")
+            raise InputError(
+                f"{what} must give one number an example.", received, f"floats of shape {one}"
+            )
         return values
 
     def check(self, targets: tf.TensorSpec, outputs: tf.TensorSpec) -> None:
@@ -108,12 +143,17 @@ class Loss:
         if self.from_logits:
             return tf.nn.log_softmax(outputs, axis=-1)
         tiny = tf.constant(np.finfo(outputs.dtype.as_numpy_dtype).tiny, outputs.dtype)
-        return tf.math.log(tf.maximum(outputs / tf.reduce_sum(outputs, axis=-1, keepdims=True), tiny))
+        return tf.math.log(
+            tf.maximum(outputs / tf.reduce_sum(outputs, axis=-1, keepdims=True), tiny)
+        )
 
     def _sparse(self, targets: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
         if self.from_logits and outputs.shape.rank == 2 and not on_gpu():
-            # Its kernel for GPUs is not deterministic. What `tf.nn` makes of it then ends in a slow scatter.
-            return tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=outputs, labels=targets)[0]
+            # Its kernel for GPUs is not deterministic. What `tf.nn` makes of it then ends in a slow
+            # scatter.
+            return tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=outputs, labels=targets)[
+                0
+            ]
         chosen = tf.one_hot(targets, outputs.shape[-1], dtype=outputs.dtype)
         return -tf.reduce_sum(chosen * self._log_probabilities(outputs), axis=-1)
 
@@ -127,11 +167,15 @@ class Loss:
         return tf.reduce_sum(values, axis=-1)
 
     def accuracy(self, targets: tf.Tensor, outputs: tf.Tensor, signs: bool) -> tf.Tensor:
-        """1 where the prediction is right, `(n,)`, float32; `signs` compares signs, for labels -1 and +1."""
+        """1 where the prediction is right, `(n,)`, float32; `signs` compares signs, for labels -1
+        and +1.
+        """
         if self.name == "sparse_categorical_crossentropy":
             right = tf.equal(tf.argmax(outputs, axis=-1, output_type=targets.dtype), targets)
         elif self.name == "binary_crossentropy":
-            right = tf.reduce_all(tf.equal(outputs > (0.0 if self.from_logits else 0.5), targets > 0.5), axis=-1)
+            right = tf.reduce_all(
+                tf.equal(outputs > (0.0 if self.from_logits else 0.5), targets > 0.5), axis=-1
+            )
         elif (self.name in MARGIN or signs) and outputs.shape[-1] == 1:
             right = tf.reduce_all(tf.equal(outputs > 0, targets > 0), axis=-1)
         elif outputs.shape[-1] == 1:
@@ -143,10 +187,16 @@ class Loss:
         return tf.reduce_mean(right, axis=extra) if extra else right
 
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
-        """Class probabilities of the model's outputs; regression outputs are returned as they are."""
+        """Class probabilities of the model's outputs; regression outputs are returned as they
+        are.
+        """
         if self.name not in CLASSIFICATION or not self.from_logits:
             return outputs
-        return 0.5 * (1 + np.tanh(0.5 * outputs)) if self.name == "binary_crossentropy" else softmax(outputs, axis=-1)
+        return (
+            0.5 * (1 + np.tanh(0.5 * outputs))
+            if self.name == "binary_crossentropy"
+            else softmax(outputs, axis=-1)
+        )
 
     def get_config(self) -> dict:
         return {"loss": self.name, "from_logits": self.from_logits, "noise_std": self.noise_std}
@@ -161,15 +211,21 @@ def make_loss(
     from_logits,
     activation: str | None,
 ) -> Loss:
-    """The loss that an option names, by name or as a Keras loss object; for `None` the cross-entropy for classes (rows
-    of indicators with `one_hot`), the mean squared error for `signs` (-1 and +1, one output), `gaussian` for a
-    regression (`num_classes` is `None`). With `from_logits` "auto" outputs are probabilities where the model's last
-    `activation` (`None`: unknown) is a softmax (binary: a sigmoid), else logits."""
+    """The loss that an option names, by name or as a Keras loss object; for `None` the
+    cross-entropy for classes (rows of indicators with `one_hot`), the mean squared error for
+    `signs` (-1 and +1, one output), `gaussian` for a regression (`num_classes` is `None`). With
+    `from_logits` "auto" outputs are probabilities where the model's last `activation` (`None`:
+    unknown) is a softmax (binary: a sigmoid), else logits.
+    """
     function, name, is_object = None, loss_name(loss), isinstance(loss, keras.losses.Loss)
     refuse_ignored(loss)
     config, kind = loss.get_config() if is_object else {}, type(loss).__name__
     no_logits = config.get("from_logits") is False
-    instead = f"from_logits=True, or loss={name!r}" if name in OF_LOGITS else "a softmax, or a sigmoid, at the end"
+    instead = (
+        f"from_logits=True, or loss={name!r}"
+        if name in OF_LOGITS
+        else "a softmax, or a sigmoid, at the end"
+    )
     what = f"loss: outputs of a linear layer are no probabilities, as {f'{kind}()' if is_object else name} takes them."
     no_softmax = activation == "linear" and (no_logits or name in _OF_PROBABILITIES)
     refuse_if(no_softmax, what, "from_logits=False" if no_logits else "a linear layer", instead)
@@ -182,9 +238,19 @@ def make_loss(
     elif callable(loss) and not isinstance(loss, type):
         function = None if name in OF_LOGITS else loss
     elif loss is None:
-        name = "gaussian" if num_classes is None else "mean_squared_error" if signs else "softmax_cross_entropy"
+        name = (
+            "gaussian"
+            if num_classes is None
+            else "mean_squared_error"
+            if signs
+            else "softmax_cross_entropy"
+        )
     elif not isinstance(loss, str):
-        what = "loss is a class, not an object of it." if isinstance(loss, type) else "loss: no loss can be made of it."
+        what = (
+            "loss is a class, not an object of it."
+            if isinstance(loss, type)
+            else "loss: no loss can be made of it."
+        )
         received = loss.__name__ if isinstance(loss, type) else kind
         raise InputError(what, received, "a name, a Keras loss, or a function of (labels, outputs)")
     if name == "softmax_cross_entropy":
@@ -214,45 +280,69 @@ def function_of_keras(name: str, from_logits: bool) -> Any:
 
 def refuse_ignored(loss: Any) -> None:
     """Refuses a Keras loss that leaves out a class, which scores of predictions would count."""
-    left_out = loss.get_config().get("ignore_class") if isinstance(loss, keras.losses.Loss) else None
-    expected = (
-        "sample_weights of 0, or for places a function of (labels, outputs) that leaves them out, num_classes = 0"
+    left_out = (
+        loss.get_config().get("ignore_class") if isinstance(loss, keras.losses.Loss) else None
     )
+    expected = "sample_weights of 0, or for places a function of (labels, outputs) that leaves them out, num_classes = 0"
     refuse_if(left_out is not None, "loss: ignore_class is not taken.", left_out, expected)
 
 
-def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes: int | None) -> None:
+def check_fit(
+    loss: Loss, output_shape: tuple, target_shape: tuple, num_classes: int | None
+) -> None:
     last = output_shape[-1] if output_shape else 1
     if loss.name == "sparse_categorical_crossentropy":
         if num_classes is None:
             places = "class numbers, of several places with num_classes"
-            expected = places if target_shape not in ((), (1,)) else "gaussian or another regression loss"
+            expected = (
+                places if target_shape not in ((), (1,)) else "gaussian or another regression loss"
+            )
             raise InputError("loss: the labels are no classes.", loss.name, expected)
         what = f"loss: {loss.name} needs one output a class."
         expected = f"at least {num_classes} outputs, or labels from 0 to {last - 1}"
-        refuse_if(last < num_classes, what, f"labels to {num_classes - 1} and a model with {last} outputs", expected)
+        refuse_if(
+            last < num_classes,
+            what,
+            f"labels to {num_classes - 1} and a model with {last} outputs",
+            expected,
+        )
         target_shape = (*target_shape, last)
     if loss.predicts_noise:
-        if num_classes is not None or tuple(output_shape) != (*target_shape[:-1], 2 * target_shape[-1]):
+        if num_classes is not None or tuple(output_shape) != (
+            *target_shape[:-1],
+            2 * target_shape[-1],
+        ):
             what = f"loss: {loss.name} needs two outputs for each target of a regression."
             expected = "the means, and behind them the logarithms of their standard deviations"
-            raise InputError(what, f"{last} outputs" if num_classes is None else f"{num_classes} classes", expected)
+            raise InputError(
+                what,
+                f"{last} outputs" if num_classes is None else f"{num_classes} classes",
+                expected,
+            )
         return
     what = "loss: categorical_crossentropy needs one output and one column of labels a class."
-    expected = "sparse_categorical_crossentropy for class numbers, or binary_crossentropy for two classes"
+    expected = (
+        "sparse_categorical_crossentropy for class numbers, or binary_crossentropy for two classes"
+    )
     refuse_if(loss.name == "categorical_crossentropy" and last == 1, what, "one column", expected)
     name = loss_name(loss.name.removeprefix("keras.losses."))
-    alike = name in (*REGRESSION, *OF_VALUES, *vars(keras.losses)) and _UNLIKE_LABELS.isdisjoint((name, loss.name))
+    alike = name in (*REGRESSION, *OF_VALUES, *vars(keras.losses)) and _UNLIKE_LABELS.isdisjoint(
+        (name, loss.name)
+    )
     if alike and tuple(output_shape) != tuple(target_shape):
-        received = f"outputs of shape {tuple(output_shape)} for labels of shape {tuple(target_shape)}"
+        received = (
+            f"outputs of shape {tuple(output_shape)} for labels of shape {tuple(target_shape)}"
+        )
         what = f"loss: the model's outputs do not fit the labels under {loss.name}."
         one = ", for -1 and 1 one output" if num_classes == 2 else ""
         raise InputError(what, received, f"equal shapes{one}")
 
 
 def loss_name(loss: Any) -> str:
-    """The name of a loss: of Keras' own that of its function, however spelled; of a function of users, or an object of
-    a class of theirs, its own, with "own_" where another loss is called so."""
+    """The name of a loss: of Keras' own that of its function, however spelled; of a function of
+    users, or an object of a class of theirs, its own, with "own_" where another loss is called
+    so.
+    """
     if isinstance(loss, str):
         name = _SHORT.get(snake_case(loss), snake_case(loss))
         return name if name in vars(keras.losses) else loss
@@ -264,8 +354,10 @@ def loss_name(loss: Any) -> str:
 
 
 class WeightedLoss:
-    """A loss (`Loss`) times the weight of each example, which comes with the labels; all else is the loss' own.
-    It gets labels back in the type and the shape of `labels`, which are as the loss takes them."""
+    """A loss (`Loss`) times the weight of each example, which comes with the labels; all else is
+    the loss' own. It gets labels back in the type and the shape of `labels`, which are as the loss
+    takes them.
+    """
 
     def __init__(self, loss: Any, labels: np.ndarray) -> None:
         self.loss, self._type, self._shape = loss, tf.as_dtype(labels.dtype), labels.shape[1:]
@@ -277,9 +369,13 @@ class WeightedLoss:
 
     @staticmethod
     def packed(labels: np.ndarray, weights: np.ndarray, dtype: tf.DType) -> np.ndarray:
-        """Labels, `(n, ...)`, and behind them the weights, `(n,)`, as one array `(n, labels of an example + 1)`.
-        The type is that of the parameters; it holds class numbers up to 2^24 exactly."""
-        return np.concatenate([labels.reshape(len(labels), -1), weights[:, None]], axis=1).astype(dtype.as_numpy_dtype)
+        """Labels, `(n, ...)`, and behind them the weights, `(n,)`, as one array `(n, labels of an
+        example + 1)`. The type is that of the parameters; it holds class numbers up to 2^24
+        exactly.
+        """
+        return np.concatenate([labels.reshape(len(labels), -1), weights[:, None]], axis=1).astype(
+            dtype.as_numpy_dtype
+        )
 
     def _parts(self, packed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         labels = tf.cast(packed[..., :-1], self._type)

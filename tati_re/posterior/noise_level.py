@@ -19,8 +19,10 @@ SAMPLED = "sampled"
 
 
 class NoisyModel:
-    """A model (`FlatModel`) with s = log σ of the likelihood's noise behind its parameters: `tensor_names` and `shapes`
-    end with `log_noise_std`, a scalar. `log_noise` is where s starts, later what `set` was given last."""
+    """A model (`FlatModel`) with s = log σ of the likelihood's noise behind its parameters:
+    `tensor_names` and `shapes` end with `log_noise_std`, a scalar. `log_noise` is where s starts,
+    later what `set` was given last.
+    """
 
     samples_noise = True
 
@@ -36,7 +38,11 @@ class NoisyModel:
 
     def described(self) -> dict[str, Any]:
         shapes = [list(shape) for shape in self.shapes]
-        return self.inside.described() | {"num": self.num_parameters, "names": self.tensor_names, "shapes": shapes}
+        return self.inside.described() | {
+            "num": self.num_parameters,
+            "names": self.tensor_names,
+            "shapes": shapes,
+        }
 
     def parameter_names(self) -> list[str]:
         return [*self.inside.parameter_names(), NAME]
@@ -47,7 +53,9 @@ class NoisyModel:
     def set(self, vector: Any) -> None:
         vector = np.asarray(vector)
         if vector.shape != (self.num_parameters,):
-            raise InputError("The parameters do not fit the model.", vector.shape, f"({self.num_parameters},)")
+            raise InputError(
+                "The parameters do not fit the model.", vector.shape, f"({self.num_parameters},)"
+            )
         self.inside.set(vector[:-1])
         self.log_noise = float(vector[-1])
 
@@ -63,18 +71,22 @@ class NoisyModel:
     def free(self, vectors: Any) -> Any:
         return tf.concat([self.inside.free(vectors[:, :-1]), vectors[:, -1:]], 1)
 
-    def call(self, weights: Any, auxiliary: Any, x: Any, training: bool = False) -> tuple[Any, tuple]:
+    def call(
+        self, weights: Any, auxiliary: Any, x: Any, training: bool = False
+    ) -> tuple[Any, tuple]:
         return self.inside.call(weights[:-1], auxiliary, x, training)
 
 
 class NoisePrior(Prior):
     """A prior of the noise σ, as the density of the parameter s = log σ that samplers move.
 
-    With u = s - log(scale), in the units of the targets as the network sees them, the Jacobian included:
+    With u = s - log(scale), in the units of the targets as the network sees them, the Jacobian
+    included:
 
         half_normal     σ ~ abs(N(0, scale²)):                      V = exp(2u)/2 - u + a constant
         inverse_gamma   1/σ² ~ Gamma(shape a, rate a scale²):       V = a (2u + exp(-2u)) + a constant
-        log_normal      s ~ N(log scale, shape²):                   V = u²/(2 shape²) + a constant"""
+        log_normal      s ~ N(log scale, shape²):                   V = u²/(2 shape²) + a constant
+    """
 
     proper = True
     num_parameters = 1
@@ -110,9 +122,16 @@ class NoisePrior(Prior):
         from scipy.special import gammainccinv, gammaincinv, ndtr, ndtri
 
         if self.name == "half_normal":
-            # |N| has the quantile p where N has (1 + p)/2; near 0 it is p sqrt(π/2), which the difference would lose.
-            return np.log(np.where(z < -4, ndtr(z) * math.sqrt(math.pi / 2), -ndtri(ndtr(-np.maximum(z, -5)) / 2)))
-        precision = np.where(z > 0, gammaincinv(self.shape, ndtr(-z)), gammainccinv(self.shape, ndtr(z)))
+            # |N| has the quantile p where N has (1 + p)/2; near 0 it is p sqrt(π/2), which the
+            # difference would lose.
+            return np.log(
+                np.where(
+                    z < -4, ndtr(z) * math.sqrt(math.pi / 2), -ndtri(ndtr(-np.maximum(z, -5)) / 2)
+                )
+            )
+        precision = np.where(
+            z > 0, gammaincinv(self.shape, ndtr(-z)), gammainccinv(self.shape, ndtr(z))
+        )
         return -0.5 * np.log(precision / self.shape)
 
     def get_config(self) -> dict:
@@ -129,35 +148,59 @@ class NoisePrior(Prior):
 
 
 def _spread(examples) -> float:
-    """The standard deviation of the training targets, the largest of several, each example by its weight."""
+    """The standard deviation of the training targets, the largest of several, each example by its
+    weight.
+    """
     targets = np.asarray(examples.targets, np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        return float(mean_and_deviation(targets.reshape(len(targets), -1), examples.weights)[1].max())
+        return float(
+            mean_and_deviation(targets.reshape(len(targets), -1), examples.weights)[1].max()
+        )
 
 
 def noise_start(options, examples) -> float:
-    """Where a sampled noise starts: at the scale of its prior where it is a number, else at the targets' deviation."""
+    """Where a sampled noise starts: at the scale of its prior where it is a number, else at the
+    targets' deviation.
+    """
     if not isinstance(options.noise_prior_scale, str):
         return options.noise_prior_scale
     if not (0 < (scale := _spread(examples)) < math.inf):
-        raise InputError("noise_std: the targets do not vary.", "sampled", "noise_prior_scale as well")
-    return float(np.float32(scale))  # 1 of all targets that are standardized: they share compiled programs
+        raise InputError(
+            "noise_std: the targets do not vary.", "sampled", "noise_prior_scale as well"
+        )
+    return float(
+        np.float32(scale)
+    )  # 1 of all targets that are standardized: they share compiled programs
 
 
 def settled_noise(options, loss: object, dataset) -> float | str:
-    """`noise_std` as given; by default sampled under the Gaussian likelihood of targets that vary, else 1. A mean loss
-    and options of TATi have no such parameter; `loss` is an object in place of the option."""
+    """`noise_std` as given; by default sampled under the Gaussian likelihood of targets that vary,
+    else 1. A mean loss and options of TATi have no such parameter; `loss` is an object in place of
+    the option.
+    """
     if "noise_std" in options.explicit:
         return options.noise_std
-    likelihood = loss is None and options.loss in (None, "gaussian") and dataset.task == "regression"
+    likelihood = (
+        loss is None and options.loss in (None, "gaussian") and dataset.task == "regression"
+    )
     if not likelihood or options.potential != "posterior" or options.tati:
         return 1.0
-    return SAMPLED if not isinstance(options.noise_prior_scale, str) or 0 < _spread(dataset) < math.inf else 1.0
+    return (
+        SAMPLED
+        if not isinstance(options.noise_prior_scale, str) or 0 < _spread(dataset) < math.inf
+        else 1.0
+    )
 
 
 def with_noise(flat, noise_std: float | str, scale: Callable[[], float] | None = None):
-    """The model with the noise, from `scale` on (default: 1), behind its parameters where `noise_std` is sampled."""
-    return flat if noise_std != SAMPLED else NoisyModel(flat, 0.0 if scale is None else math.log(scale()))
+    """The model with the noise, from `scale` on (default: 1), behind its parameters where
+    `noise_std` is sampled.
+    """
+    return (
+        flat
+        if noise_std != SAMPLED
+        else NoisyModel(flat, 0.0 if scale is None else math.log(scale()))
+    )
 
 
 def with_noise_of(flat, position: np.ndarray) -> np.ndarray:
@@ -169,10 +212,18 @@ def with_noise_of(flat, position: np.ndarray) -> np.ndarray:
 
 
 def with_noise_prior(prior: Prior, options, flat, examples) -> Prior:
-    """The prior of a model's weights together with that of its noise. An inverse Gamma one counts as two more targets
-    that are off by its scale: with all of their deviation, a noise of 0.06 (120 examples) came out at 0.15."""
-    part = 0.3 if (options.noise_prior_scale, options.noise_prior) == ("auto", "inverse_gamma") else 1.0
-    noise = NoisePrior(options.noise_prior, part * noise_start(options, examples), options.noise_prior_shape)
+    """The prior of a model's weights together with that of its noise. An inverse Gamma one counts
+    as two more targets that are off by its scale: with all of their deviation, a noise of 0.06 (120
+    examples) came out at 0.15.
+    """
+    part = (
+        0.3
+        if (options.noise_prior_scale, options.noise_prior) == ("auto", "inverse_gamma")
+        else 1.0
+    )
+    noise = NoisePrior(
+        options.noise_prior, part * noise_start(options, examples), options.noise_prior_shape
+    )
     parts, sizes, names = [prior], [flat.num_parameters - 1], [flat.tensor_names[:-1]]
     if isinstance(prior, Product):
         parts, sizes, names = prior.parts, prior.sizes, prior.names
@@ -180,14 +231,27 @@ def with_noise_prior(prior: Prior, options, flat, examples) -> Prior:
 
 
 def check_noise(noise_std: float | str, loss, dataset, flat, given: bool) -> None:
-    """Refuses noise that is to be sampled where nothing has it, or that was not when the parameters were counted."""
+    """Refuses noise that is to be sampled where nothing has it, or that was not when the parameters
+    were counted.
+    """
     sampled, has = noise_std == SAMPLED, flat.samples_noise
     if given and loss.predicts_noise:
-        raise InputError(f"noise_std: the network of {loss.name} predicts the noise.", noise_std, "no noise_std")
+        raise InputError(
+            f"noise_std: the network of {loss.name} predicts the noise.", noise_std, "no noise_std"
+        )
     what = "noise_std: sampled is one more parameter and shapes the system."
     refuse_if(sampled != has, what, noise_std, "noise_std where the Simulation is made")
     if sampled and loss.name != "gaussian":
         expected = "loss gaussian, or no noise_std; and the loss where the Simulation is made"
-        raise InputError("noise_std: sampled is a parameter of the Gaussian likelihood.", f"loss {loss.name}", expected)
+        raise InputError(
+            "noise_std: sampled is a parameter of the Gaussian likelihood.",
+            f"loss {loss.name}",
+            expected,
+        )
     what = "noise_std: sampled is the noise of values, and the labels are classes."
-    refuse_if(sampled and dataset.num_classes is not None, what, noise_std, "a number, or no loss for one of classes")
+    refuse_if(
+        sampled and dataset.num_classes is not None,
+        what,
+        noise_std,
+        "a number, or no loss for one of classes",
+    )

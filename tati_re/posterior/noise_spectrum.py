@@ -21,9 +21,11 @@ Map = Callable[[np.ndarray], np.ndarray]
 
 
 class NoiseSpectrum(NamedTuple):
-    """Curvatures of U, Ritz values of the Hessian, ascending, `(k,)`, the last close to its largest eigenvalue; and the
-    variance over the examples of the gradient of N times one example's loss along their vectors, `(k,)`. The `rest`
-    other directions have a mean curvature, weighted by their variance, and variances that sum to `rest_variance`."""
+    """Curvatures of U, Ritz values of the Hessian, ascending, `(k,)`, the last close to its largest
+    eigenvalue; and the variance over the examples of the gradient of N times one example's loss
+    along their vectors, `(k,)`. The `rest` other directions have a mean curvature, weighted by
+    their variance, and variances that sum to `rest_variance`.
+    """
 
     curvature: np.ndarray
     variance: np.ndarray
@@ -34,11 +36,18 @@ class NoiseSpectrum(NamedTuple):
 
 
 def noise_spectrum(
-    potential: ModelPasses, position: np.ndarray, auxiliary: tuple, indices: np.ndarray, there: Map, back: Map
+    potential: ModelPasses,
+    position: np.ndarray,
+    auxiliary: tuple,
+    indices: np.ndarray,
+    there: Map,
+    back: Map,
 ) -> NoiseSpectrum:
-    """The spectrum of gradient noise at one position, `(parameters,)`, from some examples: Lanczos steps from a noise
-    vector, whose Hessian products also give the gradients of single examples along it. Other noise counts with one mean
-    curvature. Layers act as in prediction. Vectors are those of x, θ = B x: `there` is B, `back` B'."""
+    """The spectrum of gradient noise at one position, `(parameters,)`, from some examples: Lanczos
+    steps from a noise vector, whose Hessian products also give the gradients of single examples
+    along it. Other noise counts with one mean curvature. Layers act as in prediction. Vectors are
+    those of x, θ = B x: `there` is B, `back` B'.
+    """
     theta, count, random = tf.constant(position[None]), len(indices), np.random.default_rng(0)
     ones = tf.ones((1,), tf.float64)
     extra = tuple(tf.constant(value) for value in auxiliary)
@@ -46,12 +55,16 @@ def noise_spectrum(
     x = potential.prepared(x)
 
     def gradient(weight):
-        return potential.summed_loss_and_gradient(theta, x, y, weight, extra, True, "unrolled", potential.scale)[1]
+        return potential.summed_loss_and_gradient(
+            theta, x, y, weight, extra, True, "unrolled", potential.scale
+        )[1]
 
     weight = tf.fill([count], tf.constant(1 / count, tf.float64))
     with tf.GradientTape(persistent=True) as tape:
         tape.watch([theta, weight])
-        slope = combine(ones, gradient(weight), potential.prior, theta, Rung(ones, ones, ones), 1.0).gradient
+        slope = combine(
+            ones, gradient(weight), potential.prior, theta, Rung(ones, ones, ones), 1.0
+        ).gradient
         if potential.flat.regularizer is not None:
             slope += potential.regularizer(theta)[1]
 
@@ -85,7 +98,9 @@ def noise_spectrum(
         squares += float(vector @ vector)
         curved += float(vector @ product(vector)[0])
     rest = squares / REST_VECTORS / (count - 1)
-    return NoiseSpectrum(curvature, variance, curved / squares if squares else 0.0, rest, left, count)
+    return NoiseSpectrum(
+        curvature, variance, curved / squares if squares else 0.0, rest, left, count
+    )
 
 
 def _mapped(by: Map, vector: np.ndarray) -> np.ndarray:

@@ -11,7 +11,9 @@ _ROWS = 8192  # Inputs at a time.
 
 
 class Outputs:
-    """A model (`FlatModel`) as a function of parameters and inputs, as in prediction; `prepared` makes what it sees."""
+    """A model (`FlatModel`) as a function of parameters and inputs, as in prediction; `prepared`
+    makes what it sees.
+    """
 
     def __init__(self, flat: Any, prepared: Callable = lambda x: x) -> None:
         from tati_re.core.backend import Compiled
@@ -20,26 +22,46 @@ class Outputs:
         self.flat, self._prepared = flat, prepared
         self.input_shape = tuple(input_shape_of(flat.model)[1:])
         shape = [n or 1 for n in output_shape_of(flat.model)[1:]]
-        self.num_outputs, self.places = int(np.prod(shape, dtype=int)), int(np.prod(shape[:-1], dtype=int))
+        self.num_outputs, self.places = (
+            int(np.prod(shape, dtype=int)),
+            int(np.prod(shape[:-1], dtype=int)),
+        )
         self._together = flat.vectorizable and not flat.auxiliary
         self._width = max([self.num_outputs, *(shape[-1] for shape in flat.shapes if shape)])
-        self._one = Compiled(lambda x, v, *others: flat.call(flat.split_one(v), others, prepared(x))[0], free=(0,))
+        self._one = Compiled(
+            lambda x, v, *others: flat.call(flat.split_one(v), others, prepared(x))[0], free=(0,)
+        )
         self._several = Compiled(self._of_several, free=(0, 1))
 
-    def __call__(self, parameters: np.ndarray, auxiliary: Sequence[np.ndarray], inputs: np.ndarray) -> np.ndarray:
-        """The outputs of each draw, `(draws, n, ...)`, in the model's number type. Parameters are `(draws, P)`, their
-        non-trainable variables `(draws, *shape)` each; inputs, `(n, ...)`, are not prepared yet."""
+    def __call__(
+        self, parameters: np.ndarray, auxiliary: Sequence[np.ndarray], inputs: np.ndarray
+    ) -> np.ndarray:
+        """The outputs of each draw, `(draws, n, ...)`, in the model's number type. Parameters are
+        `(draws, P)`, their non-trainable variables `(draws, *shape)` each; inputs, `(n, ...)`, are
+        not prepared yet.
+        """
         parameters = np.asarray(parameters, self.flat.dtype)
         if not self._together:
-            return np.stack([self.of_one(v, [a[i] for a in auxiliary], inputs) for i, v in enumerate(parameters)])
+            return np.stack(
+                [
+                    self.of_one(v, [a[i] for a in auxiliary], inputs)
+                    for i, v in enumerate(parameters)
+                ]
+            )
         most = max(1, _BLOCK_VALUES // (max(1, min(len(inputs), _ROWS)) * self._width))
         blocks = [parameters[first : first + most] for first in range(0, len(parameters), most)]
         found = [self._several.over_pieces(_ROWS, [inputs], vectors) for vectors in blocks]
-        return np.concatenate([np.concatenate([piece.numpy() for piece in pieces], axis=1) for pieces in found])
+        return np.concatenate(
+            [np.concatenate([piece.numpy() for piece in pieces], axis=1) for pieces in found]
+        )
 
-    def of_one(self, vector: np.ndarray, auxiliary: Sequence[np.ndarray], inputs: np.ndarray) -> np.ndarray:
+    def of_one(
+        self, vector: np.ndarray, auxiliary: Sequence[np.ndarray], inputs: np.ndarray
+    ) -> np.ndarray:
         """The outputs of one vector `(P,)` with its variables that are not trained, `(n, ...)`."""
-        return np.concatenate([piece.numpy() for piece in self._one.over_pieces(_ROWS, [inputs], vector, *auxiliary)])
+        return np.concatenate(
+            [piece.numpy() for piece in self._one.over_pieces(_ROWS, [inputs], vector, *auxiliary)]
+        )
 
     def _of_several(self, x: Any, vectors: Any) -> Any:
         from tati_re.posterior.walkers import map_walkers

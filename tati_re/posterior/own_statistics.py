@@ -1,4 +1,6 @@
-"""Statistics of batch normalization that belong to a stored draw, found again from the training data."""
+"""Statistics of batch normalization that belong to a stored draw, found again from the training
+data.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,18 +13,26 @@ _MOST_BATCHES = 16
 
 
 class OwnStatistics:
-    """Means and variances of the layers that normalize by each batch, for one vector of parameters: averages over up to
-    16 mini-batches of the training data, `inputs`, which `prepared` makes what the model takes. A trajectory holds
-    none, and those with which a walker ended fit no other draw."""
+    """Means and variances of the layers that normalize by each batch, for one vector of parameters:
+    averages over up to 16 mini-batches of the training data, `inputs`, which `prepared` makes what
+    the model takes. A trajectory holds none, and those with which a walker ended fit no other
+    draw.
+    """
 
-    def __init__(self, flat: Any, inputs: np.ndarray, batch_size: int | None, prepared: Callable) -> None:
+    def __init__(
+        self, flat: Any, inputs: np.ndarray, batch_size: int | None, prepared: Callable
+    ) -> None:
         size = min(batch_size or len(inputs), len(inputs))
-        firsts = np.linspace(0, len(inputs) - size, min(_MOST_BATCHES, len(inputs) // size)).astype(int)
+        firsts = np.linspace(0, len(inputs) - size, min(_MOST_BATCHES, len(inputs) // size)).astype(
+            int
+        )
         self._batches = [prepared(inputs[first : first + size]) for first in firsts]
         momenta: dict[int, float] = {}
         for layer in layers_of(flat.model):
             if type(layer).__name__ == "BatchNormalization" and layer.trainable:
-                momenta |= dict.fromkeys(map(id, (layer.moving_mean, layer.moving_variance)), layer.momentum)
+                momenta |= dict.fromkeys(
+                    map(id, (layer.moving_mean, layer.moving_variance)), layer.momentum
+                )
         self._momenta = [momenta.get(id(variable)) for variable in flat.others]
 
         def after(x, vector, *auxiliary):
@@ -31,13 +41,21 @@ class OwnStatistics:
         self._after = Compiled(after, free=(0,))
 
     def __call__(self, vector: np.ndarray, auxiliary: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The variables that are not trained, those of `auxiliary` with the draw's own statistics in their place."""
+        """The variables that are not trained, those of `auxiliary` with the draw's own statistics
+        in their place.
+        """
         known = list(zip(auxiliary, self._momenta, strict=False))
-        empty = [np.zeros_like(values) if momentum is not None else values for values, momentum in known]
+        empty = [
+            np.zeros_like(values) if momentum is not None else values for values, momentum in known
+        ]
         begun = [*empty, *auxiliary[len(empty) :]]
-        moved = [[part.numpy() for part in self._after(batch, vector, *begun)] for batch in self._batches]
+        moved = [
+            [part.numpy() for part in self._after(batch, vector, *begun)] for batch in self._batches
+        ]
         own = [
-            values if momentum is None else np.mean(found, axis=0, dtype=values.dtype) / (1 - momentum)
+            values
+            if momentum is None
+            else np.mean(found, axis=0, dtype=values.dtype) / (1 - momentum)
             for (values, momentum), found in zip(known, zip(*moved, strict=True), strict=True)
         ]
         return [*own, *auxiliary[len(own) :]]

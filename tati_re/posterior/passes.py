@@ -1,4 +1,6 @@
-"""The passes of a model over its examples: energies, gradients, their variances and accuracies of all walkers."""
+"""The passes of a model over its examples: energies, gradients, their variances and accuracies of
+all walkers.
+"""
 
 import math
 from collections.abc import Callable
@@ -15,7 +17,12 @@ from tati_re.core.potential import Batch, Prior
 from tati_re.models.chain import chain_of
 from tati_re.models.inspect import vectorizes
 from tati_re.posterior.device_data import StoredExamples, device_targets, has_accuracy, is_signs
-from tati_re.posterior.example_variance import Spread, refuse_single_examples, spread_in_chain, variance_of_gradients
+from tati_re.posterior.example_variance import (
+    Spread,
+    refuse_single_examples,
+    spread_in_chain,
+    variance_of_gradients,
+)
 from tati_re.posterior.function import combine
 from tati_re.posterior.losses import Loss, WeightedLoss
 from tati_re.posterior.walkers import choose, loss_and_gradient, map_walkers, once
@@ -26,7 +33,9 @@ _MANY_UNITS, _FEW_WALKERS = 16_384, 8
 
 
 class ModelPasses:
-    """Everything that a `ModelPotential` computes: passes of the model over a batch, or over all examples in pieces."""
+    """Everything that a `ModelPotential` computes: passes of the model over a batch, or over all
+    examples in pieces.
+    """
 
     full_chunk = 65_536
     """Examples times walkers that are evaluated at once where all data are."""
@@ -60,14 +69,22 @@ class ModelPasses:
         self.training = training and flat.has_training_state
         self.fitting = self.training and fitting
         # What cannot be vectorized is told in notices().
-        self._loops = walker_evaluation == "vectorized" and not flat.vectorizable and not vectorizes(flat.model)
+        self._loops = (
+            walker_evaluation == "vectorized"
+            and not flat.vectorizable
+            and not vectorizes(flat.model)
+        )
         walker_evaluation = "auto" if self._loops else walker_evaluation
         self._asked_evaluation = walker_evaluation
         self._functions: dict[tuple, Any] = {}
-        self.spectra: dict[bytes, Any] = {}  # the noise of mini-batches at one place, by what it was measured with
+        self.spectra: dict[
+            bytes, Any
+        ] = {}  # the noise of mini-batches at one place, by what it was measured with
         self.take_batches(batches)
         self.metric_name = "accuracy" if has_accuracy(dataset, loss) else None
-        self.auxiliary = tuple(np.repeat(value[None], self.num_walkers, axis=0) for value in flat.auxiliary)
+        self.auxiliary = tuple(
+            np.repeat(value[None], self.num_walkers, axis=0) for value in flat.auxiliary
+        )
         self.signs, self._limit = is_signs(dataset), memory_limit
         labels = device_targets(dataset.targets, loss, self.dtype)
         self.counted = loss if dataset.weights is None else WeightedLoss(loss, labels)
@@ -80,13 +97,23 @@ class ModelPasses:
                 expected="a batch_size, or a larger memory_limit",
             )
         # Batch statistics, and dropped units, tie the examples of a batch together.
-        chain = None if self.training or loss.samples_noise else chain_of(flat.model, flat.variables, flat.others)
+        chain = (
+            None
+            if self.training or loss.samples_noise
+            else chain_of(flat.model, flat.variables, flat.others)
+        )
         self.chain = chain if chain is not None and chain.fits(self.train.x.shape[1:]) else None
 
-    def _stored(self, inputs: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> StoredExamples:
+    def _stored(
+        self, inputs: np.ndarray, labels: np.ndarray, weights: np.ndarray | None
+    ) -> StoredExamples:
         if self.dataset.weights is not None:
-            labels = WeightedLoss.packed(labels, np.ones(len(labels)) if weights is None else weights, self.dtype)
-        return StoredExamples(inputs, labels, self.dataset.input_scale, self.flat.input_dtype, self._limit)
+            labels = WeightedLoss.packed(
+                labels, np.ones(len(labels)) if weights is None else weights, self.dtype
+            )
+        return StoredExamples(
+            inputs, labels, self.dataset.input_scale, self.flat.input_dtype, self._limit
+        )
 
     @property
     def most_at_once(self) -> int:
@@ -97,7 +124,12 @@ class ModelPasses:
     def test(self) -> StoredExamples:
         dataset = self.dataset
         expected = "test_fraction above 0, or ((inputs, labels), (test inputs, test labels))"
-        refuse_if(dataset.test_inputs is None, "data: there is no test part to validate on.", dataset.name, expected)
+        refuse_if(
+            dataset.test_inputs is None,
+            "data: there is no test part to validate on.",
+            dataset.name,
+            expected,
+        )
         labels = device_targets(dataset.test_targets, self.loss, self.dtype)
         with tf.init_scope():
             return self._stored(dataset.test_inputs, labels, dataset.test_weights)
@@ -108,8 +140,13 @@ class ModelPasses:
         batch_numbers = batches.batch_size * math.prod(self.dataset.inputs.shape[1:])
         moves_data = self.under_xla and batch_numbers > _MOVES_DATA * self.num_parameters
         asked = self._asked_evaluation, self.flat.vectorizable, self.num_walkers
-        # They do not stay in the cache together (784-100-10, batch 550, 4 walkers 3.4 ms a gradient, looped 2.9).
-        large = self.under_xla and batch_numbers > _LARGE_BATCH and batch_numbers * self.num_walkers > _LARGE_BATCHES
+        # They do not stay in the cache together (784-100-10, batch 550, 4 walkers 3.4 ms a
+        # gradient, looped 2.9).
+        large = (
+            self.under_xla
+            and batch_numbers > _LARGE_BATCH
+            and batch_numbers * self.num_walkers > _LARGE_BATCHES
+        )
         sizes = moves_data, large, self._wide(batches.batch_size)
         decided = partial(choose, *asked, recurrent=self.flat.recurrent)
         self.walker_evaluation = decided(self.shared, self.training, *sizes)
@@ -118,19 +155,26 @@ class ModelPasses:
         self._may_be_short = not batches.full and self.num_examples % batches.batch_size != 0
 
     def _wide(self, examples: int) -> bool:
-        """Whether one product for all walkers is slower than one each: of many more units than inputs (8-50-1: 50 µs a
-        walker and gradient, looped 29), or of few walkers with one output (30-1, 4 walkers: 9.6, unrolled 7.8)."""
+        """Whether one product for all walkers is slower than one each: of many more units than
+        inputs (8-50-1: 50 µs a walker and gradient, looped 29), or of few walkers with one output
+        (30-1, 4 walkers: 9.6, unrolled 7.8).
+        """
         inputs = math.prod(self.dataset.inputs.shape[1:])
-        few = self.under_xla and self.num_walkers < _FEW_WALKERS and self.num_parameters <= inputs + 1
+        few = (
+            self.under_xla and self.num_walkers < _FEW_WALKERS and self.num_parameters <= inputs + 1
+        )
         return few or self.num_parameters > max(4 * inputs**2, _MANY_UNITS * inputs / examples)
 
     def gather(self, batch: Batch | None):
-        """Inputs and labels of a batch: ready for the model where walkers share them, else as stored, walkers first."""
+        """Inputs and labels of a batch: ready for the model where walkers share them, else as
+        stored, walkers first.
+        """
         if batch is None:
             return self.prepared(self.train.x), self.train.y
         indices = batch.indices
         if self.training and self._may_be_short:
-            # What fills up a short batch enters its statistics: its own examples do, not one that is not in it.
+            # What fills up a short batch enters its statistics: its own examples do, not one that
+            # is not in it.
             indices = tf.gather(indices, tf.range(indices.shape[1]) % batch.size, axis=1)
         if self.shared:
             x, y = self.train.taken(indices[0])
@@ -142,11 +186,18 @@ class ModelPasses:
         return x if scale == 1.0 else x * tf.constant(scale, x.dtype)
 
     def energy(
-        self, position, rung: Rung, batch: Batch | None, auxiliary: tuple, how: str | None = None, counting=False
+        self,
+        position,
+        rung: Rung,
+        batch: Batch | None,
+        auxiliary: tuple,
+        how: str | None = None,
+        counting=False,
     ) -> tuple[Energy, tuple, Any]:
-        """U and its gradient on one batch (or on all data at once), the updated auxiliary, and the accuracy, None
-        where it is not `counting` or cannot. Where the walkers are to be evaluated in another way than the steps are,
-        the layers act as in prediction."""
+        """U and its gradient on one batch (or on all data at once), the updated auxiliary, and the
+        accuracy, None where it is not `counting` or cannot. Where the walkers are to be evaluated
+        in another way than the steps are, the layers act as in prediction.
+        """
         if batch is None and self.streamed:
             return self.full(position, rung, auxiliary), auxiliary, None
         x, y = self.gather(batch)
@@ -155,16 +206,22 @@ class ModelPasses:
         counting = counting and not self.training  # whose pass is not that of predictions
         examples = position, x, y, size, auxiliary, shared, how, training, counting
         mean_loss, gradient, auxiliary, right = self._mean_loss(*examples)
-        accuracy = self._accuracy(right, size, y.shape[0] if shared else y.shape[1]) if counting else None
+        accuracy = (
+            self._accuracy(right, size, y.shape[0] if shared else y.shape[1]) if counting else None
+        )
         return self._with_prior(position, rung, mean_loss, gradient), auxiliary, accuracy
 
     def _with_prior(self, position, rung: Rung, mean_loss, gradient) -> Energy:
-        energy = combine(mean_loss, gradient, self.prior, position, rung, self.scale, self.vanishing)
+        energy = combine(
+            mean_loss, gradient, self.prior, position, rung, self.scale, self.vanishing
+        )
         if self.flat.regularizer is None:
             return energy
         value, gradient = self.regularizer(position)
         potential, gradient = energy.potential + value, energy.gradient + gradient
-        return energy._replace(potential=potential, gradient=gradient, log_prior=energy.log_prior - value)
+        return energy._replace(
+            potential=potential, gradient=gradient, log_prior=energy.log_prior - value
+        )
 
     def losses_of(self, weights, labels, outputs):
         """The loss of each example, float64; noise that is sampled is the last of the weights."""
@@ -172,45 +229,87 @@ class ModelPasses:
         return tf.cast(self.counted.per_example(labels, outputs, *noise), tf.float64)
 
     def _example_weights(self, size, capacity: int):
-        """Weight of an example in the mean over a batch, float64: a number, or `(n,)` if a batch may be short."""
+        """Weight of an example in the mean over a batch, float64: a number, or `(n,)` if a batch
+        may be short.
+        """
         if size is None or not self._may_be_short:
             return tf.constant(1.0 / capacity, tf.float64)
-        return tf.cast(tf.range(capacity) < size, tf.float64) * self._share(size) / tf.cast(size, tf.float64)
+        return (
+            tf.cast(tf.range(capacity) < size, tf.float64)
+            * self._share(size)
+            / tf.cast(size, tf.float64)
+        )
 
     def _share(self, size):
         """What the mean over a batch counts in the estimate of that over all examples, float64."""
         mean_size = self.batches.mean_size
-        return tf.constant(1.0, tf.float64) if mean_size is None else tf.cast(size, tf.float64) / mean_size
+        return (
+            tf.constant(1.0, tf.float64)
+            if mean_size is None
+            else tf.cast(size, tf.float64) / mean_size
+        )
 
     def summed_loss_and_gradient(
-        self, position, x, y, weight, auxiliary, shared: bool, how: str, factor=1.0, training=False, counting=False
+        self,
+        position,
+        x,
+        y,
+        weight,
+        auxiliary,
+        shared: bool,
+        how: str,
+        factor=1.0,
+        training=False,
+        counting=False,
     ) -> tuple:
-        """Factor times the sum of weight (a number or `(n,)`) times loss of some examples for each walker, float64, its
-        gradient, the new auxiliary. Inputs that walkers share, `(n, ...)`, are prepared, others as stored. Where it is
-        `counting` the sums are `(walkers, 2)`: that, and how many examples are right."""
+        """Factor times the sum of weight (a number or `(n,)`) times loss of some examples for each
+        walker, float64, its gradient, the new auxiliary. Inputs that walkers share, `(n, ...)`, are
+        prepared, others as stored. Where it is `counting` the sums are `(walkers, 2)`: that, and
+        how many examples are right.
+        """
 
         def total(weights, extra, inputs, labels):
             # Converting one walker's bytes at a time keeps them in the cache.
             inputs = inputs if shared else self.prepared(inputs)
             outputs, new = self.flat.call(weights, extra, inputs, training=training)
             loss = factor * tf.reduce_sum(self.losses_of(weights, labels, outputs) * weight)
-            return tf.stack([loss, self._right(weights, labels, outputs, weight)]) if counting else loss, new
+            return tf.stack(
+                [loss, self._right(weights, labels, outputs, weight)]
+            ) if counting else loss, new
 
         shape = (2,) if counting else ()
-        sums, gradient, new = loss_and_gradient(how, total, self.flat.split(position), auxiliary, x, y, shared, shape)
+        sums, gradient, new = loss_and_gradient(
+            how, total, self.flat.split(position), auxiliary, x, y, shared, shape
+        )
         return sums, self.flat.free(gradient), new
 
-    def _mean_loss(self, position, x, y, size, auxiliary, shared: bool, how: str, training=False, counting=False):
-        """Mean loss of each walker, float64, the gradient of scale times it, the new auxiliary, and how many examples
-        are right, None without `counting`."""
+    def _mean_loss(
+        self,
+        position,
+        x,
+        y,
+        size,
+        auxiliary,
+        shared: bool,
+        how: str,
+        training=False,
+        counting=False,
+    ):
+        """Mean loss of each walker, float64, the gradient of scale times it, the new auxiliary, and
+        how many examples are right, None without `counting`.
+        """
         inputs = position, x, y, self._example_weights(size, y.shape[0] if shared else y.shape[1])
-        sums, gradient, auxiliary = self._traced(how, shared, training, counting)(*inputs, tuple(auxiliary))
+        sums, gradient, auxiliary = self._traced(how, shared, training, counting)(
+            *inputs, tuple(auxiliary)
+        )
         losses, right = tf.unstack(sums, axis=1) if counting else (sums, None)
         return losses / self.scale, gradient, auxiliary, right
 
     def _traced(self, *form) -> Callable:
-        """Summed losses, gradients and new auxiliary of a batch: a function that is traced once for all graphs, and of
-        recurrent layers once more for XLA: of their loops it takes no gradient that was made for others."""
+        """Summed losses, gradients and new auxiliary of a batch: a function that is traced once for
+        all graphs, and of recurrent layers once more for XLA: of their loops it takes no gradient
+        that was made for others.
+        """
         key = *form, self.flat.recurrent and UNDER_XLA.get()
         if key not in self._functions:
             how, shared, training, counting = form
@@ -222,7 +321,9 @@ class ModelPasses:
 
                 if how == "vectorized" and self.under_xla:
                     shape = (position.shape[0], 2) if counting else None
-                    return *once(lambda *inputs: direct(*inputs)[:2], position, x, y, weight, shape=shape), auxiliary
+                    return *once(
+                        lambda *inputs: direct(*inputs)[:2], position, x, y, weight, shape=shape
+                    ), auxiliary
                 return direct(position, x, y, weight)
 
             self._functions[key] = tf.function(evaluated, autograph=False)
@@ -230,7 +331,9 @@ class ModelPasses:
         return function.python_function if tf.executing_eagerly() else function
 
     def full(self, position, rung: Rung, auxiliary: tuple) -> Energy:
-        """U and its gradient on all data, in pieces where they are many, losses summed in float64."""
+        """U and its gradient on all data, in pieces where they are many, losses summed in
+        float64.
+        """
         if self.num_examples <= self.most_at_once and not self.streamed:
             return self.energy(position, rung, None, auxiliary, self._full_evaluation)[0]
 
@@ -244,10 +347,12 @@ class ModelPasses:
         return self._with_prior(position, rung, *self.train.summed(self.most_at_once, part, zeros))
 
     def gradient_variance(self, position, rung: Rung, batch: Batch | None, auxiliary: tuple):
-        """Variance of each entry of a mini-batch's estimate of ∇U, `(walkers, parameters)`, from gradients of examples.
-        (scale²/n) (1 - n/N) Var(∇ loss of an example) for n of N examples, without the factor (1 - n/N) where they are
-        drawn with replacement. Costs a gradient and a half in a `DenseChain`, else n gradients of single examples.
-        Batches of one example have no variance and are refused."""
+        """Variance of each entry of a mini-batch's estimate of ∇U, `(walkers, parameters)`, from
+        gradients of examples. (scale²/n) (1 - n/N) Var(∇ loss of an example) for n of N examples,
+        without the factor (1 - n/N) where they are drawn with replacement. Costs a gradient and a
+        half in a `DenseChain`, else n gradients of single examples. Batches of one example have no
+        variance and are refused.
+        """
         if batch is None:
             return tf.zeros_like(position)
         if self.chain is not None:
@@ -259,7 +364,9 @@ class ModelPasses:
             theta, own, extra = args
             return self._example_variance(theta, own, batch.size, extra)
 
-        spread = tf.map_fn(one, (position, indices, tuple(auxiliary)), fn_output_signature=position.dtype)
+        spread = tf.map_fn(
+            one, (position, indices, tuple(auxiliary)), fn_output_signature=position.dtype
+        )
         return self._of_a_batch(spread, rung, batch)
 
     def _of_a_batch(self, spread, rung: Rung, batch: Batch):
@@ -269,18 +376,25 @@ class ModelPasses:
         return tf.cast(tf.square(weight) * rest / count, spread.dtype)[:, None] * spread
 
     def _example_variance(self, theta, indices, size, extra: tuple):
-        """Variance over the examples of a batch of scale times the gradient of one, `(parameters,)`."""
+        """Variance over the examples of a batch of scale times the gradient of one,
+        `(parameters,)`.
+        """
         how = "vectorized" if self.flat.vectorizable else "looped"
 
         def gradients(indices):
             count = indices.shape[0]
             x, y = self.train.taken(indices[:, None])
-            weights, own = (tf.nest.map_structure(lambda v: tf.repeat(v[None], count, 0), v) for v in (theta, extra))
+            weights, own = (
+                tf.nest.map_structure(lambda v: tf.repeat(v[None], count, 0), v)
+                for v in (theta, extra)
+            )
             return self._mean_loss(weights, x, y, None, own, False, how)[1]
 
         return variance_of_gradients(gradients, theta, indices, size, self.examples_at_once)
 
-    def energy_and_variance(self, position, rung: Rung, batch: Batch, auxiliary: tuple) -> tuple[Energy, Any]:
+    def energy_and_variance(
+        self, position, rung: Rung, batch: Batch, auxiliary: tuple
+    ) -> tuple[Energy, Any]:
         """U, its gradient and the variance of that on one batch, for a model that is a chain."""
         refuse_single_examples(self.batches, self.num_examples)
         x, y = self.gather(batch)
@@ -289,27 +403,39 @@ class ModelPasses:
         if how == "vectorized" and not auxiliary:
             inputs = x if shared else self.prepared(x)
             weights = self.flat.split(position)
-            spread = spread_in_chain(self.chain, self.counted, weights, (), inputs, y, shared, counted)
+            spread = spread_in_chain(
+                self.chain, self.counted, weights, (), inputs, y, shared, counted
+            )
         else:
 
             def one(weights, extra, inputs, labels):
-                inputs, labels = (inputs, labels) if shared else (self.prepared(inputs)[None], labels[None])
+                inputs, labels = (
+                    (inputs, labels) if shared else (self.prepared(inputs)[None], labels[None])
+                )
                 weights = [weight[None] for weight in weights]
-                found = spread_in_chain(self.chain, self.counted, weights, extra, inputs, labels, shared, counted)
+                found = spread_in_chain(
+                    self.chain, self.counted, weights, extra, inputs, labels, shared, counted
+                )
                 return tf.nest.map_structure(lambda value: value[0], found)
 
             types = [position.dtype] * len(self.flat.shapes)
             how = "looped" if how == "vectorized" else how
             signature = Spread(tf.float64, types, types)
-            spread = map_walkers(how, one, self.flat.split(position), auxiliary, x, y, shared, signature)
+            spread = map_walkers(
+                how, one, self.flat.split(position), auxiliary, x, y, shared, signature
+            )
         share = self._share(batch.size)
         gradient = tf.cast(self.scale * share, position.dtype) * self.flat.join(spread.slopes)
         energy = self._with_prior(position, rung, share * spread.loss, gradient)
-        return energy, self._of_a_batch(self.scale**2 * self.flat.join(spread.variances), rung, batch)
+        return energy, self._of_a_batch(
+            self.scale**2 * self.flat.join(spread.variances), rung, batch
+        )
 
     def regularizer(self, position) -> tuple:
         def summed(position):
-            terms = (self.flat.regularizer(self.flat.split_one(theta)) for theta in tf.unstack(position))
+            terms = (
+                self.flat.regularizer(self.flat.split_one(theta)) for theta in tf.unstack(position)
+            )
             return tf.stack([self.scale * tf.cast(term, tf.float64) for term in terms])
 
         return value_and_gradient(summed, position)
@@ -321,19 +447,28 @@ class ModelPasses:
         shared = self.shared or batch is None
         size, capacity = None if batch is None else batch.size, y.shape[0] if shared else y.shape[1]
         inputs, weight = (position, x, y), self._example_weights(size, capacity)
-        right = self._passed(self._right, inputs, auxiliary, self.walker_evaluation, shared, (), weight)
+        right = self._passed(
+            self._right, inputs, auxiliary, self.walker_evaluation, shared, (), weight
+        )
         return self._accuracy(right, size, capacity)
 
-    def _passed(self, function: Callable, inputs, auxiliary, how: str, shared: bool, shape: tuple, *more):
-        """`function(a walker's weights, labels, outputs, *more)` of each walker at positions, inputs and labels,
-        float64 of that shape, without gradients."""
+    def _passed(
+        self, function: Callable, inputs, auxiliary, how: str, shared: bool, shape: tuple, *more
+    ):
+        """`function(a walker's weights, labels, outputs, *more)` of each walker at positions,
+        inputs and labels, float64 of that shape, without gradients.
+        """
 
         def evaluated(position, x, y, *more):
             def one(weights, extra, inputs, labels):
-                outputs, _ = self.flat.call(weights, extra, inputs if shared else self.prepared(inputs))
+                outputs, _ = self.flat.call(
+                    weights, extra, inputs if shared else self.prepared(inputs)
+                )
                 return function(weights, labels, outputs, *more)
 
-            return map_walkers(how, one, self.flat.split(position), auxiliary, x, y, shared), position
+            return map_walkers(
+                how, one, self.flat.split(position), auxiliary, x, y, shared
+            ), position
 
         shape = (inputs[0].shape[0], *shape)
         if how == "vectorized" and self.under_xla:
@@ -346,7 +481,8 @@ class ModelPasses:
         return tf.reduce_sum(right * tf.cast(weight > 0, tf.float64))
 
     def _accuracy(self, right, size, capacity: int):
-        # A sum of n times 1/n can be a little above 1. TensorFlow turns x / constant into x times 1/constant, this not.
+        # A sum of n times 1/n can be a little above 1. TensorFlow turns x / constant into x times
+        # 1/constant, this not.
         count = capacity if size is None or not self._may_be_short else size
         return tf.math.divide_no_nan(right, tf.cast(count, tf.float64))
 
@@ -356,15 +492,26 @@ class ModelPasses:
         def part(x, y):
             return (self.sums(position, x, y, auxiliary, how),)
 
-        (sums,) = self.train.summed(self.most_at_once, part, (tf.zeros((position.shape[0], 2), tf.float64),))
+        (sums,) = self.train.summed(
+            self.most_at_once, part, (tf.zeros((position.shape[0], 2), tf.float64),)
+        )
         return tf.math.divide_no_nan(sums[:, 1], tf.constant(self.num_examples, tf.float64))
 
     def sums(self, position, x, y, auxiliary: tuple, how: str):
-        """Summed losses of shared examples, as stored; for classifiers, how many are right: `(walkers, 2)`, float64."""
+        """Summed losses of shared examples, as stored; for classifiers, how many are right:
+        `(walkers, 2)`, float64.
+        """
 
         def both(weights, labels, outputs):
             loss = tf.reduce_sum(self.losses_of(weights, labels, outputs))
-            return tf.stack([loss, self._right(weights, labels, outputs) if self.metric_name else tf.zeros_like(loss)])
+            return tf.stack(
+                [
+                    loss,
+                    self._right(weights, labels, outputs)
+                    if self.metric_name
+                    else tf.zeros_like(loss),
+                ]
+            )
 
         return self._passed(both, (position, self.prepared(x), y), auxiliary, how, True, (2,))
 
@@ -379,21 +526,33 @@ class ModelPasses:
         def part(x, y):
             return (tf.reduce_sum(self._losses(position, x, y, auxiliary), axis=1),)
 
-        (total,) = examples.summed(self.most_at_once, part, (tf.zeros(position.shape[:1], tf.float64),))
+        (total,) = examples.summed(
+            self.most_at_once, part, (tf.zeros(position.shape[:1], tf.float64),)
+        )
         return total / examples.count
 
     def examples(self, position, indices, auxiliary: tuple):
-        """Loss of the examples `(n,)`, or `(walkers, n)`, for each walker: `(walkers, n)`, float64."""
+        """Loss of the examples `(n,)`, or `(walkers, n)`, for each walker: `(walkers, n)`,
+        float64.
+        """
         x, y = self.train.taken(indices)
         return self._losses(position, x, y, auxiliary, len(indices.shape) == 1)
 
     def _losses(self, position, x, y, auxiliary: tuple, shared: bool = True):
-        """Loss of each of the examples, of all walkers or each walker's own, as stored: `(walkers, n)`, float64."""
+        """Loss of each of the examples, of all walkers or each walker's own, as stored: `(walkers,
+        n)`, float64.
+        """
         x = self.prepared(x) if shared else x
         how = self._full_evaluation if shared else self._own_evaluation
-        return self._passed(self.losses_of, (position, x, y), auxiliary, how, shared, (y.shape[0 if shared else 1],))
+        return self._passed(
+            self.losses_of, (position, x, y), auxiliary, how, shared, (y.shape[0 if shared else 1],)
+        )
 
     def log_prior(self, position):
         """-V of each walker, the model's regularizers included, `(walkers,)`, float64."""
         log_prior = self.prior.log_prob(position)
-        return log_prior if self.flat.regularizer is None else log_prior - self.regularizer(position)[0]
+        return (
+            log_prior
+            if self.flat.regularizer is None
+            else log_prior - self.regularizer(position)[0]
+        )

@@ -1,4 +1,6 @@
-"""The potential of a Keras model and its data: U = λ L + V, L = N * mean loss, V = -log prior; and bound to a step."""
+"""The potential of a Keras model and its data: U = λ L + V, L = N * mean loss, V = -log prior; and
+bound to a step.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,17 @@ from tati_re.posterior.priors.choosing import unconfined
 
 
 class ModelEvaluate(Evaluate):
-    """A `ModelPotential` bound to a step's batch, rungs, and auxiliary variables, which the forward passes renew."""
+    """A `ModelPotential` bound to a step's batch, rungs, and auxiliary variables, which the forward
+    passes renew.
+    """
 
     def __init__(
-        self, potential: ModelPasses, rung: Rung, batch: Batch | None, auxiliary: tuple, clock: Clock | None = None
+        self,
+        potential: ModelPasses,
+        rung: Rung,
+        batch: Batch | None,
+        auxiliary: tuple,
+        clock: Clock | None = None,
     ) -> None:
         self.potential, self.rung, self.batch = potential, rung, batch
         self.scale, self.clock = potential.scale, clock or no_clock()
@@ -41,20 +50,25 @@ class ModelEvaluate(Evaluate):
         if self._whole is not None:
             whole, first = self._whole
             pairs = zip(whole.auxiliary, values, strict=True)
-            whole.auxiliary = tuple(with_rows(tf.convert_to_tensor(old), first, new) for old, new in pairs)
+            whole.auxiliary = tuple(
+                with_rows(tf.convert_to_tensor(old), first, new) for old, new in pairs
+            )
 
     def __call__(self, position) -> Energy:
         given = position, self.rung, self.batch, self.auxiliary
         energy, new, accuracy = self.potential.energy(*given, counting=self.counting)
         self.found = position, accuracy
         # What is computed inside of a condition or a loop of the step is not known outside of it.
-        if self.potential.training and (self._place is None or tf.compat.v1.get_default_graph() is self._place):
+        if self.potential.training and (
+            self._place is None or tf.compat.v1.get_default_graph() is self._place
+        ):
             self.auxiliary = new
         return energy
 
     def full(self, position) -> Energy:
         if self.potential.fitting and self.batch is None:
-            # Batch normalization learns its moving statistics in this pass, as in one on a mini-batch.
+            # Batch normalization learns its moving statistics in this pass, as in one on a
+            # mini-batch.
             return self(position)
         if self.potential.training and self.batch is None:
             return self.potential.energy(position, self.rung, None, self.auxiliary)[0]
@@ -88,7 +102,9 @@ class ModelEvaluate(Evaluate):
         if batch is not None and not self.potential.shared:
             batch = batch._replace(indices=rows(batch.indices, first, count))
         auxiliary = tuple(rows(value, first, count) for value in self.auxiliary)
-        part = ModelEvaluate(self.potential, self.rung.part(first, count), batch, auxiliary, self.clock)
+        part = ModelEvaluate(
+            self.potential, self.rung.part(first, count), batch, auxiliary, self.clock
+        )
         part._whole, part._place = (self, first), self._place
         return part
 
@@ -104,13 +120,16 @@ class ModelEvaluate(Evaluate):
 
 
 class ModelPotential(ModelPasses, Potential):
-    """The potential that a model, a loss with one value an example, a prior and a data set (`Dataset`) make: L = N *
-    mean loss by the `convention` "posterior", the mean loss by "mean_loss", TATi's. `walker_evaluation` is "auto",
-    "vectorized", "unrolled" or "looped"; `under_xla`: steps will be compiled by XLA, which changes what "auto" means;
-    `training`: the pass on a step's examples is Keras' training one (batch statistics, dropout, averages updated);
-    `fitting`: so is one on all data, which else normalizes by the moving averages of each walker; `memory_limit`: bytes
-    of inputs that are kept as a tensor at most, None all; what is larger is streamed. `scale` is L over the mean loss,
-    `counted` the loss times the weights of examples, `chain` the model as a chain of dense layers, or None."""
+    """The potential that a model, a loss with one value an example, a prior and a data set
+    (`Dataset`) make: L = N * mean loss by the `convention` "posterior", the mean loss by
+    "mean_loss", TATi's. `walker_evaluation` is "auto", "vectorized", "unrolled" or "looped";
+    `under_xla`: steps will be compiled by XLA, which changes what "auto" means; `training`: the
+    pass on a step's examples is Keras' training one (batch statistics, dropout, averages updated);
+    `fitting`: so is one on all data, which else normalizes by the moving averages of each walker;
+    `memory_limit`: bytes of inputs that are kept as a tensor at most, None all; what is larger is
+    streamed. `scale` is L over the mean loss, `counted` the loss times the weights of examples,
+    `chain` the model as a chain of dense layers, or None.
+    """
 
     def with_batches(self, batches) -> ModelPotential:
         other = copy.copy(self)
@@ -122,20 +141,32 @@ class ModelPotential(ModelPasses, Potential):
         return self.flat.parameter_names()
 
     def bind(
-        self, rung: Rung, batch: Batch | None = None, auxiliary: tuple = (), clock: Clock | None = None
+        self,
+        rung: Rung,
+        batch: Batch | None = None,
+        auxiliary: tuple = (),
+        clock: Clock | None = None,
     ) -> ModelEvaluate:
         return ModelEvaluate(self, rung, batch, auxiliary, clock)
 
     @property
     def columns(self) -> dict[str, Any]:
-        return {"noise_std": lambda position: tf.exp(position[:, -1])} if self.loss.samples_noise else {}
+        return (
+            {"noise_std": lambda position: tf.exp(position[:, -1])}
+            if self.loss.samples_noise
+            else {}
+        )
 
     def describe(self, batch: str | None = None) -> str:
         count = f"{self.num_examples} * the mean loss"
         if self.convention == "mean_loss":
             count = f"the mean loss, without the factor N = {self.num_examples}"
         if batch is None:
-            batch = "all examples" if self.batches.full else f"mini-batches of {self.batches.batch_size} examples"
+            batch = (
+                "all examples"
+                if self.batches.full
+                else f"mini-batches of {self.batches.batch_size} examples"
+            )
         words = f"U = L + V; L = {count} ({self.loss.words}), from {batch}; V = -log prior, {self.prior}"
         if self.dataset.weights is not None:
             total = self.dataset.weights.sum()
@@ -148,9 +179,13 @@ class ModelPotential(ModelPasses, Potential):
     def notices(self) -> list[str]:
         said = []
         if self._loops:
-            said.append("The layers of this model cannot be vectorized over walkers, which are computed one by one.")
+            said.append(
+                "The layers of this model cannot be vectorized over walkers, which are computed one by one."
+            )
         if self.streamed:
-            size = device_bytes(self.dataset.inputs, self.dataset.input_scale, self.flat.input_dtype)
+            size = device_bytes(
+                self.dataset.inputs, self.dataset.input_scale, self.flat.input_dtype
+            )
             said.append(
                 f"Inputs of {size / 1e6:,.3g} megabytes are more than memory_limit: each step reads the examples of "
                 "its batch, in a graph and not under XLA."
@@ -159,7 +194,11 @@ class ModelPotential(ModelPasses, Potential):
             said.append(sentence)
         if self.convention == "posterior" and not self.loss.likelihood:
             count = int(np.prod(self.dataset.targets.shape[1:], dtype=int)) or 1
-            mean = f" It is a mean over {count} numbers of each example, not their sum." if count > 1 else ""
+            mean = (
+                f" It is a mean over {count} numbers of each example, not their sum."
+                if count > 1
+                else ""
+            )
             said.append(
                 f"The mean squared error as a log likelihood stands for Gaussian noise of standard deviation "
                 f"{np.sqrt(count / 2):.4g}; loss='gaussian' with noise_std says it and counts its constant."

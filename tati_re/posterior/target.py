@@ -1,4 +1,6 @@
-"""A potential that users wrote as a function: how it is called, its gradient, and whether it can be right."""
+"""A potential that users wrote as a function: how it is called, its gradient, and whether it can be
+right.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +27,33 @@ _SEED = 0x5447
 
 
 class Target:
-    """A function of users as U of all walkers, differentiable in TensorFlow. How it is meant is found by calling it:
-    `batched`, for all walkers, `(walkers, dimension)`, or for one; in TensorFlow, or in `numpy`, which XLA cannot
-    compile and whose last exception is `failure`; with a gradient of its own or without. An `InputError` says that it
-    fails, or that its values have the wrong shape, no gradient, or depend on other walkers."""
+    """A function of users as U of all walkers, differentiable in TensorFlow. How it is meant is
+    found by calling it: `batched`, for all walkers, `(walkers, dimension)`, or for one; in
+    TensorFlow, or in `numpy`, which XLA cannot compile and whose last exception is `failure`; with
+    a gradient of its own or without. An `InputError` says that it fails, or that its values have
+    the wrong shape, no gradient, or depend on other walkers.
+    """
 
     def __init__(self, function: Callable, dimension: int, dtype: str) -> None:
-        refuse_if(not callable(function), "potential: this is no function.", type(function).__name__, EXPECTED)
+        refuse_if(
+            not callable(function),
+            "potential: this is no function.",
+            type(function).__name__,
+            EXPECTED,
+        )
         self.function, self.dimension, self.dtype = function, dimension, dtype
         # A lambda has a name that is none; a partial function and an object have none at all.
-        self.name = function.__name__.strip("<>") if inspect.isfunction(function) else type(function).__name__
+        self.name = (
+            function.__name__.strip("<>")
+            if inspect.isfunction(function)
+            else type(function).__name__
+        )
         self.failure: str | None = None
-        self._probe = np.random.default_rng(_SEED).standard_normal((2 + (dimension != 3), dimension)).astype(dtype)
+        self._probe = (
+            np.random.default_rng(_SEED)
+            .standard_normal((2 + (dimension != 3), dimension))
+            .astype(dtype)
+        )
         self.numpy, self.batched, self.pair = self._found()
         self._check_rows()
 
@@ -73,21 +90,35 @@ class Target:
         return value.numpy(), gradient.numpy()
 
     def fingerprint(self) -> str:
-        """SHA-256 of U and ∇U at a few places, in 5 digits (3 in float32): what a changed function changes."""
+        """SHA-256 of U and ∇U at a few places, in 5 digits (3 in float32): what a changed function
+        changes.
+        """
         digits = 4 if self.dtype == "float64" else 2
-        numbers = [f"{v:.{digits}e}" for part in self.value_and_gradient(self._probe) for v in np.ravel(part)]
+        numbers = [
+            f"{v:.{digits}e}"
+            for part in self.value_and_gradient(self._probe)
+            for v in np.ravel(part)
+        ]
         return hashlib.sha256(" ".join(numbers).encode()).hexdigest()
 
     def check_at(self, position: np.ndarray) -> None:
-        """Refuses a function that is not finite at these positions, `(walkers, dimension)`, or whose gradient near the
-        first three has an entry that differs from central differences by 1e-3 (float32: 5e-2) of the sum of all
-        entries' sizes. These go along random signs in steps of 1e-5 (1e-2) of |θ| + 1."""
-        for walker, (value, slope) in enumerate(zip(*self.value_and_gradient(position), strict=True)):
+        """Refuses a function that is not finite at these positions, `(walkers, dimension)`, or
+        whose gradient near the first three has an entry that differs from central differences by
+        1e-3 (float32: 5e-2) of the sum of all entries' sizes. These go along random signs in steps
+        of 1e-5 (1e-2) of |θ| + 1.
+        """
+        for walker, (value, slope) in enumerate(
+            zip(*self.value_and_gradient(position), strict=True)
+        ):
             if not (np.isfinite(value) and np.isfinite(slope).all()):
-                what = f"U = {value:g}" if not np.isfinite(value) else "a gradient that is not finite"
+                what = (
+                    f"U = {value:g}" if not np.isfinite(value) else "a gradient that is not finite"
+                )
                 received = f"{what} at {_listed(position[walker])}"
                 expected = "parameters=..., a start where U and its gradient are finite"
-                raise InputError(f"potential: not finite where walker {walker} starts.", received, expected)
+                raise InputError(
+                    f"potential: not finite where walker {walker} starts.", received, expected
+                )
         random = np.random.default_rng(_SEED)
         step, tolerance = (1e-5, 1e-3) if self.dtype == "float64" else (1e-2, 5e-2)
         for start in np.asarray(position[:3], np.float64):
@@ -107,11 +138,15 @@ class Target:
                 )
 
     def unexplained(self, positions: np.ndarray) -> float:
-        """The share of the lines from each position to the next along which U changes by other than the integral of its
-        gradient, by 0.1 and three times what 16 and 8 nodes differ by: where U jumps, or a gradient is wrong."""
+        """The share of the lines from each position to the next along which U changes by other than
+        the integral of its gradient, by 0.1 and three times what 16 and 8 nodes differ by: where U
+        jumps, or a gradient is wrong.
+        """
         along, sums = np.diff(positions, axis=0), []
         for nodes, weights in map(np.polynomial.legendre.leggauss, (8, 16)):
-            slopes = [self.value_and_gradient(positions[:-1] + (1 + x) / 2 * along)[1] for x in nodes]
+            slopes = [
+                self.value_and_gradient(positions[:-1] + (1 + x) / 2 * along)[1] for x in nodes
+            ]
             sums.append(np.einsum("k,kij,ij->i", weights / 2, slopes, along))
         values = self.value_and_gradient(positions)[0].astype(np.float64)
         rounding = 100 * np.finfo(self.dtype).eps * np.abs(values).max()
@@ -119,15 +154,25 @@ class Target:
         return float(np.mean(np.abs(np.diff(values) - sums[1]) > least))
 
     def is_quadratic(self, position: np.ndarray) -> bool:
-        """Whether each entry of the gradient is linear, to 1e-6 (float32: 1e-3) of its size, on the line through
-        `(dimension,)` whose direction has random entries of the size of |θ| + 1, as that of a Gaussian is."""
-        along = (1 + np.abs(position)) * np.random.default_rng(_SEED).standard_normal(self.dimension)
+        """Whether each entry of the gradient is linear, to 1e-6 (float32: 1e-3) of its size, on the
+        line through `(dimension,)` whose direction has random entries of the size of |θ| + 1, as
+        that of a Gaussian is.
+        """
+        along = (1 + np.abs(position)) * np.random.default_rng(_SEED).standard_normal(
+            self.dimension
+        )
         first, second, third = self.value_and_gradient(position + np.outer(np.arange(3), along))[1]
         size = np.maximum(np.abs(first), np.abs(third))
-        return bool((np.abs(first - 2 * second + third) <= (1e-6 if self.dtype == "float64" else 1e-3) * size).all())
+        return bool(
+            (
+                np.abs(first - 2 * second + third)
+                <= (1e-6 if self.dtype == "float64" else 1e-3) * size
+            ).all()
+        )
 
     def _values(self, x: Any) -> Any:
-        # The gradient of a reshape is dense and has a shape, that of rows taken out of x, or of Python, has not.
+        # The gradient of a reshape is dense and has a shape, that of rows taken out of x, or of
+        # Python, has not.
         dense = tf.reshape(x, tf.shape(x))
         found = self.function(dense) if self.batched else tf.vectorized_map(self.function, dense)
         value, *slope = (tf.cast(part, x.dtype) for part in (found if self.pair else (found,)))
@@ -140,7 +185,10 @@ class Target:
             given = [x.copy()] if self.batched else x.copy()
             try:
                 rows = [tuple(map(np.array, self.function(each))) for each in given]
-                values, slopes = (np.concatenate([np.reshape(row[k], (-1, *n)) for row in rows]) for k, n in shapes)
+                values, slopes = (
+                    np.concatenate([np.reshape(row[k], (-1, *n)) for row in rows])
+                    for k, n in shapes
+                )
             except Exception as error:
                 self.failure = said(error, 160)
                 raise
@@ -188,7 +236,9 @@ class Target:
                 if tf.is_tensor(value) == numpy:
                     continue
                 if shapes != (x.shape[:-1], x.shape):
-                    unlike.append(f"{f'U {shapes[0]} and gradient {shapes[1]}' if pair else shapes[0]} for {x.shape}")
+                    unlike.append(
+                        f"{f'U {shapes[0]} and gradient {shapes[1]}' if pair else shapes[0]} for {x.shape}"
+                    )
                 elif numpy and not pair:
                     what = "potential: it computes in NumPy and returns no gradient."
                     raise InputError(what, "None" if value is None else self.name, EXPECTED)
@@ -196,20 +246,32 @@ class Target:
                     raise _without_gradient(self.name)
                 else:
                     return numpy, batched, pair
-        raise InputError("potential: it does not give U.", "; ".join([*unlike, *failed][:2]) or self.name, EXPECTED)
+        raise InputError(
+            "potential: it does not give U.",
+            "; ".join([*unlike, *failed][:2]) or self.name,
+            EXPECTED,
+        )
 
     def _check_rows(self) -> None:
-        """Refuses a function that TensorFlow cannot compile, or whose value depends on other walkers, or on chance."""
+        """Refuses a function that TensorFlow cannot compile, or whose value depends on other
+        walkers, or on chance.
+        """
         x = self._probe
         try:
             first = self.value_and_gradient(x)[0]
         except InputError:
             raise
         except Exception as error:
-            raise InputError("potential: TensorFlow cannot compile it.", said(error, 160), EXPECTED) from error
+            raise InputError(
+                "potential: TensorFlow cannot compile it.", said(error, 160), EXPECTED
+            ) from error
         among = self.value_and_gradient(np.concatenate([x[:1], 1.7 * x[1:] + 0.3]))[0]
         if not np.array_equal(first, self.value_and_gradient(x)[0], equal_nan=True):
-            raise InputError("potential: two calls give different values.", self.name, "a function of the position")
+            raise InputError(
+                "potential: two calls give different values.",
+                self.name,
+                "a function of the position",
+            )
         if not np.allclose(first[0], among[0], rtol=1e-4, equal_nan=True):
             what = "potential: the value of a walker depends on where others are."
             expected = "sums over the last axis alone, as in tf.reduce_sum(x * x, axis=-1)"
@@ -217,7 +279,9 @@ class Target:
 
 
 def _without_gradient(name: str) -> InputError:
-    what = "its value does not depend on the position through TensorFlow, so that it has no gradient"
+    what = (
+        "its value does not depend on the position through TensorFlow, so that it has no gradient"
+    )
     return InputError(f"potential: {what}.", name, EXPECTED)
 
 
@@ -255,7 +319,11 @@ class TargetPotential(FunctionPotential):
 
     def notices(self) -> list[str]:
         how = "all walkers at once" if self.target.batched else "one walker at a time"
-        whose = "and returns its own gradient" if self.target.pair else "and is differentiated by TensorFlow"
+        whose = (
+            "and returns its own gradient"
+            if self.target.pair
+            else "and is differentiated by TensorFlow"
+        )
         if self.target.numpy:
             whose = "in NumPy with its own gradient: the steps run as a graph, for XLA cannot compile it"
         return [f"{self.target.name} is called for {how}, {whose}."]

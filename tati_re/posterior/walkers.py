@@ -1,4 +1,6 @@
-"""How the loss of several walkers is evaluated: vectorized, as unrolled copies, or in a loop; alike up to rounding."""
+"""How the loss of several walkers is evaluated: vectorized, as unrolled copies, or in a loop; alike
+up to rounding.
+"""
 
 from collections.abc import Callable
 
@@ -18,13 +20,17 @@ def choose(
     wide: bool = False,
     recurrent: bool = False,
 ) -> str:
-    """The walker evaluation of a run, "vectorized", "unrolled" or "looped": as requested, or for "auto" chosen here.
-    That is vectorized, one product for all walkers, where the layers allow it. But on CPUs that was measured as slower
-    for `wide` shared inputs and `large` own batches, which are looped. Others are unrolled up to 16 walkers (2 on a
-    GPU, and of `recurrent` layers) and looped beyond. `training` is never vectorized: that form does not carry the
-    auxiliary variables that it updates. `moves_data`: the batch of one walker is much larger than its parameters, under
-    XLA, which a loop keeps from converting images inside of the product (784-10, batch 550: 0.6 ms, unrolled 0.7)."""
-    # There each copy is compiled under XLA: 4 of a ResNet-20 took 124 s on a processor, one or a loop 45.
+    """The walker evaluation of a run, "vectorized", "unrolled" or "looped": as requested, or for
+    "auto" chosen here. That is vectorized, one product for all walkers, where the layers allow it.
+    But on CPUs that was measured as slower for `wide` shared inputs and `large` own batches, which
+    are looped. Others are unrolled up to 16 walkers (2 on a GPU, and of `recurrent` layers) and
+    looped beyond. `training` is never vectorized: that form does not carry the auxiliary variables
+    that it updates. `moves_data`: the batch of one walker is much larger than its parameters, under
+    XLA, which a loop keeps from converting images inside of the product (784-10, batch 550: 0.6 ms,
+    unrolled 0.7).
+    """
+    # There each copy is compiled under XLA: 4 of a ResNet-20 took 124 s on a processor, one or a
+    # loop 45.
     many = num_walkers > (2 if on_gpu() or recurrent else MANY_WALKERS)
     if training:
         own = "looped" if many and on_gpu() else "unrolled"
@@ -39,20 +45,35 @@ def choose(
 
 
 def loss_and_gradient(
-    how: str, total: Callable, weights: list, auxiliary: tuple, x, y, shared: bool, shape: tuple[int, ...] = ()
+    how: str,
+    total: Callable,
+    weights: list,
+    auxiliary: tuple,
+    x,
+    y,
+    shared: bool,
+    shape: tuple[int, ...] = (),
 ):
-    """Summed loss of every walker, `(walkers,)`, its gradient, flat, `(walkers, parameters)`, and the new auxiliary.
-    `total(weights of one walker, its auxiliary, x, y)` gives the sum of losses, float64 as the result, and the new
-    auxiliary. Weights and auxiliary (Keras' non-trainable variables) are `(walkers, *shape)` tensors, inputs and labels
-    `(n, ...)` where all walkers share a mini-batch, else `(walkers, n, ...)`. A sum of another `shape` has beside the
-    loss what has no gradient."""
+    """Summed loss of every walker, `(walkers,)`, its gradient, flat, `(walkers, parameters)`, and
+    the new auxiliary. `total(weights of one walker, its auxiliary, x, y)` gives the sum of losses,
+    float64 as the result, and the new auxiliary. Weights and auxiliary (Keras' non-trainable
+    variables) are `(walkers, *shape)` tensors, inputs and labels `(n, ...)` where all walkers share
+    a mini-batch, else `(walkers, n, ...)`. A sum of another `shape` has beside the loss what has no
+    gradient.
+    """
     walkers = weights[0].shape[0]
     if how == "vectorized":
         with tf.GradientTape() as tape:
             tape.watch(weights)
-            losses = map_walkers("vectorized", lambda *one: total(*one)[0], weights, auxiliary, x, y, shared)
+            losses = map_walkers(
+                "vectorized", lambda *one: total(*one)[0], weights, auxiliary, x, y, shared
+            )
         slopes = tape.gradient(losses, weights, unconnected_gradients="zero")
-        return losses, tf.concat([tf.reshape(dense(slope), (walkers, -1)) for slope in slopes], 1), auxiliary
+        return (
+            losses,
+            tf.concat([tf.reshape(dense(slope), (walkers, -1)) for slope in slopes], 1),
+            auxiliary,
+        )
 
     def one(values, extra, inputs, labels):
         with tf.GradientTape() as tape:
@@ -63,13 +84,15 @@ def loss_and_gradient(
 
     if how == "unrolled":
         results = [one(*each) for each in _each(weights, auxiliary, x, y, shared)]
-        # One concatenation of all pieces: XLA copies it piece by piece, where nested ones are computed entry by entry.
+        # One concatenation of all pieces: XLA copies it piece by piece, where nested ones are
+        # computed entry by entry.
         pieces = [piece for _, slopes, _ in results for piece in slopes]
         gradient = tf.reshape(tf.concat(pieces, 0), (walkers, -1))
         new = tuple(tf.stack([result[2][k] for result in results]) for k in range(len(auxiliary)))
         return tf.stack([loss for loss, _, _ in results]), gradient, new
 
-    # Piece by piece: what XLA joins inside of the loop it reads through masks, also where no memory is.
+    # Piece by piece: what XLA joins inside of the loop it reads through masks, also where no memory
+    # is.
     pieces = [tf.TensorSpec((w.shape[1:].num_elements(),), w.dtype) for w in weights]
     extra = tuple(tf.TensorSpec(a.shape[1:], a.dtype) for a in auxiliary)
     signature = tf.TensorSpec(shape, tf.float64), pieces, extra
@@ -78,14 +101,19 @@ def loss_and_gradient(
 
 
 def once(function: Callable, position, *others, shape: tuple[int, ...] | None = None):
-    """`function(position, *others) -> (losses (walkers,), gradient like position)`, inside a loop of one round. A
-    vectorized map reshapes by shapes that TensorFlow looks for in all that its inputs depend on: it takes the step's
-    random bits and mini-batches for constants of the compilation, and XLA would compile every chunk anew. The search
-    ends at loop variables that change; XLA then removes the loop. Losses of another shape are announced by `shape`."""
+    """`function(position, *others) -> (losses (walkers,), gradient like position)`, inside a loop
+    of one round. A vectorized map reshapes by shapes that TensorFlow looks for in all that its
+    inputs depend on: it takes the step's random bits and mini-batches for constants of the
+    compilation, and XLA would compile every chunk anew. The search ends at loop variables that
+    change; XLA then removes the loop. Losses of another shape are announced by `shape`.
+    """
 
     def body(i, _, position, *others):
         losses, gradient = function(position, *others)
-        losses, gradient = tf.ensure_shape(losses, start[1].shape), tf.ensure_shape(gradient, position.shape)
+        losses, gradient = (
+            tf.ensure_shape(losses, start[1].shape),
+            tf.ensure_shape(gradient, position.shape),
+        )
         return i + 1, losses, gradient, *(tf.zeros_like(other) for other in others)
 
     start = (tf.constant(0), tf.zeros(shape or position.shape[:1], tf.float64), position, *others)
@@ -98,14 +126,26 @@ def _each(weights: list, auxiliary: tuple, x, y, shared: bool) -> list:
     batch = ((x, y),) * walkers if shared else zip(*map(tf.unstack, (x, y)), strict=True)
     # Taken apart in one operation for each tensor, where indexing makes four for each walker.
     own = zip(*map(tf.unstack, (*weights, *auxiliary)), strict=True)
-    return [(list(one[:num_weights]), list(one[num_weights:]), *pair) for one, pair in zip(own, batch, strict=True)]
+    return [
+        (list(one[:num_weights]), list(one[num_weights:]), *pair)
+        for one, pair in zip(own, batch, strict=True)
+    ]
 
 
 def map_walkers(
-    how: str, function: Callable, weights: list, auxiliary: tuple, x, y, shared: bool, signature=tf.float64
+    how: str,
+    function: Callable,
+    weights: list,
+    auxiliary: tuple,
+    x,
+    y,
+    shared: bool,
+    signature=tf.float64,
 ):
-    """`function(weights of one walker, its auxiliary, x, y)` for every walker, without gradients; results stacked.
-    `signature` is the type of what it returns, or types in the structure of that."""
+    """`function(weights of one walker, its auxiliary, x, y)` for every walker, without gradients;
+    results stacked. `signature` is the type of what it returns, or types in the structure of
+    that.
+    """
     if how == "unrolled":
         results = [function(*each) for each in _each(weights, auxiliary, x, y, shared)]
         return tf.nest.map_structure(lambda *values: tf.stack(values), *results)

@@ -22,30 +22,40 @@ _PURPOSE = 0xA2F12
 
 
 def to_arviz(
-    run: AnyRun, burnin: int | None = None, thin: int = 1, data: Dataset | None = None, model: Any = None
+    run: AnyRun,
+    burnin: int | None = None,
+    thin: int = 1,
+    data: Dataset | None = None,
+    model: Any = None,
 ) -> Any:
-    """Returns a run as ArviZ' `xarray.DataTree`, with walkers as chains. ArviZ 1 takes it as it is, ArviZ 0 by
-    `arviz.InferenceData.from_datatree`. Its groups:
+    """Returns a run as ArviZ' `xarray.DataTree`, with walkers as chains. ArviZ 1 takes it as it is,
+    ArviZ 0 by `arviz.InferenceData.from_datatree`. Its groups:
 
-    * `posterior`: the stored positions, each tensor of the model in its shape, or the projections that were stored;
-    * `sample_stats`: the columns of run.csv, and by ArviZ' names `lp` = -U/T (U with the constants that it has, without
-      the evidence), `energy` = U + p'p/2, the Hamiltonian of that step, of methods with momenta, and `acceptance_rate`.
-      U is that of all data where it is recorded with every row (`full_every`);
-    * `log_likelihood`: log p(y | θ) of each example (times its weight) at each stored position, all outputs together;
-    * `observed_data`: the targets y, in the units of the data, classes by number;
-    * `posterior_predictive`: targets drawn anew at each stored position, as a function of the run's seed.
+    * `posterior`: the stored positions, each tensor of the model in its shape, or the projections
+    that were stored; * `sample_stats`: the columns of run.csv, and by ArviZ' names `lp` = -U/T (U
+    with the constants that it has, without
+      the evidence), `energy` = U + p'p/2, the Hamiltonian of that step, of methods with momenta,
+      and `acceptance_rate`. U is that of all data where it is recorded with every row
+      (`full_every`);
+    * `log_likelihood`: log p(y | θ) of each example (times its weight) at each stored position, all
+    outputs together; * `observed_data`: the targets y, in the units of the data, classes by number;
+    * `posterior_predictive`: targets drawn anew at each stored position, as a function of the run's
+    seed.
 
-    The last three need the data, the model, stored parameters and a likelihood: a cross-entropy, or values with
-    Gaussian noise (the mean squared error over k outputs stands for the variance k/2) under `potential="posterior"`.
-    Without, and of draws that have weights, which ArviZ does not know, they are left out; the attribute `left_out` says
-    why. Groups have the coordinate `step`, as positions and rows may be recorded at different steps. `arviz.bfmi`
-    compares neighboring rows: record every step for it. Chains of ArviZ are of one length: draws of walkers that come
-    and leave (simulated tempering) are joined, walker by walker, and cut into as many equal chains; the coordinate
-    `walker` then tells whose each is, and the attribute `cut` what was done and how many draws are left over.
+    The last three need the data, the model, stored parameters and a likelihood: a cross-entropy, or
+    values with Gaussian noise (the mean squared error over k outputs stands for the variance k/2)
+    under `potential="posterior"`. Without, and of draws that have weights, which ArviZ does not
+    know, they are left out; the attribute `left_out` says why. Groups have the coordinate `step`,
+    as positions and rows may be recorded at different steps. `arviz.bfmi` compares neighboring
+    rows: record every step for it. Chains of ArviZ are of one length: draws of walkers that come
+    and leave (simulated tempering) are joined, walker by walker, and cut into as many equal chains;
+    the coordinate `walker` then tells whose each is, and the attribute `cut` what was done and how
+    many draws are left over.
 
     Args:
         run, burnin, thin: As of `tati_re.analysis.averages`, of rows and positions.
-        data: The data set of the run, `sim.dataset`. Default: that of a run made here; else read where the run says.
+        data: The data set of the run, `sim.dataset`. Default: that of a run made here; else read
+            where the run says.
         model: The Keras model where the folder holds none. Default: the folder's.
 
     Raises:
@@ -64,7 +74,10 @@ def to_arviz(
     attributes = {
         "inference_library": "tati_re",
         "inference_library_version": str(run.manifest.get("tati_re", "")),
-        "sampler": str(run.manifest.get("method", {}).get("sampler") or run.manifest["options"].get("sampler", "")),
+        "sampler": str(
+            run.manifest.get("method", {}).get("sampler")
+            or run.manifest["options"].get("sampler", "")
+        ),
         "meaning": str(run.manifest.get("meaning", "")),
     }
     groups = {"sample_stats": xarray.Dataset(_statistics(rows, chains), coordinates, cut)}
@@ -75,7 +88,9 @@ def to_arviz(
         try:
             if stored.weight is not None and np.ptp(stored.weight) > 0:
                 raise InputError("The draws have weights, which ArviZ does not know.")
-            groups["posterior"] = xarray.Dataset(_tensors(run, positions, stored.values[chains]), coordinates, cut)
+            groups["posterior"] = xarray.Dataset(
+                _tensors(run, positions, stored.values[chains]), coordinates, cut
+            )
             groups |= _of_examples(xarray, run, stored, chains, coordinates, data, model)
             groups["log_likelihood"].attrs.update(cut)
             groups["posterior_predictive"].attrs.update(cut)
@@ -89,7 +104,9 @@ def to_arviz(
 
 
 def for_installed(tree: Any) -> Any:
-    """The tree as the ArviZ that is installed takes it: `arviz.InferenceData` before version 1, else as it is."""
+    """The tree as the ArviZ that is installed takes it: `arviz.InferenceData` before version 1,
+    else as it is.
+    """
     try:
         if metadata.version("arviz").partition(".")[0] != "0":
             return tree
@@ -102,10 +119,17 @@ def for_installed(tree: Any) -> Any:
 
 
 def write_arviz(
-    run: AnyRun, path: AnyPath, burnin: int | None = None, thin: int = 1, data: Dataset | None = None, model: Any = None
+    run: AnyRun,
+    path: AnyPath,
+    burnin: int | None = None,
+    thin: int = 1,
+    data: Dataset | None = None,
+    model: Any = None,
 ) -> Path:
-    """Writes a run as a NetCDF file for `xarray.open_datatree` and ArviZ. It returns the file, `path`, which ends in
-    `.nc`; one that cannot be written is an `InputError`. Other arguments and errors are those of `to_arviz`."""
+    """Writes a run as a NetCDF file for `xarray.open_datatree` and ArviZ. It returns the file,
+    `path`, which ends in `.nc`; one that cannot be written is an `InputError`. Other arguments and
+    errors are those of `to_arviz`.
+    """
     tree = to_arviz(run, burnin, thin, data, model)
     try:
         with replacing(path, ".nc") as file:
@@ -125,20 +149,30 @@ def _statistics(rows: pd.DataFrame, chains: np.ndarray) -> dict[str, Any]:
     columns["lp"] = -potential / rows["temperature"]
     if "kinetic_energy" in rows and rows["kinetic_energy"].notna().all():
         thermal = rows["kinetic_energy"] / rows["temperature"]
-        if np.ptp(thermal) > 1e-5 * thermal.mean():  # not momenta of fixed length, whose BFMI would be that of U
+        if (
+            np.ptp(thermal) > 1e-5 * thermal.mean()
+        ):  # not momenta of fixed length, whose BFMI would be that of U
             columns["energy"] = potential + rows["kinetic_energy"]
     if "acceptance" in rows:
         columns["acceptance_rate"] = rows["acceptance"]
-    return {name: (("chain", "draw"), values.to_numpy()[chains]) for name, values in columns.items()}
+    return {
+        name: (("chain", "draw"), values.to_numpy()[chains]) for name, values in columns.items()
+    }
 
 
-def _of_examples(xarray: Any, run: RunFiles, stored: Block, chains: np.ndarray, coordinates, data, model) -> dict:
+def _of_examples(
+    xarray: Any, run: RunFiles, stored: Block, chains: np.ndarray, coordinates, data, model
+) -> dict:
     """The groups with one number an example."""
     data, network = likelihood_of(run, data, model)
     predictive = network.predictive
-    random = np.random.default_rng([*(int(run.manifest.get(*key)) for key in (("seed", 0), ("call", 1))), _PURPOSE])
+    random = np.random.default_rng(
+        [*(int(run.manifest.get(*key)) for key in (("seed", 0), ("call", 1))), _PURPOSE]
+    )
     logs, again = [], []
-    for log_likelihoods, outputs, noise in likelihood_blocks(network, data, stored, chains.reshape(-1)):
+    for log_likelihoods, outputs, noise in likelihood_blocks(
+        network, data, stored, chains.reshape(-1)
+    ):
         logs.append(log_likelihoods)
         again.append(predictive.drawn(outputs, noise, random))
     observed = data.targets.argmax(axis=1) if predictive.task == "one_hot" else data.targets
@@ -157,10 +191,18 @@ def _of_examples(xarray: Any, run: RunFiles, stored: Block, chains: np.ndarray, 
     }
 
 
-def _chains(steps: np.ndarray, walkers: np.ndarray) -> tuple[np.ndarray, dict[str, Any], dict[str, str]]:
-    """Rows in chains, `(chains, draws)`, by walker or, where that would lose more of them, of all walkers joined and
-    cut into equal parts; their coordinates; and in the attribute `cut` what was done, where walkers are not alike."""
-    rows, counts, cut = rows_by_walker(steps, walkers), np.unique(walkers, return_counts=True)[1], {}
+def _chains(
+    steps: np.ndarray, walkers: np.ndarray
+) -> tuple[np.ndarray, dict[str, Any], dict[str, str]]:
+    """Rows in chains, `(chains, draws)`, by walker or, where that would lose more of them, of all
+    walkers joined and cut into equal parts; their coordinates; and in the attribute `cut` what was
+    done, where walkers are not alike.
+    """
+    rows, counts, cut = (
+        rows_by_walker(steps, walkers),
+        np.unique(walkers, return_counts=True)[1],
+        {},
+    )
     said = f"Walkers have {counts.min():,} to {counts.max():,} draws"
     length = len(steps) // len(rows)
     if joined := length > rows.shape[1]:
@@ -171,7 +213,11 @@ def _chains(steps: np.ndarray, walkers: np.ndarray) -> tuple[np.ndarray, dict[st
     alike = (steps[rows] == steps[rows[0]]).all()
     coordinates = {"step": ("draw", steps[rows[0]]) if alike else (("chain", "draw"), steps[rows])}
     coordinates |= {"walker": (("chain", "draw"), walkers[rows])} if joined else {}
-    return rows, {"chain": np.arange(len(rows)), "draw": np.arange(rows.shape[1]), **coordinates}, cut
+    return (
+        rows,
+        {"chain": np.arange(len(rows)), "draw": np.arange(rows.shape[1]), **coordinates},
+        cut,
+    )
 
 
 def _tensors(run: RunFiles, positions: Positions, values: np.ndarray) -> dict[str, Any]:

@@ -15,34 +15,55 @@ _COLUMNS = 64
 
 
 class Draws:
-    """The weighted draws of one rung in a run's trajectory, counted from the target, 0: of the stored positions of a
-    walker, or of each one, every `thin`-th past `burnin` (None: the run's own). Of each draw, `(draws,)`: `step`,
-    `walker`, `weight` above 0, 1 where the run has none, and `loss`, on the step's mini-batch."""
+    """The weighted draws of one rung in a run's trajectory, counted from the target, 0: of the
+    stored positions of a walker, or of each one, every `thin`-th past `burnin` (None: the run's
+    own). Of each draw, `(draws,)`: `step`, `walker`, `weight` above 0, 1 where the run has none,
+    and `loss`, on the step's mini-batch.
+    """
 
     def __init__(
-        self, run: RunFiles, rung: int = 0, burnin: int | None = None, thin: int = 1, walker: int | None = None
+        self,
+        run: RunFiles,
+        rung: int = 0,
+        burnin: int | None = None,
+        thin: int = 1,
+        walker: int | None = None,
     ) -> None:
         if run.manifest.get("kind") == "fit":
-            raise InputError(f"{run.folder} is the run of an optimizer.", expected="a run that sampled")
+            raise InputError(
+                f"{run.folder} is the run of an optimizer.", expected="a run that sampled"
+            )
         with (run.folder / files.ROWS).open(encoding="utf-8") as file:
             has_rungs = "rung" in file.readline().rstrip().split(",")
         if rung and not has_rungs:
-            raise InputError(f"The run {run.folder} has no ladder.", f"rung {rung}", "rung 0, the only one")
+            raise InputError(
+                f"The run {run.folder} has no ladder.", f"rung {rung}", "rung 0, the only one"
+            )
         self._positions = Positions(run, burnin, thin, walker, rung)
         self.burnin = self._positions.burnin
-        refuse_if(self._positions.projected, f"The run {run.folder} stored projections, not parameters.")
+        refuse_if(
+            self._positions.projected, f"The run {run.folder} stored projections, not parameters."
+        )
         found = []
         for block in self._positions.blocks():
             kept = block.counts > 0
-            found.append((block.step[kept], block.walker[kept], block.counts[kept], block.loss[kept]))
-        self.step, self.walker, self.weight, self.loss = (np.concatenate(part) for part in zip(*found, strict=True))
-        refuse_if(not len(self.step), f"No stored position of {run.folder} has a weight at rung {rung}.")
+            found.append(
+                (block.step[kept], block.walker[kept], block.counts[kept], block.loss[kept])
+            )
+        self.step, self.walker, self.weight, self.loss = (
+            np.concatenate(part) for part in zip(*found, strict=True)
+        )
+        refuse_if(
+            not len(self.step), f"No stored position of {run.folder} has a weight at rung {rung}."
+        )
 
     def __len__(self) -> int:
         return len(self.step)
 
     def blocks(self, most: int) -> Iterator[tuple[int, np.ndarray]]:
-        """Yields the number of the first draw of a block and its parameters, `(up to most, parameters)`."""
+        """Yields the number of the first draw of a block and its parameters, `(up to most,
+        parameters)`.
+        """
         done = 0
         for block in self._positions.blocks():
             values = block.values if block.weight is None else block.values[block.weight > 0]
@@ -51,22 +72,32 @@ class Draws:
             done += len(values)
 
 
-def independent_draws(values: np.ndarray, step: np.ndarray, walker: np.ndarray, weight: np.ndarray) -> float:
-    """How many independent draws have the error of so many of one run, by their autocorrelation along each walker and
-    by their weights: the median over up to 64 of the numbers `(draws, ...)` that they predict."""
+def independent_draws(
+    values: np.ndarray, step: np.ndarray, walker: np.ndarray, weight: np.ndarray
+) -> float:
+    """How many independent draws have the error of so many of one run, by their autocorrelation
+    along each walker and by their weights: the median over up to 64 of the numbers `(draws, ...)`
+    that they predict.
+    """
     most = float(weight.sum() ** 2 / (weight**2).sum())
     flat = values.reshape(len(values), -1)
     chosen, counted = rows_that_count(step, walker, weight)
     columns = flat[:, np.unique(np.linspace(0, flat.shape[1] - 1, _COLUMNS).astype(int))]
-    moving = [column[chosen] for column in columns.T if np.isfinite(column).all() and np.ptp(column[chosen]) > 0]
+    moving = [
+        column[chosen]
+        for column in columns.T
+        if np.isfinite(column).all() and np.ptp(column[chosen]) > 0
+    ]
     if chosen.shape[1] < MINIMUM_DRAWS or not moving:
         return most
     return min(most, float(np.median([weighted(one, counted)[1] for one in moving])))
 
 
 class Members:
-    """Fixed vectors of parameters in place of draws, `(members, P)` or `(P,)`: an optimum, or the members of an
-    ensemble. `walkers` are the numbers of the walkers whose moving statistics they have; None: 0."""
+    """Fixed vectors of parameters in place of draws, `(members, P)` or `(P,)`: an optimum, or the
+    members of an ensemble. `walkers` are the numbers of the walkers whose moving statistics they
+    have; None: 0.
+    """
 
     def __init__(self, vectors: np.ndarray, walkers: np.ndarray | None = None) -> None:
         self.vectors = np.atleast_2d(vectors)

@@ -16,14 +16,18 @@ from tati_re.prediction.network import model_of
 from tati_re.runs.run import RunFiles
 
 NOISE = "noise"
-"""In place of a file of other inputs: uniform random numbers, each input within the range that it has."""
+"""In place of a file of other inputs: uniform random numbers, each input within the range that it
+has.
+"""
 
 
 def read_inputs(source: str, run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:
-    """Reads inputs `(n, ...)` in the form of a run's training data, from a file or a built-in set, and labels or None.
-    Of a table the columns are taken that the run's inputs and labels have by name. Of a run without names labels are
-    all that start with `label`, else the only column that is left and no weight; where all are empty, none.
-    A `.npy` file, and an NPZ file of one array, hold inputs. Of files and sets with a test part that part is taken."""
+    """Reads inputs `(n, ...)` in the form of a run's training data, from a file or a built-in set,
+    and labels or None. Of a table the columns are taken that the run's inputs and labels have by
+    name. Of a run without names labels are all that start with `label`, else the only column that
+    is left and no weight; where all are empty, none. A `.npy` file, and an NPZ file of one array,
+    hold inputs. Of files and sets with a test part that part is taken.
+    """
     path, options = Path(source).expanduser(), run.manifest.get("options", {})
     suffix = suffix_of(path)
     if suffix in TABLES and path.is_file():
@@ -39,9 +43,15 @@ def read_inputs(source: str, run: RunFiles) -> tuple[np.ndarray, np.ndarray | No
                     return file[file.files[0]], None
         except (OSError, ValueError) as error:
             kind = "NPZ file" if suffix == ".npz" else "array of numbers"
-            raise InputError(f"{path} cannot be read as an {kind}.", str(error).split("\n")[0]) from None
+            raise InputError(
+                f"{path} cannot be read as an {kind}.", str(error).split("\n")[0]
+            ) from None
     if not path.exists() and not path.suffix:
-        how = {name: options[name] for name in ("test_fraction", "shuffle") if options.get(name) is not None}
+        how = {
+            name: options[name]
+            for name in ("test_fraction", "shuffle")
+            if options.get(name) is not None
+        }
         dataset = load_data(source, seed=options.get("seed", 0), **how)
         if dataset.test_inputs is None:
             return dataset.inputs, dataset.targets
@@ -51,7 +61,9 @@ def read_inputs(source: str, run: RunFiles) -> tuple[np.ndarray, np.ndarray | No
 
 
 def noise_like(inputs: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Uniform random inputs, as many, each entry within its range; one that never varies in that of all."""
+    """Uniform random inputs, as many, each entry within its range; one that never varies in that of
+    all.
+    """
     values = np.asarray(inputs, np.float64)
     low, high = values.min(axis=0), values.max(axis=0)
     still = high <= low
@@ -61,7 +73,9 @@ def noise_like(inputs: np.ndarray, seed: int = 0) -> np.ndarray:
     return (np.round(drawn) if whole else drawn).astype(np.asarray(inputs).dtype)
 
 
-def _from_table(path: Path, run: RunFiles, header: Callable, read: Callable) -> tuple[np.ndarray, np.ndarray | None]:
+def _from_table(
+    path: Path, run: RunFiles, header: Callable, read: Callable
+) -> tuple[np.ndarray, np.ndarray | None]:
     names, weights = list(header(path)), run.manifest["options"].get("sample_weights")
     wanted = run.manifest["dataset"].get("feature_names")
     if not wanted:
@@ -69,7 +83,12 @@ def _from_table(path: Path, run: RunFiles, header: Callable, read: Callable) -> 
 
         wanted = names[: math.prod(length or 1 for length in input_shape_of(model_of(run))[1:])]
     for name in wanted:
-        refuse_if(name not in names, f"{path.name} lacks a column of the run's inputs.", ", ".join(names), name)
+        refuse_if(
+            name not in names,
+            f"{path.name} lacks a column of the run's inputs.",
+            ", ".join(names),
+            name,
+        )
     rest = [name for name in names if name not in (*wanted, weights)]
     if labels := run.manifest["dataset"].get("label_names"):
         labels = labels if {*labels} <= {*rest} else []

@@ -1,4 +1,6 @@
-"""Leave-one-out predictions without leaving out: Pareto-smoothed importance sampling on the draws of a run."""
+"""Leave-one-out predictions without leaving out: Pareto-smoothed importance sampling on the draws
+of a run.
+"""
 
 import math
 from contextlib import suppress
@@ -28,12 +30,14 @@ _LEAST_DRAWS, _MOST_DRAWS, _COLUMNS = 25, 4_000, ("example", "elpd", "pareto_k")
 @shown
 @dataclass(frozen=True, eq=False)
 class LeaveOneOut:
-    """The expected log predictive density of new examples, elpd, by leaving out each one of those of the training.
+    """The expected log predictive density of new examples, elpd, by leaving out each one of those
+    of the training.
 
     Attributes:
         example: Numbers of the examples that were taken, `(n,)`.
         elpd: log p(y_i | all other examples), in the units of the data, `(n,)`.
-        pareto_k: Shape of the tail of the importance weights, `(n,)`: above `largest_k` elpd is not to be trusted.
+        pareto_k: Shape of the tail of the importance weights, `(n,)`: above `largest_k` elpd is not
+            to be trusted.
         num_examples: All examples of the training; where n are fewer, sums are scaled from them.
         num_draws: S, draws of the posterior that were weighed.
     """
@@ -46,7 +50,9 @@ class LeaveOneOut:
 
     @property
     def largest_k(self) -> float:
-        """The shape that S draws can bear, 1 - 1/log10 S, 0.7 at most (Vehtari et al., 2024): 0.67 of 1,000."""
+        """The shape that S draws can bear, 1 - 1/log10 S, 0.7 at most (Vehtari et al., 2024): 0.67
+        of 1,000.
+        """
         return min(0.7, 1 - 1 / math.log10(self.num_draws))
 
     @property
@@ -60,10 +66,18 @@ class LeaveOneOut:
         return int((self.pareto_k > self.largest_k).sum())
 
     def difference(self, other: "LeaveOneOut") -> tuple[float, float]:
-        """elpd of `other` less this one, over all examples, and the standard error of that difference, in which what
-        both share cancels; raises `InputError` where the examples are others."""
-        if not np.array_equal(self.example, other.example) or self.num_examples != other.num_examples:
-            raise InputError("elpd: the runs have other examples.", f"{self.num_examples} and {other.num_examples}")
+        """elpd of `other` less this one, over all examples, and the standard error of that
+        difference, in which what both share cancels; raises `InputError` where the examples are
+        others.
+        """
+        if (
+            not np.array_equal(self.example, other.example)
+            or self.num_examples != other.num_examples
+        ):
+            raise InputError(
+                "elpd: the runs have other examples.",
+                f"{self.num_examples} and {other.num_examples}",
+            )
         return _total(other.elpd - self.elpd, self.num_examples)
 
     def frame(self) -> pd.DataFrame:
@@ -80,48 +94,69 @@ class LeaveOneOut:
 
 
 def leave_one_out(
-    run: AnyRun, burnin: int | None = None, data: Any = None, model: Any = None, most_examples: int = 1_000
+    run: AnyRun,
+    burnin: int | None = None,
+    data: Any = None,
+    model: Any = None,
+    most_examples: int = 1_000,
 ) -> LeaveOneOut:
     """PSIS-LOO of a run: how well its posterior predicts an example that it has not seen.
 
-    Estimates Σ log p(y_i | y without y_i) from draws of the posterior of all, weighted by 1/p(y_i | θ) with the largest
-    weights smoothed (Vehtari, Gelman, Gabry, 2017), by arviz-stats. It is kept as `loo.csv` in the run folder, from
-    where summary and `tati-compare --elpd` read it. The error is that of the examples, not that of the draws.
+    Estimates Σ log p(y_i | y without y_i) from draws of the posterior of all, weighted by 1/p(y_i |
+    θ) with the largest weights smoothed (Vehtari, Gelman, Gabry, 2017), by arviz-stats. It is kept
+    as `loo.csv` in the run folder, from where summary and `tati-compare --elpd` read it. The error
+    is that of the examples, not that of the draws.
 
     Args:
-        run, burnin: As of `tati_re.analysis.averages`; at T = 1, of a likelihood, with positions of one weight each.
+        run, burnin: As of `tati_re.analysis.averages`; at T = 1, of a likelihood, with positions of
+            one weight each.
         data, model: As of `tati_re.analysis.to_arviz`.
-        most_examples: Where there are more, so many drawn at random, for all runs the same. Default: 1,000.
+        most_examples: Where there are more, so many drawn at random, for all runs the same.
+            Default: 1,000.
 
     Raises:
         InputError: No likelihood, another temperature, weights, no data, or no stored positions.
     """
     run = as_run(run)
     if run.manifest["temperature"] != 1:
-        raise InputError("elpd: leaving out needs the posterior.", f"T = {run.manifest['temperature']:g}", "T = 1")
+        raise InputError(
+            "elpd: leaving out needs the posterior.",
+            f"T = {run.manifest['temperature']:g}",
+            "T = 1",
+        )
     data, network = likelihood_of(run, data, model)
     stored = Positions(run, burnin, 1).read()
     if stored.weight is not None and np.ptp(stored.weight) > 0:
         raise InputError("elpd: the draws have weights.", expected="draws that count alike")
     draws = np.lexsort((stored.step, stored.walker))
     what = "elpd: too few draws to smooth the largest of their weights."
-    refuse_if(len(draws) < _LEAST_DRAWS, what, f"{len(draws)} after the burn-in", f"at least {_LEAST_DRAWS}")
+    refuse_if(
+        len(draws) < _LEAST_DRAWS,
+        what,
+        f"{len(draws)} after the burn-in",
+        f"at least {_LEAST_DRAWS}",
+    )
     draws = draws[:: math.ceil(len(draws) / _MOST_DRAWS)]
     count = data.num_examples
     taken = np.arange(count)
     if count > most_examples:
         taken = np.sort(np.random.default_rng(count).choice(count, most_examples, replace=False))
-    logs = np.concatenate([part for part, _, _ in likelihood_blocks(network, data, stored, draws, taken)])
+    logs = np.concatenate(
+        [part for part, _, _ in likelihood_blocks(network, data, stored, draws, taken)]
+    )
     places = stored.step[draws], stored.walker[draws]
     efficiency = independent_draws(logs.sum(axis=-1), *places, np.ones(len(draws))) / len(draws)
-    # Draws that a Metropolis test repeats may be all of a tail: no Pareto law fits it, and weights stay as they are.
+    # Draws that a Metropolis test repeats may be all of a tail: no Pareto law fits it, and weights
+    # stay as they are.
     elpd, k = np.full((2, len(taken)), np.nan)
     for i in range(len(taken)):
         with np.errstate(divide="ignore", invalid="ignore"), suppress(ValueError):
             elpd[i], k[i], _ = array_stats().loo(logs[None, :, i], r_eff=efficiency)
     tied = ~np.isfinite(elpd) | ~np.isfinite(k)
     raw = math.log(len(draws)) - logsumexp(-logs, axis=0)
-    found = LeaveOneOut(taken, np.where(tied, raw, elpd), np.where(tied, np.inf, k), count, len(draws))
+    found = LeaveOneOut(
+        taken, np.where(tied, raw, elpd), np.where(tied, np.inf, k), count, len(draws)
+    )
     write_whole(run.folder / files.LOO, frame_text(found.frame()))
     return found
 
@@ -129,15 +164,23 @@ def leave_one_out(
 def stored_leave_one_out(run: RunFiles) -> LeaveOneOut | None:
     """What an earlier call found, None where there was none since the run stored positions."""
     path, positions = run.folder / files.LOO, files.trajectory_in(run.folder)
-    if not path.exists() or positions is None or path.stat().st_mtime_ns < positions.stat().st_mtime_ns:
+    if (
+        not path.exists()
+        or positions is None
+        or path.stat().st_mtime_ns < positions.stat().st_mtime_ns
+    ):
         return None
     table = read_table(path)
     if missing := set(_COLUMNS) - set(table):
-        raise InputError(f"{path} is no table of run.loo().", f"no column {min(missing)}", ", ".join(_COLUMNS))
+        raise InputError(
+            f"{path} is no table of run.loo().", f"no column {min(missing)}", ", ".join(_COLUMNS)
+        )
     if "num_draws" not in table:  # of an earlier version
         return None
     example, elpd, k = (table[name].to_numpy() for name in _COLUMNS)
-    return LeaveOneOut(example, elpd, k, run.manifest["dataset"]["num_examples"], int(table["num_draws"].max()))
+    return LeaveOneOut(
+        example, elpd, k, run.manifest["dataset"]["num_examples"], int(table["num_draws"].max())
+    )
 
 
 def _total(values: np.ndarray, num_examples: int) -> tuple[float, float]:

@@ -17,7 +17,8 @@ class Calibration(NamedTuple):
 
     Attributes:
         edges: Ends of the bins, shape (bins + 1,), from 0 to 1.
-        confidence: Mean probability of the predicted class in each bin, shape (bins,); nan where the bin is empty.
+        confidence: Mean probability of the predicted class in each bin, shape (bins,); nan where
+            the bin is empty.
         accuracy: Part of right predictions in each bin, shape (bins,); nan where the bin is empty.
         count: Examples in each bin, shape (bins,).
         error: Expected calibration error, sum over bins of count/n |accuracy - confidence|.
@@ -31,19 +32,27 @@ class Calibration(NamedTuple):
 
 
 def class_probabilities(probabilities: np.ndarray) -> np.ndarray:
-    """Probabilities `(n, k)`, k >= 2, float64; also of a positive class alone, `(n,)` or `(n, 1)`."""
+    """Probabilities `(n, k)`, k >= 2, float64; also of a positive class alone, `(n,)` or `(n,
+    1)`.
+    """
     values = np.asarray(probabilities, dtype=np.float64)
     if values.ndim == 1:
         values = values[:, None]
     if values.ndim != 2 or values.size == 0:
         raise InputError("Probabilities have the wrong shape.", values.shape, "(examples, classes)")
     if not (values.min() >= -1e-6 and values.max() <= 1 + 1e-6):
-        raise InputError("Probabilities must lie between 0 and 1.", f"{values.min():g} to {values.max():g}", "0 to 1")
+        raise InputError(
+            "Probabilities must lie between 0 and 1.",
+            f"{values.min():g} to {values.max():g}",
+            "0 to 1",
+        )
     return np.concatenate([1.0 - values, values], axis=1) if values.shape[1] == 1 else values
 
 
 def class_labels(labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """Labels from 0, `(n,)`, int64, of integers or -1 and 1, `(n,)` or `(n, 1)`, or one-hot rows `(n, num_classes)`."""
+    """Labels from 0, `(n,)`, int64, of integers or -1 and 1, `(n,)` or `(n, 1)`, or one-hot rows
+    `(n, num_classes)`.
+    """
     values = np.asarray(labels)
     if values.ndim == 2 and values.shape[1] == num_classes:
         values = values.argmax(axis=1)
@@ -51,14 +60,23 @@ def class_labels(labels: np.ndarray, num_classes: int) -> np.ndarray:
     if num_classes == 2 and np.isin(values, (-1, 1)).all():
         values = values > 0
     whole = values.astype(np.int64)
-    if not (np.array_equal(whole, values) and whole.size and whole.min() >= 0 and whole.max() < num_classes):
+    if not (
+        np.array_equal(whole, values)
+        and whole.size
+        and whole.min() >= 0
+        and whole.max() < num_classes
+    ):
         shown = ", ".join(map(str, np.unique(values)[:5]))
-        raise InputError("Labels do not fit the probabilities.", shown, f"integers from 0 to {num_classes - 1}")
+        raise InputError(
+            "Labels do not fit the probabilities.", shown, f"integers from 0 to {num_classes - 1}"
+        )
     return whole
 
 
 def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Fraction of examples whose most probable class is correct. Arguments and errors are those of `brier_score`."""
+    """Fraction of examples whose most probable class is correct. Arguments and errors are those of
+    `brier_score`.
+    """
     values, right = paired(probabilities, labels)
     return float((values.argmax(axis=1) == right).mean())
 
@@ -66,9 +84,10 @@ def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
 def negative_log_likelihood(
     probabilities: np.ndarray, labels: np.ndarray, floor: float = SMALLEST_PROBABILITY
 ) -> float:
-    """Mean over examples of -log(probability of the right class), in nats. Arguments and errors are those of
-    `brier_score`; probabilities below `floor`, in [0, 1), count as this one, by default 1.2e-38, where float32
-    underflows."""
+    """Mean over examples of -log(probability of the right class), in nats. Arguments and errors are
+    those of `brier_score`; probabilities below `floor`, in [0, 1), count as this one, by default
+    1.2e-38, where float32 underflows.
+    """
     values, right = paired(probabilities, labels)
     chosen = np.clip(values[np.arange(len(right)), right], floor, 1.0)
     with np.errstate(divide="ignore"):
@@ -76,17 +95,21 @@ def negative_log_likelihood(
 
 
 def predictive_entropy(probabilities: np.ndarray) -> np.ndarray:
-    """Entropy -sum p log p of each example's classes, in nats, `(n,)`, from 0 (certain) to log k (nothing known).
-    Probabilities are as `brier_score` takes them; a wrong shape and values outside 0..1 are refused."""
+    """Entropy -sum p log p of each example's classes, in nats, `(n,)`, from 0 (certain) to log k
+    (nothing known). Probabilities are as `brier_score` takes them; a wrong shape and values outside
+    0..1 are refused.
+    """
     values = class_probabilities(probabilities)
     return -np.sum(values * np.log(np.where(values > 0, values, 1.0)), axis=1)
 
 
 def calibration(probabilities: np.ndarray, labels: np.ndarray, num_bins: int = 15) -> Calibration:
-    """Reliability bins and expected calibration error of the predicted class. Reference: C. Guo, G. Pleiss, Y. Sun, K.
-    Weinberger, On calibration of modern neural networks, ICML 2017, equation 5 (equal bins of the confidence, 15 of
-    them there). The error of perfectly calibrated predictions is above 0 by chance, of order sqrt(bins/n). Arguments
-    and errors are those of `brier_score`, and `num_bins`, at least 1, by default 15."""
+    """Reliability bins and expected calibration error of the predicted class. Reference: C. Guo, G.
+    Pleiss, Y. Sun, K. Weinberger, On calibration of modern neural networks, ICML 2017, equation 5
+    (equal bins of the confidence, 15 of them there). The error of perfectly calibrated predictions
+    is above 0 by chance, of order sqrt(bins/n). Arguments and errors are those of `brier_score`,
+    and `num_bins`, at least 1, by default 15.
+    """
     refuse_if(num_bins < 1, "num_bins is too small.", num_bins, "at least 1")
     values, right = paired(probabilities, labels)
     sure, hit = values.max(axis=1), values.argmax(axis=1) == right
@@ -104,5 +127,7 @@ def paired(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, n
     values = class_probabilities(probabilities)
     right = class_labels(labels, values.shape[1])
     if len(values) != len(right):
-        raise InputError("Probabilities and labels differ in length.", f"{len(values)} and {len(right)}", "equal")
+        raise InputError(
+            "Probabilities and labels differ in length.", f"{len(values)} and {len(right)}", "equal"
+        )
     return values, right

@@ -1,4 +1,6 @@
-"""The model and the data of a run folder, its network for predictions with any parameters, and likelihoods under it."""
+"""The model and the data of a run folder, its network for predictions with any parameters, and
+likelihoods under it.
+"""
 
 from __future__ import annotations
 
@@ -39,28 +41,40 @@ def model_of(run: RunFiles) -> Any:
     except InputError as error:
         if "model" not in run.objects:
             raise InputError(str(error), expected=expected) from None
-    refuse_if("model" not in run.objects, f"The run {run.folder} holds no model.", expected=expected)
+    refuse_if(
+        "model" not in run.objects, f"The run {run.folder} holds no model.", expected=expected
+    )
     return run.objects["model"]
 
 
 def check_model(run: RunFiles) -> None:
     what = f"The run {run.folder} sampled a potential given as a function: it has no model and no data."
-    refuse_if(run.manifest.get("dataset", {}).get("potential"), what, expected="run.trajectory, run.averages")
+    refuse_if(
+        run.manifest.get("dataset", {}).get("potential"),
+        what,
+        expected="run.trajectory, run.averages",
+    )
 
 
 def flat_model_of(run: RunFiles, model: Any = None) -> FlatModel:
-    """The model of a run, the given Keras model or the folder's, as a function of one flat vector."""
+    """The model of a run, the given Keras model or the folder's, as a function of one flat
+    vector.
+    """
     from tati_re.models.flat import FlatModel
     from tati_re.models.precision import in_precision
     from tati_re.posterior.noise_level import with_noise
 
     options = run.manifest["options"]
     model = in_precision(model_of(run) if model is None else model, options.get("dtype", "float32"))
-    return with_noise(FlatModel(model, options.get("fix_parameters")), options.get("noise_std", 1.0))
+    return with_noise(
+        FlatModel(model, options.get("fix_parameters")), options.get("noise_std", 1.0)
+    )
 
 
 def has_its_data(run: RunFiles) -> bool:
-    """Whether `dataset_of` finds the data: it was made here, names them, or was opened with them."""
+    """Whether `dataset_of` finds the data: it was made here, names them, or was opened with
+    them.
+    """
     return run.data is not None or not _missing_data(run)
 
 
@@ -76,14 +90,23 @@ def dataset_of(run: RunFiles) -> Dataset:
     if missing := _missing_data(run):
         how = ", ".join(f"{name}=..." for name in missing)
         expected = f"run.predict(inputs, labels), or tati_re.load({str(run.folder)!r}, {how}) as they were then"
-        raise InputError(f"The run's {' and '.join(missing)} were given in Python.", expected=expected)
+        raise InputError(
+            f"The run's {' and '.join(missing)} were given in Python.", expected=expected
+        )
     labels = "binary_crossentropy" if run.manifest["dataset"].get("task") == "multi_label" else None
-    options = {**manifest.given_options(run.manifest), "verbose": 0} | ({"loss": labels} if labels else {})
+    options = {**manifest.given_options(run.manifest), "verbose": 0} | (
+        {"loss": labels} if labels else {}
+    )
     if run.manifest["dataset"].get("task") in ("regression", "classification"):
-        options["num_classes"] = run.manifest["dataset"].get("num_classes") or 0  # a model may have said so
+        options["num_classes"] = (
+            run.manifest["dataset"].get("num_classes") or 0
+        )  # a model may have said so
     places = tuple(run.manifest["dataset"].get("places", ()))
     dataset = dataset_from_options(make_options(options), *given, places=places)
-    if dataset.preparation is None and dataset.fingerprint() != run.manifest["dataset"]["fingerprint"]:
+    if (
+        dataset.preparation is None
+        and dataset.fingerprint() != run.manifest["dataset"]["fingerprint"]
+    ):
         dataset = fitted_shape(dataset, model_of(run))
     manifest.check_data(run.manifest, dataset, run.folder)
     run.data = dataset
@@ -91,75 +114,111 @@ def dataset_of(run: RunFiles) -> Dataset:
 
 
 def fitted_shape(dataset: Dataset, model: Any) -> Dataset:
-    """The data set with inputs in the shape that the model takes: images get a channel axis where it has one."""
+    """The data set with inputs in the shape that the model takes: images get a channel axis where
+    it has one.
+    """
     from tati_re.models.inputs import checked_indices, fit_inputs, layout_of
     from tati_re.models.inspect import input_shape_of
 
     wanted, layout = input_shape_of(model)[1:], layout_of(model)
     if dataset.layout and not layout:
-        raise InputError("data: the model has one input.", f"{len(dataset.layout)} inputs", "one array of inputs")
+        raise InputError(
+            "data: the model has one input.", f"{len(dataset.layout)} inputs", "one array of inputs"
+        )
     if (order := order_of(dataset.layout, layout)) is not None:
         dataset = _changed(dataset, lambda inputs: inputs[:, order])
     if layout:
         names = [name for name, _ in dataset.layout] or [""]
-        dataset = replace(dataset, layout=layout if any(names) else tuple(("", shape) for _, shape in layout))
+        dataset = replace(
+            dataset, layout=layout if any(names) else tuple(("", shape) for _, shape in layout)
+        )
     return _changed(dataset, lambda inputs: checked_indices(model, fit_inputs(inputs, wanted)))
 
 
 def _changed(dataset: Dataset, change: Callable[[np.ndarray], np.ndarray]) -> Dataset:
     test = dataset.test_inputs
-    return replace(dataset, inputs=change(dataset.inputs), test_inputs=None if test is None else change(test))
+    return replace(
+        dataset, inputs=change(dataset.inputs), test_inputs=None if test is None else change(test)
+    )
 
 
 class Network:
-    """A run's model as a function of parameters and inputs, with the preparation of inputs and outputs; `model` is the
-    Keras model if the folder could not hold it. `predictive` is what the outputs predict."""
+    """A run's model as a function of parameters and inputs, with the preparation of inputs and
+    outputs; `model` is the Keras model if the folder could not hold it. `predictive` is what the
+    outputs predict.
+    """
 
     def __init__(self, run: RunFiles, model: Any = None) -> None:
         manifest = run.manifest
         check_model(run)
         if "task" not in manifest["dataset"]:
-            raise InputError(f"The manifest of {run.folder} does not say what its data are.", expected="a newer run")
+            raise InputError(
+                f"The manifest of {run.folder} does not say what its data are.",
+                expected="a newer run",
+            )
         self._run = run
         self.flat = flat_model_of(run, model)
         self.num_parameters = self.flat.num_parameters
         if self.num_parameters != manifest["parameters"]["num"]:
             expected = f"{manifest['parameters']['num']} parameters"
-            raise InputError("The model differs from the run's.", f"{self.num_parameters} parameters", expected)
+            raise InputError(
+                "The model differs from the run's.", f"{self.num_parameters} parameters", expected
+            )
         self._outputs = Outputs(self.flat)
         data = manifest["dataset"]
         self._scale = float(data.get("input_scale", 1.0))
         self._scales = tuple(data.get("layout_scales", (self._scale,)))
-        self.preparation = Preparation.from_config(data["preparation"]) if "preparation" in data else None
+        self.preparation = (
+            Preparation.from_config(data["preparation"]) if "preparation" in data else None
+        )
         standard = None if self.preparation is None else self.preparation.target_standard
         deviation, mean = (1.0, 0.0) if standard is None else (standard.deviation, standard.mean)
-        self._layout = tuple((part["name"], tuple(part["shape"])) for part in data.get("layout", ()))
-        self.class_names, self._names = (tuple(data.get(key, ())) for key in ("class_names", "feature_names"))
+        self._layout = tuple(
+            (part["name"], tuple(part["shape"])) for part in data.get("layout", ())
+        )
+        self.class_names, self._names = (
+            tuple(data.get(key, ())) for key in ("class_names", "feature_names")
+        )
         loss, outputs = manifest["loss"], self._outputs
         given = loss, data["task"], data.get("num_classes"), outputs.num_outputs, deviation, mean
-        self.predictive = Predictive(*given, _loss_by_example(loss, run.objects.get("loss")), outputs.places)
+        self.predictive = Predictive(
+            *given, _loss_by_example(loss, run.objects.get("loss")), outputs.places
+        )
         self.auxiliary: list[np.ndarray] = []
         if self.flat.auxiliary:
             arrays, _, _ = checkpoint.load(run.folder)
-            self.auxiliary = [np.asarray(arrays[f"auxiliary/{k}"]) for k in range(len(self.flat.auxiliary))]
+            self.auxiliary = [
+                np.asarray(arrays[f"auxiliary/{k}"]) for k in range(len(self.flat.auxiliary))
+            ]
 
     @cached_property
     def _own_statistics(self) -> Any:
-        """Statistics of each draw where the run normalized by batches, see `OwnStatistics`; None else."""
+        """Statistics of each draw where the run normalized by batches, see `OwnStatistics`; None
+        else.
+        """
         from tati_re.posterior.own_statistics import OwnStatistics
 
         run, options = self._run, self._run.manifest["options"]
         if run.manifest["kind"] != "sample" or options.get("batch_norm") != "batch":
             return None
         if has_its_data(run):
-            return OwnStatistics(self.flat, dataset_of(run).inputs, options.get("batch_size"), self.prepared)
+            return OwnStatistics(
+                self.flat, dataset_of(run).inputs, options.get("batch_size"), self.prepared
+            )
         what = "The statistics of batch normalization are those of the end of the run for all draws"
-        warnings.warn(f"{what}: its training data, data=..., would give each its own.", stacklevel=2)
+        warnings.warn(
+            f"{what}: its training data, data=..., would give each its own.", stacklevel=2
+        )
         return None
 
     def packed(self, inputs: Any) -> np.ndarray:
         values = as_packed(inputs, self._layout, self._names, self._scales)
-        refuse_if(not values.ndim or not len(values), "There are no inputs to predict.", values.shape, "(n, ...)")
+        refuse_if(
+            not values.ndim or not len(values),
+            "There are no inputs to predict.",
+            values.shape,
+            "(n, ...)",
+        )
         return values
 
     def prepared(self, inputs: np.ndarray) -> np.ndarray:
@@ -168,35 +227,55 @@ class Network:
         values = self.packed(inputs)
         values = values[:, None] if values.ndim == 1 else values
         if values.dtype.kind not in "buif" or not np.isfinite(values).all():
-            raise InputError("The inputs to predict are not finite numbers.", f"type {values.dtype}", "finite numbers")
+            raise InputError(
+                "The inputs to predict are not finite numbers.",
+                f"type {values.dtype}",
+                "finite numbers",
+            )
         if self.preparation is not None:
             values = self.preparation.inputs(values, self._scale)
         elif self._scale != 1.0:
-            values = values.astype(self.flat.input_dtype) * np.dtype(self.flat.input_dtype).type(self._scale)
+            values = values.astype(self.flat.input_dtype) * np.dtype(self.flat.input_dtype).type(
+                self._scale
+            )
         values = checked_indices(self.flat.model, fit_inputs(values, self._outputs.input_shape))
         return values.astype(self.flat.input_dtype)
 
     def prepared_targets(self, targets: np.ndarray) -> np.ndarray:
-        return targets if self.preparation is None else self.preparation.targets(np.asarray(targets))
+        return (
+            targets if self.preparation is None else self.preparation.targets(np.asarray(targets))
+        )
 
-    def outputs(self, parameters: np.ndarray, walkers: np.ndarray, inputs: np.ndarray) -> np.ndarray:
-        """Outputs `(draws, n, outputs)`, of classes at several places `(draws, n * places, outputs)`, in the model's
-        number type, for parameters `(draws, P)` and inputs `(n, ...)` as `prepared` gives them; `walkers`, `(draws,)`,
-        says whose moving statistics a draw without its own has."""
+    def outputs(
+        self, parameters: np.ndarray, walkers: np.ndarray, inputs: np.ndarray
+    ) -> np.ndarray:
+        """Outputs `(draws, n, outputs)`, of classes at several places `(draws, n * places,
+        outputs)`, in the model's number type, for parameters `(draws, P)` and inputs `(n, ...)` as
+        `prepared` gives them; `walkers`, `(draws,)`, says whose moving statistics a draw without
+        its own has.
+        """
         extra = [values[np.asarray(walkers) % len(values)] for values in self.auxiliary]
         if (own := self._own_statistics) is not None:
-            each = [own(vector, [values[i] for values in extra]) for i, vector in enumerate(parameters)]
+            each = [
+                own(vector, [values[i] for values in extra]) for i, vector in enumerate(parameters)
+            ]
             extra = [np.stack(values) for values in zip(*each, strict=True)]
         found = self._outputs(parameters, extra, inputs)
         return found.reshape(len(found), len(inputs) * self.predictive.rows, -1)
 
     def noise_std(self, parameters: np.ndarray) -> np.ndarray | None:
         """The noise of each parameter vector, `(draws,)`, if it is a parameter, else None."""
-        return np.exp(np.asarray(parameters[:, -1], np.float64)) if self.predictive.samples_noise else None
+        return (
+            np.exp(np.asarray(parameters[:, -1], np.float64))
+            if self.predictive.samples_noise
+            else None
+        )
 
 
 def _loss_by_example(loss: dict[str, Any], given: Any) -> Any:
-    """A Keras loss known by name only, or the object `given`, as a function of arrays; None for the others."""
+    """A Keras loss known by name only, or the object `given`, as a function of arrays; None for the
+    others.
+    """
     from tati_re.core.backend import tf
     from tati_re.posterior.losses import CLASSIFICATION, REGRESSION, Loss, function_of_keras
 
@@ -208,7 +287,9 @@ def _loss_by_example(loss: dict[str, Any], given: Any) -> Any:
     except ValueError:
         return None
     one = Loss(name, function=getattr(function, "call", function))
-    return lambda targets, outputs: one.per_example(tf.constant(targets), tf.constant(outputs)).numpy()
+    return lambda targets, outputs: one.per_example(
+        tf.constant(targets), tf.constant(outputs)
+    ).numpy()
 
 
 _BLOCK_DRAWS = 64
@@ -218,25 +299,52 @@ def likelihood_of(run: RunFiles, data: Any = None, model: Any = None) -> tuple[A
     """The data of a run and its network, of a loss that is a likelihood; `InputError` of others."""
     check_model(run)
     said = run.manifest
-    if stores_projections(run) or said.get("kind") == "fit" or "task" not in said.get("dataset", {}):
-        raise InputError("The run has no draws of its parameters, or does not say what its data are.")
+    if (
+        stores_projections(run)
+        or said.get("kind") == "fit"
+        or "task" not in said.get("dataset", {})
+    ):
+        raise InputError(
+            "The run has no draws of its parameters, or does not say what its data are."
+        )
     data, network = data or dataset_of(run), Network(run, model)
     manifest.check_data(said, data, run.folder)
-    shares = (network.predictive.name, network.predictive.kind) == ("categorical_crossentropy", VALUES)
-    several = "Classes at several places" if data.targets.ndim > 2 else "Labels that are shares of classes"
+    shares = (network.predictive.name, network.predictive.kind) == (
+        "categorical_crossentropy",
+        VALUES,
+    )
+    several = (
+        "Classes at several places"
+        if data.targets.ndim > 2
+        else "Labels that are shares of classes"
+    )
     refuse_if(shares, f"{several} are no draws of a likelihood.", expected="one class an example")
     what = "The run sampled exp(-mean loss), no posterior."
-    refuse_if(said["options"].get("potential") == "mean_loss", what, "potential mean_loss", "potential posterior")
+    refuse_if(
+        said["options"].get("potential") == "mean_loss",
+        what,
+        "potential mean_loss",
+        "potential posterior",
+    )
     if not network.predictive.likelihood:
-        raise InputError("The run's loss is no likelihood.", network.predictive.name, "a cross-entropy or gaussian")
+        raise InputError(
+            "The run's loss is no likelihood.",
+            network.predictive.name,
+            "a cross-entropy or gaussian",
+        )
     return data, network
 
 
 def likelihood_blocks(
-    network: Network, data: Any, stored: Block, draws: np.ndarray, examples: np.ndarray | slice = slice(None)
+    network: Network,
+    data: Any,
+    stored: Block,
+    draws: np.ndarray,
+    examples: np.ndarray | slice = slice(None),
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
-    """Of some draws after the other log p(y | θ) of the examples, times their weights, `(draws, n)`; the outputs
-    `(draws, n, outputs)`; and the noise of each draw where it is sampled."""
+    """Of some draws after the other log p(y | θ) of the examples, times their weights, `(draws,
+    n)`; the outputs `(draws, n, outputs)`; and the noise of each draw where it is sampled.
+    """
     inputs, given = network.prepared(data.inputs[examples]), data.targets[examples]
     targets = network.prepared_targets(data.targets)[examples]
     weights = 1.0 if data.weights is None else data.weights[examples]
@@ -244,4 +352,8 @@ def likelihood_blocks(
         block = draws[first : first + _BLOCK_DRAWS]
         outputs = network.outputs(stored.values[block], stored.walker[block], inputs)
         noise = network.noise_std(stored.values[block])
-        yield weights * network.predictive.log_likelihoods(outputs, targets, given, noise), outputs, noise
+        yield (
+            weights * network.predictive.log_likelihoods(outputs, targets, given, noise),
+            outputs,
+            noise,
+        )

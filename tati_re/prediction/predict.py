@@ -1,4 +1,6 @@
-"""Posterior predictions of runs, averaged over all draws in bounded memory, or accumulated while sampling."""
+"""Posterior predictions of runs, averaged over all draws in bounded memory, or accumulated while
+sampling.
+"""
 
 import warnings
 from collections.abc import Sequence
@@ -17,18 +19,28 @@ from tati_re.prediction import results
 from tati_re.prediction.draws import Draws, Members, independent_draws
 from tati_re.prediction.metrics import class_labels
 from tati_re.prediction.network import Network, dataset_of
-from tati_re.prediction.scores import crps, mixture_cdf, mixture_interval, normal_crps, weighted_quantiles
+from tati_re.prediction.scores import (
+    crps,
+    mixture_cdf,
+    mixture_interval,
+    normal_crps,
+    weighted_quantiles,
+)
 from tati_re.runs import checkpoint, files
 from tati_re.runs.run import RunFiles, last_step, stored_every
 from tati_re.runs.selection import burnin_of
 
 MEMORY_VALUES = 8_000_000
-"""Predictions (draws × inputs × columns) in memory at once, ten times over; more inputs go in parts, by all draws."""
+"""Predictions (draws × inputs × columns) in memory at once, ten times over; more inputs go in
+parts, by all draws.
+"""
 
 BLOCK_DRAWS = 512
 MOST_PREDICTIONS, FEWEST_DRAWS = 20_000_000, 2_000
-"""Draws times inputs that a prediction takes where nobody says, and the draws that it takes of any inputs: 40 seconds
-of one core, where all 41,000 draws of a run of two million steps took more than six minutes for 4,000 inputs."""
+"""Draws times inputs that a prediction takes where nobody says, and the draws that it takes of any
+inputs: 40 seconds of one core, where all 41,000 draws of a run of two million steps took more than
+six minutes for 4,000 inputs.
+"""
 FEW_DRAWS = 100
 """Independent draws below which predictions are said to be rough."""
 _AVERAGED = ("probabilities", "std", "lower", "upper", "expected_entropy")
@@ -48,39 +60,48 @@ def predict(
 ) -> results.ClassPrediction | results.LabelPrediction | results.RegressionPrediction:
     """Posterior predictions: averages over the stored draws of runs, with intervals and scores.
 
-    Targets p(y|x) = E[p(y|x, θ)] under the distribution that the run sampled: of a run with weights the weighted
-    average, on a ladder that of one rung. Of runs of an optimizer, the place where each walker arrived is a draw: that
-    of one walker is the optimum, those of several are an ensemble. Probabilities are averaged, never logits. The draws
-    are read from the disk block by block.
+    Targets p(y|x) = E[p(y|x, θ)] under the distribution that the run sampled: of a run with weights
+    the weighted average, on a ladder that of one rung. Of runs of an optimizer, the place where
+    each walker arrived is a draw: that of one walker is the optimum, those of several are an
+    ensemble. Probabilities are averaged, never logits. The draws are read from the disk block by
+    block.
 
     Args:
         runs: A run, or several whose draws count alike.
-        inputs: `(n, ...)`, as in the data set, before any scaling. Default: those of the test part of the run's data.
-        labels: Right labels or values, `(n,)` or `(n, outputs)`, in the units of the data. Default: a data
-            frame's columns of their names, if whole; of the test part its own.
+        inputs: `(n, ...)`, as in the data set, before any scaling. Default: those of the test part
+            of the run's data.
+        labels: Right labels or values, `(n,)` or `(n, outputs)`, in the units of the data. Default:
+            a data frame's columns of their names, if whole; of the test part its own.
         interval: Probability inside of the central intervals, in 0..1. Default: 0.9.
         rung: Of a ladder whose rungs are all stored. Default: 0, the target.
         burnin: Steps to leave out. Default: the run's own burn-in.
-        thin: Every how many stored positions of a walker are taken. Default: as few draws as make 20,000,000
-            predictions, 2,000 at least.
+        thin: Every how many stored positions of a walker are taken. Default: as few draws as make
+            20,000,000 predictions, 2,000 at least.
         model: The Keras model where the folders hold none. Default: theirs.
         parameters: Vectors `(draws, parameters)` in place of the draws of one run, as of
             `tati_re.gaussian_approximation`. Default: the run's.
 
     Returns:
-        A `ClassPrediction`, a `LabelPrediction` or a `RegressionPrediction`. Where a run kept averages of its test part
-        (`stream_predictions`), and has no trajectory or its data were given in Python, those, unless
-        draws are chosen.
+        A `ClassPrediction`, a `LabelPrediction` or a `RegressionPrediction`. Where a run kept
+        averages of its test part (`stream_predictions`), and has no trajectory or its data were
+        given in Python, those, unless draws are chosen.
 
     Raises:
-        InputError: Inputs or labels that do not fit, runs that predict different things, or no draws.
+        InputError: Inputs or labels that do not fit, runs that predict different things, or no
+            draws.
     """
     runs = list(runs) if isinstance(runs, Sequence) else [runs]
     refuse_if(not runs, "There are no runs to predict with.")
-    refuse_if(not 0 < interval < 1, "interval is out of range.", interval, "a number between 0 and 1")
+    refuse_if(
+        not 0 < interval < 1, "interval is out of range.", interval, "a number between 0 and 1"
+    )
     if inputs is None:
         refuse_if(labels is not None, "labels without inputs.", expected="predict(inputs, labels)")
-        kept = len(runs) == 1 and parameters is None and runs[0].manifest["options"].get("stream_predictions")
+        kept = (
+            len(runs) == 1
+            and parameters is None
+            and runs[0].manifest["options"].get("stream_predictions")
+        )
         kept = kept and (rung, burnin, thin) == (0, None, None)
         in_python = {"data", "test_data"} & {*runs[0].manifest.get("objects", [])}
         if kept and (in_python or not files.trajectory_in(runs[0].folder)):
@@ -89,25 +110,43 @@ def predict(
         inputs = with_names(runs[0], inputs) if len(runs) > 1 else inputs
     labels = labels_by_name(runs, inputs, labels)
     if parameters is None:
-        found = average([source_of(run, rung, burnin, thin, model, inputs) for run in runs], inputs, labels, interval)
+        found = average(
+            [source_of(run, rung, burnin, thin, model, inputs) for run in runs],
+            inputs,
+            labels,
+            interval,
+        )
         if any(run.manifest.get("kind") != "fit" for run in runs):
             warn_of_few_draws(found, 4)
         return found
     if len(runs) > 1 or (rung, burnin, thin) != (0, None, None):
-        raise InputError("parameters stand in place of the draws of one run.", expected="no rung, burnin or thin")
+        raise InputError(
+            "parameters stand in place of the draws of one run.", expected="no rung, burnin or thin"
+        )
     network, vectors = Network(runs[0], model), np.atleast_2d(parameters)
     if vectors.shape[1:] != (network.num_parameters,):
-        raise InputError("parameters: wrong shape.", np.shape(parameters), f"(draws, {network.num_parameters})")
+        raise InputError(
+            "parameters: wrong shape.", np.shape(parameters), f"(draws, {network.num_parameters})"
+        )
     return average([(network, Members(vectors))], inputs, labels, interval)
 
 
 def labels_by_name(runs: Sequence[RunFiles], inputs: Any, labels: Any) -> Any:
-    """Labels in the order of all runs; where none are given those among the inputs, if none of them is missing."""
+    """Labels in the order of all runs; where none are given those among the inputs, if none of them
+    is missing.
+    """
     names, *others = (run.manifest["dataset"].get("label_names", []) for run in runs)
     for other in others:
         received = f"{', '.join(names)} and {', '.join(other)}"
-        refuse_if(names and other and other != names, "The runs predict different things.", received)
-    if labels is None and names and is_frame(inputs) and {*names} <= {str(name) for name in inputs.columns}:
+        refuse_if(
+            names and other and other != names, "The runs predict different things.", received
+        )
+    if (
+        labels is None
+        and names
+        and is_frame(inputs)
+        and {*names} <= {str(name) for name in inputs.columns}
+    ):
         own = in_order(inputs, names, "labels")
         if missing := int(own.isna().any(axis=1).sum()):
             if missing < len(own):
@@ -130,10 +169,16 @@ def warn_of_few_draws(found: results.Prediction, stacklevel: int) -> None:
 
 
 def source_of(
-    run: RunFiles, rung: int = 0, burnin: int | None = None, thin: int | None = 1, model: Any = None, inputs: Any = ()
+    run: RunFiles,
+    rung: int = 0,
+    burnin: int | None = None,
+    thin: int | None = 1,
+    model: Any = None,
+    inputs: Any = (),
 ) -> tuple[Network, Draws | Members]:
-    """The network of a run and the parameters to predict with: its draws, or the end of an optimization. `thin` None:
-    as many draws as make so many predictions of the inputs."""
+    """The network of a run and the parameters to predict with: its draws, or the end of an
+    optimization. `thin` None: as many draws as make so many predictions of the inputs.
+    """
     network, options = Network(run, model), run.manifest["options"]
     if run.manifest.get("kind") == "fit":
         positions = np.asarray(checkpoint.load(run.folder)[0]["state/position/0"])
@@ -150,7 +195,9 @@ def test_part(run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:
     dataset = dataset_of(run)
     if dataset.test_inputs is None:
         what = "The run's data have no test part."
-        raise InputError(what, expected="inputs to predict, or test_fraction = 0.2 where the Simulation is made")
+        raise InputError(
+            what, expected="inputs to predict, or test_fraction = 0.2 where the Simulation is made"
+        )
     return dataset.test_inputs, dataset.test_targets
 
 
@@ -174,7 +221,11 @@ def average(
     for network, _ in sources[1:]:
         other = network.predictive
         called = network.class_names, sources[0][0].class_names
-        same = (other.kind, other.num_columns, other.rows) == (first.kind, first.num_columns, first.rows)
+        same = (other.kind, other.num_columns, other.rows) == (
+            first.kind,
+            first.num_columns,
+            first.rows,
+        )
         if not same or called[0] != called[1]:
             pairs = (first, called[1]), (other, called[0])
             kinds = [f"{one.kind} of {one.num_columns} {', '.join(names)}" for one, names in pairs]
@@ -187,30 +238,50 @@ def average(
         if are_names(labels, sources[0][0].class_names):
             labels = numbers_of_names(labels, sources[0][0].class_names, "labels")
         if len(labels) != len(inputs):
-            raise InputError("Inputs and labels differ in length.", f"{len(inputs)} and {len(labels)}", "equal")
+            raise InputError(
+                "Inputs and labels differ in length.", f"{len(inputs)} and {len(labels)}", "equal"
+            )
         if first.kind == CLASSES:
             fit = labels.size in (count, count * first.num_columns)
-            refuse_if(not fit, "The labels do not fit the network.", labels.shape, f"one class for each of {count:,}")
+            refuse_if(
+                not fit,
+                "The labels do not fit the network.",
+                labels.shape,
+                f"one class for each of {count:,}",
+            )
             numbers = class_labels(labels.reshape(count, -1), first.num_columns)
-            labels = {"one_hot": np.eye(first.num_columns)[numbers], "signs": 2 * numbers - 1}.get(first.task)
+            labels = {"one_hot": np.eye(first.num_columns)[numbers], "signs": 2 * numbers - 1}.get(
+                first.task
+            )
             labels = numbers.reshape(len(inputs), -1) if labels is None else labels
         elif first.kind == LABELS:
             labels = results.labels_of_rows(labels, (len(inputs), first.num_columns))
         elif labels.size != len(inputs) * first.num_columns:
-            raise InputError("The targets do not fit the network.", labels.shape, f"(n, {first.num_columns})")
+            raise InputError(
+                "The targets do not fit the network.", labels.shape, f"(n, {first.num_columns})"
+            )
         elif labels.dtype.kind not in "buif" or not np.isfinite(labels).all():
-            raise InputError("The labels are not finite numbers.", f"type {labels.dtype}", "finite numbers")
+            raise InputError(
+                "The labels are not finite numbers.", f"type {labels.dtype}", "finite numbers"
+            )
     num_draws = sum(len(draws) for _, draws in sources)
-    rows = max(1, memory_values // (num_draws * first.rows * max(first.num_columns, first.num_outputs)))
+    rows = max(
+        1, memory_values // (num_draws * first.rows * max(first.num_columns, first.num_outputs))
+    )
     parts: list[_Part] = []
     independent = float("nan")
     for start in range(0, len(inputs), rows):
         part = slice(start, start + rows)
         these = [x[part] for x in prepared]
-        found = [outputs_of_draws(*source, x, block_draws) for source, x in zip(sources, these, strict=True)]
+        found = [
+            outputs_of_draws(*source, x, block_draws)
+            for source, x in zip(sources, these, strict=True)
+        ]
         if not parts:
             each = [
-                len(one) if isinstance(one, Members) else independent_draws(f, one.step, one.walker, one.weight)
+                len(one)
+                if isinstance(one, Members)
+                else independent_draws(f, one.step, one.walker, one.weight)
                 for (_, one), (f, _) in zip(sources, found, strict=True)
             ]
             # Of so many runs' mean the variance is that of each, times the square of its share.
@@ -225,7 +296,9 @@ def average(
         "independent_draws": independent,
         "inputs": inputs,
         "level": interval,
-        "walker": np.concatenate([draws.walker + k for (_, draws), k in zip(sources, before[:-1], strict=True)]),
+        "walker": np.concatenate(
+            [draws.walker + k for (_, draws), k in zip(sources, before[:-1], strict=True)]
+        ),
         "weight": weight,
         "draw_losses": _over_examples(parts, "losses", len(inputs)),
     }
@@ -234,7 +307,9 @@ def average(
         values = results.class_values(first.task, first.num_columns, sources[0][0].class_names)
         shared |= {name: _joined(parts, name) for name in _AVERAGED}
         shared |= {"draw_accuracy": hits, "places": first.rows}
-        return results.ClassPrediction(**shared, labels=None if labels is None else numbers, class_values=values)
+        return results.ClassPrediction(
+            **shared, labels=None if labels is None else numbers, class_values=values
+        )
     if first.kind == LABELS:
         shared |= {name: _joined(parts, name) for name in (*_AVERAGED, "log_density")}
         return results.LabelPrediction(**shared, labels=labels, draw_accuracy=hits)
@@ -248,7 +323,9 @@ def average(
 class _Part:
     """Predictions of some of the inputs by all draws."""
 
-    def __init__(self, sources, found: list[tuple], labels: np.ndarray | None, level: float) -> None:
+    def __init__(
+        self, sources, found: list[tuple], labels: np.ndarray | None, level: float
+    ) -> None:
         weight = np.concatenate([draws.weight for _, draws in sources])
         self._share, self._weight = weight / weight.sum(), weight
         self._ends = np.array([(1 - level) / 2, (1 + level) / 2])
@@ -262,10 +339,14 @@ class _Part:
         predictive = [network.predictive for network, _ in sources]
         if labels is not None and predictive[0].kind == LABELS:
             self.log_density = log_mean_exp(-np.concatenate(parts), self._weight)
-        (self._values if predictive[0].kind == VALUES else self._classes)(predictive, found, labels, level)
+        (self._values if predictive[0].kind == VALUES else self._classes)(
+            predictive, found, labels, level
+        )
 
     def _classes(self, predictive, found, labels, level: float) -> None:
-        logs = np.concatenate([one.log_probabilities(f) for one, (f, _) in zip(predictive, found, strict=True)])
+        logs = np.concatenate(
+            [one.log_probabilities(f) for one, (f, _) in zip(predictive, found, strict=True)]
+        )
         self.expected_entropy = np.tensordot(self._share, entropy_of(logs), 1)
         p = np.exp(logs, out=logs)
         several = predictive[0].kind == LABELS
@@ -277,7 +358,9 @@ class _Part:
         if labels is not None and several:
             self.right = ((p > 0.5) == labels).all(axis=-1).sum(axis=1)
         elif labels is not None:
-            self.right = (p.argmax(axis=-1) == class_labels(labels.reshape(len(p[0]), -1), p.shape[-1])).sum(axis=1)
+            self.right = (
+                p.argmax(axis=-1) == class_labels(labels.reshape(len(p[0]), -1), p.shape[-1])
+            ).sum(axis=1)
 
     def _values(self, predictive, found, labels, level: float) -> None:
         pairs = [(one, *pair) for one, pair in zip(predictive, found, strict=True)]
@@ -292,10 +375,16 @@ class _Part:
         each = [one.noise(f, own) for one, f, own in pairs]
         rows = len(values[0]) if any(one.predicts_noise for one in predictive) else 1
         size = rows, values.shape[-1]
-        noise = np.concatenate([np.broadcast_to(s, (len(f), *size)) for s, (_, f, _) in zip(each, pairs, strict=True)])
-        self.noise_std = np.broadcast_to(np.sqrt(np.tensordot(self._share, noise**2, 1)), self.mean.shape)
+        noise = np.concatenate(
+            [np.broadcast_to(s, (len(f), *size)) for s, (_, f, _) in zip(each, pairs, strict=True)]
+        )
+        self.noise_std = np.broadcast_to(
+            np.sqrt(np.tensordot(self._share, noise**2, 1)), self.mean.shape
+        )
         columns = range(values.shape[-1])
-        ends = [mixture_interval(values[..., k], noise[..., k], self._weight, level) for k in columns]
+        ends = [
+            mixture_interval(values[..., k], noise[..., k], self._weight, level) for k in columns
+        ]
         self.lower, self.upper = (np.stack(part, axis=1) for part in zip(*ends, strict=True))
         if labels is not None:
             y = np.asarray(labels, np.float64).reshape(len(labels), -1)
@@ -303,16 +392,22 @@ class _Part:
             self.log_density = log_mean_exp(densities, self._weight)
             scores = [crps(y[:, k], values[..., k], noise[..., k], self._weight) for k in columns]
             self.crps = np.stack(scores, axis=1)
-            below = [mixture_cdf(y[:, k], values[..., k], noise[..., k], self._weight) for k in columns]
+            below = [
+                mixture_cdf(y[:, k], values[..., k], noise[..., k], self._weight) for k in columns
+            ]
             self.pit = np.stack(below, axis=1)
 
 
 def outputs_of_draws(
     network: Network, draws: Draws | Members, inputs: np.ndarray, block_draws: int = BLOCK_DRAWS
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Outputs of all draws, as of `Network.outputs`, float64, and their noise `(draws,)` if it is a parameter."""
+    """Outputs of all draws, as of `Network.outputs`, float64, and their noise `(draws,)` if it is a
+    parameter.
+    """
     noise: list[Any] = []
-    found = np.empty((len(draws), len(inputs) * network.predictive.rows, network.predictive.num_outputs))
+    found = np.empty(
+        (len(draws), len(inputs) * network.predictive.rows, network.predictive.num_outputs)
+    )
     for first, vectors in draws.blocks(block_draws):
         here = slice(first, first + len(vectors))
         found[here] = network.outputs(vectors, draws.walker[here], inputs)
@@ -334,12 +429,20 @@ def _over_examples(parts: list[_Part], name: str, count: int) -> np.ndarray | No
 def streamed_prediction(
     run: RunFiles, interval: float = 0.9
 ) -> results.ClassPrediction | results.LabelPrediction | results.RegressionPrediction:
-    """Predictions of a run with `stream_predictions` on the test part of its data, up to its last checkpoint. Of the
-    draws only averages are left: classes have no intervals, values the normal ones, and no draw has a loss."""
+    """Predictions of a run with `stream_predictions` on the test part of its data, up to its last
+    checkpoint. Of the draws only averages are left: classes have no intervals, values the normal
+    ones, and no draw has a loss.
+    """
     arrays, _, _ = checkpoint.load(run.folder)
-    kept = {name.removeprefix(PREFIX): value for name, value in arrays.items() if name.startswith(PREFIX)}
+    kept = {
+        name.removeprefix(PREFIX): value
+        for name, value in arrays.items()
+        if name.startswith(PREFIX)
+    }
     if not kept or not kept["count"] > 0:
-        raise InputError(f"The run {run.folder} kept no averages of predictions.", expected="stream_predictions")
+        raise InputError(
+            f"The run {run.folder} kept no averages of predictions.", expected="stream_predictions"
+        )
     weight, mean, targets = float(kept["weight"]), kept["mean"], kept["targets"]
     std = np.sqrt(np.maximum(kept["m2"] / weight, 0.0))
     shared: dict[str, Any] = {
@@ -353,13 +456,21 @@ def streamed_prediction(
         shared |= dict.fromkeys(("lower", "upper", "draw_accuracy"))
         shared |= {"probabilities": mean, "std": std, "expected_entropy": kept["expected_entropy"]}
         if density is not None:
-            return results.LabelPrediction(**shared, labels=targets.astype(np.int64), log_density=density)
+            return results.LabelPrediction(
+                **shared, labels=targets.astype(np.int64), log_density=density
+            )
         labels = class_labels(targets.reshape(len(mean), -1), mean.shape[1])
         data = run.manifest["dataset"]
         classes = results.class_values(data["task"], mean.shape[1], data.get("class_names", ()))
-        return results.ClassPrediction(**shared, labels=labels, class_values=classes, places=len(mean) // len(targets))
+        return results.ClassPrediction(
+            **shared, labels=labels, class_values=classes, places=len(mean) // len(targets)
+        )
     y, reach = np.asarray(targets, np.float64).reshape(mean.shape), -ndtri((1 - interval) / 2)
-    noise = np.broadcast_to(np.sqrt(kept["noise_variance"]), mean.shape) if "noise_variance" in kept else None
+    noise = (
+        np.broadcast_to(np.sqrt(kept["noise_variance"]), mean.shape)
+        if "noise_variance" in kept
+        else None
+    )
     total = std if noise is None else np.hypot(std, noise)
     scores: tuple[Any, ...] = (None,) * 3
     if noise is not None:
@@ -378,5 +489,7 @@ def streamed_lines(run: RunFiles) -> list[tuple[str, str]]:
         found = streamed_prediction(run)
     except InputError:
         return []
-    scores = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in found.scores().items())
+    scores = ", ".join(
+        f"{name.replace('_', ' ')} {value:.4g}" for name, value in found.scores().items()
+    )
     return [("test predictions", f"{scores}; average of {found.num_draws:,} draws")]

@@ -30,10 +30,11 @@ class Prediction:
     Attributes:
         num_draws: Vectors of parameters that were averaged over.
         effective_draws: The same, where weights count: (sum of weights)² / sum of their squares.
-        independent_draws: Independent ones of the same error, by weights and autocorrelation; nan of streamed averages.
+        independent_draws: Independent ones of the same error, by weights and autocorrelation; nan
+            of streamed averages.
         level: Probability inside of the intervals.
-        draw_losses: Each draw's mean loss over the examples, `(draws,)`, as in the column `loss` of a run; None without
-            labels, and of averages that were kept while sampling.
+        draw_losses: Each draw's mean loss over the examples, `(draws,)`, as in the column `loss` of
+            a run; None without labels, and of averages that were kept while sampling.
         walker, weight: Of each draw, `(draws,)`, or None.
         inputs: What was predicted, `(n, ...)`; None of averages that were kept while sampling.
         places: How many classes an input has, one after the other.
@@ -53,7 +54,9 @@ class Prediction:
 
     def __repr__(self) -> str:
         said, shown = self._said(), self.frame().head(_ROWS)
-        rows = shown.to_string(index=False, float_format=lambda value: f"{value:.4g}", max_cols=_COLUMNS)
+        rows = shown.to_string(
+            index=False, float_format=lambda value: f"{value:.4g}", max_cols=_COLUMNS
+        )
         return f"{table(said)}\n\n{rows}"
 
     def _repr_html_(self) -> str:
@@ -61,9 +64,16 @@ class Prediction:
 
     def _said(self) -> list[tuple[str, str]]:
         independent = self.independent_draws
-        worth = f", worth about {independent:,.0f} independent ones" if independent == independent else ""
+        worth = (
+            f", worth about {independent:,.0f} independent ones"
+            if independent == independent
+            else ""
+        )
         scores = [(name.replace("_", " "), f"{value:.4g}") for name, value in self.scores().items()]
-        lines = [("prediction", self.kind.replace("_", " ")), ("inputs", f"{self.frame()['input'].nunique():,}")]
+        lines = [
+            ("prediction", self.kind.replace("_", " ")),
+            ("inputs", f"{self.frame()['input'].nunique():,}"),
+        ]
         return [*lines, ("draws", f"{self.num_draws:,}{worth}"), *scores]
 
     def plot(self, along: int | None = None, path: AnyPath | None = None) -> "Figure":
@@ -80,7 +90,9 @@ class Prediction:
         raise NotImplementedError
 
     def uncertainty(self) -> dict[str, np.ndarray]:
-        """Uncertainty scores of each input, larger for inputs unlike the training data, `(n,)` each."""
+        """Uncertainty scores of each input, larger for inputs unlike the training data, `(n,)`
+        each.
+        """
         raise NotImplementedError
 
     def write_csv(self, path: AnyPath) -> None:
@@ -114,16 +126,19 @@ class _Probabilities(Prediction):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ClassPrediction(_Probabilities):
-    """Class probabilities averaged over the posterior. The entropy H(E p) of the averaged probabilities is the sum of E
-    H(p), what is left when the parameters are known (aleatoric), and of the mutual information between label and
-    parameters, what they do not agree about (epistemic).
+    """Class probabilities averaged over the posterior. The entropy H(E p) of the averaged
+    probabilities is the sum of E H(p), what is left when the parameters are known (aleatoric), and
+    of the mutual information between label and parameters, what they do not agree about
+    (epistemic).
 
     Attributes:
-        probabilities: Posterior average, `(n, classes)`. Of classes at several places each place counts, one after the
-            other, as an input of its own, here and below.
+        probabilities: Posterior average, `(n, classes)`. Of classes at several places each place
+            counts, one after the other, as an input of its own, here and below.
         std: Standard deviation of the probabilities over the draws, likewise.
-        lower, upper: Ends of their central interval over the draws, likewise; None for averages kept while sampling.
-        expected_entropy, labels: E H(p), in nats, `(n,)`; right classes, `(n,)`, counted from 0, or None.
+        lower, upper: Ends of their central interval over the draws, likewise; None for averages
+            kept while sampling.
+        expected_entropy, labels: E H(p), in nats, `(n,)`; right classes, `(n,)`, counted from 0, or
+            None.
         class_values: What the classes are called: 0, 1, ..., or -1 and 1, or their names.
         draw_accuracy: Part of right classes of each draw, `(draws,)`, or None.
     """
@@ -165,7 +180,9 @@ class ClassPrediction(_Probabilities):
     def frame(self) -> pd.DataFrame:
         best = self.probabilities.argmax(axis=1)
         rows, places = np.arange(len(best)), self.places
-        columns: dict[str, Any] = {"input": rows // places} | ({"place": rows % places} if places > 1 else {})
+        columns: dict[str, Any] = {"input": rows // places} | (
+            {"place": rows % places} if places > 1 else {}
+        )
         if self.labels is not None:
             columns["label"] = self.class_values[self.labels]
         columns |= {"predicted": self.predicted, "probability": self.probabilities[rows, best]}
@@ -173,18 +190,21 @@ class ClassPrediction(_Probabilities):
             columns |= {"lower": self.lower[rows, best], "upper": self.upper[rows, best]}
         columns |= {"entropy": self.entropy, "expected_entropy": self.expected_entropy}
         columns["mutual_information"] = self.mutual_information
-        probabilities = {f"p[{name}]": self.probabilities[:, k] for k, name in enumerate(self.class_values)}
+        probabilities = {
+            f"p[{name}]": self.probabilities[:, k] for k, name in enumerate(self.class_values)
+        }
         return pd.DataFrame(columns | probabilities)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelPrediction(_Probabilities):
-    """Probabilities of several labels at once, averaged over the posterior. Given the parameters labels are
-    independent; on average they are not.
+    """Probabilities of several labels at once, averaged over the posterior. Given the parameters
+    labels are independent; on average they are not.
 
-    The scores: `accuracy` is the part of examples with all labels right, as in run.csv, `label_accuracy` that of single
-    labels. The negative log likelihood is that of all labels of an example together, -log E p(y|x, θ). Brier score and
-    calibration are those of all labels, each a choice of two classes.
+    The scores: `accuracy` is the part of examples with all labels right, as in run.csv,
+    `label_accuracy` that of single labels. The negative log likelihood is that of all labels of an
+    example together, -log E p(y|x, θ). Brier score and calibration are those of all labels, each a
+    choice of two classes.
 
     Attributes:
         probabilities: Posterior average of the probability that a label is 1, `(n, labels)`.
@@ -208,7 +228,9 @@ class LabelPrediction(_Probabilities):
         labels = None if self.labels is None else self.labels.reshape(-1)
         shared = (self.num_draws, self.effective_draws, self.level, None, None, None)
         expected = np.full(len(p), np.nan)
-        return ClassPrediction(*shared, np.stack([1 - p, p], 1), std, None, None, expected, labels, np.arange(2), None)
+        return ClassPrediction(
+            *shared, np.stack([1 - p, p], 1), std, None, None, expected, labels, np.arange(2), None
+        )
 
     @property
     def entropy(self) -> np.ndarray:
@@ -221,7 +243,9 @@ class LabelPrediction(_Probabilities):
         return (self.probabilities > 0.5).astype(np.int64)
 
     def calibration(self, num_bins: int = 15) -> metrics.Calibration:
-        """Reliability bins and calibration error of all labels; raises `InputError` without labels."""
+        """Reliability bins and calibration error of all labels; raises `InputError` without
+        labels.
+        """
         return self.pairs().calibration(num_bins)
 
     def scores(self) -> dict[str, float]:
@@ -237,28 +261,42 @@ class LabelPrediction(_Probabilities):
 
     def frame(self) -> pd.DataFrame:
         columns: dict[str, Any] = {"input": np.arange(len(self.probabilities))}
-        parts = {"label": self.labels, "p": self.probabilities, "lower": self.lower, "upper": self.upper}
+        parts = {
+            "label": self.labels,
+            "p": self.probabilities,
+            "lower": self.lower,
+            "upper": self.upper,
+        }
         for k in range(self.probabilities.shape[1]):
-            columns |= {f"{name}[{k}]": values[:, k] for name, values in parts.items() if values is not None}
+            columns |= {
+                f"{name}[{k}]": values[:, k] for name, values in parts.items() if values is not None
+            }
         columns |= {"entropy": self.entropy, "expected_entropy": self.expected_entropy}
         return pd.DataFrame(columns | {"mutual_information": self.mutual_information})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RegressionPrediction(Prediction):
-    """Values in the units of the data, as a mixture of normals, one for each draw of the parameters.
+    """Values in the units of the data, as a mixture of normals, one for each draw of the
+    parameters.
 
     Attributes:
         mean: Posterior average, `(n, outputs)`.
         parameter_std: Standard deviation of the network's values over the draws, likewise.
-        noise_std: Standard deviation of the noise, likewise; None where the loss says nothing of it.
-        mean_lower, mean_upper: Ends of the central interval of the network's values over the draws, likewise.
-        lower, upper: Ends of the central interval of a new observation, or of the values if no noise is known.
+        noise_std: Standard deviation of the noise, likewise; None where the loss says nothing of
+            it.
+        mean_lower, mean_upper: Ends of the central interval of the network's values over the draws,
+            likewise.
+        lower, upper: Ends of the central interval of a new observation, or of the values if no
+            noise is known.
         targets: What came true, `(n, outputs)`, or None.
-        log_density: Of the targets of an example, all outputs together, `(n,)`; None without targets or noise.
+        log_density: Of the targets of an example, all outputs together, `(n,)`; None without
+            targets or noise.
         crps: Continuous ranked probability score, `(n, outputs)`, or None.
-        pit: Probability below each target, `(n, outputs)`: uniform where the predictions are calibrated; or None.
-        scale: The unit of each output in scores of uncertainty: the deviation of its targets, where standardized.
+        pit: Probability below each target, `(n, outputs)`: uniform where the predictions are
+            calibrated; or None.
+        scale: The unit of each output in scores of uncertainty: the deviation of its targets, where
+            standardized.
     """
 
     mean: np.ndarray
@@ -279,7 +317,11 @@ class RegressionPrediction(Prediction):
     @property
     def std(self) -> np.ndarray:
         """Standard deviation of a new observation, from noise and parameters, `(n, outputs)`."""
-        return self.parameter_std if self.noise_std is None else np.hypot(self.parameter_std, self.noise_std)
+        return (
+            self.parameter_std
+            if self.noise_std is None
+            else np.hypot(self.parameter_std, self.noise_std)
+        )
 
     @property
     def coverage(self) -> float:
@@ -298,15 +340,31 @@ class RegressionPrediction(Prediction):
             found["negative_log_likelihood"] = float(-self.log_density.mean())
         if self.crps is not None:
             found["crps"] = float(self.crps.mean())
-        return found | {"coverage": self.coverage, "interval_width": float((self.upper - self.lower).mean())}
+        return found | {
+            "coverage": self.coverage,
+            "interval_width": float((self.upper - self.lower).mean()),
+        }
 
     def uncertainty(self) -> dict[str, np.ndarray]:
         names = {"std": self.std, "parameter_std": self.parameter_std}
-        return {name: np.sqrt(((values / self.scale) ** 2).sum(axis=1)) for name, values in names.items()}
+        return {
+            name: np.sqrt(((values / self.scale) ** 2).sum(axis=1))
+            for name, values in names.items()
+        }
 
     def frame(self) -> pd.DataFrame:
         columns: dict[str, np.ndarray] = {"input": np.arange(len(self.mean))}
-        names = ("targets", "mean", "std", "noise_std", "parameter_std", "lower", "upper", "mean_lower", "mean_upper")
+        names = (
+            "targets",
+            "mean",
+            "std",
+            "noise_std",
+            "parameter_std",
+            "lower",
+            "upper",
+            "mean_lower",
+            "mean_upper",
+        )
         for k in range(self.mean.shape[1]):
             end = f"[{k}]" if self.mean.shape[1] > 1 else ""
             for name in names:

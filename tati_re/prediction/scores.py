@@ -10,9 +10,9 @@ _PIECE_VALUES, _MOST_POINTS = 4_000_000, 2000
 
 
 def brier_score(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Mean over examples of the squared distance between probabilities and the right class, sum over c of (p_c - 1_c)².
-    Reference: G. Brier, Monthly Weather Review 78 (1950), with all classes: 0 at best, 2 at worst; for two classes
-    twice the mean squared error of one probability.
+    """Mean over examples of the squared distance between probabilities and the right class, sum
+    over c of (p_c - 1_c)². Reference: G. Brier, Monthly Weather Review 78 (1950), with all classes:
+    0 at best, 2 at worst; for two classes twice the mean squared error of one probability.
 
     Args:
         probabilities: Shape (n, k), or (n,) or (n, 1) of the positive class.
@@ -26,23 +26,37 @@ def brier_score(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 
 def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
-    """Area under the ROC curve of a score for outside inputs: P(outside > inside) + P(equal)/2. It is 1 where the score
-    tells all of them apart, 0.5 where it tells nothing. `inside`, `(n,)`, are scores of inputs like those of
-    the training, `outside`, `(m,)`, of other ones; an empty set, or what is no number, is an `InputError`."""
+    """Area under the ROC curve of a score for outside inputs: P(outside > inside) + P(equal)/2. It
+    is 1 where the score tells all of them apart, 0.5 where it tells nothing. `inside`, `(n,)`, are
+    scores of inputs like those of the training, `outside`, `(m,)`, of other ones; an empty set, or
+    what is no number, is an `InputError`.
+    """
     from scipy.stats import rankdata
 
     inside, outside = (np.asarray(part, np.float64).reshape(-1) for part in (inside, outside))
     if not (inside.size and outside.size):
-        raise InputError("There is nothing to tell apart.", f"{inside.size} and {outside.size} scores", "both above 0")
-    refuse_if(np.isnan(inside).any() or np.isnan(outside).any(), "The scores are not numbers.", "nan", "numbers")
+        raise InputError(
+            "There is nothing to tell apart.",
+            f"{inside.size} and {outside.size} scores",
+            "both above 0",
+        )
+    refuse_if(
+        np.isnan(inside).any() or np.isnan(outside).any(),
+        "The scores are not numbers.",
+        "nan",
+        "numbers",
+    )
     ranks = rankdata(np.concatenate([inside, outside]))[inside.size :]
-    return float((ranks.sum() - outside.size * (outside.size + 1) / 2) / (inside.size * outside.size))
+    return float(
+        (ranks.sum() - outside.size * (outside.size + 1) / 2) / (inside.size * outside.size)
+    )
 
 
 def weighted_quantiles(values: np.ndarray, weights: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """Quantiles `(k, ...)` of values `(draws, ...)` with weights `(draws,)` above 0, at levels `(k,)` in 0..1: NumPy's
-    (linear between order statistics) for equal weights, else the inverse of the weighted distribution function, linear
-    between the middles of its steps."""
+    """Quantiles `(k, ...)` of values `(draws, ...)` with weights `(draws,)` above 0, at levels
+    `(k,)` in 0..1: NumPy's (linear between order statistics) for equal weights, else the inverse of
+    the weighted distribution function, linear between the middles of its steps.
+    """
     if np.ptp(weights) == 0:
         return np.quantile(values, levels, axis=0)
     flat = values.reshape(len(values), -1)
@@ -50,21 +64,28 @@ def weighted_quantiles(values: np.ndarray, weights: np.ndarray, levels: np.ndarr
     below = np.cumsum(weights[order], axis=0)
     middle = (below - 0.5 * weights[order]) / below[-1]
     ordered = np.take_along_axis(flat, order, axis=0)
-    found = [np.interp(levels, middle[:, column], ordered[:, column]) for column in range(flat.shape[1])]
+    found = [
+        np.interp(levels, middle[:, column], ordered[:, column]) for column in range(flat.shape[1])
+    ]
     return np.stack(found, axis=1).reshape(len(levels), *values.shape[1:])
 
 
-def mixture_cdf(y: np.ndarray, means: np.ndarray, stds: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Distribution function of a mixture of normals at `y`, `(...,)`, and of its shape; `means` is `(draws, ...)`,
-    `stds` > 0 fits it, `weights` is `(draws,)`."""
+def mixture_cdf(
+    y: np.ndarray, means: np.ndarray, stds: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """Distribution function of a mixture of normals at `y`, `(...,)`, and of its shape; `means` is
+    `(draws, ...)`, `stds` > 0 fits it, `weights` is `(draws,)`.
+    """
     return np.tensordot(weights / weights.sum(), ndtr((y - means) / stds), axes=1)
 
 
 def mixture_interval(
     means: np.ndarray, stds: np.ndarray, weights: np.ndarray, level: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper end, `(n,)` each, of the central interval with probability `level` of a mixture of normals, by
-    bisection and Newton steps to 1e-9 of spread and tail; `means` `(draws, n)`, `stds` that fit, `weights`."""
+    """Lower and upper end, `(n,)` each, of the central interval with probability `level` of a
+    mixture of normals, by bisection and Newton steps to 1e-9 of spread and tail; `means` `(draws,
+    n)`, `stds` that fit, `weights`.
+    """
     stds = np.broadcast_to(stds, means.shape)
     share = weights / weights.sum()
     reach = -ndtri((1 - level) / 2)
@@ -77,18 +98,26 @@ def mixture_interval(
         spread = np.sqrt(np.tensordot(share, stds**2 + (means - middle) ** 2, 1))
         guess = np.clip(middle + sign * reach * spread, low, high)
         todo = np.arange(means.shape[1])
-        for _ in range(1100):  # halvings from the largest number to the smallest; a few steps do for most mixtures
+        for _ in range(
+            1100
+        ):  # halvings from the largest number to the smallest; a few steps do for most mixtures
             here, m, s = guess[todo], means[:, todo], stds[:, todo]
             z = (here - m) / s
             error = share @ ndtr(z) - goal
-            low[todo], high[todo] = np.where(error < 0, here, low[todo]), np.where(error < 0, high[todo], here)
+            low[todo], high[todo] = (
+                np.where(error < 0, here, low[todo]),
+                np.where(error < 0, high[todo], here),
+            )
             slope = share @ (np.exp(-0.5 * z**2) / (s * np.sqrt(2 * np.pi)))
             with np.errstate(divide="ignore", invalid="ignore"):
                 new = here - error / slope
             inside = (new >= low[todo]) & (new <= high[todo])
             new = np.where(inside, new, 0.5 * (low[todo] + high[todo]))
-            # One wide normal makes the spread as large as it likes: the probability has to be right as well.
-            wrong = (np.abs(new - here) > 1e-9 * spread[todo]) | (np.abs(error) > 1e-9 * (1 - level) / 2)
+            # One wide normal makes the spread as large as it likes: the probability has to be right
+            # as well.
+            wrong = (np.abs(new - here) > 1e-9 * spread[todo]) | (
+                np.abs(error) > 1e-9 * (1 - level) / 2
+            )
             further = wrong & (new != here)
             guess[todo] = np.where(further | inside, new, here)
             todo = todo[further]
@@ -99,12 +128,13 @@ def mixture_interval(
 
 
 def crps(y: np.ndarray, means: np.ndarray, stds: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Continuous ranked probability score of a mixture of normals, E|Y - y| - E|Y - Y'|/2: smaller is better. Exact
-    where the draws are few; else the second term is the integral of F(1 - F) by the trapezoidal rule with a step of
-    half the smallest deviation, whose error for such sums of normals is below 1e-15 of it, or 2,800 points: of
-    deviations that differ by factors of 10,000 and more it is wrong by some 1e-4 of itself. Its shape is `(n,)`, its
-    units are those of `y`. Reference: E. Grimit, T. Gneiting, V. Berrocal, N. Johnson, Quart. J. R. Met. Soc. 132
-    (2006), equation 5; T. Gneiting, A. Raftery, J. Am. Stat. Assoc. 102 (2007), equation 21.
+    """Continuous ranked probability score of a mixture of normals, E|Y - y| - E|Y - Y'|/2: smaller
+    is better. Exact where the draws are few; else the second term is the integral of F(1 - F) by
+    the trapezoidal rule with a step of half the smallest deviation, whose error for such sums of
+    normals is below 1e-15 of it, or 2,800 points: of deviations that differ by factors of 10,000
+    and more it is wrong by some 1e-4 of itself. Its shape is `(n,)`, its units are those of `y`.
+    Reference: E. Grimit, T. Gneiting, V. Berrocal, N. Johnson, Quart. J. R. Met. Soc. 132 (2006),
+    equation 5; T. Gneiting, A. Raftery, J. Am. Stat. Assoc. 102 (2007), equation 21.
 
     Args:
         y: What came true, `(n,)`.
@@ -113,11 +143,15 @@ def crps(y: np.ndarray, means: np.ndarray, stds: np.ndarray, weights: np.ndarray
     share = weights / weights.sum()
     stds = np.broadcast_to(stds, means.shape)
     first = np.tensordot(share, _mean_distance(y - means, stds), 1)
-    return first - np.array([_half_spread(means[:, i], stds[:, i], share) for i in range(means.shape[1])])
+    return first - np.array(
+        [_half_spread(means[:, i], stds[:, i], share) for i in range(means.shape[1])]
+    )
 
 
 def normal_crps(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
-    """The CRPS of one normal distribution, in closed form (Gneiting and Raftery 2007, section 4.2)."""
+    """The CRPS of one normal distribution, in closed form (Gneiting and Raftery 2007, section
+    4.2).
+    """
     return _mean_distance(y - mean, std) - std / np.sqrt(np.pi)
 
 
@@ -139,7 +173,8 @@ def _half_spread(means: np.ndarray, stds: np.ndarray, share: np.ndarray) -> floa
             total += float(share[part] @ pairs @ share)
         return 0.5 * total
     if fine is None:
-        # Everywhere, and where the draws are: deviations that differ by powers of ten leave most points nothing to see.
+        # Everywhere, and where the draws are: deviations that differ by powers of ten leave most
+        # points nothing to see.
         some = np.linspace(0, len(means) - 1, _MOST_POINTS // 10).astype(int)
         near = means[some, None] + stds[some, None] * np.linspace(-4, 4, 9)
         fine = np.sort(np.concatenate([np.linspace(low, high, _MOST_POINTS // 2), near.ravel()]))

@@ -29,9 +29,11 @@ RISE = 2.0
 @shown
 @dataclass(frozen=True, eq=False)
 class TemperatureStudy:
-    """Loss and accuracy of a posterior at several temperatures: in `frame` one row a temperature, rising, see
-    `temperature_curve`. Cooling should have stopped at `best_temperature`, the lowest validation loss on the way down,
-    and did at `stopped_at`, where that was seen to have risen, or None. `runs` are by temperature."""
+    """Loss and accuracy of a posterior at several temperatures: in `frame` one row a temperature,
+    rising, see `temperature_curve`. Cooling should have stopped at `best_temperature`, the lowest
+    validation loss on the way down, and did at `stopped_at`, where that was seen to have risen, or
+    None. `runs` are by temperature.
+    """
 
     frame: pd.DataFrame
     best_temperature: float
@@ -39,7 +41,9 @@ class TemperatureStudy:
     runs: "dict[float, RunFiles]"
 
     def plot(self, path: AnyPath | None = None) -> "Figure":
-        """Plots losses and accuracies against temperature: see `tati_re.plotting.plot_temperatures`."""
+        """Plots losses and accuracies against temperature: see
+        `tati_re.plotting.plot_temperatures`.
+        """
         return drawn("temperatures", self.frame, path=path)
 
 
@@ -52,23 +56,28 @@ def temperature_study(
     output: AnyPath | None = None,
     **options: Any,
 ) -> TemperatureStudy:
-    """Samples at several temperatures from the hottest down, each starting where the previous one ended.
+    """Samples at several temperatures from the hottest down, each starting where the previous one
+    ended.
 
-    With early stopping the cooling ends once the validation loss has risen, and goes back: the walkers of `sim` are
-    then left where they were at the temperature of the lowest validation loss. Every run targets exp(-U/T) at its T; a
-    cold posterior is one of T below 1. Each temperature has noise and mini-batches of its own: the runs are further
-    calls of `sim.sample` (`call` in their manifests), from the hottest on, so that a study is repeated by a new
-    simulation with the same seed, and each run resumed by itself. Reference: R. Baldock, N. Marzari, Bayesian Neural
-    Networks at Finite Temperature (2019), section 2. Test data that choose the temperature are not in the test loss.
+    With early stopping the cooling ends once the validation loss has risen, and goes back: the
+    walkers of `sim` are then left where they were at the temperature of the lowest validation loss.
+    Every run targets exp(-U/T) at its T; a cold posterior is one of T below 1. Each temperature has
+    noise and mini-batches of its own: the runs are further calls of `sim.sample` (`call` in their
+    manifests), from the hottest on, so that a study is repeated by a new simulation with the same
+    seed, and each run resumed by itself. Reference: R. Baldock, N. Marzari, Bayesian Neural
+    Networks at Finite Temperature (2019), section 2. Test data that choose the temperature are not
+    in the test loss.
 
     Args:
         sim: A `Simulation` with a test part.
         temperatures: Above 0, all different, in any order.
-        early_stopping: Stops once the validation loss is over two standard errors above its lowest. Default: True.
+        early_stopping: Stops once the validation loss is over two standard errors above its lowest.
+            Default: True.
         validation_fraction: Part of the test data that validates, in 0..1. Default: 0.5.
         output: Folder with one folder per run. Default: temporary ones.
-        **options: Of `Simulation.sample`, such as `step_size`, `num_steps`, `num_burnin_steps`. With `seed` or `call`
-            the hottest run is that call of it (default 1), the next ones are those after it.
+        **options: Of `Simulation.sample`, such as `step_size`, `num_steps`, `num_burnin_steps`.
+            With `seed` or `call` the hottest run is that call of it (default 1), the next ones are
+            those after it.
 
     Raises:
         InputError: Temperatures out of range, no test part, or options that do not fit.
@@ -78,17 +87,40 @@ def temperature_study(
         >>> study.frame["temperature"].tolist()
         [0.1, 1.0]
     """
-    numbers = [value for value in np.ravel(temperatures).tolist() if isinstance(value, (int, float))]
+    numbers = [
+        value for value in np.ravel(temperatures).tolist() if isinstance(value, (int, float))
+    ]
     values = sorted(set(map(float, numbers)), reverse=True)
-    if len(values) != np.size(temperatures) or np.ndim(temperatures) != 1 or not values or not values[-1] > 0:
-        raise InputError("temperatures are not right.", temperatures, "different numbers above 0, in a list")
+    if (
+        len(values) != np.size(temperatures)
+        or np.ndim(temperatures) != 1
+        or not values
+        or not values[-1] > 0
+    ):
+        raise InputError(
+            "temperatures are not right.", temperatures, "different numbers above 0, in a list"
+        )
     given = sorted({"temperature", "temperatures", "inverse_temperature"} & set(options))
-    refuse_if(given, "temperature_study sets the temperature itself.", ", ".join(given), "temperatures alone")
+    refuse_if(
+        given,
+        "temperature_study sets the temperature itself.",
+        ", ".join(given),
+        "temperatures alone",
+    )
     what = "temperature_study: positions have to be stored."
     refuse_if(options.get("trajectory_every") == 0, what, 0, "trajectory_every above 0")
-    folders = [] if output is None or options.get("overwrite") else [Path(output) / f"T-{value:g}" for value in values]
+    folders = (
+        []
+        if output is None or options.get("overwrite")
+        else [Path(output) / f"T-{value:g}" for value in values]
+    )
     full = [str(folder) for folder in folders if folder.is_dir() and any(folder.iterdir())]
-    refuse_if(full, "temperature_study: a folder of a run is not empty.", ", ".join(full), "another one, or overwrite")
+    refuse_if(
+        full,
+        "temperature_study: a folder of a run is not empty.",
+        ", ".join(full),
+        "another one, or overwrite",
+    )
     data = sim.dataset
     expected = "test_fraction above 0, or test data" if sim.system.has_data else "a model with data"
     refuse_if(data.test_inputs is None, "The data have no test part.", data.name, expected)
@@ -119,14 +151,17 @@ def temperature_curve(
     burnin: int | None = None,
     thin: int = 1,
 ) -> pd.DataFrame:
-    """Loss and accuracy at the temperature of each run, or of each rung of one ladder with `trajectory_rungs="all"`.
-    Inputs and labels are by default the test part of the run's data, of which `validation_fraction` validates. Draws
-    are every `thin` stored positions after `burnin` steps, by default all after the run's own.
+    """Loss and accuracy at the temperature of each run, or of each rung of one ladder with
+    `trajectory_rungs="all"`. Inputs and labels are by default the test part of the run's data, of
+    which `validation_fraction` validates. Draws are every `thin` stored positions after `burnin`
+    steps, by default all after the run's own.
 
-    One row a temperature, rising: `temperature, draws`; means over the draws with Monte Carlo errors of `train_loss`
-    (of mini-batches, where the run had them), `validation_loss`, `test_loss` and, of classifiers, `test_accuracy`;
-    `average_loss` (of the averaged probabilities or densities) and `average_accuracy` of the posterior average on the
-    test part. Losses are the network's. `short`: chains below 50 autocorrelation times, whose errors are rough."""
+    One row a temperature, rising: `temperature, draws`; means over the draws with Monte Carlo
+    errors of `train_loss` (of mini-batches, where the run had them), `validation_loss`, `test_loss`
+    and, of classifiers, `test_accuracy`; `average_loss` (of the averaged probabilities or
+    densities) and `average_accuracy` of the posterior average on the test part. Losses are the
+    network's. `short`: chains below 50 autocorrelation times, whose errors are rough.
+    """
     runs = list(runs) if isinstance(runs, Sequence) else [runs]
     if inputs is None:
         inputs, labels = test_part(runs[0])
@@ -140,7 +175,9 @@ def temperature_curve(
         ladder = run.ladder if len(runs) == 1 and run.has(files.LADDER) else None
         if ladder is None:
             draws = Draws(run, 0, burnin, thin)
-            rows.append(_row(float(run.manifest["temperature"]), draws, network, run.at_rung(0), parts))
+            rows.append(
+                _row(float(run.manifest["temperature"]), draws, network, run.at_rung(0), parts)
+            )
         elif ladder["temperature"].nunique() == 1:
             raise InputError("The ladder weakens the likelihood: its rungs have one temperature.")
         else:
@@ -154,8 +191,10 @@ def temperature_curve(
 
 
 def stopping(frame: pd.DataFrame) -> tuple[float, float | None]:
-    """The temperature of the lowest validation loss when cooling until it rises, and that at which it had risen, or
-    None. It has risen where it is more than `RISE` standard errors (of the difference) above the lowest one so far."""
+    """The temperature of the lowest validation loss when cooling until it rises, and that at which
+    it had risen, or None. It has risen where it is more than `RISE` standard errors (of the
+    difference) above the lowest one so far.
+    """
     column = "validation_loss" if frame["validation_loss"].notna().all() else "test_loss"
     rows = frame.sort_values("temperature", ascending=False)
     best = rows.iloc[0]
@@ -168,15 +207,24 @@ def stopping(frame: pd.DataFrame) -> tuple[float, float | None]:
     return float(best["temperature"]), None
 
 
-def _parts(inputs: np.ndarray, labels: np.ndarray, fraction: float) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    refuse_if(not 0 <= fraction < 1, "validation_fraction is out of range.", fraction, "a number in [0, 1)")
+def _parts(
+    inputs: np.ndarray, labels: np.ndarray, fraction: float
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    refuse_if(
+        not 0 <= fraction < 1,
+        "validation_fraction is out of range.",
+        fraction,
+        "a number in [0, 1)",
+    )
     numbers = np.arange(len(inputs))
     first = np.floor((numbers + 1) * fraction) > np.floor(numbers * fraction)
     parts = {"test": (inputs[~first], labels[~first])}
     return parts if not first.any() else {"validation": (inputs[first], labels[first]), **parts}
 
 
-def _row(temperature: float, draws: Draws, network: Network, rows: pd.DataFrame, parts: Mapping) -> dict[str, float]:
+def _row(
+    temperature: float, draws: Draws, network: Network, rows: pd.DataFrame, parts: Mapping
+) -> dict[str, float]:
     rows = rows[rows["step"] > draws.burnin]
     weight = rows["weight"].to_numpy(np.float64) if "weight" in rows else np.ones(len(rows))
     kept = weight > 0
@@ -192,30 +240,48 @@ def _row(temperature: float, draws: Draws, network: Network, rows: pd.DataFrame,
         series.append((found.draw_losses, draws.weight, draws.step, draws.walker))
         row[f"{name}_loss"], row[f"{name}_loss_error"] = mean_and_error(*series[-1])
     if network.predictive.kind != VALUES:
-        row["test_accuracy"], row["test_accuracy_error"] = mean_and_error(found.draw_accuracy, *series[-1][1:])
+        row["test_accuracy"], row["test_accuracy_error"] = mean_and_error(
+            found.draw_accuracy, *series[-1][1:]
+        )
     scores, predictive, columns = found.scores(), network.predictive, network.predictive.num_columns
     known = predictive.likelihood and "negative_log_likelihood" in scores
-    row["average_loss"] = predictive.rows * scores["negative_log_likelihood"] if known else float("nan")
+    row["average_loss"] = (
+        predictive.rows * scores["negative_log_likelihood"] if known else float("nan")
+    )
     if predictive.kind == VALUES:
         # From the units of the data to those of the network, and to its loss, as the other losses.
-        constant = columns / 2 * np.log(np.pi * columns) if predictive.name == "mean_squared_error" else 0.0
-        row["average_loss"] -= float(np.log(np.broadcast_to(predictive.deviation, columns)).sum() + constant)
+        constant = (
+            columns / 2 * np.log(np.pi * columns)
+            if predictive.name == "mean_squared_error"
+            else 0.0
+        )
+        row["average_loss"] -= float(
+            np.log(np.broadcast_to(predictive.deviation, columns)).sum() + constant
+        )
     elif "accuracy" in scores:
         row["average_accuracy"] = scores["accuracy"]
     row["short"] = any(is_short(_influence(*each)) for each in series)
     return row
 
 
-def mean_and_error(values: np.ndarray, weight: np.ndarray, step: np.ndarray, walker: np.ndarray) -> tuple[float, float]:
-    """Weighted mean over draws and its Monte Carlo error, from their autocorrelation along each walker; the error is
-    nan of fewer than four steps. All are `(draws,)`; a walker may have come and left."""
+def mean_and_error(
+    values: np.ndarray, weight: np.ndarray, step: np.ndarray, walker: np.ndarray
+) -> tuple[float, float]:
+    """Weighted mean over draws and its Monte Carlo error, from their autocorrelation along each
+    walker; the error is nan of fewer than four steps. All are `(draws,)`; a walker may have come
+    and left.
+    """
     mean = float(np.average(values, weights=weight))
     chains = _influence(values, weight, step, walker)
     return mean, float("nan") if chains.shape[1] < MINIMUM_DRAWS else monte_carlo_error(chains)
 
 
-def _influence(values: np.ndarray, weight: np.ndarray, step: np.ndarray, walker: np.ndarray) -> np.ndarray:
-    """What each draw adds to the error of the weighted mean, a ratio of two means, to first order, `(walkers, n)`."""
+def _influence(
+    values: np.ndarray, weight: np.ndarray, step: np.ndarray, walker: np.ndarray
+) -> np.ndarray:
+    """What each draw adds to the error of the weighted mean, a ratio of two means, to first order,
+    `(walkers, n)`.
+    """
     deviations = weight * (values - np.average(values, weights=weight)) / weight.mean()
     rows, found = rows_that_count(step, walker, deviations)
     return np.asarray(found) * (rows.size / len(step))

@@ -9,7 +9,12 @@ import pandas as pd
 from tati_re.analysis.averages import energy_error
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size
 from tati_re.analysis.format import percent, table
-from tati_re.analysis.temperature import COLUMNS, has_no_target, measured_temperatures, nothing_confines
+from tati_re.analysis.temperature import (
+    COLUMNS,
+    has_no_target,
+    measured_temperatures,
+    nothing_confines,
+)
 from tati_re.analysis.until import DEFAULTS, WEIGHTS, conditions_of, diagnosis, walker_names
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.prediction.quantities import quantities
@@ -22,9 +27,7 @@ from tati_re.samplers.wrappers.tuner import FOR_SPEED, NOT_SETTLED
 
 _NOT_YET = "nothing is drawn yet"
 _FACTOR = 1.5  # How far the prediction and a measured temperature may differ.
-_SLOW = (
-    "not in equilibrium yet, or the steps are large for the stiffest direction; take more burn-in, or reduce step_size"
-)
+_SLOW = "not in equilibrium yet, or the steps are large for the stiffest direction; take more burn-in, or reduce step_size"
 
 
 def heating_lines(manifest: dict[str, Any]) -> list[tuple[str, str]]:
@@ -77,7 +80,9 @@ TARGET_BIAS = 0.02
 
 
 class Row(NamedTuple):
-    """What is certified, its number, what was asked, the verdict, a note; `given`: the user asked, not the default."""
+    """What is certified, its number, what was asked, the verdict, a note; `given`: the user asked,
+    not the default.
+    """
 
     quantity: str
     value: float
@@ -88,7 +93,9 @@ class Row(NamedTuple):
 
 
 class Certificate(pd.DataFrame):
-    """The frame of a certificate, which prints the lines of a summary; what is taken from it is a plain frame."""
+    """The frame of a certificate, which prints the lines of a summary; what is taken from it is a
+    plain frame.
+    """
 
     def __repr__(self) -> str:
         return table(certificate_lines(self))
@@ -107,30 +114,46 @@ def certificate(run: RunFiles, burnin: int | None = None) -> pd.DataFrame:
     what = f"The run has no rows yet: it ended at step {now:,}, before the first one."
     refuse_if(rows.empty and said.get("kind") != "fit", what, run.folder, more)
     if is_optimization(said, rows):
-        raise InputError("A fit has no certificate: it looks for a minimum.", run.folder, "a run that sampled")
+        raise InputError(
+            "A fit has no certificate: it looks for a minimum.", run.folder, "a run that sampled"
+        )
     rows, given = at_target(rows), set(said.get("given", ()))
     options = said.get("options", {})
     tolerance = float(options.get("target_bias", TARGET_BIAS)), "target_bias" in given
     own, burnin = burnin_of(run, None), burnin_of(run, burnin)
     kept = rows[rows["step"] > burnin]
-    every, last = int(options.get("record_every", 1)), 0 if run.run_info.empty else int(run.run_info["step"].max())
+    every, last = (
+        int(options.get("record_every", 1)),
+        0 if run.run_info.empty else int(run.run_info["step"].max()),
+    )
     # What the run noted at its end, if that is one of these rows.
     noted = [said.get(name) for name in ("centered", "convergence")]
-    centered, numbers = (one if one and own == burnin and 0 <= one["step"] - last < every else None for one in noted)
+    centered, numbers = (
+        one if one and own == burnin and 0 <= one["step"] - last < every else None for one in noted
+    )
     seen = _rare(said, kept, own), float((numbers or {}).get("unexplained", 0.0))
     found = [_bias(said, kept, *seen, *tolerance), *_temperatures(said, kept, centered, *tolerance)]
     converged = _convergence(run, rows, burnin, numbers)
     agreed = all(row.verdict == INSIDE for row in converged)
     burnt = _burnin(said, options, burnin, given, agreed, _moved(kept))
     if now <= own:
-        burnt = _row("burn-in", float(now), math.nan, False, f"steps of up to {own:,}: not over, {_NOT_YET}")
+        burnt = _row(
+            "burn-in", float(now), math.nan, False, f"steps of up to {own:,}: not over, {_NOT_YET}"
+        )
     return Certificate([*found, *converged, _divergences(said, rows, burnin), burnt])
 
 
 def certificate_lines(frame: pd.DataFrame) -> list[tuple[str, str]]:
-    """The certificate as label and value of the lines of a summary; the first one is the verdict of all."""
-    verdicts = {verdict: frame.loc[frame["verdict"] == verdict, "quantity"] for verdict in (OUTSIDE, UNKNOWN)}
-    said = "; ".join(f"{verdict}: {', '.join(rows)}" for verdict, rows in verdicts.items() if len(rows))
+    """The certificate as label and value of the lines of a summary; the first one is the verdict of
+    all.
+    """
+    verdicts = {
+        verdict: frame.loc[frame["verdict"] == verdict, "quantity"]
+        for verdict in (OUTSIDE, UNKNOWN)
+    }
+    said = "; ".join(
+        f"{verdict}: {', '.join(rows)}" for verdict, rows in verdicts.items() if len(rows)
+    )
     lines = [("certificate", said or INSIDE)]
     for row in (Row(*values) for values in frame[[*Row._fields]].to_numpy().tolist()):
         value = f"{row.value:,.0f}" if row.value.is_integer() else f"{row.value:.4g}"
@@ -141,23 +164,34 @@ def certificate_lines(frame: pd.DataFrame) -> list[tuple[str, str]]:
     return lines
 
 
-def _row(what: str, value: float, asked: float, good: bool | None, note: str = "", given: bool = False) -> Row:
-    """A row that is inside where it is `good`; unknown where that is None, or the value no number."""
+def _row(
+    what: str, value: float, asked: float, good: bool | None, note: str = "", given: bool = False
+) -> Row:
+    """A row that is inside where it is `good`; unknown where that is None, or the value no
+    number.
+    """
     verdict = UNKNOWN if good is None or math.isnan(value) else INSIDE if good else OUTSIDE
     return Row(what, value, asked, verdict, note, given)
 
 
 def _rare(said: dict[str, Any], kept: pd.DataFrame, begin: int) -> float:
-    """The share of the energy error since the burn-in that a hundredth of the rows has; 0 where not each step, or that
-    of each walker at one temperature, is metered, or rows are few."""
+    """The share of the energy error since the burn-in that a hundredth of the rows has; 0 where not
+    each step, or that of each walker at one temperature, is metered, or rows are few.
+    """
     if said.get("options", {}).get("sampler") != "MCLMC" or "rung" in kept or "eevpd" not in kept:
         return 0.0
     sums = kept.assign(sum=kept["eevpd"] * (kept["step"] - begin)).groupby("walker")["sum"]
     errors = np.sort(sums.diff().dropna().to_numpy())[::-1]
-    return float(errors[: len(errors) // 100].sum() / errors.sum()) if len(errors) >= 500 and errors.sum() > 0 else 0.0
+    return (
+        float(errors[: len(errors) // 100].sum() / errors.sum())
+        if len(errors) >= 500 and errors.sum() > 0
+        else 0.0
+    )
 
 
-def _bias(said: dict[str, Any], kept: pd.DataFrame, rare: float, unseen: float, asked: float, given: bool) -> Row:
+def _bias(
+    said: dict[str, Any], kept: pd.DataFrame, rare: float, unseen: float, asked: float, given: bool
+) -> Row:
     what = "discretization bias"
     tested = "acceptance" in kept and "acceptance" not in said.get("observables", [])
     if tested and not sees_batches(said) and not said.get("method", {}).get("swap_bias"):
@@ -169,7 +203,9 @@ def _bias(said: dict[str, Any], kept: pd.DataFrame, rare: float, unseen: float, 
     allowed = BAND * error_of_bias(asked)
     bound, most = _bias_of(error), _bias_of(allowed)
     if said.get("first_order"):
-        note = "by the energy error alone; that of order h friction, which BAOAB lacks, is not metered"
+        note = (
+            "by the energy error alone; that of order h friction, which BAOAB lacks, is not metered"
+        )
         return _row(what, bound, asked, None, note, given)
     note = "of a variance, a bound on the mean over all directions"
     good = error <= allowed
@@ -192,25 +228,40 @@ def _bias_of(error: float) -> float:
     return float(roots[np.argmin(abs(roots.imag))].real)
 
 
-def _temperatures(said: dict[str, Any], kept: pd.DataFrame, centered: Any, asked: float, given: bool) -> list[Row]:
-    """The predicted heating and the measured temperatures, with that of positions about their means where known."""
+def _temperatures(
+    said: dict[str, Any], kept: pd.DataFrame, centered: Any, asked: float, given: bool
+) -> list[Row]:
+    """The predicted heating and the measured temperatures, with that of positions about their means
+    where known.
+    """
     heating: dict[str, Any] = {"mean": 0.0, "not_predicted": "none: all data in every step"}
     heating = latest(said) if sees_batches(said) else heating
     slowest = f"{percent(heating.get('slowest', math.nan))} in the slowest directions"
-    note, value = heating.get("not_predicted", slowest if heating else "not predicted"), heating.get("mean", math.nan)
+    note, value = (
+        heating.get("not_predicted", slowest if heating else "not predicted"),
+        heating.get("mean", math.nan),
+    )
     found = [_row("predicted heating", float(value), asked, value <= asked, note, given)]
     for one in measured_temperatures(kept, int(said.get("parameters", {}).get("num", 0))):
         configurational, energies = one.kind == "configurational", kept[COLUMNS[one.kind]]
         free = configurational and nothing_confines(said)
         walled = configurational and has_no_target(said) and not free
-        if not walled and energies.std() > 1e-6 * abs(energies.mean()):  # momenta may have a fixed length
+        if not walled and energies.std() > 1e-6 * abs(
+            energies.mean()
+        ):  # momenta may have a fixed length
             about = ""
             if configurational and not one.tells and centered:
-                one = one._replace(mean=centered["mean"], lower=centered["lower"], upper=centered["upper"])
+                one = one._replace(
+                    mean=centered["mean"], lower=centered["lower"], upper=centered["upper"]
+                )
                 about = f"{centered['num_draws']} draws, about their mean: "
             excess = one.mean / one.target - 1
             good = one.in_band or abs(excess) <= asked if one.tells else None
-            note = about + (f"chance gives up to {percent(one.half)}" if math.isfinite(one.half) else one.verdict)
+            note = about + (
+                f"chance gives up to {percent(one.half)}"
+                if math.isfinite(one.half)
+                else one.verdict
+            )
             if free:
                 good, note = None, "no target: nothing confines U"
             elif configurational and good is None:
@@ -220,26 +271,39 @@ def _temperatures(said: dict[str, Any], kept: pd.DataFrame, centered: Any, asked
 
 
 def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, numbers: Any) -> list[Row]:
-    """R-hat, sample size, walkers that disagree, errors of averages: as the run noted them, else from its files."""
+    """R-hat, sample size, walkers that disagree, errors of averages: as the run noted them, else
+    from its files.
+    """
     said, note = run.manifest, ""
     conditions = conditions_of(said.get("options", {}).get("until"))
-    limits, given = DEFAULTS | {one.quantity: one.limit for one in conditions}, {one.quantity for one in conditions}
+    limits, given = (
+        DEFAULTS | {one.quantity: one.limit for one in conditions},
+        {one.quantity for one in conditions},
+    )
     if numbers is None:
         try:
             numbers = diagnosis(quantities(run, burnin=burnin), limits["rhat"])
         except InputError:  # no rows after the burn-in
             numbers = diagnosis([], limits["rhat"])
         note = "" if said.get("dataset", {}).get("potential") else ", without predictions"
-    hat, size, chance = (float(numbers.get(name, math.nan)) for name in ("rhat", "ess", "rhat_by_chance"))
+    hat, size, chance = (
+        float(numbers.get(name, math.nan)) for name in ("rhat", "ess", "rhat_by_chance")
+    )
     drawn = rows.loc[rows["step"] > burnin, "potential"]
     # A flat U within walls says nothing of positions, where walkers are compared by them.
     moved = size > 0 and said.get("dataset", {}).get("potential")
     still = len(drawn) >= MINIMUM_DRAWS and drawn.nunique() == 1 and not moved
-    none, size = ("U never changes", 0.0) if still else ("too few rows" if len(drawn) else _NOT_YET, size)
+    none, size = (
+        ("U never changes", 0.0) if still else ("too few rows" if len(drawn) else _NOT_YET, size)
+    )
     of = f"least, of {numbers['ess_of']}{note}" if numbers["ess_of"] else none
     found = [_row("effective size", size, limits["ess"], size > limits["ess"], of, "ess" in given)]
     good = True if hat < limits["rhat"] else None if hat < chance else False
-    of = f"worst, of {numbers['rhat_of']}{note}" if not math.isnan(hat) else numbers["rhat_of"] or none
+    of = (
+        f"worst, of {numbers['rhat_of']}{note}"
+        if not math.isnan(hat)
+        else numbers["rhat_of"] or none
+    )
     of += f"; chance gives up to {chance:.3f}, store more positions" if good is None else ""
     found.append(_row("R-hat", hat, limits["rhat"], good, of, "rhat" in given))
     if WEIGHTS in numbers:
@@ -248,16 +312,24 @@ def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, numbers: Any) -
         found.append(_row("R-hat of weights", drift, most, drift < most, of, WEIGHTS in given))
     apart = numbers.get("spoiled_by", [])
     of = "" if good else "no walker alone lifts R-hat" if hat > limits["rhat"] else "too few draws"
-    walkers, there = ({*table.loc[table["step"] > burnin, "walker"]} for table in (run.run_info, rows))
+    walkers, there = (
+        {*table.loc[table["step"] > burnin, "walker"]} for table in (run.run_info, rows)
+    )
     if away := sorted(walkers - there):
-        good, apart, of = False, away, f"{walker_names(away)}: never at the target since the burn-in"
+        good, apart, of = (
+            False,
+            away,
+            f"{walker_names(away)}: never at the target since the burn-in",
+        )
     elif apart:
         good = None if good is None else False
         of = f"{walker_names(apart)}: R-hat is {numbers['rhat_without']:.3f} without"
     elif len(there) < 2:
         good, of = None, "a single walker"
     known = good if good or apart else None
-    found.append(_row("walkers apart", math.nan if known is None else float(len(apart)), 0.0, known, of))
+    found.append(
+        _row("walkers apart", math.nan if known is None else float(len(apart)), 0.0, known, of)
+    )
     for one in (one for one in conditions if one.name):
         value = float(numbers.get("mcse", {}).get(one.name, math.nan))
         error = "standard error of the mean"
@@ -271,23 +343,33 @@ def _divergences(said: dict[str, Any], rows: pd.DataFrame, burnin: int) -> Row:
         return _row("divergences", float("stopped" in said), 0.0, "stopped" not in said, note)
     before = float(rows[rows["step"] <= burnin].groupby("walker")["divergences"].max().sum())
     count = float(rows.groupby("walker")["divergences"].max().sum()) - before
-    return _row("divergences", count, 0.0, count == 0, f"steps undone, and {before:,.0f} in the burn-in")
+    return _row(
+        "divergences", count, 0.0, count == 0, f"steps undone, and {before:,.0f} in the burn-in"
+    )
 
 
 def _moved(kept: pd.DataFrame) -> float:
-    """By how many of its standard errors U of the first tenth of the rows is off that of the second half; 0 where rows
-    are few, or have weights. Source: J. Geweke, Bayesian Statistics 4 (1992), 169."""
+    """By how many of its standard errors U of the first tenth of the rows is off that of the second
+    half; 0 where rows are few, or have weights. Source: J. Geweke, Bayesian Statistics 4 (1992),
+    169.
+    """
     weighed = "weight" in kept and kept["weight"].nunique() > 1
     if weighed or kept.empty or kept.groupby("walker").size().min() < 10 * MINIMUM_DRAWS:
         return 0.0
     chains = chains_of(kept, "potential", -1)
     early, late = chains[:, : chains.shape[1] // 10], chains[:, chains.shape[1] // 2 :]
-    error = late.std() * math.sqrt((1 + late.shape[1] / early.shape[1]) / effective_sample_size(late, "mean"))
+    error = late.std() * math.sqrt(
+        (1 + late.shape[1] / early.shape[1]) / effective_sample_size(late, "mean")
+    )
     return float(abs(early.mean() - late.mean()) / error)
 
 
-def _burnin(said: dict, options: dict[str, Any], burnin: int, given: set[str], agreed: bool, moved: float) -> Row:
-    """`agreed`: what was drawn since has converged, whatever the burn-in had left open; `moved` as above."""
+def _burnin(
+    said: dict, options: dict[str, Any], burnin: int, given: set[str], agreed: bool, moved: float
+) -> Row:
+    """`agreed`: what was drawn since has converged, whatever the burn-in had left open; `moved` as
+    above.
+    """
     found = burnin > 0 and "num_burnin_steps" not in given
     most = int(said.get("until", {}).get("most", options.get("num_steps", 0)))
     unsettled = said.get("burnin_open")
@@ -295,7 +377,11 @@ def _burnin(said: dict, options: dict[str, Any], burnin: int, given: set[str], a
     how = ("all that it may take" if late else "ended by itself") if found else "as given"
     slow = {*(unsettled or "").split(", ")} <= {*FOR_SPEED}
     if late and unsettled:
-        since = ", which costs steps, no more" if slow else ", but what was drawn since has converged" * agreed
+        since = (
+            ", which costs steps, no more"
+            if slow
+            else ", but what was drawn since has converged" * agreed
+        )
         how += f"; {NOT_SETTLED}{unsettled}{since}"
     good = (not late or slow or (agreed and unsettled is not None)) and not moved > _MOST_MOVED
     note = f"steps, {how}" if burnin else "none"

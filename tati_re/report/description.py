@@ -9,13 +9,23 @@ import pandas as pd
 from tati_re.runs.selection import at_target
 
 _LADDERS = ("num_replicas", "simulated_tempering")
-"""The first entry of a method's configuration that is about a ladder; those before are the sampler's."""
+"""The first entry of a method's configuration that is about a ladder; those before are the
+sampler's.
+"""
 
-_ORDERS = {"epochs": " in epochs", "symmetric": " in symmetric sweeps", "replacement": " drawn with replacement"}
+_ORDERS = {
+    "epochs": " in epochs",
+    "symmetric": " in symmetric sweeps",
+    "replacement": " drawn with replacement",
+}
 
 
-def what_was_sampled(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int | None = None) -> list[str]:
-    """Sentences on the system, the method and the length of a run, from its manifest and the rows of run.csv."""
+def what_was_sampled(
+    manifest: dict[str, Any], rows: pd.DataFrame, burnin: int | None = None
+) -> list[str]:
+    """Sentences on the system, the method and the length of a run, from its manifest and the rows
+    of run.csv.
+    """
     options, parameters = manifest.get("options", {}), manifest.get("parameters", {})
     data = manifest.get("dataset", {})
     sentences = []
@@ -24,7 +34,9 @@ def what_was_sampled(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int |
     if number := parameters.get("num"):
         tensors = ", ".join(
             f"{name} {'×'.join(map(str, shape))}"
-            for name, shape in list(zip(parameters.get("names", []), parameters.get("shapes", []), strict=False))[:8]
+            for name, shape in list(
+                zip(parameters.get("names", []), parameters.get("shapes", []), strict=False)
+            )[:8]
         )
         more = ", ..." if len(parameters.get("names", [])) > 8 else ""
         sentences.append(f"The system has {number:,} parameters: {tensors}{more}.")
@@ -59,9 +71,14 @@ def _where(workers: dict[str, Any]) -> str:
     def counted(number: int, what: str) -> str:
         return f"{number} {what}{'s' if number != 1 else ''}"
 
-    machines = [f"{counted(number, 'worker')} on {name}" for name, number in workers.get("machines", {}).items()]
+    machines = [
+        f"{counted(number, 'worker')} on {name}"
+        for name, number in workers.get("machines", {}).items()
+    ]
     held = f"{counted(workers['blocks'], 'block')} of {counted(workers['block_size'], 'walker')}"
-    made = f"{counted(workers['number'], 'worker')}, with {counted(workers['threads'], 'thread')} each"
+    made = (
+        f"{counted(workers['number'], 'worker')}, with {counted(workers['threads'], 'thread')} each"
+    )
     device = f", on {name}s" if (name := workers.get("worker", {}).get("device")) else ""
     differ = f". They differ in {', '.join(workers['differ'])}" if "differ" in workers else ""
     return f"Its {held} were stepped by {made}{device}{': ' if machines else ''}{', '.join(machines)}{differ}."
@@ -70,12 +87,19 @@ def _where(workers: dict[str, Any]) -> str:
 def name_of_method(manifest: dict[str, Any]) -> str:
     """The sampler or optimizer that ran; a sampler object has a name that no option knows."""
     kind = "optimizer" if manifest.get("kind") == "fit" else "sampler"
-    return str(manifest.get("method", {}).get(kind) or manifest.get("options", {}).get(kind, "not named"))
+    return str(
+        manifest.get("method", {}).get(kind) or manifest.get("options", {}).get(kind, "not named")
+    )
 
 
 def step_size_text(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int | None = None) -> str:
-    """The step sizes, of a fit the rates, at the target as run.csv has them: `0.0186, tuned from 0.001`; or empty."""
-    options, tuned = manifest.get("options", {}), {"target_acceptance", "target_bias"} & {*manifest.get("method", {})}
+    """The step sizes, of a fit the rates, at the target as run.csv has them: `0.0186, tuned from
+    0.001`; or empty.
+    """
+    options, tuned = (
+        manifest.get("options", {}),
+        {"target_acceptance", "target_bias"} & {*manifest.get("method", {})},
+    )
     learnt = int(options.get("num_burnin_steps", 0)) if tuned else 0
     rows = rows.dropna(subset="step_size") if "step_size" in rows else rows[:0]
     target = at_target(rows)
@@ -105,7 +129,9 @@ def _range_over_steps(rows: pd.DataFrame) -> str:
 def _settings(manifest: dict[str, Any]) -> str:
     """The parameters that a sampler has, and no others: `friction 1, thermal mass 40`."""
     found = []
-    for name, value in takewhile(lambda item: item[0] not in _LADDERS, manifest.get("method", {}).items()):
+    for name, value in takewhile(
+        lambda item: item[0] not in _LADDERS, manifest.get("method", {}).items()
+    ):
         unused = name == "sampler" or value is False or isinstance(value, list | dict)
         if unused or (name == "walls" and not manifest.get("prior_walled")):
             continue
@@ -114,7 +140,9 @@ def _settings(manifest: dict[str, Any]) -> str:
     return ", ".join(found)
 
 
-def _method(manifest: dict[str, Any], options: dict[str, Any], rows: pd.DataFrame, burnin: int | None) -> str:
+def _method(
+    manifest: dict[str, Any], options: dict[str, Any], rows: pd.DataFrame, burnin: int | None
+) -> str:
     size = step_size_text(manifest, rows, burnin)
     if manifest.get("kind") == "fit":
         return f"It was fitted by {name_of_method(manifest)}{size and f' with learning rate {size}'}, not sampled."
@@ -139,6 +167,8 @@ def _method(manifest: dict[str, Any], options: dict[str, Any], rows: pd.DataFram
 
 def _ladder(method: dict[str, Any]) -> str:
     temperatures, weights = method["temperatures"], method["likelihood_weights"]
-    name, ends = ("likelihood weights", weights) if len(set(weights)) > 1 else ("temperatures", temperatures)
+    name, ends = (
+        ("likelihood weights", weights) if len(set(weights)) > 1 else ("temperatures", temperatures)
+    )
     start = " at the start" if method.get("adapt_ladder") else ""
     return f"{method['num_replicas']} rungs at {name} {ends[0]:g} to {ends[-1]:g}{start}"

@@ -37,17 +37,27 @@ def paragraph(text: str, kind: str = "") -> str:
     return f"<p{attribute}>{escape(text)}</p>"
 
 
-def bullets(sentences: Iterable[str], kind: str = "", links: Mapping[str, tuple[str, str]] | None = None) -> str:
-    """A list of sentences; `links` are title and anchor of the part of the page that shows it, by sentence."""
+def bullets(
+    sentences: Iterable[str], kind: str = "", links: Mapping[str, tuple[str, str]] | None = None
+) -> str:
+    """A list of sentences; `links` are title and anchor of the part of the page that shows it, by
+    sentence.
+    """
     attribute = f' class="{kind}"' if kind else ""
-    after = {text: f' <a href="#{escape(place)}">{escape(title)}</a>' for text, (title, place) in (links or {}).items()}
+    after = {
+        text: f' <a href="#{escape(place)}">{escape(title)}</a>'
+        for text, (title, place) in (links or {}).items()
+    }
     items = [escape(text) + after.get(text, "") for text in sentences]
     return f"<ul{attribute}>" + "".join(f"<li>{item}</li>" for item in items) + "</ul>"
 
 
 def pairs(lines: Iterable[tuple[str, str]]) -> str:
     """Labels and values; double spaces within a value become commas."""
-    parts = [f"<dt>{escape(label)}</dt><dd>{escape(value.replace('  ', ', '))}</dd>" for label, value in lines]
+    parts = [
+        f"<dt>{escape(label)}</dt><dd>{escape(value.replace('  ', ', '))}</dd>"
+        for label, value in lines
+    ]
     return "<dl>" + "".join(parts) + "</dl>"
 
 
@@ -57,13 +67,21 @@ def html_table(table: pd.DataFrame, columns: Sequence[str] | None = None) -> str
     head = "".join(f"<th>{escape(str(name).replace('_', ' '))}</th>" for name in shown.columns)
     rows = ["".join(map(_cell, row)) for row in shown.head(MOST_ROWS).itertuples(index=False)]
     body = "".join(f"<tr>{row}</tr>" for row in rows)
-    more = f"<p class='small'>and {len(shown) - MOST_ROWS:,} more rows</p>" if len(shown) > MOST_ROWS else ""
+    more = (
+        f"<p class='small'>and {len(shown) - MOST_ROWS:,} more rows</p>"
+        if len(shown) > MOST_ROWS
+        else ""
+    )
     whole = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div class="wide" tabindex="0">{whole}</div>{more}'
 
 
-def figure(drawn: Figure, caption: str, width: float | None = None, height: float | None = None) -> str:
-    """A figure as an embedded image, whose caption is its text; `width` and `height`, in inches, replace its own."""
+def figure(
+    drawn: Figure, caption: str, width: float | None = None, height: float | None = None
+) -> str:
+    """A figure as an embedded image, whose caption is its text; `width` and `height`, in inches,
+    replace its own.
+    """
     own = drawn.get_size_inches()
     drawn.set_size_inches(width or own[0], height or own[1])
     content = io.BytesIO()
@@ -72,7 +90,9 @@ def figure(drawn: Figure, caption: str, width: float | None = None, height: floa
 
 
 def image(content: bytes, caption: str, wide: bool = False, kind: str = "found") -> str:
-    """An embedded image; those that were `drawn` for the page, lines on white, turn dark with it."""
+    """An embedded image; those that were `drawn` for the page, lines on white, turn dark with
+    it.
+    """
     data = base64.b64encode(content).decode()
     kind, text = f"{kind} broad" if wide else kind, escape(caption)
     shown = f'<img alt="{text}" src="data:image/png;base64,{data}">'
@@ -104,7 +124,9 @@ def _cell(value: Any) -> str:
         text = "" if math.isnan(value) else f"{value:,.0f}" if whole else f"{value:.4g}"
     elif isinstance(value, int) and not isinstance(value, bool):
         text = f"{value:,}"
-    return f'<td class="text">{escape(text)}</td>' if len(text) > _LONG else f"<td>{escape(text)}</td>"
+    return (
+        f'<td class="text">{escape(text)}</td>' if len(text) > _LONG else f"<td>{escape(text)}</td>"
+    )
 
 
 _PAGE = """<!DOCTYPE html>

@@ -1,4 +1,6 @@
-"""The modules of `tati-analyse`, each from a run to tables and figures, and the analysis of a run in one call."""
+"""The modules of `tati-analyse`, each from a run to tables and figures, and the analysis of a run
+in one call.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -44,15 +46,20 @@ def _of(*modules: str, default: Any) -> Any:
 
 @dataclass(frozen=True)
 class Choices:
-    """The options of the modules. `burnin` None is the run's own; empty `observables` are the columns of run.csv that
-    vary, empty `temperatures` those of the ladder and two between each. Of the diffusion map are `num_points`, the most
-    positions that it takes, `num_landmarks`, points far apart that are marked, `bandwidth` (a number, "bgh" or
-    "median"), `alpha`, and `target_measure`, whether points count for exp(-U/T); of the free energy the coordinate
-    `along`, `method` ("histogram" or "kernel") and `num_bins`. `lowest_loss` None is that at the tether's center."""
+    """The options of the modules. `burnin` None is the run's own; empty `observables` are the
+    columns of run.csv that vary, empty `temperatures` those of the ladder and two between each. Of
+    the diffusion map are `num_points`, the most positions that it takes, `num_landmarks`, points
+    far apart that are marked, `bandwidth` (a number, "bgh" or "median"), `alpha`, and
+    `target_measure`, whether points count for exp(-U/T); of the free energy the coordinate `along`,
+    `method` ("histogram" or "kernel") and `num_bins`. `lowest_loss` None is that at the tether's
+    center.
+    """
 
     burnin: int | None = None
     thin: int = 1
-    by: Literal["all", "walker", "rung"] = _of("averages", "parameters", "covariance", default="all")
+    by: Literal["all", "walker", "rung"] = _of(
+        "averages", "parameters", "covariance", default="all"
+    )
     observables: tuple[str, ...] = _of("averages", "reweighting", default=())
     num_eigenpairs: int = _of("covariance", default=16)
     groups: Literal["tensor", "layer", "kind"] = _of("temperatures", default="tensor")
@@ -70,12 +77,17 @@ class Choices:
 
     @property
     def diffusion(self) -> dict[str, Any]:
-        return {name: vars(self)[name] for name in ("num_points", "bandwidth", "alpha", "target_measure")}
+        return {
+            name: vars(self)[name]
+            for name in ("num_points", "bandwidth", "alpha", "target_measure")
+        }
 
 
 @dataclass
 class Result:
-    """A module's table, sentences to read it by, functions that draw into a path by file name, and arrays to keep."""
+    """A module's table, sentences to read it by, functions that draw into a path by file name, and
+    arrays to keep.
+    """
 
     table: pd.DataFrame
     sentences: list[str] = field(default_factory=list)
@@ -83,10 +95,14 @@ class Result:
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        return "\n".join([*self.sentences, self.table.to_string(index=False, max_rows=12, max_cols=12)])
+        return "\n".join(
+            [*self.sentences, self.table.to_string(index=False, max_rows=12, max_cols=12)]
+        )
 
     def _repr_html_(self) -> str:
-        return html_table("Analysis", (("", sentence) for sentence in self.sentences), frame=self.table)
+        return html_table(
+            "Analysis", (("", sentence) for sentence in self.sentences), frame=self.table
+        )
 
 
 def _averages(run: RunFiles, choices: Choices) -> Result:
@@ -98,8 +114,13 @@ def _averages(run: RunFiles, choices: Choices) -> Result:
     shown = [name for name in names or () if name in rows.columns] or None
     traces = lambda path: plotting.plot_run(run, shown, choices.burnin, choices.thin, path)  # noqa: E731
     result = Result(table, figures={"traces": traces})
-    if any(v.shape[1] >= 4 and np.isfinite(v).all() and (np.ptp(v, axis=1) > 0).all() for v in chains.values()):
-        result.figures["autocorrelation"] = lambda path: plotting.plot_autocorrelation(chains, spacing(rows), path)
+    if any(
+        v.shape[1] >= 4 and np.isfinite(v).all() and (np.ptp(v, axis=1) > 0).all()
+        for v in chains.values()
+    ):
+        result.figures["autocorrelation"] = lambda path: plotting.plot_autocorrelation(
+            chains, spacing(rows), path
+        )
     return result
 
 
@@ -108,7 +129,10 @@ def _parameters(run: RunFiles, choices: Choices) -> Result:
     if choices.by != "walker":
         return Result(parameter_averages(run, choices.burnin, thin))
     walkers = range(int(run.manifest["options"]["num_walkers"]))
-    tables = [parameter_averages(run, choices.burnin, thin, walker).assign(walker=walker) for walker in walkers]
+    tables = [
+        parameter_averages(run, choices.burnin, thin, walker).assign(walker=walker)
+        for walker in walkers
+    ]
     return Result(pd.concat(tables, ignore_index=True)[["walker", "parameter", "mean", "std"]])
 
 
@@ -116,14 +140,26 @@ def _covariance(run: RunFiles, choices: Choices) -> Result:
     walkers: list[Any] = [None]
     if choices.by == "walker":
         walkers = sorted(
-            {int(walker) for block in Positions(run, choices.burnin).blocks() for walker in np.unique(block.walker)}
+            {
+                int(walker)
+                for block in Positions(run, choices.burnin).blocks()
+                for walker in np.unique(block.walker)
+            }
         )
     tables, arrays = dict[Any, Any](), dict[str, Any]()
     for walker in walkers:
-        found = covariance_eigenpairs(run, choices.num_eigenpairs, walker, choices.burnin, choices.thin)
-        name, ending = ("all walkers", "") if walker is None else (f"walker {walker}", f"_walker_{walker}")
+        found = covariance_eigenpairs(
+            run, choices.num_eigenpairs, walker, choices.burnin, choices.thin
+        )
+        name, ending = (
+            ("all walkers", "") if walker is None else (f"walker {walker}", f"_walker_{walker}")
+        )
         tables[name] = covariance_table(run, found, walker, choices.burnin, choices.thin)
-        arrays |= {f"vectors{ending}": found.vectors, f"values{ending}": found.values, f"mean{ending}": found.mean}
+        arrays |= {
+            f"vectors{ending}": found.vectors,
+            f"values{ending}": found.values,
+            f"mean{ending}": found.mean,
+        }
     whole = pd.concat(tables, names=["of"]).reset_index("of").reset_index(drop=True)
     sentences = [
         f"{found.num_rows:,} positions of {len(found.mean):,} parameters, read {found.num_passes} times. A large "
@@ -135,7 +171,9 @@ def _covariance(run: RunFiles, choices: Choices) -> Result:
             "There are fewer positions than parameters: eigenvalues beyond their number are not seen, and the leading "
             "ones are too large."
         )
-    return Result(whole, sentences, {"spectrum": lambda path: plotting.plot_spectrum(tables, path)}, arrays)
+    return Result(
+        whole, sentences, {"spectrum": lambda path: plotting.plot_spectrum(tables, path)}, arrays
+    )
 
 
 def _temperatures(run: RunFiles, choices: Choices) -> Result:
@@ -146,9 +184,18 @@ def _temperatures(run: RunFiles, choices: Choices) -> Result:
 
 
 def _diffusion_map(run: RunFiles, choices: Choices) -> Result:
-    found, block = diffusion_map_of(run, choices.num_eigenvectors, choices.burnin, choices.thin, **choices.diffusion)
-    marked = landmarks(found, min(choices.num_landmarks, len(block.step)), int(block.potential.argmin()))
-    columns = {"step": block.step, "walker": block.walker, "potential": block.potential, "loss": block.loss}
+    found, block = diffusion_map_of(
+        run, choices.num_eigenvectors, choices.burnin, choices.thin, **choices.diffusion
+    )
+    marked = landmarks(
+        found, min(choices.num_landmarks, len(block.step)), int(block.potential.argmin())
+    )
+    columns = {
+        "step": block.step,
+        "walker": block.walker,
+        "potential": block.potential,
+        "loss": block.loss,
+    }
     place = np.full(len(block.step), np.nan)
     place[marked] = np.arange(1, len(marked) + 1)
     columns |= {"stationary": found.stationary, "landmark": place}
@@ -158,7 +205,11 @@ def _diffusion_map(run: RunFiles, choices: Choices) -> Result:
         f"{len(block.step):,} positions, bandwidth {found.bandwidth:.4g}, at which the kernel sees "
         f"{found.dimension:.2g} dimensions. Eigenvalues of the generator: {values}."
     ]
-    figures = {"diffusion_map": lambda path: plotting.plot_diffusion_map(found, block.potential, marked, path)}
+    figures = {
+        "diffusion_map": lambda path: plotting.plot_diffusion_map(
+            found, block.potential, marked, path
+        )
+    }
     return Result(pd.DataFrame(columns), sentences, figures, {"values": found.values})
 
 
@@ -169,32 +220,55 @@ def _free_energy(run: RunFiles, choices: Choices) -> Result:
     table = free_energy(found.values, temperature, choices.method, choices.num_bins, found.weights)
     how = f"by {choices.method}, at temperature {temperature:g}; errors are one standard error."
     sentences = [f"Along {choices.along}, {how}"]
-    return Result(table, sentences, {"free_energy": lambda path: plotting.plot_free_energy(table, choices.along, path)})
+    return Result(
+        table,
+        sentences,
+        {"free_energy": lambda path: plotting.plot_free_energy(table, choices.along, path)},
+    )
 
 
 def _reweighting(run: RunFiles, choices: Choices) -> Result:
     names = choices.observables or ("potential", "loss")
     table = reweight(run, choices.temperatures or None, names, choices.burnin, choices.thin)
     sampled = sorted(set(run.run_info["temperature"]))
-    return Result(table, figures={"reweighting": lambda path: plotting.plot_reweighting(table, sampled, path)})
+    return Result(
+        table, figures={"reweighting": lambda path: plotting.plot_reweighting(table, sampled, path)}
+    )
 
 
 def _alignment(run: RunFiles, choices: Choices) -> Result:
     positions = Positions(run, choices.burnin, choices.thin)
-    refuse_if(positions.projected, "alignment: the run stored projections, not parameters.", run.folder)
+    refuse_if(
+        positions.projected, "alignment: the run stored projections, not parameters.", run.folder
+    )
     fixed = run.manifest["options"].get("fix_parameters")
-    refuse_if(fixed, "alignment: units whose weights are fixed cannot change places.", fixed, "no fix_parameters")
+    refuse_if(
+        fixed,
+        "alignment: units whose weights are fixed cannot change places.",
+        fixed,
+        "no fix_parameters",
+    )
     block = positions.read()
     walkers, counts = np.unique(block.walker, return_counts=True)
-    refuse_if(counts.max() < 4, "alignment: too few positions.", f"{counts.max()} a walker", "at least 4")
-    values = np.full((len(walkers), counts.max(), block.values.shape[1]), np.nan, block.values.dtype)
+    refuse_if(
+        counts.max() < 4, "alignment: too few positions.", f"{counts.max()} a walker", "at least 4"
+    )
+    values = np.full(
+        (len(walkers), counts.max(), block.values.shape[1]), np.nan, block.values.dtype
+    )
     for chain, walker, count in zip(values, walkers, counts, strict=True):
         chain[:count] = block.values[block.walker == walker]
     found = align(model_of(run), values)
     table = pd.DataFrame({"walker": walkers, "distance": found.before, "aligned": found.after})
     # The classical R-hat: ranks of thousands take minutes.
-    chains = [[each[:count] for each, count in zip(of, counts, strict=True)] for of in (values, found.positions)]
-    hats = [rhat_of_halves([half for one in of if len(one) > 1 for half in halves_of(one[None])]) for of in chains]
+    chains = [
+        [each[:count] for each, count in zip(of, counts, strict=True)]
+        for of in (values, found.positions)
+    ]
+    hats = [
+        rhat_of_halves([half for one in of if len(one) > 1 for half in halves_of(one[None])])
+        for of in chains
+    ]
     spreads = [np.concatenate(of).var(0).sum() for of in chains]
     sentences = [
         f"Distances of the walkers' means from the first one's. As sampled and aligned: the largest R-hat of a weight "
@@ -214,7 +288,11 @@ def _learning_coefficient(run: RunFiles, choices: Choices) -> Result:
         sentences.append(
             f"The {best['rungs']:.0f} coldest rungs fit λ = {best['coefficient']:.4g} ± {best['error']:.2g} with the "
             f"multiplicity {best['multiplicity']:.0f} (χ² {best['chi_squared']:.3g})"
-            + ("." if told else f"; that of {curve['multiplicity'][1]:.0f} fits as well (χ² {others[1]:.3g}).")
+            + (
+                "."
+                if told
+                else f"; that of {curve['multiplicity'][1]:.0f} fits as well (χ² {others[1]:.3g})."
+            )
         )
     far = table[table["correction"] > 0.1 * table["coefficient"].abs()]
     unclear = table[table["correction_error"] > 0.1 * table["coefficient"].abs()]
@@ -224,8 +302,14 @@ def _learning_coefficient(run: RunFiles, choices: Choices) -> Result:
             f"{len(far.index.union(unclear.index))} of {len(table)} rungs: a weaker tether tells λ there."
         )
     if (table["raw"] < 0).any():
-        sentences.append("E[L] is below the lowest loss: the center is no minimum, and these are no λ.")
-    figures = {"learning_coefficient": lambda path: plotting.plot_learning_coefficient(table, curve, size, path)}
+        sentences.append(
+            "E[L] is below the lowest loss: the center is no minimum, and these are no λ."
+        )
+    figures = {
+        "learning_coefficient": lambda path: plotting.plot_learning_coefficient(
+            table, curve, size, path
+        )
+    }
     return Result(table, sentences, figures)
 
 
@@ -240,7 +324,9 @@ MODULES = {function.__name__[1:]: function for function in _FUNCTIONS}
 def modules_of(run: RunFiles, burnin: int | None = None) -> list[str]:
     """The default modules among those that a run has data for after the burn-in."""
     names = ["averages"]
-    stored = files.trajectory_in(run.folder) is not None and not is_optimization(run.manifest, run.run_info)
+    stored = files.trajectory_in(run.folder) is not None and not is_optimization(
+        run.manifest, run.run_info
+    )
     if stored and Positions(run, burnin).left():
         names.append("covariance")
     if any(name.startswith("kinetic_energy(") for name in run.run_info.columns):
@@ -248,15 +334,25 @@ def modules_of(run: RunFiles, burnin: int | None = None) -> list[str]:
     return names
 
 
-def refuse_idle(choices: Mapping[str, Any], asked: Sequence[str], spell: Callable[[str], str] = str) -> None:
-    """Refuses choices that are of none of the modules that are asked for; `spell` writes a name as it was given."""
+def refuse_idle(
+    choices: Mapping[str, Any], asked: Sequence[str], spell: Callable[[str], str] = str
+) -> None:
+    """Refuses choices that are of none of the modules that are asked for; `spell` writes a name as
+    it was given.
+    """
     known = {one.name: one.metadata.get("modules", ()) for one in fields(Choices)}
-    rung, along = choices.get("by") == "rung", str(choices.get("along", "")).startswith("diffusion:")
+    rung, along = (
+        choices.get("by") == "rung",
+        str(choices.get("along", "")).startswith("diffusion:"),
+    )
     for name in choices:
         modules = list(known.get(name, ()))
         modules = ["averages"] if name == "by" and rung else modules
         modules += ["free_energy"] * (along and name in Choices().diffusion)
-        what, expected = f"{spell(name)} belongs to another module.", f"{spell('what')} {' or '.join(modules)}"
+        what, expected = (
+            f"{spell(name)} belongs to another module.",
+            f"{spell('what')} {' or '.join(modules)}",
+        )
         refuse_if(modules and not {*modules} & {*asked}, what, ", ".join(asked), expected)
 
 
@@ -267,7 +363,9 @@ def result_of(run: RunFiles, name: str, choices: Choices | None = None) -> Resul
     refuse_if(descends and name in _OF_SAMPLES, what, expected="a run of sample")
     result = MODULES[name](run, choices or Choices())
     if descends:
-        result.sentences.append("The run is a fit: its rows are a descent, not draws, and errors mean nothing.")
+        result.sentences.append(
+            "The run is a fit: its rows are a descent, not draws, and errors mean nothing."
+        )
     return result
 
 
@@ -278,15 +376,19 @@ def analyse(
 
     Args:
         run: A run or its folder.
-        what: Names of modules: averages, parameters, covariance, temperatures, diffusion_map, free_energy, alignment,
-            learning_coefficient, reweighting. Default: those of a first look that the run has data for.
-        output: Folder for tables (CSV), arrays (NPZ) and figures (PNG), made where missing. Default: none.
-        **choices: As the flags of `tati-analyse`: `burnin`, `thin`, `by`, `observables`, `num_eigenpairs`, `groups`,
-            `num_eigenvectors`, `num_points`, `num_landmarks`, `bandwidth`, `alpha`, `target_measure`, `along`,
-            `method`, `num_bins`, `temperatures`, `lowest_loss`.
+        what: Names of modules: averages, parameters, covariance, temperatures, diffusion_map,
+            free_energy, alignment, learning_coefficient, reweighting. Default: those of a first
+            look that the run has data for.
+        output: Folder for tables (CSV), arrays (NPZ) and figures (PNG), made where missing.
+            Default: none.
+        **choices: As the flags of `tati-analyse`: `burnin`, `thin`, `by`, `observables`,
+            `num_eigenpairs`, `groups`, `num_eigenvectors`, `num_points`, `num_landmarks`,
+            `bandwidth`, `alpha`, `target_measure`, `along`, `method`, `num_bins`, `temperatures`,
+            `lowest_loss`.
 
     Returns:
-        Of each module `table` (a DataFrame), `sentences` on reading it, `arrays`, and `figures`: functions of a path.
+        Of each module `table` (a DataFrame), `sentences` on reading it, `arrays`, and `figures`:
+        functions of a path.
 
     Raises:
         InputError: No such module or choice, or a run that has not what a module needs.
@@ -297,7 +399,11 @@ def analyse(
     """
     names = [field.name for field in fields(Choices)]
     for name in choices:
-        refuse_if(name not in names, f"analyse has no choice {name}.{nearest(name, names)}", expected=", ".join(names))
+        refuse_if(
+            name not in names,
+            f"analyse has no choice {name}.{nearest(name, names)}",
+            expected=", ".join(names),
+        )
     run = run if isinstance(run, RunFiles) else load(run)
     chosen = Choices(**choices)
     refuse_idle(choices, asked := what or modules_of(run, chosen.burnin))
@@ -310,7 +416,9 @@ def analyse(
     return results
 
 
-def write_result(name: str, result: Result, folder: Path, to: str = "csv", figures: bool = True) -> list[str]:
+def write_result(
+    name: str, result: Result, folder: Path, to: str = "csv", figures: bool = True
+) -> list[str]:
     """Writes the table, the arrays and the figures of a module; returns the names of the files."""
     written = [write_table(result.table, folder / name, to)]
     if result.arrays:

@@ -29,12 +29,31 @@ from tati_re.report.summary import summary_lines
 from tati_re.runs import files
 from tati_re.runs.manifest import sees_batches
 from tati_re.runs.run import AnyRun, RunFiles
-from tati_re.runs.selection import as_run, at_target, burnin_of, check_thin, is_optimization, keep, leaves, spacing
+from tati_re.runs.selection import (
+    as_run,
+    at_target,
+    burnin_of,
+    check_thin,
+    is_optimization,
+    keep,
+    leaves,
+    spacing,
+)
 from tati_re.runs.storage import write_whole
 
 _WIDTH = 4.6
 _SHOWN = ("potential", "loss", "accuracy", "kinetic_energy", "virial", "acceptance")
-_COLUMNS = ("observable", "mean", "error", "std", "ess_bulk", "ess_tail", "r_hat", "autocorrelation_steps", "note")
+_COLUMNS = (
+    "observable",
+    "mean",
+    "error",
+    "std",
+    "ess_bulk",
+    "ess_tail",
+    "r_hat",
+    "autocorrelation_steps",
+    "note",
+)
 _FOUND = (files.ANALYSIS, files.PREDICTIONS, files.LANDSCAPE, files.INPUTSPACE)
 """Subfolders of a run whose figures are shown: those of the other commands."""
 _MOST_FOUND = 16
@@ -49,22 +68,26 @@ def write_report(
     burnin: int | None = None,
     thin: int = 1,
 ) -> Path:
-    """Writes a self-contained page about one or several runs. For each run the warnings first, each with advice, then
-    what was sampled, traces, averages and autocorrelation, temperatures (of each layer where the run recorded them),
-    ladder and bias where there are, marginals of parameters and predictions where positions are stored (which loads the
-    model), and the figures that other commands left in its folder, or made of it beside it; of a run that goes on, as
-    far as it got. Two runs stand side by side, below a table of what they differ in. The file is returned.
+    """Writes a self-contained page about one or several runs. For each run the warnings first, each
+    with advice, then what was sampled, traces, averages and autocorrelation, temperatures (of each
+    layer where the run recorded them), ladder and bias where there are, marginals of parameters and
+    predictions where positions are stored (which loads the model), and the figures that other
+    commands left in its folder, or made of it beside it; of a run that goes on, as far as it got.
+    Two runs stand side by side, below a table of what they differ in. The file is returned.
 
     Args:
         runs: One run or several, or their folders.
-        path: The file, ending in `.html`. Default: `report.html` in the only run's folder, `report-A-B.html` beside A.
-        figures: Further folders whose figures are shown at the end, such as that of a landscape. Default: none.
-        burnin: Steps to leave out of averages, temperatures and warnings; a fit, the ladder and the bias are shown
-            whole. Default: None, the run's own burn-in.
+        path: The file, ending in `.html`. Default: `report.html` in the only run's folder,
+            `report-A-B.html` beside A.
+        figures: Further folders whose figures are shown at the end, such as that of a landscape.
+            Default: none.
+        burnin: Steps to leave out of averages, temperatures and warnings; a fit, the ladder and the
+            bias are shown whole. Default: None, the run's own burn-in.
         thin: Every how many rows of a walker are kept for them. Default: 1.
 
     Raises:
-        InputError: No run there, no rows left, more than two without a path, a bad path, or a folder without figures.
+        InputError: No run there, no rows left, more than two without a path, a bad path, or a
+            folder without figures.
     """
     listed = [runs] if isinstance(runs, str | os.PathLike | RunFiles) else list(runs)
     opened = [as_run(run) for run in listed]
@@ -72,7 +95,11 @@ def write_report(
     if path is None:
         if len(opened) > 1:
             names = [run.folder.resolve().name for run in opened]
-            refuse_if(len(opened) > 2, "A report of more than two runs needs a file.", expected="--output FILE.html")
+            refuse_if(
+                len(opened) > 2,
+                "A report of more than two runs needs a file.",
+                expected="--output FILE.html",
+            )
             path = opened[0].folder.resolve().parent / f"report-{names[0]}-{names[1]}.html"
         else:
             path = opened[0].folder / files.REPORT
@@ -82,15 +109,25 @@ def write_report(
     return path
 
 
-def page_of(runs: Iterable[RunFiles], figures: Sequence[AnyPath] = (), burnin: int | None = None, thin: int = 1) -> str:
+def page_of(
+    runs: Iterable[RunFiles],
+    figures: Sequence[AnyPath] = (),
+    burnin: int | None = None,
+    thin: int = 1,
+) -> str:
     runs = list(runs)
     parts = [Part.of(run, burnin, thin) for run in runs]
     short = [run.folder.resolve().name for run in runs]
-    names = [name if short.count(name) == 1 else str(run.folder) for name, run in zip(short, runs, strict=True)]
+    names = [
+        name if short.count(name) == 1 else str(run.folder)
+        for name, run in zip(short, runs, strict=True)
+    ]
     title = f"Report: {names[0]}" if len(runs) == 1 else f"Report of {len(runs)} runs"
     body = [f'<h1 id="top">{html.escape(title)}</h1>']
     if len(runs) > 1:
-        links = "".join(f'<a href="#run-{number}">{html.escape(name)}</a>' for number, name in enumerate(names))
+        links = "".join(
+            f'<a href="#run-{number}">{html.escape(name)}</a>' for number, name in enumerate(names)
+        )
         body += [f"<nav>{links}</nav>", _comparison(runs, names, parts)]
     told = [_about(run, names[k], k, len(runs) > 1, parts[k]) for k, run in enumerate(runs)]
     if len(runs) == 2:
@@ -99,7 +136,9 @@ def page_of(runs: Iterable[RunFiles], figures: Sequence[AnyPath] = (), burnin: i
     body += told
     for number, folder in enumerate(map(Path, figures)):
         paths = sorted(folder.glob("*.png"))
-        refuse_if(not paths, "figures: the folder has no figure.", folder, "a folder with .png files")
+        refuse_if(
+            not paths, "figures: the folder has no figure.", folder, "a folder with .png files"
+        )
         drawn = html.figures([_found(path, path.name) for path in paths[:_MOST_FOUND]])
         body.append(html.Section(f"Figures of {folder}", f"figures-{number}", [drawn]).html())
     return html.document(title, "\n".join(body), "two" if len(runs) == 2 else "")
@@ -134,18 +173,30 @@ def _about(run: RunFiles, name: str, number: int, several: bool, part: "Part") -
     if found := _others(run):
         sections.append(found)
     options = run.manifest.get("options", {})
-    unused = dict.fromkeys(run.manifest.get("unused", []), f" (not used by {name_of_method(run.manifest)})")
+    unused = dict.fromkeys(
+        run.manifest.get("unused", []), f" (not used by {name_of_method(run.manifest)})"
+    )
     given = [key for key in run.manifest.get("given", options) if key in options]
     given = [(key, f"{options[key]}{unused.get(key, '')}") for key in given]
-    sections.append(html.Section("Options", "options", [html.fold("options that were given", html.pairs(given))]))
+    sections.append(
+        html.Section(
+            "Options", "options", [html.fold("options that were given", html.pairs(given))]
+        )
+    )
     for section in sections:
         section.anchor = f"run-{number}-{section.anchor}"
-    head = f'<h2 id="run-{number}">{html.escape(name)}</h2>' if several else f'<div id="run-{number}"></div>'
+    head = (
+        f'<h2 id="run-{number}">{html.escape(name)}</h2>'
+        if several
+        else f'<div id="run-{number}"></div>'
+    )
     links = "".join(f'<a href="#{one.anchor}">{html.escape(one.title)}</a>' for one in sections)
     shown = {section.title: section.anchor for section in sections}
     told = html.paragraph("Nothing to warn of.", "well")
     if notes:
-        told = html.bullets(notes, "warnings", {note: seen for note in notes if (seen := _seen(note, shown))})
+        told = html.bullets(
+            notes, "warnings", {note: seen for note in notes if (seen := _seen(note, shown))}
+        )
     return "\n".join([head, told, f"<nav>{links}</nav>", *(section.html() for section in sections)])
 
 
@@ -157,12 +208,18 @@ def _seen(note: str, shown: dict[str, str]) -> tuple[str, str] | None:
         ("effective sample size|autocorrelation time|weights of the rows", "Averages"),
         ("R-hat|temperature|potential", "Traces, temperatures, autocorrelation"),
     )
-    found = (title for words, title in places if any(word in note for word in words.split("|")) and title in shown)
+    found = (
+        title
+        for words, title in places
+        if any(word in note for word in words.split("|")) and title in shown
+    )
     return next(((title, shown[title]) for title in found), None)
 
 
 class Part(NamedTuple):
-    """What enters a run's averages: each `thin`-th row at the target after `burnin`; None of a fit, or of too few."""
+    """What enters a run's averages: each `thin`-th row at the target after `burnin`; None of a fit,
+    or of too few.
+    """
 
     burnin: int
     thin: int
@@ -179,21 +236,32 @@ class Part(NamedTuple):
         if burnin is None and not (target["step"] > steps).any():
             return cls(steps, thin, None)
         kept = rows_at_target(run, steps, thin)
-        return cls(steps, thin, kept if kept.groupby("walker").size().min() >= MINIMUM_DRAWS else None)
+        return cls(
+            steps, thin, kept if kept.groupby("walker").size().min() >= MINIMUM_DRAWS else None
+        )
 
 
 def _traces(run: RunFiles, rows: pd.DataFrame, part: Part) -> html.Section:
     rows, kept = at_target(rows), part.rows
     rows = rows.drop(columns="virial", errors="ignore") if has_no_target(run.manifest) else rows
-    if part.thin > 1 and (late := rows["step"] > part.burnin).any():  # the burn-in too: traces break at wide gaps
-        rows = pd.concat([keep(each, -1, part.thin) for each in (rows[~late], rows[late]) if len(each)])
-    drawn = plot_traces(rows, max(1, int(run.manifest.get("parameters", {}).get("num", 0))), part.burnin)
+    if (
+        part.thin > 1 and (late := rows["step"] > part.burnin).any()
+    ):  # the burn-in too: traces break at wide gaps
+        rows = pd.concat(
+            [keep(each, -1, part.thin) for each in (rows[~late], rows[late]) if len(each)]
+        )
+    drawn = plot_traces(
+        rows, max(1, int(run.manifest.get("parameters", {}).get("num", 0))), part.burnin
+    )
     narrow(drawn)
     said = "Potential of each walker; gray: burn-in, left out of averages."
     if len(drawn.axes) > 1:
         said += " Temperatures: running means over walkers and rows (orange), the target (dashed), and the band that "
         said += "such a mean leaves once in 10,000 times."
-    parts = [html.figure(drawn, said, _WIDTH, 2.6 + 1.7 * (len(drawn.axes) - 1)), *_autocorrelation(kept)]
+    parts = [
+        html.figure(drawn, said, _WIDTH, 2.6 + 1.7 * (len(drawn.axes) - 1)),
+        *_autocorrelation(kept),
+    ]
     return html.Section("Traces, temperatures, autocorrelation", "traces", [html.figures(parts)])
 
 
@@ -205,11 +273,19 @@ def _autocorrelation(kept: pd.DataFrame | None) -> list[str]:
     if not moving:
         return []
     drawn = plot_autocorrelation(dict(list(moving.items())[:4]), spacing(kept))
-    return [html.figure(drawn, "Autocorrelation functions; the band is what a zero would show.", _WIDTH, 3.4)]
+    return [
+        html.figure(
+            drawn, "Autocorrelation functions; the band is what a zero would show.", _WIDTH, 3.4
+        )
+    ]
 
 
 def _observables(kept: pd.DataFrame) -> list[str]:
-    return [name for name in _SHOWN if name in kept.columns and kept[name].notna().all() and kept[name].nunique() > 1]
+    return [
+        name
+        for name in _SHOWN
+        if name in kept.columns and kept[name].notna().all() and kept[name].nunique() > 1
+    ]
 
 
 def _averages(kept: pd.DataFrame) -> tuple[html.Section, list[str]]:
@@ -217,8 +293,11 @@ def _averages(kept: pd.DataFrame) -> tuple[html.Section, list[str]]:
     notes = []
     short = table[table["note"].str.contains("too short")]
     if len(short):
-        # The notes say "needs 1,234 rows"; the observable that needs most says how long the run must be.
-        needed = short["note"].str.extract(r"needs ([\d,]+) rows")[0].str.replace(",", "").astype(int)
+        # The notes say "needs 1,234 rows"; the observable that needs most says how long the run
+        # must be.
+        needed = (
+            short["note"].str.extract(r"needs ([\d,]+) rows")[0].str.replace(",", "").astype(int)
+        )
         notes.append(
             f"The chains are too short to tell the autocorrelation time of {', '.join(short['observable'])}: take more "
             f"steps, {needed.max():,} rows of each walker or more (now {len(kept) // kept['walker'].nunique():,})."
@@ -231,16 +310,23 @@ def _averages(kept: pd.DataFrame) -> tuple[html.Section, list[str]]:
         )
     columns = _COLUMNS if (table["note"] != "").any() else _COLUMNS[:-1]
     table, foot = marked(table)
-    return html.Section("Averages", "averages", [html.html_table(table, columns), *map(html.paragraph, foot)]), notes
+    return html.Section(
+        "Averages", "averages", [html.html_table(table, columns), *map(html.paragraph, foot)]
+    ), notes
 
 
 def _groups(run: RunFiles, part: Part) -> tuple[html.Section, list[str]]:
     try:
         table = group_temperatures(run, burnin=part.burnin, thin=part.thin)
     except InputError as error:  # rows of several temperatures have no band
-        return html.Section("Temperatures of the tensors", "groups", [html.paragraph(str(error))]), []
+        return html.Section(
+            "Temperatures of the tensors", "groups", [html.paragraph(str(error))]
+        ), []
     said = "Temperature of each tensor, in the band where it should lie."
-    parts = [html.figure(plot_group_temperatures(table), said), html.fold("the numbers", html.html_table(table))]
+    parts = [
+        html.figure(plot_group_temperatures(table), said),
+        html.fold("the numbers", html.html_table(table)),
+    ]
     notes = group_sentences(table, sees_batches(run.manifest))
     return html.Section("Temperatures of the tensors", "groups", parts), notes
 
@@ -248,10 +334,14 @@ def _groups(run: RunFiles, part: Part) -> tuple[html.Section, list[str]]:
 def _ladder(run: RunFiles, rows: pd.DataFrame) -> html.Section:
     ladder = run.ladder
     alike = ["step_size"] if ladder["step_size"].nunique() == 1 else []
-    parts = [html.html_table(ladder.drop(columns=[*alike, "restarts", "round_trips"], errors="ignore"))]
+    parts = [
+        html.html_table(ladder.drop(columns=[*alike, "restarts", "round_trips"], errors="ignore"))
+    ]
     drawn = []
     if ladder["acceptance"].notna().any():
-        drawn.append(html.figure(plot_ladder(ladder), "Accepted swaps between each rung and the next."))
+        drawn.append(
+            html.figure(plot_ladder(ladder), "Accepted swaps between each rung and the next.")
+        )
         last = ladder.iloc[-1]
         text = f"Round trips: {int(last['round_trips']):,}; arrivals from the hottest rung: {int(last['restarts']):,}."
         parts.append(html.paragraph(text))
@@ -263,7 +353,9 @@ def _ladder(run: RunFiles, rows: pd.DataFrame) -> html.Section:
 def _bias(run: RunFiles) -> html.Section:
     if run.bias.empty:
         return html.Section("Bias", "bias", [html.paragraph("No bias has grown yet.")])
-    drawn = html.figure(plot_bias(run.bias), "The bias of each rung; averages undo it by the column weight.")
+    drawn = html.figure(
+        plot_bias(run.bias), "The bias of each rung; averages undo it by the column weight."
+    )
     return html.Section("Bias", "bias", [html.figures([drawn])])
 
 
@@ -274,19 +366,27 @@ def _others(run: RunFiles) -> html.Section | None:
     folders += [folder for folder in made_of(run) if folder not in folders]
     paths = [path for folder in folders for path in sorted(folder.glob("*.png"))]
     # No link to elsewhere, whose content is not for the readers of a page.
-    paths = [path for path in paths if path.name not in own and path.is_file() and not path.is_symlink()]
-    paths = [path for path in paths if not path.parent.is_symlink() or path.parent.name not in _FOUND]
+    paths = [
+        path for path in paths if path.name not in own and path.is_file() and not path.is_symlink()
+    ]
+    paths = [
+        path for path in paths if not path.parent.is_symlink() or path.parent.name not in _FOUND
+    ]
     if not paths:
         return None
     drawn = [_found(path, os.path.relpath(path, run.folder)) for path in paths[:_MOST_FOUND]]
-    return html.Section("Predictions, landscape and further analysis", "more", [html.figures(drawn)])
+    return html.Section(
+        "Predictions, landscape and further analysis", "more", [html.figures(drawn)]
+    )
 
 
 def _found(path: Path, place: str) -> str:
     """A figure of another command, with width and height from the first bytes of its PNG file."""
     content = path.read_bytes()
     width, height = (int.from_bytes(content[k : k + 4], "big") for k in (16, 20))
-    return html.image(content, f"{path.stem.replace('_', ' ')} ({place})", width > 1.3 * max(1, height))
+    return html.image(
+        content, f"{path.stem.replace('_', ' ')} ({place})", width > 1.3 * max(1, height)
+    )
 
 
 def _comparison(runs: list[RunFiles], names: list[str], parts: list[Part]) -> str:
@@ -294,7 +394,10 @@ def _comparison(runs: list[RunFiles], names: list[str], parts: list[Part]) -> st
     for run, name, part in zip(runs, names, parts, strict=True):
         rows, kept = run.run_info, part.rows
         sampled = len(rows) > 0 and not is_optimization(run.manifest, rows)
-        line: dict[str, Any] = {"run": name, "sampler": name_of_method(run.manifest) if sampled else "fit"}
+        line: dict[str, Any] = {
+            "run": name,
+            "sampler": name_of_method(run.manifest) if sampled else "fit",
+        }
         line["last step"] = int(rows["step"].max()) if len(rows) else 0
         line["warnings"] = len(summary_lines(run, part.burnin, part.thin)[0])
         if kept is not None:

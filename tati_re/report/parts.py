@@ -1,4 +1,6 @@
-"""Parts of a page: marginals and predictions of stored positions, figures of its own, and two runs side by side."""
+"""Parts of a page: marginals and predictions of stored positions, figures of its own, and two runs
+side by side.
+"""
 
 import math
 import tomllib
@@ -30,27 +32,40 @@ _FIGURE = "predictions.png"
 
 
 def parameters_section(run: RunFiles, burnin: int, thin: int) -> html.Section:
-    """Marginals of some of the parameters, evenly among all, walker by walker, with their mean, error and R-hat."""
+    """Marginals of some of the parameters, evenly among all, walker by walker, with their mean,
+    error and R-hat.
+    """
     stored = Positions(run, burnin, thin)
     chosen = np.unique(np.linspace(0, len(stored.names) - 1, _PARAMETERS).astype(int))
-    kept = [(block.step, block.walker, block.counts, block.values[:, chosen]) for block in stored.blocks()]
+    kept = [
+        (block.step, block.walker, block.counts, block.values[:, chosen])
+        for block in stored.blocks()
+    ]
     section = html.Section("Parameters", "parameters")
-    parts: Any = [np.concatenate(part) for part in zip(*kept, strict=True)] if kept else np.zeros((4, 0))
+    parts: Any = (
+        [np.concatenate(part) for part in zip(*kept, strict=True)] if kept else np.zeros((4, 0))
+    )
     steps, walkers, weights, values = parts
     parts = rows_that_count(steps, walkers, weights) if len(steps) else np.zeros((2, 1, 0), int)
     order, weights = parts
     if order.shape[1] < 2 * MINIMUM_DRAWS:
-        section.parts.append(html.paragraph("Too few positions are stored to say anything of the parameters."))
+        section.parts.append(
+            html.paragraph("Too few positions are stored to say anything of the parameters.")
+        )
         return section
     chains = {stored.names[k]: values[:, number][order] for number, k in enumerate(chosen)}
     rows = [{"parameter": name} | average(x, weights) for name, x in chains.items()]
     table = pd.DataFrame(rows)[["parameter", "mean", "std", "ess_bulk", "r_hat"]]
     apart = int((table["r_hat"] > LARGEST_R_HAT).sum())
     count = np.count_nonzero(weights)
-    said = f"{len(chains)} of {len(stored.names):,} parameters, evenly among all; {count:,} positions."
+    said = (
+        f"{len(chains)} of {len(stored.names):,} parameters, evenly among all; {count:,} positions."
+    )
     if apart:
         said += f" R-hat is above {LARGEST_R_HAT} for {apart}: walkers disagree, as those in equivalent minima do."
-    drawn = html.figure(_marginals(chains, weights), "Distribution of each parameter, a line a walker.")
+    drawn = html.figure(
+        _marginals(chains, weights), "Distribution of each parameter, a line a walker."
+    )
     section.parts += [html.paragraph(said), drawn, html.fold("the numbers", html.html_table(table))]
     return section
 
@@ -73,7 +88,9 @@ def _marginals(chains: dict[str, np.ndarray], weights: np.ndarray) -> Figure:
 
 
 def predictions_section(run: RunFiles, burnin: int, thin: int) -> html.Section | None:
-    """Predictions of the test part by the stored positions, at most 400 of them; none where `tati-predict` drew all."""
+    """Predictions of the test part by the stored positions, at most 400 of them; none where
+    `tati-predict` drew all.
+    """
     if (run.folder / files.PREDICTIONS / _FIGURE).exists():
         return None
     section = html.Section("Predictions", "predictions")
@@ -85,10 +102,15 @@ def predictions_section(run: RunFiles, burnin: int, thin: int) -> html.Section |
     except InputError as error:
         section.parts.append(html.paragraph(f"None of the test part: {error}"))
         return section
-    worth = f"{found.num_draws:,} draws, worth about {found.independent_draws:,.0f} independent ones"
+    worth = (
+        f"{found.num_draws:,} draws, worth about {found.independent_draws:,.0f} independent ones"
+    )
     scores = [(name.replace("_", " "), f"{value:.4g}") for name, value in found.scores().items()]
     said = "The posterior average on the test part; bands hold the whole curves of 95 % of calibrated predictions."
-    section.parts += [html.pairs([("average of", worth), *scores]), html.figure(plot_prediction(found), said)]
+    section.parts += [
+        html.pairs([("average of", worth), *scores]),
+        html.figure(plot_prediction(found), said),
+    ]
     return section
 
 
@@ -97,7 +119,9 @@ _MOST_REPLICAS = 4
 
 
 def narrow(figure: Figure) -> None:
-    """Fits the traces of `plot_traces` to half a page, without wide legends, which the caption replaces."""
+    """Fits the traces of `plot_traces` to half a page, without wide legends, which the caption
+    replaces.
+    """
     for number, axes in enumerate(figure.axes):
         handles, labels = axes.get_legend_handles_labels()
         if (legend := axes.get_legend()) is not None:
@@ -105,7 +129,9 @@ def narrow(figure: Figure) -> None:
         for text in list(axes.texts):
             text.remove()
         if number == 0 and len(labels) > 1:
-            axes.legend(handles, labels, frameon=False, fontsize=7, ncols=2, handlelength=1.2, loc="best")
+            axes.legend(
+                handles, labels, frameon=False, fontsize=7, ncols=2, handlelength=1.2, loc="best"
+            )
         axes.xaxis.set_major_locator(MaxNLocator(4))
 
 
@@ -119,7 +145,9 @@ def plot_replicas(rows: pd.DataFrame) -> Figure:
         mine = rows[rows["replica"] == replica]
         shown = mine[:: max(1, len(mine) // _MOST_STEPS)]
         places = shown["rung"] + 0.08 * (number - 0.5 * (len(chosen) - 1))
-        axes.plot(shown["step"], places, color=COLORS[number], linewidth=0.8, label=f"replica {replica}")
+        axes.plot(
+            shown["step"], places, color=COLORS[number], linewidth=0.8, label=f"replica {replica}"
+        )
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.xaxis.set_major_locator(MaxNLocator(4))
@@ -135,7 +163,9 @@ def plot_bias(bias: pd.DataFrame) -> Figure:
         color = COLORS[number % len(COLORS)] if number < len(COLORS) else GRAY
         label = f"rung {rung}" if number < len(COLORS) else None
         every = max(1, len(part) // _MOST_STEPS)
-        axes.plot(part["energy"][::every], part["bias"][::every], color=color, linewidth=1.1, label=label)
+        axes.plot(
+            part["energy"][::every], part["bias"][::every], color=color, linewidth=1.1, label=label
+        )
     axes.legend(frameon=False, fontsize=8)
     labeled(axes, "potential U", "bias A(U)")
     return figure
@@ -145,40 +175,71 @@ _COMPARED = ("potential", "loss", "accuracy", "acceptance")
 _UNLIKE = ("output", "verbose", "seed")
 
 
-def differences(runs: Sequence[RunFiles], names: Sequence[str], rows: Sequence[pd.DataFrame | None]) -> str:
-    """Averages of two runs beside each other, how many standard errors they are apart, and options that differ."""
+def differences(
+    runs: Sequence[RunFiles], names: Sequence[str], rows: Sequence[pd.DataFrame | None]
+) -> str:
+    """Averages of two runs beside each other, how many standard errors they are apart, and options
+    that differ.
+    """
     parts = []
     kept = [each for each in rows if each is not None]
     if len(kept) == 2:
-        shown = [name for name in _COMPARED if all(name in each and each[name].notna().all() for each in kept)]
+        shown = [
+            name
+            for name in _COMPARED
+            if all(name in each and each[name].notna().all() for each in kept)
+        ]
         tables: list[Any] = [averages_of_rows(each, shown).set_index("observable") for each in kept]
         lines = []
         for name in shown:
             one, other = (table.loc[name] for table in tables)
             error = math.hypot(one["error"], other["error"])
             apart = abs(one["mean"] - other["mean"]) / error if error > 0 else math.nan
-            values = [with_error(each["mean"], each["error"], bool(each["short"])) for each in (one, other)]
+            values = [
+                with_error(each["mean"], each["error"], bool(each["short"]))
+                for each in (one, other)
+            ]
             lines.append([name, *values, apart])
-        parts.append(html.html_table(pd.DataFrame(lines, columns=["average", *names, "standard errors apart"])))
+        parts.append(
+            html.html_table(
+                pd.DataFrame(lines, columns=["average", *names, "standard errors apart"])
+            )
+        )
     options: list[dict[str, Any]] = [run.manifest.get("options", {}) for run in runs]
     names_of_both = dict.fromkeys([*options[0], *options[1]])
-    unlike = [name for name in names_of_both if name not in _UNLIKE and options[0].get(name) != options[1].get(name)]
+    unlike = [
+        name
+        for name in names_of_both
+        if name not in _UNLIKE and options[0].get(name) != options[1].get(name)
+    ]
     if unlike:
         found = [[name, *(str(each.get(name)) for each in options)] for name in unlike]
         parts.append(html.html_table(pd.DataFrame(found, columns=["option", *names])))
-    return html.Section("Side by side", "beside", parts or [html.paragraph("The runs have the same options.")]).html()
+    return html.Section(
+        "Side by side", "beside", parts or [html.paragraph("The runs have the same options.")]
+    ).html()
 
 
 def made_of(run: RunFiles) -> list[Path]:
-    """Folders beside a run where `tati-landscape` and `tati-inputspace` say that they are of this run."""
+    """Folders beside a run where `tati-landscape` and `tati-inputspace` say that they are of this
+    run.
+    """
     found = []
     for path in sorted(run.folder.resolve().parent.glob("*/*.toml")):
-        if path.name not in ("landscape.toml", "inputspace.toml") or path.is_symlink() or path.parent.is_symlink():
+        if (
+            path.name not in ("landscape.toml", "inputspace.toml")
+            or path.is_symlink()
+            or path.parent.is_symlink()
+        ):
             continue
         try:
             said = tomllib.loads(path.read_text(encoding="utf-8")).get("run")
         except (OSError, ValueError):
             continue
-        if isinstance(said, str) and said and (path.parent / said).resolve() == run.folder.resolve():
+        if (
+            isinstance(said, str)
+            and said
+            and (path.parent / said).resolve() == run.folder.resolve()
+        ):
             found.append(path.parent)
     return found

@@ -1,4 +1,6 @@
-"""The output of `tati-predict`: predictions, scores, reliability, other inputs, losses against temperature, figures."""
+"""The output of `tati-predict`: predictions, scores, reliability, other inputs, losses against
+temperature, figures.
+"""
 
 import contextlib
 import warnings
@@ -29,22 +31,26 @@ AVERAGE, OPTIMUM, ENSEMBLE = "posterior average", "optimum", "ensemble"
 
 
 def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, Any]) -> str:
-    """Predicts, compares with an optimum and an ensemble, writes tables and figures; returns a table in plain text.
-    `typed` may hold `data`, `optimum`, `ensemble`, `ood`, `interval`, `rung`, `burnin`, `thin` and `seed`."""
+    """Predicts, compares with an optimum and an ensemble, writes tables and figures; returns a
+    table in plain text. `typed` may hold `data`, `optimum`, `ensemble`, `ood`, `interval`, `rung`,
+    `burnin`, `thin` and `seed`.
+    """
     for run in runs:
         if run.manifest.get("kind") == "fit":
-            expected = (
-                f"RUN of tati-sample beside --optimum {run.folder}; alone, tati_re.load('{run.folder}').predict()"
-            )
+            expected = f"RUN of tati-sample beside --optimum {run.folder}; alone, tati_re.load('{run.folder}').predict()"
             raise InputError(f"{run.folder} did not sample.", "a run of tati-optimize", expected)
     level = typed.get("interval", 0.9)
-    chosen = {"thin": None} | {name: typed[name] for name in ("rung", "burnin", "thin") if name in typed}
+    chosen = {"thin": None} | {
+        name: typed[name] for name in ("rung", "burnin", "thin") if name in typed
+    }
     groups = {OPTIMUM: [load(typed["optimum"])]} if "optimum" in typed else {}
     if "ensemble" in typed:
         groups[ENSEMBLE] = [load(name) for name in typed["ensemble"]]
     for run in [run for group in groups.values() for run in group]:
         if run.manifest.get("kind") != "fit":
-            raise InputError(f"{run.folder} is not a run of an optimizer.", expected="a folder of tati-optimize")
+            raise InputError(
+                f"{run.folder} is not a run of an optimizer.", expected="a folder of tati-optimize"
+            )
     if not groups and not {"data", "ood"} & set(typed):
         # Also of a run that kept averages of its test part in place of draws.
         with warnings.catch_warnings():
@@ -64,7 +70,11 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
     outside: dict[str, Prediction] = {}
     if "ood" in typed:
         source = typed["ood"]
-        other = noise_like(inputs, typed.get("seed", 0)) if source == NOISE else read_inputs(source, runs[0])[0]
+        other = (
+            noise_like(inputs, typed.get("seed", 0))
+            if source == NOISE
+            else read_inputs(source, runs[0])[0]
+        )
         other = with_names(runs[0], other)
         outside = {name: average(source, other, None, level) for name, source in sources.items()}
     return _written(folder, predictions, outside, np.asarray(inputs))
@@ -74,8 +84,15 @@ def reliability_table(predictions: Mapping[str, ClassPrediction | LabelPredictio
     frames = []
     for name, one in predictions.items():
         bins = one.calibration()
-        columns = {"predictor": name, "lower": bins.edges[:-1], "upper": bins.edges[1:], "count": bins.count}
-        frames.append(pd.DataFrame(columns | {"confidence": bins.confidence, "accuracy": bins.accuracy}))
+        columns = {
+            "predictor": name,
+            "lower": bins.edges[:-1],
+            "upper": bins.edges[1:],
+            "count": bins.count,
+        }
+        frames.append(
+            pd.DataFrame(columns | {"confidence": bins.confidence, "accuracy": bins.accuracy})
+        )
     return pd.concat(frames, ignore_index=True)
 
 
@@ -83,11 +100,20 @@ def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray 
     posterior = predictions[AVERAGE]
     made(folder)
     posterior.write_csv(folder / "predictions.csv")
-    rows = [{"predictor": name, "draws": one.num_draws, **one.scores()} for name, one in predictions.items()]
+    rows = [
+        {"predictor": name, "draws": one.num_draws, **one.scores()}
+        for name, one in predictions.items()
+    ]
     files, scores = ["predictions.csv"], pd.DataFrame(rows)
     labeled = len(scores.columns) > 2
-    told = {name: (predictions[name].uncertainty(), one.uncertainty()) for name, one in outside.items()}
-    areas = [(name, key, auroc(own[key], other[key])) for name, (own, other) in told.items() for key in own]
+    told = {
+        name: (predictions[name].uncertainty(), one.uncertainty()) for name, one in outside.items()
+    }
+    areas = [
+        (name, key, auroc(own[key], other[key]))
+        for name, (own, other) in told.items()
+        for key in own
+    ]
     apart = pd.DataFrame(areas, columns=["predictor", "score", "auroc"]) if outside else None
     tables = {"scores.csv": scores if labeled else None, "outside.csv": apart}
     if labeled and posterior.kind != "regression":
@@ -107,8 +133,15 @@ def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray 
 
 
 def _agreement(one: Prediction) -> float | None:
-    """R-hat of the loss of each draw over the walkers; None without labels, weights all the same, or enough draws."""
-    if one.draw_losses is None or one.weight is None or one.walker is None or np.ptp(one.weight) > 0:
+    """R-hat of the loss of each draw over the walkers; None without labels, weights all the same,
+    or enough draws.
+    """
+    if (
+        one.draw_losses is None
+        or one.weight is None
+        or one.walker is None
+        or np.ptp(one.weight) > 0
+    ):
         return None
     chains = one.draw_losses[rows_by_walker(np.arange(len(one.walker)), one.walker)]
     return None if chains.shape[1] < 2 * MINIMUM_DRAWS else r_hat(chains)
@@ -118,9 +151,17 @@ def _text(folder: Path, files: list[str], predictions: dict, scores, apart) -> s
     names = list(predictions)
     width = max(14, *(len(name) + 2 for name in names))
     posterior = predictions[AVERAGE]
-    heads, count = "".join(name.ljust(width) for name in names).rstrip(), posterior.frame()["input"].nunique()
+    heads, count = (
+        "".join(name.ljust(width) for name in names).rstrip(),
+        posterior.frame()["input"].nunique(),
+    )
     lines = [(f"{count:,} inputs", heads)]
-    lines.append(("draws", "".join(f"{predictions[name].num_draws:,}".ljust(width) for name in names).rstrip()))
+    lines.append(
+        (
+            "draws",
+            "".join(f"{predictions[name].num_draws:,}".ljust(width) for name in names).rstrip(),
+        )
+    )
     if round(posterior.effective_draws) != posterior.num_draws:
         lines.append(("draws by weight", f"{posterior.effective_draws:,.0f}"))
     if posterior.independent_draws == posterior.independent_draws:
@@ -130,7 +171,9 @@ def _text(folder: Path, files: list[str], predictions: dict, scores, apart) -> s
         for column in scores.columns[2:]:
             values = "".join(f"{value:.4f}".ljust(width) for value in scores[column]).rstrip()
             label = column.replace("_", " ")
-            lines.append((f"{label} ({posterior.level:.0%})" if column == "coverage" else label, values))
+            lines.append(
+                (f"{label} ({posterior.level:.0%})" if column == "coverage" else label, values)
+            )
     if apart is not None:
         for score in apart["score"].unique():
             found = apart[apart["score"] == score].set_index("predictor")["auroc"]
@@ -145,7 +188,9 @@ def report_temperatures(runs: Sequence[Run], folder: Path, typed: Mapping[str, A
     for name in ("optimum", "ensemble", "ood", "rung", "interval"):
         refuse_if(name in typed, f"--{name} does not belong to --by-temperature.")
     chosen = {name: typed[name] for name in ("burnin", "thin") if name in typed}
-    frame = temperature_curve(runs, *(read_inputs(typed["data"], runs[0]) if "data" in typed else ()), **chosen)
+    frame = temperature_curve(
+        runs, *(read_inputs(typed["data"], runs[0]) if "data" in typed else ()), **chosen
+    )
     made(folder)
     write_whole(folder / "temperatures.csv", frame_text(frame))
     plot_temperatures(frame, folder / "temperatures.png")

@@ -10,7 +10,12 @@ import pandas as pd
 from tati_re.analysis.averages import average, rows_at_target
 from tati_re.analysis.convergence import LARGEST_R_HAT, MINIMUM_DRAWS, chains_of, r_hat
 from tati_re.analysis.format import SHORT, SHORT_NOTE, WIDTH, percent, table, with_error
-from tati_re.analysis.temperature import Temperature, has_no_target, measured_temperatures, nothing_confines
+from tati_re.analysis.temperature import (
+    Temperature,
+    has_no_target,
+    measured_temperatures,
+    nothing_confines,
+)
 from tati_re.analysis.until import weighted
 from tati_re.exchange.advice import ladder_advice
 from tati_re.exchange.gaussianity import gaussianity_report
@@ -30,14 +35,17 @@ SMALLEST_EFFECTIVE_SAMPLE_SIZE = 100.0
 
 
 def summarize(run: Run) -> str:
-    """Summarizes a sampled or fitted run, finished or not, in lines of at most 110 characters but for long paths.
-    Warnings come first, one sentence each."""
+    """Summarizes a sampled or fitted run, finished or not, in lines of at most 110 characters but
+    for long paths. Warnings come first, one sentence each.
+    """
     notes, lines = summary_lines(run)
     warnings = [textwrap.fill(f"Warning: {note}", WIDTH, subsequent_indent="  ") for note in notes]
     return "\n".join([*warnings, *([""] if warnings else []), table(lines)])
 
 
-def summary_lines(run: RunFiles, burnin: int | None = None, thin: int = 1) -> tuple[list[str], list[tuple[str, str]]]:
+def summary_lines(
+    run: RunFiles, burnin: int | None = None, thin: int = 1
+) -> tuple[list[str], list[tuple[str, str]]]:
     """The warnings and the pairs of label and value of `summarize`."""
     check_thin(thin)
     manifest, rows = run.manifest, run.run_info
@@ -45,7 +53,10 @@ def summary_lines(run: RunFiles, burnin: int | None = None, thin: int = 1) -> tu
     stopped = [f"The run stopped: {manifest['stopped']}"] if "stopped" in manifest else []
     stopped += changes(run.folder, manifest)
     number = int(manifest.get("parameters", {}).get("num", 0))
-    system = [("potential U", str(manifest.get("meaning") or "")), ("parameters", f"{number:,}" if number else "")]
+    system = [
+        ("potential U", str(manifest.get("meaning") or "")),
+        ("parameters", f"{number:,}" if number else ""),
+    ]
     lines = [("folder", str(run.folder)), *(line for line in system if line[1])]
     lines += _length_lines(manifest, rows, burnin, thin)
     if moved := step_size_text(manifest, rows, burnin):
@@ -54,14 +65,18 @@ def summary_lines(run: RunFiles, burnin: int | None = None, thin: int = 1) -> tu
         notes = ["The run has no rows yet."]
     elif is_optimization(manifest, rows):
         notes, last = [], rows[rows["step"] == rows["step"].max()]
-        names = [name for name in ("loss", "potential", "accuracy", "gradient_norm") if name in last]
+        names = [
+            name for name in ("loss", "potential", "accuracy", "gradient_norm") if name in last
+        ]
         lines += [(f"last {name.replace('_', ' ')}", _range(last[name])) for name in names]
     else:
         notes, found = _sampling_lines(run, at_target(rows), burnin, thin)
         notes += filter(None, [refresh_note(manifest.get("method", {}))])
         lines += [*found, *heating_lines(manifest)]
         if run.has(files.LADDER) and len(run.ladder) > 1:  # a bias alone has one rung
-            more, found = ladder_lines(manifest, run.ladder, run.noise if run.has(files.NOISE) else None)
+            more, found = ladder_lines(
+                manifest, run.ladder, run.noise if run.has(files.NOISE) else None
+            )
             notes, lines = notes + more, lines + found
         lines += certificate_lines(certificate(run, burnin))
         if (loo := stored_leave_one_out(run)) is not None:
@@ -73,7 +88,9 @@ def summary_lines(run: RunFiles, burnin: int | None = None, thin: int = 1) -> tu
                 )
     if manifest.get("options", {}).get("stream_predictions"):
         lines += streamed_lines(run)
-    lines.append(("files", ", ".join(sorted(path.name for path in run.folder.iterdir() if path.is_file()))))
+    lines.append(
+        ("files", ", ".join(sorted(path.name for path in run.folder.iterdir() if path.is_file())))
+    )
     return stopped + notes, lines
 
 
@@ -86,12 +103,18 @@ def temperature_text(temperature: Temperature) -> str:
         return f"{temperature.mean:.3g}  target {temperature.target:g}  no verdict: {why}"
     places = max(2, 2 - math.floor(math.log10(half))) if half > 0 else 3
     verdict = "outside" if temperature.verdict in ("above", "below") else temperature.verdict
-    band = f"  band {temperature.lower:.{places}f} to {temperature.upper:.{places}f}" if math.isfinite(half) else ""
+    band = (
+        f"  band {temperature.lower:.{places}f} to {temperature.upper:.{places}f}"
+        if math.isfinite(half)
+        else ""
+    )
     return f"{temperature.mean:.{places}f}  target {temperature.target:g}{band}  {verdict}"
 
 
 def temperature_note(temperature: Temperature, manifest: dict[str, Any]) -> str | None:
-    """Returns a warning about a temperature outside its band, with what the manifest knows of causes, or None."""
+    """Returns a warning about a temperature outside its band, with what the manifest knows of
+    causes, or None.
+    """
     if temperature.verdict not in ("above", "below"):
         return None
     above = temperature.verdict == "above"
@@ -108,14 +131,25 @@ def temperature_note(temperature: Temperature, manifest: dict[str, Any]) -> str 
     )
 
 
-def _length_lines(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int, thin: int) -> list[tuple[str, str]]:
+def _length_lines(
+    manifest: dict[str, Any], rows: pd.DataFrame, burnin: int, thin: int
+) -> list[tuple[str, str]]:
     planned = manifest.get("options", {}).get("num_steps")
     last = 0 if rows.empty else int(rows["step"].max())
-    # The last row is that of the last recorded step, up to record_every - 1 before the last one taken.
-    finished = planned is None or planned - last < int(manifest.get("options", {}).get("record_every", 1))
-    text = f"{planned if finished and planned is not None else last:,}" + ("" if finished else f" of {planned:,}")
+    # The last row is that of the last recorded step, up to record_every - 1 before the last one
+    # taken.
+    finished = planned is None or planned - last < int(
+        manifest.get("options", {}).get("record_every", 1)
+    )
+    text = f"{planned if finished and planned is not None else last:,}" + (
+        "" if finished else f" of {planned:,}"
+    )
     if burnin:
-        text += f", the first {burnin:,} left out as burn-in" if burnin <= last else f", burn-in up to {burnin:,}"
+        text += (
+            f", the first {burnin:,} left out as burn-in"
+            if burnin <= last
+            else f", burn-in up to {burnin:,}"
+        )
     if thin > 1:
         text += f", one row in {thin:,} taken"
     counts = at_target(rows).groupby("walker").size().reindex(rows["walker"].unique(), fill_value=0)
@@ -136,27 +170,41 @@ def _sampling_lines(
     manifest, notes, lines = run.manifest, list[str](), list[tuple[str, str]]()
     kept = rows[rows["step"] > burnin]
     kept = kept if kept.empty else keep(kept, burnin, thin)
-    counted = rows_at_target(run, burnin, thin) if "weight" in kept.columns and not kept.empty else kept
+    counted = (
+        rows_at_target(run, burnin, thin) if "weight" in kept.columns and not kept.empty else kept
+    )
     if len(kept) < MINIMUM_DRAWS or counted.groupby("walker").size().min() < MINIMUM_DRAWS:
-        return [f"Fewer than {MINIMUM_DRAWS} rows of each walker after burn-in: too few for statistics."], lines
+        return [
+            f"Fewer than {MINIMUM_DRAWS} rows of each walker after burn-in: too few for statistics."
+        ], lines
     weights = chains_of(counted, "weight") if "weight" in kept.columns else None
     for name in ("loss", "potential", "accuracy", "acceptance", "noise_std"):
         if name in kept.columns and kept[name].notna().any():
             found = average(chains_of(counted, name), weights, sizes=False)
-            lines.append((f"{name} (mean)", with_error(found["mean"], found["error"], found["short"])))
+            lines.append(
+                (f"{name} (mean)", with_error(found["mean"], found["error"], found["short"]))
+            )
     if any(SHORT in value for _, value in lines):
         lines.append((SHORT, SHORT_NOTE))
     standard = manifest.get("dataset", {}).get("preparation", {}).get("target")
     if standard is not None:
         deviation = ", ".join(f"{value:.4g}" for value in np.atleast_1d(standard["deviation"])[:4])
-        lines.append(("targets", f"standardized, deviation {deviation}: noise_std times it is in their units"))
+        lines.append(
+            (
+                "targets",
+                f"standardized, deviation {deviation}: noise_std times it is in their units",
+            )
+        )
     potential = chains_of(counted, "potential")
     if np.ptp(potential) == 0:
         notes.append("The potential never changed: no step moved a walker; reduce step_size.")
     elif len(potential[0]) >= 2 * MINIMUM_DRAWS or len(potential) > 1:
         potential, size = weighted(potential, weights)
         hat = r_hat(potential, weights)
-        lines += [("effective sample size", f"{size:,.0f} of the potential"), ("R-hat", f"{hat:.3f} of the potential")]
+        lines += [
+            ("effective sample size", f"{size:,.0f} of the potential"),
+            ("R-hat", f"{hat:.3f} of the potential"),
+        ]
         if hat > LARGEST_R_HAT:
             notes.append(
                 f"R-hat of the potential is {hat:.3f}, above {LARGEST_R_HAT}: the walkers have not yet converged to "
@@ -173,7 +221,9 @@ def _sampling_lines(
             "Nothing confines U (no prior, no box): a flat direction has no equilibrium, and the configurational "
             "temperature no target.",
         )
-    for temperature in measured_temperatures(kept, int(manifest.get("parameters", {}).get("num", 0))):
+    for temperature in measured_temperatures(
+        kept, int(manifest.get("parameters", {}).get("num", 0))
+    ):
         text = temperature_text(temperature)
         if temperature.kind == "configurational" and has_no_target(manifest):
             text = f"{temperature.mean:.4g}  without a target: the potential has flat directions or walls"
@@ -190,7 +240,9 @@ _MOST_ROWS = 40
 def ladder_lines(
     manifest: dict[str, Any], ladder: pd.DataFrame, noise: pd.DataFrame | None = None
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    """The warnings of a run on a ladder, and the lines of its end table: label and value of each rung."""
+    """The warnings of a run on a ladder, and the lines of its end table: label and value of each
+    rung.
+    """
     exchanges = manifest.get("method", {}).get("exchange") != "none"
     tempered = ladder["likelihood_weight"].nunique() > 1
     what = "likelihood_weight" if tempered else "temperature"
@@ -200,7 +252,9 @@ def ladder_lines(
     notes += _notes(ladder, biased) if exchanges else []
     lines = [("ladder", "")]
     for row in ladder.head(_MOST_ROWS).to_dict("records"):
-        text = f"{what.replace('_', ' ')} {row[what]:.6g}  mean {energy} {row['mean_potential']:,.6g}"
+        text = (
+            f"{what.replace('_', ' ')} {row[what]:.6g}  mean {energy} {row['mean_potential']:,.6g}"
+        )
         text += f"  step size {row['step_size']:.4g}" if own_steps else ""
         if exchanges and np.isfinite(row["acceptance"]):
             told = "" if biased else f", from the mean energies {row['predicted_acceptance']:.3f}"
@@ -223,7 +277,10 @@ def ladder_lines(
 
 def _noise_lines(noise: pd.DataFrame) -> tuple[list[str], list[tuple[str, str]]]:
     notes, lines = [], []
-    for kind, what in (("energy", "The noise of the swaps' energies"), ("gradient", "The noise of the gradients")):
+    for kind, what in (
+        ("energy", "The noise of the swaps' energies"),
+        ("gradient", "The noise of the gradients"),
+    ):
         values = noise.loc[noise["test"] == kind, "p_value"].to_numpy(dtype=np.float64)
         if not len(values):
             continue
@@ -251,14 +308,24 @@ def _notes(ladder: pd.DataFrame, biased: bool) -> list[str]:
         if not biased:
             notes[-1] += "".join(f" {sentence}" for sentence in measured_advice(ladder)[1:])
     elif ladder["round_trips"].iloc[-1] < 1:
-        notes.append("No replica went from the target to the hottest rung and back: take more steps, or more rungs.")
+        notes.append(
+            "No replica went from the target to the hottest rung and back: take more steps, or more rungs."
+        )
     return notes
 
 
 def measured_advice(ladder: pd.DataFrame) -> tuple[str, ...]:
-    """Advice on a ladder by its heat capacity d<U>/dT between neighbors; none below 0, or where λ is tempered."""
-    temperature, mean = (ladder[name].to_numpy(dtype=np.float64) for name in ("temperature", "mean_potential"))
-    if ladder["likelihood_weight"].nunique() > 1 or not np.isfinite(mean).all() or (np.diff(temperature) <= 0).any():
+    """Advice on a ladder by its heat capacity d<U>/dT between neighbors; none below 0, or where λ
+    is tempered.
+    """
+    temperature, mean = (
+        ladder[name].to_numpy(dtype=np.float64) for name in ("temperature", "mean_potential")
+    )
+    if (
+        ladder["likelihood_weight"].nunique() > 1
+        or not np.isfinite(mean).all()
+        or (np.diff(temperature) <= 0).any()
+    ):
         return ()
     capacity = np.diff(mean) / np.diff(temperature)
     if not (capacity > 0).all():

@@ -1,4 +1,6 @@
-"""Runs: the run folder on disk, written whole, read while it grows, and compared; without TensorFlow."""
+"""Runs: the run folder on disk, written whole, read while it grows, and compared; without
+TensorFlow.
+"""
 
 from typing import TYPE_CHECKING
 

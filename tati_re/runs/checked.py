@@ -1,4 +1,6 @@
-"""Tables of a run, read as what the run wrote: rows of numbers, and those that its checkpoint knows."""
+"""Tables of a run, read as what the run wrote: rows of numbers, and those that its checkpoint
+knows.
+"""
 
 import csv
 import io
@@ -32,8 +34,10 @@ _EXPECTED = "the file as the run wrote it; tati-compare --verify checks a whole 
 
 
 def read_table(path: Path, known: Known | None = None) -> "pandas.DataFrame":
-    """A table of a run, as `read_csv` and `read_h5`; refuses, with its line, what is no number or no row of the table,
-    and what is another content than a checkpoint knows. Warns of a table that is shorter than then."""
+    """A table of a run, as `read_csv` and `read_h5`; refuses, with its line, what is no number or
+    no row of the table, and what is another content than a checkpoint knows. Warns of a table that
+    is shorter than then.
+    """
     if path.suffix == ".h5":
         with open_h5(path) as file:
             check = RowCheck(path, file, known)
@@ -47,8 +51,10 @@ def read_table(path: Path, known: Known | None = None) -> "pandas.DataFrame":
 
 
 def read_whole(path: Path, known: Callable[[], set[str]]) -> "pandas.DataFrame":
-    """A CSV table that is replaced at each checkpoint; refuses, with its line, what is no row of numbers, and what has
-    none of the digests that the checkpoints know. A run that goes on may replace it between the two."""
+    """A CSV table that is replaced at each checkpoint; refuses, with its line, what is no row of
+    numbers, and what has none of the digests that the checkpoints know. A run that goes on may
+    replace it between the two.
+    """
     for pause in (0.0, 0.02, 0.05):
         time.sleep(pause)
         content = path.read_bytes()
@@ -58,33 +64,56 @@ def read_whole(path: Path, known: Callable[[], set[str]]) -> "pandas.DataFrame":
     frame = parsed(path, content)
     if not content.endswith(b"\n") or (digests and of_whole(content) not in digests):
         lines = content.count(b"\n")
-        where = f"line {lines + 1}: it is cut off." if not content.endswith(b"\n") else f"{lines} lines:"
-        raise InputError(f"{path}, {where} This is not what the run wrote at its checkpoint.", expected=_EXPECTED)
+        where = (
+            f"line {lines + 1}: it is cut off."
+            if not content.endswith(b"\n")
+            else f"{lines} lines:"
+        )
+        raise InputError(
+            f"{path}, {where} This is not what the run wrote at its checkpoint.", expected=_EXPECTED
+        )
     return frame
 
 
 def whole_array(path: Path, known: set[str]) -> np.ndarray:
-    """The array of an NPY file of a run; refuses one that has none of the digests that the checkpoints know."""
+    """The array of an NPY file of a run; refuses one that has none of the digests that the
+    checkpoints know.
+    """
     content = path.read_bytes()
     if known and of_whole(content) not in known:
-        raise InputError(f"{path}: the file was changed after the run began.", f"{len(content):,} bytes", _EXPECTED)
+        raise InputError(
+            f"{path}: the file was changed after the run began.",
+            f"{len(content):,} bytes",
+            _EXPECTED,
+        )
     try:
         return np.asarray(load_arrays(io.BytesIO(content)))
     except (ValueError, EOFError, OSError, SyntaxError, MemoryError) as error:
-        raise InputError(f"{path} cannot be read: {str(error).splitlines()[0]}.", expected=_EXPECTED) from None
+        raise InputError(
+            f"{path} cannot be read: {str(error).splitlines()[0]}.", expected=_EXPECTED
+        ) from None
 
 
-def parsed(path: Path, lines: bytes, columns: Sequence[str] | None = None, first_line: int = 1) -> "pandas.DataFrame":
-    """Complete lines of a CSV table of numbers, the first of which is the header where no `columns` are given; refuses
-    what is no row of numbers, by its line."""
-    how = exact_numbers() if columns is None else exact_numbers() | {"header": None, "names": list(columns)}
+def parsed(
+    path: Path, lines: bytes, columns: Sequence[str] | None = None, first_line: int = 1
+) -> "pandas.DataFrame":
+    """Complete lines of a CSV table of numbers, the first of which is the header where no `columns`
+    are given; refuses what is no row of numbers, by its line.
+    """
+    how = (
+        exact_numbers()
+        if columns is None
+        else exact_numbers() | {"header": None, "names": list(columns)}
+    )
     frame, reason = None, "it cannot be read"
     try:
         frame = pandas.read_csv(io.BytesIO(lines), **how)
     except (ValueError, OverflowError) as error:
         reason = str(error).strip().split("\n")[0]
     if frame is None or not _is_whole(frame, lines, columns is None):
-        raise InputError(f"{path}, {_first_fault(lines, columns, first_line) or reason}", expected=_EXPECTED)
+        raise InputError(
+            f"{path}, {_first_fault(lines, columns, first_line) or reason}", expected=_EXPECTED
+        )
     return frame.rename(columns=from_cell)
 
 
@@ -118,7 +147,9 @@ def _first_fault(lines: bytes, columns: Sequence[str] | None, first_line: int) -
         if _LINE.fullmatch(line) and all(cell.isdigit() for name, cell in first if name in INDEX):
             continue
         for name, cell in zip(names, line.rstrip(b"\n").split(b","), strict=True):
-            if name not in _WORDS and not (_CELL.fullmatch(cell) and (name not in INDEX or cell.isdigit())):
+            if name not in _WORDS and not (
+                _CELL.fullmatch(cell) and (name not in INDEX or cell.isdigit())
+            ):
                 text = cell[:40].decode(errors="replace")
                 return f"line {number}: {text!r} in the column {name} is no {'step' if name in INDEX else 'number'}."
     return None
@@ -133,7 +164,9 @@ def header_of(line: bytes) -> list[str]:
 
 
 def changed(path: Path, first: int, last: int) -> InputError:
-    """The error of a CSV file that is not what its checkpoint knows, from the first of these bytes on or later."""
+    """The error of a CSV file that is not what its checkpoint knows, from the first of these bytes
+    on or later.
+    """
     with path.open("rb") as file:
         before = file.read(first)
         within = file.read(last - first)
@@ -150,10 +183,16 @@ def changed(path: Path, first: int, last: int) -> InputError:
 
 
 class LineCheck:
-    """Compares a CSV table with what a checkpoint knows of it, while it is read from its beginning."""
+    """Compares a CSV table with what a checkpoint knows of it, while it is read from its
+    beginning.
+    """
 
     def __init__(self, path: Path, known: Known | None) -> None:
-        self._path, self._known, self.digest = path, known or Known(0), Digest((known or Known(0)).size)
+        self._path, self._known, self.digest = (
+            path,
+            known or Known(0),
+            Digest((known or Known(0)).size),
+        )
 
     def add(self, lines: bytes) -> None:
         self.digest.update(lines)
@@ -167,11 +206,15 @@ class LineCheck:
 
 
 class RowCheck:
-    """As `LineCheck`, of the rows of an open HDF5 table. Digests are of the numbers of each row, index first."""
+    """As `LineCheck`, of the rows of an open HDF5 table. Digests are of the numbers of each row,
+    index first.
+    """
 
     def __init__(self, path: Path, file: Any, known: Known | None) -> None:
         self._path, self._known, self._rows = path, known or Known(0), 0
-        self._width = 8 * file["index"].shape[1] + file["rows"].dtype.itemsize * file["rows"].shape[1]
+        self._width = (
+            8 * file["index"].shape[1] + file["rows"].dtype.itemsize * file["rows"].shape[1]
+        )
         self.digest = Digest(self._known.size * self._width)
 
     def add(self, index: np.ndarray, rows: np.ndarray) -> None:
@@ -226,7 +269,9 @@ def _warn_of_loss(path: Path, size: int, known: Known, unit: str) -> None:
 
 
 def csv_digest(path: Path, known: Known) -> Digest:
-    """The digest of a CSV file up to the length of the checkpoint, to go on with; refuses another content."""
+    """The digest of a CSV file up to the length of the checkpoint, to go on with; refuses another
+    content.
+    """
     check = LineCheck(path, known)
     with path.open("rb") as file:
         while check.digest.size < known.size and (part := file.read(_PART_BYTES)):
@@ -236,7 +281,16 @@ def csv_digest(path: Path, known: Known) -> Digest:
 
 
 def add_rows(digest: Digest, index: np.ndarray, rows: np.ndarray) -> None:
-    """Adds rows of an HDF5 table to its digest, little-endian; wide ones as they lie, for a copy takes as long."""
-    parts = [np.ascontiguousarray(part, part.dtype.newbyteorder("<")).view(np.uint8) for part in (index, rows)]
-    for piece in chain(*zip(*parts, strict=True)) if rows.shape[1] >= _WIDE else [np.concatenate(parts, axis=1)]:
+    """Adds rows of an HDF5 table to its digest, little-endian; wide ones as they lie, for a copy
+    takes as long.
+    """
+    parts = [
+        np.ascontiguousarray(part, part.dtype.newbyteorder("<")).view(np.uint8)
+        for part in (index, rows)
+    ]
+    for piece in (
+        chain(*zip(*parts, strict=True))
+        if rows.shape[1] >= _WIDE
+        else [np.concatenate(parts, axis=1)]
+    ):
         digest.update(piece.reshape(-1).data)

@@ -30,17 +30,21 @@ class DamagedCheckpoint(Exception):
 
 
 def save(folder: AnyPath, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
-    """Writes a checkpoint; one that `load` accepts survives a kill at any moment. The file is written aside and synced,
-    the current one becomes the previous one, then the new one gets its name. Files go to the folder's subfolder
-    `checkpoint`, made when it is not there; a StorageError leaves the checkpoints before as they were. `arrays` are
-    numbers or booleans of any shape by name, which may hold slashes (`moments/mean`); `meta` is what JSON can say
-    (numpy numbers too): step, positions of the tables, ..."""
+    """Writes a checkpoint; one that `load` accepts survives a kill at any moment. The file is
+    written aside and synced, the current one becomes the previous one, then the new one gets its
+    name. Files go to the folder's subfolder `checkpoint`, made when it is not there; a StorageError
+    leaves the checkpoints before as they were. `arrays` are numbers or booleans of any shape by
+    name, which may hold slashes (`moments/mean`); `meta` is what JSON can say (numpy numbers too):
+    step, positions of the tables, ...
+    """
     where = Path(folder) / CHECKPOINTS
     content = {META: np.frombuffer(json.dumps(dict(meta), default=_plain).encode(), dtype=np.uint8)}
     for name, values in arrays.items():
         array = np.asarray(values)
         if array.dtype.kind not in "biuf" or name == META:
-            raise TypeError(f"the array {name!r} of type {array.dtype} cannot be part of a checkpoint")
+            raise TypeError(
+                f"the array {name!r} of type {array.dtype} cannot be part of a checkpoint"
+            )
         content[name] = array
     aside = where / ASIDE
     with storing(where / CURRENT):
@@ -48,7 +52,8 @@ def save(folder: AnyPath, arrays: Mapping[str, np.ndarray], meta: Mapping[str, A
             where.mkdir(parents=True)
             sync_file(where.parent)
         if aside.exists() and not (where / CURRENT).exists():
-            # A kill between the two renames below left this one as the newest: it must not be overwritten.
+            # A kill between the two renames below left this one as the newest: it must not be
+            # overwritten.
             replace(aside, where / CURRENT)
         # Of a fixed name, by which `load` finds it after a kill.
         with open_new(aside) as file:
@@ -62,8 +67,10 @@ def save(folder: AnyPath, arrays: Mapping[str, np.ndarray], meta: Mapping[str, A
 
 
 def load(folder: AnyPath) -> tuple[dict[str, np.ndarray], dict[str, Any], str | None]:
-    """Reads the newest complete checkpoint. Returned are the arrays by name, `meta`, and a note: None, or one sentence
-    when the current checkpoint could not be used; an InputError where no checkpoint of the folder can be used."""
+    """Reads the newest complete checkpoint. Returned are the arrays by name, `meta`, and a note:
+    None, or one sentence when the current checkpoint could not be used; an InputError where no
+    checkpoint of the folder can be used.
+    """
     where = Path(folder) / CHECKPOINTS
     problems = []
     for name in (CURRENT, ASIDE, PREVIOUS):
@@ -81,14 +88,18 @@ def load(folder: AnyPath) -> tuple[dict[str, np.ndarray], dict[str, Any], str | 
 
 
 def moments_of(arrays: Mapping[str, np.ndarray], where: str = "moments") -> list[np.ndarray]:
-    """`count`, `mean`, `m2` and `squares` of averages; the last, in earlier versions not there, were the count."""
+    """`count`, `mean`, `m2` and `squares` of averages; the last, in earlier versions not there,
+    were the count.
+    """
     count, mean, m2 = (arrays[f"{where}/{name}"] for name in ("count", "mean", "m2"))
     return [count, mean, m2, arrays.get(f"{where}/squares", count)]
 
 
 def metas(folder: AnyPath) -> Iterator[dict[str, Any]]:
     """The `meta` of each checkpoint that is readable, the newest first, without the arrays."""
-    return filter(None, (_meta(Path(folder) / CHECKPOINTS / name) for name in (CURRENT, ASIDE, PREVIOUS)))
+    return filter(
+        None, (_meta(Path(folder) / CHECKPOINTS / name) for name in (CURRENT, ASIDE, PREVIOUS))
+    )
 
 
 def step_back(folder: AnyPath) -> None:
@@ -111,11 +122,17 @@ def known(folder: AnyPath, table: str) -> Known | None:
     """What the newest checkpoint knows of a table that grows; None where nothing."""
     meta = next(metas(folder), {})
     size = meta.get("files", {}).get(table)
-    return None if size is None else Known(size, meta.get("digests", {}).get(table), meta.get("step", 0))
+    return (
+        None
+        if size is None
+        else Known(size, meta.get("digests", {}).get(table), meta.get("step", 0))
+    )
 
 
 def known_whole(folder: AnyPath, name: str) -> set[str]:
-    """The digests that a file written at once may have; of a method's tables none after a damaged checkpoint."""
+    """The digests that a file written at once may have; of a method's tables none after a damaged
+    checkpoint.
+    """
     current = Path(folder) / CHECKPOINTS / CURRENT
     if name in OF_METHODS.values() and current.exists() and not _meta(current):
         return set()
@@ -126,7 +143,9 @@ def _note(name: str, problems: list[str], meta: Mapping[str, Any]) -> str | None
     if name == CURRENT:
         return None
     at = f", of step {meta['step']}," if "step" in meta else ""
-    which = "previous checkpoint" if name == PREVIOUS else "checkpoint written last, not yet renamed,"
+    which = (
+        "previous checkpoint" if name == PREVIOUS else "checkpoint written last, not yet renamed,"
+    )
     return f"The checkpoint {problems[0]}; the {which}{at} is used.".replace(",,", ",")
 
 
@@ -161,10 +180,13 @@ def _digest(file: BinaryIO) -> bytes:
 
 
 def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The arrays and the `meta` of a checkpoint file; a `DamagedCheckpoint` where it is not whole."""
+    """The arrays and the `meta` of a checkpoint file; a `DamagedCheckpoint` where it is not
+    whole.
+    """
     try:
         with open(path, "rb") as file:
-            # The digest comes first, so that no parser meets damaged bytes; one open file, so that renames do no harm.
+            # The digest comes first, so that no parser meets damaged bytes; one open file, so that
+            # renames do no harm.
             digest = _digest(file)
             if file.read(DIGEST_LENGTH) != digest:
                 raise DamagedCheckpoint("damaged (its sha256 does not fit)")

@@ -12,8 +12,9 @@ from tati_re.runs import files, manifest, reading
 
 
 class Tolerance(NamedTuple):
-    """The largest accepted difference of two numbers, a `value` of at least 0, by its `kind`: "absolute": abs(a - b) <=
-    value; "relative": abs(a - b) <= value * max(abs(a), abs(b))."""
+    """The largest accepted difference of two numbers, a `value` of at least 0, by its `kind`:
+    "absolute": abs(a - b) <= value; "relative": abs(a - b) <= value * max(abs(a), abs(b)).
+    """
 
     value: float
     kind: str = "absolute"
@@ -21,7 +22,9 @@ class Tolerance(NamedTuple):
     def exceeded(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Where the numbers differ by more; two NaN agree, and so do two equal infinities."""
         with np.errstate(invalid="ignore"):
-            allowed = self.value * (np.maximum(np.abs(a), np.abs(b)) if self.kind == "relative" else 1.0)
+            allowed = self.value * (
+                np.maximum(np.abs(a), np.abs(b)) if self.kind == "relative" else 1.0
+            )
             near = (np.abs(a - b) <= allowed) & np.isfinite(a - b)
         return ~(near | (a == b) | (np.isnan(a) & np.isnan(b)))
 
@@ -30,7 +33,9 @@ DEFAULT = Tolerance(1e-8)
 
 
 class Difference(NamedTuple):
-    """A disagreement between two runs: the table, its column, and how, in words. `column` may be empty."""
+    """A disagreement between two runs: the table, its column, and how, in words. `column` may be
+    empty.
+    """
 
     table: str
     column: str
@@ -51,7 +56,8 @@ def compare(
         first, second: A run folder or a file, and another one of the same kind.
         tolerance: For columns without one of their own. Default: 1e-8, absolute.
         columns: Tolerances by column. Default: none.
-        drop: Columns that are not compared; a name that ends in `*` stands for all that begin so. Default: none.
+        drop: Columns that are not compared; a name that ends in `*` stands for all that begin so.
+            Default: none.
         ignore_sign: Columns whose absolute values are compared, likewise. Default: none.
 
     Returns:
@@ -66,14 +72,19 @@ def compare(
     differences, seen = [], set()
     for name, a, b in pairs:
         if not (a.exists() and b.exists()):
-            differences.append(Difference(name, "", f"only {first if a.exists() else second} has it"))
+            differences.append(
+                Difference(name, "", f"only {first if a.exists() else second} has it")
+            )
             continue
         tables = _read(a), _read(b)
         seen |= {column for table in tables for column in table.columns}
         differences += _compare_tables(name, *tables, limits, drop, ignore_sign)
     for name in (*columns, *drop, *ignore_sign):
         if not any(_stands_for(name, column) for column in seen):
-            raise InputError(f"There is no column {name}.{nearest(name, seen)}", expected="a column of the tables")
+            raise InputError(
+                f"There is no column {name}.{nearest(name, seen)}",
+                expected="a column of the tables",
+            )
     return differences
 
 
@@ -82,14 +93,29 @@ def _pairs(first: Path, second: Path) -> list[tuple[str, Path, Path]]:
     for path in (first, second):
         if not path.exists():
             beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-            raise InputError(f"There is no {path}.{nearest(path.name, beside)}", expected="a run folder or a table")
+            raise InputError(
+                f"There is no {path}.{nearest(path.name, beside)}",
+                expected="a run folder or a table",
+            )
     if first.is_dir() != second.is_dir():
-        raise InputError("A folder cannot be compared with a file.", f"{first} and {second}", "two of one kind")
+        raise InputError(
+            "A folder cannot be compared with a file.", f"{first} and {second}", "two of one kind"
+        )
     if first.is_file():
-        return [(first.name if first.name == second.name else f"{first.name} and {second.name}", first, second)]
+        return [
+            (
+                first.name if first.name == second.name else f"{first.name} and {second.name}",
+                first,
+                second,
+            )
+        ]
     for folder in (first, second):
         manifest.read(folder)
-    pairs = [(file.name, first / file.name, second / file.name) for file in files.FILES if file.repeatable]
+    pairs = [
+        (file.name, first / file.name, second / file.name)
+        for file in files.FILES
+        if file.repeatable
+    ]
     return [pair for pair in pairs if pair[1].exists() or pair[2].exists()]
 
 
@@ -100,7 +126,9 @@ def _read(path: Path) -> pd.DataFrame:
         raise
     except (OSError, ValueError) as error:
         reason = str(error).strip().split("\n")[0]
-        raise InputError(f"{path} cannot be read as a table: {reason}.", expected="a .csv or .h5 file") from None
+        raise InputError(
+            f"{path} cannot be read as a table: {reason}.", expected="a .csv or .h5 file"
+        ) from None
 
 
 def _stands_for(name: str, column: str) -> bool:
@@ -108,7 +136,12 @@ def _stands_for(name: str, column: str) -> bool:
 
 
 def _compare_tables(
-    name: str, a: pd.DataFrame, b: pd.DataFrame, limits: dict[str, Tolerance], drop: Any, ignore_sign: Any
+    name: str,
+    a: pd.DataFrame,
+    b: pd.DataFrame,
+    limits: dict[str, Tolerance],
+    drop: Any,
+    ignore_sign: Any,
 ) -> list[Difference]:
     """What differs, each column by the first limit that stands for it."""
 
@@ -120,7 +153,11 @@ def _compare_tables(
         if is_one_of(column, drop):
             continue
         if column not in a or column not in b:
-            found.append(Difference(name, column, f"only the {'first' if column in a else 'second'} has this column"))
+            found.append(
+                Difference(
+                    name, column, f"only the {'first' if column in a else 'second'} has this column"
+                )
+            )
     if len(a) != len(b):
         return [*found, Difference(name, "", f"{len(a)} rows and {len(b)} rows")]
     for column in a.columns:
@@ -133,7 +170,9 @@ def _compare_tables(
     return found
 
 
-def _difference(a: pd.DataFrame, b: pd.DataFrame, column: str, limit: Tolerance, ignore_sign: bool) -> str | None:
+def _difference(
+    a: pd.DataFrame, b: pd.DataFrame, column: str, limit: Tolerance, ignore_sign: bool
+) -> str | None:
     try:
         x, y = (np.asarray(table[column], dtype=np.float64) for table in (a, b))
     except (TypeError, ValueError):
@@ -157,5 +196,7 @@ def _difference(a: pd.DataFrame, b: pd.DataFrame, column: str, limit: Tolerance,
 
 
 def _place(table: pd.DataFrame, row: int) -> str:
-    known = [f"{name} {table[name].iloc[row]}" for name in ("step", "walker", "id") if name in table]
+    known = [
+        f"{name} {table[name].iloc[row]}" for name in ("step", "walker", "id") if name in table
+    ]
     return f"at {', '.join(known)}" if known else f"in row {row + 1}"

@@ -23,9 +23,11 @@ BLOCK_VALUES = 1 << 14
 
 
 class CsvTable(Rows):
-    """A CSV file with a header line and complete rows only, readable by any program while it grows. float64 numbers are
-    written with the fewest digits that give the same number back, those of `float32_columns` with nine digits, NaN as
-    an empty cell. Names with a comma are quoted. The folder exists; an existing file of that name is replaced."""
+    """A CSV file with a header line and complete rows only, readable by any program while it grows.
+    float64 numbers are written with the fewest digits that give the same number back, those of
+    `float32_columns` with nine digits, NaN as an empty cell. Names with a comma are quoted. The
+    folder exists; an existing file of that name is replaced.
+    """
 
     def __init__(
         self,
@@ -41,7 +43,9 @@ class CsvTable(Rows):
         single = np.isin(self.columns, list(float32_columns))
         self._template = None
         if single.any():
-            self._template = ",".join(np.where(self.is_integer, "%d", np.where(single, "%.9g", "%r"))) + "\n"
+            self._template = (
+                ",".join(np.where(self.is_integer, "%d", np.where(single, "%.9g", "%r"))) + "\n"
+            )
         if _position is None:
             with storing(self.path), open_new(self.path):
                 pass
@@ -54,27 +58,49 @@ class CsvTable(Rows):
 
     @classmethod
     def reopen(
-        cls, path: AnyPath, columns: Sequence[str], position: int, digest: str | None = None, **options: Any
+        cls,
+        path: AnyPath,
+        columns: Sequence[str],
+        position: int,
+        digest: str | None = None,
+        **options: Any,
     ) -> "CsvTable":
-        """Continues an existing file of these columns at `position`, in bytes; refuses another `digest` up to there."""
+        """Continues an existing file of these columns at `position`, in bytes; refuses another
+        `digest` up to there.
+        """
         path, headers = Path(path), (_header(columns), _header(columns, str))
         refuse_if(not path.is_file(), f"The file {path} of the run to resume is missing.")
         with open(path, "rb") as file:
             found = file.readline()
             file.seek(max(position - 1, 0))
             last = file.read(1)
-        what, expected = f"The file {path} has other columns than the run to resume.", headers[0].decode().rstrip()
+        what, expected = (
+            f"The file {path} has other columns than the run to resume.",
+            headers[0].decode().rstrip(),
+        )
         refuse_if(found not in headers, what, found.decode(errors="replace").rstrip(), expected)
         size = path.stat().st_size
         if position < len(found) or size < position or last != b"\n":
             what = f"The file {path} does not fit the checkpoint; was it edited?"
-            raise InputError(what, f"{size} bytes", f"at least {position} bytes, and the end of a row there")
-        return cls(path, columns, **options, _position=position, _digest=csv_digest(path, Known(position, digest)))
+            raise InputError(
+                what, f"{size} bytes", f"at least {position} bytes, and the end of a row there"
+            )
+        return cls(
+            path,
+            columns,
+            **options,
+            _position=position,
+            _digest=csv_digest(path, Known(position, digest)),
+        )
 
     def flush(self) -> None:
         if self.pending:
             step = max(1, BLOCK_VALUES // len(self.columns))
-            blocks = (rows[first : first + step] for rows in self.pending for first in range(0, len(rows), step))
+            blocks = (
+                rows[first : first + step]
+                for rows in self.pending
+                for first in range(0, len(rows), step)
+            )
             self._write(b"".join(map(self._block, blocks)))
             self.pending.clear()
 
@@ -90,7 +116,8 @@ class CsvTable(Rows):
                 file.truncate()
                 os.fsync(file.fileno())
             except BaseException:
-                # Where even this fails the next write starts at the position all the same; readers skip half a line.
+                # Where even this fails the next write starts at the position all the same; readers
+                # skip half a line.
                 self._left = None
                 with contextlib.suppress(OSError):
                     file.truncate(self.on_disk)
@@ -108,7 +135,8 @@ class CsvTable(Rows):
             template = self._template
             text = "".join([template % tuple(row) for row in values]).encode()
         else:
-            # A JSON list of lists is a CSV text but for brackets, and this encoder is 4 times faster than repr.
+            # A JSON list of lists is a CSV text but for brackets, and this encoder is 4 times
+            # faster than repr.
             from pydantic_core import to_json
 
             text = to_json(values, inf_nan_mode="constants")[2:-2].replace(b"],[", b"\n") + b"\n"
@@ -117,7 +145,9 @@ class CsvTable(Rows):
 
 
 def frame_text(columns: "pandas.DataFrame | Mapping[str, np.ndarray]") -> bytes:
-    """Columns as CSV text without an index, with names and texts that no spreadsheet takes for formulas."""
+    """Columns as CSV text without an index, with names and texts that no spreadsheet takes for
+    formulas.
+    """
     frame = pandas.DataFrame(columns).set_axis([as_cell(name) for name in columns], axis=1)
     for place, kind in enumerate(frame.dtypes):
         if kind.kind not in "biufcmM":
@@ -129,7 +159,9 @@ def frame_text(columns: "pandas.DataFrame | Mapping[str, np.ndarray]") -> bytes:
 
 
 def _header(columns: Sequence[str], cell: Callable[[str], str] = as_cell) -> bytes:
-    """The first line of a table; with `str`, that of tables before names were kept from spreadsheets."""
+    """The first line of a table; with `str`, that of tables before names were kept from
+    spreadsheets.
+    """
     text = io.StringIO()
     csv.writer(text, lineterminator="\r\n").writerow([cell(name) for name in columns])
     return text.getvalue().removesuffix("\r\n").encode() + b"\n"

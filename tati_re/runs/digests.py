@@ -12,15 +12,28 @@ LENGTH = 16
 """Hexadecimal digits of the digest of a block."""
 
 _CHANGES = ("stopped", "heating", "until", "convergence", "centered")
-_CHANGING_OPTIONS = ("num_steps", "stages", "max_time", "output", "overwrite", "data", "test_data", "verbose")
-"""What a manifest may say anew: a resume makes runs longer, folders move, and data have a fingerprint of their own."""
+_CHANGING_OPTIONS = (
+    "num_steps",
+    "stages",
+    "max_time",
+    "output",
+    "overwrite",
+    "data",
+    "test_data",
+    "verbose",
+)
+"""What a manifest may say anew: a resume makes runs longer, folders move, and data have a
+fingerprint of their own.
+"""
 
 _BURNIN = "options.num_burnin_steps"  # A burn-in that ends by itself says so when it does.
 
 
 class Known(NamedTuple):
-    """What a checkpoint knows of a table: its length then, in bytes of a CSV file or rows of an HDF5 file, the digest
-    of so much (None in folders of earlier versions), and the checkpoint's step."""
+    """What a checkpoint knows of a table: its length then, in bytes of a CSV file or rows of an
+    HDF5 file, the digest of so much (None in folders of earlier versions), and the checkpoint's
+    step.
+    """
 
     size: int
     digest: str | None = None
@@ -28,7 +41,9 @@ class Known(NamedTuple):
 
 
 class Digest:
-    """The digest of a growing table: the first 64 bits of the sha256 of each block of its bytes, `limit` at most."""
+    """The digest of a growing table: the first 64 bits of the sha256 of each block of its bytes,
+    `limit` at most.
+    """
 
     def __init__(self, limit: int | None = None) -> None:
         self.size, self._limit, self._blocks, self._open = 0, limit, list[str](), hashlib.sha256()
@@ -58,14 +73,22 @@ class Digest:
 
     def text(self) -> str:
         """The digests of all blocks, one after the other, as a checkpoint has them."""
-        return "".join(self._blocks) + (self._open.hexdigest()[:LENGTH] if self.size % BLOCK_BYTES else "")
+        return "".join(self._blocks) + (
+            self._open.hexdigest()[:LENGTH] if self.size % BLOCK_BYTES else ""
+        )
 
     def first_change(self, known: str | None) -> tuple[int, int] | None:
-        """First and last byte of the first block that is another one in a checkpoint's text; None where all agree, or
-        nothing is known. Of what is shorter than its limit the last block is left out."""
+        """First and last byte of the first block that is another one in a checkpoint's text; None
+        where all agree, or nothing is known. Of what is shorter than its limit the last block is
+        left out.
+        """
         if known is None:
             return None
-        found = self.text() if self.size == self._limit or self._limit is None else "".join(self._blocks)
+        found = (
+            self.text()
+            if self.size == self._limit or self._limit is None
+            else "".join(self._blocks)
+        )
         for first in range(0, len(found), LENGTH):
             if found[first : first + LENGTH] != known[first : first + LENGTH]:
                 start = first // LENGTH * BLOCK_BYTES
@@ -78,8 +101,14 @@ def of_whole(content: bytes) -> str:
 
 
 def lasting(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """What stays in a manifest as it is, as texts by name; those of options begin with `options.`."""
-    options = {f"options.{k}": v for k, v in manifest.get("options", {}).items() if k not in _CHANGING_OPTIONS}
+    """What stays in a manifest as it is, as texts by name; those of options begin with
+    `options.`.
+    """
+    options = {
+        f"options.{k}": v
+        for k, v in manifest.get("options", {}).items()
+        if k not in _CHANGING_OPTIONS
+    }
     if options.get(_BURNIN) and "num_burnin_steps" not in manifest.get("given", ()):
         del options[_BURNIN]
     kept = {k: v for k, v in manifest.items() if k not in ("options", *_CHANGES)}

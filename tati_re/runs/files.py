@@ -1,4 +1,6 @@
-"""The files of a run folder: each name, what it holds, who writes it and when. All other code takes names from here."""
+"""The files of a run folder: each name, what it holds, who writes it and when. All other code takes
+names from here.
+"""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +14,9 @@ PARTIAL = ".partial"
 MANIFEST, MODEL, DIRECTIONS = "manifest.toml", "model.keras", "directions.npy"
 LOCK = "writer.lock"
 START = f"start{PARTIAL}"
-"""A folder in that of a run, where one starts: with its manifest, written last, it is whole and takes its place."""
+"""A folder in that of a run, where one starts: with its manifest, written last, it is whole and
+takes its place.
+"""
 ROWS, AVERAGES, TIMING = "run.csv", "averages.csv", "timing.csv"
 EXCHANGES, LADDER, BIAS, NOISE = "exchange.csv", "ladder.csv", "bias.csv", "noise.csv"
 OF_METHODS = {"ladder": LADDER, "bias": BIAS}
@@ -22,7 +26,9 @@ TRAJECTORIES = {"csv": "trajectory.csv", "h5": "trajectory.h5"}
 CHECKPOINTS, CURRENT, PREVIOUS = "checkpoint", "current.npz", "previous.npz"
 REPORT, LOO = "report.html", "loo.csv"
 PREDICTIONS, ANALYSIS, LANDSCAPE, INPUTSPACE = "predictions", "analysis", "landscape", "inputspace"
-"""Folders in a run folder for what is computed from a run; the first two are where the commands write by themselves."""
+"""Folders in a run folder for what is computed from a run; the first two are where the commands
+write by themselves.
+"""
 
 INDEX = ("step", "walker")
 """The columns that tables with a row a walker begin with."""
@@ -40,7 +46,13 @@ def row_columns(observables: Sequence[str]) -> list[str]:
 
 
 def average_columns(averaged: Sequence[str], by_rung: bool) -> list[str]:
-    return [*INDEX, *averaged, "expected_kinetic_energy", "expected_virial", *(["rung"] if by_rung else [])]
+    return [
+        *INDEX,
+        *averaged,
+        "expected_kinetic_energy",
+        "expected_virial",
+        *(["rung"] if by_rung else []),
+    ]
 
 
 def trajectory_columns(parameters: Sequence[str], labels: Sequence[str]) -> list[str]:
@@ -52,8 +64,10 @@ def timing_columns() -> list[str]:
 
 
 class RunFile(NamedTuple):
-    """A file of a run folder: its path, the room that writes it, and when, in words. `columns` gives a table's; None
-    where the method brings them. A repeatable file depends on options and seed alone: runs are compared by it."""
+    """A file of a run folder: its path, the room that writes it, and when, in words. `columns`
+    gives a table's; None where the method brings them. A repeatable file depends on options and
+    seed alone: runs are compared by it.
+    """
 
     name: str
     writer: str
@@ -63,7 +77,14 @@ class RunFile(NamedTuple):
 
 
 _MODULES = (
-    *("alignment", "averages", "covariance", "diffusion_map", "free_energy", "learning_coefficient"),
+    *(
+        "alignment",
+        "averages",
+        "covariance",
+        "diffusion_map",
+        "free_energy",
+        "learning_coefficient",
+    ),
     *("parameters", "reweighting", "temperatures"),
 )
 _OF_COMMANDS = {
@@ -76,7 +97,14 @@ _OF_COMMANDS = {
         *("traces.png", "autocorrelation.png", "spectrum.png", "arviz.nc"),
     ),
     LANDSCAPE: (
-        *("landscape.toml", "landscape.csv", "trajectory.csv", "landscape.png", "surface.png", "landscape.html"),
+        *(
+            "landscape.toml",
+            "landscape.csv",
+            "trajectory.csv",
+            "landscape.png",
+            "surface.png",
+            "landscape.html",
+        ),
         *("landscape.vtk", "trajectory.vtk"),
         *("plane.npz", "hessian.csv", "hessian.npy", "density.csv", "density.png"),
     ),
@@ -85,14 +113,25 @@ _OF_COMMANDS = {
 
 _EACH_FLUSH, _AFTER = "anew at each checkpoint", "after a run, by a command"
 FILES = (
-    # The manifest comes first: it is the last to be removed, or moved, by those who go through the table backwards.
-    RunFile(MANIFEST, "simulation", "before the first step; again where a resume makes the run longer"),
+    # The manifest comes first: it is the last to be removed, or moved, by those who go through the
+    # table backwards.
+    RunFile(
+        MANIFEST, "simulation", "before the first step; again where a resume makes the run longer"
+    ),
     RunFile(MODEL, "simulation", "before the first step; after the last one of a fit"),
     RunFile(DIRECTIONS, "simulation", "before the first step, where projections are stored"),
     RunFile(ROWS, "engine", "a row each record_every steps for each walker", row_columns, True),
-    RunFile(AVERAGES, "engine", "a row for each row of run.csv after the burn-in", average_columns, True),
+    RunFile(
+        AVERAGES, "engine", "a row for each row of run.csv after the burn-in", average_columns, True
+    ),
     *(
-        RunFile(name, "engine", "a row each trajectory_every steps for each walker", trajectory_columns, True)
+        RunFile(
+            name,
+            "engine",
+            "a row each trajectory_every steps for each walker",
+            trajectory_columns,
+            True,
+        )
         for name in TRAJECTORIES.values()
     ),
     RunFile(EXCHANGES, "engine", "a row for each swap that is tried", None, True),
@@ -102,17 +141,27 @@ FILES = (
     RunFile(NOISE, "simulation", "after the last step, where swaps saw mini-batches"),
     RunFile(f"{CHECKPOINTS}/{CURRENT}", "engine", _EACH_FLUSH),
     RunFile(f"{CHECKPOINTS}/{PREVIOUS}", "engine", _EACH_FLUSH),
-    RunFile(LOCK, "runs", "while a process writes to the folder; one that was killed leaves it, and it locks nothing"),
+    RunFile(
+        LOCK,
+        "runs",
+        "while a process writes to the folder; one that was killed leaves it, and it locks nothing",
+    ),
     RunFile(REPORT, "report", _AFTER),
     RunFile(LOO, "prediction", "by run.loo() and tati-compare --elpd"),
-    *(RunFile(f"{folder}/{name}", "cli", _AFTER) for folder, names in _OF_COMMANDS.items() for name in (*names, LOCK)),
+    *(
+        RunFile(f"{folder}/{name}", "cli", _AFTER)
+        for folder, names in _OF_COMMANDS.items()
+        for name in (*names, LOCK)
+    ),
 )
 
 
 def of_method(table: str) -> str:
     """The file of one of a method's `tables`; an `InputError` for a table that no file is for."""
     if table not in OF_METHODS:
-        raise InputError("sampler: a run folder has no such table.", f"tables {table!r}", " or ".join(OF_METHODS))
+        raise InputError(
+            "sampler: a run folder has no such table.", f"tables {table!r}", " or ".join(OF_METHODS)
+        )
     return OF_METHODS[table]
 
 
@@ -127,5 +176,7 @@ def trajectory_in(folder: Path) -> Path | None:
 def trajectory_of(folder: Path) -> Path:
     """As `trajectory_in`; refuses a folder without stored positions."""
     if (path := trajectory_in(folder)) is None:
-        raise InputError(f"The run {folder} has no trajectory.", expected="a run with trajectory_every above 0")
+        raise InputError(
+            f"The run {folder} has no trajectory.", expected="a run with trajectory_every above 0"
+        )
     return path

@@ -28,15 +28,22 @@ RESERVE_BYTES = 1 << 20
 
 
 class H5Table(Rows):
-    """An HDF5 file for wide tables, readable even after its writer was killed in the middle of a write. Datasets:
-    `index` (n, integer columns) int64 and `rows` (n, other columns) in `dtype`, with their names in the string datasets
-    `index_columns` and `columns`. The file is open during `flush` only, and then in HDF5's
-    single-writer/multiple-reader mode, which orders its writes so that readers meet no half-written structure. `rows`
-    grows before `index`, and a row of `index` that was not written yet holds -1. The folder of `path` exists; an
-    existing file is replaced, and `StorageError` raised where it cannot be written."""
+    """An HDF5 file for wide tables, readable even after its writer was killed in the middle of a
+    write. Datasets: `index` (n, integer columns) int64 and `rows` (n, other columns) in `dtype`,
+    with their names in the string datasets `index_columns` and `columns`. The file is open during
+    `flush` only, and then in HDF5's single-writer/multiple-reader mode, which orders its writes so
+    that readers meet no half-written structure. `rows` grows before `index`, and a row of `index`
+    that was not written yet holds -1. The folder of `path` exists; an existing file is replaced,
+    and `StorageError` raised where it cannot be written.
+    """
 
     def __init__(
-        self, path: AnyPath, columns: Sequence[str], dtype: str = "float64", *, _position: int | None = None
+        self,
+        path: AnyPath,
+        columns: Sequence[str],
+        dtype: str = "float64",
+        *,
+        _position: int | None = None,
     ) -> None:
         super().__init__(path, columns)
         if not self.is_integer.any() or self.is_integer.all():
@@ -51,12 +58,19 @@ class H5Table(Rows):
 
     @classmethod
     def reopen(
-        cls, path: AnyPath, columns: Sequence[str], position: int, dtype: str = "float64", digest: str | None = None
+        cls,
+        path: AnyPath,
+        columns: Sequence[str],
+        position: int,
+        dtype: str = "float64",
+        digest: str | None = None,
     ) -> "H5Table":
-        """Opens an existing file to continue at row `position`, what `on_disk` said when the checkpoint was written,
-        dropping later rows; refuses one of another `digest` up to there, where a checkpoint knows it, that is missing,
-        has other columns, or fewer rows. A file with later rows, or whose writer was killed inside a flush, is copied
-        aside up to `position` and renamed, so that another kill loses nothing."""
+        """Opens an existing file to continue at row `position`, what `on_disk` said when the
+        checkpoint was written, dropping later rows; refuses one of another `digest` up to there,
+        where a checkpoint knows it, that is missing, has other columns, or fewer rows. A file with
+        later rows, or whose writer was killed inside a flush, is copied aside up to `position` and
+        renamed, so that another kill loses nothing.
+        """
         table = cls(path, columns, dtype, _position=position)
         with reading.open_h5(table.path, alone=True) as source:
             index_columns, other_columns = reading.h5_columns(source)
@@ -67,14 +81,18 @@ class H5Table(Rows):
             refuse_if(source["rows"].dtype != table.dtype, what, source["rows"].dtype, table.dtype)
             what = f"The file {table.path} does not fit the checkpoint."
             refuse_if(stored < position, what, f"{stored} rows", f"at least {position} rows")
-            table.digest = RowCheck(table.path, source, Known(position, digest)).all_of(source, position)
+            table.digest = RowCheck(table.path, source, Known(position, digest)).all_of(
+                source, position
+            )
             longer = max(len(source["rows"]), len(source["index"])) > position
             if longer or reading.was_killed(source):
                 table._copy(source, position)
         return table
 
     def _kept(self, blocks: list[np.ndarray], whole: list[np.ndarray], index: np.ndarray) -> Any:
-        others = [block[:, ~own] if own.any() else block for block, own in zip(blocks, whole, strict=True)]
+        others = [
+            block[:, ~own] if own.any() else block for block, own in zip(blocks, whole, strict=True)
+        ]
         return index.astype(np.int64), others
 
     def flush(self) -> None:
@@ -86,17 +104,25 @@ class H5Table(Rows):
             self.pending.clear()
 
     def _copy(self, source: Any, num_rows: int) -> None:
-        """Replaces the file by a copy of the first `num_rows` rows of the open file `source`, itself."""
+        """Replaces the file by a copy of the first `num_rows` rows of the open file `source`,
+        itself.
+        """
         step = max(1, COPY_BYTES // (len(self.columns) * 8))
         with replacing(self.path) as aside:
             aside.write(self._empty_file())
             aside.flush()
             for first in range(0, num_rows, step):
                 last = min(first + step, num_rows)
-                self._write(Path(aside.name), first, [(source["index"][first:last], [source["rows"][first:last]])])
+                self._write(
+                    Path(aside.name),
+                    first,
+                    [(source["index"][first:last], [source["rows"][first:last]])],
+                )
 
     def _empty_file(self) -> bytes:
-        """A file without rows, and times, made in memory: on a full disk HDF5 may crash the process."""
+        """A file without rows, and times, made in memory: on a full disk HDF5 may crash the
+        process.
+        """
         content, made, access = io.BytesIO(), h5p.create(h5p.FILE_CREATE), _access()
         made.set_obj_track_times(False)
         access.set_fileobj_driver(h5fd.fileobj_driver, content)
@@ -107,12 +133,18 @@ class H5Table(Rows):
             ):
                 chunk = _chunk(len(names), dtype.itemsize)
                 most = (None, len(names))
-                file.create_dataset(kind, (0, len(names)), dtype, maxshape=most, chunks=chunk, fillvalue=fill)
+                file.create_dataset(
+                    kind, (0, len(names)), dtype, maxshape=most, chunks=chunk, fillvalue=fill
+                )
                 file.create_dataset(label, data=names, dtype=h5py.string_dtype())
         return content.getvalue()
 
-    def _write(self, path: Path, first: int, blocks: list[Any], digest: Digest | None = None) -> int:
-        """Writes from row `first` on, adds the rows to the digest, and returns the number of rows then."""
+    def _write(
+        self, path: Path, first: int, blocks: list[Any], digest: Digest | None = None
+    ) -> int:
+        """Writes from row `first` on, adds the rows to the digest, and returns the number of rows
+        then.
+        """
         last = first + sum(len(index) for index, _ in blocks)
         with storing(path, RuntimeError):
             with open_existing(path) as file:
@@ -123,7 +155,9 @@ class H5Table(Rows):
                     if len(data) < last:
                         data.resize(last, axis=0)
                     for index, rows in written:
-                        data[start : (start := start + len(index))] = index if name == "index" else rows
+                        data[start : (start := start + len(index))] = (
+                            index if name == "index" else rows
+                        )
                         if digest is not None and name == "rows":
                             add_rows(digest, index, rows)
                     data.flush()
@@ -131,23 +165,33 @@ class H5Table(Rows):
         return last
 
     def _pieces(self, blocks: list[Any], place: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Index and rows from row `place` on, a chunk of the file at a time: memory that is used again costs less than
-        fresh pages do, and whole chunks less than parts."""
+        """Index and rows from row `place` on, a chunk of the file at a time: memory that is used
+        again costs less than fresh pages do, and whole chunks less than parts.
+        """
         height = _chunk(len(self._row_names), self.dtype.itemsize)[0]
         for index, parts in blocks:
             first = 0
             while first < len(index):
                 here = slice(first, first + height - place % height)
-                rows = np.concatenate([part[here] for part in parts], axis=1, dtype=self.dtype, casting="same_kind")
+                rows = np.concatenate(
+                    [part[here] for part in parts], axis=1, dtype=self.dtype, casting="same_kind"
+                )
                 yield index[here], rows
                 first, place = first + len(rows), place + len(rows)
 
     def _bytes_of(self, num_rows: int) -> int:
-        """Returns the size of the chunks for a number of rows, with 64 bytes per chunk for its address."""
+        """Returns the size of the chunks for a number of rows, with 64 bytes per chunk for its
+        address.
+        """
         total = 0
-        for num_columns, size in ((len(self._index_names), 8), (len(self._row_names), self.dtype.itemsize)):
+        for num_columns, size in (
+            (len(self._index_names), 8),
+            (len(self._row_names), self.dtype.itemsize),
+        ):
             height, width = _chunk(num_columns, size)
-            total += -(-num_rows // height) * -(-num_columns // width) * (height * width * size + 64)
+            total += (
+                -(-num_rows // height) * -(-num_columns // width) * (height * width * size + 64)
+            )
         return total
 
 
@@ -157,7 +201,9 @@ def _chunk(num_columns: int, size: int) -> tuple[int, int]:
 
 
 def _reserve(file: BinaryIO, count: int) -> None:
-    """Reserves disk space, since HDF5 may crash on a full disk; it releases the rest when it closes the file."""
+    """Reserves disk space, since HDF5 may crash on a full disk; it releases the rest when it closes
+    the file.
+    """
     size = os.fstat(file.fileno()).st_size
     try:
         if hasattr(os, "posix_fallocate"):
@@ -179,8 +225,10 @@ def _access() -> Any:
 
 
 def _open_for_append(path: Path) -> Any:
-    """A low-level file opened for append, without locks: a reader elsewhere must not stop a run. The high-level call
-    first opens for writing and then switches to single-writer mode; a kill in between leaves a file that none opens."""
+    """A low-level file opened for append, without locks: a reader elsewhere must not stop a run.
+    The high-level call first opens for writing and then switches to single-writer mode; a kill in
+    between leaves a file that none opens.
+    """
     access = _access()
     access.set_file_locking(False, True)
     access.set_fclose_degree(h5f.CLOSE_STRONG)

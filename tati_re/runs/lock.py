@@ -21,9 +21,10 @@ _R = TypeVar("_R")
 
 @contextmanager
 def writing(folder: AnyPath | None, new: bool = True) -> Iterator[None]:
-    """Holds the lock of a folder, made where it is missing if it may be `new`; one that was made and stays empty is
-    removed at the end. There is nothing to lock where `folder` is None or no folder. An `InputError` where another
-    process, or another call of this one, writes there."""
+    """Holds the lock of a folder, made where it is missing if it may be `new`; one that was made
+    and stays empty is removed at the end. There is nothing to lock where `folder` is None or no
+    folder. An `InputError` where another process, or another call of this one, writes there.
+    """
     where = None if folder is None else Path(folder)
     if where is None or (where.exists() and not where.is_dir()) or not (new or where.exists()):
         yield
@@ -39,7 +40,10 @@ def writing(folder: AnyPath | None, new: bool = True) -> Iterator[None]:
             try:
                 with storing(path):  # who holds it, for others
                     file.truncate(0)
-                    file.write(json.dumps({"host": platform.node(), "process": os.getpid()}).encode() + b"\n")
+                    file.write(
+                        json.dumps({"host": platform.node(), "process": os.getpid()}).encode()
+                        + b"\n"
+                    )
                 yield
             finally:
                 with contextlib.suppress(OSError):
@@ -86,7 +90,8 @@ def _locked(path: Path) -> BinaryIO:
     """The open file of a lock that is held."""
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Not by a link, which could lead to a file of others; what the holder said of itself stays to be read.
+        # Not by a link, which could lead to a file of others; what the holder said of itself stays
+        # to be read.
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
         file = os.fdopen(os.open(path, flags, 0o666), "r+b", buffering=0)
         try:
@@ -107,7 +112,9 @@ def _lock(file: BinaryIO, folder: Path) -> None:
     except BlockingIOError:
         said = _said(file)
         what = f"Another process writes to the folder {folder}."
-        received = f"process {said.get('process', 'unknown')} on {said.get('host', 'an unknown host')}"
+        received = (
+            f"process {said.get('process', 'unknown')} on {said.get('host', 'an unknown host')}"
+        )
         raise InputError(what, received, "to wait for its end, or another folder") from None
     except (ImportError, OSError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or "no flock on this system"
@@ -131,4 +138,8 @@ def _said(file: BinaryIO) -> dict[str, Any]:
         return {}
     said = said if isinstance(said, dict) else {}
     host = said.get("host")
-    return said if isinstance(host, str) and host.isprintable() and isinstance(said.get("process"), int) else {}
+    return (
+        said
+        if isinstance(host, str) and host.isprintable() and isinstance(said.get("process"), int)
+        else {}
+    )

@@ -20,36 +20,61 @@ from tati_re.runs.files import MANIFEST, MODEL
 from tati_re.runs.storage import write_whole
 
 SCHEMA_VERSION = 1
-_SETTLED = ("batch_sampling", "execution", "num_steps", "trajectory_every")  # Options that each start settles anew.
+_SETTLED = (
+    "batch_sampling",
+    "execution",
+    "num_steps",
+    "trajectory_every",
+)  # Options that each start settles anew.
 _OF_DATA = ("standardize", "noise_std")
 
 
 def write(folder: AnyPath, content: Mapping[str, Any]) -> None:
-    """Writes `manifest.toml` atomically, `schema_version` first. TOML has no None: such keys are left out."""
+    """Writes `manifest.toml` atomically, `schema_version` first. TOML has no None: such keys are
+    left out.
+    """
     text = tomli_w.dumps(plain({"schema_version": SCHEMA_VERSION, **content}, MANIFEST))
     write_whole(Path(folder) / MANIFEST, text.encode())
 
 
 def read(folder: AnyPath) -> dict[str, Any]:
-    """The content of `manifest.toml`; refuses one of a later version, or that lacks what the checkpoint knows of it."""
+    """The content of `manifest.toml`; refuses one of a later version, or that lacks what the
+    checkpoint knows of it.
+    """
     path = Path(folder) / MANIFEST
     try:
-        refuse_if(path.exists() and not path.is_file(), f"The file {path} cannot be read: it is no regular file.")
+        refuse_if(
+            path.exists() and not path.is_file(),
+            f"The file {path} cannot be read: it is no regular file.",
+        )
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
-        raise InputError(f"The folder {os.fspath(folder)} is not the folder of a run: it has no {MANIFEST}.") from None
+        raise InputError(
+            f"The folder {os.fspath(folder)} is not the folder of a run: it has no {MANIFEST}."
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"The file {path} cannot be read: {str(error).rstrip('.')}.") from error
     version = content.get("schema_version")
     if version is None:
-        received = f"no schema_version beside {', '.join(list(content)[:3])}" if content else "an empty file"
-        raise InputError(f"The file {path} is not the manifest of a run.", received, "the file as the run wrote it")
+        received = (
+            f"no schema_version beside {', '.join(list(content)[:3])}"
+            if content
+            else "an empty file"
+        )
+        raise InputError(
+            f"The file {path} is not the manifest of a run.",
+            received,
+            "the file as the run wrote it",
+        )
     if not isinstance(version, int) or not 1 <= version <= SCHEMA_VERSION:
         what = f"The file {path} was written by another version of the package."
         raise InputError(what, f"schema_version = {version}", f"schema_version = {SCHEMA_VERSION}")
     known = _known(folder)
     if lost := min(known.keys() - lasting(content) - content.keys(), default=None):
-        raise InputError(f"The file {path} is cut: {lost.removeprefix('options.')} is missing.", expected=known[lost])
+        raise InputError(
+            f"The file {path} is cut: {lost.removeprefix('options.')} is missing.",
+            expected=known[lost],
+        )
     return content
 
 
@@ -58,7 +83,9 @@ def _known(folder: AnyPath) -> dict[str, str]:
 
 
 def changes(folder: AnyPath, content: Mapping[str, Any]) -> list[str]:
-    """Sentences on what a manifest says now and its checkpoint does not: whoever edits it means it, a disk does not."""
+    """Sentences on what a manifest says now and its checkpoint does not: whoever edits it means it,
+    a disk does not.
+    """
     known = _known(folder)
     found = lasting(content) if known else {}
     return [
@@ -70,21 +97,35 @@ def changes(folder: AnyPath, content: Mapping[str, Any]) -> list[str]:
 
 
 def given_options(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that a run was given: more than the same values by default, for which a rule may have no use; and
-    those that it had by default, or found by itself, where the default is another."""
+    """The options that a run was given: more than the same values by default, for which a rule may
+    have no use; and those that it had by default, or found by itself, where the default is
+    another.
+    """
     options = content["options"]
-    had = {name for name, field in OPTIONS.items() if name in options and options[name] != field.default}
+    had = {
+        name
+        for name, field in OPTIONS.items()
+        if name in options and options[name] != field.default
+    }
     had -= {*_SETTLED, *(_OF_DATA if content["dataset"].get("potential") else ())}
-    had |= {"prior"} & {*options} if options.get("potential") == "mean_loss" else set()  # none by default, but not once
+    had |= (
+        {"prior"} & {*options} if options.get("potential") == "mean_loss" else set()
+    )  # none by default, but not once
     had -= set() if content.get("loss", {}).get("loss") == "gaussian" else {"noise_std"}
-    given = {name: value for name, value in options.items() if name in had or name in content.get("given", options)}
+    given = {
+        name: value
+        for name, value in options.items()
+        if name in had or name in content.get("given", options)
+    }
     if content.get("loss", {}).get("noise_std") == "sampled" and "noise_prior_scale" not in options:
         given["noise_prior_scale"] = "deviation"  # of runs from before it was 0.3 of it
     return given
 
 
 def going_on(folder: Path, num_steps: int | None = None) -> str:
-    """How a run goes on: from Python, with what is to be given again, and by a command where nothing is."""
+    """How a run goes on: from Python, with what is to be given again, and by a command where
+    nothing is.
+    """
     said = read(folder)
     kept = {"directions"} | ({"model"} if (folder / MODEL).exists() else set())
     trusts = bool(asked_of(make_options(given_options(said)), folder).keys() - kept)
@@ -97,7 +138,9 @@ def going_on(folder: Path, num_steps: int | None = None) -> str:
 
 
 def check_data(content: Mapping[str, Any], dataset: Any, who: AnyPath) -> None:
-    """Refuses data that are not those of the run with this manifest; `who` is the run, or what needs them."""
+    """Refuses data that are not those of the run with this manifest; `who` is the run, or what
+    needs them.
+    """
     if dataset.fingerprint() != content["dataset"]["fingerprint"]:
         potential = content["dataset"].get("potential")
         what = f"{os.fspath(who)}: {'the potential differs' if potential else 'the data differ'} from the run's."
@@ -107,7 +150,11 @@ def check_data(content: Mapping[str, Any], dataset: Any, who: AnyPath) -> None:
 def plain(value: Any, where: str) -> Any:
     """A value as TOML gives it back; `where` it is, for messages."""
     if isinstance(value, Mapping):
-        return {str(key): plain(item, f"{where}: {key}") for key, item in value.items() if item is not None}
+        return {
+            str(key): plain(item, f"{where}: {key}")
+            for key, item in value.items()
+            if item is not None
+        }
     if isinstance(value, (np.generic, np.ndarray)):
         value = value.tolist()
     if isinstance(value, (list, tuple)):

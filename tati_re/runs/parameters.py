@@ -1,4 +1,6 @@
-"""Parameters from files: trajectories of this package or of TATi, NPZ files, Keras models, run folders."""
+"""Parameters from files: trajectories of this package or of TATi, NPZ files, Keras models, run
+folders.
+"""
 
 import csv
 import os
@@ -16,34 +18,49 @@ from tati_re.runs.trajectory_rows import KINDS, ExpectedParameters, columns_of, 
 
 
 class FileParameters(NamedTuple):
-    """Rows of parameters, `(rows, parameters)`, float64; `source` in words; `auxiliary`: Keras' other variables."""
+    """Rows of parameters, `(rows, parameters)`, float64; `source` in words; `auxiliary`: Keras'
+    other variables.
+    """
 
     positions: np.ndarray
     source: str
     auxiliary: list[np.ndarray] | None = None
 
     def rows_of(self, num_walkers: int) -> np.ndarray:
-        return np.arange(num_walkers) if len(self.positions) >= num_walkers else np.zeros(num_walkers, int)
+        return (
+            np.arange(num_walkers)
+            if len(self.positions) >= num_walkers
+            else np.zeros(num_walkers, int)
+        )
 
 
 def read_parameters(
     path: AnyPath, step: int | None = None, *, names: Sequence[str], fixed: Collection[str] = ()
 ) -> FileParameters:
-    """The parameters of a model from a file or a run folder; of a ladder those at the target's temperature. `path` is
-    `trajectory.csv` or `.h5` of a run; a CSV file of TATi (columns `weight0`, ..., `bias0`, ... or `w0`, ..., `b0`,
-    ...: all weights, layer by layer, then all biases); an `.npz` with the array `parameters`, or one array for each
-    tensor of the model by name (`dense/kernel`); an `.npy`; a `.keras` file; the folder of a run. Without a `step` it
-    is the last one; of a folder, where the run arrived. It may also have those in `fixed`, which keep their values."""
+    """The parameters of a model from a file or a run folder; of a ladder those at the target's
+    temperature. `path` is `trajectory.csv` or `.h5` of a run; a CSV file of TATi (columns
+    `weight0`, ..., `bias0`, ... or `w0`, ..., `b0`, ...: all weights, layer by layer, then all
+    biases); an `.npz` with the array `parameters`, or one array for each tensor of the model by
+    name (`dense/kernel`); an `.npy`; a `.keras` file; the folder of a run. Without a `step` it is
+    the last one; of a folder, where the run arrived. It may also have those in `fixed`, which keep
+    their values.
+    """
     path, wanted = Path(path).expanduser(), ExpectedParameters(list(names), frozenset(fixed))
     if not os.path.exists(path):
         beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise InputError(f"parameters: there is no {path}.{nearest(path.name, beside)}", expected=KINDS)
+        raise InputError(
+            f"parameters: there is no {path}.{nearest(path.name, beside)}", expected=KINDS
+        )
     if path.is_dir():
         return _folder(path, step, wanted)
     readers = {".csv": _rows, ".h5": _rows, ".npz": _arrays, ".npy": _arrays, ".keras": _keras}
     refuse_if(path.suffix not in readers, "parameters: a file of another kind.", path, KINDS)
     if step is not None and path.suffix not in (".csv", ".h5"):
-        raise InputError(f"parameters_step: {path} has no steps.", received=step, expected="a trajectory, or no step")
+        raise InputError(
+            f"parameters_step: {path} has no steps.",
+            received=step,
+            expected="a trajectory, or no step",
+        )
     try:
         return readers[path.suffix](path, step, wanted)
     except InputError:
@@ -53,8 +70,12 @@ def read_parameters(
         raise InputError(f"parameters: {path} cannot be read: {reason}.", expected=KINDS) from None
 
 
-def read_trajectory(path: str, names: Sequence[str], steps: Sequence[int] = ()) -> tuple[np.ndarray, np.ndarray]:
-    """Steps and parameters `(rows, parameters)` of a trajectory's rows, ours or TATi's, or of those at some steps."""
+def read_trajectory(
+    path: str, names: Sequence[str], steps: Sequence[int] = ()
+) -> tuple[np.ndarray, np.ndarray]:
+    """Steps and parameters `(rows, parameters)` of a trajectory's rows, ours or TATi's, or of those
+    at some steps.
+    """
     if Path(path).suffix != ".csv" or not os.path.exists(path):
         raise InputError("parameters: no trajectory of rows.", path, "a .csv file")
     table, wanted = reading.read_csv(path), ExpectedParameters(list(names))
@@ -69,14 +90,21 @@ def read_trajectory(path: str, names: Sequence[str], steps: Sequence[int] = ()) 
 def _folder(folder: Path, step: int | None, wanted: ExpectedParameters) -> FileParameters:
     said = manifest.read(folder)
     stored = said.get("parameters", {})
-    places = wanted.places(folder, described_names(stored)) if "names" in stored else list(range(len(wanted.names)))
+    places = (
+        wanted.places(folder, described_names(stored))
+        if "names" in stored
+        else list(range(len(wanted.names)))
+    )
     walkers = said.get("options", {}).get("num_walkers", 1)
     if step is None:
         arrays, meta, _ = checkpoint.load(folder)
         positions = arrays.get("state/position/0")
         # On a ladder the order of the rows is that of the replicas, not of the temperatures.
         if positions is not None and len(positions) == walkers:
-            auxiliary = [arrays[f"auxiliary/{k}"] for k in range(sum(key.startswith("auxiliary/") for key in arrays))]
+            auxiliary = [
+                arrays[f"auxiliary/{k}"]
+                for k in range(sum(key.startswith("auxiliary/") for key in arrays))
+            ]
             where = f"the end of {folder}, step {meta['step']}"
             return FileParameters(wanted.checked(folder, positions[:, places]), where, auxiliary)
     return _rows(files.trajectory_of(folder), step, wanted)
@@ -98,7 +126,11 @@ def _arrays(path: Path, _: int | None, wanted: ExpectedParameters) -> FileParame
         tensors = list(dict.fromkeys(name.split("[")[0] for name in wanted.names))
         if missing := [tensor for tensor in tensors if tensor not in archive.files]:
             expected = f"the array parameters, or one for each of {', '.join(tensors)}"
-            raise InputError(f"parameters: {path} has no array {missing[0]!r}.", ", ".join(archive.files), expected)
+            raise InputError(
+                f"parameters: {path} has no array {missing[0]!r}.",
+                ", ".join(archive.files),
+                expected,
+            )
         values = [archive[tensor] for tensor in tensors]
     places = wanted.places(path, parameter_names(tensors, [value.shape for value in values]))
     vector = np.concatenate([value.reshape(-1) for value in values])
@@ -114,4 +146,6 @@ def _keras(path: Path, _: int | None, wanted: ExpectedParameters) -> FileParamet
     except InputError as error:
         raise InputError(f"parameters: {error}") from None
     values = flat.get()[wanted.places(path, flat.parameter_names())]
-    return FileParameters(wanted.checked(path, values[None]), str(path), [v[None] for v in flat.auxiliary])
+    return FileParameters(
+        wanted.checked(path, values[None]), str(path), [v[None] for v in flat.auxiliary]
+    )

@@ -1,4 +1,6 @@
-"""Stored positions of a run, in blocks or one by one, for any number of passes in bounded memory."""
+"""Stored positions of a run, in blocks or one by one, for any number of passes in bounded
+memory.
+"""
 
 from collections.abc import Iterator
 from itertools import accumulate, islice
@@ -17,7 +19,9 @@ BLOCK_BYTES = 1 << 27
 
 
 class Position(NamedTuple):
-    """A stored position: its step, its walker, counted from 0, and the vector `parameters`, `(P,)`."""
+    """A stored position: its step, its walker, counted from 0, and the vector `parameters`,
+    `(P,)`.
+    """
 
     step: int
     walker: int
@@ -25,7 +29,9 @@ class Position(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Rows of a trajectory, `(n,)` each; float64 `values`, `(n, P)`, or projections; `weight` None: all the same."""
+    """Rows of a trajectory, `(n,)` each; float64 `values`, `(n, P)`, or projections; `weight` None:
+    all the same.
+    """
 
     step: np.ndarray
     walker: np.ndarray
@@ -44,18 +50,28 @@ class Block(NamedTuple):
         if rows.dtype == bool and rows.all():
             return self
         step, walker, potential, loss, values = (part[rows] for part in self[:5])
-        return Block(step, walker, potential, loss, values, None if self.weight is None else self.weight[rows])
+        return Block(
+            step,
+            walker,
+            potential,
+            loss,
+            values,
+            None if self.weight is None else self.weight[rows],
+        )
 
 
 class Positions:
-    """The stored positions of a run at the target's temperature, after the burn-in, thinned, walker by choice.
+    """The stored positions of a run at the target's temperature, after the burn-in, thinned, walker
+    by choice.
 
     Args:
         run: The run, or its folder; of `trajectory.h5` or `trajectory.csv`.
-        burnin, thin: As of `tati_re.analysis.averages`, of stored positions of a walker at each rung for rows.
+        burnin, thin: As of `tati_re.analysis.averages`, of stored positions of a walker at each
+            rung for rows.
         walker: One walker. Default: None, all.
         rung: Of a ladder whose rungs are all stored; None stands for all. Default: 0, the target.
-        keep_type: Whether positions of an HDF5 file keep their type, in place of float64. Default: False.
+        keep_type: Whether positions of an HDF5 file keep their type, in place of float64. Default:
+            False.
 
     Raises:
         InputError: The run stored no trajectory, or a number is out of range.
@@ -81,9 +97,13 @@ class Positions:
         options, method = (self.run.manifest.get(name, {}) for name in ("options", "method"))
         self._every = stored_every(self.run)
         whole = options.get("trajectory_rungs") == "all"
-        rungs = range(method.get("num_replicas", 1) if whole else len(method.get("simulated_tempering", "0")))
+        rungs = range(
+            method.get("num_replicas", 1) if whole else len(method.get("simulated_tempering", "0"))
+        )
         what = "The positions of this rung are not stored; trajectory_rungs says of which they are."
-        refuse_if(method and rung not in (None, *rungs), what, f"rung {rung}", ", ".join(map(str, rungs)))
+        refuse_if(
+            method and rung not in (None, *rungs), what, f"rung {rung}", ", ".join(map(str, rungs))
+        )
         self.thin, self.walker, self.rung, self.keep_type = thin, walker, rung, keep_type
         self._path = files.trajectory_of(self.run.folder)
         if self._path.suffix == ".h5":
@@ -95,7 +115,9 @@ class Positions:
             with self._path.open("rb") as file:
                 index, columns = [], checked.header_of(file.readline())
         if lost := {*files.INDEX, *files.BEFORE_PARAMETERS} - {*index, *columns}:
-            raise InputError(f"{self._path} has no column {min(lost)}.", expected="the file as the run wrote it")
+            raise InputError(
+                f"{self._path} has no column {min(lost)}.", expected="the file as the run wrote it"
+            )
         self._known = checkpoint.known(self.run.folder, self._path.name)
         self._index, self._columns = index, columns
         self._most_rows = max(1, block_bytes // (8 * len(columns)))
@@ -115,15 +137,24 @@ class Positions:
         return stores_projections(self.run)
 
     def left(self) -> bool:
-        """Whether there are rows after the burn-in, two or more; a run that goes on may have stored none yet."""
-        return any(number > 1 for number in accumulate(int(self._counts(block).sum()) for block, _ in self._read()))
+        """Whether there are rows after the burn-in, two or more; a run that goes on may have stored
+        none yet.
+        """
+        return any(
+            number > 1
+            for number in accumulate(int(self._counts(block).sum()) for block, _ in self._read())
+        )
 
     def _counts(self, block: Block) -> np.ndarray:
-        """Which rows are past the burn-in, and as far apart as those at the end of a run that went on."""
+        """Which rows are past the burn-in, and as far apart as those at the end of a run that went
+        on.
+        """
         return (block.step > self.burnin) & (block.step % (self._every or 1) == 0)
 
     def blocks(self) -> Iterator[Block]:
-        """Yields the selected rows as they were written; an `InputError` where none are left, or no such walker."""
+        """Yields the selected rows as they were written; an `InputError` where none are left, or no
+        such walker.
+        """
         seen: dict[tuple[int, int], int] = {}
         empty, walkers, last = True, set(), 0
         for block, rung in self._read():
@@ -135,13 +166,24 @@ class Positions:
             if self.walker is not None:
                 chosen &= block.walker == self.walker
             if self.thin > 1:
-                chosen &= self._due(block.walker, np.zeros_like(block.walker) if rung is None else rung, chosen, seen)
+                chosen &= self._due(
+                    block.walker,
+                    np.zeros_like(block.walker) if rung is None else rung,
+                    chosen,
+                    seen,
+                )
             if chosen.any():
                 empty = False
                 block = block.at(chosen)
-                yield block if self.keep_type else block._replace(values=block.values.astype(np.float64, copy=False))
+                yield (
+                    block
+                    if self.keep_type
+                    else block._replace(values=block.values.astype(np.float64, copy=False))
+                )
         missing = empty and self.walker not in (None, *walkers)
-        refuse_if(missing, "The walker is not in the trajectory.", self.walker, f"0 to {len(walkers) - 1}")
+        refuse_if(
+            missing, "The walker is not in the trajectory.", self.walker, f"0 to {len(walkers) - 1}"
+        )
         what = f"No positions are left after the burn-in of {self.burnin:,} steps."
         expected = "a smaller trajectory_every, more steps (the run resumed, num_steps), or a smaller burnin"
         received = f"{last_step(self.run, last):,} steps, last stored {last:,}, trajectory_every {self._every:,}"
@@ -155,7 +197,9 @@ class Positions:
         return Block(step, walker, potential, loss, values, weight).at(np.lexsort((walker, step)))
 
     def moments(self) -> tuple[np.ndarray, np.ndarray, int]:
-        """Returns mean `(P,)`, variance `(P,)` (by `degrees_of_freedom`) and the number of rows, in one pass."""
+        """Returns mean `(P,)`, variance `(P,)` (by `degrees_of_freedom`) and the number of rows, in
+        one pass.
+        """
         count, weights, rows = 0.0, 0.0, 0
         mean = squares = np.zeros(())
         for block in self.blocks():
@@ -166,12 +210,18 @@ class Positions:
                 continue
             middle = weight @ block.values / number
             deviation = block.values - middle
-            squares = squares + weight @ deviation**2 + (middle - mean) ** 2 * count * number / (count + number)
+            squares = (
+                squares
+                + weight @ deviation**2
+                + (middle - mean) ** 2 * count * number / (count + number)
+            )
             mean = mean + (middle - mean) * (number / (count + number))
             count, weights = count + number, weights + weight @ weight
         return mean, squares / degrees_of_freedom(count, weights), rows
 
-    def _due(self, walkers: np.ndarray, rungs: np.ndarray, chosen: np.ndarray, seen: dict) -> np.ndarray:
+    def _due(
+        self, walkers: np.ndarray, rungs: np.ndarray, chosen: np.ndarray, seen: dict
+    ) -> np.ndarray:
         """Every `thin`-th of the chosen rows of a walker at a rung, also from block to block."""
         due = np.zeros(len(walkers), bool)
         for walker, rung in set(zip(walkers[chosen].tolist(), rungs[chosen].tolist(), strict=True)):
@@ -200,7 +250,9 @@ class Positions:
             while lines := [line for line in islice(file, self._most_rows) if line.endswith(b"\n")]:
                 text = b"".join(lines)
                 check.add(text)
-                values = checked.parsed(self._path, text, self._columns, number).to_numpy(np.float64)
+                values = checked.parsed(self._path, text, self._columns, number).to_numpy(
+                    np.float64
+                )
                 number += len(lines)
                 yield self._block(values, self._columns, values)
             check.end()
@@ -210,29 +262,45 @@ class Positions:
         known, self._known = self._known, None
         return known
 
-    def _block(self, index: np.ndarray, names: list[str], rows: np.ndarray) -> tuple[Block, np.ndarray | None]:
+    def _block(
+        self, index: np.ndarray, names: list[str], rows: np.ndarray
+    ) -> tuple[Block, np.ndarray | None]:
         def integers(name: str) -> np.ndarray:
             return index[:, names.index(name)].astype(np.int64)
 
-        potential, loss = (rows[:, self._columns.index(name)].astype(np.float64) for name in files.BEFORE_PARAMETERS)
-        weight = rows[:, self._columns.index("weight")].astype(np.float64) if "weight" in self._columns else None
+        potential, loss = (
+            rows[:, self._columns.index(name)].astype(np.float64)
+            for name in files.BEFORE_PARAMETERS
+        )
+        weight = (
+            rows[:, self._columns.index("weight")].astype(np.float64)
+            if "weight" in self._columns
+            else None
+        )
         step, walker = (integers(name) for name in files.INDEX)
         rung = integers("rung") if "rung" in names else None
         return Block(step, walker, potential, loss, rows[:, self._values], weight), rung
 
 
 def stores_projections(run: RunFiles) -> bool:
-    return bool(run.manifest.get("options", {}).get("directions")) or "directions" in run.manifest.get("objects", [])
+    return bool(
+        run.manifest.get("options", {}).get("directions")
+    ) or "directions" in run.manifest.get("objects", [])
 
 
 def stored_positions(run: RunFiles, block_bytes: int = BLOCK_BYTES) -> Iterator[Position]:
-    """Yields the rows of a run's trajectory in written order, with one block in memory at a time. That is in the order
-    of steps and walkers; where groups of walkers take turns (`covariance_blending`), turn by turn. Rows of the burn-in,
-    and of a ladder those of its hotter rungs, are left out. `block_bytes` are those of the rows in memory at a time. A
-    run that stored no trajectory, or projections instead of parameters, is an `InputError`."""
+    """Yields the rows of a run's trajectory in written order, with one block in memory at a time.
+    That is in the order of steps and walkers; where groups of walkers take turns
+    (`covariance_blending`), turn by turn. Rows of the burn-in, and of a ladder those of its hotter
+    rungs, are left out. `block_bytes` are those of the rows in memory at a time. A run that stored
+    no trajectory, or projections instead of parameters, is an `InputError`.
+    """
     refuse_if(stores_projections(run), f"The run {run.folder} stored projections, not parameters.")
     positions = Positions(run, keep_type=True, block_bytes=block_bytes)
-    chosen = (block.at(positions._counts(block) & (rung is None or rung == 0)) for block, rung in positions._read())
+    chosen = (
+        block.at(positions._counts(block) & (rung is None or rung == 0))
+        for block, rung in positions._read()
+    )
     return (
         Position(int(step), int(walker), vector)
         for block in chosen

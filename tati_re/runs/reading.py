@@ -16,12 +16,16 @@ from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.runs.h5_killed import KilledFile
 from tati_re.runs.lock import is_held
 
-_NOT_YET_WRITTEN = 1 << 30  # Bytes that an HDF5 file may claim before they are written: those of a flush.
+_NOT_YET_WRITTEN = (
+    1 << 30
+)  # Bytes that an HDF5 file may claim before they are written: those of a flush.
 
 
 def read_csv(path: AnyPath) -> "pandas.DataFrame":
     """Returns a CSV table with every number exactly as written, without an incomplete last line."""
-    frame = pandas.read_csv(io.BytesIO(complete_lines(path)), **exact_numbers()).rename(columns=from_cell)
+    frame = pandas.read_csv(io.BytesIO(complete_lines(path)), **exact_numbers()).rename(
+        columns=from_cell
+    )
     for place, kind in enumerate(frame.dtypes):
         if kind.kind not in "biuf":
             frame.isetitem(place, frame.iloc[:, place].map(from_cell))
@@ -32,7 +36,10 @@ def complete_lines(path: AnyPath) -> bytes:
     """The bytes of a CSV table up to the end of its last complete line."""
     content = Path(path).read_bytes()
     complete = content[: content.rfind(b"\n") + 1]
-    refuse_if(not complete, f"The file {path} has no header line; the run was stopped before it wrote one.")
+    refuse_if(
+        not complete,
+        f"The file {path} has no header line; the run was stopped before it wrote one.",
+    )
     return complete
 
 
@@ -57,7 +64,9 @@ def read_h5(path: AnyPath) -> "pandas.DataFrame":
 
 @contextmanager
 def open_h5(path: AnyPath, alone: bool = False) -> Iterator[Any]:
-    """An HDF5 table open for reading, also while it is written, unless `alone`, or after a kill: `was_killed`."""
+    """An HDF5 table open for reading, also while it is written, unless `alone`, or after a kill:
+    `was_killed`.
+    """
     refuse_if(not Path(path).is_file(), f"The file {path} is missing.")
     with ExitStack() as opened:
         try:
@@ -66,9 +75,11 @@ def open_h5(path: AnyPath, alone: bool = False) -> Iterator[Any]:
             except OSError as error:
                 if "flag values don't match" in str(error):
                     what = f"The file {path} is open in this process, by h5py with locks."
-                    raise InputError(what, expected="that file closed, or opened with locking=False") from None
-                # Only a file whose writer is at work is opened as one that changes: HDF5 reads the damaged parts of
-                # such a file again and again, without an end.
+                    raise InputError(
+                        what, expected="that file closed, or opened with locking=False"
+                    ) from None
+                # Only a file whose writer is at work is opened as one that changes: HDF5 reads the
+                # damaged parts of such a file again and again, without an end.
                 if "already open for" not in str(error):
                     raise
                 if not alone and is_held(Path(path).parent):
@@ -76,10 +87,15 @@ def open_h5(path: AnyPath, alone: bool = False) -> Iterator[Any]:
                 else:
                     file = h5py.File(opened.enter_context(KilledFile(path)), "r")
                 opened.enter_context(file)
-            complete = all(_is_inside(file, name) for name in ("index", "rows", "index_columns", "columns"))
+            complete = all(
+                _is_inside(file, name) for name in ("index", "rows", "index_columns", "columns")
+            )
             complete = complete and _fits(file, "index", "iu") and _fits(file, "rows", "f")
             if complete:
-                claimed, size = sum(file[name].nbytes for name in ("index", "rows")), os.path.getsize(path)
+                claimed, size = (
+                    sum(file[name].nbytes for name in ("index", "rows")),
+                    os.path.getsize(path),
+                )
                 if claimed > size + _NOT_YET_WRITTEN:
                     raise OSError(f"it claims {claimed:,} bytes of numbers and has {size:,}")
                 yield file
@@ -88,7 +104,10 @@ def open_h5(path: AnyPath, alone: bool = False) -> Iterator[Any]:
             expected = "the HDF5 file that the run wrote; the other files of the run stay readable"
             raise InputError(what, expected=expected) from error
         if not complete:
-            raise InputError(f"The file {path} is not a table of a run.", expected="datasets index, rows and columns")
+            raise InputError(
+                f"The file {path} is not a table of a run.",
+                expected="datasets index, rows and columns",
+            )
 
 
 def was_killed(file: Any) -> bool:
@@ -97,7 +116,9 @@ def was_killed(file: Any) -> bool:
 
 
 def _is_inside(file: Any, name: str) -> bool:
-    """Whether a dataset and its numbers are in the file itself: HDF5 also knows links to datasets in other files."""
+    """Whether a dataset and its numbers are in the file itself: HDF5 also knows links to datasets
+    in other files.
+    """
     if name not in file or not isinstance(file.get(name, getlink=True), h5py.HardLink):
         return False
     data = file[name]

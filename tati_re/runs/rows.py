@@ -12,14 +12,26 @@ from tati_re.runs.storage import storing
 
 INTEGERS = ["step", "walker", "rung", "replica"]
 """Columns of the tables of a run that hold integers."""
-OF_SWAPS = [*INTEGERS, "rung_low", "rung_high", "replica_low", "replica_high", "batch_size", "accepted"]
+OF_SWAPS = [
+    *INTEGERS,
+    "rung_low",
+    "rung_high",
+    "replica_low",
+    "replica_high",
+    "batch_size",
+    "accepted",
+]
 """Those of exchange.csv; elsewhere other numbers may have these names."""
 
 
 class Rows:
-    """Base of both formats: the columns, the rows waiting for the next flush, the position on disk."""
+    """Base of both formats: the columns, the rows waiting for the next flush, the position on
+    disk.
+    """
 
-    def __init__(self, path: AnyPath, columns: Sequence[str], integer_columns: Sequence[str] = INTEGERS) -> None:
+    def __init__(
+        self, path: AnyPath, columns: Sequence[str], integer_columns: Sequence[str] = INTEGERS
+    ) -> None:
         self.path = Path(path)
         self.columns = tuple(columns)
         if len(set(self.columns)) != len(self.columns):
@@ -32,25 +44,36 @@ class Rows:
         self._left: int | None = None
 
     def append(self, *parts: np.ndarray) -> None:
-        """Adds rows `(n, columns)`, perhaps in parts, left alone until `flush`; NaN is no value, nor an integer."""
+        """Adds rows `(n, columns)`, perhaps in parts, left alone until `flush`; NaN is no value,
+        nor an integer.
+        """
         blocks = [np.atleast_2d(part) for part in parts]
         shape = len(blocks[0]), sum(block.shape[1] for block in blocks)
         if any(block.ndim != 2 for block in blocks) or shape[1] != len(self.columns):
-            raise ValueError(f"rows have shape {shape}, the table {self.path} has {len(self.columns)} columns")
+            raise ValueError(
+                f"rows have shape {shape}, the table {self.path} has {len(self.columns)} columns"
+            )
         whole = np.split(self.is_integer, np.cumsum([block.shape[1] for block in blocks[:-1]]))
-        index = np.concatenate([block[:, own] for block, own in zip(blocks, whole, strict=True)], axis=1)
+        index = np.concatenate(
+            [block[:, own] for block, own in zip(blocks, whole, strict=True)], axis=1
+        )
         if not np.isfinite(index).all():
-            raise ValueError(f"an integer column of {self.path} received a number that is not finite")
+            raise ValueError(
+                f"an integer column of {self.path} received a number that is not finite"
+            )
         if shape[0]:
             self.pending.append(self._kept(blocks, whole, index))
 
     def _kept(self, blocks: list[np.ndarray], whole: list[np.ndarray], index: np.ndarray) -> Any:
-        """What waits for a flush, of parts of rows; of each part, which columns are integers; those of all."""
+        """What waits for a flush, of parts of rows; of each part, which columns are integers; those
+        of all.
+        """
         return np.concatenate(blocks, axis=1, dtype=np.float64)
 
     def flush(self) -> None:
-        """Writes the waiting rows and returns when they are on disk; a `StorageError` where they could not be written:
-        rows up to `on_disk` stay readable, the others keep waiting."""
+        """Writes the waiting rows and returns when they are on disk; a `StorageError` where they
+        could not be written: rows up to `on_disk` stay readable, the others keep waiting.
+        """
         raise NotImplementedError
 
     def _check_left(self) -> None:

@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """`mean` and `variance` of the parameters of each walker over the steps after burn-in, `(walkers, parameters)`,
-    gathered without storing them. `count` are the steps that entered, `(walkers,)`, or the sums of their weights, and
-    `squares` those of the squares of weights, None where they are 1. The variance has the denominator count - squares /
-    count, n - 1 of n steps that count alike; it is NaN for a single step."""
+    """`mean` and `variance` of the parameters of each walker over the steps after burn-in,
+    `(walkers, parameters)`, gathered without storing them. `count` are the steps that entered,
+    `(walkers,)`, or the sums of their weights, and `squares` those of the squares of weights, None
+    where they are 1. The variance has the denominator count - squares / count, n - 1 of n steps
+    that count alike; it is NaN for a single step.
+    """
 
     mean: np.ndarray
     variance: np.ndarray
@@ -39,22 +41,32 @@ class Moments:
         if walker is None:
             return self.pooled()
         counts = self.count[_checked(walker, len(self.mean))]
-        refuse_if(not counts, "No step of this walker counts.", f"walker={walker}", "one that was at the target")
+        refuse_if(
+            not counts,
+            "No step of this walker counts.",
+            f"walker={walker}",
+            "one that was at the target",
+        )
         return self.mean[walker], self.variance[walker]
 
     def pooled(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns mean and variance `(parameters,)` over all walkers' steps together (Chan, Golub, LeVeque, 1983)."""
+        """Returns mean and variance `(parameters,)` over all walkers' steps together (Chan, Golub,
+        LeVeque, 1983).
+        """
         count = self.count.astype(np.float64)
         squares = count if self.squares is None else self.squares
         mean = count @ self.mean / count.sum()
         degrees = np.nan_to_num(degrees_of_freedom(count, squares))[:, None]
         within = np.where(degrees > 0, self.variance * degrees, 0.0).sum(axis=0)
-        return mean, (within + count @ (self.mean - mean) ** 2) / degrees_of_freedom(count.sum(), squares.sum())
+        return mean, (within + count @ (self.mean - mean) ** 2) / degrees_of_freedom(
+            count.sum(), squares.sum()
+        )
 
 
 def degrees_of_freedom(total: Any, squares: Any) -> Any:
-    """Of a variance about its mean, from the sums of weights and of their squares: n - 1 of n weights of 1; NaN where
-    one row has all the weight."""
+    """Of a variance about its mean, from the sums of weights and of their squares: n - 1 of n
+    weights of 1; NaN where one row has all the weight.
+    """
     with np.errstate(invalid="ignore", divide="ignore"):
         found = total - squares / total
         return np.where(found > 1e-12 * total, found, np.nan)
@@ -70,13 +82,16 @@ class LadderTable(_Frame):
         return self.to_string(index=False, line_width=110, float_format="{:.4g}".format)
 
     def plot(self, path: AnyPath | None = None) -> "Figure":
-        """Draws accepted swaps between neighbors, and the mean potential; see `tati_re.plotting.plot_ladder`."""
+        """Draws accepted swaps between neighbors, and the mean potential; see
+        `tati_re.plotting.plot_ladder`.
+        """
         return drawn("ladder", self, path=path)
 
 
 class RunFiles:
-    """A run's tables and parameters; a file is read on demand, and again only after it changed. Users get a
-    `tati_re.simulation.run.Run`, which also predicts and describes itself."""
+    """A run's tables and parameters; a file is read on demand, and again only after it changed.
+    Users get a `tati_re.simulation.run.Run`, which also predicts and describes itself.
+    """
 
     def __init__(self, folder: AnyPath) -> None:
         try:
@@ -85,12 +100,16 @@ class RunFiles:
             if "\0" in str(self.folder):
                 raise ValueError("embedded null character")
         except (TypeError, ValueError, OSError) as error:
-            raise InputError(f"No run can be there ({said(error)}).", shown(folder, 77, repr), "a run folder") from None
+            raise InputError(
+                f"No run can be there ({said(error)}).", shown(folder, 77, repr), "a run folder"
+            ) from None
         self._read: dict[str, tuple[tuple[int, int], Any]] = {}
         self.data: Any = None
         """The data set of a run that was made here; None of a folder that was opened."""
         self.objects: dict[str, Any] = {}
-        """What a run that was made here was given as objects, and its model; of an opened folder, those of `load`."""
+        """What a run that was made here was given as objects, and its model; of an opened folder,
+        those of `load`.
+        """
 
     def __fspath__(self) -> str:
         return str(self.folder)
@@ -103,7 +122,9 @@ class RunFiles:
         if not run.folder.exists():
             above = run.folder.parent
             beside = [entry.name for entry in above.iterdir()] if above.is_dir() else []
-            raise InputError(f"There is no run folder {run.folder}.{nearest(run.folder.name, beside)}")
+            raise InputError(
+                f"There is no run folder {run.folder}.{nearest(run.folder.name, beside)}"
+            )
         manifest.read(run.folder)
         return run
 
@@ -120,7 +141,9 @@ class RunFiles:
 
     @property
     def run_info(self) -> pandas.DataFrame:
-        """The table `run.csv`: one row a recorded step and walker, and on a temperature ladder each rung."""
+        """The table `run.csv`: one row a recorded step and walker, and on a temperature ladder each
+        rung.
+        """
         return self._table(files.ROWS)
 
     @property
@@ -129,13 +152,17 @@ class RunFiles:
         return self._table(files.AVERAGES)
 
     def at_rung(self, rung: int = 0) -> pandas.DataFrame:
-        """The rows of `run.csv` of one rung of a temperature ladder; all rows where the run has no ladder."""
+        """The rows of `run.csv` of one rung of a temperature ladder; all rows where the run has no
+        ladder.
+        """
         rows = self.run_info
         return rows[rows["rung"] == rung].reset_index(drop=True) if "rung" in rows else rows
 
     @property
     def ladder(self) -> LadderTable:
-        """The table `ladder.csv` after the burn-in, acceptance, round trips, mean potential; `plot()` draws them."""
+        """The table `ladder.csv` after the burn-in, acceptance, round trips, mean potential;
+        `plot()` draws them.
+        """
         return LadderTable(self._table(files.LADDER))
 
     @property
@@ -145,7 +172,9 @@ class RunFiles:
 
     @property
     def bias(self) -> pandas.DataFrame:
-        """The table `bias.csv`: the bias of each rung of a well-tempered ensemble over the potential."""
+        """The table `bias.csv`: the bias of each rung of a well-tempered ensemble over the
+        potential.
+        """
         return self._table(files.BIAS)
 
     @property
@@ -160,30 +189,45 @@ class RunFiles:
 
     @property
     def trajectory(self) -> pandas.DataFrame:
-        """The stored positions, from `trajectory.csv` or `trajectory.h5`, all as far apart as the last ones."""
+        """The stored positions, from `trajectory.csv` or `trajectory.h5`, all as far apart as the
+        last ones.
+        """
         frame = self._table(files.trajectory_of(self.folder).name)
         far = frame["step"] % (stored_every(self) or 1) == 0
         return frame if far.all() else frame[far].reset_index(drop=True)
 
     @property
     def directions(self) -> np.ndarray:
-        """The directions `(directions, parameters)` on which a run projects its positions, from `directions.npy`."""
-        return whole_array(self.folder / files.DIRECTIONS, checkpoint.known_whole(self.folder, files.DIRECTIONS))
+        """The directions `(directions, parameters)` on which a run projects its positions, from
+        `directions.npy`.
+        """
+        return whole_array(
+            self.folder / files.DIRECTIONS, checkpoint.known_whole(self.folder, files.DIRECTIONS)
+        )
 
     @property
     def moments(self) -> Moments:
         """Mean and variance of the parameters up to the last checkpoint."""
         name = f"{files.CHECKPOINTS}/{files.CURRENT}"
-        return self._cached(name, self._read_moments) if (self.folder / name).exists() else self._read_moments()
+        return (
+            self._cached(name, self._read_moments)
+            if (self.folder / name).exists()
+            else self._read_moments()
+        )
 
     def parameters(self, which: str | int = "mean", walker: int | None = None) -> np.ndarray:
-        """Returns one parameter vector of the run, `(parameters,)`, in the run's number type: the `"mean"` over the
-        steps after burn-in, by default of all walkers, or that of a walker at a stored step, by default the only one's.
-        Walkers are counted from 0."""
+        """Returns one parameter vector of the run, `(parameters,)`, in the run's number type: the
+        `"mean"` over the steps after burn-in, by default of all walkers, or that of a walker at a
+        stored step, by default the only one's. Walkers are counted from 0.
+        """
         num_parameters = self.manifest["parameters"]["num"]
         vector = self.moments.of(walker)[0] if which == "mean" else self._stored(which, walker)
         if len(vector) != num_parameters:
-            raise InputError("The run's files do not fit its manifest.", f"{len(vector)} parameters", num_parameters)
+            raise InputError(
+                "The run's files do not fit its manifest.",
+                f"{len(vector)} parameters",
+                num_parameters,
+            )
         return np.asarray(vector, dtype=self.manifest.get("options", {}).get("dtype", "float32"))
 
     def _cached(self, name: str, read: Callable[[Path], Any]) -> Any:
@@ -213,27 +257,40 @@ class RunFiles:
         if note:
             warnings.warn(note, stacklevel=4)
         if "moments/mean" not in arrays or not np.max(arrays["moments/count"], initial=0) > 0:
-            raise InputError(f"The run {self.folder} has no averaged parameters: no step after burn-in was saved.")
+            raise InputError(
+                f"The run {self.folder} has no averaged parameters: no step after burn-in was saved."
+            )
         options = self.manifest.get("options", {})
         # Where the positions of all rungs are stored those of the target come first.
-        target = slice(options.get("num_walkers", 1) if options.get("trajectory_rungs") == "all" else None)
+        target = slice(
+            options.get("num_walkers", 1) if options.get("trajectory_rungs") == "all" else None
+        )
         counts, *sums, weights = checkpoint.moments_of(arrays)
         mean, m2 = (np.atleast_2d(each).astype(np.float64) for each in sums)
-        count, squares = (np.broadcast_to(each, len(mean)).astype(np.float64) for each in (counts, weights))
+        count, squares = (
+            np.broadcast_to(each, len(mean)).astype(np.float64) for each in (counts, weights)
+        )
         variance = m2 / degrees_of_freedom(count, squares)[:, None]
         return Moments(mean[target], variance[target], count[target], squares[target])
 
     def _stored(self, which: str | int, walker: int | None) -> np.ndarray:
         if not isinstance(which, SupportsIndex):
-            raise InputError("Unknown choice of parameters.", which, '"mean" or the number of a stored step')
+            raise InputError(
+                "Unknown choice of parameters.", which, '"mean" or the number of a stored step'
+            )
         step = operator.index(which)
         path, num_parameters = files.trajectory_of(self.folder), self.manifest["parameters"]["num"]
         if self.has(files.DIRECTIONS):
-            raise InputError(f"The run {self.folder} stored projections, not parameters.", f"step {step}", '"mean"')
+            raise InputError(
+                f"The run {self.folder} stored projections, not parameters.",
+                f"step {step}",
+                '"mean"',
+            )
         if path.suffix == ".h5":
             with reading.open_h5(path) as file:
                 row = self._find(file["index"][: reading.h5_length(file)], step, walker)
-                # The integer columns step and walker are in `index`, so that `rows` starts with potential, loss.
+                # The integer columns step and walker are in `index`, so that `rows` starts with
+                # potential, loss.
                 first = files.FIRST_PARAMETER - len(files.INDEX)
                 return file["rows"][row][first : first + num_parameters]
         frame = self._table(path.name)
@@ -247,12 +304,16 @@ class RunFiles:
         if not (rows := rows_of_step(index, step)):
             raise InputError("The step is not stored.", f"step {step}", stored_steps(index, step))
         if walker is None and len(rows) > 1:
-            raise InputError("The run has several walkers.", "walker=None", f"a walker from 0 to {len(rows) - 1}")
+            raise InputError(
+                "The run has several walkers.", "walker=None", f"a walker from 0 to {len(rows) - 1}"
+            )
         return rows[_checked(0 if walker is None else walker, len(rows))]
 
 
 def stored_every(run: RunFiles) -> int:
-    """Steps between the positions of a walker that count, those between the last ones; 0: none is stored."""
+    """Steps between the positions of a walker that count, those between the last ones; 0: none is
+    stored.
+    """
     options, fewest = run.manifest.get("options", {}), run.manifest.get("fewest_positions", 0)
     drawn = last_step(run, options.get("num_steps", 0)) - (options.get("num_burnin_steps") or 0)
     return int(steps_between(options.get("trajectory_every", 0), fewest, drawn))
@@ -269,5 +330,9 @@ AnyRun = RunFiles | AnyPath
 
 def _checked(walker: int, num_walkers: int) -> int:
     if not 0 <= walker < num_walkers:
-        raise InputError("The walker does not exist.", f"walker={walker}", f"a walker from 0 to {num_walkers - 1}")
+        raise InputError(
+            "The walker does not exist.",
+            f"walker={walker}",
+            f"a walker from 0 to {num_walkers - 1}",
+        )
     return walker

@@ -13,10 +13,16 @@ from tati_re.runs.storage import LEFTOVER, replace, storing
 
 
 def prepare(path: AnyPath, overwrite: bool = False) -> Path:
-    """Makes the folder of a new run, with its parents; it has to be empty, but for a start that was killed, or an old
-    run where `overwrite` says so, which stays until `settle`."""
+    """Makes the folder of a new run, with its parents; it has to be empty, but for a start that was
+    killed, or an old run where `overwrite` says so, which stays until `settle`.
+    """
     folder = Path(path)
-    refuse_if(folder.exists() and not folder.is_dir(), "The output is a file.", folder, "a folder that is new or empty")
+    refuse_if(
+        folder.exists() and not folder.is_dir(),
+        "The output is a file.",
+        folder,
+        "a folder that is new or empty",
+    )
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / MANIFEST).exists() and (overwrite or is_started(folder)):
@@ -31,8 +37,9 @@ def prepare(path: AnyPath, overwrite: bool = False) -> Path:
 
 
 def settle(folder: Path) -> None:
-    """Gives a start that is whole the place of the old run; a kill at any moment leaves one of the two, or what another
-    call completes. A start that is not whole is removed."""
+    """Gives a start that is whole the place of the old run; a kill at any moment leaves one of the
+    two, or what another call completes. A start that is not whole is removed.
+    """
     start = folder / START
     if is_started(folder):
         with storing(folder):
@@ -47,7 +54,9 @@ def settle(folder: Path) -> None:
 
 
 def free_folder(name: str, parent: AnyPath = "runs") -> Path:
-    """Makes the next free numbered folder, `runs/sample-1`, `runs/sample-2`, ..., safely for concurrent commands."""
+    """Makes the next free numbered folder, `runs/sample-1`, `runs/sample-2`, ..., safely for
+    concurrent commands.
+    """
     refuse_if(Path(parent).is_file(), f"{parent} is no folder.", "a file", "a folder, or --output")
     for number in count(1):
         folder = Path(parent) / f"{name}-{number}"
@@ -58,7 +67,9 @@ def free_folder(name: str, parent: AnyPath = "runs") -> Path:
 
 
 def clear(folder: Path) -> None:
-    """Removes the files of a run, and those of the commands, but for the lock of the writer that does it."""
+    """Removes the files of a run, and those of the commands, but for the lock of the writer that
+    does it.
+    """
     inner_folders = {(folder / file.name).parent for file in FILES} - {folder}
     for inner in inner_folders:
         if inner.is_symlink():  # what it points to is not of this run
@@ -73,7 +84,9 @@ def clear(folder: Path) -> None:
 
 
 def remove_leftovers(folder: Path, writers: Collection[str] | None = None) -> None:
-    """Removes what kills left of files that were being replaced; of some writers' only, where others may write."""
+    """Removes what kills left of files that were being replaced; of some writers' only, where
+    others may write.
+    """
     for file in FILES:
         if writers is None or file.writer in writers:
             for path in folder.glob(f"{file.name}.*"):

@@ -10,7 +10,9 @@ from tati_re.runs.run import AnyRun, RunFiles
 
 
 def as_run(run: Any) -> RunFiles:
-    """The run itself, or what else has a folder of one; a path is opened, and other objects are refused."""
+    """The run itself, or what else has a folder of one; a path is opened, and other objects are
+    refused.
+    """
     return run if hasattr(run, "folder") else RunFiles.open(run)
 
 
@@ -23,31 +25,46 @@ def burnin_of(run: RunFiles, burnin: int | None) -> int:
     return int(burnin)
 
 
-def select_rows(run: AnyRun, burnin: int | None = None, thin: int = 1, rung: int | None = 0) -> pd.DataFrame:
-    """Rows of `run.csv` after step `burnin` (None: the run's own burn-in), every `thin`-th of each walker, by step and
-    walker, numbered anew. Of a temperature ladder rung 0 is the target, None stands for all."""
+def select_rows(
+    run: AnyRun, burnin: int | None = None, thin: int = 1, rung: int | None = 0
+) -> pd.DataFrame:
+    """Rows of `run.csv` after step `burnin` (None: the run's own burn-in), every `thin`-th of each
+    walker, by step and walker, numbered anew. Of a temperature ladder rung 0 is the target, None
+    stands for all.
+    """
     run = as_run(run)
     return keep(run.run_info, burnin_of(run, burnin), thin, rung)
 
 
-def keep(rows: pd.DataFrame, burnin: int = 0, thin: int = 1, rung: int | None = None) -> pd.DataFrame:
+def keep(
+    rows: pd.DataFrame, burnin: int = 0, thin: int = 1, rung: int | None = None
+) -> pd.DataFrame:
     """As `select_rows`, for a table with the columns `step` and `walker`."""
     check_thin(thin)
     kept = drawn(rows[rows["step"] > burnin])
     if rung is not None and "rung" in kept.columns:
         kept = kept[kept["rung"] == rung]
         if kept.empty and len(rows) and not (rows["rung"] == rung).any():
-            raise InputError("There are no rows of this rung.", rung, f"0 to {int(rows['rung'].max())}")
-    refuse_if(rows.empty, "No row was recorded.", expected="a longer run, or a smaller record_every")
+            raise InputError(
+                "There are no rows of this rung.", rung, f"0 to {int(rows['rung'].max())}"
+            )
+    refuse_if(
+        rows.empty, "No row was recorded.", expected="a longer run, or a smaller record_every"
+    )
     last = f"last step {int(rows['step'].max()):,}"
     refuse_if(kept.empty, f"No rows are left after the burn-in of {burnin:,} steps.", last)
     if thin > 1:
-        kept = kept[kept.groupby(["walker", "rung"] if _on_ladder(kept) else ["walker"]).cumcount() % thin == 0]
+        kept = kept[
+            kept.groupby(["walker", "rung"] if _on_ladder(kept) else ["walker"]).cumcount() % thin
+            == 0
+        ]
     return kept.reset_index(drop=True)
 
 
 def drawn(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows but those at temperature 0, where a cyclical schedule explores; of an optimization all."""
+    """The rows but those at temperature 0, where a cyclical schedule explores; of an optimization
+    all.
+    """
     explores = rows["temperature"] == 0 if "temperature" in rows else np.zeros(len(rows), bool)
     return rows[~explores] if explores.any() and not explores.all() else rows
 
@@ -62,7 +79,9 @@ def _on_ladder(rows: pd.DataFrame) -> bool:
 
 
 def spacing(rows: pd.DataFrame) -> float:
-    """Returns the mean number of steps between rows of one walker at one rung; nan for a single row."""
+    """Returns the mean number of steps between rows of one walker at one rung; nan for a single
+    row.
+    """
     one = rows[rows["walker"] == rows["walker"].iloc[0]]
     if _on_ladder(one):
         one = one[one["rung"] == one["rung"].iloc[0]]
@@ -79,13 +98,21 @@ def at_target(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def leaves(rows: pd.DataFrame) -> bool:
-    """Whether walkers leave the target for other temperatures and come back, where rows have no weight."""
+    """Whether walkers leave the target for other temperatures and come back, where rows have no
+    weight.
+    """
     return "weight" in rows and not rows["weight"].all()
 
 
 def is_optimization(manifest: dict[str, Any], rows: pd.DataFrame) -> bool:
-    """Returns whether a run is an optimization, by its manifest, or by rows without a temperature."""
+    """Returns whether a run is an optimization, by its manifest, or by rows without a
+    temperature.
+    """
     if manifest.get("kind") == "fit":
         return True
-    values = rows["temperature"].to_numpy(dtype=np.float64) if "temperature" in rows.columns else np.full(1, np.nan)
+    values = (
+        rows["temperature"].to_numpy(dtype=np.float64)
+        if "temperature" in rows.columns
+        else np.full(1, np.nan)
+    )
     return not np.any(values > 0)

@@ -1,4 +1,6 @@
-"""Tables of a run folder that are also kept under a name of their own, complete whenever those in the folder are."""
+"""Tables of a run folder that are also kept under a name of their own, complete whenever those in
+the folder are.
+"""
 
 import shutil
 from collections.abc import Mapping
@@ -12,7 +14,9 @@ OPTIONS = ("run_file", "averages_file", "trajectory_file")
 
 
 class SingleFiles:
-    """Copies of tables, by their names in the run folder, to which each flush adds what these have more of."""
+    """Copies of tables, by their names in the run folder, to which each flush adds what these have
+    more of.
+    """
 
     def __init__(self, pairs: Mapping[str, Path]) -> None:
         self._pairs = dict(pairs)
@@ -37,10 +41,14 @@ class SingleFiles:
 
 
 def single_files(options, trajectory_format: str) -> SingleFiles:
-    """The copies that the options ask for, with the format "csv" or "h5" of the run's trajectory."""
+    """The copies that the options ask for, with the format "csv" or "h5" of the run's
+    trajectory.
+    """
     names = files.ROWS, files.AVERAGES, files.TRAJECTORIES[trajectory_format]
     paths = options.run_file, options.averages_file, options.trajectory_file
-    return SingleFiles({name: Path(path) for name, path in zip(names, paths, strict=True) if path is not None})
+    return SingleFiles(
+        {name: Path(path) for name, path in zip(names, paths, strict=True) if path is not None}
+    )
 
 
 def trajectory_format(options, num_columns: int) -> str:

@@ -1,4 +1,6 @@
-"""Folders of calculations that continue where they were interrupted if their specification is the same."""
+"""Folders of calculations that continue where they were interrupted if their specification is the
+same.
+"""
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +15,10 @@ from tati_re.runs.storage import remove_leftovers, storing, write_whole
 
 
 def first_difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    return next((f"{name} = {then.get(name)}" for name, value in now.items() if then.get(name) != value), None)
+    return next(
+        (f"{name} = {then.get(name)}" for name, value in now.items() if then.get(name) != value),
+        None,
+    )
 
 
 def open_folder(
@@ -26,13 +31,17 @@ def open_folder(
     overwrite: bool = False,
     difference: Callable[[Mapping[str, Any], Mapping[str, Any]], str | None] = first_difference,
 ) -> Mapping[str, Any] | None:
-    """Makes the folder of a calculation, or opens one of the same specification, which is returned; None if new.
-    `filename` is that of the specification `now`, in TOML, and `kind` the calculation's, for messages. With `overwrite`
-    another calculation in the folder is replaced, and files of the patterns `outdated` are removed. `difference` says
-    what differs between the specification found and `now`, or None. The caller holds the folder's lock."""
+    """Makes the folder of a calculation, or opens one of the same specification, which is returned;
+    None if new. `filename` is that of the specification `now`, in TOML, and `kind` the
+    calculation's, for messages. With `overwrite` another calculation in the folder is replaced, and
+    files of the patterns `outdated` are removed. `difference` says what differs between the
+    specification found and `now`, or None. The caller holds the folder's lock.
+    """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
-        raise InputError("output is a file.", folder, f"a folder that is new, empty, or of the same {kind}")
+        raise InputError(
+            "output is a file.", folder, f"a folder that is new, empty, or of the same {kind}"
+        )
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         remove_leftovers(folder)
@@ -43,13 +52,22 @@ def open_folder(
                 then = tomllib.loads(path.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             what = f"The file {path} of the {kind} cannot be read: {str(error).rstrip('.')}."
-            raise InputError(what, expected="the file as it was written, or another folder") from None
+            raise InputError(
+                what, expected="the file as it was written, or another folder"
+            ) from None
         found = difference(then, now)
         if found is None:
             return then
-        refuse_if(not overwrite, f"output: {folder} holds another {kind}.", found, "another folder, or overwrite")
+        refuse_if(
+            not overwrite,
+            f"output: {folder} holds another {kind}.",
+            found,
+            "another folder, or overwrite",
+        )
     elif (others := ", ".join(entries(folder)[:3])) and not overwrite:
-        raise InputError(f"output: the folder {folder} is not empty.", others, "a new folder, or overwrite")
+        raise InputError(
+            f"output: the folder {folder} is not empty.", others, "a new folder, or overwrite"
+        )
     with storing(folder):
         for pattern in outdated:
             for old in folder.glob(pattern):

@@ -1,6 +1,8 @@
-"""Robust writing: files replaced atomically, synced before they are renamed, errors in one sentence. A folder may come
-from someone else: no function here writes through a symbolic link that lies in it, and files that are replaced have
-temporary names that nobody can guess. A run folder that is itself a link to another disk is followed."""
+"""Robust writing: files replaced atomically, synced before they are renamed, errors in one
+sentence. A folder may come from someone else: no function here writes through a symbolic link that
+lies in it, and files that are replaced have temporary names that nobody can guess. A run folder
+that is itself a link to another disk is followed.
+"""
 
 import contextlib
 import errno
@@ -22,14 +24,18 @@ class StorageError(InputError):
     def __init__(self, path: AnyPath, error: BaseException) -> None:
         # The operating system's words, which HDF5 hides inside a longer sentence.
         inside = re.search(r"error message = '([^']*)'", str(error))
-        reason = str(getattr(error, "strerror", None) or (inside.group(1) if inside else error)).rstrip(".")
+        reason = str(
+            getattr(error, "strerror", None) or (inside.group(1) if inside else error)
+        ).rstrip(".")
         expected = "a folder that can be written, on a disk with free space; what was written before is kept"
         super().__init__(f"Cannot write {os.fspath(path)}: {reason}.", expected=expected)
 
 
 @contextmanager
 def storing(path: AnyPath, *more: type[Exception]) -> Iterator[None]:
-    """Turns an `OSError` (and the types in `more`) inside its block into a `StorageError` that names `path`."""
+    """Turns an `OSError` (and the types in `more`) inside its block into a `StorageError` that
+    names `path`.
+    """
     kinds: tuple[type[Exception], ...] = (OSError, *more)
     try:
         yield
@@ -61,19 +67,25 @@ def replace(source: AnyPath, target: AnyPath) -> None:
 
 
 def open_new(path: AnyPath) -> BinaryIO:
-    """Opens a new, empty file for reading and writing; what has its name, a link too, is removed."""
+    """Opens a new, empty file for reading and writing; what has its name, a link too, is
+    removed.
+    """
     _refuse_link(Path(path).parent)
     Path(path).unlink(missing_ok=True)
     return open(path, "x+b")
 
 
 def open_existing(path: AnyPath) -> Any:
-    """Opens a file that is there for reading and writing, without a buffer; an `OSError` for a link."""
+    """Opens a file that is there for reading and writing, without a buffer; an `OSError` for a
+    link.
+    """
     path = Path(path)
     _refuse_link(path.parent)
     if path.is_symlink():
         raise OSError(errno.ELOOP, "it is a symbolic link, through which nothing is written")
-    return open(path, "r+b", buffering=0, opener=lambda name, flags: os.open(name, flags | _NO_LINKS))
+    return open(
+        path, "r+b", buffering=0, opener=lambda name, flags: os.open(name, flags | _NO_LINKS)
+    )
 
 
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
@@ -98,7 +110,9 @@ def remove_leftovers(folder: AnyPath) -> None:
 
 @contextmanager
 def replacing(path: AnyPath, suffix: str = "") -> Iterator[BinaryIO]:
-    """A new file, its name ending in `suffix`, that replaces `path` when the block ends, or is removed if it fails."""
+    """A new file, its name ending in `suffix`, that replaces `path` when the block ends, or is
+    removed if it fails.
+    """
     path = Path(path)
     aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}{PARTIAL}{suffix}")
     with storing(path):

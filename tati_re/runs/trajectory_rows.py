@@ -19,15 +19,18 @@ _WALKER = ("walker", "id")
 
 
 def steps_between(every: int, fewest: int, drawn: np.ndarray | int) -> np.ndarray:
-    """Steps between stored positions of a walker after so many `drawn`: `every`, halved while it is even and leaves
-    fewer than the `fewest` positions; 0 of them: never."""
+    """Steps between stored positions of a walker after so many `drawn`: `every`, halved while it is
+    even and leaves fewer than the `fewest` positions; 0 of them: never.
+    """
     halvings = (every & -every).bit_length() - 1 if fewest and every > 7 else 0
     least = every >> halvings
     return least * 2 ** np.clip(np.frexp(drawn / max(1, fewest * least))[1] - 1, 0, halvings)
 
 
 class ExpectedParameters(NamedTuple):
-    """The names of a model's parameters, and of fixed ones, which keep their values: a file may have them too."""
+    """The names of a model's parameters, and of fixed ones, which keep their values: a file may
+    have them too.
+    """
 
     names: list[str]
     fixed: Collection[str] = ()
@@ -41,22 +44,41 @@ class ExpectedParameters(NamedTuple):
         if found == self.names:
             return
         received, expected = f"{len(found)} parameters", f"{len(self.names)} parameters"
-        refuse_if(len(found) != len(self.names), f"parameters: {path} does not fit the model.", received, expected)
+        refuse_if(
+            len(found) != len(self.names),
+            f"parameters: {path} does not fit the model.",
+            received,
+            expected,
+        )
         first = next(pair for pair in zip(found, self.names, strict=True) if pair[0] != pair[1])
-        raise InputError(f"parameters: {path} is of another model.", f"a parameter {first[0]}", first[1])
+        raise InputError(
+            f"parameters: {path} is of another model.", f"a parameter {first[0]}", first[1]
+        )
 
     def checked(self, path: Path, values: np.ndarray) -> np.ndarray:
         values = np.asarray(values)
         if values.ndim != 2 or values.shape[1] != len(self.names):
-            found = f"{values.shape[-1]} parameters" if values.ndim == 2 else f"an array of shape {values.shape}"
-            raise InputError(f"parameters: {path} does not fit the model.", found, f"{len(self.names)} parameters")
+            found = (
+                f"{values.shape[-1]} parameters"
+                if values.ndim == 2
+                else f"an array of shape {values.shape}"
+            )
+            raise InputError(
+                f"parameters: {path} does not fit the model.",
+                found,
+                f"{len(self.names)} parameters",
+            )
         if values.dtype.kind not in "fiu" or not np.isfinite(values).all():
-            raise InputError(f"parameters: {path} holds values that are not finite.", expected="finite numbers")
+            raise InputError(
+                f"parameters: {path} holds values that are not finite.", expected="finite numbers"
+            )
         return values.astype(np.float64)
 
 
 def csv_rows(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[np.ndarray, int]:
-    """Returns the parameters at a step, or the last one, of a CSV file, `(walkers, P)`, and the step."""
+    """Returns the parameters at a step, or the last one, of a CSV file, `(walkers, P)`, and the
+    step.
+    """
     index: list[list[int]] = []
     lines: list[str] = []
     with path.open(encoding="utf-8-sig", newline="") as file:
@@ -84,7 +106,9 @@ def csv_rows(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[
     try:
         return np.array([[float(cells[k]) for k in chosen] for cells in wanted_rows]), found
     except ValueError as error:
-        raise InputError(f"parameters: {path} has a cell that is not a number.", str(error).split(": ")[-1]) from None
+        raise InputError(
+            f"parameters: {path} has a cell that is not a number.", str(error).split(": ")[-1]
+        ) from None
 
 
 def h5_rows(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[np.ndarray, int]:
@@ -92,7 +116,12 @@ def h5_rows(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[n
         index_columns, columns = reading.h5_columns(file)
         chosen, _, _ = columns_of(path, [*index_columns, *columns], wanted)
         where = index_columns[:2]
-        refuse_if(where != [*files.INDEX], f"parameters: {path} is no table of a run.", where, "step and walker first")
+        refuse_if(
+            where != [*files.INDEX],
+            f"parameters: {path} is no table of a run.",
+            where,
+            "step and walker first",
+        )
         index = file["index"][: reading.h5_length(file)]
         kept = np.arange(len(index))
         if "rung" in index_columns:
@@ -102,7 +131,9 @@ def h5_rows(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[n
         return np.array([file["rows"][int(kept[row])][places] for row in rows]), found
 
 
-def columns_of(path: Path, columns: list[str], wanted: ExpectedParameters) -> tuple[list[int], int | None, int | None]:
+def columns_of(
+    path: Path, columns: list[str], wanted: ExpectedParameters
+) -> tuple[list[int], int | None, int | None]:
     """Places of the parameters in their order, of the step and of the walker."""
     places = {name: k for k, name in enumerate(columns)}
     step = places.get("step")
@@ -116,19 +147,28 @@ def columns_of(path: Path, columns: list[str], wanted: ExpectedParameters) -> tu
     if weights or biases:
         return _of_tati(path, weights, biases, names), step, walker
     if any(re.fullmatch(r"c\d+", name) for name in columns):
-        raise InputError(f"parameters: {path} holds projections on directions, not parameters.", expected=KINDS)
+        raise InputError(
+            f"parameters: {path} holds projections on directions, not parameters.", expected=KINDS
+        )
     if found := [name for name in columns if "[" in name or "/" in name]:
         wanted.check(path, found)
-    raise InputError(f"parameters: {path} has no columns of parameters.", received=", ".join(columns[:4]) + ", ...")
+    raise InputError(
+        f"parameters: {path} has no columns of parameters.",
+        received=", ".join(columns[:4]) + ", ...",
+    )
 
 
 def _numbered(kind: re.Pattern, places: dict[str, int]) -> list[int]:
-    found = [(int(match[1]), place) for name, place in places.items() if (match := kind.fullmatch(name))]
+    found = [
+        (int(match[1]), place) for name, place in places.items() if (match := kind.fullmatch(name))
+    ]
     return [place for _, place in sorted(found)]
 
 
 def _of_tati(path: Path, weights: list[int], biases: list[int], names: list[str]) -> list[int]:
-    """Places of the model's parameters among TATi's columns: its weights and its biases are numbered apart."""
+    """Places of the model's parameters among TATi's columns: its weights and its biases are
+    numbered apart.
+    """
     is_bias = [name.split("[")[0].rsplit("/", 1)[-1] == "bias" for name in names]
     wanted = (len(names) - sum(is_bias), sum(is_bias))
     if (len(weights), len(biases)) != wanted:
@@ -140,17 +180,23 @@ def _of_tati(path: Path, weights: list[int], biases: list[int], names: list[str]
 
 
 def _rows_at(path: Path, index: np.ndarray, step: int | None) -> tuple[list[int], int]:
-    """The rows of a step, one a walker in the walkers' order, and the step; the last step where none is asked for."""
+    """The rows of a step, one a walker in the walkers' order, and the step; the last step where
+    none is asked for.
+    """
     refuse_if(not len(index), f"parameters: {path} has no rows.", expected="at least one")
     if step is None:
         step = int(index[:, 0].max())
     if not (rows := rows_of_step(index, step)):
-        raise InputError(f"parameters_step: there is no such step in {path}.", step, stored_steps(index, step))
+        raise InputError(
+            f"parameters_step: there is no such step in {path}.", step, stored_steps(index, step)
+        )
     return rows, step
 
 
 def rows_of_step(index: np.ndarray, step: int) -> list[int]:
-    """The first row of each walker at a step, in the walkers' order, from the columns step and walker `(rows, 2)`."""
+    """The first row of each walker at a step, in the walkers' order, from the columns step and
+    walker `(rows, 2)`.
+    """
     at_step = np.flatnonzero(index[:, 0] == np.float64(step))  # which any integer fits
     return at_step[np.unique(index[at_step, 1], return_index=True)[1]].tolist()
 

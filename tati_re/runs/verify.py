@@ -13,7 +13,9 @@ from tati_re.runs.checked import ShorterTable, check_table, read_whole, whole_ar
 
 
 class FileState(NamedTuple):
-    """A file of a run folder, by its path there; whether it is whole, as far as can be known; and how, in words."""
+    """A file of a run folder, by its path there; whether it is whole, as far as can be known; and
+    how, in words.
+    """
 
     name: str
     whole: bool
@@ -21,8 +23,9 @@ class FileState(NamedTuple):
 
 
 def verify(folder: AnyPath) -> list[FileState]:
-    """Checks each file of a run folder: tables, directions and manifest by what the checkpoint knows of them,
-    checkpoints by their sha256, models and arrays by the sums in their archives, other tables by rows and numbers.
+    """Checks each file of a run folder: tables, directions and manifest by what the checkpoint
+    knows of them, checkpoints by their sha256, models and arrays by the sums in their archives,
+    other tables by rows and numbers.
 
     Args:
         folder: The folder of a run, also of one that goes on, was stopped or killed.
@@ -44,7 +47,9 @@ def verify(folder: AnyPath) -> list[FileState]:
     for number, meta in enumerate(checkpoint.metas(folder)):
         # Files that are written at once come after their first checkpoint.
         expected.update(meta.get("whole" if number else "files", {}))
-    names = [file.name for file in files.FILES if (folder / file.name).exists() or file.name in expected]
+    names = [
+        file.name for file in files.FILES if (folder / file.name).exists() or file.name in expected
+    ]
     with warnings.catch_warnings():
         warnings.simplefilter("error", ShorterTable)
         return [_state(folder, name) for name in names]
@@ -70,11 +75,15 @@ def _checked(folder: Path, name: str) -> str:
         return f"It is that of step {checkpoint.read(path)[1]['step']:,}; its sha256 fits."
     if name == files.DIRECTIONS:
         rows = whole_array(path, digests := checkpoint.known_whole(folder, name))
-        return f"{len(rows)} directions" + (", as at the start." if digests else "; no digest is known.")
+        return f"{len(rows)} directions" + (
+            ", as at the start." if digests else "; no digest is known."
+        )
     if name in (*files.OF_METHODS.values(), files.NOISE):
         frame = read_whole(path, lambda: checkpoint.known_whole(folder, name))
         digests = checkpoint.known_whole(folder, name)
-        return f"{len(frame):,} rows" + (", those of a checkpoint." if digests else "; no digest is known.")
+        return f"{len(frame):,} rows" + (
+            ", those of a checkpoint." if digests else "; no digest is known."
+        )
     if path.suffix in (".keras", ".npz"):
         with zipfile.ZipFile(path) as archive:
             bad = archive.testzip()
@@ -84,4 +93,8 @@ def _checked(folder: Path, name: str) -> str:
     if path.parent != folder or path.suffix not in (".csv", ".h5"):
         return f"{path.stat().st_size:,} bytes; nothing is known of its content."
     said = f"{check_table(path, known):,} rows of numbers"
-    return f"{said}, the same as at step {known.step:,}." if known and known.digest else f"{said}; no digest is known."
+    return (
+        f"{said}, the same as at step {known.step:,}."
+        if known and known.digest
+        else f"{said}; no digest is known."
+    )

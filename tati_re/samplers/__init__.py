@@ -1,8 +1,9 @@
 """Samplers: pure-Python steps, one scheme or family a file.
 
-`make_sampler` turns an option into a sampler, such as BAOAB, SGLD or HMC. Adding a family touches one new file (copy
-`skeleton.py`) and one line of `tati_re/options/families.py`. An argument out of the range that its line names is an
-`InputError`, of every sampler."""
+`make_sampler` turns an option into a sampler, such as BAOAB, SGLD or HMC. Adding a family touches
+one new file (copy `skeleton.py`) and one line of `tati_re/options/families.py`. An argument out of
+the range that its line names is an `InputError`, of every sampler.
+"""
 
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.lazy import names_exported
@@ -43,28 +44,34 @@ __all__ = [*names_exported(__name__), "make_sampler", "tuned"]
 
 
 def make_sampler(name: str, options) -> Method:
-    """Returns the sampler that an option names, with its step size tuned where `options.target_acceptance` is given.
+    """Returns the sampler that an option names, with its step size tuned where
+    `options.target_acceptance` is given.
 
     Args:
-        name: A splitting word, GLA1, GLA2, mCCAdL, or a name of `families()`, in any case; or `my_module:MySampler`.
+        name: A splitting word, GLA1, GLA2, mCCAdL, or a name of `families()`, in any case; or
+            `my_module:MySampler`.
         options: Where the options of the sampler are looked up.
 
     Raises:
-        InputError: No such sampler (with the nearest), a word that is no method (says why), a module without a sampler.
+        InputError: No such sampler (with the nearest), a word that is no method (says why), a
+            module without a sampler.
     """
     return tuned(_of_name(name, options), options)
 
 
 def tuned(sampler: Method, options) -> Method:
-    """The sampler with its step size tuned where `options.target_acceptance` is given. One that has no
-    Metropolis test, or tunes itself, is an `InputError`."""
+    """The sampler with its step size tuned where `options.target_acceptance` is given. One that has
+    no Metropolis test, or tunes itself, is an `InputError`.
+    """
     target = options.target_acceptance
     if target is None:
         return sampler
     config = sampler.get_config()
     finds_length = "auto" in (config.get("friction"), config.get("num_leapfrog_steps"))
     if sampler.adapts and not finds_length:
-        raise InputError("target_acceptance: the sampler tunes itself.", target, "one of the two: leave it out")
+        raise InputError(
+            "target_acceptance: the sampler tunes itself.", target, "one of the two: leave it out"
+        )
     return StepSizeTuning(sampler, target, options.step_size_tuning)
 
 
@@ -80,12 +87,23 @@ def _of_name(name: str, options) -> Method:
     expected = "HMC or MAMS, which has the shorter ones; or MCLMC, without a Metropolis test"
     refuse_if(name.upper() == "NUTS", what, repr(name), expected)
     what_else = "sampler: optimizers do not sample."
-    refuse_if(name.lower() in ("adam", "rmsprop", "sgd"), what_else, repr(name), f"sim.fit(optimizer={name!r})")
+    refuse_if(
+        name.lower() in ("adam", "rmsprop", "sgd"),
+        what_else,
+        repr(name),
+        f"sim.fit(optimizer={name!r})",
+    )
     if name.upper() == "EQN":
         expected = "covariance_blending above 0, such as 10, with sampler BAOAB and several walkers (num_walkers)"
-        raise InputError("sampler: ensemble quasi-Newton is a preconditioner around any sampler.", repr(name), expected)
+        raise InputError(
+            "sampler: ensemble quasi-Newton is a preconditioner around any sampler.",
+            repr(name),
+            expected,
+        )
     upper, names = name.upper(), [*families(), *WORDS]
-    looks_like_word = len(set(upper) - set(LETTERS)) <= 1 and sum(letter in LETTERS for letter in upper) >= 2
+    looks_like_word = (
+        len(set(upper) - set(LETTERS)) <= 1 and sum(letter in LETTERS for letter in upper) >= 2
+    )
     if upper not in map(str.upper, ALIASES) and (not looks_like_word or nearest(name, families())):
         expected = f"{', '.join(names)}, another splitting word over A, B, O, U, C, D, or my_module:MySampler"
         raise InputError(f"sampler: unknown name.{nearest(name, names)}", repr(name), expected)

@@ -1,4 +1,6 @@
-"""The covariance-controlled adaptive Langevin thermostat, as it was published: one explicit Euler step."""
+"""The covariance-controlled adaptive Langevin thermostat, as it was published: one explicit Euler
+step.
+"""
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Method
@@ -11,12 +13,14 @@ from tati_re.samplers.wrappers.coordinates import extend
 
 
 class CCAdL(Method):
-    """A thermostat and, for each parameter, friction of the strength at which the mini-batch's noise heats.
+    """A thermostat and, for each parameter, friction of the strength at which the mini-batch's
+    noise heats.
 
-    Targets exp(-β U) under gradient noise of another variance in each parameter, up to a bias of order h: the positions
-    have the temperature T (1 - s/2), s = hξ + h²Σ/(2T) the friction per step. The published average over all steps
-    forgets where the walker is: it settles at the mean of Σ and leaves noise that depends on the position uncorrected.
-    Average over one step, or use mCCAdL, which is also of second order.
+    Targets exp(-β U) under gradient noise of another variance in each parameter, up to a bias of
+    order h: the positions have the temperature T (1 - s/2), s = hξ + h²Σ/(2T) the friction per
+    step. The published average over all steps forgets where the walker is: it settles at the mean
+    of Σ and leaves noise that depends on the position uncorrected. Average over one step, or use
+    mCCAdL, which is also of second order.
 
     Rule:
         p <- p - h ∇U(θ) - (h²/(2T)) Σ p - h ξ p + sqrt(2 γ T h) R
@@ -24,17 +28,21 @@ class CCAdL(Method):
         Σ <- (1 - κ) Σ + κ V(θ),   κ = max(1/t, 1/w) at step t
         ξ <- ξ + h (p'p - P T) / μ
 
-    with V the variance of each entry of this mini-batch's estimate of ∇U, N²/n times that of one example; the published
-    Σ is the whole matrix. Batches are drawn with replacement, so that the noise is new in every step.
+    with V the variance of each entry of this mini-batch's estimate of ∇U, N²/n times that of one
+    example; the published Σ is the whole matrix. Batches are drawn with replacement, so that the
+    noise is new in every step.
 
-    Cost: one gradient, and half of one for the variance where all parameters belong to dense layers in a row; for other
-    networks the gradients of the single examples of a mini-batch. Stable while hω < 2 and hξ + h²Σ/(2T) < 2.
-    Source: Shang, Zhu, Leimkuhler and Storkey, NeurIPS 2015, algorithm 1 (there T = 1, μ = P and w without end).
+    Cost: one gradient, and half of one for the variance where all parameters belong to dense layers
+    in a row; for other networks the gradients of the single examples of a mini-batch. Stable while
+    hω < 2 and hξ + h²Σ/(2T) < 2. Source: Shang, Zhu, Leimkuhler and Storkey, NeurIPS 2015,
+    algorithm 1 (there T = 1, μ = P and w without end).
 
     Args:
-        friction: γ above 0: ξ starts there, and γT is the strength of the noise that is added. Default: 1.
+        friction: γ above 0: ξ starts there, and γT is the strength of the noise that is added.
+            Default: 1.
         thermal_mass: μ above 0. Default: the number of parameters, as published.
-        covariance_window: w, how many steps the variance is averaged over; 1: no average. Default: all, as published.
+        covariance_window: w, how many steps the variance is averaged over; 1: no average. Default:
+            all, as published.
 
     Examples:
         >>> CCAdL(covariance_window=1).get_config()
@@ -48,11 +56,20 @@ class CCAdL(Method):
     of_rung = ("thermostat", "gradient_variance")
     settings = ("friction", "thermal_mass", "covariance_window")
 
-    def __init__(self, friction: float = 1.0, thermal_mass: float | None = None, covariance_window: int | None = None):
+    def __init__(
+        self,
+        friction: float = 1.0,
+        thermal_mass: float | None = None,
+        covariance_window: int | None = None,
+    ):
         what = "friction must be positive: CCAdL injects noise of strength friction × T."
         refuse_if(isinstance(friction, str) or not friction > 0, what, friction, "a number above 0")
         if covariance_window is not None and not covariance_window >= 1:
-            raise InputError("covariance_window: empty.", received=covariance_window, expected="1 or more, or none")
+            raise InputError(
+                "covariance_window: empty.",
+                received=covariance_window,
+                expected="1 or more, or none",
+            )
         self.friction = float(friction)
         self.thermal_mass = checked_mass(thermal_mass)
         self.covariance_window = covariance_window
@@ -64,7 +81,9 @@ class CCAdL(Method):
 
     def step(self, state, evaluate, noise):
         time = column(state.rung.step_size, state.momentum)
-        damping = column(0.5 * state.rung.step_size * state.rung.inverse_temperature, state.momentum)
+        damping = column(
+            0.5 * state.rung.step_size * state.rung.inverse_temperature, state.momentum
+        )
         rate = column(state.thermostat, state.momentum) + damping * state.gradient_variance
         state = drift(push(state, noise, self.friction, rate), evaluate, time)
         energy, variance = evaluate.with_variance(state.position)

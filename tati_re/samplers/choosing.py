@@ -22,13 +22,17 @@ from tati_re.samplers.wrappers.tuner import Tuner
 
 
 def latest_end(num_steps: int) -> int:
-    """The last step of a burn-in that does not end by itself: half of all, or the end of a window before that."""
+    """The last step of a burn-in that does not end by itself: half of all, or the end of a window
+    before that.
+    """
     half = num_steps // 2
     return max((int(end) for end in SETTLED if end <= half), default=half)
 
 
 def with_steps(sampler, options, given_schedule: bool = False):
-    """The sampler that finds its step size in the burn-in, where the options leave it to the run."""
+    """The sampler that finds its step size in the burn-in, where the options leave it to the
+    run.
+    """
     if not isinstance(options.step_size, str) or options.step_sizes:
         return sampler
     for name, asked in (
@@ -36,7 +40,12 @@ def with_steps(sampler, options, given_schedule: bool = False):
         ("step_schedule", given_schedule or options.step_schedule != "constant"),
         ("gradient_noise", knows_noise(sampler)),
     ):
-        refuse_if(asked, f"{name}: needs a step size that is given.", "step_size = auto", "a number as step_size")
+        refuse_if(
+            asked,
+            f"{name}: needs a step size that is given.",
+            "step_size = auto",
+            "a number as step_size",
+        )
     if isinstance(sampler, StepSizeTuning):
         sampler = sampler.inner
     if isinstance(sampler, Massive):  # steps are those of its coordinates
@@ -48,7 +57,9 @@ def with_steps(sampler, options, given_schedule: bool = False):
 
 
 def with_tuner(sampler, options, automatic: bool):
-    """The sampler with what ends its burn-in, if it adapts and no number of steps was given, and tunes its lengths."""
+    """The sampler with what ends its burn-in, if it adapts and no number of steps was given, and
+    tunes its lengths.
+    """
     finds_end = automatic and sampler.adapts and options.temperature_schedule == "constant"
     config = sampler.get_config()
     asked = finds_end or "auto" in (config.get("friction"), config.get("num_leapfrog_steps"))
@@ -60,43 +71,74 @@ FEWEST_BURNIN_STEPS = 200
 
 
 def wrapped(sampler, options, names: Sequence[str], shapes: Sequence[tuple[int, ...]], mass=None):
-    """The sampler with the mass, the ensemble preconditioner and the control variate that the options ask for."""
+    """The sampler with the mass, the ensemble preconditioner and the control variate that the
+    options ask for.
+    """
     if mass is not None or options.mass != "unit":
         if options.covariance_blending:
             what = "mass and covariance_blending both set the speed of directions."
-            raise InputError(what, f"covariance_blending = {options.covariance_blending:g}", "one of the two")
+            raise InputError(
+                what, f"covariance_blending = {options.covariance_blending:g}", "one of the two"
+            )
         named = fan_in_plus_one(names, shapes) if options.mass == "fan_in" else options.mass
         sampler = Massive(sampler, named if mass is None else _checked(mass, shapes))
         given = "num_burnin_steps" in options.explicit
         if sampler.measured and options.burnin < (FEWEST_BURNIN_STEPS if given else 1):
             what = f"mass: {sampler.mass} is measured during the burn-in."
-            raise InputError(what, f"num_burnin_steps = {options.num_burnin_steps}", f"{FEWEST_BURNIN_STEPS} or more")
+            raise InputError(
+                what,
+                f"num_burnin_steps = {options.num_burnin_steps}",
+                f"{FEWEST_BURNIN_STEPS} or more",
+            )
     if options.covariance_blending:
         every = options.covariance_after_steps
-        sampler = EnsembleQuasiNewton(sampler, options.covariance_blending, every, options.ensemble_scheme)
+        sampler = EnsembleQuasiNewton(
+            sampler, options.covariance_blending, every, options.ensemble_scheme
+        )
         sampler.check_walkers(options.num_walkers)
         if sampler.groups > 1 and options.num_steps % sampler.group_steps:
             what = "num_steps: each half of the walkers moves covariance_after_steps at a time."
             raise InputError(what, options.num_steps, f"a multiple of {sampler.group_steps}")
-    return ControlVariate(sampler, options.control_variate_every) if options.control_variate else sampler
+    return (
+        ControlVariate(sampler, options.control_variate_every)
+        if options.control_variate
+        else sampler
+    )
 
 
 _BELONG = {
-    "thermostat_bath": lambda options: family(options.sampler) is None and "D" in options.sampler.upper(),
+    "thermostat_bath": lambda options: (
+        family(options.sampler) is None and "D" in options.sampler.upper()
+    ),
     "preconditioner_correction": lambda options: options.preconditioner == "adaptive",
     "step_size": lambda options: not options.step_sizes,
-    **dict.fromkeys(("schedule_delay", "schedule_power"), lambda options: options.step_schedule == "polynomial"),
+    **dict.fromkeys(
+        ("schedule_delay", "schedule_power"), lambda options: options.step_schedule == "polynomial"
+    ),
     "cycle_steps": lambda options: options.step_schedule == "cyclical",
     "temperature_start": lambda options: options.temperature_schedule == "annealing",
     "control_variate_every": lambda options: options.control_variate,
-    **dict.fromkeys(("covariance_after_steps", "ensemble_scheme"), lambda options: options.covariance_blending > 0),
-    "step_size_tuning": lambda options: options.target_acceptance is not None or options.step_size == "auto",
+    **dict.fromkeys(
+        ("covariance_after_steps", "ensemble_scheme"),
+        lambda options: options.covariance_blending > 0,
+    ),
+    "step_size_tuning": lambda options: (
+        options.target_acceptance is not None or options.step_size == "auto"
+    ),
     "fit_steps": lambda options: options.walker_start == "fit",
     "target_bias": lambda options: "auto" in (options.step_size, options.friction),
-    "bias_energies": lambda options: options.bias == "well_tempered" and options.batch_size is not None,
-    **dict.fromkeys(("bias_factor", "bias_rate", "bias_width"), lambda options: options.bias == "well_tempered"),
-    **dict.fromkeys(("batch_sampling", "walker_batches"), lambda options: options.batch_size is not None),
-    **dict.fromkeys(("trajectory_format", "directions"), lambda options: options.trajectory_every != 0),
+    "bias_energies": lambda options: (
+        options.bias == "well_tempered" and options.batch_size is not None
+    ),
+    **dict.fromkeys(
+        ("bias_factor", "bias_rate", "bias_width"), lambda options: options.bias == "well_tempered"
+    ),
+    **dict.fromkeys(
+        ("batch_sampling", "walker_batches"), lambda options: options.batch_size is not None
+    ),
+    **dict.fromkeys(
+        ("trajectory_format", "directions"), lambda options: options.trajectory_every != 0
+    ),
 }
 """Options that only mean something beside another one."""
 
@@ -120,20 +162,28 @@ def _checked(mass, shapes) -> np.ndarray:
 
 
 def imported(name: str, options):
-    """The sampler of `my_module:MySampler` or `path/my_file.py:MySampler`, or of a function there that makes one."""
+    """The sampler of `my_module:MySampler` or `path/my_file.py:MySampler`, or of a function there
+    that makes one.
+    """
     return made(factory(name), options)
 
 
 def made(factory: Any, options):
-    """Calls a class of samplers, or a function that makes one, with those options that its signature names."""
+    """Calls a class of samplers, or a function that makes one, with those options that its
+    signature names.
+    """
     name = getattr(factory, "__name__", type(factory).__name__)
     if not callable(factory):
-        raise InputError(f"sampler: {name} is not a class.", type(factory).__name__, "a class with init and step")
+        raise InputError(
+            f"sampler: {name} is not a class.", type(factory).__name__, "a class with init and step"
+        )
     return checked(called("sampler", factory, options))
 
 
 def checked(sampler) -> Method:
-    """The sampler as a method that answers all that a run may ask; what one lacks is named, and it is refused."""
+    """The sampler as a method that answers all that a run may ask; what one lacks is named, and it
+    is refused.
+    """
     if lacking := missing(sampler):
         listed = " and ".join(filter(None, [", ".join(lacking[:-1]), lacking[-1]]))
         what = f"sampler: {type(sampler).__name__} is not a sampler: it lacks {listed}."

@@ -12,8 +12,9 @@ from tati_re.samplers.splitting import LangevinState, ornstein_uhlenbeck
 class GeneralizedHMC(Method):
     """Generalized Hamiltonian Monte Carlo: trajectories whose momenta are refreshed in part.
 
-    Targets exp(-β U) p(momentum) exactly, at every stable step size; needs the full batch. With one leapfrog step it is
-    OBABO with a Metropolis test, also known as stochastic Verlet or Metropolized Langevin dynamics.
+    Targets exp(-β U) p(momentum) exactly, at every stable step size; needs the full batch. With one
+    leapfrog step it is OBABO with a Metropolis test, also known as stochastic Verlet or
+    Metropolized Langevin dynamics.
 
     Rule, each step, O(t) as in the Langevin splittings:
         O(L h/2)   p <- c p + sqrt((1 - c²) T) R,   c = exp(-γ L h/2)
@@ -21,10 +22,11 @@ class GeneralizedHMC(Method):
         accept with probability min(1, exp(-β ΔH)), H = U + p'p/2; else keep θ and turn p around
         O(L h/2)
 
-    The friction is a rate, 1/time, the same for every L. A rejection reverses the motion: for paths longer than 1/γ the
-    acceptance should be above 0.9. Where γ L h is large momenta are new at each step, as in HMC of fixed L. Cost: L
-    gradients per step. A trajectory that leaves the support of the prior or is not finite is rejected. Stable while hω
-    < 2. Source: Horowitz, Physics Letters B 268, 247 (1991); Kennedy and Pendleton, Nuclear Physics B 607, 456 (2001).
+    The friction is a rate, 1/time, the same for every L. A rejection reverses the motion: for paths
+    longer than 1/γ the acceptance should be above 0.9. Where γ L h is large momenta are new at each
+    step, as in HMC of fixed L. Cost: L gradients per step. A trajectory that leaves the support of
+    the prior or is not finite is rejected. Stable while hω < 2. Source: Horowitz, Physics Letters B
+    268, 247 (1991); Kennedy and Pendleton, Nuclear Physics B 607, 456 (2001).
 
     Args:
         friction: γ, above 0. Default: 1.
@@ -42,7 +44,11 @@ class GeneralizedHMC(Method):
 
     def __init__(self, friction: float = 1.0, num_leapfrog_steps: int = 10) -> None:
         if isinstance(friction, str) or not friction > 0:
-            raise InputError("friction: without it the momenta are never refreshed.", friction, "a number above 0")
+            raise InputError(
+                "friction: without it the momenta are never refreshed.",
+                friction,
+                "a number above 0",
+            )
         self.friction = float(friction)
         self.num_leapfrog_steps, _ = trajectory_lengths(num_leapfrog_steps, 0.0)
         self.gradients_per_step = float(self.num_leapfrog_steps)
@@ -54,5 +60,7 @@ class GeneralizedHMC(Method):
         refresh = 0.5 * self.friction * count * column(state.rung.step_size, state.position)
         start = ornstein_uhlenbeck(state, noise, refresh)
         end = leapfrog(start, evaluate, count)
-        new, info = accept_or_keep(end, start._replace(momentum=-start.momentum), energy_change(start, end), noise)
+        new, info = accept_or_keep(
+            end, start._replace(momentum=-start.momentum), energy_change(start, end), noise
+        )
         return ornstein_uhlenbeck(new, noise, refresh), info

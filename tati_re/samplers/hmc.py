@@ -5,7 +5,17 @@ from typing import Any
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Method
-from tati_re.core.ops import as_float64, column, floor, maximum, minimum, repeat, sqrt, sum_of_products, sum_over
+from tati_re.core.ops import (
+    as_float64,
+    column,
+    floor,
+    maximum,
+    minimum,
+    repeat,
+    sqrt,
+    sum_of_products,
+    sum_over,
+)
 from tati_re.core.protocol import Info, with_energy
 from tati_re.samplers.metropolis import accept_or_keep
 from tati_re.samplers.splitting import LangevinState, drift, kick, with_momenta
@@ -17,22 +27,26 @@ _FIRST, _MOST = 3, 1000.0
 class HamiltonianMonteCarlo(Method):
     """Hamiltonian Monte Carlo with velocity Verlet trajectories of random length.
 
-    Targets exp(-β U) exactly, at every stable step size, for any number of leapfrog steps; needs the full batch.
+    Targets exp(-β U) exactly, at every stable step size, for any number of leapfrog steps; needs
+    the full batch.
 
     Rule, each step:
         p ~ N(0, T);  L uniform among the whole numbers of [(1 - j) L₀, (1 + j) L₀], the same for all walkers
         L times: p <- p - (h/2) ∇U(θ);  θ <- θ + h p;  p <- p - (h/2) ∇U(θ)
         accept with probability min(1, exp(-β ΔH)), H = U + p'p/2; else keep θ and turn p around
 
-    Cost: L gradients per step, with "auto" 3 at first. A trajectory that ends outside of the support of the prior or is
-    not finite is rejected. With walls "reflect" the drift is reflected at the walls of a box instead, as motion without
-    a force is, which keeps volume, time reversal and so the distribution: with thousands of parameters, some of them
-    free to move between their walls, rejection makes trajectories very short. Stable while hω < 2. Source: Duane et al.
-    1987; random lengths against periodic orbits: Neal, MCMC using Hamiltonian dynamics (2011), section 5.3.2.
+    Cost: L gradients per step, with "auto" 3 at first. A trajectory that ends outside of the
+    support of the prior or is not finite is rejected. With walls "reflect" the drift is reflected
+    at the walls of a box instead, as motion without a force is, which keeps volume, time reversal
+    and so the distribution: with thousands of parameters, some of them free to move between their
+    walls, rejection makes trajectories very short. Stable while hω < 2. Source: Duane et al. 1987;
+    random lengths against periodic orbits: Neal, MCMC using Hamiltonian dynamics (2011), section
+    5.3.2.
 
     Args:
-        num_leapfrog_steps: L₀, at least 1, or "auto": the burn-in finds the time that a trajectory takes, the field
-            `trajectory_length` of the state, and L₀ is the mean of it over h, rounded up, 1,000 at most. Default: 10.
+        num_leapfrog_steps: L₀, at least 1, or "auto": the burn-in finds the time that a trajectory
+            takes, the field `trajectory_length` of the state, and L₀ is the mean of it over h,
+            rounded up, 1,000 at most. Default: 10.
         leapfrog_jitter: j in [0, 1]; 0 fixes the length. Default: 0.5.
         walls: "reject" or "reflect". Default: "reject".
 
@@ -45,26 +59,52 @@ class HamiltonianMonteCarlo(Method):
     has_momentum = metropolis = full_batch = True
     settings: tuple[str, ...] = ("num_leapfrog_steps", "leapfrog_jitter", "walls")
 
-    def __init__(self, num_leapfrog_steps: int | str = 10, leapfrog_jitter: float = 0.5, walls: str = "reject") -> None:
-        refuse_if(walls not in ("reject", "reflect"), "walls: not known.", repr(walls), "'reject' or 'reflect'")
+    def __init__(
+        self,
+        num_leapfrog_steps: int | str = 10,
+        leapfrog_jitter: float = 0.5,
+        walls: str = "reject",
+    ) -> None:
+        refuse_if(
+            walls not in ("reject", "reflect"),
+            "walls: not known.",
+            repr(walls),
+            "'reject' or 'reflect'",
+        )
         self.walls = walls
         self.finds_length = num_leapfrog_steps == "auto"
-        self.lengths = trajectory_lengths(_FIRST if self.finds_length else num_leapfrog_steps, leapfrog_jitter)
-        self.num_leapfrog_steps = num_leapfrog_steps if isinstance(num_leapfrog_steps, str) else int(num_leapfrog_steps)
+        self.lengths = trajectory_lengths(
+            _FIRST if self.finds_length else num_leapfrog_steps, leapfrog_jitter
+        )
+        self.num_leapfrog_steps = (
+            num_leapfrog_steps if isinstance(num_leapfrog_steps, str) else int(num_leapfrog_steps)
+        )
         if self.finds_length:
-            self.adapts, self.shown, self.of_rung = True, ("trajectory_length",), ("trajectory_length",)
+            self.adapts, self.shown, self.of_rung = (
+                True,
+                ("trajectory_length",),
+                ("trajectory_length",),
+            )
         self.leapfrog_jitter = float(leapfrog_jitter)
         self.gradients_per_step = sum(self.lengths) / 2
 
     def init(self, position, evaluate, noise) -> LangevinState:
         state = with_momenta(position, evaluate.full, evaluate.rung, noise)
-        return extend(state, trajectory_length=_FIRST * evaluate.rung.step_size) if self.finds_length else state
+        return (
+            extend(state, trajectory_length=_FIRST * evaluate.rung.step_size)
+            if self.finds_length
+            else state
+        )
 
     def step(self, state, evaluate, noise) -> tuple[Any, Info]:
-        return trajectory(state, evaluate, noise, self.lengths_of(state), reflect=self.walls == "reflect")
+        return trajectory(
+            state, evaluate, noise, self.lengths_of(state), reflect=self.walls == "reflect"
+        )
 
     def lengths_of(self, state) -> tuple[Any, Any]:
-        """The least and the largest number of leapfrog steps: those given, or from the time that the state has."""
+        """The least and the largest number of leapfrog steps: those given, or from the time that
+        the state has.
+        """
         if not self.finds_length:
             return self.lengths
         count = state.trajectory_length / state.rung.step_size
@@ -76,17 +116,29 @@ class HamiltonianMonteCarlo(Method):
 def trajectory_lengths(num_leapfrog_steps: int | str, leapfrog_jitter: float) -> tuple[int, int]:
     """The least and the largest whole number of [(1 - j) L₀, (1 + j) L₀], at least 1."""
     if isinstance(num_leapfrog_steps, str):
-        raise InputError("num_leapfrog_steps: the sampler cannot find them.", num_leapfrog_steps, "a number, or HMC")
-    refuse_if(num_leapfrog_steps < 1, "num_leapfrog_steps: too few.", num_leapfrog_steps, "at least 1")
-    refuse_if(not 0 <= leapfrog_jitter <= 1, "leapfrog_jitter: out of range.", leapfrog_jitter, "0 to 1")
+        raise InputError(
+            "num_leapfrog_steps: the sampler cannot find them.",
+            num_leapfrog_steps,
+            "a number, or HMC",
+        )
+    refuse_if(
+        num_leapfrog_steps < 1, "num_leapfrog_steps: too few.", num_leapfrog_steps, "at least 1"
+    )
+    refuse_if(
+        not 0 <= leapfrog_jitter <= 1, "leapfrog_jitter: out of range.", leapfrog_jitter, "0 to 1"
+    )
     low = max(1, math.ceil((1 - leapfrog_jitter) * num_leapfrog_steps - 1e-9))
     return low, max(low, math.floor((1 + leapfrog_jitter) * num_leapfrog_steps + 1e-9))
 
 
 def trajectory(state: LangevinState, evaluate, noise, lengths: tuple[Any, Any], **split):
-    """A trajectory of random length, fresh momenta, and its Metropolis test: drawn in the order momenta, length, test.
-    `lengths`: the least and largest number of steps; `split`: `before` and `reflect` of `leapfrog`."""
-    momentum = sqrt(column(state.rung.temperature, state.position)) * noise.normal(state.position.shape)
+    """A trajectory of random length, fresh momenta, and its Metropolis test: drawn in the order
+    momenta, length, test. `lengths`: the least and largest number of steps; `split`: `before` and
+    `reflect` of `leapfrog`.
+    """
+    momentum = sqrt(column(state.rung.temperature, state.position)) * noise.normal(
+        state.position.shape
+    )
     start = state._replace(momentum=momentum)
     end = leapfrog(start, evaluate, drawn_length(lengths, noise), **split)
     return accept_or_keep(end, state._replace(momentum=-momentum), energy_change(start, end), noise)
@@ -100,13 +152,19 @@ def drawn_length(lengths: tuple[Any, Any], noise):
 
 def energy_change(start: LangevinState, end: LangevinState):
     """ΔH with H = U + p'p/2, `(walkers,)`, float64."""
-    kinetic = sum_of_products(end.momentum, end.momentum) - sum_of_products(start.momentum, start.momentum)
+    kinetic = sum_of_products(end.momentum, end.momentum) - sum_of_products(
+        start.momentum, start.momentum
+    )
     return end.potential - start.potential + 0.5 * kinetic
 
 
-def leapfrog(state: LangevinState, evaluate, length, before=0.5, reflect: bool = False) -> LangevinState:
-    """`length` (a tensor perhaps) steps on the full potential: a kick of u h, a drift of h, a kick of (1 - u) h; volume
-    preserving, reversed with 1 - u. u, `before`: a number or `(walkers, 1)`; `reflect` turns drifts at walls."""
+def leapfrog(
+    state: LangevinState, evaluate, length, before=0.5, reflect: bool = False
+) -> LangevinState:
+    """`length` (a tensor perhaps) steps on the full potential: a kick of u h, a drift of h, a kick
+    of (1 - u) h; volume preserving, reversed with 1 - u. u, `before`: a number or `(walkers, 1)`;
+    `reflect` turns drifts at walls.
+    """
     t = column(state.rung.step_size, state.position)
 
     def body(state):

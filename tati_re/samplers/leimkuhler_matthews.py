@@ -8,17 +8,19 @@ from tati_re.samplers.wrappers.coordinates import extend
 
 
 class LeimkuhlerMatthews(Method):
-    """Overdamped Langevin dynamics in which each random number serves two steps: the limit of BAOAB at large friction.
+    """Overdamped Langevin dynamics in which each random number serves two steps: the limit of BAOAB
+    at large friction.
 
-    Targets exp(-β U) up to a bias of order h² in the long run (SGLD: h). On a harmonic well of stiffness k the variance
-    is T/k at every stable step; a mini-batch heats as it heats SGLD. Stable while hk < 2. One gradient per step.
+    Targets exp(-β U) up to a bias of order h² in the long run (SGLD: h). On a harmonic well of
+    stiffness k the variance is T/k at every stable step; a mini-batch heats as it heats SGLD.
+    Stable while hk < 2. One gradient per step.
 
     Rule:
         θ <- θ - h ∇U(θ) + sqrt(h T / 2) (R + R')
 
-    R' is drawn anew and takes the place of R, which the state carries as `random`. The walls of a prior turn R' around
-    with the walker, so that the distribution in a box without forces is uniform.
-    Source: Leimkuhler and Matthews, Appl. Math. Res. Express 2013(1), 34-56, section 4.
+    R' is drawn anew and takes the place of R, which the state carries as `random`. The walls of a
+    prior turn R' around with the walker, so that the distribution in a box without forces is
+    uniform. Source: Leimkuhler and Matthews, Appl. Math. Res. Express 2013(1), 34-56, section 4.
 
     Examples:
         >>> LeimkuhlerMatthews().gradients_per_step
@@ -28,7 +30,9 @@ class LeimkuhlerMatthews(Method):
     name = "LM"
 
     def init(self, position, evaluate, noise):
-        return extend(SGLD.init(self, position, evaluate, noise), random=noise.normal(position.shape))
+        return extend(
+            SGLD.init(self, position, evaluate, noise), random=noise.normal(position.shape)
+        )
 
     def step(self, state, evaluate, noise):
         time = column(state.rung.step_size, state.position)
@@ -36,4 +40,6 @@ class LeimkuhlerMatthews(Method):
         random = noise.normal(state.position.shape)
         position = state.position - time * state.gradient + spread * (state.random + random)
         position, random = evaluate.confine(position, random)
-        return with_energy(state._replace(position=position, random=random), evaluate(position)), Info()
+        return with_energy(
+            state._replace(position=position, random=random), evaluate(position)
+        ), Info()

@@ -17,10 +17,10 @@ class MALA(Method):
         ΔH = U' - U - [abs(θ' - θ + h ∇U)² - abs(θ - θ' + h ∇U')²] / (4h)
 
     It is HMC with one leapfrog step of the time step sqrt(2h), and ΔH is what that would find.
-    Cost: one gradient per step. A proposal outside of the support of the prior or not finite is rejected. Proposals are
-    useless from hk = 2 on, k the largest curvature; at many parameters the best step falls as their number to the power
-    -1/3 and has the acceptance 0.574.
-    Source: Rossky, Doll and Friedman, J. Chem. Phys. 69, 4628 (1978); Roberts and Tweedie, Bernoulli 2, 341 (1996);
+    Cost: one gradient per step. A proposal outside of the support of the prior or not finite is
+    rejected. Proposals are useless from hk = 2 on, k the largest curvature; at many parameters the
+    best step falls as their number to the power -1/3 and has the acceptance 0.574. Source: Rossky,
+    Doll and Friedman, J. Chem. Phys. 69, 4628 (1978); Roberts and Tweedie, Bernoulli 2, 341 (1996);
     acceptance: Roberts and Rosenthal, J. R. Statist. Soc. B 60, 255 (1998).
 
     Examples:
@@ -34,7 +34,14 @@ class MALA(Method):
 
     def init(self, position, evaluate, noise) -> State:
         energy = evaluate.full(position)
-        return State(position, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung)
+        return State(
+            position,
+            energy.gradient,
+            energy.potential,
+            energy.loss,
+            energy.log_prior,
+            evaluate.rung,
+        )
 
     def step(self, state: State, evaluate, noise) -> tuple[State, Info]:
         step_size = column(state.rung.step_size, state.position)
@@ -44,5 +51,9 @@ class MALA(Method):
         proposal = proposal._replace(rung=state.rung)
         # With w = θ' - θ + h∇U the step back is h(∇U + ∇U') - w; the squares of w cancel.
         both = state.gradient + proposal.gradient
-        change = proposal.potential - state.potential - 0.5 * sum_of_products(both, forward - 0.5 * step_size * both)
+        change = (
+            proposal.potential
+            - state.potential
+            - 0.5 * sum_of_products(both, forward - 0.5 * step_size * both)
+        )
         return accept_or_keep(proposal, state, change, noise)

@@ -9,13 +9,15 @@ from tati_re.samplers.splitting import LangevinState
 
 
 class MAMS(HamiltonianMonteCarlo):
-    """The Metropolis adjusted microcanonical sampler: trajectories of random length from a fresh direction.
+    """The Metropolis adjusted microcanonical sampler: trajectories of random length from a fresh
+    direction.
 
     Targets exp(-β U) exactly, at every step size; full batch, lengths and walls as in HMC.
 
-    Rule: u uniform on the sphere; N steps of the integrator; accept with probability min(1, exp(-β(ΔU + ΔK))), whose
-    mean is about 2 Φ(-s/2T) with s² = Var(ΔU + ΔK). Source: Robnik, Cohn-Gordon and Seljak, arXiv 2503.01707, without
-    refreshment on the way; N there is uniform up to 2 N₀, j = 1.
+    Rule: u uniform on the sphere; N steps of the integrator; accept with probability min(1,
+    exp(-β(ΔU + ΔK))), whose mean is about 2 Φ(-s/2T) with s² = Var(ΔU + ΔK). Source: Robnik,
+    Cohn-Gordon and Seljak, arXiv 2503.01707, without refreshment on the way; N there is uniform up
+    to 2 N₀, j = 1.
 
     Args:
         num_leapfrog_steps, leapfrog_jitter, walls: As in `HamiltonianMonteCarlo`.
@@ -51,5 +53,7 @@ class MAMS(HamiltonianMonteCarlo):
             state, change = moved(state, evaluate, self.integrator, self.walls == "reflect")
             return state, kinetic + change
 
-        end, kinetic = repeat(drawn_length(self.lengths_of(state), noise), body, (start, 0.0 * state.potential))
+        end, kinetic = repeat(
+            drawn_length(self.lengths_of(state), noise), body, (start, 0.0 * state.potential)
+        )
         return accept_or_keep(end, start, end.potential - state.potential + kinetic, noise)

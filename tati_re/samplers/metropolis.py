@@ -5,8 +5,10 @@ from tati_re.core.protocol import Info
 
 
 def accept_or_keep(proposal, kept, change, noise):
-    """The proposal with probability min(1, exp(-β ΔH)), else `kept`, whose rung counts, for each walker; and `Info`.
-    `change` is ΔH, `(walkers,)`, float64; not a number means rejected. One uniform number a walker is drawn."""
+    """The proposal with probability min(1, exp(-β ΔH)), else `kept`, whose rung counts, for each
+    walker; and `Info`. `change` is ΔH, `(walkers,)`, float64; not a number means rejected. One
+    uniform number a walker is drawn.
+    """
     # A comparison with nan is false, so that a trajectory that blew up is rejected.
     accepted = log(noise.uniform(kept.potential.shape)) < -kept.rung.inverse_temperature * change
     pairs, column = zip(proposal[:-1], kept[:-1], strict=True), accepted[:, None]

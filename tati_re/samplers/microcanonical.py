@@ -1,17 +1,21 @@
 """Microcanonical dynamics: momenta of fixed length, which the gradient turns.
 
-With d parameters, g = ∇U, |p| = sqrt(d T) and the direction u = p/|p|, uniform on the sphere in equilibrium,
+With d parameters, g = ∇U, |p| = sqrt(d T) and the direction u = p/|p|, uniform on the sphere in
+equilibrium,
 
     dθ = p dt,    du = -sqrt(d/T)/(d - 1) (1 - u u') g dt
 
-keeps exp(-βU) without a bath, and U + K with dK = -g·dθ. It is split into exactly solved parts, and a refreshment:
+keeps exp(-βU) without a bath, and U + K with dK = -g·dθ. It is split into exactly solved parts, and
+a refreshment:
 
     B(t)  rotation  u <- e (1 - ζ)(1 + ζ + c (1 - ζ)) + 2ζ u, normalized;   e = -g/|g|, c = u·e,
                     ζ = exp(-δ), δ = t sqrt(d/T) |g|/(d - 1);   K <- K + T (d - 1)(δ + ln((1 + c + (1 - c) ζ²)/2))
     A(t)  drift     θ <- θ + t p
     O(t)  refresh   p <- exp(-γt) p + sqrt((1 - exp(-2γt)) T) R, normalized;   R ~ N(0, 1)
 
-In the units of the papers, where the speed is 1, a step is h sqrt(d T) and the decoherence length sqrt(d T)/γ."""
+In the units of the papers, where the speed is 1, a step is h sqrt(d T) and the decoherence length
+sqrt(d T)/γ.
+"""
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Method
@@ -26,34 +30,47 @@ INTEGRATORS = {
     "mclachlan": (_LEAST_ERROR, 0.5, 1.0 - 2.0 * _LEAST_ERROR, 0.5, _LEAST_ERROR),
     "isotropic": (_ISOTROPIC, 0.5, 1.0 - 2.0 * _ISOTROPIC, 0.5, _ISOTROPIC),
 }
-"""Shares of the step of B, A, B, ... The error of B A B A B with outer shares b is, to leading order in h,
+"""Shares of the step of B, A, B, ... The error of B A B A B with outer shares b is, to leading
+order in h,
 
     h² ((1 - 6b + 6b²)/12 [B, [B, A]] + (1 - 6b)/24 [A, [A, B]]),
 
-whose second commutator is u'Hu of the Hessian H, a constant where all directions are alike: with momenta of fixed
-length the first one alone drifts there, and b = (3 - √3)/6 is without it. McLachlan, SIAM J. Sci. Comput. 16, 151
-(1995), has the least sum of both squares."""
+whose second commutator is u'Hu of the Hessian H, a constant where all directions are alike: with
+momenta of fixed length the first one alone drifts there, and b = (3 - √3)/6 is without it.
+McLachlan, SIAM J. Sci. Comput. 16, 151 (1995), has the least sum of both squares.
+"""
 
 
 def checked(integrator: str) -> str:
-    refuse_if(integrator not in INTEGRATORS, "integrator: not known.", repr(integrator), " or ".join(INTEGRATORS))
+    refuse_if(
+        integrator not in INTEGRATORS,
+        "integrator: not known.",
+        repr(integrator),
+        " or ".join(INTEGRATORS),
+    )
     return integrator
 
 
 def check_dimension(num_parameters: int) -> None:
     what = "sampler: a momentum of fixed length has nowhere to turn in one dimension."
-    refuse_if(num_parameters < 2, what, "1 parameter", "2 or more, or a sampler such as HMC or BAOAB")
+    refuse_if(
+        num_parameters < 2, what, "1 parameter", "2 or more, or a sampler such as HMC or BAOAB"
+    )
 
 
 def on_sphere(state):
     """The state with momenta of length sqrt(d T)."""
     length = sqrt(sum_of_products(state.momentum, state.momentum))
     wanted = sqrt(state.position.shape[1] * state.rung.temperature)
-    return state._replace(momentum=column(wanted / maximum(length, 1e-300), state.momentum) * state.momentum)
+    return state._replace(
+        momentum=column(wanted / maximum(length, 1e-300), state.momentum) * state.momentum
+    )
 
 
 def rotate(state, t):
-    """B(t), t `(walkers,)`: the state with its momentum turned towards the force, and the change of K, float64."""
+    """B(t), t `(walkers,)`: the state with its momentum turned towards the force, and the change of
+    K, float64.
+    """
     d, temperature = state.position.shape[1], state.rung.temperature
     steep, speed = (sqrt(sum_of_products(v, v)) for v in (state.gradient, state.momentum))
     c = -sum_of_products(state.momentum, state.gradient) / maximum(steep * speed, 1e-300)
@@ -63,7 +80,10 @@ def rotate(state, t):
     zeta = exp(-delta)
     kept = 2.0 * zeta / maximum(speed, 1e-300)
     turned = (1.0 - zeta) * (1.0 + zeta + c * (1.0 - zeta)) / maximum(steep, 1e-300)
-    momentum = column(kept, state.momentum) * state.momentum - column(turned, state.momentum) * state.gradient
+    momentum = (
+        column(kept, state.momentum) * state.momentum
+        - column(turned, state.momentum) * state.gradient
+    )
     change = temperature * (d - 1) * (delta + log(0.5 * (1.0 + c + (1.0 - c) * zeta * zeta)))
     return on_sphere(state._replace(momentum=momentum)), change
 
@@ -83,23 +103,27 @@ def moved(state, evaluate, integrator: str, reflect: bool):
 
 
 class MCLMC(Method):
-    """Microcanonical Langevin dynamics: momenta of fixed length that the gradient turns, refreshed at the rate γ.
+    """Microcanonical Langevin dynamics: momenta of fixed length that the gradient turns, refreshed
+    at the rate γ.
 
-    Targets exp(-β U) up to a bias of order h²; full batch. Walls reflect. U moves freely at constant U + K. The energy
-    error ΔE of a step of n gradients bounds the mean relative error β of variances, up to .08:
-    E[ΔE²]/(n d T²) = 4β³/(1 + β)², of order h⁶.
+    Targets exp(-β U) up to a bias of order h²; full batch. Walls reflect. U moves freely at
+    constant U + K. The energy error ΔE of a step of n gradients bounds the mean relative error β of
+    variances, up to .08: E[ΔE²]/(n d T²) = 4β³/(1 + β)², of order h⁶.
 
-    Rule: B A B ("leapfrog", 1 gradient) or B A B A B (2: "mclachlan", of least error in general, "isotropic", of order
-    h¹⁰ where all directions are alike), then O(h), the half refreshments of two steps in one. Letters and shares are
-    those of the module.
+    Rule: B A B ("leapfrog", 1 gradient) or B A B A B (2: "mclachlan", of least error in general,
+    "isotropic", of order h¹⁰ where all directions are alike), then O(h), the half refreshments of
+    two steps in one. Letters and shares are those of the module.
 
-    The noise of mini-batches would turn momenta to where it is weak: on a Gaussian, the variances of a noisy and a
-    quiet half become 1.43 and 0.615. Source: Robnik et al., JMLR 24, 311 (2023); Robnik and Seljak, PMLR 253 (2024).
+    The noise of mini-batches would turn momenta to where it is weak: on a Gaussian, the variances
+    of a noisy and a quiet half become 1.43 and 0.615. Source: Robnik et al., JMLR 24, 311 (2023);
+    Robnik and Seljak, PMLR 253 (2024).
 
     Args:
-        friction: γ above 0, or "auto": the burn-in finds it, and the state has it as a field. A direction lasts for the
-            time 1/γ. Default: 1; where parameters have the standard deviation sqrt(T), the published length sqrt(d).
-        integrator: "leapfrog", the default, "mclachlan", or "isotropic" for a target that its mass has made round.
+        friction: γ above 0, or "auto": the burn-in finds it, and the state has it as a field. A
+            direction lasts for the time 1/γ. Default: 1; where parameters have the standard
+            deviation sqrt(T), the published length sqrt(d).
+        integrator: "leapfrog", the default, "mclachlan", or "isotropic" for a target that its mass
+            has made round.
 
     Raises:
         InputError: A value out of its range, or one parameter only.
@@ -116,8 +140,15 @@ class MCLMC(Method):
     def __init__(self, friction: float | str = 1.0, integrator: str = "leapfrog") -> None:
         self.adapts = friction == "auto"
         if not self.adapts and (isinstance(friction, str) or not friction > 0):
-            raise InputError("friction: nothing refreshes.", received=friction, expected="a number above 0, or auto")
-        self.friction, self.integrator = friction if isinstance(friction, str) else float(friction), checked(integrator)
+            raise InputError(
+                "friction: nothing refreshes.",
+                received=friction,
+                expected="a number above 0, or auto",
+            )
+        self.friction, self.integrator = (
+            friction if isinstance(friction, str) else float(friction),
+            checked(integrator),
+        )
         self.gradients_per_step = float(len(INTEGRATORS[integrator]) // 2)
         self.shown = self.of_rung = ("friction",) if self.adapts else ()
 
@@ -125,10 +156,14 @@ class MCLMC(Method):
         """Uniform directions."""
         check_dimension(position.shape[1])
         state = on_sphere(with_momenta(position, evaluate.full, evaluate.rung, noise))
-        return extend(state, friction=FIRST_RATE / evaluate.rung.step_size) if self.adapts else state
+        return (
+            extend(state, friction=FIRST_RATE / evaluate.rung.step_size) if self.adapts else state
+        )
 
     def step(self, state, evaluate, noise):
         new, kinetic = moved(state, evaluate, self.integrator, reflect=True)
         rate = state.friction if self.adapts else self.friction
-        refreshed = ornstein_uhlenbeck(new, noise, column(rate * state.rung.step_size, state.position))
+        refreshed = ornstein_uhlenbeck(
+            new, noise, column(rate * state.rung.step_size, state.position)
+        )
         return on_sphere(refreshed), Info(energy_change=new.potential - state.potential + kinetic)

@@ -15,31 +15,39 @@ MODES = ("frozen", "adaptive")
 
 
 class PreconditionedSGLD(Method):
-    """Overdamped Langevin dynamics with a step size for each parameter, from its own mean squared gradient.
+    """Overdamped Langevin dynamics with a step size for each parameter, from its own mean squared
+    gradient.
 
-    Targets exp(-β U) up to a bias of order h where the preconditioner G is "frozen": it adapts during the burn-in
-    and is constant afterwards. On a harmonic well of stiffness k the variance is then (T/k) / (1 - hGk/2).
+    Targets exp(-β U) up to a bias of order h where the preconditioner G is "frozen": it adapts
+    during the burn-in and is constant afterwards. On a harmonic well of stiffness k the variance is
+    then (T/k) / (1 - hGk/2).
 
     Rule, with ḡ = ∇U / N the gradient of the mean loss:
         V <- a V + (1 - a) ḡ²,    G = 1 / (λ + sqrt(V)),    V = 1 at the start
         θ <- θ - h G ∇U(θ) + h T Γ + sqrt(2 h T G) R
 
-    In the first 1/(1 - a) steps V is the plain average; a burn-in of ten times as many forgets where it started.
+    In the first 1/(1 - a) steps V is the plain average; a burn-in of ten times as many forgets
+    where it started.
 
-    A G that goes on adapting ("adaptive", as published) depends on where the walker is. Without its divergence Γ the
-    distribution is near exp(-β U) / G: variance 1.89 in place of 1 for a harmonic well, a = 0, λ = 0.1. The published Γ
-    = dG/dθ = -(1 - a) G² ḡ H / (N sqrt(V)), H the diagonal of the Hessian, repairs that at a = 0 only, for it knows
-    nothing of the gradients before. With the usual a = 0.99 the variance is 1.3 either way. Prefer "frozen".
+    A G that goes on adapting ("adaptive", as published) depends on where the walker is. Without its
+    divergence Γ the distribution is near exp(-β U) / G: variance 1.89 in place of 1 for a harmonic
+    well, a = 0, λ = 0.1. The published Γ = dG/dθ = -(1 - a) G² ḡ H / (N sqrt(V)), H the diagonal of
+    the Hessian, repairs that at a = 0 only, for it knows nothing of the gradients before. With the
+    usual a = 0.99 the variance is 1.3 either way. Prefer "frozen".
 
-    Cost: one gradient per step, two with Γ, whose H comes from the change of the gradient along random signs. Stable
-    while hGk < 2; h N is the learning rate of an RMSprop on the mean loss, so that h is of the order 0.001 / N.
-    Source: Li, Chen, Carlson and Carin, AAAI 2016, eq. (4) to (7); there h is ε/2 and N times smaller.
+    Cost: one gradient per step, two with Γ, whose H comes from the change of the gradient along
+    random signs. Stable while hGk < 2; h N is the learning rate of an RMSprop on the mean loss, so
+    that h is of the order 0.001 / N. Source: Li, Chen, Carlson and Carin, AAAI 2016, eq. (4) to
+    (7); there h is ε/2 and N times smaller.
 
     Args:
-        preconditioner: "frozen" after the burn-in, of which there has to be one, or "adaptive". Default: "frozen".
+        preconditioner: "frozen" after the burn-in, of which there has to be one, or "adaptive".
+            Default: "frozen".
         preconditioner_decay: a in [0, 1). Default: 0.99.
-        preconditioner_offset: λ above 0, which limits the step of parameters without gradients. Default: 1e-5.
-        preconditioner_correction: Add hTΓ where it is adaptive; many programs do not, and sample another law.
+        preconditioner_offset: λ above 0, which limits the step of parameters without gradients.
+            Default: 1e-5.
+        preconditioner_correction: Add hTΓ where it is adaptive; many programs do not, and sample
+            another law.
 
     Examples:
         >>> PreconditionedSGLD(preconditioner_decay=0.9).gradients_per_step
@@ -47,7 +55,12 @@ class PreconditionedSGLD(Method):
     """
 
     name = "pSGLD"
-    settings = ("preconditioner", "preconditioner_decay", "preconditioner_offset", "preconditioner_correction")
+    settings = (
+        "preconditioner",
+        "preconditioner_decay",
+        "preconditioner_offset",
+        "preconditioner_correction",
+    )
 
     def __init__(
         self,
@@ -56,11 +69,22 @@ class PreconditionedSGLD(Method):
         preconditioner_offset: float = 1e-5,
         preconditioner_correction: bool = True,
     ) -> None:
-        refuse_if(preconditioner not in MODES, "preconditioner: not known.", repr(preconditioner), "frozen or adaptive")
+        refuse_if(
+            preconditioner not in MODES,
+            "preconditioner: not known.",
+            repr(preconditioner),
+            "frozen or adaptive",
+        )
         if not 0 <= preconditioner_decay < 1:
-            raise InputError("preconditioner_decay: out of range.", preconditioner_decay, "at least 0 and below 1")
+            raise InputError(
+                "preconditioner_decay: out of range.",
+                preconditioner_decay,
+                "at least 0 and below 1",
+            )
         if not preconditioner_offset > 0:
-            raise InputError("preconditioner_offset: too small.", preconditioner_offset, "a number above 0")
+            raise InputError(
+                "preconditioner_offset: too small.", preconditioner_offset, "a number above 0"
+            )
         self.preconditioner = preconditioner
         self.preconditioner_decay = float(preconditioner_decay)
         self.preconditioner_offset = float(preconditioner_offset)
@@ -69,13 +93,19 @@ class PreconditionedSGLD(Method):
         self._corrects = self.adaptive and self.preconditioner_correction
         self.gradients_per_step = 2.0 if self._corrects else 1.0
         self.of_rung, self.adapts = ("square",), not self.adaptive
-        self.against_noise = "its preconditioner, and with it the speed of each parameter, is measured on the way."
+        self.against_noise = (
+            "its preconditioner, and with it the speed of each parameter, is measured on the way."
+        )
 
     def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
-        """Refuses, before a run, a frozen preconditioner that has no burn-in to learn in, with an `InputError`."""
+        """Refuses, before a run, a frozen preconditioner that has no burn-in to learn in, with an
+        `InputError`.
+        """
         what = "preconditioner: frozen, it is learned during the burn-in."
         expected = f"num_burnin_steps such as {round(10 / (1 - self.preconditioner_decay))}"
-        refuse_if(not self.adaptive and not num_burnin_steps, what, "num_burnin_steps = 0", expected)
+        refuse_if(
+            not self.adaptive and not num_burnin_steps, what, "num_burnin_steps = 0", expected
+        )
 
     def init(self, position, evaluate, noise):
         """The gradient at the given positions, V = 1: until something is learned this is SGLD."""
@@ -95,7 +125,9 @@ class PreconditionedSGLD(Method):
         position = state.position - time * scale * state.gradient + random
         if self._corrects:
             slope = (1.0 - self.preconditioner_decay) * mean_gradient / (sqrt(square) + 1e-30)
-            position = position - time * temperature * scale**2 * slope * state.curvature / evaluate.scale
+            position = (
+                position - time * temperature * scale**2 * slope * state.curvature / evaluate.scale
+            )
         position, _ = evaluate.confine(position, None)
         new = with_energy(state._replace(position=position, square=square), evaluate(position))
         if self._corrects:
@@ -112,12 +144,18 @@ class PreconditionedSGLD(Method):
             return (square + gain * (mean_gradient**2 - square),)
 
         before = (state.square,)
-        (square,) = learned(*before) if self.adaptive else replaced_if(evaluate.clock.adapting, learned, before)
+        (square,) = (
+            learned(*before)
+            if self.adaptive
+            else replaced_if(evaluate.clock.adapting, learned, before)
+        )
         return square
 
 
 def _curvature(position, gradient, evaluate, noise):
-    """Diagonal of ∇²U on this mini-batch, z (∇U(θ + δz) - ∇U(θ)) / δ with random signs z: unbiased, exact for P = 1."""
+    """Diagonal of ∇²U on this mini-batch, z (∇U(θ + δz) - ∇U(θ)) / δ with random signs z: unbiased,
+    exact for P = 1.
+    """
     uniform = noise.uniform(position.shape)
     signs = as_type(where(uniform < 0.5, 0.0 * uniform - 1.0, 0.0 * uniform + 1.0), position)
     delta = math.sqrt(float(np.finfo(position.dtype.name).eps))

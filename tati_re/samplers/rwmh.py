@@ -15,12 +15,13 @@ class RandomWalkMetropolis(Method):
         θ' = θ + h p,   p ~ N(0, T)
         accept with probability min(1, exp(-β (U' - U))), else keep θ
 
-    The proposal is the drift of a momentum over the time step h: its standard deviation is h sqrt(T), in proportion to
-    the width of the target, so that one step size serves all temperatures of a harmonic well.
-    Cost: one evaluation of U per step; the gradient comes with it for the columns of run.csv. A proposal outside of the
-    support of the prior or not finite is rejected. For a Gaussian of P equal standard deviations σ at T = 1 the best
-    step is 2.38 σ/sqrt(P), with the acceptance 0.234 at large P. Source: Metropolis et al., J. Chem. Phys. 21, 1087
-    (1953); best step: Roberts, Gelman and Gilks, Annals of Applied Probability 7, 110 (1997).
+    The proposal is the drift of a momentum over the time step h: its standard deviation is h
+    sqrt(T), in proportion to the width of the target, so that one step size serves all temperatures
+    of a harmonic well. Cost: one evaluation of U per step; the gradient comes with it for the
+    columns of run.csv. A proposal outside of the support of the prior or not finite is rejected.
+    For a Gaussian of P equal standard deviations σ at T = 1 the best step is 2.38 σ/sqrt(P), with
+    the acceptance 0.234 at large P. Source: Metropolis et al., J. Chem. Phys. 21, 1087 (1953); best
+    step: Roberts, Gelman and Gilks, Annals of Applied Probability 7, 110 (1997).
 
     Examples:
         >>> RandomWalkMetropolis().metropolis
@@ -34,7 +35,11 @@ class RandomWalkMetropolis(Method):
     init = MALA.init
 
     def step(self, state, evaluate, noise):
-        spread = column(state.rung.step_size, state.position) * sqrt(column(state.rung.temperature, state.position))
-        proposal = self.init(state.position + spread * noise.normal(state.position.shape), evaluate, noise)
+        spread = column(state.rung.step_size, state.position) * sqrt(
+            column(state.rung.temperature, state.position)
+        )
+        proposal = self.init(
+            state.position + spread * noise.normal(state.position.shape), evaluate, noise
+        )
         proposal = proposal._replace(rung=state.rung)
         return accept_or_keep(proposal, state, proposal.potential - state.potential, noise)

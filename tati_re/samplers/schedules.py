@@ -1,5 +1,6 @@
-"""Step sizes and temperatures that change over a run, as factors of the step number.
-A schedule is a pure function of step numbers, `(n,)` to `(n,)`: a resumed run goes on with it where it was."""
+"""Step sizes and temperatures that change over a run, as factors of the step number. A schedule is
+a pure function of step numbers, `(n,)` to `(n,)`: a resumed run goes on with it where it was.
+"""
 
 import csv
 import os
@@ -12,29 +13,38 @@ from tati_re.core.given import users_code
 
 Factor = Callable[[np.ndarray], np.ndarray]
 
-SCHEDULES = {"step_schedule": ("constant", "polynomial", "cyclical"), "temperature_schedule": ("constant", "annealing")}
+SCHEDULES = {
+    "step_schedule": ("constant", "polynomial", "cyclical"),
+    "temperature_schedule": ("constant", "annealing"),
+}
 """Names that these options know; others are files."""
 
 
 def polynomial(delay: float, power: float) -> Factor:
-    """(1 + t/b)^-a, b the `delay` in steps: Welling and Teh's a(b + t)^-γ (ICML 2011), 1 at the first step, t = 0. For
-    a `power` a from 0.5 (exclusive) to 1 averages converge without bias."""
+    """(1 + t/b)^-a, b the `delay` in steps: Welling and Teh's a(b + t)^-γ (ICML 2011), 1 at the
+    first step, t = 0. For a `power` a from 0.5 (exclusive) to 1 averages converge without bias.
+    """
     return lambda steps: (1.0 + (steps - 1) / delay) ** -power
 
 
 def cyclical(length: int) -> Factor:
-    """½ (cos(π mod(t - 1, n) / n) + 1): cycles from the full step size towards 0 (Zhang et al., ICLR 2020, eq. 1).
-    A cycle is n steps; theirs is ⌈K/M⌉ for M cycles in K steps."""
+    """½ (cos(π mod(t - 1, n) / n) + 1): cycles from the full step size towards 0 (Zhang et al.,
+    ICLR 2020, eq. 1). A cycle is n steps; theirs is ⌈K/M⌉ for M cycles in K steps.
+    """
     return lambda steps: 0.5 * (np.cos(np.pi * ((steps - 1) % length) / length) + 1.0)
 
 
 def annealing(ratio: float, num_steps: int) -> Factor:
-    """ratio^(1 - t/n): geometrically from `ratio` at the first step to 1 after `num_steps`, and 1 from there on."""
+    """ratio^(1 - t/n): geometrically from `ratio` at the first step to 1 after `num_steps`, and 1
+    from there on.
+    """
     return lambda steps: ratio ** np.clip(1.0 - (steps - 1) / max(num_steps, 1), 0.0, 1.0)
 
 
 def table(pairs: Sequence[tuple[int, float]], unit: float, name: str) -> Factor:
-    """Values above 0, divided by `unit`, each from its step on, the first before it too; errors say `name`."""
+    """Values above 0, divided by `unit`, each from its step on, the first before it too; errors say
+    `name`.
+    """
     try:
         steps, values = (np.asarray(column, np.float64) for column in zip(*pairs, strict=True))
     except (TypeError, ValueError):
@@ -51,25 +61,38 @@ def read_table(path: str, name: str) -> list[tuple[int, float]]:
             rows = list(csv.DictReader(file))
         return [(int(row["step"]), float(row["value"])) for row in rows]
     except OSError as error:
-        raise InputError(f"{name}: {path} cannot be read: {error.strerror}.", expected="a CSV file") from None
+        raise InputError(
+            f"{name}: {path} cannot be read: {error.strerror}.", expected="a CSV file"
+        ) from None
     except (KeyError, TypeError, ValueError, csv.Error):
-        raise InputError(f"{name}: {path} is not a table.", expected="columns step and value, a number each") from None
+        raise InputError(
+            f"{name}: {path} is not a table.", expected="columns step and value, a number each"
+        ) from None
 
 
 def keras_schedule(schedule, unit: float, name: str = "step_schedule") -> Factor:
-    """A Keras learning rate schedule as a factor: its value at step t - 1 (Keras counts from 0), divided by `unit`."""
+    """A Keras learning rate schedule as a factor: its value at step t - 1 (Keras counts from 0),
+    divided by `unit`.
+    """
     from tati_re.core.backend import tf
 
     @tf.function(autograph=False)
     def values(steps):
-        return tf.map_fn(lambda step: tf.cast(schedule(step), tf.float64), steps, fn_output_signature=tf.float64)
+        return tf.map_fn(
+            lambda step: tf.cast(schedule(step), tf.float64), steps, fn_output_signature=tf.float64
+        )
 
     def factor(steps: np.ndarray) -> np.ndarray:
-        with users_code(f"{name}: the schedule", "a number above 0 of each step, made of keras.ops or TensorFlow"):
+        with users_code(
+            f"{name}: the schedule",
+            "a number above 0 of each step, made of keras.ops or TensorFlow",
+        ):
             found = values(tf.constant(steps - 1, tf.int64)).numpy()
         if not (np.isfinite(found) & (found >= 0)).all():
             received = f"{found[~(np.isfinite(found) & (found >= 0))][0]:g}"
-            raise InputError(f"{name}: the schedule gives a bad value.", received, "finite numbers from 0 on")
+            raise InputError(
+                f"{name}: the schedule gives a bad value.", received, "finite numbers from 0 on"
+            )
         return found / unit
 
     factor(np.arange(1, 2))
@@ -93,14 +116,23 @@ def temperature_factor(options, given=None) -> Factor | None:
         raise InputError(what, f"step_schedule = {options.step_schedule}", "step_schedule cyclical")
     if explores and (given is not None or options.temperature_schedule != "constant"):
         what = "exploration_fraction and temperature_schedule exclude each other."
-        raise InputError(what, f"temperature_schedule = {options.temperature_schedule}", "one of the two")
+        raise InputError(
+            what, f"temperature_schedule = {options.temperature_schedule}", "one of the two"
+        )
     if explores:
-        length, part = options.cycle_steps, round(options.exploration_fraction * options.cycle_steps, 9)
-        return lambda steps: np.where(((steps - 1) % length) < part, 0.0, 1.0)  # the first part of each cycle descends
+        length, part = (
+            options.cycle_steps,
+            round(options.exploration_fraction * options.cycle_steps, 9),
+        )
+        return lambda steps: np.where(
+            ((steps - 1) % length) < part, 0.0, 1.0
+        )  # the first part of each cycle descends
     if given is None and options.temperature_schedule == "annealing":
         if not options.num_burnin_steps or options.temperature_start is None:
             received = f"num_burnin_steps = {options.num_burnin_steps}, temperature_start = {options.temperature_start}"
-            raise InputError("temperature_schedule: annealing cools during the burn-in.", received, "both given")
+            raise InputError(
+                "temperature_schedule: annealing cools during the burn-in.", received, "both given"
+            )
         return annealing(options.temperature_start / options.kT, options.num_burnin_steps)
     return _given("temperature_schedule", options.temperature_schedule, given, options.kT)
 
@@ -112,6 +144,8 @@ def _given(name: str, said: str, given, unit: float) -> Factor | None:
         if not os.path.exists(said):
             what = f"{name}: {'there is no such file' if said.lower().endswith('.csv') else 'unknown name'}."
             known = ", ".join(SCHEDULES[name])
-            raise InputError(what, repr(said), f"{known}, or a CSV file with the columns step and value")
+            raise InputError(
+                what, repr(said), f"{known}, or a CSV file with the columns step and value"
+            )
         given = read_table(said, name)
     return keras_schedule(given, unit, name) if callable(given) else table(given, unit, name)

@@ -10,22 +10,26 @@ from tati_re.samplers.wrappers.coordinates import extend
 
 
 class SGNHT(Method):
-    """Langevin dynamics with a thermostat by the published Euler scheme; BADODAB is the same dynamics without its bias.
+    """Langevin dynamics with a thermostat by the published Euler scheme; BADODAB is the same
+    dynamics without its bias.
 
-    Targets exp(-β U) under gradient noise of one constant variance Σ, up to a bias of order h: the kinetic temperature
-    is T, but positions under a stiff thermostat (many parameters) have T (1 - <s>/2), s = hξ the friction per step,
-    about hγ + h²Σ/(2T). It is 5 % low at hγ = 0.1, unseen in the kinetic energy. For Σ that depends on θ: mCCAdL.
+    Targets exp(-β U) under gradient noise of one constant variance Σ, up to a bias of order h: the
+    kinetic temperature is T, but positions under a stiff thermostat (many parameters) have T (1 -
+    <s>/2), s = hξ the friction per step, about hγ + h²Σ/(2T). It is 5 % low at hγ = 0.1, unseen in
+    the kinetic energy. For Σ that depends on θ: mCCAdL.
 
     Rule:
         p <- p - h ∇U(θ) - h ξ p + sqrt(2 γ T h) R
         θ <- θ + h p
         ξ <- ξ + h (p'p - P T) / μ
 
-    One gradient per step. Stable while hω < 2 and hξ < 2. With v = h p, the published ε is h² and the published A is
-    hγ; ξ fluctuates with the variance T/μ. Source: Ding et al., NeurIPS 2014, algorithm 2.
+    One gradient per step. Stable while hω < 2 and hξ < 2. With v = h p, the published ε is h² and
+    the published A is hγ; ξ fluctuates with the variance T/μ. Source: Ding et al., NeurIPS 2014,
+    algorithm 2.
 
     Args:
-        friction: γ above 0: ξ starts there, and γT is the strength of the noise that is added. Default: 1.
+        friction: γ above 0: ξ starts there, and γT is the strength of the noise that is added.
+            Default: 1.
         thermal_mass: μ above 0. Default: the number of parameters, as published.
 
     Examples:
@@ -63,8 +67,12 @@ def start(friction: float, position, evaluate, noise):
 
 def push(state, noise, friction: float, rate):
     """p <- p - h ∇U - h rate p + sqrt(2 γ T h) R."""
-    time, temperature = (column(values, state.momentum) for values in (state.rung.step_size, state.rung.temperature))
+    time, temperature = (
+        column(values, state.momentum) for values in (state.rung.step_size, state.rung.temperature)
+    )
     spread = sqrt(2.0 * friction * time * temperature)
     random = noise.normal(state.momentum.shape)
-    momentum = state.momentum - time * state.gradient - time * rate * state.momentum + spread * random
+    momentum = (
+        state.momentum - time * state.gradient - time * rate * state.momentum + spread * random
+    )
     return state._replace(momentum=momentum)

@@ -4,7 +4,8 @@ Underdamped Langevin dynamics with unit mass,
 
     dθ = p dt,    dp = -∇U(θ) dt - γ p dt + sqrt(2 γ T) dW,    p ~ N(0, T),
 
-is split into exactly solved parts; a word says in which order a step applies them (Leimkuhler and Matthews, 2013):
+is split into exactly solved parts; a word says in which order a step applies them (Leimkuhler and
+Matthews, 2013):
 
     A(t)  drift    θ <- θ + t p
     B(t)  kick     p <- p - t ∇U(θ)
@@ -16,7 +17,8 @@ Two more are for the noise of mini-batches; `tati_re.samplers.thermostat` has th
     D(t)  thermostat   a friction ξ in place of γ that adapts to the kinetic energy
     C(t)  damping      friction of the strength at which the gradient's noise heats
 
-A letter that appears k times in the word gets t = h/k."""
+A letter that appears k times in the word gets t = h/k.
+"""
 
 import re
 from collections import Counter
@@ -40,7 +42,9 @@ _ALIAS_OF = {name.upper(): name for name in ALIASES}
 
 
 class LangevinState(NamedTuple):
-    """Walkers with momenta; fields as in `tati_re.samplers.State`, and `momentum` `(walkers, parameters)`."""
+    """Walkers with momenta; fields as in `tati_re.samplers.State`, and `momentum` `(walkers,
+    parameters)`.
+    """
 
     position: Any
     momentum: Any
@@ -55,7 +59,9 @@ def with_momenta(position, energy_at: Callable, rung: Rung, noise) -> LangevinSt
     """The state at a position, with momenta from N(0, T)."""
     momentum = sqrt(column(rung.temperature, position)) * noise.normal(position.shape)
     energy = energy_at(position)
-    return LangevinState(position, momentum, energy.gradient, energy.potential, energy.loss, energy.log_prior, rung)
+    return LangevinState(
+        position, momentum, energy.gradient, energy.potential, energy.loss, energy.log_prior, rung
+    )
 
 
 def expand(word: str) -> str:
@@ -64,8 +70,10 @@ def expand(word: str) -> str:
 
 
 def parse_word(word: str) -> str:
-    """Returns the splitting word in capitals, aliases expanded. The `word` has letters A, B, O, C, D, or U in place of
-    A and O, in any order and case, or is GLA1, GLA2, mCCAdL; an `InputError` says why another one is no method."""
+    """Returns the splitting word in capitals, aliases expanded. The `word` has letters A, B, O, C,
+    D, or U in place of A and O, in any order and case, or is GLA1, GLA2, mCCAdL; an `InputError`
+    says why another one is no method.
+    """
     letters = expand(word)
     unknown = sorted(set(letters) - set(LETTERS))
     if unknown or not letters:
@@ -98,37 +106,45 @@ def parse_word(word: str) -> str:
 class Splitting(Method):
     """Langevin dynamics by a splitting word.
 
-    Targets exp(-β U) p(momentum), up to a bias that falls with the step size: order h² for palindromes (BAOAB, ABOBA,
-    OBABO, UBU) and their cyclic shifts (BABO = GLA2), order h for others (BAO = GLA1). On a harmonic well of frequency
-    ω BAOAB has the exact variance of the positions at every stable step, while its kinetic temperature is low by the
-    factor 1 - h²ω²/4. Stable while hω < 2 (BAO: h²ω² < 2 (1 + exp(-γh))). A mini-batch of gradient variance s² heats by
-    about h s²/(2γT) where its noise is new in every step, in shuffled epochs less.
+    Targets exp(-β U) p(momentum), up to a bias that falls with the step size: order h² for
+    palindromes (BAOAB, ABOBA, OBABO, UBU) and their cyclic shifts (BABO = GLA2), order h for others
+    (BAO = GLA1). On a harmonic well of frequency ω BAOAB has the exact variance of the positions at
+    every stable step, while its kinetic temperature is low by the factor 1 - h²ω²/4. Stable while
+    hω < 2 (BAO: h²ω² < 2 (1 + exp(-γh))). A mini-batch of gradient variance s² heats by about h
+    s²/(2γT) where its noise is new in every step, in shuffled epochs less.
 
-    A word with D (BADODAB) holds the temperature against gradient noise of one constant variance Σ, which it need not
-    know: ξ is N(γ + hΣ/(2T), T/μ). A word with C damps the noise of each parameter by its own variance, wherever the
-    walker is; with D beside it (mCCAdL = BACDODCAB) the rest is left to ξ. The variance that a mini-batch shows goes
-    together with its own noise, and must not damp it: C takes the variance of the last mini-batch for what was in the
-    momentum before, and that of the step before for what the last one has kicked. The state of such words has the
-    further fields `thermostat`, ξ, `(walkers,)`, float64, and `gradient_variance` and `variance_before`, Σ of these two
-    mini-batches, `(walkers, parameters)`, alike at the start.
+    A word with D (BADODAB) holds the temperature against gradient noise of one constant variance Σ,
+    which it need not know: ξ is N(γ + hΣ/(2T), T/μ). A word with C damps the noise of each
+    parameter by its own variance, wherever the walker is; with D beside it (mCCAdL = BACDODCAB) the
+    rest is left to ξ. The variance that a mini-batch shows goes together with its own noise, and
+    must not damp it: C takes the variance of the last mini-batch for what was in the momentum
+    before, and that of the step before for what the last one has kicked. The state of such words
+    has the further fields `thermostat`, ξ, `(walkers,)`, float64, and `gradient_variance` and
+    `variance_before`, Σ of these two mini-batches, `(walkers, parameters)`, alike at the start.
 
-    Rule: the letters of the word from left to right, see the module. One gradient per step for the words above; it is
-    carried over to the next step where the word begins and ends at the same position. C also costs half a gradient
-    where all parameters belong to dense layers in a row, for other networks the gradients of the single examples of a
-    mini-batch. Source: Leimkuhler and Matthews, Appl. Math. Res. Express 2013(1), 34-56; J. Chem. Phys. 138, 174102
-    (2013). BADODAB: Leimkuhler and Shang, SIAM J. Sci. Comput. 38, A712-A736 (2016). mCCAdL: after Wei and Shang
-    (2025), who approximate C by a Taylor series; here Σ is diagonal and C exact, and the order of the letters is ours.
+    Rule: the letters of the word from left to right, see the module. One gradient per step for the
+    words above; it is carried over to the next step where the word begins and ends at the same
+    position. C also costs half a gradient where all parameters belong to dense layers in a row, for
+    other networks the gradients of the single examples of a mini-batch. Source: Leimkuhler and
+    Matthews, Appl. Math. Res. Express 2013(1), 34-56; J. Chem. Phys. 138, 174102 (2013). BADODAB:
+    Leimkuhler and Shang, SIAM J. Sci. Comput. 38, A712-A736 (2016). mCCAdL: after Wei and Shang
+    (2025), who approximate C by a Taylor series; here Σ is diagonal and C exact, and the order of
+    the letters is ours.
 
     Args:
         word: The splitting word, or GLA1, GLA2, mCCAdL. Default: BAOAB.
-        friction: γ, rate of the O step, 1/time, above 0, or "auto": the burn-in finds it, and the state has it as a
-            field; not with D. With D where ξ starts, and γT the strength of the bath's noise.
-        thermal_mass: μ of D, above 0: ξ adapts the faster the lighter. Default: the number of parameters.
-        bath_noise: With D, C of the bath's noise sqrt(2 C) dW, the same at all temperatures of a ladder, as published
-            for replica-exchange Nosé-Hoover dynamics; ξ then starts at C/T. Default: γT, the friction the same.
+        friction: γ, rate of the O step, 1/time, above 0, or "auto": the burn-in finds it, and the
+            state has it as a field; not with D. With D where ξ starts, and γT the strength of the
+            bath's noise.
+        thermal_mass: μ of D, above 0: ξ adapts the faster the lighter. Default: the number of
+            parameters.
+        bath_noise: With D, C of the bath's noise sqrt(2 C) dW, the same at all temperatures of a
+            ladder, as published for replica-exchange Nosé-Hoover dynamics; ξ then starts at C/T.
+            Default: γT, the friction the same.
 
     Raises:
-        InputError: The word is no method, the friction or thermal mass is not above 0, or a mass without D.
+        InputError: The word is no method, the friction or thermal mass is not above 0, or a mass
+            without D.
 
     Examples:
         >>> Splitting("obabo", friction=2.0).word
@@ -145,10 +161,14 @@ class Splitting(Method):
         bath_noise: float | None = None,
     ) -> None:
         self.word = parse_word(word)
-        self.first_order = self.word[::-1] not in 2 * self.word  # cyclic shifts of palindromes are of second order
+        self.first_order = (
+            self.word[::-1] not in 2 * self.word
+        )  # cyclic shifts of palindromes are of second order
         self.finds_friction = friction == "auto" and "D" not in self.word
         if not self.finds_friction and (isinstance(friction, str) or not friction > 0):
-            raise InputError("friction: a Langevin sampler needs a heat bath.", friction, "a number above 0")
+            raise InputError(
+                "friction: a Langevin sampler needs a heat bath.", friction, "a number above 0"
+            )
         self.adapts = self.finds_friction or self.adapts
         self.friction: Any = friction if isinstance(friction, str) else float(friction)
         self.thermostatted, self.damped = "D" in self.word, "C" in self.word
@@ -157,7 +177,11 @@ class Splitting(Method):
         self.bath_noise = None if bath_noise is None else float(bath_noise)
         if bath_noise is not None and not (self.thermostatted and bath_noise > 0):
             what = "bath_noise: the noise of a bath beside a thermostat."
-            raise InputError(what, f"{bath_noise} in {word}", "a number above 0 in a word with D, such as BADODAB")
+            raise InputError(
+                what,
+                f"{bath_noise} in {word}",
+                "a number above 0 in a word with D, such as BADODAB",
+            )
         found = ("friction",) if self.finds_friction else ()
         self.shown = self.of_rung = ("thermostat",) if self.thermostatted else found
         if self.damped:
@@ -165,17 +189,22 @@ class Splitting(Method):
         elif self.thermostatted:
             self.against_noise = thermostat.THERMOSTATS
         if thermal_mass is not None and not self.thermostatted:
-            raise InputError("thermal_mass: the word has no thermostat.", word, "a word with D, such as BADODAB")
+            raise InputError(
+                "thermal_mass: the word has no thermostat.", word, "a word with D, such as BADODAB"
+            )
         self.name = _ALIAS_OF.get(word.upper(), word.upper())
         self.fraction = {letter: 1.0 / times for letter, times in Counter(self.word).items()}
-        # The gradient at the end of a step serves the next one where that one kicks before it drifts.
+        # The gradient at the end of a step serves the next one where that one kicks before it
+        # drifts.
         self._carries = not _DRIFT.search(self.word[: self.word.index("B")])
         self.current = self._carries or not _DRIFT.search(self.word[self.word.rindex("B") :])
         count, self._kicked = self._counted()
         self.gradients_per_step = float(count)
 
     def _counted(self) -> tuple[int, float]:
-        """Gradients of a step, and the share of its kicks from the first gradient of its own mini-batch on."""
+        """Gradients of a step, and the share of its kicks from the first gradient of its own
+        mini-batch on.
+        """
         fresh, count, kicked = self._carries, 0, 0.0
         for letter in self.word:
             if letter in "AU":
@@ -189,7 +218,10 @@ class Splitting(Method):
         """Momenta from N(0, T), the gradient at the given positions; ξ = γ."""
         state = with_momenta(position, evaluate, evaluate.rung, noise)
         if self.thermostatted:
-            state = extend(state, thermostat=thermostat.first_thermostat(self._bath(evaluate.rung), state.potential))
+            state = extend(
+                state,
+                thermostat=thermostat.first_thermostat(self._bath(evaluate.rung), state.potential),
+            )
         if self.finds_friction:
             state = extend(state, friction=FIRST_RATE / evaluate.rung.step_size)
         if self.damped:
@@ -215,7 +247,9 @@ class Splitting(Method):
             elif letter == "C":
                 state, own = thermostat.damp(state, self.fraction["C"] * state.rung.step_size, own)
             elif letter == "D":
-                state = thermostat.heat_up(state, self.fraction["D"] * state.rung.step_size, self.thermal_mass)
+                state = thermostat.heat_up(
+                    state, self.fraction["D"] * state.rung.step_size, self.thermal_mass
+                )
             else:
                 state, own = self._in_bath(letter, state, evaluate, noise, own)
                 fresh = fresh and letter == "O"
@@ -226,7 +260,13 @@ class Splitting(Method):
     def _in_bath(self, letter: str, state, evaluate, noise, own):
         """O or U, at the friction or with the thermostat."""
         time = self.fraction[letter] * state.rung.step_size
-        rate = state.thermostat if self.thermostatted else state.friction if self.finds_friction else self.friction
+        rate = (
+            state.thermostat
+            if self.thermostatted
+            else state.friction
+            if self.finds_friction
+            else self.friction
+        )
         own = column(exp(-rate * time), state.momentum) * own if self.damped else own
         if letter == "U":
             bath = rate if self.finds_friction else self._bath(state.rung)
@@ -234,13 +274,17 @@ class Splitting(Method):
         if self.thermostatted:
             return thermostat.thermostatted_bath(state, noise, self._bath(state.rung), time), own
         turned = (
-            column(rate * time, state.momentum) if self.finds_friction else self.friction * column(time, state.momentum)
+            column(rate * time, state.momentum)
+            if self.finds_friction
+            else self.friction * column(time, state.momentum)
         )
         return ornstein_uhlenbeck(state, noise, turned), own
 
     def _bath(self, rung: Rung):
         """The friction at which the bath alone keeps the temperature: γ, or C/T of each walker."""
-        return self.friction if self.bath_noise is None else self.bath_noise * rung.inverse_temperature
+        return (
+            self.friction if self.bath_noise is None else self.bath_noise * rung.inverse_temperature
+        )
 
     def get_config(self) -> dict:
         config = {"sampler": self.name, "friction": self.friction}
@@ -250,8 +294,10 @@ class Splitting(Method):
 
 
 def evaluated(state, evaluate, first: bool = True):
-    """The state with potential and gradient at its position, and the gradient's variance where it has that field; the
-    last one is that of the step before if this gradient is the `first` of its mini-batch."""
+    """The state with potential and gradient at its position, and the gradient's variance where it
+    has that field; the last one is that of the step before if this gradient is the `first` of its
+    mini-batch.
+    """
     if "gradient_variance" not in state._fields:
         return with_energy(state, evaluate(state.position))
     energy, variance = evaluate.with_variance(state.position)
@@ -275,4 +321,6 @@ def kick(state, t):
 def ornstein_uhlenbeck(state, noise, friction_time):
     """O(t): p <- c p + sqrt((1 - c²) T) R with c = exp(-γ t)."""
     spread = sqrt(-expm1(-2.0 * friction_time) * column(state.rung.temperature, state.position))
-    return state._replace(momentum=exp(-friction_time) * state.momentum + spread * noise.normal(state.position.shape))
+    return state._replace(
+        momentum=exp(-friction_time) * state.momentum + spread * noise.normal(state.position.shape)
+    )

@@ -1,16 +1,19 @@
-"""Thermostat-assisted continuously-tempered Hamiltonian Monte Carlo: a temperature that moves along with the walker.
+"""Thermostat-assisted continuously-tempered Hamiltonian Monte Carlo: a temperature that moves along
+with the walker.
 
 A tempering variable ξ in [-1, 1] has a momentum and a mass of its own, and scales the potential,
 
     H = λ(ξ) U(θ) + W(ξ) + p'p/2 + r²/(2m),     1/λ(ξ) = 1 + (M - 1) ((|ξ| - ξ₀)/(1 - ξ₀))³, and 1 where |ξ| <= ξ₀.
 
-On the plateau |ξ| <= ξ₀ the walker sees U itself, at the ends, where ξ is reflected, U/M. The bias W has one task: to
-leave all ξ equally often. Its derivative is what the mean of the force on ξ has to be,
+On the plateau |ξ| <= ξ₀ the walker sees U itself, at the ends, where ξ is reflected, U/M. The bias
+W has one task: to leave all ξ equally often. Its derivative is what the mean of the force on ξ has
+to be,
 
     W'(ξ) = -λ'(ξ) Ū(|ξ|),     Ū(|ξ|) = <U> at this ξ,
 
-with Ū a piecewise linear function whose nodes are measured. Any Ū gives the same distribution at each ξ, a poor one
-only visits them unevenly. U enters as U - Ū: a constant in it has no effect."""
+with Ū a piecewise linear function whose nodes are measured. Any Ū gives the same distribution at
+each ξ, a poor one only visits them unevenly. U enters as U - Ū: a constant in it has no effect.
+"""
 
 import numpy as np
 
@@ -23,39 +26,47 @@ from tati_re.samplers.thermostat import THERMOSTATS, checked_mass, decayed_share
 from tati_re.samplers.wrappers.coordinates import extend
 
 LEARN_EVERY = 10
-"""Steps of the burn-in from one look at U to the next: neighbors tell the same, and sharing takes time."""
+"""Steps of the burn-in from one look at U to the next: neighbors tell the same, and sharing takes
+time.
+"""
 
 
 class TactHMC(Method):
-    """Langevin dynamics whose temperature rises and falls with a tempering variable, under two thermostats.
+    """Langevin dynamics whose temperature rises and falls with a tempering variable, under two
+    thermostats.
 
-    Targets exp(-β U) over the steps that end with |ξ| <= ξ₀, where the column `weight` of run.csv is 1, up to a bias of
-    order h². At other ξ it targets exp(-β λ(ξ) U): the column `temperature` shows T/λ(ξ), `tempering` ξ. The momenta
-    keep T at every ξ. Each thermostat holds its temperature against noise of one constant variance, Σ of the gradient
-    and σ² of the potential itself; the two are taken as independent of each other.
+    Targets exp(-β U) over the steps that end with |ξ| <= ξ₀, where the column `weight` of run.csv
+    is 1, up to a bias of order h². At other ξ it targets exp(-β λ(ξ) U): the column `temperature`
+    shows T/λ(ξ), `tempering` ξ. The momenta keep T at every ξ. Each thermostat holds its
+    temperature against noise of one constant variance, Σ of the gradient and σ² of the potential
+    itself; the two are taken as independent of each other.
 
     Rule: the word BADODAB for θ and ξ together, x = p and ρ = r/sqrt(m), both N(0, T),
         A(t)  θ <- θ + t p;   ξ <- ξ + t ρ/sqrt(m), reflected at ±1
         B(t)  p <- p - t λ(ξ) ∇U(θ);   ρ <- ρ - t (λ'(ξ) U(θ) + W'(ξ))/sqrt(m)
         D(t)  s <- s + t λ² (p'p - P T)/μ;   z <- z + t λ'² (ρ² - T)/m
         O(t)  baths of strength γ and 1/(K h), frictions γ + λ² (s - γ) and 1/(K h) + λ'² z
-    with m = T (K h)²: at its thermal speed ξ takes K steps for a way of 1. The factors λ² and λ'² are those by which
-    the noise of a mini-batch in the two kicks depends on ξ, so that s settles at γ + hΣ/(2T) and z at hσ²/(2mT) at
-    every ξ. K should be above 3 sd(U)/T, with U as a mini-batch tells it.
+    with m = T (K h)²: at its thermal speed ξ takes K steps for a way of 1. The factors λ² and λ'²
+    are those by which the noise of a mini-batch in the two kicks depends on ξ, so that s settles at
+    γ + hΣ/(2T) and z at hσ²/(2mT) at every ξ. K should be above 3 sd(U)/T, with U as a mini-batch
+    tells it.
 
-    The nodes of Ū are averages over all walkers of the same rung and every tenth step, each weighted by the number of
-    those before it; they are adapted during the burn-in and frozen afterwards. The burn-in should see ξ go from end to
-    end some ten times, which takes about 4 K steps each for a few parameters, and more for many, as U/T spreads by
-    sqrt(P/2): 300 of them are not evenly tempered after 2,000 steps, though each ξ has its distribution.
+    The nodes of Ū are averages over all walkers of the same rung and every tenth step, each
+    weighted by the number of those before it; they are adapted during the burn-in and frozen
+    afterwards. The burn-in should see ξ go from end to end some ten times, which takes about 4 K
+    steps each for a few parameters, and more for many, as U/T spreads by sqrt(P/2): 300 of them are
+    not evenly tempered after 2,000 steps, though each ξ has its distribution.
 
-    Cost: one gradient per step, of which a share of about ξ₀ counts. Stable while hω < 2. Source: Luo, Wang, Yang, Zhu
-    and Wang, NeurIPS 2018; λ(ξ) as in the authors' program. Theirs is an Euler step with noise scaled by λ, and
-    resamples momenta that grew too large; the splitting, the baths at every ξ, and the measured U in W are ours.
+    Cost: one gradient per step, of which a share of about ξ₀ counts. Stable while hω < 2. Source:
+    Luo, Wang, Yang, Zhu and Wang, NeurIPS 2018; λ(ξ) as in the authors' program. Theirs is an Euler
+    step with noise scaled by λ, and resamples momenta that grew too large; the splitting, the baths
+    at every ξ, and the measured U in W are ours.
 
     Args:
         friction: γ above 0, 1/time; the thermostat of θ starts there. Default: 1.
         thermal_mass: μ above 0. Default: the number of parameters.
-        max_temperature: M at least 1, the temperature at the ends in units of T. Default: 6, as published.
+        max_temperature: M at least 1, the temperature at the ends in units of T. Default: 6, as
+            published.
         tempering_plateau: ξ₀ between 0 and 1. Default: 0.1, as published.
         tempering_steps: K above 0. Default: 100.
         tempering_nodes: Nodes of Ū between the plateau and the ends, at least 2. Default: 25.
@@ -85,42 +96,72 @@ class TactHMC(Method):
         cold = isinstance(friction, str) or not friction > 0
         refuse_if(cold, "friction: TACT-HMC needs a heat bath.", friction, "a number above 0")
         if not (max_temperature >= 1 and np.isfinite(max_temperature)):
-            raise InputError("max_temperature: it is in units of the temperature.", max_temperature, "1 or more")
+            raise InputError(
+                "max_temperature: it is in units of the temperature.", max_temperature, "1 or more"
+            )
         if not 0 < tempering_plateau < 1:
-            raise InputError("tempering_plateau: out of range.", received=tempering_plateau, expected="between 0 and 1")
-        refuse_if(not tempering_steps > 0, "tempering_steps: too few.", tempering_steps, "a number above 0")
+            raise InputError(
+                "tempering_plateau: out of range.",
+                received=tempering_plateau,
+                expected="between 0 and 1",
+            )
+        refuse_if(
+            not tempering_steps > 0,
+            "tempering_steps: too few.",
+            tempering_steps,
+            "a number above 0",
+        )
         refuse_if(tempering_nodes < 2, "tempering_nodes: too few.", tempering_nodes, "2 or more")
         self.friction, self.thermal_mass = float(friction), checked_mass(thermal_mass)
-        self.max_temperature, self.tempering_plateau = float(max_temperature), float(tempering_plateau)
+        self.max_temperature, self.tempering_plateau = (
+            float(max_temperature),
+            float(tempering_plateau),
+        )
         self.tempering_steps, self.tempering_nodes = float(tempering_steps), int(tempering_nodes)
 
     def init(self, position, evaluate, noise):
-        """All walkers at ξ = 0, momenta from N(0, T), s = γ, z = 0, and Ū the potential where the walker starts."""
+        """All walkers at ξ = 0, momenta from N(0, T), s = γ, z = 0, and Ū the potential where the
+        walker starts.
+        """
         state = start(self.friction, position, evaluate, noise)
         potential, temperature = ops.as_float64(state.potential), evaluate.rung.temperature
         zeros, nodes = 0.0 * potential, ops.constant(np.zeros((1, self.tempering_nodes)), potential)
         momentum = ops.sqrt(temperature) * ops.as_float64(noise.normal(potential.shape))
-        tempering = {"tempering": zeros, "tempering_momentum": momentum, "tempering_thermostat": zeros}
+        tempering = {
+            "tempering": zeros,
+            "tempering_momentum": momentum,
+            "tempering_thermostat": zeros,
+        }
         bias = {"bias_count": zeros[:, None] + nodes, "bias_mean": potential[:, None] + nodes}
-        return extend(state, **tempering, temperature=temperature + zeros, weight=zeros + 1.0, **bias)
+        return extend(
+            state, **tempering, temperature=temperature + zeros, weight=zeros + 1.0, **bias
+        )
 
     def step(self, state, evaluate, noise):
         time = state.rung.step_size
         state = self._drift(self._kick(state, 0.5 * time), evaluate, 0.5 * time)
-        state = self._thermostats(self._baths(self._thermostats(state, 0.5 * time), noise), 0.5 * time)
+        state = self._thermostats(
+            self._baths(self._thermostats(state, 0.5 * time), noise), 0.5 * time
+        )
         state = self._drift(state, evaluate, 0.5 * time)
         state = self._kick(with_energy(state, evaluate(state.position)), 0.5 * time)
         due = evaluate.clock.adapting & (evaluate.clock.step % LEARN_EVERY == 0)
-        count, mean = ops.cond(due, lambda: self._learnt(state), lambda: (state.bias_count, state.bias_mean))
+        count, mean = ops.cond(
+            due, lambda: self._learnt(state), lambda: (state.bias_count, state.bias_mean)
+        )
         scale, _ = self.scale(state.tempering)
         here = ops.as_float64(ops.absolute(state.tempering) <= self.tempering_plateau)
         temperature = state.rung.temperature / scale
-        return state._replace(bias_count=count, bias_mean=mean, temperature=temperature, weight=here), Info()
+        return state._replace(
+            bias_count=count, bias_mean=mean, temperature=temperature, weight=here
+        ), Info()
 
     def scale(self, tempering):
         """λ(ξ) and λ'(ξ), `(walkers,)`."""
         width, rise = 1.0 - self.tempering_plateau, self.max_temperature - 1.0
-        above = ops.maximum(ops.absolute(tempering) - self.tempering_plateau, 0.0 * tempering) / width
+        above = (
+            ops.maximum(ops.absolute(tempering) - self.tempering_plateau, 0.0 * tempering) / width
+        )
         scale = 1.0 / (1.0 + rise * above**3)
         slope = scale**2 * rise * 3.0 * above**2 / width
         return scale, ops.where(tempering < 0.0, slope, -slope)
@@ -130,15 +171,24 @@ class TactHMC(Method):
         return ops.sum_of_products(self._shares(state), state.bias_mean)
 
     def _shares(self, state):
-        """How much of each node the linear interpolation takes at |ξ|, `(walkers, nodes)`; they add up to 1."""
+        """How much of each node the linear interpolation takes at |ξ|, `(walkers, nodes)`; they add
+        up to 1.
+        """
         width = 1.0 - self.tempering_plateau
-        above = ops.maximum(ops.absolute(state.tempering) - self.tempering_plateau, 0.0 * state.tempering) / width
+        above = (
+            ops.maximum(
+                ops.absolute(state.tempering) - self.tempering_plateau, 0.0 * state.tempering
+            )
+            / width
+        )
         nodes = ops.constant(np.arange(self.tempering_nodes)[None, :], above)
         distance = ops.absolute((self.tempering_nodes - 1.0) * above[:, None] - nodes)
         return ops.maximum(1.0 - distance, 0.0 * distance)
 
     def _learnt(self, state):
-        """Count and mean of each node with this step's potentials, the k-th look at a node weighted by k."""
+        """Count and mean of each node with this step's potentials, the k-th look at a node weighted
+        by k.
+        """
         shares = self._shares(state)
         seen = sums_at_rung(state.rung, shares)
         total = sums_at_rung(state.rung, shares * state.potential[:, None])
@@ -148,14 +198,20 @@ class TactHMC(Method):
 
     def _pace(self, state):
         """1/sqrt(m), `(walkers,)`."""
-        return 1.0 / (ops.sqrt(state.rung.temperature) * self.tempering_steps * state.rung.step_size)
+        return 1.0 / (
+            ops.sqrt(state.rung.temperature) * self.tempering_steps * state.rung.step_size
+        )
 
     def _drift(self, state, evaluate, time):
         position = state.position + ops.column(time, state.position) * state.momentum
         position, momentum = evaluate.confine(position, state.momentum)
-        tempering, turned = reflected(state.tempering + time * self._pace(state) * state.tempering_momentum)
+        tempering, turned = reflected(
+            state.tempering + time * self._pace(state) * state.tempering_momentum
+        )
         state = state._replace(position=position, momentum=momentum)
-        return state._replace(tempering=tempering, tempering_momentum=turned * state.tempering_momentum)
+        return state._replace(
+            tempering=tempering, tempering_momentum=turned * state.tempering_momentum
+        )
 
     def _kick(self, state, time):
         scale, slope = self.scale(state.tempering)
@@ -172,8 +228,10 @@ class TactHMC(Method):
         excess = ops.sum_of_products(state.momentum, state.momentum) - parameters * temperature
         own = state.tempering_momentum**2 - temperature
         return state._replace(
-            thermostat=state.thermostat + time * scale**2 * excess / (self.thermal_mass or parameters),
-            tempering_thermostat=state.tempering_thermostat + time * slope**2 * own * self._pace(state) ** 2,
+            thermostat=state.thermostat
+            + time * scale**2 * excess / (self.thermal_mass or parameters),
+            tempering_thermostat=state.tempering_thermostat
+            + time * slope**2 * own * self._pace(state) ** 2,
         )
 
     def _baths(self, state, noise):
@@ -183,7 +241,9 @@ class TactHMC(Method):
         rate = self.friction + scale**2 * (state.thermostat - self.friction)
         moved = thermostatted_bath(state._replace(thermostat=rate), noise, self.friction, time)
         turn = 1.0 / self.tempering_steps + time * slope**2 * state.tempering_thermostat
-        spread = ops.sqrt(2.0 / self.tempering_steps * state.rung.temperature * decayed_share(2.0 * turn))
+        spread = ops.sqrt(
+            2.0 / self.tempering_steps * state.rung.temperature * decayed_share(2.0 * turn)
+        )
         own = ops.exp(-turn) * momentum + spread * ops.as_float64(noise.normal(momentum.shape))
         return state._replace(momentum=moved.momentum, tempering_momentum=own)
 
@@ -200,10 +260,16 @@ def from_temperatures(
     kT: float,
     max_temperature: float | None = None,
 ) -> TactHMC:
-    """Continuously tempered Hamiltonian dynamics up to a maximal temperature, by default 6 times the target's."""
+    """Continuously tempered Hamiltonian dynamics up to a maximal temperature, by default 6 times
+    the target's.
+    """
     hottest = max_temperature or 6.0 * kT
-    refuse_if(hottest < kT, "max_temperature: below the target's.", max_temperature, f"{kT:g} or more")
-    return TactHMC(friction, thermal_mass, hottest / kT, tempering_plateau, tempering_steps, tempering_nodes)
+    refuse_if(
+        hottest < kT, "max_temperature: below the target's.", max_temperature, f"{kT:g} or more"
+    )
+    return TactHMC(
+        friction, thermal_mass, hottest / kT, tempering_plateau, tempering_steps, tempering_nodes
+    )
 
 
 def reflected(tempering):

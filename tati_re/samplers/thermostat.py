@@ -1,21 +1,33 @@
 """The letters C, D and U of a splitting word, and the bath O with a thermostat.
 
-With a friction ξ of its own for each walker (Nosé-Hoover) and the noise of the gradient damped where it is known,
+With a friction ξ of its own for each walker (Nosé-Hoover) and the noise of the gradient damped
+where it is known,
 
     dp = -∇U dt - h Σ p / (2T) dt - ξ p dt + sqrt(2 γ T) dW + gradient noise,    dξ = (p'p - P T) / μ dt,
 
-where a mini-batch whose estimate of ∇U has the variance Σ heats by h Σ each unit of time. The parts are solved exactly:
+where a mini-batch whose estimate of ∇U has the variance Σ heats by h Σ each unit of time. The parts
+are solved exactly:
 
     C(t)  damping     p <- exp(-t h Σ / (2T)) p,   Σ of a mini-batch whose noise is not in what it damps
     D(t)  thermostat  ξ <- ξ + t (p'p - P T) / μ
     O(t)  bath        p <- c p + sqrt(γ T (1 - c²) / ξ) R,   c = exp(-ξ t),   for ξ of either sign
     U(t)  A and O     θ <- θ + p (1 - c) / ξ + X,  p <- c p + Y
 
-with X and Y of the covariance γT/ξ · ((2a - 3 + 4c - c²)/ξ², (1 - c)²/ξ; ., 1 - c²), a = ξt, and γ as ξ in words
-without D."""
+with X and Y of the covariance γT/ξ · ((2a - 3 + 4c - c²)/ξ², (1 - c)²/ξ; ., 1 - c²), a = ξt, and γ
+as ξ in words without D.
+"""
 
 from tati_re.core.errors import refuse_if
-from tati_re.core.ops import as_float64, column, exp, expm1, sqrt, sum_of_products, where, zeros_like
+from tati_re.core.ops import (
+    as_float64,
+    column,
+    exp,
+    expm1,
+    sqrt,
+    sum_of_products,
+    where,
+    zeros_like,
+)
 
 THERMOSTATS = "its thermostat takes out noise that is white and of one variance for all parameters, whatever its size."
 """What a method with D, and without C, does about the noise of mini-batches."""
@@ -27,7 +39,9 @@ def checked_mass(thermal_mass: float | None) -> float | None:
     """The thermal mass as a float; `None` stands for the number of parameters."""
     if thermal_mass is None:
         return None
-    refuse_if(not thermal_mass > 0, "thermal_mass: too light.", thermal_mass, "a number above 0, or none")
+    refuse_if(
+        not thermal_mass > 0, "thermal_mass: too light.", thermal_mass, "a number above 0, or none"
+    )
     return float(thermal_mass)
 
 
@@ -39,8 +53,12 @@ def first_thermostat(friction: float, potential):
 def heat_up(state, time, thermal_mass: float | None):
     """D(t): ξ <- ξ + t (p'p - P T) / μ; `time` is `(walkers,)`, float64."""
     parameters = state.momentum.shape[-1]
-    excess = sum_of_products(state.momentum, state.momentum) - float(parameters) * state.rung.temperature
-    return state._replace(thermostat=state.thermostat + time * excess / (thermal_mass or float(parameters)))
+    excess = (
+        sum_of_products(state.momentum, state.momentum) - float(parameters) * state.rung.temperature
+    )
+    return state._replace(
+        thermostat=state.thermostat + time * excess / (thermal_mass or float(parameters))
+    )
 
 
 def thermostatted_bath(state, noise, friction: float, time):
@@ -49,7 +67,9 @@ def thermostatted_bath(state, noise, friction: float, time):
     spread = sqrt(2.0 * friction * state.rung.temperature * time * decayed_share(2.0 * turn))
     momentum = state.momentum
     random = noise.normal(momentum.shape)
-    return state._replace(momentum=column(exp(-turn), momentum) * momentum + column(spread, momentum) * random)
+    return state._replace(
+        momentum=column(exp(-turn), momentum) * momentum + column(spread, momentum) * random
+    )
 
 
 def decayed_share(x):
@@ -59,17 +79,27 @@ def decayed_share(x):
 
 
 def drift_in_bath(state, evaluate, noise, friction, rate, time):
-    """U(t): drift and bath of the friction `rate`, ξ, and the noise 2γT solved together, reflected at the walls of the
-    prior, which is exact too: reflection turns the noise of a free walker around with it. `time` is `(walkers,)`,
-    float64; all coefficients keep their digits where ξt is small, down to A(t) at ξ = 0, and for ξ of either sign."""
+    """U(t): drift and bath of the friction `rate`, ξ, and the noise 2γT solved together, reflected
+    at the walls of the prior, which is exact too: reflection turns the noise of a free walker
+    around with it. `time` is `(walkers,)`, float64; all coefficients keep their digits where ξt is
+    small, down to A(t) at ξ = 0, and for ξ of either sign.
+    """
     turn = rate * time
     heat = 2.0 * friction * state.rung.temperature * time
     momentum = state.momentum
-    # Of Y all, of X the part that goes with Y and the rest, of the variance 2γT (a - 2 tanh(a/2)) / ξ³.
-    spread, rest = sqrt(heat * decayed_share(2.0 * turn)), time * sqrt(heat / 12.0 * _left_by_the_momentum(turn))
+    # Of Y all, of X the part that goes with Y and the rest, of the variance 2γT (a - 2 tanh(a/2)) /
+    # ξ³.
+    spread, rest = (
+        sqrt(heat * decayed_share(2.0 * turn)),
+        time * sqrt(heat / 12.0 * _left_by_the_momentum(turn)),
+    )
     along = time * decayed_share(turn) / (1.0 + exp(-turn))
     push = column(spread, momentum) * noise.normal(momentum.shape)
-    position = state.position + column(time * decayed_share(turn), momentum) * momentum + column(along, momentum) * push
+    position = (
+        state.position
+        + column(time * decayed_share(turn), momentum) * momentum
+        + column(along, momentum) * push
+    )
     position = position + column(rest, momentum) * noise.normal(momentum.shape)
     position, momentum = evaluate.confine(position, column(exp(-turn), momentum) * momentum + push)
     return state._replace(position=position, momentum=momentum)
@@ -85,8 +115,14 @@ def _left_by_the_momentum(a):
 
 
 def damp(state, time, own):
-    """C(t): p <- exp(-t h Σ / (2T)) p; `time` is `(walkers,)`, float64. What the kicks of Σ's own mini-batch have left
-    in p, `own`, is damped by the Σ of the step before; what is left of it is returned too."""
-    rate = column(0.5 * time * state.rung.step_size * state.rung.inverse_temperature, state.momentum)
+    """C(t): p <- exp(-t h Σ / (2T)) p; `time` is `(walkers,)`, float64. What the kicks of Σ's own
+    mini-batch have left in p, `own`, is damped by the Σ of the step before; what is left of it is
+    returned too.
+    """
+    rate = column(
+        0.5 * time * state.rung.step_size * state.rung.inverse_temperature, state.momentum
+    )
     left = exp(-rate * state.variance_before) * own
-    return state._replace(momentum=exp(-rate * state.gradient_variance) * (state.momentum - own) + left), left
+    return state._replace(
+        momentum=exp(-rate * state.gradient_variance) * (state.momentum - own) + left
+    ), left

@@ -25,7 +25,9 @@ def check_model(flat) -> None:
     others = [name for name in flat.training_layers if name != LAYER]
     what = "batch_norm: statistics of mini-batches come with the training behavior of all layers, and some of these "
     what += "draw random numbers."
-    refuse_if(others, what, ", ".join(others), "a model without such layers, or batch_norm = frozen")
+    refuse_if(
+        others, what, ", ".join(others), "a model without such layers, or batch_norm = frozen"
+    )
 
 
 def sentence(options, flat) -> str | None:
@@ -41,7 +43,11 @@ def sentence(options, flat) -> str | None:
     random = [name for name in flat.training_layers if name != LAYER]
     augmenting = [name for name in random if name.startswith("Random")]
     off = "dropout off" if len(random) > len(augmenting) else ""
-    unchanged = f"examples as they are, without {', '.join(augmenting)}, which only a fit sees" if augmenting else ""
+    unchanged = (
+        f"examples as they are, without {', '.join(augmenting)}, which only a fit sees"
+        if augmenting
+        else ""
+    )
     return f"Sampling keeps {' and '.join(filter(None, (frozen, off, unchanged)))}."
 
 
@@ -50,7 +56,11 @@ def asks_for_variance(method, copies: int, flat) -> bool:
     ones = tf.ones((copies,), tf.float64)
     position = tf.zeros((copies, flat.num_parameters), flat.dtype)
     try:
-        method.init(position, _VarianceProbe(Rung(ones, ones, ones)), RecordingNoise(tf.as_dtype(flat.dtype)))
+        method.init(
+            position,
+            _VarianceProbe(Rung(ones, ones, ones)),
+            RecordingNoise(tf.as_dtype(flat.dtype)),
+        )
     except _VarianceRequested:
         return True
     return False

@@ -11,11 +11,17 @@ from tati_re.options.make import Options, make_options
 
 @contextmanager
 def alone(sim: Any) -> Iterator[None]:
-    """Refuses a Simulation in whose run another thread is: both would move its walkers, with the same noise."""
+    """Refuses a Simulation in whose run another thread is: both would move its walkers, with the
+    same noise.
+    """
     own = get_ident(), object()
     holder = vars(sim).setdefault("_in_run", own)  # in one step for all threads
     what = "This Simulation is in a run of another thread."
-    refuse_if(holder[0] != own[0], what, expected="one call after the other, or a Simulation for each thread")
+    refuse_if(
+        holder[0] != own[0],
+        what,
+        expected="one call after the other, or a Simulation for each thread",
+    )
     try:
         yield
     finally:
@@ -24,7 +30,9 @@ def alone(sim: Any) -> Iterator[None]:
 
 
 class Calls:
-    """Counts calls of each kind ("sample", ...) and seed, of which `Options.run_seed` makes draws, on from `others`."""
+    """Counts calls of each kind ("sample", ...) and seed, of which `Options.run_seed` makes draws,
+    on from `others`.
+    """
 
     def __init__(self, *others: "Calls") -> None:
         self._last: dict[tuple[str, int], int] = {}
@@ -32,8 +40,12 @@ class Calls:
             for key, call in other._last.items():
                 self.count(*key, call)
 
-    def numbered(self, kind: str, options: Options, given: Mapping[str, Any] | None = None) -> Options:
-        """The options of the next call; those given with their own seed or call repeat what was drawn from them."""
+    def numbered(
+        self, kind: str, options: Options, given: Mapping[str, Any] | None = None
+    ) -> Options:
+        """The options of the next call; those given with their own seed or call repeat what was
+        drawn from them.
+        """
         if any((given or {}).get(name) is not None for name in ("seed", "call")):
             return options
         first = options.call or 1

@@ -41,11 +41,17 @@ def check_request(request: Request) -> None:
         check(request)
 
 
-def check_values(names: Iterable[str], options: Options, objects: Mapping[str, Any], system: System) -> None:
-    """Refuses values of these options that only those who use them can tell to be wrong, whatever the others are."""
+def check_values(
+    names: Iterable[str], options: Options, objects: Mapping[str, Any], system: System
+) -> None:
+    """Refuses values of these options that only those who use them can tell to be wrong, whatever
+    the others are.
+    """
     makers: dict[str, Callable[[], Any]] = {
         "sampler": lambda: own_sampler(options, objects),
-        "optimizer": lambda: make_optimizer(objects.get("optimizer", options.optimizer), options, system.flat.shapes),
+        "optimizer": lambda: make_optimizer(
+            objects.get("optimizer", options.optimizer), options, system.flat.shapes
+        ),
         "prior": lambda: system.prior(options, objects),
         "batch_size": lambda: system.batches(options, options.batch_size),
         "until": lambda: conditions_of(options.until),
@@ -53,7 +59,9 @@ def check_values(names: Iterable[str], options: Options, objects: Mapping[str, A
             objects.get("directions", options.directions), system.flat.num_parameters
         ),
         "step_schedule": lambda: step_factor(options, objects.get("step_schedule")),
-        "temperature_schedule": lambda: temperature_factor(options, objects.get("temperature_schedule")),
+        "temperature_schedule": lambda: temperature_factor(
+            options, objects.get("temperature_schedule")
+        ),
     }
     for name in makers.keys() & {*names}:
         makers[name]()
@@ -85,24 +93,42 @@ def check_exploration(request: Request) -> None:
     """Steps at temperature 0, for methods that do not move there, or divide by it."""
     options, method = request.options, request.method
     laddered = method.copies > 1 or options.exchange == "tempering"
-    heated = {"bath_noise", "tempering_steps"} & method.get_config().keys() or method.against_noise == DAMPS
-    if request.samples and options.exploration_fraction and (laddered or method.isokinetic or heated):
+    heated = {
+        "bath_noise",
+        "tempering_steps",
+    } & method.get_config().keys() or method.against_noise == DAMPS
+    if (
+        request.samples
+        and options.exploration_fraction
+        and (laddered or method.isokinetic or heated)
+    ):
         what = f"exploration_fraction: {'a ladder' if laddered else method.name} does not move at temperature 0."
-        raise InputError(what, options.exploration_fraction, "0, or a sampler such as BAOAB or SGLD by itself")
+        raise InputError(
+            what, options.exploration_fraction, "0, or a sampler such as BAOAB or SGLD by itself"
+        )
 
 
 def check_batch_sampling(request: Request) -> None:
-    """Noise that is not new in every step, or not there, for a method that takes its heat out as if it were."""
+    """Noise that is not new in every step, or not there, for a method that takes its heat out as if
+    it were.
+    """
     method, options = request.method, request.options
     if request.full_batch and request.samples and knows_noise(method):
         what = "gradient_noise: all data are in every step, without noise whose heat could be taken out."
-        raise InputError(what, method.get_config()["gradient_noise"], "a batch_size, or gradient_noise = 0")
+        raise InputError(
+            what, method.get_config()["gradient_noise"], "a batch_size, or gradient_noise = 0"
+        )
     if not method.subtracts_noise or request.full_batch:
         return
     why = f"{method.name} takes out the heat of mini-batch noise that is new in every step; that of epochs and of "
     why += "symmetric sweeps sums to zero and brings less heat, so that the run would be too cold."
     expected = "replacement or auto, or a sampler such as BAOAB"
-    refuse_if(options.batch_sampling != "replacement", f"batch_sampling: {why}", options.batch_sampling, expected)
+    refuse_if(
+        options.batch_sampling != "replacement",
+        f"batch_sampling: {why}",
+        options.batch_sampling,
+        expected,
+    )
     expected = "shuffle = true, for examples drawn with replacement, or BAOAB"
     refuse_if(not options.shuffle, f"shuffle: {why}", "shuffle = false", expected)
 
@@ -118,7 +144,9 @@ def check_burnin(request: Request) -> None:
         received = f"{steps}, which preset {of[0]} has where none is given" if of else steps
         raise InputError(what, received, f"less than num_steps = {options.num_steps}")
     if request.method.adapts and not options.burnin and "num_burnin_steps" in options.explicit:
-        what = f"num_burnin_steps: {request.method.name} adapts, and does so only during the burn-in."
+        what = (
+            f"num_burnin_steps: {request.method.name} adapts, and does so only during the burn-in."
+        )
         raise InputError(what, 0, "some hundred, and fewer than num_steps")
 
 
@@ -127,63 +155,107 @@ def check_walls(request: Request) -> None:
     method = request.method
     reflects = not method.metropolis or request.options.walls == "reflect"
     if request.samples and method.mixes_parameters and reflects and request.prior.walled:
-        what = "covariance_blending" if request.options.covariance_blending else "a mass with directions"
+        what = (
+            "covariance_blending"
+            if request.options.covariance_blending
+            else "a mass with directions"
+        )
         what += ": walls reflect parameter by parameter, which a full matrix does not keep."
-        raise InputError(what, f"prior {request.prior}", "a prior without hard walls, or sampler HMC with walls reject")
+        raise InputError(
+            what,
+            f"prior {request.prior}",
+            "a prior without hard walls, or sampler HMC with walls reject",
+        )
 
 
 def check_control_variate(request: Request) -> None:
     """A control variate without noise to reduce."""
     if request.samples and request.options.control_variate and request.full_batch:
-        raise InputError("control_variate: there is no noise to reduce.", "the full batch", "a batch_size")
+        raise InputError(
+            "control_variate: there is no noise to reduce.", "the full batch", "a batch_size"
+        )
 
 
 def check_stream_predictions(request: Request) -> None:
-    """Averages of predictions that a run could not keep: no test part, or weights that are not known then."""
+    """Averages of predictions that a run could not keep: no test part, or weights that are not
+    known then.
+    """
     every = request.options.stream_predictions
     if not every or not request.samples:
         return
     dataset, record_every = request.system.dataset, request.record_every
     expected = "test_fraction above 0, test_data, or ((inputs, labels), (test inputs, test labels))"
-    refuse_if(dataset.test_inputs is None, "stream_predictions: the data have no test part.", dataset.name, expected)
+    refuse_if(
+        dataset.test_inputs is None,
+        "stream_predictions: the data have no test part.",
+        dataset.name,
+        expected,
+    )
     what = f"stream_predictions: draws of {request.method.name} have weights, which are known where a row is recorded."
     expected = f"a multiple of record_every = {record_every}"
-    refuse_if("weight" in request.method.label_names and every % record_every, what, every, expected)
+    refuse_if(
+        "weight" in request.method.label_names and every % record_every, what, every, expected
+    )
 
 
 def check_starts(request: Request) -> None:
-    """Given positions of the wrong shape or with numbers that are not finite, or that contradict `replica_start`."""
+    """Given positions of the wrong shape or with numbers that are not finite, or that contradict
+    `replica_start`.
+    """
     starts, options = request.objects.get("starts"), request.options
     if starts is None:
         return
     if not request.samples:
-        raise InputError("starts belongs to sample.", expected="Simulation.parameters to say where fit starts")
+        raise InputError(
+            "starts belongs to sample.", expected="Simulation.parameters to say where fit starts"
+        )
     what = "starts and replica_start both say where replicas start."
-    refuse_if(options.replica_start != "same", what, f"replica_start {options.replica_start}", "one of the two")
+    refuse_if(
+        options.replica_start != "same",
+        what,
+        f"replica_start {options.replica_start}",
+        "one of the two",
+    )
     starts = as_array(starts, "starts")
     rungs, walkers = request.method.copies, options.num_walkers
     wanted = (rungs, walkers, request.system.flat.num_parameters)
     if starts.shape != wanted and (walkers > 1 or starts.shape != (rungs, wanted[2])):
-        raise InputError("starts: wrong shape.", starts.shape, f"{wanted}: rungs, walkers, parameters")
+        raise InputError(
+            "starts: wrong shape.", starts.shape, f"{wanted}: rungs, walkers, parameters"
+        )
     if starts.dtype.kind not in "fiu" or not np.isfinite(starts).all():
         raise InputError("starts: not all are finite numbers.", expected="finite numbers")
 
 
 def check_batch_norm(request: Request) -> None:
-    """Refuses `batch_norm="batch"` for a model that it would change in other ways, and methods it would make wrong.
-    These weigh energies of all data, correct gradients by them, or need gradients of single examples."""
+    """Refuses `batch_norm="batch"` for a model that it would change in other ways, and methods it
+    would make wrong. These weigh energies of all data, correct gradients by them, or need gradients
+    of single examples.
+    """
     method, flat = request.method, request.system.flat
     if not request.samples or request.options.batch_norm != "batch":
         return
     check_model(flat)
     what = f"batch_norm: {method.name} weighs energies of all data, for which the statistics must be fixed."
-    refuse_if(method.full_batch, what, "batch", "batch_norm = frozen, or a method for mini-batches such as BAOAB")
+    refuse_if(
+        method.full_batch,
+        what,
+        "batch",
+        "batch_norm = frozen, or a method for mini-batches such as BAOAB",
+    )
     what = "batch_norm: control_variate takes the gradient of all data for the mean of those of mini-batches, which it "
     what += "is not where each batch has its own statistics."
-    refuse_if(request.options.control_variate, what, "batch", "batch_norm = frozen, or no control_variate")
+    refuse_if(
+        request.options.control_variate, what, "batch", "batch_norm = frozen, or no control_variate"
+    )
     what = f"batch_norm: {method.name} needs gradients of single examples, which do not exist where a batch is "
     what += "normalized by its own statistics."
-    refuse_if(asks_for_variance(method, request.copies, flat), what, "batch", "batch_norm = frozen, or another sampler")
+    refuse_if(
+        asks_for_variance(method, request.copies, flat),
+        what,
+        "batch",
+        "batch_norm = frozen, or another sampler",
+    )
 
 
 def check_stages(request: Request) -> None:
@@ -193,13 +265,20 @@ def check_stages(request: Request) -> None:
         return
     received = f"{len(options.stages)} stages"
     expected = "num_steps instead, or an optimizer with a learning rate such as sgd"
-    refuse_if(method.full_batch, f"stages: {method.name} finds its own rate, on all examples.", received, expected)
+    refuse_if(
+        method.full_batch,
+        f"stages: {method.name} finds its own rate, on all examples.",
+        received,
+        expected,
+    )
     num_examples = request.system.dataset.num_examples
     for number, (stage, plan) in enumerate(zip(options.stages, planned(options), strict=True), 1):
         if stage.learning_rate is not None and method.scheduled:
             what = f"stages: the {method.name} object has a learning rate schedule of its own."
             expected = "stages without learning_rate, or an optimizer with a constant one"
-            raise InputError(what, f"learning_rate = {stage.learning_rate:g} of stage {number}", expected)
+            raise InputError(
+                what, f"learning_rate = {stage.learning_rate:g} of stage {number}", expected
+            )
         if plan.batch_size is not None and plan.batch_size > num_examples:
             what = f"stages: batch_size of stage {number} is larger than the data set."
             raise InputError(what, plan.batch_size, f"1 to {num_examples}, or {ALL}")
@@ -210,13 +289,21 @@ def check_validation(request: Request) -> None:
     dataset, method = request.system.dataset, request.method
     if isinstance(method, Optimizer) and method.validates and dataset.test_inputs is None:
         what = f"optimizer: {method.name} stops by the loss on a test part, and the data have none."
-        raise InputError(what, dataset.name, "test_fraction above 0, or ((inputs, labels), (test inputs, test labels))")
+        raise InputError(
+            what,
+            dataset.name,
+            "test_fraction above 0, or ((inputs, labels), (test inputs, test labels))",
+        )
 
 
 def check_single_files(request: Request) -> None:
     """Names of files that cannot be written, one name twice, or no trajectory to copy."""
     options, output = request.options, request.options.output
-    taken = {os.path.abspath(os.path.join(output, file.name)): "a file of the run" for file in FILES} if output else {}
+    taken = (
+        {os.path.abspath(os.path.join(output, file.name)): "a file of the run" for file in FILES}
+        if output
+        else {}
+    )
     for option in (*OPTIONS, "save_model"):
         path = getattr(options, option)
         if path is None:
@@ -224,8 +311,14 @@ def check_single_files(request: Request) -> None:
         where, ending = os.path.abspath(path), os.path.splitext(path)[1].lower()
         fitting = (".h5", ".hdf5") if option == "trajectory_file" else ()
         if ending in FOREIGN and ending not in fitting:
-            expected = {"save_model": ".keras", "trajectory_file": ".csv or .h5"}.get(option, ".csv")
-            raise InputError(f"{option}: its ending is that of another kind of file.", path, f"a name with {expected}")
+            expected = {"save_model": ".keras", "trajectory_file": ".csv or .h5"}.get(
+                option, ".csv"
+            )
+            raise InputError(
+                f"{option}: its ending is that of another kind of file.",
+                path,
+                f"a name with {expected}",
+            )
         if where in taken:
             raise InputError(f"{option} and {taken[where]} are one file.", path, "a name for each")
         taken[where] = option
@@ -234,10 +327,17 @@ def check_single_files(request: Request) -> None:
     if options.trajectory_file is None:
         return
     what = "trajectory_file: no trajectory is stored."
-    refuse_if(not request.trajectory_every, what, "trajectory_every = 0", "trajectory_every above 0")
-    if options.trajectory_format != "auto" and kind_of(options.trajectory_file) != options.trajectory_format:
+    refuse_if(
+        not request.trajectory_every, what, "trajectory_every = 0", "trajectory_every above 0"
+    )
+    if (
+        options.trajectory_format != "auto"
+        and kind_of(options.trajectory_file) != options.trajectory_format
+    ):
         received = f"{options.trajectory_file} and trajectory_format {options.trajectory_format}"
-        raise InputError("trajectory_file: its ending says another format.", received, "the same format")
+        raise InputError(
+            "trajectory_file: its ending says another format.", received, "the same format"
+        )
 
 
 def _can_name(path: str) -> bool:
@@ -250,17 +350,24 @@ def _can_name(path: str) -> bool:
 
 
 def check_tensorboard(request: Request) -> None:
-    """A folder for event files that is a file or lies below one, and a TensorFlow that needs a package for them."""
+    """A folder for event files that is a file or lies below one, and a TensorFlow that needs a
+    package for them.
+    """
     path = request.options.tensorboard
     if path is not None:
         where = Path(os.path.abspath(path))
         above = next(each for each in (where, *where.parents) if os.path.lexists(each))
         if not above.is_dir() or not _can_name(str(where)):
-            raise InputError("tensorboard cannot be written.", path, "a folder, new or of earlier event files")
+            raise InputError(
+                "tensorboard cannot be written.", path, "a folder, new or of earlier event files"
+            )
     try:
         _ = path is None or (tf.summary.create_file_writer, tf.summary.experimental.write_raw_pb)
     except (AttributeError, ImportError):
-        what, instead = "tensorboard: the package tensorboard is not installed.", "pip install 'tati_re[tensorboard]'"
+        what, instead = (
+            "tensorboard: the package tensorboard is not installed.",
+            "pip install 'tati_re[tensorboard]'",
+        )
         raise InputError(what, expected=instead) from None
 
 
@@ -275,7 +382,9 @@ def check_callbacks(request: Request) -> None:
         try:
             inspect.signature(one).bind("folder", 0)
         except TypeError as error:
-            raise InputError("callbacks: one cannot be called.", f"{shown(one, 77, repr)} ({error})", form) from None
+            raise InputError(
+                "callbacks: one cannot be called.", f"{shown(one, 77, repr)} ({error})", form
+            ) from None
         except ValueError:
             continue  # Of some built-in functions there is no signature.
 
@@ -284,11 +393,15 @@ def check_energies(request: Request) -> None:
     """Energies of swaps on more examples than there are, and of all data at steps without a row."""
     size, examples = request.options.exchange_batch_size, request.system.dataset.num_examples
     if request.samples and size is not None and size > examples:
-        raise InputError("exchange_batch_size is larger than the data set.", size, f"2 to {examples}")
+        raise InputError(
+            "exchange_batch_size is larger than the data set.", size, f"2 to {examples}"
+        )
     full_every, record_every = request.options.full_every, request.record_every
     if full_every % record_every:
         what = "full_every: rows are recorded at other steps."
-        raise InputError(what, f"{full_every}, and record_every {record_every}", "a multiple of record_every")
+        raise InputError(
+            what, f"{full_every}, and record_every {record_every}", "a multiple of record_every"
+        )
 
 
 def check_until(request: Request) -> None:
@@ -301,20 +414,37 @@ def check_until(request: Request) -> None:
     columns = Observables(method, request.potential.metric_name, own, options.full_every).columns
     for one in conditions:
         if one.name and (one.name not in columns or one.name in ("step", "walker")):
-            raise InputError(f"until: run.csv has no column {one.name}.{nearest(one.name, columns)}", options.until)
+            raise InputError(
+                f"until: run.csv has no column {one.name}.{nearest(one.name, columns)}",
+                options.until,
+            )
         if one.quantity == WEIGHTS and not request.system.has_data:
-            raise InputError(f"until: {one} is about weights of a network.", "a potential", "rhat: coordinates count")
+            raise InputError(
+                f"until: {one} is about weights of a network.",
+                "a potential",
+                "rhat: coordinates count",
+            )
         if not one.name and not request.trajectory_every:
-            raise InputError(f"until: {one} is about stored positions.", "trajectory_every 0", "trajectory_every auto")
+            raise InputError(
+                f"until: {one} is about stored positions.",
+                "trajectory_every 0",
+                "trajectory_every auto",
+            )
 
 
 def check_observables(request: Request) -> None:
-    """Observables, or single weights, with the name of a column, or that do not give one number a walker."""
+    """Observables, or single weights, with the name of a column, or that do not give one number a
+    walker.
+    """
     potential, flat = request.potential, request.system.flat
-    observables = Observables(request.method, potential.metric_name, request.objects.get("observables"))
+    observables = Observables(
+        request.method, potential.metric_name, request.objects.get("observables")
+    )
     observables.check(tf.TensorSpec((request.copies, potential.num_parameters), potential.dtype))
     alone = {name for name, shape in zip(flat.tensor_names, flat.shapes, strict=True) if not shape}
-    taken = sorted(alone & {*INDEX, *BEFORE_PARAMETERS, *LABELS}) if request.trajectory_every else []
+    taken = (
+        sorted(alone & {*INDEX, *BEFORE_PARAMETERS, *LABELS}) if request.trajectory_every else []
+    )
     what = "model: a weight without dimensions has the name of a column of the trajectory."
     refuse_if(taken, what, ", ".join(taken), "another name, or trajectory_every 0")
 
@@ -328,7 +458,14 @@ def check_given(request: Request) -> None:
 CHECKS = [
     lambda request: request.system.check(request.options, request.objects),
     *(check_callbacks, check_walls, check_control_variate, check_stages, check_full_batch),
-    *(check_isokinetic, check_exploration, check_batch_sampling, check_burnin, check_stream_predictions, check_starts),
+    *(
+        check_isokinetic,
+        check_exploration,
+        check_batch_sampling,
+        check_burnin,
+        check_stream_predictions,
+        check_starts,
+    ),
     *(check_batch_norm, check_validation, check_single_files, check_tensorboard, check_energies),
     *(check_until, check_given, check_observables, check_workers),
 ]

@@ -1,4 +1,6 @@
-"""The posterior of a compiled and trained Keras model, in one call or at the end of its training."""
+"""The posterior of a compiled and trained Keras model, in one call or at the end of its
+training.
+"""
 
 from typing import Any
 
@@ -13,22 +15,33 @@ _OF_THE_CALL = ("observables", "callbacks", "starts")
 _DEFAULTS = {"num_walkers": 4, "walker_start": "jitter"}
 
 
-def sample(model: Any, x: Any, y: Any = None, sample_weight: Any = None, *, loss: Any = None, **options: Any) -> Run:
+def sample(
+    model: Any,
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    loss: Any = None,
+    **options: Any,
+) -> Run:
     """Samples the posterior of a compiled Keras model around the weights that it was trained to.
 
-    Targets p(θ | x, y) ∝ exp(-Σ loss) p(θ), with the loss the model was compiled with: a cross-entropy is a likelihood
-    as it is. The mean squared error says nothing of the noise, so it is taken as Gaussian noise whose standard
-    deviation is sampled too; of any other loss, exp(-Σ loss) is taken as it stands, and predictions know no noise.
-    The weights of the model stay as they are. Four walkers start there, displaced by 0.01: they see the posterior
-    around this minimum first, and R-hat near 1 says little of others (`walker_start="fit"` begins at four).
+    Targets p(θ | x, y) ∝ exp(-Σ loss) p(θ), with the loss the model was compiled with: a
+    cross-entropy is a likelihood as it is. The mean squared error says nothing of the noise, so it
+    is taken as Gaussian noise whose standard deviation is sampled too; of any other loss, exp(-Σ
+    loss) is taken as it stands, and predictions know no noise. The weights of the model stay as
+    they are. Four walkers start there, displaced by 0.01: they see the posterior around this
+    minimum first, and R-hat near 1 says little of others (`walker_start="fit"` begins at four).
 
     Args:
         model: A Keras model, compiled unless there is a `loss`.
-        x: Inputs, as in `model.fit`; or, without y, a `tf.data.Dataset` or what else `Simulation` takes as `data`.
+        x: Inputs, as in `model.fit`; or, without y, a `tf.data.Dataset` or what else `Simulation`
+            takes as `data`.
         y: Targets, likewise.
         sample_weight: What each example counts, `(n,)`. Default: 1.
         loss: In place of the compiled one.
-        **options: Options of a run (`tati_re.help()`), and what `Simulation.sample` takes. Default: the run chooses.
+        **options: Options of a run (`tati_re.help()`), and what `Simulation.sample` takes. Default:
+            the run chooses.
 
     Raises:
         InputError: A model without a compiled loss or with several, or what `Simulation` refuses.
@@ -44,7 +57,12 @@ def sample(model: Any, x: Any, y: Any = None, sample_weight: Any = None, *, loss
         >>> run.parameters("mean").shape
         (3,)
     """
-    refuse_if(not isinstance(model, keras.Model), "model is not a Keras model.", type(model).__name__, "a keras.Model")
+    refuse_if(
+        not isinstance(model, keras.Model),
+        "model is not a Keras model.",
+        type(model).__name__,
+        "a keras.Model",
+    )
     given = {**_DEFAULTS, "dtype": model.dtype_policy.variable_dtype, **options}
     if "parameters" in given:
         given = {**given, "walker_start": options.get("walker_start", "same")}
@@ -64,14 +82,20 @@ def sample(model: Any, x: Any, y: Any = None, sample_weight: Any = None, *, loss
                 "by itself it says nothing of the noise (loss, noise_std)."
             )
     of_call = {name: given.pop(name) for name in _OF_THE_CALL if name in given}
-    refuse_if(y is None and sample_weight is not None, "sample_weight needs y.", "no y", "x, y and sample_weight")
+    refuse_if(
+        y is None and sample_weight is not None,
+        "sample_weight needs y.",
+        "no y",
+        "x, y and sample_weight",
+    )
     data = x if y is None else (x, y) if sample_weight is None else (x, y, sample_weight)
     return Simulation(model, data, loss=loss, **given).sample(**of_call)
 
 
 class SamplePosterior(keras.callbacks.Callback):
-    """A callback of Keras that samples the posterior when `model.fit` ends. It calls `tati_re.sample` with the trained
-    model; what it gives is the attribute `run`. As the last of the callbacks it sees the weights that others restore.
+    """A callback of Keras that samples the posterior when `model.fit` ends. It calls
+    `tati_re.sample` with the trained model; what it gives is the attribute `run`. As the last of
+    the callbacks it sees the weights that others restore.
 
     Args:
         x, y, sample_weight, **options: As of `tati_re.sample`.

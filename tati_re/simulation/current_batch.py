@@ -1,4 +1,6 @@
-"""The mini-batch that the answers of a Simulation refer to, and its data set, which gives this batch as a pair."""
+"""The mini-batch that the answers of a Simulation refer to, and its data set, which gives this
+batch as a pair.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,9 +12,11 @@ from tati_re.posterior.evaluator import Evaluator
 
 
 class CurrentBatch:
-    """The mini-batch that the answers of a Simulation refer to, until `next`. `inputs, labels = sim.batch` are its
-    examples, `(batch, ...)`, or `(walkers, batch, ...)` where walkers have their own. `number` counts from 0, in the
-    order of a run; `tensors` are indices and size, as the evaluator takes them, nothing for the full batch."""
+    """The mini-batch that the answers of a Simulation refer to, until `next`. `inputs, labels =
+    sim.batch` are its examples, `(batch, ...)`, or `(walkers, batch, ...)` where walkers have their
+    own. `number` counts from 0, in the order of a run; `tensors` are indices and size, as the
+    evaluator takes them, nothing for the full batch.
+    """
 
     def __init__(self, dataset: Dataset, evaluator: Evaluator, number: int = 0) -> None:
         self._dataset, self._evaluator = dataset, evaluator
@@ -27,7 +31,9 @@ class CurrentBatch:
 
     @property
     def examples(self) -> np.ndarray | None:
-        """Numbers of its examples, `(batch,)`, or `(walkers, batch)` where each walker has its own; None: all."""
+        """Numbers of its examples, `(batch,)`, or `(walkers, batch)` where each walker has its own;
+        None: all.
+        """
         if not self.tensors:
             return None
         indices, size = (value.numpy() for value in self.tensors)
@@ -39,7 +45,9 @@ class CurrentBatch:
         return iter((self._dataset.inputs[rows], self._dataset.targets[rows]))
 
     def follow(self, name: str, position: np.ndarray) -> None:
-        """TATi's rule: moves on where an answer was given before, or where the parameters changed since."""
+        """TATi's rule: moves on where an answer was given before, or where the parameters changed
+        since.
+        """
         known = self._position
         moved = known is None or not np.array_equal(known, position)
         if self.tensors and known is not None and (moved or name in self._answered):
@@ -49,7 +57,9 @@ class CurrentBatch:
 
 
 class CurrentDataset(Dataset):
-    """The whole data set by its attributes, and the current mini-batch as a pair: `inputs, labels = sim.dataset`."""
+    """The whole data set by its attributes, and the current mini-batch as a pair: `inputs, labels =
+    sim.dataset`.
+    """
 
     @classmethod
     def of(cls, dataset: Dataset, batch: Callable[[], CurrentBatch]) -> "CurrentDataset":
@@ -60,7 +70,9 @@ class CurrentDataset(Dataset):
         return view
 
     def __iter__(self) -> Iterator[Any]:
-        yield from self.__dict__["_batch"]() if "_batch" in self.__dict__ else (self.inputs, self.targets)
+        yield from (
+            self.__dict__["_batch"]() if "_batch" in self.__dict__ else (self.inputs, self.targets)
+        )
 
     def __getitem__(self, index: int) -> Any:
         return tuple(self)[index]

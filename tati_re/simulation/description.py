@@ -48,7 +48,9 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
     asked = (options.test_fraction or 0.0) * (dataset.num_examples + tests)
     if request.system.has_data and asked and abs(tests - asked) > 1:
         yield f"Not used by these data, which have {tests or 'no'} examples to test with: test_fraction."
-    elif request.system.has_data and not (tests or "test_fraction" in options.explicit or dataset.name in GENERATORS):
+    elif request.system.has_data and not (
+        tests or "test_fraction" in options.explicit or dataset.name in GENERATORS
+    ):
         yield (
             f"No test part: all {dataset.num_examples} examples are trained on. test_fraction=0.2 keeps a fifth of "
             "them apart for scores of predictions."
@@ -61,11 +63,21 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
         spread = float(np.std(request.system.examples.targets, axis=0).min())
         if 0 < spread < options.noise_std:
             yield f"noise_std {options.noise_std:g} is above the standard deviation of the targets, {spread:.3g}."
-    idle = ["noise_std"] * (used != "gaussian") + ["from_logits"] * (used not in OF_LOGITS and logits != "auto")
-    if request.system.has_data and not options.tati and (idle := [name for name in idle if name in options.explicit]):
+    idle = ["noise_std"] * (used != "gaussian") + ["from_logits"] * (
+        used not in OF_LOGITS and logits != "auto"
+    )
+    if (
+        request.system.has_data
+        and not options.tati
+        and (idle := [name for name in idle if name in options.explicit])
+    ):
         yield f"Not used by the loss {used}: {', '.join(idle)}."
     yield from potential.notices()
-    if options.data is not None and dataset.label_names not in ((), ("label",)) and not options.label_columns:
+    if (
+        options.data is not None
+        and dataset.label_names not in ((), ("label",))
+        and not options.label_columns
+    ):
         columns = "column" if len(dataset.label_names) == 1 else "columns"
         yield f"The labels are in the {columns} {', '.join(dataset.label_names)} (label_columns)."
     if names := dataset.class_names:
@@ -74,7 +86,11 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
     elif request.system.has_data and options.num_classes is None:
         built = "model" not in {*request.objects, *options.explicit}
         yield from doubts(dataset.targets, dataset.test_targets, dataset.num_classes, built)
-        places = dataset.targets.ndim > 2 and used == "gaussian" and "loss" not in {*request.objects, *options.explicit}
+        places = (
+            dataset.targets.ndim > 2
+            and used == "gaussian"
+            and "loss" not in {*request.objects, *options.explicit}
+        )
         if places and ((dataset.targets == 0) | (dataset.targets == 1)).all():
             yield (
                 "The labels, 0 and 1 at several places, are the values of a regression: loss='binary_crossentropy' "
@@ -92,18 +108,38 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
     if options.call not in (None, 1):
         yield f"Noise and mini-batches are those of call {options.call} of seed {options.seed}."
     folder, call = Path(options.parameters or "").expanduser(), options.call or 1
-    if start is not None and options.parameters and request.samples and (folder / files.MANIFEST).is_file():
+    if (
+        start is not None
+        and options.parameters
+        and request.samples
+        and (folder / files.MANIFEST).is_file()
+    ):
         known = manifest.read(folder)
-        if known.get("kind") == "sample" and (known.get("seed"), known.get("call", 1)) == (options.seed, call):
+        if known.get("kind") == "sample" and (known.get("seed"), known.get("call", 1)) == (
+            options.seed,
+            call,
+        ):
             yield f"The noise is that of the run {folder} once more: call {call + 1} or another seed has its own."
-    if request.system.has_data and options.batch_size is None and not (method.full_batch or is_cheap(request.system)):
+    if (
+        request.system.has_data
+        and options.batch_size is None
+        and not (method.full_batch or is_cheap(request.system))
+    ):
         yield f"Each step sees all {dataset.num_examples:,} examples; steps on mini-batches cost less (batch_size=128)."
     if len(run.stages) > 1:
         for number, (stage, loop) in enumerate(zip(run.stages, run.loops, strict=True), 1):
-            batch = "all examples" if loop.potential.batches.full else f"mini-batches of {stage.batch_size}"
+            batch = (
+                "all examples"
+                if loop.potential.batches.full
+                else f"mini-batches of {stage.batch_size}"
+            )
             rate = f"learning rate {run.rate(stage):g}"
             yield f"Stage {number}: steps {stage.first_step + 1} to {stage.last_step}, {rate}, {batch}."
-    if method.subtracts_noise and not request.full_batch and "batch_sampling" not in options.explicit:
+    if (
+        method.subtracts_noise
+        and not request.full_batch
+        and "batch_sampling" not in options.explicit
+    ):
         yield (
             f"Mini-batches are drawn with replacement: {method.name} takes out the heat of noise that is new in every "
             "step, which that of epochs is not."
@@ -131,7 +167,9 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
     yield from _of_temperatures(run)
     left = ", ".join(unused(request))
     said = left and f"Not used by {method.name} as it is set up: {left}."
-    yield from filter(None, (refresh_note(method.get_config()), said, batch_norm.sentence(options, flat)))
+    yield from filter(
+        None, (refresh_note(method.get_config()), said, batch_norm.sentence(options, flat))
+    )
 
 
 def _of_temperatures(run: RunLoops) -> Iterator[str]:
@@ -140,7 +178,9 @@ def _of_temperatures(run: RunLoops) -> Iterator[str]:
     factor = temperature_factor(options, run.request.objects.get("temperature_schedule"))
     if factor is None or first > options.num_steps:
         return
-    values = options.kT * factor(np.unique(np.linspace(first, options.num_steps, 10_000).astype(int)))
+    values = options.kT * factor(
+        np.unique(np.linspace(first, options.num_steps, 10_000).astype(int))
+    )
     drawn = values[values > 0]
     if not len(drawn):
         yield "All steps after the burn-in explore, at temperature 0: nothing is drawn (cycle_steps, num_steps)."
@@ -152,7 +192,9 @@ def _of_temperatures(run: RunLoops) -> Iterator[str]:
 
 
 def say_unused(request: Request, given: Collection[str], fitted: bool = False) -> None:
-    """Says which of the options that a call was given are of other calls; a run may begin with a fit of its own."""
+    """Says which of the options that a call was given are of other calls; a run may begin with a
+    fit of its own.
+    """
     if names := sorted(_idle(request, given, fitted)):
         kind = "this run" if request.samples else "a fit"
         make_progress(request.options.verbose).message(f"Not used by {kind}: {', '.join(names)}.")
@@ -164,7 +206,9 @@ def _idle(request: Request, given: Collection[str], fitted: bool = False) -> set
     idle = {*OPTIONS} - {*options_of(OPTIMIZE)} | {*NOT_OF_FITS}
     idle |= {"learning_rate"} if vars(request.method).get("learning_rate") is not None else set()
     others = {"annealing", "barzilai"} - {request.method.name.partition("_")[0]}
-    return {*given} & idle | {name for name in request.options.explicit if name.partition("_")[0] in others}
+    return {*given} & idle | {
+        name for name in request.options.explicit if name.partition("_")[0] in others
+    }
 
 
 def unused(request: Request) -> list[str]:
@@ -173,20 +217,34 @@ def unused(request: Request) -> list[str]:
     if not request.samples:
         return sorted(_idle(request, options.explicit))
     own = request.objects.get("sampler")
-    numbers = {} if own is None or isinstance(own, type) else checked(own).get_config()  # of an object, its own
+    numbers = (
+        {} if own is None or isinstance(own, type) else checked(own).get_config()
+    )  # of an object, its own
     beside = sorted(options.explicit & {*numbers} - {"sampler"})
     beside += ["walls"] * ("walls" in options.explicit and not request.prior.walled)
-    return [*dict.fromkeys([*unused_options(options, method), *beside, *unused_replica_options(options, method)])]
+    return [
+        *dict.fromkeys(
+            [*unused_options(options, method), *beside, *unused_replica_options(options, method)]
+        )
+    ]
 
 
 def manifest_of(run: RunLoops) -> dict[str, Any]:
-    """The entries of the manifest: what was asked for, what it became, and what the numbers depend on."""
+    """The entries of the manifest: what was asked for, what it became, and what the numbers depend
+    on.
+    """
     request, potential = run.request, run.potential
     options, dataset = request.options, request.system.dataset
-    data = {"name": dataset.name, "fingerprint": dataset.fingerprint(), "num_examples": dataset.num_examples}
+    data = {
+        "name": dataset.name,
+        "fingerprint": dataset.fingerprint(),
+        "num_examples": dataset.num_examples,
+    }
     every = {"record_every": request.record_every, "trajectory_every": request.trajectory_every}
     named = options.values_of(SCHEDULES) if request.samples else {}
-    tables = {name: read_table(path, name) for name, path in named.items() if path not in SCHEDULES[name]}
+    tables = {
+        name: read_table(path, name) for name, path in named.items() if path not in SCHEDULES[name]
+    }
     workers = {} if run.workers is None else {"workers": run.workers.described()}
     return {
         "kind": request.kind,
@@ -205,7 +263,9 @@ def manifest_of(run: RunLoops) -> dict[str, Any]:
         "threads_between_operations": threads(tf.config.threading.get_inter_op_parallelism_threads),
         **workers,
         "execution": run.execution,
-        "walker_evaluation": ", ".join(dict.fromkeys(each.potential.walker_evaluation for each in run.loops)),
+        "walker_evaluation": ", ".join(
+            dict.fromkeys(each.potential.walker_evaluation for each in run.loops)
+        ),
         "chunk_steps": run.loops[0].chunk_steps,
         "meaning": run.meaning,
         "temperature": options.kT,

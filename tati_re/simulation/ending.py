@@ -9,8 +9,20 @@ import numpy as np
 
 from tati_re.analysis.averages import average, energy_error, rows_at_target
 from tati_re.analysis.convergence import chains_of
-from tati_re.analysis.temperature import FEWEST_ROWS, has_no_target, measured_temperature, measured_temperatures
-from tati_re.analysis.until import DEFAULTS, conditions_of, diagnosis, look_after, steps_left, what_is_missing
+from tati_re.analysis.temperature import (
+    FEWEST_ROWS,
+    has_no_target,
+    measured_temperature,
+    measured_temperatures,
+)
+from tati_re.analysis.until import (
+    DEFAULTS,
+    conditions_of,
+    diagnosis,
+    look_after,
+    steps_left,
+    what_is_missing,
+)
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.options.make import make_options
@@ -30,14 +42,20 @@ from tati_re.simulation.walkers import Walkers
 _FEW_SWAPS = 0.01
 _FEWEST_ERRORS = 1_000
 _CENTERED, _MOST_BYTES = 400, 2**28
-"""Stored positions that are looked at about their means, and bytes of the file that is read for it."""
+"""Stored positions that are looked at about their means, and bytes of the file that is read for
+it.
+"""
 _LINES, _FEWEST_LINES = 64, 12
 _LONGER, _LONGER_UNTOLD = 20, 4
-"""How many times its first bound a run may have whose length nobody gave, told that it takes so many, and not."""
+"""How many times its first bound a run may have whose length nobody gave, told that it takes so
+many, and not.
+"""
 
 
 class Ending:
-    """The looks at a run on a doubling grid of steps after the burn-in; its manifest has them: none comes twice."""
+    """The looks at a run on a doubling grid of steps after the burn-in; its manifest has them: none
+    comes twice.
+    """
 
     def __init__(self, request: Request, walkers: Walkers, folder: Path) -> None:
         self._request, self._walkers, self.folder = request, walkers, folder
@@ -53,35 +71,53 @@ class Ending:
         return burnin + look_after(step - burnin, self._request.record_every, self._turn)
 
     def is_reached(self, step: int, left: float = math.inf) -> bool:
-        """Looks at what the run stored up to this step, its last checkpoint, so many `left` by the clock; notes it."""
+        """Looks at what the run stored up to this step, its last checkpoint, so many `left` by the
+        clock; notes it.
+        """
         stored = manifest.read(self.folder)
         looks = stored.get("until", {}).get("looks", [])
         look = next((look for look in looks if look["step"] == step), None)
         if look is None:
             look = {"step": step, **self.numbers(RunFiles(self.folder))}
             looks = [*looks, look]
-        until = {"most": self._request.options.num_steps, "every": self.trajectory_every, **stored.get("until", {})}
-        self.begins_anew = self._is_biased(look, until, left, "num_steps" in stored["given"] or "given" in until)
-        until["reached"] = self.reached = all(one.met(look) for one in self.conditions) and not self.begins_anew
+        until = {
+            "most": self._request.options.num_steps,
+            "every": self.trajectory_every,
+            **stored.get("until", {}),
+        }
+        self.begins_anew = self._is_biased(
+            look, until, left, "num_steps" in stored["given"] or "given" in until
+        )
+        until["reached"] = self.reached = (
+            all(one.met(look) for one in self.conditions) and not self.begins_anew
+        )
         until |= {"conditions": list(map(str, self.conditions)), "looks": looks}
         manifest.write(self.folder, stored | {"until": until})
         return self.reached
 
-    def _is_biased(self, look: dict[str, Any], until: dict[str, Any], left: float, fixed: bool) -> bool:
-        """Whether the steps that the burn-in has found have more bias by now than was asked for, by the mean of enough
-        energy errors, and steps are left to draw as much with shorter ones; `fixed`: the bound will be no later one."""
+    def _is_biased(
+        self, look: dict[str, Any], until: dict[str, Any], left: float, fixed: bool
+    ) -> bool:
+        """Whether the steps that the burn-in has found have more bias by now than was asked for, by
+        the mean of enough energy errors, and steps are left to draw as much with shorter ones;
+        `fixed`: the bound will be no later one.
+        """
         request, method, step = self._request, self._request.method, look["step"]
         drawn = step - burnin_of(RunFiles(self.folder), None)
         seen = drawn * request.options.num_walkers / (1 if method.meters else RARELY)
-        enough = seen >= _FEWEST_ERRORS and drawn <= min((1 if fixed else _LONGER) * until["most"] - step, left)
+        enough = seen >= _FEWEST_ERRORS and drawn <= min(
+            (1 if fixed else _LONGER) * until["most"] - step, left
+        )
         biased = look.get("eevpd", 0.0) > BAND * error_of_bias(request.options.target_bias)
         return biased and enough and method.finds_end and method.copies == 1
 
     def bound(self, step: int) -> int:
-        """The last step of a run that has come to its bound, `step`: a later one, up to twenty times the first, where
-        nobody gave it and the conditions are told to hold there; where they are not, up to four times, for what is told
-        of few draws is rough, or until `max_time` ends it. At least a quarter is added to what was drawn, and as much
-        again where nothing is told, or of the effective size alone."""
+        """The last step of a run that has come to its bound, `step`: a later one, up to twenty
+        times the first, where nobody gave it and the conditions are told to hold there; where they
+        are not, up to four times, for what is told of few draws is rough, or until `max_time` ends
+        it. At least a quarter is added to what was drawn, and as much again where nothing is told,
+        or of the effective size alone.
+        """
         if self.is_reached(step):
             return step
         stored = manifest.read(self.folder)
@@ -90,18 +126,27 @@ class Ending:
             return step
         left = {str(one): steps_left(one, until["looks"][-1], drawn) for one in self.conditions}
         if any(text.startswith("ess") for text in left):
-            left |= {text: drawn for text in left if text.startswith("rhat") and left[text] == math.inf}
+            left |= {
+                text: drawn for text in left if text.startswith("rhat") and left[text] == math.inf
+            }
         more = max(drawn / 4, *left.values())
         if self.begins_anew:  # at the next look
             more = self.next_look(step, step - drawn) - step
         told = step + more <= _LONGER * until["most"]
-        untold = step + drawn <= _LONGER_UNTOLD * until["most"] or self._request.options.max_time is not None
+        untold = (
+            step + drawn <= _LONGER_UNTOLD * until["most"]
+            or self._request.options.max_time is not None
+        )
         if "num_steps" in stored["given"] or "given" in until or not (told or untold):
             return step
         more = more if told else drawn
         bound = step + -(-int(more) // self._turn) * self._turn
-        if "trajectory_every" not in stored["given"]:  # about twice as many positions as before the bound at most
-            self.trajectory_every = until["every"] * 2 ** max(0, math.ceil(math.log2(bound / until["most"] / 2)))
+        if (
+            "trajectory_every" not in stored["given"]
+        ):  # about twice as many positions as before the bound at most
+            self.trajectory_every = until["every"] * 2 ** max(
+                0, math.ceil(math.log2(bound / until["most"] / 2))
+            )
         new = {"num_steps": bound, "trajectory_every": self.trajectory_every}
         manifest.write(self.folder, stored | {"options": stored["options"] | new})
         return bound
@@ -122,9 +167,10 @@ class Ending:
         return found | {"mcse": mcse}
 
     def finish(self, step: int, done: bool, kept: bool) -> str | None:
-        """Notes how far the run has converged at its last step; what is missing in one sentence, where it has an end
-        that is not reached. Where fewer positions are stored than draws are asked for, nothing is looked at.
-        `kept`: the folder outlives the process."""
+        """Notes how far the run has converged at its last step; what is missing in one sentence,
+        where it has an end that is not reached. Where fewer positions are stored than draws are
+        asked for, nothing is looked at. `kept`: the folder outlives the process.
+        """
         if self.conditions and done and not self.reached:
             self.is_reached(step)
         stored, run = manifest.read(self.folder), RunFiles(self.folder)
@@ -133,12 +179,18 @@ class Ending:
         if not self.conditions and positions < self._size:
             return None
         looks = stored.get("until", {}).get("looks", [])
-        found = next((look for look in looks if look["step"] == step), None) or {"step": step, **self.numbers(run)}
+        found = next((look for look in looks if look["step"] == step), None) or {
+            "step": step,
+            **self.numbers(run),
+        }
         if self.reached:
             stored["options"]["num_steps"] = step
         centered, share = self._centered(run, step, steps), self._unexplained(run, steps)
         found = found | ({"unexplained": share} if share else {})
-        manifest.write(self.folder, stored | {"convergence": found, **({"centered": centered} if centered else {})})
+        manifest.write(
+            self.folder,
+            stored | {"convergence": found, **({"centered": centered} if centered else {})},
+        )
         if not self.conditions:
             return None
         if self.reached:
@@ -154,25 +206,40 @@ class Ending:
         more = max(steps_left(one, found, steps) for one in self.conditions)
         if done and more < math.inf:
             wanted = step + int(more)
-            call = manifest.going_on(self.folder, wanted) if kept else f"Simulation.resume(run, {wanted})"
+            call = (
+                manifest.going_on(self.folder, wanted)
+                if kept
+                else f"Simulation.resume(run, {wanted})"
+            )
             said += f". To go on: {call}"
         return f"{said}."
 
     def _centered(self, run: RunFiles, last: int, steps: int) -> dict[str, Any]:
-        """The configurational temperature of some stored positions, those of each half about the means of the other,
-        where the noise of that about 0 hides it; nothing where this takes a twentieth of what so many steps took."""
+        """The configurational temperature of some stored positions, those of each half about the
+        means of the other, where the noise of that about 0 hides it; nothing where this takes a
+        twentieth of what so many steps took.
+        """
         request, walkers = self._request, self._walkers
         number, path = request.potential.num_parameters, files.trajectory_in(self.folder)
         size, passes = request.options.batch_size, 1
         if size is not None and not request.potential.batches.full:
             passes = -(-request.system.dataset.num_examples // size)
         most = min(max(FEWEST_ROWS, _CENTERED // walkers.position.shape[0]), steps // (20 * passes))
-        if path is None or path.stat().st_size > _MOST_BYTES or most < FEWEST_ROWS or request.directions is not None:
+        if (
+            path is None
+            or path.stat().st_size > _MOST_BYTES
+            or most < FEWEST_ROWS
+            or request.directions is not None
+        ):
             return {}
-        if has_no_target(run.manifest) or "turn" in run.manifest:  # in a game U is another one at each round
+        if (
+            has_no_target(run.manifest) or "turn" in run.manifest
+        ):  # in a game U is another one at each round
             return {}
         rows, width = rows_at_target(run), walkers.position.shape[0]
-        found = [one for one in measured_temperatures(rows, number) if one.kind == "configurational"]
+        found = [
+            one for one in measured_temperatures(rows, number) if one.kind == "configurational"
+        ]
         if "weight" in rows or not found or found[0].tells:
             return {}
         thin = max(1, steps // (most * (stored_every(run) or 1)))
@@ -180,36 +247,67 @@ class Ending:
             blocks = list(Positions(run, thin=thin).blocks())
         except InputError:  # no position is stored yet
             return {}
-        step, values = (np.concatenate(part) for part in zip(*((one.step, one.values) for one in blocks), strict=True))
-        if len(step) < FEWEST_ROWS * width or (np.unique(step, return_counts=True)[1] != width).any():
+        step, values = (
+            np.concatenate(part)
+            for part in zip(*((one.step, one.values) for one in blocks), strict=True)
+        )
+        if (
+            len(step) < FEWEST_ROWS * width
+            or (np.unique(step, return_counts=True)[1] != width).any()
+        ):
             return {}
-        values = values[np.argsort(step, kind="stable")].reshape(-1, width, number).astype(walkers.position.dtype)
+        values = (
+            values[np.argsort(step, kind="stable")]
+            .reshape(-1, width, number)
+            .astype(walkers.position.dtype)
+        )
         options = make_options(request.options, batch_size=None)
         engine = Evaluator(request.system.potential(options, request.objects, copies=width), False)
-        gradients = np.stack([engine.energy(one, engine.batch(0), walkers.auxiliary).gradient for one in values])
+        gradients = np.stack(
+            [engine.energy(one, engine.batch(0), walkers.auxiliary).gradient for one in values]
+        )
         halves = np.array_split(values, 2)
         centers = [np.mean(half, axis=(0, 1), dtype=np.float64) for half in reversed(halves)]
-        moved = np.concatenate([half - center for half, center in zip(halves, centers, strict=True)])
+        moved = np.concatenate(
+            [half - center for half, center in zip(halves, centers, strict=True)]
+        )
         virials = 0.5 * (moved * gradients).sum(axis=2).T
         one = measured_temperature(virials, "configurational", number, found[0].target)
-        return {"step": last, "num_draws": virials.size, "mean": one.mean, "lower": one.lower, "upper": one.upper}
+        return {
+            "step": last,
+            "num_draws": virials.size,
+            "mean": one.mean,
+            "lower": one.lower,
+            "upper": one.upper,
+        }
 
     def _unexplained(self, run: RunFiles, steps: int) -> float:
-        """The share of lines between stored positions that a function's gradient contradicts, unless a test saw U."""
+        """The share of lines between stored positions that a function's gradient contradicts,
+        unless a test saw U.
+        """
         request, potential, most = self._request, self._request.potential, min(_LINES, steps // 100)
         apart = "turn" in run.manifest or request.directions is not None
         if request.method.metropolis or apart or not isinstance(potential, TargetPotential):
             return 0.0
-        thin = max(1, steps * self._walkers.position.shape[0] // ((most + 1) * (stored_every(run) or 1)))
+        thin = max(
+            1, steps * self._walkers.position.shape[0] // ((most + 1) * (stored_every(run) or 1))
+        )
         try:
-            values = np.concatenate([one.values for one in Positions(run, thin=thin).blocks()])[: most + 1]
+            values = np.concatenate([one.values for one in Positions(run, thin=thin).blocks()])[
+                : most + 1
+            ]
             return potential.target.unexplained(values) if len(values) > _FEWEST_LINES else 0.0
-        except (InputError, tf.errors.OpError):  # none is stored yet, or the function fails between them
+        except (
+            InputError,
+            tf.errors.OpError,
+        ):  # none is stored yet, or the function fails between them
             return 0.0
 
     @cached_property
     def _predict(self) -> Predict | None:
-        """Outputs for up to 256 inputs of the test part, else of the training part, one output of each in turn."""
+        """Outputs for up to 256 inputs of the test part, else of the training part, one output of
+        each in turn.
+        """
         system, walkers = self._request.system, self._walkers
         if not system.has_data or self._request.directions is not None:
             return None
@@ -221,7 +319,11 @@ class Ending:
 
         def predict(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
             extra = [np.asarray(value)[numbers % len(value)] for value in walkers.auxiliary]
-            found = outputs(values, extra, inputs).reshape(len(values), len(inputs), -1).astype(np.float64)
+            found = (
+                outputs(values, extra, inputs)
+                .reshape(len(values), len(inputs), -1)
+                .astype(np.float64)
+            )
             if system.dataset.num_classes and found.shape[2] > 1:
                 found -= found.mean(axis=2, keepdims=True)  # what a softmax does not see
             places = np.arange(len(inputs))

@@ -21,10 +21,14 @@ _MOST_EXAMPLES = 10_000
 
 
 class Evaluations:
-    """Loss, potential, gradients, curvatures on one mini-batch until `next_batch`; a part of `tati_re.Simulation`."""
+    """Loss, potential, gradients, curvatures on one mini-batch until `next_batch`; a part of
+    `tati_re.Simulation`.
+    """
 
     follows_tati = False
-    """Whether the batch moves on by itself, where an answer is asked a second time or the parameters change."""
+    """Whether the batch moves on by itself, where an answer is asked a second time or the
+    parameters change.
+    """
 
     options: Options
     objects: dict[str, Any]
@@ -51,7 +55,9 @@ class Evaluations:
         """Accuracy on the current batch: a number, or `(walkers,)`."""
         if self._engine().potential.metric_name is None:
             received = "regression" if self.system.has_data else self.system.dataset.name
-            raise InputError("score is the accuracy of a classifier.", received, "loss(), predict()")
+            raise InputError(
+                "score is the accuracy of a classifier.", received, "loss(), predict()"
+            )
         batch = self._batch_for("score")
         found = self._engine().metric(self.walkers.position, batch, self.walkers.auxiliary)
         return self._of_walker(found, walker_index)
@@ -60,11 +66,15 @@ class Evaluations:
         """∇²U times `vector`, `(parameters,)` or `(walkers, parameters)`, on the current batch."""
         batch = self._batch_for("hessian_vector_product")
         vector = self.walkers.fitting(vector, "vector")
-        found = self._engine().hessian_product(self.walkers.position, vector, batch, self.walkers.auxiliary)
+        found = self._engine().hessian_product(
+            self.walkers.position, vector, batch, self.walkers.auxiliary
+        )
         return self._of_walker(found, walker_index)
 
     def hessians(self, walker_index: int | None = None) -> np.ndarray:
-        """∇²U on the current batch: `(parameters, parameters)`, or one a walker; costs P Hessian-vector products."""
+        """∇²U on the current batch: `(parameters, parameters)`, or one a walker; costs P
+        Hessian-vector products.
+        """
         batch = self._batch_for("hessians")
         identity = np.eye(self.system.flat.num_parameters, dtype=self.walkers.position.dtype)
         product, here = self._engine().hessian_product, self.walkers
@@ -72,33 +82,55 @@ class Evaluations:
         return self._of_walker(np.stack(rows, axis=1), walker_index)
 
     def step_size_advice(self, walker_index: int = 0) -> StepSizeAdvice:
-        """The largest eigenvalue of ∇²U at a walker, and the step sizes at which samplers are stable there. Costs some
-        twenty Hessian-vector products on all data, or on 10,000 examples where there are more."""
+        """The largest eigenvalue of ∇²U at a walker, and the step sizes at which samplers are
+        stable there. Costs some twenty Hessian-vector products on all data, or on 10,000 examples
+        where there are more.
+        """
         examples = self.system.dataset.num_examples
-        options = make_options(self.options, batch_size=_MOST_EXAMPLES if examples > _MOST_EXAMPLES else None)
+        options = make_options(
+            self.options, batch_size=_MOST_EXAMPLES if examples > _MOST_EXAMPLES else None
+        )
         engine = Evaluator(self.system.potential(options, self.objects), False)
         walker = self._checked_walker(walker_index)
-        return advice(engine.largest_curvature(self.walkers.position, walker, engine.batch(0), self.walkers.auxiliary))
+        return advice(
+            engine.largest_curvature(
+                self.walkers.position, walker, engine.batch(0), self.walkers.auxiliary
+            )
+        )
 
     def suggest_step_size(self, walker_index: int = 0) -> float:
-        """A step size for the sampler of the options at the place of a walker, mostly where a fit has ended: a quarter
-        of the limit of stability of methods with momenta, a tenth of that of others. An `InputError` for a sampler or a
-        mass that gives each parameter a speed of its own."""
+        """A step size for the sampler of the options at the place of a walker, mostly where a fit
+        has ended: a quarter of the limit of stability of methods with momenta, a tenth of that of
+        others. An `InputError` for a sampler or a mass that gives each parameter a speed of its
+        own.
+        """
         sampler = own_sampler(self.options, self.objects)
         config = {"mass": self.objects.get("mass", self.options.mass)} | sampler.get_config()
         what = "suggest_step_size: the curvature of U sets no limit where each parameter has a speed of its own."
         received = f"mass, {sampler.name}" if sampler.has_momentum else sampler.name
-        refuse_if(not keeps_steps(config), what, received, "step_size = auto, with which a run finds its own")
+        refuse_if(
+            not keeps_steps(config),
+            what,
+            received,
+            "step_size = auto, with which a run finds its own",
+        )
         found = self.step_size_advice(walker_index)
         size = found.suggested(is_timed(sampler))
         received = f"a largest eigenvalue of {found.curvature:.4g}"
         expected = "a place near a minimum, as fit finds it"
-        refuse_if(not np.isfinite(size), "suggest_step_size: U has no positive curvature here.", received, expected)
+        refuse_if(
+            not np.isfinite(size),
+            "suggest_step_size: U has no positive curvature here.",
+            received,
+            expected,
+        )
         return size
 
     @property
     def batch(self) -> CurrentBatch:
-        """The mini-batch that loss, potential, gradients, Hessians and score refer to; it stays until `next_batch`."""
+        """The mini-batch that loss, potential, gradients, Hessians and score refer to; it stays
+        until `next_batch`.
+        """
         self._engine()
         return self._batch
 
@@ -113,7 +145,9 @@ class Evaluations:
             training = self.options.batch_norm == "batch"
             if training:
                 check_model(self.system.flat)
-            self._evaluator = Evaluator(self.system.potential(self.options, self.objects, training), xla)
+            self._evaluator = Evaluator(
+                self.system.potential(self.options, self.objects, training), xla
+            )
             self._batch = CurrentBatch(self.system.dataset, self._evaluator, self._first_batch)
         return self._evaluator
 
@@ -134,7 +168,9 @@ class Evaluations:
         if known is None or known[0] != self.batch.number or not np.array_equal(known[1], position):
             energy = self._engine().energy(position, batch, self.walkers.auxiliary)
             known = self.batch.number, position.copy(), energy
-            self._evaluated = known if self.system.has_data else None  # a function may read what changes
+            self._evaluated = (
+                known if self.system.has_data else None
+            )  # a function may read what changes
         return known[2]
 
     def _of_walker(self, values: np.ndarray, walker_index: int | None):
@@ -144,6 +180,13 @@ class Evaluations:
         return float(value) if np.ndim(value) == 0 else value
 
     def _checked_walker(self, walker_index: int) -> int:
-        if not isinstance(walker_index, int | np.integer) or not 0 <= walker_index < self.options.num_walkers:
-            raise InputError("walker_index: no such walker.", walker_index, f"0 to {self.options.num_walkers - 1}")
+        if (
+            not isinstance(walker_index, int | np.integer)
+            or not 0 <= walker_index < self.options.num_walkers
+        ):
+            raise InputError(
+                "walker_index: no such walker.",
+                walker_index,
+                f"0 to {self.options.num_walkers - 1}",
+            )
         return walker_index

@@ -33,17 +33,23 @@ _OF_ONE = ("num_steps", "output", "workers", "control_variate", "bias", "tensorb
 def _check(folder: Any, *counts: Any) -> None:
     whole = all(isinstance(count, int | np.integer) and count >= 1 for count in counts)
     refuse_if(not whole, "num_rounds, steps: below 1, or no integers.", counts, "1 or more")
-    refuse_if(not isinstance(folder, str | os.PathLike | None), "output is no path.", folder, "a folder")
+    refuse_if(
+        not isinstance(folder, str | os.PathLike | None), "output is no path.", folder, "a folder"
+    )
 
 
 def _check_options(name: str, sim: Simulation) -> None:
     for option in sim.options.explicit & {*_OF_ONE}:
-        refuse_if(getattr(sim.options, option), f"{option}: {name} is a player of a game.", option, "none")
+        refuse_if(
+            getattr(sim.options, option), f"{option}: {name} is a player of a game.", option, "none"
+        )
 
 
 class Player:
-    """The positions of one simulation of a game, as the potentials of the others read them. They are at `start`,
-    `(walkers, parameters)`, before a game begins, in the precision of its simulation."""
+    """The positions of one simulation of a game, as the potentials of the others read them. They
+    are at `start`, `(walkers, parameters)`, before a game begins, in the precision of its
+    simulation.
+    """
 
     def __init__(self, start: Any) -> None:
         self._start = as_array(start, "start", numbers=True)
@@ -51,7 +57,9 @@ class Player:
 
     @property
     def positions(self) -> Any:
-        """Those of its walkers at the target, `(walkers, parameters)`, a tensor; also in compiled functions of now."""
+        """Those of its walkers at the target, `(walkers, parameters)`, a tensor; also in compiled
+        functions of now.
+        """
         return self._now.read_value()
 
     def _follow(self, launch: Launch, carry: Carry) -> None:
@@ -59,18 +67,21 @@ class Player:
 
 
 class Game:
-    """Simulations that take turns, each with a potential that reads where the others are (`Player.positions`).
+    """Simulations that take turns, each with a potential that reads where the others are
+    (`Player.positions`).
 
-    Targets the joint law whose conditional laws are exp(-U/T) of each player given the others, where there is one:
-    alternating conditionals (Gibbs sampling), exact for turns of any length as far as the samplers are. The others see
-    all walkers at the target of a player; the hotter replicas of its ladder lag behind them by a turn, which vanishes
-    for long turns. Without a joint law (generator and discriminator) it is a dynamics, and targets nothing known.
+    Targets the joint law whose conditional laws are exp(-U/T) of each player given the others,
+    where there is one: alternating conditionals (Gibbs sampling), exact for turns of any length as
+    far as the samplers are. The others see all walkers at the target of a player; the hotter
+    replicas of its ladder lag behind them by a turn, which vanishes for long turns. Without a joint
+    law (generator and discriminator) it is a dynamics, and targets nothing known.
 
-    Rule: in every round each player takes its steps, from U and ∇U evaluated anew at where the others are now.
+    Rule: in every round each player takes its steps, from U and ∇U evaluated anew at where the
+    others are now.
 
     Args:
-        **players: By name, in their order, a `Player` and its `Simulation` with the sampler, ladder, batches, walkers
-            and intervals of its own steps.
+        **players: By name, in their order, a `Player` and its `Simulation` with the sampler,
+            ladder, batches, walkers and intervals of its own steps.
 
     Raises:
         InputError: Fewer than two, shapes that do not fit, or options that no player can have.
@@ -86,17 +97,34 @@ class Game:
     """
 
     def __init__(self, **players: tuple[Player, Simulation]) -> None:
-        refuse_if(len(players) < 2, "players: a game has two or more.", len(players), "x=(player, simulation), ...")
+        refuse_if(
+            len(players) < 2,
+            "players: a game has two or more.",
+            len(players),
+            "x=(player, simulation), ...",
+        )
         self.players = players
         for name, pair in players.items():
             match pair:
                 case (Player() as player, Simulation() as sim):
                     pass
                 case _:
-                    raise InputError(f"{name} is no player of a game.", pair, f"{name}=(a Player, its Simulation)")
+                    raise InputError(
+                        f"{name} is no player of a game.",
+                        pair,
+                        f"{name}=(a Player, its Simulation)",
+                    )
             is_so, here = player.positions, sim.walkers.position
-            expected, received = f"{here.shape} of {here.dtype}", f"{tuple(is_so.shape)} of {is_so.dtype.name}"
-            refuse_if(received != expected, f"{name}: the player is not that of its simulation.", received, expected)
+            expected, received = (
+                f"{here.shape} of {here.dtype}",
+                f"{tuple(is_so.shape)} of {is_so.dtype.name}",
+            )
+            refuse_if(
+                received != expected,
+                f"{name}: the player is not that of its simulation.",
+                received,
+                expected,
+            )
             _check_options(name, sim)
 
     def sample(
@@ -107,55 +135,88 @@ class Game:
         Args:
             num_rounds: How often each player has its turn.
             steps: Of a turn, for all players or by name. Default: 1.
-            output: A folder, in which each player has a run folder of its name. Default: temporary ones.
+            output: A folder, in which each player has a run folder of its name. Default: temporary
+                ones.
 
         Raises:
             InputError: Something is not right; nothing was computed yet.
             SamplingError: A player diverged; what came before is on the disk.
         """
-        turns, requests = steps if isinstance(steps, Mapping) else dict.fromkeys(self.players, steps), []
-        refuse_if({*turns} != {*self.players}, "steps: not of all players.", ", ".join(turns), ", ".join(self.players))
+        turns, requests = (
+            steps if isinstance(steps, Mapping) else dict.fromkeys(self.players, steps),
+            [],
+        )
+        refuse_if(
+            {*turns} != {*self.players},
+            "steps: not of all players.",
+            ", ".join(turns),
+            ", ".join(self.players),
+        )
         _check(output, num_rounds, *turns.values())
-        calls = Calls(*(sim.calls for _, sim in self.players.values()))  # of one seed, each has noise of its own
+        calls = Calls(
+            *(sim.calls for _, sim in self.players.values())
+        )  # of one seed, each has noise of its own
         for name, (player, sim) in self.players.items():
             _check_options(name, sim)  # which may be others by now
             player._now.assign(sim.walkers.position)
             sim.calls = calls
             folder = None if output is None else os.fspath(Path(output) / name)
-            options, objects = sim._for_call({"num_steps": num_rounds * turns[name], "output": folder})
+            options, objects = sim._for_call(
+                {"num_steps": num_rounds * turns[name], "output": folder}
+            )
             unnamed = options.until is not None or is_open(options, objects)
             refuse_if(unnamed, f"until: {name} has rounds.", options.until, "a sampler by name")
             options = calls.next("sample", options)
-            options, limits = prepared(sim, options, objects), replace(sim.limits, most_steps=turns[name])
+            options, limits = (
+                prepared(sim, options, objects),
+                replace(sim.limits, most_steps=turns[name]),
+            )
             requests.append(make_request("sample", options, objects, sim.system, limits))
             check_request(requests[-1])
         with ExitStack() as stack, ExitStack() as failing:
             launched: list[Any] = []
             for (name, (_, sim)), request in zip(self.players.items(), requests, strict=True):
-                launched.append(stack.enter_context(started(request, sim.walkers, sim.calls, bool(launched))))
+                launched.append(
+                    stack.enter_context(started(request, sim.walkers, sim.calls, bool(launched)))
+                )
                 where = launched[-1][0].folder
-                failing.callback(run_folder.clear, where)  # of a game whose other players do not start
+                failing.callback(
+                    run_folder.clear, where
+                )  # of a game whose other players do not start
                 manifest.write(where, manifest.read(where) | {"turn": turns[name]})
             failing.pop_all()
             return self._played(launched, num_rounds)
 
     def resume(self, folder: AnyPath, num_rounds: int) -> dict[str, Run]:
-        """Goes on with the game of a folder up to a round, as if it had never stopped, with the simulations as then."""
+        """Goes on with the game of a folder up to a round, as if it had never stopped, with the
+        simulations as then.
+        """
         _check(folder, num_rounds)
         where = {name: Path(folder) / name for name in self.players}
         turns = {name: manifest.read(at).get("turn", 0) for name, at in where.items()}
-        refuse_if(not all(turns.values()), "resume: no game.", os.fspath(folder), "a folder of Game.sample")
-        rounds = {name: next(checkpoint.metas(at))["step"] // turns[name] for name, at in where.items()}
+        refuse_if(
+            not all(turns.values()),
+            "resume: no game.",
+            os.fspath(folder),
+            "a folder of Game.sample",
+        )
+        rounds = {
+            name: next(checkpoint.metas(at))["step"] // turns[name] for name, at in where.items()
+        }
         with ExitStack() as stack:
             launched: list[Any] = []
             for player, _ in self.players.values():
-                player._now.assign(player._start)  # a fingerprint is that of the potential at the start
+                player._now.assign(
+                    player._start
+                )  # a fingerprint is that of the potential at the start
             for name, (_, sim) in self.players.items():
                 if rounds[name] > min(rounds.values()):  # a kill came between two checkpoints
                     checkpoint.step_back(where[name])
                 given = sim.objects | sim.options.values_of(("verbose", "max_time"))
                 limits, last = replace(sim.limits, most_steps=turns[name]), num_rounds * turns[name]
-                launched.append((*reopened(stack, where[name], last, True, given, limits, turns[name]), None))
+                launched.append(
+                    (*reopened(stack, where[name], last, True, given, limits, turns[name]), None)
+                )
             runs = self._played(launched, num_rounds)
         for (_, sim), (launch, *_) in zip(self.players.values(), launched, strict=True):
             sim.walkers = launch.walkers
@@ -163,11 +224,23 @@ class Game:
 
     def _played(self, launched: list[Any], rounds: int) -> dict[str, Run]:
         launches, carries = [launch for launch, *_ in launched], [carry for _, carry, _ in launched]
-        turns, lead = [launch.request.options.num_steps // rounds for launch in launches], launches[0]
-        players, drivers = [player for player, _ in self.players.values()], [launch.driver for launch in launches]
+        turns, lead = (
+            [launch.request.options.num_steps // rounds for launch in launches],
+            launches[0],
+        )
+        players, drivers = (
+            [player for player, _ in self.players.values()],
+            [launch.driver for launch in launches],
+        )
         plans, began = [driver.plan for driver in drivers], time.monotonic()
-        most = min((plan.max_time for plan in plans if plan.max_time is not None), default=float("inf"))
-        every, saved, outcome = min(plan.checkpoint_seconds for plan in plans), began, Outcome.FINISHED
+        most = min(
+            (plan.max_time for plan in plans if plan.max_time is not None), default=float("inf")
+        )
+        every, saved, outcome = (
+            min(plan.checkpoint_seconds for plan in plans),
+            began,
+            Outcome.FINISHED,
+        )
 
         def flush() -> None:
             for driver, carry in zip(drivers, carries, strict=True):
@@ -175,7 +248,9 @@ class Game:
 
         for player, launch, carry in zip(players, launches, carries, strict=True):
             player._follow(launch, carry)
-        lead.progress.start(plans[0].num_steps, lead.driver.step, lead.driver.loop.method.name, len(players))
+        lead.progress.start(
+            plans[0].num_steps, lead.driver.step, lead.driver.loop.method.name, len(players)
+        )
         said = f"Game.resume goes on with the last checkpoint of {lead.folder.parent}."
         with deterministic(), interruptible(lambda: said, plans[0].requeue_signal) as interrupted:
             try:
@@ -188,7 +263,9 @@ class Game:
                         flush()
                         saved = now
                     for k, launch in enumerate(launches):
-                        carries[k] = launch.guarded(lambda k=k: drivers[k].turn(carries[k], turns[k]))
+                        carries[k] = launch.guarded(
+                            lambda k=k: drivers[k].turn(carries[k], turns[k])
+                        )
                         players[k]._follow(launch, carries[k])
                 flush()
                 lead.driver.signal = interrupted()
@@ -197,6 +274,10 @@ class Game:
                     driver.close()
                     sim._forget()
         ended = {}
-        for name, (launch, _, folder), carry in reversed([*zip(self.players, launched, carries, strict=True)]):
-            ended[name] = launch.finish(carry, folder, outcome)  # the first one last: it may stop the process
+        for name, (launch, _, folder), carry in reversed(
+            [*zip(self.players, launched, carries, strict=True)]
+        ):
+            ended[name] = launch.finish(
+                carry, folder, outcome
+            )  # the first one last: it may stop the process
         return {name: ended[name] for name in self.players}

@@ -1,4 +1,6 @@
-"""What a run with mini-batches expects of their noise, from one short measurement at its start and at its end."""
+"""What a run with mini-batches expects of their noise, from one short measurement at its start and
+at its end.
+"""
 
 import math
 from collections.abc import Callable
@@ -33,7 +35,9 @@ ROOM = 3.0
 
 
 def settings_of(method: Method, state, first: int) -> dict[str, Any]:
-    """The `step_size` and `friction` of a walker, and its `coordinates` where masses are measured."""
+    """The `step_size` and `friction` of a walker, and its `coordinates` where masses are
+    measured.
+    """
     values = state._asdict()
     values.setdefault("step_size", step_size_of(state, state.rung))
     told = [name for name in ("step_size", "friction") if name in values]
@@ -41,7 +45,9 @@ def settings_of(method: Method, state, first: int) -> dict[str, Any]:
     while isinstance(method, Wrapper) and not isinstance(method, Massive):
         method = method.inner
     if isinstance(method, Massive) and method.rule is not None:
-        memory = tuple(np.asarray(values) for values in fields_of(state, method.rule.fields).values())
+        memory = tuple(
+            np.asarray(values) for values in fields_of(state, method.rule.fields).values()
+        )
         found["coordinates"] = method.rule.coordinates(memory).part(first, 1)
     return found
 
@@ -49,28 +55,45 @@ def settings_of(method: Method, state, first: int) -> dict[str, Any]:
 def expected_heating(
     request: Request, position: np.ndarray, auxiliary: tuple, tuned: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The heating that is expected of the noise around a position `(parameters,)`, for the manifest. Relative rises of
-    temperatures, 0.04 is 4 %: of the `slowest` directions that the run is long enough for, of the `stiffest`, of the
-    `mean` over all, each as the positions have it; `virial`, by which the configurational temperature will be above its
-    target, and `kinetic`, the same of the kinetic one. `frequencies` are ω of the slowest, of the noise's mean and of
-    the stiffest directions, `gradient_variance` is the mean over the parameters for one step. Where no number can be
-    had, only `not_predicted`, a sentence that says why. `tuned` is what a run has found, see `settings_of`."""
+    """The heating that is expected of the noise around a position `(parameters,)`, for the
+    manifest. Relative rises of temperatures, 0.04 is 4 %: of the `slowest` directions that the run
+    is long enough for, of the `stiffest`, of the `mean` over all, each as the positions have it;
+    `virial`, by which the configurational temperature will be above its target, and `kinetic`, the
+    same of the kinetic one. `frequencies` are ω of the slowest, of the noise's mean and of the
+    stiffest directions, `gradient_variance` is the mean over the parameters for one step. Where no
+    number can be had, only `not_predicted`, a sentence that says why. `tuned` is what a run has
+    found, see `settings_of`.
+    """
     try:
         predict, count = _prediction(request, position, auxiliary, tuned or {})
-        step = request.copies * request.potential.batches.batch_size * request.method.gradients_per_step
+        step = (
+            request.copies
+            * request.potential.batches.batch_size
+            * request.method.gradients_per_step
+        )
         return {**predict(tuned or {}), "num_examples": count, "steps": COST * count / step}
     except InputError as error:
         return {"not_predicted": str(error)}
 
 
 def cool_enough(
-    request: Request, position: np.ndarray, auxiliary: tuple, tuned: dict[str, Any], room: float = 1.0
+    request: Request,
+    position: np.ndarray,
+    auxiliary: tuple,
+    tuned: dict[str, Any],
+    room: float = 1.0,
 ) -> dict[str, float]:
-    """Factors of a state's `friction` and `step_factor`, of those that the run tunes, at which the heating `mean`, the
-    rise of the variances of all directions together, is at most 3/4 of `target_bias`: the friction is raised up to 1/h,
-    which costs no energy error, then h lowered with it. With a `room` above 1 also that of the longest step that is
-    cool, in `step_limit`, where that is below so many times h. Empty where nothing is to be changed, or helps."""
-    h, rate, adapts = tuned["step_size"], tuned.get("friction", 0.0), isinstance(request.options.step_size, str)
+    """Factors of a state's `friction` and `step_factor`, of those that the run tunes, at which the
+    heating `mean`, the rise of the variances of all directions together, is at most 3/4 of
+    `target_bias`: the friction is raised up to 1/h, which costs no energy error, then h lowered
+    with it. With a `room` above 1 also that of the longest step that is cool, in `step_limit`,
+    where that is below so many times h. Empty where nothing is to be changed, or helps.
+    """
+    h, rate, adapts = (
+        tuned["step_size"],
+        tuned.get("friction", 0.0),
+        isinstance(request.options.step_size, str),
+    )
 
     def found_at(step: float) -> dict[str, float]:
         steep = math.log(1 / (step * rate)) if 0 < step * rate < 1 else 0.0
@@ -111,7 +134,9 @@ def cool_enough(
 def _prediction(
     request: Request, position: np.ndarray, auxiliary: tuple, tuned: dict[str, Any]
 ) -> tuple[Callable[[dict[str, Any]], dict[str, Any]], int]:
-    """What tells the heating at a step size and friction, from one measurement, and the number of examples in that."""
+    """What tells the heating at a step size and friction, from one measurement, and the number of
+    examples in that.
+    """
     method, coordinates = _linear_part(request, tuned.get("coordinates"))
 
     def of(settings: dict[str, Any]) -> Method:
@@ -119,17 +144,31 @@ def _prediction(
             return Splitting(method.word, settings["friction"])
         return method
 
-    linear_step(of(tuned), tuned.get("step_size", request.options.first_step_size), request.options.kT, np.ones(1))
+    linear_step(
+        of(tuned),
+        tuned.get("step_size", request.options.first_step_size),
+        request.options.kT,
+        np.ones(1),
+    )
     indices, maps = _examples(request), (coordinates.forward, coordinates.transposed)
-    seen, some = request.potential.spectra, np.random.default_rng(0).standard_normal((1, len(position)))
-    key = b"".join(np.asarray(part).tobytes() for part in (position, *auxiliary, indices, maps[0](some)))
+    seen, some = (
+        request.potential.spectra,
+        np.random.default_rng(0).standard_normal((1, len(position))),
+    )
+    key = b"".join(
+        np.asarray(part).tobytes() for part in (position, *auxiliary, indices, maps[0](some))
+    )
     try:
         if key not in seen:
             seen = {key: noise_spectrum(request.potential, position, auxiliary, indices, *maps)}
             request.potential.spectra = seen
     except (tf.errors.OpError, LookupError, NotImplementedError) as error:
-        raise InputError(f"the model has no second derivatives here ({type(error).__name__}).") from error
-    return lambda settings: _predicted(request, of(settings), seen[key], settings.get("step_size")), len(indices)
+        raise InputError(
+            f"the model has no second derivatives here ({type(error).__name__})."
+        ) from error
+    return lambda settings: _predicted(
+        request, of(settings), seen[key], settings.get("step_size")
+    ), len(indices)
 
 
 def heating_sentence(found: dict[str, Any], order: str) -> str:
@@ -148,10 +187,15 @@ def _linear_part(request: Request, measured: Coordinates | None) -> tuple[Method
     """The sampler at the target, and the coordinates in which it moves."""
     method, options = request.method, request.options
     coordinates: Coordinates = Diagonal(np.ones(1))
-    refuse_if(request.potential.training, "batch_norm: batch statistics tie the examples of a mini-batch together.")
+    refuse_if(
+        request.potential.training,
+        "batch_norm: batch statistics tie the examples of a mini-batch together.",
+    )
     if options.step_schedule != "constant" or "step_schedule" in request.objects:
         raise InputError("step_schedule: it grows and falls with the step size, which changes.")
-    refuse_if(not options.shuffle, "shuffle: the noise of batches in the order of the data is not random.")
+    refuse_if(
+        not options.shuffle, "shuffle: the noise of batches in the order of the data is not random."
+    )
     refuse_if(method.bias is not None, "bias: the bias on the energies changes the frequencies.")
     while isinstance(method, ReplicaExchange | SimulatedTempering | Tuner):
         method = method.inner
@@ -162,39 +206,64 @@ def _linear_part(request: Request, measured: Coordinates | None) -> tuple[Method
 
 
 def _examples(request: Request) -> np.ndarray:
-    """The examples that are looked at: all, or as many as cost a hundredth of the run, or a batch, or little."""
+    """The examples that are looked at: all, or as many as cost a hundredth of the run, or a batch,
+    or little.
+    """
     potential, options = request.potential, request.options
-    part = int(_PART_OF_RUN * options.num_steps * request.copies * potential.batches.batch_size / COST)
+    part = int(
+        _PART_OF_RUN * options.num_steps * request.copies * potential.batches.batch_size / COST
+    )
     few = min(_FEW, _LARGEST // potential.num_parameters)
-    count = min(potential.num_examples, max(potential.batches.batch_size, min(max(part, few), _MOST)))
+    count = min(
+        potential.num_examples, max(potential.batches.batch_size, min(max(part, few), _MOST))
+    )
     random = np.random.default_rng([options.seed, _PURPOSE])
     chosen = np.sort(random.permutation(potential.num_examples)[:count]).astype(np.int32)
     refuse_if(count < 2, "batch_size: a single example has no variance.")
     return chosen
 
 
-def _predicted(request: Request, method: Method, spectrum: NoiseSpectrum, found_step: float | None) -> dict[str, Any]:
+def _predicted(
+    request: Request, method: Method, spectrum: NoiseSpectrum, found_step: float | None
+) -> dict[str, Any]:
     potential, options = request.potential, request.options
     batches, count, size = potential.batches, potential.num_examples, potential.num_parameters
     step_size, temperature = options.first_step_size, options.kT
     if request.method.ladder is not None:
-        beta, _, steps = (np.asarray(column, np.float64).ravel()[0] for column in request.method.ladder)
+        beta, _, steps = (
+            np.asarray(column, np.float64).ravel()[0] for column in request.method.ladder
+        )
         step_size, temperature = float(steps), float(1 / beta)
     step_size = found_step or step_size
     largest = float(spectrum.curvature[-1])
-    refuse_if(not (math.isfinite(largest) and largest > 0), "no direction is curved upwards at the start.")
+    refuse_if(
+        not (math.isfinite(largest) and largest > 0), "no direction is curved upwards at the start."
+    )
     white = batches.sampling == "replacement"
-    # Of the mean over a batch, from that of one example; without replacement all examples together have none.
-    examples = count / batches.steps_per_epoch if batches.sampling == "symmetric" else batches.batch_size
+    # Of the mean over a batch, from that of one example; without replacement all examples together
+    # have none.
+    examples = (
+        count / batches.steps_per_epoch if batches.sampling == "symmetric" else batches.batch_size
+    )
     of_batch = (1 - 1 / count if white else 1 - examples / count) / examples
-    slowest = slowest_frequency(method, step_size, temperature, math.sqrt(largest), options.num_steps)
+    slowest = slowest_frequency(
+        method, step_size, temperature, math.sqrt(largest), options.num_steps
+    )
     curvature = np.append(spectrum.curvature, spectrum.rest_curvature)
     variance = of_batch * np.append(spectrum.variance, spectrum.rest_variance)
-    lowest = spectrum.curvature[0] if spectrum.rest == 0 else min(spectrum.curvature[0], spectrum.rest_curvature)
+    lowest = (
+        spectrum.curvature[0]
+        if spectrum.rest == 0
+        else min(spectrum.curvature[0], spectrum.rest_curvature)
+    )
     omega = np.sqrt(np.maximum(np.append(curvature, lowest), slowest**2))
-    of_lowest = of_batch * (spectrum.rest_variance / spectrum.rest if spectrum.rest else spectrum.variance[0])
+    of_lowest = of_batch * (
+        spectrum.rest_variance / spectrum.rest if spectrum.rest else spectrum.variance[0]
+    )
     batching = batches.sampling, batches.batch_size, count, request.record_every
-    found = relative_heating(method, step_size, temperature, omega, np.append(variance, of_lowest), *batching)
+    found = relative_heating(
+        method, step_size, temperature, omega, np.append(variance, of_lowest), *batching
+    )
     total = float(variance.sum())
     mean_curvature = float(variance @ omega[:-1] ** 2) / total if total else 0.0
     return {

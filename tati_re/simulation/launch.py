@@ -39,7 +39,13 @@ from tati_re.simulation.calls import Calls
 from tati_re.simulation.checks import check_request
 from tati_re.simulation.description import manifest_of, start_sentences
 from tati_re.simulation.ending import Ending
-from tati_re.simulation.heating import ROOM, cool_enough, expected_heating, heating_sentence, settings_of
+from tati_re.simulation.heating import (
+    ROOM,
+    cool_enough,
+    expected_heating,
+    heating_sentence,
+    settings_of,
+)
 from tati_re.simulation.loops import RunLoops
 from tati_re.simulation.request import Request
 from tati_re.simulation.run import Run
@@ -50,8 +56,9 @@ from tati_re.simulation.walkers import Walkers
 
 
 def launch(request: Request, walkers: Walkers, calls: Calls, brief: bool = False) -> Run:
-    """Starts a run, notes it among the calls, and takes it to its end; the walkers stay where they arrive. A `brief`
-    one says nothing at its start."""
+    """Starts a run, notes it among the calls, and takes it to its end; the walkers stay where they
+    arrive. A `brief` one says nothing at its start.
+    """
     with started(request, walkers, calls, brief) as (running, carry, temporary):
         return running.finish(carry, temporary)
 
@@ -60,8 +67,9 @@ def launch(request: Request, walkers: Walkers, calls: Calls, brief: bool = False
 def started(
     request: Request, walkers: Walkers, calls: Calls, brief: bool = False
 ) -> Iterator[tuple["Launch", Carry, TemporaryFolder | None]]:
-    """A run before its first step, its carry, its folder if that is to go; the only one that writes there. A start
-    leaves nothing behind where it fails; a `brief` one says nothing."""
+    """A run before its first step, its carry, its folder if that is to go; the only one that writes
+    there. A start leaves nothing behind where it fails; a `brief` one says nothing.
+    """
     check_request(request)
     options = request.options
     if request.objects.get("starts") is None:
@@ -115,10 +123,14 @@ def _begun(request: Request, walkers: Walkers, folder: Path, brief: bool) -> tup
 
 
 class Launch:
-    """Builds loop, driver and files of one run, and finishes it; the walkers are moved when the run ends. The folder is
-    empty, or that of the run to go on with; `execution` is "xla", "graph" or "eager"."""
+    """Builds loop, driver and files of one run, and finishes it; the walkers are moved when the run
+    ends. The folder is empty, or that of the run to go on with; `execution` is "xla", "graph" or
+    "eager".
+    """
 
-    def __init__(self, request: Request, walkers: Walkers, folder: Path, execution: str, brief: bool = False) -> None:
+    def __init__(
+        self, request: Request, walkers: Walkers, folder: Path, execution: str, brief: bool = False
+    ) -> None:
         self.request, self.walkers, self.folder, self._brief = request, walkers, folder, brief
         self.progress = make_progress(request.options.verbose)
         self.loops = RunLoops(request, execution, self.progress.message)
@@ -132,22 +144,33 @@ class Launch:
         self.ending = Ending(request, walkers, folder)
         self.driver = self._driver()
         if self._tunes_noise:
-            self.loops.loops[-1].cools, self.loops.loops[-1].cools_after = self._cooled, [*map(int, SETTLED)]
+            self.loops.loops[-1].cools, self.loops.loops[-1].cools_after = (
+                self._cooled,
+                [*map(int, SETTLED)],
+            )
 
     def _driver(self) -> Driver:
         request, options = self.request, self.request.options
         plan = Plan(
-            num_steps=options.num_steps, checkpoint_seconds=options.checkpoint_seconds, max_time=options.max_time,
-            requeue_signal=options.requeue_signal, trajectory_format=self._format, parameter_names=self._names,
-            expected=_expected(request), looks=self.ending if self.ending.conditions else None,
+            num_steps=options.num_steps,
+            checkpoint_seconds=options.checkpoint_seconds,
+            max_time=options.max_time,
+            requeue_signal=options.requeue_signal,
+            trajectory_format=self._format,
+            parameter_names=self._names,
+            expected=_expected(request),
+            looks=self.ending if self.ending.conditions else None,
             burnt_in=self._burnt_in if request.samples else None,
             callbacks=(self._copies, self._tensorboard, *(request.objects.get("callbacks") or ())),
-            predictions=_prediction_averages(request), limits=request.limits,
-        )  # fmt: skip
+            predictions=_prediction_averages(request),
+            limits=request.limits,
+        )
         return Driver(self.folder, self.loops.loops, plan, self.progress)
 
     def _burnt_in(self, last: int, tuned: str, carry: Carry) -> None:
-        """Says what the burn-in has tuned, and writes down where it ended and what noise heats from there on."""
+        """Says what the burn-in has tuned, and writes down where it ended and what noise heats from
+        there on.
+        """
         if not tuned:
             return
         self.progress.message(f"Burn-in of {last:,} steps: {tuned}.")
@@ -168,17 +191,30 @@ class Launch:
     def begin(self):
         """Writes the checkpoint of step 0."""
         self.driver.say_size()
-        self._starts = self.guarded(lambda: first_values(self.request, self.walkers, self.loops.execution))
+        self._starts = self.guarded(
+            lambda: first_values(self.request, self.walkers, self.loops.execution)
+        )
         carry = self.guarded(lambda: self.driver.begin(*self._start_values()))
         self._expected = {"heating": {"start": self._heating(carry)}} if self._has_noise else {}
         return carry
 
     def settle(self, folder: Path) -> None:
-        """Writes the manifest, from which on the run can be resumed, and takes its place in the folder."""
-        options, ends = self.request.options, self.request.method.finds_end or not self.request.samples
+        """Writes the manifest, from which on the run can be resumed, and takes its place in the
+        folder.
+        """
+        options, ends = (
+            self.request.options,
+            self.request.method.finds_end or not self.request.samples,
+        )
         learns = options.burnin and "num_burnin_steps" not in options.explicit and not ends
-        unseen = {"burnin_open": "what a ladder or a bias learns, which is not looked at"} if learns else {}
-        manifest.write(self.folder, manifest_of(self.loops) | unseen | self._expected | self._center())
+        unseen = (
+            {"burnin_open": "what a ladder or a bias learns, which is not looked at"}
+            if learns
+            else {}
+        )
+        manifest.write(
+            self.folder, manifest_of(self.loops) | unseen | self._expected | self._center()
+        )
         run_folder.settle(folder)
         self.folder = self.ending.folder = self.driver.folder = folder
         self.driver.tables.move(folder)
@@ -211,23 +247,37 @@ class Launch:
         return expected_heating(self.request, *self._targets(carry)[0])
 
     def _targets(self, carry) -> list[tuple[np.ndarray, tuple, dict[str, Any]]]:
-        """Position and auxiliary variables of the target's first walker, and what it found; at one temperature of the
-        first one of each block, which tunes for itself."""
+        """Position and auxiliary variables of the target's first walker, and what it found; at one
+        temperature of the first one of each block, which tunes for itself.
+        """
         method, states = self.request.method, self.loops.loops[-1].states(carry)
         size, position = self.request.copies // len(states), np.array(carry.state.position)
-        firsts = [int(np.asarray(method.order(carry.state))[0])] if method.by_rung else range(0, len(position), size)
-        auxiliary = [tuple(np.array(value)[[first]] for value in carry.auxiliary) for first in firsts]
+        firsts = (
+            [int(np.asarray(method.order(carry.state))[0])]
+            if method.by_rung
+            else range(0, len(position), size)
+        )
+        auxiliary = [
+            tuple(np.array(value)[[first]] for value in carry.auxiliary) for first in firsts
+        ]
         found = [settings_of(method, states[first // size], first % size) for first in firsts]
         return list(zip(position[firsts], auxiliary, found, strict=True))
 
     def _cooled(self, carry: Carry, last: int) -> Carry:
-        """After a move of the burn-in: noise heats no more than it may, at all rungs alike, now and until next time."""
+        """After a move of the burn-in: noise heats no more than it may, at all rungs alike, now and
+        until next time.
+        """
         burning = last < self.loops.loops[-1].timeline.num_burnin_steps
-        each = [cool_enough(self.request, *target, ROOM if burning else 1.0) for target in self._targets(carry)]
+        each = [
+            cool_enough(self.request, *target, ROOM if burning else 1.0)
+            for target in self._targets(carry)
+        ]
         fields = carry.state._asdict()
 
         def of_walkers(name: str, unchanged: float) -> np.ndarray:
-            return np.repeat([factors.get(name, unchanged) for factors in each], self.request.copies // len(each))
+            return np.repeat(
+                [factors.get(name, unchanged) for factors in each], self.request.copies // len(each)
+            )
 
         tuned = [name for name in ("friction", "step_factor") if name in fields]
         changed: dict[str, Any] = {name: fields[name] * of_walkers(name, 1.0) for name in tuned}
@@ -246,18 +296,26 @@ class Launch:
         return carry
 
     def _start_values(self) -> tuple[np.ndarray, tuple]:
-        """Position and auxiliary variables of every copy at step 0; those of the walkers where a run goes on."""
+        """Position and auxiliary variables of every copy at step 0; those of the walkers where a
+        run goes on.
+        """
         return self._starts or on_all_rungs(self.request, self.walkers)
 
-    def finish(self, carry, temporary: TemporaryFolder | None = None, outcome: Outcome | None = None) -> Run:
-        """Runs to the end, where that has no outcome yet, and leaves the walkers where they arrived."""
+    def finish(
+        self, carry, temporary: TemporaryFolder | None = None, outcome: Outcome | None = None
+    ) -> Run:
+        """Runs to the end, where that has no outcome yet, and leaves the walkers where they
+        arrived.
+        """
         with contextlib.closing(self.loops):
             return self._finished(carry, temporary, outcome)
 
     def _finished(self, carry, temporary: TemporaryFolder | None, outcome: Outcome | None) -> Run:
         driver, options = self.driver, self.request.options
         if self._expected and not self._tunes_noise:
-            self.progress.message(heating_sentence(self._expected["heating"]["start"], options.batch_sampling))
+            self.progress.message(
+                heating_sentence(self._expected["heating"]["start"], options.batch_sampling)
+            )
         self._tensorboard.begin(driver.step)
         try:
             if alone := outcome is None:
@@ -269,10 +327,15 @@ class Launch:
             self._copies(self.folder, driver.step, last=True)
         self._arrive(carry)
         if self.loops.workers is not None and self.loops.workers.team.workers:
-            manifest.write(self.folder, manifest.read(self.folder) | {"workers": self.loops.workers.described()})
+            manifest.write(
+                self.folder,
+                manifest.read(self.folder) | {"workers": self.loops.workers.described()},
+            )
         stopped = outcome is not Outcome.FINISHED or driver.signal
         if self.request.samples and not driver.signal:
-            said = self.guarded(lambda: self.ending.finish(driver.step, not stopped, temporary is None))
+            said = self.guarded(
+                lambda: self.ending.finish(driver.step, not stopped, temporary is None)
+            )
             if said is not None:
                 self.progress.message(said)
         if outcome is Outcome.FINISHED and self.request.samples:
@@ -298,7 +361,10 @@ class Launch:
             path = Path(options.save_model)
             with storing(path):
                 named = path if path.suffix == ".keras" else Path(f"{path}.keras")
-                loss, preparation = self.request.potential.loss, self.request.system.dataset.preparation
+                loss, preparation = (
+                    self.request.potential.loss,
+                    self.request.system.dataset.preparation,
+                )
                 if not save_model(flat, self.walkers, named, preparation, loss.predicts_noise):
                     self.progress.message("save_model: the model cannot be written to a file.")
         if driver.signal not in (0, signal.SIGINT):
@@ -306,13 +372,20 @@ class Launch:
         run = Run(self.folder, temporary, driver.exit_status(outcome))
         system = self.request.system
         run.data = system.dataset
-        run.objects = {**self.request.objects, **({"model": system.model} if system.has_data else {})}
+        run.objects = {
+            **self.request.objects,
+            **({"model": system.model} if system.has_data else {}),
+        }
         return run
 
     def there(self, carry) -> Any:
         """Which copies are at the target."""
         method = self.request.method
-        order = np.asarray(method.order(carry.state)) if method.by_rung else np.arange(self.request.copies)
+        order = (
+            np.asarray(method.order(carry.state))
+            if method.by_rung
+            else np.arange(self.request.copies)
+        )
         return order[: self.request.options.num_walkers]
 
     def _arrive(self, carry) -> None:
@@ -334,8 +407,9 @@ class Launch:
             write_whole(self.folder / files.NOISE, frame_text(table))
 
     def guarded(self, action):
-        """Runs an action under op determinism; one that fails ends the workers, whoever keeps its traceback, and why a
-        run diverged is explained, also in its manifest."""
+        """Runs an action under op determinism; one that fails ends the workers, whoever keeps its
+        traceback, and why a run diverged is explained, also in its manifest.
+        """
         try:
             with contextlib.ExitStack() as failing, deterministic():
                 failing.callback(self.loops.close)
@@ -380,6 +454,10 @@ def _prediction_averages(request: Request) -> PredictionAverages | None:
         return loss.per_example(tf.constant(targets), tf.constant(values)).numpy()
 
     given = loss.get_config(), dataset.task, dataset.num_classes
-    predictive = Predictive(*given, outputs.num_outputs, deviation, mean, per_example, outputs.places)
-    inputs = potential.prepared(device_inputs(ready.test_inputs, ready.input_scale, system.flat.input_dtype))
+    predictive = Predictive(
+        *given, outputs.num_outputs, deviation, mean, per_example, outputs.places
+    )
+    inputs = potential.prepared(
+        device_inputs(ready.test_inputs, ready.input_scale, system.flat.input_dtype)
+    )
     return PredictionAverages(outputs, predictive, inputs.numpy(), dataset.test_targets, every)

@@ -24,27 +24,40 @@ from tati_re.simulation.workers import Workers
 
 
 class RunLoops:
-    """The loops of a run's stages, "xla", "graph" or "eager"; `potential` is the first one's, `meaning` U in words."""
+    """The loops of a run's stages, "xla", "graph" or "eager"; `potential` is the first one's,
+    `meaning` U in words.
+    """
 
-    def __init__(self, request: Request, execution: str, say: Callable[[str], None] = print) -> None:
+    def __init__(
+        self, request: Request, execution: str, say: Callable[[str], None] = print
+    ) -> None:
         self.request, self.execution = request, execution
         apart = request.options.workers is not None and request.samples
         self.workers = Workers(request, execution, say, RunLoops) if apart else None
         options, potential = request.options, request.potential
         own = {**potential.columns, **(request.objects.get("observables") or {})}
         flat = request.system.flat
-        sizes = dict(zip(flat.tensor_names, (math.prod(shape) for shape in flat.shapes), strict=True))
+        sizes = dict(
+            zip(flat.tensor_names, (math.prod(shape) for shape in flat.shapes), strict=True)
+        )
         groups = sizes if options.group_temperatures else {}
-        self.observables = Observables(request.method, potential.metric_name, own, options.full_every, groups)
+        self.observables = Observables(
+            request.method, potential.metric_name, own, options.full_every, groups
+        )
         self.stages = [PlannedStage(0, options.num_steps, None, options.batch_size)]
         potentials = [potential]
         if options.stages and not request.samples:
             self.stages = planned(options)
-            parts = [request.system.batches(options, stage.batch_size, k) for k, stage in enumerate(self.stages)]
+            parts = [
+                request.system.batches(options, stage.batch_size, k)
+                for k, stage in enumerate(self.stages)
+            ]
             potentials = [potential.with_batches(batches) for batches in parts]
         self.loops = [self._loop(*pair) for pair in zip(potentials, self.stages, strict=True)]
         self.potential = potentials[0]
-        self.meaning = self.potential.describe("the examples of each stage" if len(self.stages) > 1 else None)
+        self.meaning = self.potential.describe(
+            "the examples of each stage" if len(self.stages) > 1 else None
+        )
 
     def _loop(self, potential, stage: PlannedStage) -> Loop:
         request, options = self.request, self.request.options
@@ -52,7 +65,9 @@ class RunLoops:
         values = (options.beta, 1.0, options.first_step_size) if request.samples else fits
         if request.method.ladder is not None:
             values = tuple(column[0] for column in request.method.ladder)
-        rung = Rung(*(tf.fill([potential.num_walkers], tf.constant(value, tf.float64)) for value in values))
+        rung = Rung(
+            *(tf.fill([potential.num_walkers], tf.constant(value, tf.float64)) for value in values)
+        )
         given: dict[str, Any] = {
             "first_step": stage.first_step,
             "num_recorded": options.num_walkers if options.trajectory_rungs == "target" else None,
@@ -66,7 +81,9 @@ class RunLoops:
         elif isinstance(request.method, Apart):
             kind = BlockLoop
             whole = request.method.exchange.num_replicas
-            given["kept"] = request.method.num_ladders if options.trajectory_rungs == "target" else whole
+            given["kept"] = (
+                request.method.num_ladders if options.trajectory_rungs == "target" else whole
+            )
             given |= {"num_recorded": None, "num_steps": given["num_steps"] + 1}
         moves = potential, request.method, self.observables, rung, options.run_seed, self.execution
         burnin = options.burnin if request.samples else 0
@@ -76,22 +93,36 @@ class RunLoops:
         return loop
 
     def _schedules(self, stage: PlannedStage) -> tuple[Factor | None, Factor | None]:
-        """The factors of step size and temperature; of a fit in stages, of the rate of the first one."""
+        """The factors of step size and temperature; of a fit in stages, of the rate of the first
+        one.
+        """
         if self.request.samples:
-            given = (self.request.objects.get(name) for name in ("step_schedule", "temperature_schedule"))
-            return step_factor(self.request.options, next(given)), temperature_factor(self.request.options, next(given))
+            given = (
+                self.request.objects.get(name) for name in ("step_schedule", "temperature_schedule")
+            )
+            return step_factor(self.request.options, next(given)), temperature_factor(
+                self.request.options, next(given)
+            )
         factor = self.rate(stage) / self.rate(self.stages[0])
         return (lambda steps: np.full(len(steps), factor)) if len(self.stages) > 1 else None, None
 
     def _limits(self) -> Limits:
-        """Those of the request; no chunk goes past a prediction, for its random bits are drawn as a whole."""
+        """Those of the request; no chunk goes past a prediction, for its random bits are drawn as a
+        whole.
+        """
         limits, every = self.request.limits, self.request.options.stream_predictions
         method = self.request.method
         if isinstance(method, Apart):
             # A stretch begins with the step before, and ends where replicas swap.
-            rounds = method.exchange.exchange_every if method.exchange.has_rounds else limits.most_steps
+            rounds = (
+                method.exchange.exchange_every if method.exchange.has_rounds else limits.most_steps
+            )
             return replace(limits, most_steps=min(limits.most_steps, rounds + 1))
-        return limits if not every else replace(limits, most_steps=min(limits.most_steps, every * method.groups))
+        return (
+            limits
+            if not every
+            else replace(limits, most_steps=min(limits.most_steps, every * method.groups))
+        )
 
     def close(self) -> None:
         """Ends the workers, where there are any."""
@@ -99,10 +130,16 @@ class RunLoops:
             self.workers.team.close()
 
     def rate(self, stage: PlannedStage) -> float:
-        """The learning rate of a stage: its own, that of an optimizer object, or that of the options."""
+        """The learning rate of a stage: its own, that of an optimizer object, or that of the
+        options.
+        """
         method = self.request.method
         own = method.learning_rate if isinstance(method, Optimizer) else None
-        return next(rate for rate in (stage.learning_rate, own, self.request.options.learning_rate) if rate is not None)
+        return next(
+            rate
+            for rate in (stage.learning_rate, own, self.request.options.learning_rate)
+            if rate is not None
+        )
 
     def compiles(self, carry: Carry) -> bool:
         """Compiles the steps without taking one; `False` where XLA refuses."""
@@ -114,7 +151,10 @@ class RunLoops:
                     loop.prepare(carry.state)
                     loop.run(carry, loop.first_step + 1, 0)
         except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError, Failed) as error:
-            of_xla = not isinstance(error, Failed) or error.kind in ("InvalidArgumentError", "UnimplementedError")
+            of_xla = not isinstance(error, Failed) or error.kind in (
+                "InvalidArgumentError",
+                "UnimplementedError",
+            )
             if self.execution != "xla" or not of_xla:
                 raise
             return False

@@ -14,7 +14,9 @@ def simulation_html(system: System, options: Options, objects: Mapping[str, Any]
     shapes = zip(flat.tensor_names, flat.shapes, strict=True)
     tensors = [f"{name} {'×'.join(map(str, shape)) or '1'}" for name, shape in shapes]
     shown = tensors if len(tensors) <= 8 else [*tensors[:4], "...", *tensors[-3:]]
-    batch = "all examples" if options.batch_size is None else f"mini-batches of {options.batch_size}"
+    batch = (
+        "all examples" if options.batch_size is None else f"mini-batches of {options.batch_size}"
+    )
     sampler = "an object" if "sampler" in objects else options.sampler
     lines = [
         ("parameters", f"{flat.num_parameters:,}: {', '.join(shown)}"),
@@ -22,7 +24,10 @@ def simulation_html(system: System, options: Options, objects: Mapping[str, Any]
         ("data", f"{dataset.name}, {dataset.num_examples:,} examples ({dataset.task}), {batch}")
         if system.has_data
         else ("target", dataset.name),
-        ("potential", f"{options.potential}, temperature {options.kT:g}" if system.has_data else ""),
+        (
+            "potential",
+            f"{options.potential}, temperature {options.kT:g}" if system.has_data else "",
+        ),
         ("sampler", f"{sampler}, step_size {options.step_size}"),
     ]
     return html_table("Simulation", lines)

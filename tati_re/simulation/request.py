@@ -1,4 +1,6 @@
-"""The request of a launch: options and objects of one call, the system, and the resulting method."""
+"""The request of a launch: options and objects of one call, the system, and the resulting
+method.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,27 +26,37 @@ from tati_re.simulation.saved_model import read_directions
 from tati_re.simulation.system import System, check_memory
 
 _POSITIONS, _FEWEST, _POSITION_BYTES = 1_000, 64, 2**29
-"""Stored positions of all walkers by `trajectory_every` auto, of a run and of a short one; float64 bytes at most."""
+"""Stored positions of all walkers by `trajectory_every` auto, of a run and of a short one; float64
+bytes at most.
+"""
 _OF_FITS = 100  # Steps between stored positions of a fit, and the most of a run with `until`.
 BATCH_SIZE = 128
 FEW_EXAMPLES, FULL_BATCH_BELOW = 5 * BATCH_SIZE, 5_000
-"""Examples up to which every step sees all of them, whatever it costs, and below which it does where that is cheap."""
+"""Examples up to which every step sees all of them, whatever it costs, and below which it does
+where that is cheap.
+"""
 MOST_WORK = 50_000_000
-"""Work of all examples (`System.work`) that is cheap: a step of four walkers takes some 0.25 s then, and
-5,000 of them 20 minutes. LSTM(32) on 1,600 sequences of 50 steps has twice as much, and drew nothing in a minute."""
+"""Work of all examples (`System.work`) that is cheap: a step of four walkers takes some 0.25 s
+then, and 5,000 of them 20 minutes. LSTM(32) on 1,600 sequences of 50 steps has twice as much, and
+drew nothing in a minute.
+"""
 MOST_PRODUCTS = 25_000_000
-"""Examples times parameters up to which networks of dense layers see more examples as well: a step of four walkers
-takes some 20 ms then, and one on mini-batches has to be a hundredth as long for their noise to heat by 2 %. Of 40,000
-examples and 502 parameters, 27,000 steps were nearer in seven minutes than three million on mini-batches."""
+"""Examples times parameters up to which networks of dense layers see more examples as well: a step
+of four walkers takes some 20 ms then, and one on mini-batches has to be a hundredth as long for
+their noise to heat by 2 %. Of 40,000 examples and 502 parameters, 27,000 steps were nearer in seven
+minutes than three million on mini-batches.
+"""
 MOST_STEPS = 100_000
 """Steps of a run with `until` and no `num_steps`."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """The request of a launch: its kind is "sample" or "fit". `objects` are what was given as objects in Python: loss,
-    prior, sampler, observables, callbacks, starts, ... `method` is the sampler with its wrappers, or the optimizer.
-    Each walker of a run that may end early has stored the `fewest_positions` as soon as it took as many steps."""
+    """The request of a launch: its kind is "sample" or "fit". `objects` are what was given as
+    objects in Python: loss, prior, sampler, observables, callbacks, starts, ... `method` is the
+    sampler with its wrappers, or the optimizer. Each walker of a run that may end early has stored
+    the `fewest_positions` as soon as it took as many steps.
+    """
 
     options: Options
     objects: Mapping[str, Any]
@@ -63,7 +75,13 @@ class Request:
     def record_every(self) -> int:
         """Steps between rows."""
         given = self.options.record_every
-        return given if isinstance(given, int) else 1 if self.samples and self.method.metropolis else 10
+        return (
+            given
+            if isinstance(given, int)
+            else 1
+            if self.samples and self.method.metropolis
+            else 10
+        )
 
     @property
     def trajectory_every(self) -> int:
@@ -76,7 +94,9 @@ class Request:
         recorded, size = self.stored
         positions = (options.num_steps - (options.num_burnin_steps or 0)) * recorded
         # Those at other temperatures of simulated tempering have no weight.
-        every = positions / _POSITIONS / len(self.method.get_config().get("simulated_tempering", [1.0]))
+        every = (
+            positions / _POSITIONS / len(self.method.get_config().get("simulated_tempering", [1.0]))
+        )
         if options.until is not None:  # it may end long before num_steps
             every = min(every / 20, _OF_FITS)
         every = max(1, round(max(every, positions * size / _POSITION_BYTES)))
@@ -87,7 +107,10 @@ class Request:
     def stored(self) -> tuple[int, int]:
         """Walkers with stored positions, and bytes of one in float64."""
         width = self.system.flat.num_parameters if self.directions is None else len(self.directions)
-        return self.options.num_walkers if self.options.trajectory_rungs == "target" else self.copies, 8 * width
+        return (
+            self.options.num_walkers if self.options.trajectory_rungs == "target" else self.copies,
+            8 * width,
+        )
 
     @property
     def full_batch(self) -> bool:
@@ -106,7 +129,9 @@ class Request:
 
     @cached_property
     def potential(self) -> ModelPotential:
-        """The potential; layers act as in training in a fit, and in sampling with `batch_norm` batch."""
+        """The potential; layers act as in training in a fit, and in sampling with `batch_norm`
+        batch.
+        """
         fits = not self.samples
         training = fits or self.options.batch_norm == "batch"
         potential = self.system.potential(self.options, self.objects, training, self.copies, fits)
@@ -115,28 +140,39 @@ class Request:
 
     @cached_property
     def directions(self) -> np.ndarray | None:
-        """Row vectors on which positions are projected before they are stored; None: positions are stored."""
-        return read_directions(self.objects.get("directions", self.options.directions), self.system.flat.num_parameters)
+        """Row vectors on which positions are projected before they are stored; None: positions are
+        stored.
+        """
+        return read_directions(
+            self.objects.get("directions", self.options.directions), self.system.flat.num_parameters
+        )
 
 
 def is_cheap(system: System) -> bool:
     """Whether steps that see all of the data cost little."""
     size, flat = system.dataset.num_examples, system.flat
-    if size <= FEW_EXAMPLES or (size * flat.num_parameters <= MOST_PRODUCTS and chain_of(flat.model) is not None):
+    if size <= FEW_EXAMPLES or (
+        size * flat.num_parameters <= MOST_PRODUCTS and chain_of(flat.model) is not None
+    ):
         return True
     return size < FULL_BATCH_BELOW and system.work <= MOST_WORK
 
 
 def sees_all(options: Options, system: System) -> bool:
     """Whether the mini-batch of these options is all of the data."""
-    whole = options.batch_size == system.dataset.num_examples and options.batch_sampling != "replacement"
+    whole = (
+        options.batch_size == system.dataset.num_examples
+        and options.batch_sampling != "replacement"
+    )
     return options.batch_size is None or whole
 
 
 def make_request(
     kind: str, options: Options, objects: Mapping[str, Any], system: System, limits: Limits = LIMITS
 ) -> Request:
-    """The request with the method that options and objects name, and the order of mini-batches that it takes."""
+    """The request with the method that options and objects name, and the order of mini-batches that
+    it takes.
+    """
     return _Draft(kind, options, objects, system).request(limits)
 
 
@@ -158,7 +194,9 @@ class _Draft:
         if self.options.batch_sampling == "auto":
             subtracts = method.subtracts_noise and not sees_all(self.options, self.system)
             self._settle(batch_sampling="replacement" if subtracts else "epochs")
-        request = Request(self.system.settled(self.options), self.objects, self.system, self.kind, method, limits)
+        request = Request(
+            self.system.settled(self.options), self.objects, self.system, self.kind, method, limits
+        )
         explicit = self.options.explicit
         as_long = "num_steps" in explicit and self.options.max_time is None
         if not request.samples or "trajectory_every" in explicit or as_long:
@@ -175,26 +213,38 @@ class _Draft:
         explicit = self.options.explicit
         if self.options.until is not None and "num_steps" not in explicit:
             self._settle(num_steps=MOST_STEPS)
-        check_memory(self.options, self.system.flat.num_parameters, self.options.num_walkers * self.options.num_rungs)
-        finds_end = "num_burnin_steps" not in explicit and "temperature_schedule" not in self.objects
+        check_memory(
+            self.options,
+            self.system.flat.num_parameters,
+            self.options.num_walkers * self.options.num_rungs,
+        )
+        finds_end = (
+            "num_burnin_steps" not in explicit and "temperature_schedule" not in self.objects
+        )
         fresh = self.options.num_burnin_steps is None
         if fresh:
             self._settle(num_burnin_steps=latest_end(self.options.num_steps))
         sampler = sampler_of(self.options, self.objects, self.system, True)
         prior = self.system.prior(self.options, self.objects)
-        moves = self.options.num_rungs > 1 and (self.options.adapt_ladder or self.options.exchange == "tempering")
+        moves = self.options.num_rungs > 1 and (
+            self.options.adapt_ladder or self.options.exchange == "tempering"
+        )
         learns = moves or self.options.bias != "none"  # what no tuner sees
         if fresh and not (sampler.adapts or learns):
             self._settle(num_burnin_steps=0)
         tuner = with_tuner(sampler, self.options, finds_end and not learns)
         regularized = self.system.flat.regularizer is not None
-        return with_replicas(tuner, self.options, sees_all(self.options, self.system), prior, regularized)
+        return with_replicas(
+            tuner, self.options, sees_all(self.options, self.system), prior, regularized
+        )
 
     def _optimizer(self) -> Method:
         """The optimizer of a fit, at the rate of its first stage."""
         first = planned(self.options)[0].learning_rate
         given = self.options if first is None else make_options(self.options, learning_rate=first)
-        return make_optimizer(self.objects.get("optimizer", self.options.optimizer), given, self.system.flat.shapes)
+        return make_optimizer(
+            self.objects.get("optimizer", self.options.optimizer), given, self.system.flat.shapes
+        )
 
 
 def own_sampler(options: Options, objects: Mapping[str, Any]):
@@ -206,9 +256,13 @@ def own_sampler(options: Options, objects: Mapping[str, Any]):
 
 
 def sampler_of(options: Options, objects: Mapping[str, Any], system: System, tunes: bool = False):
-    """The sampler with mass, ensemble and control variate as the options ask; it may find its step size (`tunes`)."""
+    """The sampler with mass, ensemble and control variate as the options ask; it may find its step
+    size (`tunes`).
+    """
     sampler = own_sampler(options, objects)
     if tunes:
         sampler = with_steps(sampler, options, "step_schedule" in objects)
     sampler.check(options.first_step_size, options.kT, options.num_burnin_steps)
-    return wrapped(sampler, options, system.flat.tensor_names, system.flat.shapes, objects.get("mass"))
+    return wrapped(
+        sampler, options, system.flat.tensor_names, system.flat.shapes, objects.get("mass")
+    )

@@ -46,19 +46,36 @@ def reopened(
     limits: Limits,
     turn: int | None = None,
 ) -> tuple[Launch, Carry]:
-    """A run before its next step, until the stack ends the only one that writes there; `turn`: steps in a game."""
+    """A run before its next step, until the stack ends the only one that writes there; `turn`:
+    steps in a game.
+    """
     stack.enter_context(writing(RunFiles(folder).folder, new=False))
     stack.enter_context(saying(lambda: _as_it_was(folder)))
     run_files = folder if isinstance(folder, RunFiles) else RunFiles(folder)
     run_folder.settle(run_files.folder)
     folder, said = os.fspath(folder), run_files.manifest
-    refuse_if(said.get("turn") != turn, "resume: this run is a player of a game.", folder, "Game.resume")
-    objects = {name: run_files.objects[name] for name in _OF_CALL if name in run_files.objects} | objects
-    again = {name: objects[name] for name in (*CODE, *WRITTEN, *_ALIKE) if is_named(objects.get(name, ()))}
-    objects = {name: value for name, value in objects.items() if name not in again and value is not None}
+    refuse_if(
+        said.get("turn") != turn, "resume: this run is a player of a game.", folder, "Game.resume"
+    )
+    objects = {
+        name: run_files.objects[name] for name in _OF_CALL if name in run_files.objects
+    } | objects
+    again = {
+        name: objects[name]
+        for name in (*CODE, *WRITTEN, *_ALIKE)
+        if is_named(objects.get(name, ()))
+    }
+    objects = {
+        name: value for name, value in objects.items() if name not in again and value is not None
+    }
     overrides = {name: objects.pop(name) for name in BESIDE if name in objects}
     what = "resume: this run has one loop for all walkers, and no blocks."
-    refuse_if("workers" in overrides and "workers" not in said, what, overrides.get("workers"), "no workers")
+    refuse_if(
+        "workers" in overrides and "workers" not in said,
+        what,
+        overrides.get("workers"),
+        "no workers",
+    )
     for name in objects:
         if name not in (*OBJECTS, *_OF_CALL):
             what = "cannot be changed" if name in OPTIONS or name == "starts" else "is not known"
@@ -68,9 +85,15 @@ def reopened(
     steps = num_steps if num_steps is not None else stored.get("num_steps")
     for name, value in {name: (again | objects).get(name) for name in (*CODE, *_ALIKE)}.items():
         was = "an object" if name in said["objects"] else stored.get(name, "none")
-        if (name in again and value != was) or (name in _ALIKE and name in objects and was != "an object"):
+        if (name in again and value != was) or (
+            name in _ALIKE and name in objects and was != "an object"
+        ):
             raise InputError(f"resume: {name} cannot be changed.", value, was)
-    values = {**manifest.given_options(said), **again, **dict.fromkeys(("max_time", "cluster", "worker_gpus"))}
+    values = {
+        **manifest.given_options(said),
+        **again,
+        **dict.fromkeys(("max_time", "cluster", "worker_gpus")),
+    }
     if "num_burnin_steps" not in said.get("given", ("num_burnin_steps",)):
         values.pop("num_burnin_steps", None)  # where it is not over, its end is still to be found
     # The model of the folder is used where there is one, not the code that made it.
@@ -87,9 +110,13 @@ def reopened(
     set_threads(options.threads)
     if "workers" in said:
         options = options.settled(threads=said["workers"]["threads"])
-    objects = said.get("tables", {}) | objects_of(run_files, objects, "resume", trust or "model" in again)
+    objects = said.get("tables", {}) | objects_of(
+        run_files, objects, "resume", trust or "model" in again
+    )
     # Where it started is in the checkpoint; the file that said so may be gone.
-    start = make_options(options, parameters=None, parameters_step=None, **(BUILT if "model" in objects else {}))
+    start = make_options(
+        options, parameters=None, parameters_step=None, **(BUILT if "model" in objects else {})
+    )
     system = system_of(start, objects)
     manifest.check_data(said, system.dataset, "resume")
     check_model(system, run_files, "resume")
@@ -101,7 +128,9 @@ def reopened(
     check_workers(request)
     if request.samples and (is_foreign(options.sampler) or "sampler" in objects):
         # Code that was imported or given may have changed since; what it says of itself must not.
-        now = {name: value for name, value in request.method.get_config().items() if value is not None}
+        now = {
+            name: value for name, value in request.method.get_config().items() if value is not None
+        }
         changed = json.loads(json.dumps(now)) != said["method"]
         refuse_if(changed, "resume: the sampler differs from the run's.", now, said["method"])
     for name, made in (("prior", request.potential.prior), ("loss", request.potential.loss)):
@@ -124,14 +153,24 @@ def reopened(
         carry = run.go_on()
     except KeyError as error:
         expected = "the sampler as it was"
-        raise InputError(f"resume: the checkpoint lacks {error} of the sampler's state.", expected=expected) from None
+        raise InputError(
+            f"resume: the checkpoint lacks {error} of the sampler's state.", expected=expected
+        ) from None
     done = run.driver.step
     if stopped is not None:
-        run.progress.message(f"This run stopped: {stopped} It goes on from its checkpoint at step {done}.")
+        run.progress.message(
+            f"This run stopped: {stopped} It goes on from its checkpoint at step {done}."
+        )
     if done >= options.num_steps:
-        run.progress.message(f"All {done} steps of this run are done; give a larger num_steps to go on.")
+        run.progress.message(
+            f"All {done} steps of this run are done; give a larger num_steps to go on."
+        )
     steps = max(options.num_steps, done)
-    longer = {"stages": extended(stored.get("stages", []), steps)} if options.stages and not request.samples else {}
+    longer = (
+        {"stages": extended(stored.get("stages", []), steps)}
+        if options.stages and not request.samples
+        else {}
+    )
     if num_steps is not None and stored.get("until"):
         said["until"] = {**said.get("until", {}), "given": True}
     manifest.write(run_files.folder, said | {"options": stored | {"num_steps": steps} | longer})
@@ -140,5 +179,7 @@ def reopened(
 
 def _as_it_was(folder: AnyPath) -> str:
     """What a stop before the first further step leaves."""
-    step = next((f"its checkpoint is of step {meta['step']:,}" for meta in checkpoint.metas(folder)), None)
+    step = next(
+        (f"its checkpoint is of step {meta['step']:,}" for meta in checkpoint.metas(folder)), None
+    )
     return f"Interrupted before a further step: {folder} is as it was, {step or 'it has no checkpoint'}."

@@ -18,15 +18,18 @@ if TYPE_CHECKING:
 
 
 def load(path: AnyPath, **objects: Any) -> "Run":
-    """Opens the folder of a run; nothing but its manifest is read yet. Its tables are pandas DataFrames.
+    """Opens the folder of a run; nothing but its manifest is read yet. Its tables are pandas
+    DataFrames.
 
     Args:
         path: The folder, of a run that ended, goes on, or was killed.
-        **objects: What the run was given as objects in Python (`data`, `test_data`, `model`, ...), for what comes
-            after it: predictions, `save_model`, `Simulation.from_folder(run)`. Default: none.
+        **objects: What the run was given as objects in Python (`data`, `test_data`, `model`, ...),
+            for what comes after it: predictions, `save_model`, `Simulation.from_folder(run)`.
+            Default: none.
 
     Raises:
-        InputError: No such folder, not that of a run, or of one that was given no such object, or another model.
+        InputError: No such folder, not that of a run, or of one that was given no such object, or
+            another model.
 
     Examples:
         >>> run = tati_re.load("runs/a")
@@ -47,16 +50,19 @@ def load(path: AnyPath, **objects: Any) -> "Run":
 
 
 class Run(RunFiles):
-    """A finished, running or stopped run: its tables and parameters, its predictions, and what it says of itself.
+    """A finished, running or stopped run: its tables and parameters, its predictions, and what it
+    says of itself.
 
     Args:
         folder: The run folder; `tati_re.load` checks it first.
         temporary: What removes the folder when the run is no longer used. Default: it stays.
-        exit_status: How the call ended that made the run. Default: None, it was made by another process.
+        exit_status: How the call ended that made the run. Default: None, it was made by another
+            process.
 
     Attributes:
-        exit_status: What a command ends with after it, see "On a cluster queue" in the userguide: 0 where all steps
-            are done, 75 after `max_time`, 130 after Ctrl-C; None of a run that was opened with `tati_re.load`.
+        exit_status: What a command ends with after it, see "On a cluster queue" in the userguide: 0
+            where all steps are done, 75 after `max_time`, 130 after Ctrl-C; None of a run that was
+            opened with `tati_re.load`.
 
     Examples:
         >>> run = tati_re.load("runs/a")
@@ -64,12 +70,16 @@ class Run(RunFiles):
         60
     """
 
-    def __init__(self, folder: AnyPath, temporary: Any = None, exit_status: int | None = None) -> None:
+    def __init__(
+        self, folder: AnyPath, temporary: Any = None, exit_status: int | None = None
+    ) -> None:
         super().__init__(folder)
         self._temporary, self.exit_status = temporary, exit_status
 
     def passing_on(self) -> "Run":
-        """Returns the run; raises `KeyboardInterrupt` where Ctrl-C ended it, for those whose part it is."""
+        """Returns the run; raises `KeyboardInterrupt` where Ctrl-C ended it, for those whose part
+        it is.
+        """
         if self.exit_status == INTERRUPTED:
             raise KeyboardInterrupt
         return self
@@ -79,8 +89,9 @@ class Run(RunFiles):
         return html_table(f"Run {self.folder.name}", lines, notes)
 
     def save_model(self, which: str | int, path: AnyPath, walker: int = 0) -> None:
-        """Writes the run's model with parameters of the run as a `.keras` file that plain Keras opens. Where the data
-        were standardized it has layers for that: inputs and outputs are in the units of the data.
+        """Writes the run's model with parameters of the run as a `.keras` file that plain Keras
+        opens. Where the data were standardized it has layers for that: inputs and outputs are in
+        the units of the data.
 
         Args:
             which: `"mean"`, over all walkers and steps after burn-in, or a stored step.
@@ -107,15 +118,21 @@ class Run(RunFiles):
         own = tuple(statistics[f"auxiliary/{k}"][row][None] for k in range(len(flat.auxiliary)))
         predicts_noise = self.manifest.get("loss", {}).get("loss") == HETEROSCEDASTIC
         with storing(path):
-            written = save_model(flat, Walkers(vector[None], own), path, preparation, predicts_noise)
-        kind, cure = type(flat.model).__name__, f"a model with get_config, or run.parameters({which!r})"
+            written = save_model(
+                flat, Walkers(vector[None], own), path, preparation, predicts_noise
+            )
+        kind, cure = (
+            type(flat.model).__name__,
+            f"a model with get_config, or run.parameters({which!r})",
+        )
         refuse_if(not written, "The model cannot be written to a file.", kind, cure)
 
     def predict(self, inputs: Any = None, labels: Any = None, **options: Any) -> Any:
         """Predicts with the average over the posterior draws that the run stored.
 
         Args:
-            inputs, labels, **options: As of `tati_re.predict`, with `interval`, `rung`, `burnin`, `thin`, `model`.
+            inputs, labels, **options: As of `tati_re.predict`, with `interval`, `rung`, `burnin`,
+                `thin`, `model`.
 
         Returns:
             A `tati_re.prediction.ClassPrediction` or `tati_re.prediction.RegressionPrediction`.
@@ -127,27 +144,34 @@ class Run(RunFiles):
 
         return predict(self, inputs, labels, **options)
 
-    def to_arviz(self, burnin: int | None = None, thin: int = 1, data: Any = None, model: Any = None) -> Any:
-        """Returns the run as the ArviZ that is installed takes it: `arviz.InferenceData` before version 1, else an
-        `xarray.DataTree`; the arguments and groups are those of `tati_re.analysis.to_arviz`."""
+    def to_arviz(
+        self, burnin: int | None = None, thin: int = 1, data: Any = None, model: Any = None
+    ) -> Any:
+        """Returns the run as the ArviZ that is installed takes it: `arviz.InferenceData` before
+        version 1, else an `xarray.DataTree`; the arguments and groups are those of
+        `tati_re.analysis.to_arviz`.
+        """
         from tati_re.prediction.arviz import for_installed, to_arviz
 
         return for_installed(to_arviz(self, burnin, thin, data, model))
 
     def loo(self, **options: Any) -> Any:
-        """Returns the `tati_re.prediction.LeaveOneOut` of the run, PSIS-LOO with Pareto k, which `summary` then shows;
-        the arguments are those of `tati_re.prediction.leave_one_out`."""
+        """Returns the `tati_re.prediction.LeaveOneOut` of the run, PSIS-LOO with Pareto k, which
+        `summary` then shows; the arguments are those of `tati_re.prediction.leave_one_out`.
+        """
         from tati_re.prediction.leave_one_out import leave_one_out
 
         return leave_one_out(self, **options)
 
     @property
     def certificate(self) -> Any:
-        """How far the averages of a sampled run may be off, a DataFrame: `quantity`, `value`, what was `asked`, the
-        `verdict` inside, outside or unknown, a `note`, and whether it was `given`, or a default stands (0.02, 1.01,
-        400). Its rows: the bound of the discretization bias of variances, predicted and measured heating, the least
-        effective sample size and the worst R-hat of U, predictions and projections of the positions, walkers that
-        disagree, errors of averages that `until` names, divergences, and the burn-in. `InputError` of a fit."""
+        """How far the averages of a sampled run may be off, a DataFrame: `quantity`, `value`, what
+        was `asked`, the `verdict` inside, outside or unknown, a `note`, and whether it was `given`,
+        or a default stands (0.02, 1.01, 400). Its rows: the bound of the discretization bias of
+        variances, predicted and measured heating, the least effective sample size and the worst
+        R-hat of U, predictions and projections of the positions, walkers that disagree, errors of
+        averages that `until` names, divergences, and the burn-in. `InputError` of a fit.
+        """
         return told("certificate", self)
 
     def plot(self, observables: Sequence[str] | str | None = None, **choices: Any) -> "Figure":
@@ -156,5 +180,7 @@ class Run(RunFiles):
         return drawn("run", self, observables=observables, **choices)
 
     def summary(self) -> str:
-        """Returns what the run says about itself: averages, temperatures, effective sample sizes, R-hat."""
+        """Returns what the run says about itself: averages, temperatures, effective sample sizes,
+        R-hat.
+        """
         return str(told("summarize", self))

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 
 def in_units(model: Any, preparation: Preparation | None, predicts_noise: bool = False) -> Any:
-    """The Keras model from inputs to outputs in the units of the data, with a `Normalization` layer at either end where
-    they are standardized. Derived columns are not part of it: the model is then returned as it is."""
+    """The Keras model from inputs to outputs in the units of the data, with a `Normalization` layer
+    at either end where they are standardized. Derived columns are not part of it: the model is then
+    returned as it is.
+    """
     if preparation is None or preparation.columns is not None:
         return model
     ahead, behind = preparation.input_standard, preparation.target_standard
@@ -32,7 +34,9 @@ def in_units(model: Any, preparation: Preparation | None, predicts_noise: bool =
         of_log_std = np.log(behind.deviation), np.ones_like(behind.deviation)
         behind = Standard(*map(np.append, (behind.mean, behind.deviation), of_log_std))
     pairs, dtype = ((ahead, False), (behind, True)), model.compute_dtype
-    ends = [[_normalization(one, invert, dtype)] if one is not None else [] for one, invert in pairs]
+    ends = [
+        [_normalization(one, invert, dtype)] if one is not None else [] for one, invert in pairs
+    ]
     start = keras.Input(model.input_shape[1:], dtype=model.compute_dtype)
     # The layers keep their names where they stand in a row.
     inside = model.layers if isinstance(model, keras.Sequential) else [model]
@@ -46,9 +50,15 @@ def _normalization(standard: Standard, invert: bool, dtype: str) -> Any:
 
 
 def save_model(
-    flat: FlatModel, walkers: Walkers, path: Path, preparation: Preparation | None = None, predicts_noise: bool = False
+    flat: FlatModel,
+    walkers: Walkers,
+    path: Path,
+    preparation: Preparation | None = None,
+    predicts_noise: bool = False,
 ) -> bool:
-    """Writes the model with the weights of walker 0, `in_units`; `False` where there is none that can be written."""
+    """Writes the model with the weights of walker 0, `in_units`; `False` where there is none that
+    can be written.
+    """
     if flat.model is None:
         return False
     try:
@@ -84,7 +94,12 @@ def read_directions(source, num_parameters: int) -> np.ndarray | None:
     if isinstance(source, str):
         source = read_rows("directions", source, "row vectors")
     rows = np.atleast_2d(as_array(source, "directions", np.float64))
-    if rows.ndim != 2 or not len(rows) or rows.shape[1] != num_parameters or not np.isfinite(rows).all():
+    if (
+        rows.ndim != 2
+        or not len(rows)
+        or rows.shape[1] != num_parameters
+        or not np.isfinite(rows).all()
+    ):
         what = "directions: not row vectors of the parameters."
         raise InputError(what, f"shape {rows.shape}", f"(k, {num_parameters}), finite")
     return rows
@@ -102,11 +117,15 @@ def read_rows(option: str, source: AnyPath, meaning: str) -> np.ndarray:
 
 
 def _numbers_in(path: Path) -> np.ndarray:
-    """The numbers of a .npy file, of the first array of a .npz file, or of a CSV file with or without a header line."""
+    """The numbers of a .npy file, of the first array of a .npz file, or of a CSV file with or
+    without a header line.
+    """
     if path.suffix != ".csv":
         loaded = load_arrays(path)
         return loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]]
-    lines = [line.split(",") for line in path.read_text().splitlines() if line.strip() and line[0] != "#"]
+    lines = [
+        line.split(",") for line in path.read_text().splitlines() if line.strip() and line[0] != "#"
+    ]
     return np.asarray(lines[is_header(lines[0]) :], np.float64)
 
 

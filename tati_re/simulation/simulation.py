@@ -39,18 +39,23 @@ from tati_re.simulation.unattended import prepared
 
 
 class Simulation(Evaluations):
-    """A Keras model and its data as a physical system of positions θ and potential U = N * mean loss - log prior.
+    """A Keras model and its data as a physical system of positions θ and potential U = N * mean
+    loss - log prior.
 
     Args:
-        model: A Keras 3 model, the path of a `.keras` file, a function that builds one or is in a file
-            (`my_net.py:build`), or `None` for a network of dense layers built from `hidden`.
-        data: `(inputs, labels)`, `((inputs, labels), (test inputs, test labels))`, a built-in name, or a data file.
-        loss: A name or a Keras loss. Default: cross-entropy for integer labels, `gaussian` for regression.
-        prior: "gaussian", "box", "none", or an object of `tati_re.priors`. Default: gaussian with `prior_std`.
-        potential: U = -log density in place of model and data, a function of positions `(walkers, dimension)` or
-            `(dimension,)`, in TensorFlow, or in NumPy with its gradient as a pair; float64, and no prior, by default.
-        **options: Every other option, see `Simulation.help()`; `parameters` may also be positions, `(parameters,)` or
-            `(walkers, parameters)`.
+        model: A Keras 3 model, the path of a `.keras` file, a function that builds one or is in a
+            file (`my_net.py:build`), or `None` for a network of dense layers built from `hidden`.
+        data: `(inputs, labels)`, `((inputs, labels), (test inputs, test labels))`, a built-in name,
+            or a data file.
+        loss: A name or a Keras loss. Default: cross-entropy for integer labels, `gaussian` for
+            regression.
+        prior: "gaussian", "box", "none", or an object of `tati_re.priors`. Default: gaussian with
+            `prior_std`.
+        potential: U = -log density in place of model and data, a function of positions `(walkers,
+            dimension)` or `(dimension,)`, in TensorFlow, or in NumPy with its gradient as a pair;
+            float64, and no prior, by default.
+        **options: Every other option, see `Simulation.help()`; `parameters` may also be positions,
+            `(parameters,)` or `(walkers, parameters)`.
 
     Raises:
         InputError: An option, the data or the model is not right; nothing was computed yet.
@@ -75,15 +80,28 @@ class Simulation(Evaluations):
         prior: Any = None,
         **options: Any,
     ) -> None:
-        given = {"model": model, "data": data, "loss": loss, "potential": potential, "prior": prior, **options}
+        given = {
+            "model": model,
+            "data": data,
+            "loss": loss,
+            "potential": potential,
+            "prior": prior,
+            **options,
+        }
         given = _own_names({name: value for name, value in given.items() if value is not None})
         objects = _pop_objects(given)
         start = given.pop("parameters") if not is_named(given.get("parameters")) else None
-        self._start(make_options(({"dtype": "float64"} if "potential" in objects else {}) | given), objects, start)
+        self._start(
+            make_options(({"dtype": "float64"} if "potential" in objects else {}) | given),
+            objects,
+            start,
+        )
 
     @classmethod
     def from_options(cls, options: Options, objects: dict[str, Any] | None = None) -> "Simulation":
-        """A simulation from checked options, as the commands make it. `objects` are those that are objects, by name."""
+        """A simulation from checked options, as the commands make it. `objects` are those that are
+        objects, by name.
+        """
         self = cls.__new__(cls)
         self._start(options, objects or {})
         return self
@@ -94,13 +112,15 @@ class Simulation(Evaluations):
 
         Args:
             folder: The run folder, or the run, which keeps its objects in the process that made it.
-            trust: Whether code that the folder names (`sampler="own.py:Own"`) may run, and files that it names
-                elsewhere (`run_file`) be written. Default: no; what is among `objects` is the caller's own.
-            **objects: What the run was given as objects in Python (`data`, `model`, `loss`, `prior`), and options in
-                place of the run's.
+            trust: Whether code that the folder names (`sampler="own.py:Own"`) may run, and files
+                that it names elsewhere (`run_file`) be written. Default: no; what is among
+                `objects` is the caller's own.
+            **objects: What the run was given as objects in Python (`data`, `model`, `loss`,
+                `prior`), and options in place of the run's.
 
         Returns:
-            A simulation at the parameters of the run's model file; `parameters=folder` takes its walkers'.
+            A simulation at the parameters of the run's model file; `parameters=folder` takes its
+            walkers'.
 
         Raises:
             InputError: No run there, objects that are missing, or data that are not the same.
@@ -108,15 +128,18 @@ class Simulation(Evaluations):
         return from_folder(cls, folder, trust, objects)
 
     @classmethod
-    def resume(cls, folder: AnyPath, num_steps: int | None = None, trust: bool = False, **objects: Any) -> Run:
+    def resume(
+        cls, folder: AnyPath, num_steps: int | None = None, trust: bool = False, **objects: Any
+    ) -> Run:
         """Goes on with a run from its last checkpoint, as if it had never stopped.
 
         Args:
-            folder, trust: As of `from_folder`; code and files that are named again may run and be written.
+            folder, trust: As of `from_folder`; code and files that are named again may run and be
+                written.
             num_steps: The last step, if the run is to be longer than planned. Default: as planned.
-            **objects: What the folder does not hold: `data` where it came as arrays, `model` where it could not be
-                written, `sampler`, `observables`, `callbacks` where they were given; what is named again; and
-                `max_time`, `verbose`.
+            **objects: What the folder does not hold: `data` where it came as arrays, `model` where
+                it could not be written, `sampler`, `observables`, `callbacks` where they were
+                given; what is named again; and `max_time`, `verbose`.
 
         Raises:
             InputError: No run there, data that are not the same, or both checkpoints damaged.
@@ -137,7 +160,9 @@ class Simulation(Evaluations):
     def __getstate__(self) -> dict[str, Any]:
         """What a copy or a pickle holds; what is compiled is made anew."""
         first = self._first_batch if self._evaluator is None else self._batch.number
-        return {n: v for n, v in vars(self).items() if not n.startswith("_")} | {"_first_batch": first}
+        return {n: v for n, v in vars(self).items() if not n.startswith("_")} | {
+            "_first_batch": first
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._take(state["system"])
@@ -154,7 +179,9 @@ class Simulation(Evaluations):
 
     @property
     def parameters(self) -> np.ndarray:
-        """Positions: `(parameters,)` for one walker, `(walkers, parameters)` for several; writing moves the walkers."""
+        """Positions: `(parameters,)` for one walker, `(walkers, parameters)` for several; writing
+        moves the walkers.
+        """
         return self.walkers.position[0] if self.num_walkers() == 1 else self.walkers.position
 
     @parameters.setter
@@ -164,8 +191,10 @@ class Simulation(Evaluations):
 
     @property
     def momenta(self) -> np.ndarray:
-        """Momenta, shaped as `parameters`; drawn from N(0, T) when first asked for. They are for loops of your own:
-        `sample` draws its own ones. An `InputError` where the sampler of the options has none."""
+        """Momenta, shaped as `parameters`; drawn from N(0, T) when first asked for. They are for
+        loops of your own: `sample` draws its own ones. An `InputError` where the sampler of the
+        options has none.
+        """
         self._check_momentum()
         if self.walkers.momentum is None:
             self.init_momenta()
@@ -180,7 +209,11 @@ class Simulation(Evaluations):
     def _check_momentum(self) -> None:
         sampler = own_sampler(self.options, self.objects)
         what = f"momenta: the sampler has none, {sampler.name} moves positions alone."
-        refuse_if(not sampler.has_momentum, what, expected="sampler BAOAB or another with momenta, by set_options")
+        refuse_if(
+            not sampler.has_momentum,
+            what,
+            expected="sampler BAOAB or another with momenta, by set_options",
+        )
 
     def init_momenta(
         self,
@@ -194,7 +227,8 @@ class Simulation(Evaluations):
         Args:
             *unnamed: Refused, for the argument of TATi's function is the inverse temperature.
             temperature, inverse_temperature: T, or 1/T in its place. Default: that of the options.
-            seed: The same momenta at each call with it. Default: that of the options, with further numbers each time.
+            seed: The same momenta at each call with it. Default: that of the options, with further
+                numbers each time.
 
         Raises:
             InputError: The sampler of the options has no momenta, or an argument without its name.
@@ -203,7 +237,11 @@ class Simulation(Evaluations):
         if unnamed:
             what = "init_momenta: its argument needs a name, for TATi's is the inverse temperature and not T."
             raise InputError(what, unnamed[0], "temperature=T or inverse_temperature=1/T")
-        given = {"temperature": temperature, "inverse_temperature": inverse_temperature, "seed": seed}
+        given = {
+            "temperature": temperature,
+            "inverse_temperature": inverse_temperature,
+            "seed": seed,
+        }
         given = {name: value for name, value in given.items() if value is not None}
         chosen = self.calls.next("init_momenta", make_options(self.options, **given), given)
         draw = Draw("normal", self.walkers.position.shape, tf.as_dtype(self.walkers.position.dtype))
@@ -224,9 +262,10 @@ class Simulation(Evaluations):
 
     @property
     def dataset(self) -> CurrentDataset:
-        """The data set, inputs in the shape that the model takes; `inputs, labels = sim.dataset` is the current batch.
-        It may be set: to `(inputs, labels)`, a file name, a list of file names, or the name of a built-in set. The
-        model and the walkers stay as they are."""
+        """The data set, inputs in the shape that the model takes; `inputs, labels = sim.dataset` is
+        the current batch. It may be set: to `(inputs, labels)`, a file name, a list of file names,
+        or the name of a built-in set. The model and the walkers stay as they are.
+        """
         return self._dataset
 
     @dataset.setter
@@ -236,7 +275,10 @@ class Simulation(Evaluations):
         found = _pop_objects(data)
         options = make_options(self.options, data=data.get("data"), test_data=None)
         self._take(self.system.with_data(options, found.get("data")))
-        self.options, self.objects = aliases.capped(options, self.system.dataset.num_examples), objects | found
+        self.options, self.objects = (
+            aliases.capped(options, self.system.dataset.num_examples),
+            objects | found,
+        )
 
     def _take(self, system: Any) -> None:
         self.system = system
@@ -248,15 +290,23 @@ class Simulation(Evaluations):
     # Predictions
 
     def predict(self, inputs, parameters=None, walker_index: int | None = None) -> np.ndarray:
-        """The model's outputs, `(n, ...)`, or `(walkers, n, ...)` for several walkers. Inputs are as in the data set,
-        before scaling, `(n, ...)`, several by name or in their order; `parameters`, `(parameters,)`, are by default
-        those of the walkers, all of them without a `walker_index`."""
+        """The model's outputs, `(n, ...)`, or `(walkers, n, ...)` for several walkers. Inputs are
+        as in the data set, before scaling, `(n, ...)`, several by name or in their order;
+        `parameters`, `(parameters,)`, are by default those of the walkers, all of them without a
+        `walker_index`.
+        """
         if parameters is None and walker_index is None and self.num_walkers() > 1:
-            return np.stack([self.predict(inputs, walker_index=walker) for walker in range(self.num_walkers())])
+            return np.stack(
+                [self.predict(inputs, walker_index=walker) for walker in range(self.num_walkers())]
+            )
         walker_index = self._checked_walker(walker_index or 0)
         here = self.walkers.position[walker_index]
-        parameters = here if parameters is None else as_array(parameters, "parameters", numbers=True)
-        refuse_if(parameters.shape != here.shape, "parameters: wrong shape.", parameters.shape, here.shape)
+        parameters = (
+            here if parameters is None else as_array(parameters, "parameters", numbers=True)
+        )
+        refuse_if(
+            parameters.shape != here.shape, "parameters: wrong shape.", parameters.shape, here.shape
+        )
         parameters = parameters.astype(here.dtype)
         data = self.dataset
         scales = data.layout_scales or (data.input_scale,)
@@ -266,11 +316,18 @@ class Simulation(Evaluations):
         if self._outputs is None:
             self._outputs = Outputs(self.system.flat, potential.prepared)
         auxiliary = [value[walker_index] for value in self.walkers.auxiliary]
-        return self.dataset.restore(self._outputs.of_one(parameters, auxiliary, inputs), potential.loss.predicts_noise)
+        return self.dataset.restore(
+            self._outputs.of_one(parameters, auxiliary, inputs), potential.loss.predicts_noise
+        )
 
-    def predict_probabilities(self, inputs, parameters=None, walker_index: int | None = None) -> np.ndarray:
+    def predict_probabilities(
+        self, inputs, parameters=None, walker_index: int | None = None
+    ) -> np.ndarray:
         """As `predict`, with logits turned into probabilities."""
-        outputs, potential = self.predict(inputs, parameters, walker_index), cast(Any, self._engine().potential)
+        outputs, potential = (
+            self.predict(inputs, parameters, walker_index),
+            cast(Any, self._engine().potential),
+        )
         return potential.loss.probabilities(outputs)
 
     # Runs
@@ -279,22 +336,30 @@ class Simulation(Evaluations):
         """Descends to a minimum of U with every walker; the walkers stay where they arrive.
 
         Args:
-            **overrides: Options for this call, such as `optimizer` (a name, or a Keras object, whose own rate counts),
-                `learning_rate`, `num_steps`, `batch_size`, `output`; `stages`, in each of which rate and batch size are
-                others; and `observables`, `callbacks` as in `sample`.
+            **overrides: Options for this call, such as `optimizer` (a name, or a Keras object,
+                whose own rate counts), `learning_rate`, `num_steps`, `batch_size`, `output`;
+                `stages`, in each of which rate and batch size are others; and `observables`,
+                `callbacks` as in `sample`.
         """
-        refuse_if(overrides.get("workers"), "workers: a fit is made by one process.", overrides.get("workers"), "none")
+        refuse_if(
+            overrides.get("workers"),
+            "workers: a fit is made by one process.",
+            overrides.get("workers"),
+            "none",
+        )
         return self._launched("fit", overrides)
 
     def sample(self, **overrides: Any) -> Run:
-        """Samples exp(-U/T); the walkers stay where they arrive. The run's tables are pandas DataFrames, as of `fit`.
-        Each further call of either has noise and mini-batches of its own; `call=2` repeats those of the second.
+        """Samples exp(-U/T); the walkers stay where they arrive. The run's tables are pandas
+        DataFrames, as of `fit`. Each further call of either has noise and mini-batches of its own;
+        `call=2` repeats those of the second.
 
         Args:
-            **overrides: Options for this call; `sampler` may be an object that follows `tati_re.samplers.Sampler`;
-                `observables={"name": function}`: functions of the parameters `(walkers, parameters)` that give
-                `(walkers,)`, a column of run.csv each; `callbacks=[function(folder, step)]`, called at each flush;
-                `starts`: where each replica starts, `(rungs, walkers, parameters)`, for one walker also `(rungs,
+            **overrides: Options for this call; `sampler` may be an object that follows
+                `tati_re.samplers.Sampler`; `observables={"name": function}`: functions of the
+                parameters `(walkers, parameters)` that give `(walkers,)`, a column of run.csv each;
+                `callbacks=[function(folder, step)]`, called at each flush; `starts`: where each
+                replica starts, `(rungs, walkers, parameters)`, for one walker also `(rungs,
                 parameters)`, in place of where the walkers are.
 
         Raises:
@@ -316,24 +381,38 @@ class Simulation(Evaluations):
             self._forget()
             return run
 
-    def _for_call(self, overrides: dict[str, Any], kind: str = "sample") -> tuple[Options, dict[str, Any]]:
+    def _for_call(
+        self, overrides: dict[str, Any], kind: str = "sample"
+    ) -> tuple[Options, dict[str, Any]]:
         overrides = _own_names(overrides)
-        extra = {n: v for n in ("observables", "callbacks", "starts") if (v := overrides.pop(n, None)) is not None}
+        extra = {
+            n: v
+            for n in ("observables", "callbacks", "starts")
+            if (v := overrides.pop(n, None)) is not None
+        }
         objects = _pop_objects(overrides)
         refuse_fixed((*overrides, *objects))
         kept = {name: value for name, value in self.objects.items() if name not in overrides}
-        return self.calls.numbered(kind, make_options(self.options, **overrides), overrides), kept | objects | extra
+        return self.calls.numbered(
+            kind, make_options(self.options, **overrides), overrides
+        ), kept | objects | extra
 
     # Options
 
     def set_options(self, **options: Any) -> None:
-        """Changes options that do not shape the system (step size, sampler, batch size, prior, ...); an `InputError`
-        for an unknown option, a bad value, or an option that shapes data or model."""
+        """Changes options that do not shape the system (step size, sampler, batch size, prior,
+        ...); an `InputError` for an unknown option, a bad value, or an option that shapes data or
+        model.
+        """
         options = _own_names(options)
         refuse_fixed(options)
         names = {*options}
-        objects = {name: value for name, value in self.objects.items() if name not in options} | _pop_objects(options)
-        changed = aliases.capped(make_options(self.options, **options), self.system.dataset.num_examples)
+        objects = {
+            name: value for name, value in self.objects.items() if name not in options
+        } | _pop_objects(options)
+        changed = aliases.capped(
+            make_options(self.options, **options), self.system.dataset.num_examples
+        )
         self.system.check(changed, objects)
         check_values(names, changed, objects, self.system)
         self.options, self.objects = changed, objects
@@ -342,8 +421,9 @@ class Simulation(Evaluations):
         self._forget()
 
     def get_options(self, name: str | None = None) -> Any:
-        """All options as they are, or the value of the one called `name`, here or in TATi; an `InputError` where there
-        is no such option."""
+        """All options as they are, or the value of the one called `name`, here or in TATi; an
+        `InputError` where there is no such option.
+        """
         if name is None:
             return self.options
         found = [new for new in aliases.names_here(name) if new in OPTIONS]
@@ -354,8 +434,12 @@ class Simulation(Evaluations):
 
     @staticmethod
     def get_losses() -> list[str]:
-        """Names of losses: likelihoods first, then others, then those of TATi; any other Keras loss will do too."""
-        return list(dict.fromkeys([*CLASSIFICATION, *REGRESSION, *aliases.LOSSES.values(), *aliases.LOSSES]))
+        """Names of losses: likelihoods first, then others, then those of TATi; any other Keras loss
+        will do too.
+        """
+        return list(
+            dict.fromkeys([*CLASSIFICATION, *REGRESSION, *aliases.LOSSES.values(), *aliases.LOSSES])
+        )
 
     @staticmethod
     def get_activations() -> list[str]:
@@ -369,15 +453,21 @@ class Simulation(Evaluations):
 
 
 def _own_names(given: dict[str, Any]) -> dict[str, Any]:
-    """`data` for TATi's `dataset`, whose list of two arrays is a pair; names that a call has in TATi alone refused."""
+    """`data` for TATi's `dataset`, whose list of two arrays is a pair; names that a call has in
+    TATi alone refused.
+    """
     if "walker_index" in given:
         what = "walker_index: a run moves all walkers."
-        raise InputError(what, given["walker_index"], "run.run_info, whose column walker tells them apart")
+        raise InputError(
+            what, given["walker_index"], "run.run_info, whose column walker tells them apart"
+        )
     return {"data" if name == "dataset" else name: value for name, value in given.items()}
 
 
 def _pop_objects(given: dict[str, Any]) -> dict[str, Any]:
-    """Takes out what is an object rather than a name, a path or a list of paths: a Keras model, arrays, a sampler."""
+    """Takes out what is an object rather than a name, a path or a list of paths: a Keras model,
+    arrays, a sampler.
+    """
     found = {name for name in OBJECTS if name in given and not is_named(given[name])}
     for name in found & {"data", "test_data"}:
         if isinstance(given[name], list) and len(given[name]) == 2:

@@ -1,4 +1,6 @@
-"""Where the walkers of a Simulation start, and the replicas of a run: at given places, together or apart."""
+"""Where the walkers of a Simulation start, and the replicas of a run: at given places, together or
+apart.
+"""
 
 from typing import Any
 
@@ -25,7 +27,9 @@ def starting_walkers(options: Options, flat: Any, given: Any = None) -> Walkers:
     walkers, start = options.num_walkers, options.walker_start
     _check(options)
     position = np.repeat(np.asarray(flat.get(), flat.dtype)[None], walkers, axis=0)
-    auxiliary = tuple(np.repeat(np.asarray(value)[None], walkers, axis=0) for value in flat.auxiliary)
+    auxiliary = tuple(
+        np.repeat(np.asarray(value)[None], walkers, axis=0) for value in flat.auxiliary
+    )
     if options.parameters is not None:
         stored = _from_file(options.parameters, options.parameters_step, flat)
         position = stored.positions[stored.rows_of(walkers)].astype(flat.dtype)
@@ -39,7 +43,9 @@ def starting_walkers(options: Options, flat: Any, given: Any = None) -> Walkers:
         position = Walkers(position, auxiliary).fitting(given, "parameters")
         said = "Start: given parameters" if position.ndim == 2 and np.ndim(given) == 2 else said
     if start in ("fresh", "fit"):
-        position = fresh_starts(flat.tensor_names, flat.shapes, walkers, options.seed).astype(flat.dtype)
+        position = fresh_starts(flat.tensor_names, flat.shapes, walkers, options.seed).astype(
+            flat.dtype
+        )
         position = with_noise_of(flat, position)
         said = "Start: each walker newly drawn"
     elif start == "jitter":
@@ -49,7 +55,12 @@ def starting_walkers(options: Options, flat: Any, given: Any = None) -> Walkers:
     elif walkers > 1 and options.parameters is None and np.ndim(given) < 2:
         said += "; walker_start jitter or fresh, or a fit, sets them apart"
     free = given is None and options.parameters is None
-    return Walkers(position, auxiliary, f"{said}." if said else None, drawn=check_sum(position) if free else None)
+    return Walkers(
+        position,
+        auxiliary,
+        f"{said}." if said else None,
+        drawn=check_sum(position) if free else None,
+    )
 
 
 def _from_file(path: str, step: int | None, flat: Any) -> FileParameters:
@@ -73,14 +84,20 @@ def _fixed_names(flat: Any) -> set[str]:
     """Names of the model's parameters that keep their values."""
     if flat.model is None:
         return set()
-    every = parameter_names(tensor_names(flat.model), [tuple(v.shape) for v in flat.model.trainable_variables])
+    every = parameter_names(
+        tensor_names(flat.model), [tuple(v.shape) for v in flat.model.trainable_variables]
+    )
     return set(every) - set(flat.parameter_names())
 
 
 def _which(stored: FileParameters, walkers: int) -> str:
     if walkers == 1:
         return "" if len(stored.positions) == 1 else ", the first walker's"
-    return ", each walker from its own row" if len(stored.positions) >= walkers else ", the first row for all walkers"
+    return (
+        ", each walker from its own row"
+        if len(stored.positions) >= walkers
+        else ", the first row for all walkers"
+    )
 
 
 def _auxiliary(stored: FileParameters, own: tuple) -> tuple:
@@ -96,12 +113,21 @@ def _auxiliary(stored: FileParameters, own: tuple) -> tuple:
 
 def _check(options: Options) -> None:
     step, expected = options.parameters_step, "parameters, the file it is a step of"
-    refuse_if(step is not None and options.parameters is None, "parameters_step belongs to a file.", step, expected)
+    refuse_if(
+        step is not None and options.parameters is None,
+        "parameters_step belongs to a file.",
+        step,
+        expected,
+    )
     if options.parameters is not None and options.walker_start in ("fresh", "fit"):
         what = f"parameters and walker_start {options.walker_start} both say where walkers start."
         raise InputError(what, options.parameters, "one of the two, or walker_start same or jitter")
     if "walker_jitter" in options.explicit and options.walker_start != "jitter":
-        raise InputError("walker_jitter belongs to walker_start jitter.", options.walker_start, "walker_start jitter")
+        raise InputError(
+            "walker_jitter belongs to walker_start jitter.",
+            options.walker_start,
+            "walker_start jitter",
+        )
 
 
 def first_values(request: Request, walkers: Walkers, execution: str) -> tuple[np.ndarray, tuple]:
@@ -117,7 +143,9 @@ def first_values(request: Request, walkers: Walkers, execution: str) -> tuple[np
 
 
 def with_seeds(flat: Any, auxiliary: tuple, seed: int) -> tuple:
-    """The variables with the states of Keras' seed generators moved: each walker of each run drops other units."""
+    """The variables with the states of Keras' seed generators moved: each walker of each run drops
+    other units.
+    """
     moved = list(auxiliary)
     for k, variable in enumerate(flat.others):
         if variable.name == "seed_generator_state":
@@ -139,51 +167,74 @@ def on_all_rungs(request: Request, walkers: Walkers) -> tuple[np.ndarray, tuple]
 
 
 def fresh_starts(names, shapes, count: int, seed: int) -> np.ndarray:
-    """Initializations from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in + 1 of the parameter's layer, `(count, parameters)`,
-    independent, float64; the first ones do not depend on `count`. Names and shapes are those of the model's tensors.
-    Source: Baldock and Marzari (arXiv 1904.04154); without the + 1 LeCun et al. (1998)."""
+    """Initializations from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in + 1 of the parameter's layer,
+    `(count, parameters)`, independent, float64; the first ones do not depend on `count`. Names and
+    shapes are those of the model's tensors. Source: Baldock and Marzari (arXiv 1904.04154); without
+    the + 1 LeCun et al. (1998).
+    """
     bound = 1 / np.sqrt(fan_in_plus_one(names, shapes))
     return np.random.default_rng([seed, _FRESH]).uniform(-bound, bound, (count, len(bound)))
 
 
 def made_starts(request: Request, like: np.ndarray, auxiliary: tuple, execution: str) -> np.ndarray:
-    """Where the replicas start under `replica_start` fresh or descent, `(replicas, parameters)`: `descent_steps` steps
-    of `tati_re.optimizers.Fire` on U with all data, 0.1 at first, from an initialization of each one's own."""
+    """Where the replicas start under `replica_start` fresh or descent, `(replicas, parameters)`:
+    `descent_steps` steps of `tati_re.optimizers.Fire` on U with all data, 0.1 at first, from an
+    initialization of each one's own.
+    """
     system, options = request.system, request.options
-    fresh = fresh_starts(system.flat.tensor_names, system.flat.shapes, len(like), options.run_seed).astype(like.dtype)
+    fresh = fresh_starts(
+        system.flat.tensor_names, system.flat.shapes, len(like), options.run_seed
+    ).astype(like.dtype)
     fresh = with_noise_of(system.flat, fresh)
     if options.replica_start == "fresh":
         return fresh
-    potential = system.potential(make_options(options, batch_size=None), request.objects, copies=len(like))
+    potential = system.potential(
+        make_options(options, batch_size=None), request.objects, copies=len(like)
+    )
     return descended(potential, fresh, auxiliary, options.descent_steps, execution)[0]
 
 
 def descended(
-    potential: Potential, position: np.ndarray, auxiliary: tuple, num_steps: int, execution: str, least: float = -np.inf
+    potential: Potential,
+    position: np.ndarray,
+    auxiliary: tuple,
+    num_steps: int,
+    execution: str,
+    least: float = -np.inf,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where a descent on all data ends, `(replicas, parameters)`, and by how much U fell; early if not by `least`."""
+    """Where a descent on all data ends, `(replicas, parameters)`, and by how much U fell; early if
+    not by `least`.
+    """
     ones = tf.ones((len(position),), tf.float64)
     method, rung = Fire(), Rung(ones, ones, _FIRST_TIME_STEP * ones)
 
     def descend(position, count, *auxiliary):
         evaluate = potential.bind(rung, None, auxiliary)
         first = method.init(position, evaluate, None)
-        # From rest a step goes by t² |g|/2, the first one by 1 at most: a gradient of thousands would lead far astray.
+        # From rest a step goes by t² |g|/2, the first one by 1 at most: a gradient of thousands
+        # would lead far astray.
         steep = tf.cast(tf.norm(first.gradient, axis=1), tf.float64) / evaluate.scale
-        start = (tf.constant(0), first._replace(step_size=tf.minimum(first.step_size, tf.sqrt(2.0 / steep))))
+        start = (
+            tf.constant(0),
+            first._replace(step_size=tf.minimum(first.step_size, tf.sqrt(2.0 / steep))),
+        )
 
         def step(i, state):
             return i + 1, method.step(state, evaluate, None)[0]
 
         def goes_on(i, state):
-            return (i < count) & ((i < count // 10) | tf.reduce_any(first.potential - state.potential >= least))
+            return (i < count) & (
+                (i < count // 10) | tf.reduce_any(first.potential - state.potential >= least)
+            )
 
         end = tf.while_loop(goes_on, step, start)[1]
         return end.position, first.potential - end.potential
 
     call = descend if execution == "eager" else Compiled(descend, jit_compile=execution == "xla")
     try:
-        end, fall = call(tf.constant(position), tf.constant(num_steps), *map(tf.constant, auxiliary))
+        end, fall = call(
+            tf.constant(position), tf.constant(num_steps), *map(tf.constant, auxiliary)
+        )
         return end.numpy(), fall.numpy()
     except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
         if execution != "xla":

@@ -1,4 +1,6 @@
-"""From the largest curvature of the potential to step sizes at which samplers are stable, and why one diverged."""
+"""From the largest curvature of the potential to step sizes at which samplers are stable, and why
+one diverged.
+"""
 
 import math
 from typing import NamedTuple
@@ -19,19 +21,23 @@ _LARGEST_INPUT = 20.0
 
 
 class StepSizeAdvice(NamedTuple):
-    """Stable step sizes from the curvature at one position. A method with momenta (all words with A and B, HMC) is
-    stable for h < 2/ω_max, ω_max² the largest eigenvalue k_max of ∇²U, one without (SGLD, LM, MALA) for h < 2/k_max;
-    the h of RWMH is a time, as with momenta. A quarter of the first makes the kinetic energy along the steepest
-    direction wrong by 1.6 % at most under BAOAB (its positions are right to this order); a tenth of the second, the
-    variance there by 11 % under SGLD. Source: Leimkuhler and Matthews (2015), Molecular Dynamics, chapters 2 and 7, for
-    a harmonic potential. `curvature` is k_max, the limits are 2/ω_max and 2/k_max."""
+    """Stable step sizes from the curvature at one position. A method with momenta (all words with A
+    and B, HMC) is stable for h < 2/ω_max, ω_max² the largest eigenvalue k_max of ∇²U, one without
+    (SGLD, LM, MALA) for h < 2/k_max; the h of RWMH is a time, as with momenta. A quarter of the
+    first makes the kinetic energy along the steepest direction wrong by 1.6 % at most under BAOAB
+    (its positions are right to this order); a tenth of the second, the variance there by 11 % under
+    SGLD. Source: Leimkuhler and Matthews (2015), Molecular Dynamics, chapters 2 and 7, for a
+    harmonic potential. `curvature` is k_max, the limits are 2/ω_max and 2/k_max.
+    """
 
     curvature: float
     with_momentum: float
     without_momentum: float
 
     def limit(self, timed: bool) -> float:
-        """The limit of stability of a method whose step size is a time, as with momenta, or multiplies the gradient."""
+        """The limit of stability of a method whose step size is a time, as with momenta, or
+        multiplies the gradient.
+        """
         return self.with_momentum if timed else self.without_momentum
 
     def suggested(self, timed: bool) -> float:
@@ -56,9 +62,15 @@ def advice(curvature: float) -> StepSizeAdvice:
 
 
 def divergence_advice(
-    error: SamplingError, request: Request, potential: ModelPotential, position: np.ndarray, auxiliary: tuple
+    error: SamplingError,
+    request: Request,
+    potential: ModelPotential,
+    position: np.ndarray,
+    auxiliary: tuple,
 ) -> str:
-    """Advice on a run that diverges: compares the step size with the limit of stability, and the inputs with 1."""
+    """Advice on a run that diverges: compares the step size with the limit of stability, and the
+    inputs with 1.
+    """
     said = [_of_step_size(error, request, potential, position, auxiliary), _of_inputs(request)]
     if error.step and request.samples and request.system.flat.samples_noise:
         said.append(
@@ -69,7 +81,9 @@ def divergence_advice(
 
 
 def _of_inputs(request: Request) -> str:
-    """A sentence about inputs that are far from order 1, in the units that the network sees; else empty."""
+    """A sentence about inputs that are far from order 1, in the units that the network sees; else
+    empty.
+    """
     dataset = request.system.dataset
     plain = request.system.has_data and request.options.standardize == "none" and not dataset.layout
     if not plain or dataset.inputs.dtype.kind not in "iuf":
@@ -80,18 +94,28 @@ def _of_inputs(request: Request) -> str:
         low, high = min(low, sizes.min(initial=math.inf)), max(high, sizes.max(initial=0.0))
     if high <= _LARGEST_INPUT:
         return ""
-    return f"The inputs range from {low:.3g} to {high:.3g}: standardize='all' brings them to order 1."
+    return (
+        f"The inputs range from {low:.3g} to {high:.3g}: standardize='all' brings them to order 1."
+    )
 
 
 def _of_step_size(
-    error: SamplingError, request: Request, potential: ModelPotential, position: np.ndarray, auxiliary: tuple
+    error: SamplingError,
+    request: Request,
+    potential: ModelPotential,
+    position: np.ndarray,
+    auxiliary: tuple,
 ) -> str:
     walker, engine, groups = error.walker, Evaluator(potential, False), request.method.groups
     # One of several groups moves while the others are at step 0.
-    moved = groups > 1 and np.isfinite(engine.energy(position, engine.batch(0), auxiliary).potential[walker])
+    moved = groups > 1 and np.isfinite(
+        engine.energy(position, engine.batch(0), auxiliary).potential[walker]
+    )
     if error.step == 0 and not moved:
         inside = np.isfinite(potential.prior.log_prob(tf.constant(position)))[walker]
-        outside = f"The parameters start outside the prior, {potential.prior}: set them, or widen it."
+        outside = (
+            f"The parameters start outside the prior, {potential.prior}: set them, or widen it."
+        )
         return _LOOK if inside else outside
     if not request.samples:
         return "Try a smaller learning_rate."
@@ -117,7 +141,9 @@ def _of_step_size(
     found = f"the limit of stability at the start, 2/{rate} = {limit:.3g} from a few Lanczos steps"
     if step_size >= limit:
         value = f"{2 * step_size / limit:.3g}"
-        return f"step_size {step_size:g} is too large: {found}, so that h {rate} is {value}, not < 2."
+        return (
+            f"step_size {step_size:g} is too large: {found}, so that h {rate} is {value}, not < 2."
+        )
     if config.get("covariance_blending"):
         return (
             f"step_size {step_size:g} is below {found}, but covariance_blending stretches by the walkers that rest, "

@@ -26,8 +26,23 @@ from tati_re.options.make import OPTIONS, Options, options_of, unknown
 from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
 from tati_re.options.user_code import is_code
 from tati_re.posterior.device_data import device_bytes, device_targets, is_signs
-from tati_re.posterior.losses import IN_UNITS, OF_VALUES, ONE_OUTPUT, check_fit, loss_name, make_loss, refuse_ignored
-from tati_re.posterior.noise_level import SAMPLED, check_noise, noise_start, settled_noise, with_noise, with_noise_prior
+from tati_re.posterior.losses import (
+    IN_UNITS,
+    OF_VALUES,
+    ONE_OUTPUT,
+    check_fit,
+    loss_name,
+    make_loss,
+    refuse_ignored,
+)
+from tati_re.posterior.noise_level import (
+    SAMPLED,
+    check_noise,
+    noise_start,
+    settled_noise,
+    with_noise,
+    with_noise_prior,
+)
 from tati_re.posterior.potential import ModelPotential
 from tati_re.posterior.predictive import HETEROSCEDASTIC
 from tati_re.posterior.priors import Prior, Tether, check_prior, make_prior
@@ -41,34 +56,67 @@ from tati_re.simulation.current_batch import CurrentDataset
 def as_trained(
     read: Dataset, options: Options, noise_std: float | str, given: bool, loss: object
 ) -> tuple[Dataset, tuple[str, ...]]:
-    """The data set as `standardize` "auto" has it, or the run where walkers start; and what is said of it."""
-    if options.standardize != "auto" or options.potential != "posterior" or options.tati or read.name in GENERATORS:
+    """The data set as `standardize` "auto" has it, or the run where walkers start; and what is said
+    of it.
+    """
+    if (
+        options.standardize != "auto"
+        or options.potential != "posterior"
+        or options.tati
+        or read.name in GENERATORS
+    ):
         return read, ()
     before = options.parameters or ""
     before = before if os.path.isdir(before) else os.path.dirname(before)
     if before and not given and os.path.isfile(os.path.join(before, MANIFEST)):
         mode = (found := manifest.read(before))["options"].get("standardize", "none")
-        read = standardized_as(read, found["dataset"].get("preparation", {}), mode) if mode != "none" else read
+        read = (
+            standardized_as(read, found["dataset"].get("preparation", {}), mode)
+            if mode != "none"
+            else read
+        )
         return read, () if mode == "none" else (f"standardize {mode}, as in the run {before}.",)
-    units = [name for name in sorted(options.explicit) if name in ("noise_std", "noise_prior_scale")]
-    free = options.loss == HETEROSCEDASTIC or (noise_std == SAMPLED and isinstance(options.noise_prior_scale, str))
+    units = [
+        name for name in sorted(options.explicit) if name in ("noise_std", "noise_prior_scale")
+    ]
+    free = options.loss == HETEROSCEDASTIC or (
+        noise_std == SAMPLED and isinstance(options.noise_prior_scale, str)
+    )
     # Of targets that do not vary the mean alone is taken off.
-    free |= not units and loss is None and options.loss in (None, "gaussian") and not np.ptp(read.targets, axis=0).any()
-    mode, said = automatic(read, given, "" if free else [*units, "the loss"][0], 1e6 * options.memory_limit)
+    free |= (
+        not units
+        and loss is None
+        and options.loss in (None, "gaussian")
+        and not np.ptp(read.targets, axis=0).any()
+    )
+    mode, said = automatic(
+        read, given, "" if free else [*units, "the loss"][0], 1e6 * options.memory_limit
+    )
     return standardized(read, mode), (said,) if said else ()
 
 
 _FEW_STEPS = 4_000
-"""Steps times walkers up to which a compilation by XLA costs more than it saves. Seconds in a graph and under XLA on 2
-cores: 8-50-1, 2,000 steps of one walker 1.2 and 1.5, of four 2.9 and 2.2; 784-100-10, batch 100, 500 steps of four
-3.7 and 4.1, 2,000 of them 14 and 9."""
+"""Steps times walkers up to which a compilation by XLA costs more than it saves. Seconds in a graph
+and under XLA on 2 cores: 8-50-1, 2,000 steps of one walker 1.2 and 1.5, of four 2.9 and 2.2;
+784-100-10, batch 100, 500 steps of four 3.7 and 4.1, 2,000 of them 14 and 9.
+"""
 FIXED = {*options_of(("data", "model", "walkers")), "dimension", "coordinates", "threads"} - {
     *("batch_size", "batch_sampling", "walker_batches", "walker_evaluation", "fit_steps")
 }
 """Options that shape the system: set once, when a Simulation is made."""
 
 OBJECTS = (
-    *("data", "test_data", "sample_weights", "model", "loss", "potential", "prior", "optimizer", "sampler"),
+    *(
+        "data",
+        "test_data",
+        "sample_weights",
+        "model",
+        "loss",
+        "potential",
+        "prior",
+        "optimizer",
+        "sampler",
+    ),
     *("directions", "mass", "step_schedule", "temperature_schedule"),
 )
 """Options that may also be objects in Python."""
@@ -79,11 +127,15 @@ OF_LAYERS = ("activation", "output_activation", "use_bias")
 _COPIES = ("num_walkers", "num_replicas", "evidence_nodes", "num_populations", "num_particles")
 """Options whose product walkers are."""
 _NUMBERS = 40
-"""Measured, graph and XLA: 42 to 101 for networks of 7,510 to 16,304,010 parameters and 1 to 3,000 walkers."""
+"""Measured, graph and XLA: 42 to 101 for networks of 7,510 to 16,304,010 parameters and 1 to 3,000
+walkers.
+"""
 
 
 def is_named(value: Any) -> bool:
-    """Whether an option is a name, a path, a list of them or a table of names, which the manifest can hold."""
+    """Whether an option is a name, a path, a list of them or a table of names, which the manifest
+    can hold.
+    """
     if isinstance(value, dict) and value:
         return all(isinstance(part, str) for part in value.values())
     listed = value if isinstance(value, list) and value else [value]
@@ -91,21 +143,27 @@ def is_named(value: Any) -> bool:
 
 
 def refuse_fixed(names: Iterable[str]) -> None:
-    """Refuses options that shape the system, by their names here or in TATi, and names that are no options."""
+    """Refuses options that shape the system, by their names here or in TATi, and names that are no
+    options.
+    """
     for name in names:
         if any(new in FIXED for new in names_here(name)):
-            raise InputError(f"{name} shapes the system.", expected=f"{name} where the Simulation is made")
+            raise InputError(
+                f"{name} shapes the system.", expected=f"{name} where the Simulation is made"
+            )
         if name not in OPTIONS and name not in ALIASES:
             raise unknown(name)
 
 
 @dataclass
 class System:
-    """A model, in the precision asked for, and its data. `dataset` are the data as they were read, inputs in the shape
-    that the model takes unless columns are derived or standardized; `flat` is the model as a function of a flat vector.
-    `memory_limit` are the bytes of inputs that are kept in memory; those of a larger set are streamed. `notes` are
-    sentences for the start of a run; `num_classes` what the outputs of the model say of the labels, None where the data
-    say it; `compiled` the name of the loss that the model was compiled with."""
+    """A model, in the precision asked for, and its data. `dataset` are the data as they were read,
+    inputs in the shape that the model takes unless columns are derived or standardized; `flat` is
+    the model as a function of a flat vector. `memory_limit` are the bytes of inputs that are kept
+    in memory; those of a larger set are streamed. `notes` are sentences for the start of a run;
+    `num_classes` what the outputs of the model say of the labels, None where the data say it;
+    `compiled` the name of the loss that the model was compiled with.
+    """
 
     dataset: Dataset
     model: Any
@@ -124,13 +182,17 @@ class System:
 
     @cached_property
     def cautions(self) -> tuple[str, ...]:
-        """What is to be said of the data after a pass over them, which many short runs make once."""
+        """What is to be said of the data after a pass over them, which many short runs make
+        once.
+        """
         return () if self.dataset.name in GENERATORS else tuple(cautions(self.dataset))
 
     @cached_property
     def work(self) -> float:
         """What a pass of the network over all examples costs, by `work_of` one of them."""
-        return self.examples.num_examples * work_of(self.flat.model, self.examples.inputs[:1], self.flat.input_dtype)
+        return self.examples.num_examples * work_of(
+            self.flat.model, self.examples.inputs[:1], self.flat.input_dtype
+        )
 
     @property
     def streamed(self) -> bool:
@@ -138,20 +200,32 @@ class System:
         if self.memory_limit is None:
             return False
         data = self.examples
-        return device_bytes(data.inputs, data.input_scale, self.flat.input_dtype) > self.memory_limit
+        return (
+            device_bytes(data.inputs, data.input_scale, self.flat.input_dtype) > self.memory_limit
+        )
 
     def settled(self, options: Options) -> Options:
         """The options with what follows from data and network where nothing was given."""
         noise = self.noise_std(options)
         how: str = options.standardize
         if how == "auto":
-            how = "none" if self.dataset.preparation is None else self.dataset.preparation.standardize
+            how = (
+                "none" if self.dataset.preparation is None else self.dataset.preparation.standardize
+            )
         classes = {} if self.num_classes is None else {"num_classes": self.num_classes}
         return options.settled(standardize=how, noise_std=noise, **classes)
 
     def noise_std(self, options: Options) -> float | str:
-        """The noise under these options: as given, else as it was when the parameters were counted."""
-        return options.noise_std if "noise_std" in options.explicit else SAMPLED if self.flat.samples_noise else 1.0
+        """The noise under these options: as given, else as it was when the parameters were
+        counted.
+        """
+        return (
+            options.noise_std
+            if "noise_std" in options.explicit
+            else SAMPLED
+            if self.flat.samples_noise
+            else 1.0
+        )
 
     def view(self, batch: Callable[[], Any]) -> Any:
         """The data set as users see it, whose pair is the current batch."""
@@ -160,23 +234,36 @@ class System:
     def check(self, options: Options, objects: Mapping[str, Any]) -> None:
         """Refuses options of a call that this system has no use for."""
         what = "potential shapes the system where it is a function."
-        refuse_if("potential" in objects or options.is_target, what, None, "potential=f where the Simulation is made")
+        refuse_if(
+            "potential" in objects or options.is_target,
+            what,
+            None,
+            "potential=f where the Simulation is made",
+        )
 
     def check_failure(self) -> None:
         """Says what failed in code of users while a run went on, if that is why it stopped."""
 
     def check_start(self, position: np.ndarray) -> None:
-        """Refuses a system that cannot be right at the positions where a run starts, `(walkers, parameters)`."""
+        """Refuses a system that cannot be right at the positions where a run starts, `(walkers,
+        parameters)`.
+        """
 
     def is_round(self, position: np.ndarray) -> bool:
-        """Whether a mass of all directions makes the target round around a position `(parameters,)`, as far as can be
-        told: a network of one layer has nearly a Gaussian posterior."""
+        """Whether a mass of all directions makes the target round around a position
+        `(parameters,)`, as far as can be told: a network of one layer has nearly a Gaussian
+        posterior.
+        """
         return True
 
     def with_data(self, options: Options, data: Any = None) -> "System":
-        """The same model, and what its inputs and outputs mean to it, with other data: arrays, a Dataset, or a name."""
+        """The same model, and what its inputs and outputs mean to it, with other data: arrays, a
+        Dataset, or a name.
+        """
         read = dataset_from_options(
-            self.settled(options).settled(standardize="none"), data, places=output_shape_of(self.model)[1:-1]
+            self.settled(options).settled(standardize="none"),
+            data,
+            places=output_shape_of(self.model)[1:-1],
         )
         preparation = self.dataset.preparation
         return self.of(read if preparation is None else replace(read, preparation=preparation))
@@ -195,9 +282,10 @@ class System:
         copies: int | None = None,
         fitting: bool = False,
     ) -> ModelPotential:
-        """The potential under these options, or with the Keras loss and the prior among the objects. `training` takes
-        Keras' training behavior of the layers on the examples of a step, `fitting` on all data too. `copies` are the
-        walkers in all; None: those of the options."""
+        """The potential under these options, or with the Keras loss and the prior among the
+        objects. `training` takes Keras' training behavior of the layers on the examples of a step,
+        `fitting` on all data too. `copies` are the walkers in all; None: those of the options.
+        """
         objects, under_xla = objects or {}, self.execution(options, copies, fitting) == "xla"
         copies = copies or options.num_walkers
         check_memory(options, self.flat.num_parameters, copies)
@@ -207,29 +295,61 @@ class System:
         of_signs = not options.tati and output_activation_of(self.model) == "sigmoid"
         one_of_two = dataset.num_classes == 2 and dataset.targets.ndim == 1 and outputs == (1,)
         one_of_two = one_of_two and (not signs or of_signs)
-        name = "binary_crossentropy" if given is None and (dataset.multi_label or one_of_two) else given
+        name = (
+            "binary_crossentropy"
+            if given is None and (dataset.multi_label or one_of_two)
+            else given
+        )
         how = self.noise_std(options), options.from_logits, output_activation_of(self.model)
         loss = make_loss(name, dataset.num_classes, one_hot, signs, *how)
         targets = tuple(dataset.targets.shape[1:])
-        other = dataset.task == "classification" and targets and loss.name != "sparse_categorical_crossentropy"
-        what, expected = "loss: class numbers at several places have one.", "sparse_categorical_crossentropy"
+        other = (
+            dataset.task == "classification"
+            and targets
+            and loss.name != "sparse_categorical_crossentropy"
+        )
+        what, expected = (
+            "loss: class numbers at several places have one.",
+            "sparse_categorical_crossentropy",
+        )
         refuse_if(other, what, loss.name, f"{expected}, or num_classes = 0 for labels or values")
         if targets == () and loss.name != "sparse_categorical_crossentropy":
             targets = (1,)
         check_fit(loss, outputs, targets, dataset.num_classes)
         if dataset.multi_label and loss.name == "binary_crossentropy":
             loss.words += f", a Bernoulli likelihood for each of {math.prod(targets)} labels, their logarithms added"
-        check_noise(self.noise_std(options), loss, dataset, self.flat, "noise_std" in options.explicit)
+        check_noise(
+            self.noise_std(options), loss, dataset, self.flat, "noise_std" in options.explicit
+        )
         batches = self.batches(options, options.batch_size, copies=copies)
-        label, dtype = device_targets(dataset.targets[:1], loss, tf.as_dtype(self.flat.dtype)), self.flat.dtype
+        label, dtype = (
+            device_targets(dataset.targets[:1], loss, tf.as_dtype(self.flat.dtype)),
+            self.flat.dtype,
+        )
         rows = batches.batch_size
-        loss.check(tf.TensorSpec([rows, *label.shape[1:]], label.dtype), tf.TensorSpec([rows, *outputs], dtype))
+        loss.check(
+            tf.TensorSpec([rows, *label.shape[1:]], label.dtype),
+            tf.TensorSpec([rows, *outputs], dtype),
+        )
         prior = self.prior(options, objects)
-        parts = self.flat, loss, prior, dataset, batches, copies, options.potential, options.walker_evaluation
-        return ModelPotential(*parts, training, under_xla=under_xla, fitting=fitting, memory_limit=self.memory_limit)
+        parts = (
+            self.flat,
+            loss,
+            prior,
+            dataset,
+            batches,
+            copies,
+            options.potential,
+            options.walker_evaluation,
+        )
+        return ModelPotential(
+            *parts, training, under_xla=under_xla, fitting=fitting, memory_limit=self.memory_limit
+        )
 
     def prior(self, options: Options, objects: Mapping[str, Any] | None = None) -> Prior:
-        """The prior of the parameters: the object where one was given, else the one that options name."""
+        """The prior of the parameters: the object where one was given, else the one that options
+        name.
+        """
         noisy = self.flat.samples_noise
         flat = self.flat.inside if noisy else self.flat
         prior = (objects or {}).get("prior")
@@ -244,66 +364,113 @@ class System:
 
     def _tether(self, options: Options) -> Prior:
         if not isinstance(options.prior_factor, float):
-            raise InputError("prior_factor: a tether has one strength.", options.prior_factor, "a number")
+            raise InputError(
+                "prior_factor: a tether has one strength.", options.prior_factor, "a number"
+            )
         names = self.flat.parameter_names()
-        return Tether(read_parameters(str(options.tether), None, names=names).positions[0], options.prior_factor)
+        return Tether(
+            read_parameters(str(options.tether), None, names=names).positions[0],
+            options.prior_factor,
+        )
 
-    def batches(self, options: Options, batch_size: int | None, stage: int = 0, copies: int | None = None) -> Batches:
-        """The mini-batches of a stage under these options; "auto" that is not settled by a sampler means epochs."""
+    def batches(
+        self, options: Options, batch_size: int | None, stage: int = 0, copies: int | None = None
+    ) -> Batches:
+        """The mini-batches of a stage under these options; "auto" that is not settled by a sampler
+        means epochs.
+        """
         sampling = "epochs" if options.batch_sampling == "auto" else options.batch_sampling
-        which = self.dataset.num_examples, batch_size, copies or options.num_walkers, options.run_seed, sampling
-        return Batches(*which, shared=options.walker_batches == "shared", stage=stage, shuffle=options.shuffle)
+        which = (
+            self.dataset.num_examples,
+            batch_size,
+            copies or options.num_walkers,
+            options.run_seed,
+            sampling,
+        )
+        return Batches(
+            *which, shared=options.walker_batches == "shared", stage=stage, shuffle=options.shuffle
+        )
 
     def execution(self, options: Options, copies: int | None = None, fitting: bool = False) -> str:
-        """The execution of a run of `copies` walkers at all temperatures, and of single evaluations where there are
-        none; "auto" means XLA if it compiles all layers, none is 3 times faster in a graph, and there is enough to do.
-        Measured on 2 cores, 28 x 28 images, 8 filters, batch 100: a step takes 3.6 ms in a graph, 11.4 under XLA; of
-        Adam with 4 walkers of 784-100-1, batch 128, 5.4 and 3.8 ms, for which XLA compiles 2.5 s longer."""
+        """The execution of a run of `copies` walkers at all temperatures, and of single evaluations
+        where there are none; "auto" means XLA if it compiles all layers, none is 3 times faster in
+        a graph, and there is enough to do. Measured on 2 cores, 28 x 28 images, 8 filters, batch
+        100: a step takes 3.6 ms in a graph, 11.4 under XLA; of Adam with 4 walkers of 784-100-1,
+        batch 128, 5.4 and 3.8 ms, for which XLA compiles 2.5 s longer.
+        """
         if self.streamed:
             what = "execution: data larger than memory_limit are read by the host, which XLA cannot ask."
-            refuse_if(options.execution == "xla", what, "xla", "auto or graph, or a larger memory_limit")
+            refuse_if(
+                options.execution == "xla", what, "xla", "auto or graph, or a larger memory_limit"
+            )
             return "eager" if options.execution == "eager" else "graph"
         if options.execution != "auto":
             return options.execution
-        slow = self.has_data and not on_gpu() and any("Conv" in type(each).__name__ for each in layers_of(self.model))
-        few = copies is not None and copies * options.num_steps <= (3 if fitting else 1) * _FEW_STEPS
+        slow = (
+            self.has_data
+            and not on_gpu()
+            and any("Conv" in type(each).__name__ for each in layers_of(self.model))
+        )
+        few = (
+            copies is not None and copies * options.num_steps <= (3 if fitting else 1) * _FEW_STEPS
+        )
         return "xla" if self.flat.xla_safe and not slow and not few else "graph"
 
 
 def assemble(options: Options, objects: Mapping[str, Any]) -> System:
-    """The system of options and objects: `model`, `data` (arrays or a Dataset), `test_data` and `sample_weights` of the
-    objects, else those of the options; the model also a file, a function in one, or layers of `options.hidden`."""
+    """The system of options and objects: `model`, `data` (arrays or a Dataset), `test_data` and
+    `sample_weights` of the objects, else those of the options; the model also a file, a function in
+    one, or layers of `options.hidden`.
+    """
     for name, value in options.values_of(("dimension", "coordinates")).items():
-        refuse_if(value, f"{name} belongs to a potential given as a function.", value, "potential=f")
+        refuse_if(
+            value, f"{name} belongs to a potential given as a function.", value, "potential=f"
+        )
     refuse_ignored(objects.get("loss"))  # before its labels are
     name = loss_name(objects.get("loss", options.loss))
     what = "standardize: targets keep their units under a loss that is no function of differences."
-    refuse_if(name in IN_UNITS and options.standardize == "all", what, f"all with {name}", "inputs, none or auto")
+    refuse_if(
+        name in IN_UNITS and options.standardize == "all",
+        what,
+        f"all with {name}",
+        "inputs, none or auto",
+    )
     if name in OF_VALUES and options.num_classes is None:
         return replace(assemble(options.settled(num_classes=0), objects), num_classes=0)
-    model, *given = (objects.get(name) for name in ("model", "data", "test_data", "sample_weights", "loss"))
+    model, *given = (
+        objects.get(name) for name in ("model", "data", "test_data", "sample_weights", "loss")
+    )
     if model is None and options.model is not None and not is_code(options.model):
         model = load_model(options.model)
         objects = {**objects, "model": model}
     one_output(model)  # before labels that are several are taken for an array
     several = name == "sparse_categorical_crossentropy" and options.num_classes is None
-    # What the call of a model of one's own class gives is asked where it matters: one that was read may have two types.
-    told = isinstance(model, keras.Model) and model.built and (several or tensors_of(model, "outputs"))
+    # What the call of a model of one's own class gives is asked where it matters: one that was read
+    # may have two types.
+    told = (
+        isinstance(model, keras.Model) and model.built and (several or tensors_of(model, "outputs"))
+    )
     shape = output_shape_of(model) if told else ()
     if several and len(shape) > 2 and (count := shape[-1] or 0) > 1:
         return replace(assemble(options.settled(num_classes=count), objects), num_classes=count)
     read = dataset_from_options(options, *given, places=shape[1:-1])
     noise_std = settled_noise(options, objects.get("loss"), read)
-    read, notes = as_trained(read, options, noise_std, model is not None or options.model is not None, given[-1])
+    read, notes = as_trained(
+        read, options, noise_std, model is not None or options.model is not None, given[-1]
+    )
     notes += said_of_skewed(read.targets) if noise_std == SAMPLED else ()
     dataset = read.prepared()
     builder = model if callable(model) and not isinstance(model, keras.Model) else None
     if model is not None and builder is None and not isinstance(model, keras.Model):
-        expected = "a keras.Model, a function that builds one, a path to a .keras file, or my_net.py:build"
+        expected = (
+            "a keras.Model, a function that builds one, a path to a .keras file, or my_net.py:build"
+        )
         raise InputError("model is not a Keras model.", type(model).__name__, expected)
     compiled = model.loss if isinstance(model, keras.Model) and model.compiled else None
     code = builder is not None or (model is None and is_code(options.model))
-    sigmoid = options.output_activation == "sigmoid" and not (options.tati or options.model or model is not None)
+    sigmoid = options.output_activation == "sigmoid" and not (
+        options.tati or options.model or model is not None
+    )
     outputs = num_outputs(dataset, objects.get("loss", options.loss), sigmoid)
     if code:
         model = imported_model(builder or options.model, options, dataset.inputs.shape[1:], outputs)
@@ -311,20 +478,39 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
         units = [int(np.prod(dataset.inputs.shape[1:])), *options.hidden, outputs]
         check_memory(options, sum((a + options.use_bias) * b for a, b in pairwise(units)), 1)
         form = options.hidden, options.activation, options.output_activation
-        model = build_network(dataset.inputs.shape[1:], outputs, *form, options.dtype, options.seed, options.use_bias)
+        model = build_network(
+            dataset.inputs.shape[1:], outputs, *form, options.dtype, options.seed, options.use_bias
+        )
     else:
         if options.hidden and not code:
-            raise InputError("model and hidden exclude each other.", f"hidden = {options.hidden}", "one of the two")
-        beside = [name for name, value in options.values_of(OF_LAYERS).items() if value != OPTIONS[name].default]
-        what, expected = "The layers of a given model have their own.", "hidden, or a function that builds the model"
+            raise InputError(
+                "model and hidden exclude each other.",
+                f"hidden = {options.hidden}",
+                "one of the two",
+            )
+        beside = [
+            name
+            for name, value in options.values_of(OF_LAYERS).items()
+            if value != OPTIONS[name].default
+        ]
+        what, expected = (
+            "The layers of a given model have their own.",
+            "hidden, or a function that builds the model",
+        )
         refuse_if(beside and not (code or options.tati), what, ", ".join(beside), expected)
         if not model.built and not dataset.layout:
             model(dataset.inputs[:1] * 1)
         twice = _scales_bytes(model) if read.input_scale < 1.0 else None
         what = f"model: its layer {twice} scales bytes, which are multiplied by 1/255 already, from 0 to 1."
-        refuse_if(twice, what, expected="floats from 0 to 255 as the inputs, or a model for inputs from 0 to 1")
+        refuse_if(
+            twice,
+            what,
+            expected="floats from 0 to 255 as the inputs, or a model for inputs from 0 to 1",
+        )
         given, model = model, in_precision(model, options.dtype)
-        if model is not given and ("mixed" in given.dtype_policy.name or "dtype" not in options.explicit):
+        if model is not given and (
+            "mixed" in given.dtype_policy.name or "dtype" not in options.explicit
+        ):
             notes += (f"The model is rebuilt in {options.dtype}, and sampled in it (dtype).",)
     ready = fitted_shape(dataset, model)
     if options.num_classes is None and objects.get("loss", options.loss) is None:
@@ -333,27 +519,46 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
             system = assemble(options.settled(num_classes=classes), objects)
             return replace(system, num_classes=classes, notes=(*system.notes, why))
         notes += (why,) if why else ()
-    check_dimensions(options.tati, int(np.prod(dataset.inputs.shape[1:])), int(np.prod(output_shape_of(model)[1:])))
+    check_dimensions(
+        options.tati,
+        int(np.prod(dataset.inputs.shape[1:])),
+        int(np.prod(output_shape_of(model)[1:])),
+    )
     flat = FlatModel(model, options.fix_parameters)
     flat = with_noise(flat, noise_std, lambda: noise_start(options, ready))
     check_memory(options, flat.num_parameters, options.num_walkers)
-    named = None if compiled is None or isinstance(compiled, (list, tuple, dict)) else loss_name(compiled)
+    named = (
+        None
+        if compiled is None or isinstance(compiled, (list, tuple, dict))
+        else loss_name(compiled)
+    )
     data, limit = ready if dataset is read else read, 1e6 * options.memory_limit
     return System(data, model, flat, ready, limit, notes, compiled=named)
 
 
 def _scales_bytes(model: keras.Model) -> str | None:
-    """The kind of a layer for inputs up to 255: one that divides, or a first one with a mean that is none of 0 to 1."""
-    layers = [layer for layer in layers_of(model) if type(layer).__name__ not in ("InputLayer", "Flatten", "Reshape")]
+    """The kind of a layer for inputs up to 255: one that divides, or a first one with a mean that
+    is none of 0 to 1.
+    """
+    layers = [
+        layer
+        for layer in layers_of(model)
+        if type(layer).__name__ not in ("InputLayer", "Flatten", "Reshape")
+    ]
     if any(type(layer).__name__ == "Rescaling" and np.max(layer.scale) < 0.1 for layer in layers):
         return "Rescaling"
-    own = [layer.mean for layer in layers[:1] if isinstance(layer, keras.layers.Normalization) and not layer.invert]
+    own = [
+        layer.mean
+        for layer in layers[:1]
+        if isinstance(layer, keras.layers.Normalization) and not layer.invert
+    ]
     return "Normalization" if any(mean is not None and np.max(mean) > 1 for mean in own) else None
 
 
 def _classes_by_outputs(read: Dataset, model: Any) -> tuple[int | None, str]:
-    """The number of classes, 0 for a regression, where the outputs of the model say other than the values of labels in
-    one column, or one at each place, do, and a sentence on it; else None."""
+    """The number of classes, 0 for a regression, where the outputs of the model say other than the
+    values of labels in one column, or one at each place, do, and a sentence on it; else None.
+    """
     parts = [read.targets, *([] if read.test_targets is None else [read.test_targets])]
     labels, shape = np.concatenate(parts), output_shape_of(model)[1:]
     whole = bool(shape) and labels.shape[1:] == shape[:-1] and (labels == np.floor(labels)).all()
@@ -371,24 +576,38 @@ def _classes_by_outputs(read: Dataset, model: Any) -> tuple[int | None, str]:
         )
     if count > 1 and read.num_classes is None and low >= 0 and high < count:
         found = len(np.unique(labels))
-        return count, f"The labels are {count} classes, one for each output of the model; {found} of them occur."
+        return (
+            count,
+            f"The labels are {count} classes, one for each output of the model; {found} of them occur.",
+        )
     return None, ""
 
 
 def check_memory(options: Options, num_parameters: int, copies: int) -> None:
-    """Refuses walkers, `copies` at all temperatures, for which too little memory is free: `_NUMBERS` a parameter."""
+    """Refuses walkers, `copies` at all temperatures, for which too little memory is free:
+    `_NUMBERS` a parameter.
+    """
     one = _NUMBERS * num_parameters * (4.0 if options.dtype == "float32" else 8.0)
     sizes = options.values_of(("data", "num_classes", "hidden", "model", "dimension"))
     name = [name for name, value in sizes.items() if value or name == "data"][-1]
     what = f"{'positions' if name == 'dimension' else 'networks'} of {num_parameters:,} parameters"
     check_free(name, sizes[name] or "as given", one, what)
-    numbers = options.values_of(name for name in _COPIES if name in options.explicit) or {"num_walkers": 1}
+    numbers = options.values_of(name for name in _COPIES if name in options.explicit) or {
+        "num_walkers": 1
+    }
     name = max(numbers, key=lambda name: numbers[name] or 0)
-    check_free(name, numbers[name], copies * one, f"{copies:,} walkers of {num_parameters:,} parameters each")
+    check_free(
+        name,
+        numbers[name],
+        copies * one,
+        f"{copies:,} walkers of {num_parameters:,} parameters each",
+    )
 
 
 def num_outputs(dataset: Dataset, loss: Any, sigmoid: bool) -> int:
-    """Those of a network that is built for these data, one for two classes where its last activation is a `sigmoid`."""
+    """Those of a network that is built for these data, one for two classes where its last
+    activation is a `sigmoid`.
+    """
     loss = loss if loss is None else loss_name(loss)
     if dataset.targets.ndim > 1 or loss == HETEROSCEDASTIC:
         return int(np.prod(dataset.targets.shape[1:])) * (2 if loss == HETEROSCEDASTIC else 1)
@@ -396,5 +615,10 @@ def num_outputs(dataset: Dataset, loss: Any, sigmoid: bool) -> int:
     if classes is None or is_signs(dataset) or loss in ONE_OUTPUT:
         return 1
     what = "output_activation: numbers between 0 and 1 are no logits of classes."
-    refuse_if(sigmoid and loss is None and classes > 2, what, "sigmoid", "linear, softmax, or a loss that takes them")
+    refuse_if(
+        sigmoid and loss is None and classes > 2,
+        what,
+        "sigmoid",
+        "linear, softmax, or a loss that takes them",
+    )
     return 1 if sigmoid and loss is None else classes

@@ -1,4 +1,6 @@
-"""Runs without a named sampler: walkers, fits, sampler, mass and end follow from the data and the model."""
+"""Runs without a named sampler: walkers, fits, sampler, mass and end follow from the data and the
+model.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,14 @@ from tati_re.simulation.calls import Calls
 from tati_re.simulation.checks import check_request
 from tati_re.simulation.heating import expected_heating
 from tati_re.simulation.launch import launch
-from tati_re.simulation.request import BATCH_SIZE, MOST_STEPS, Request, is_cheap, make_request, sees_all
+from tati_re.simulation.request import (
+    BATCH_SIZE,
+    MOST_STEPS,
+    Request,
+    is_cheap,
+    make_request,
+    sees_all,
+)
 from tati_re.simulation.starts import descended, starting_walkers
 from tati_re.simulation.system import System
 from tati_re.simulation.walkers import Walkers
@@ -30,9 +39,13 @@ AUTO = "auto"
 NUM_WALKERS = 4
 FEW_PARAMETERS = 10
 MOST_DIRECTIONS = 100
-"""Parameters up to which the mass of a density of one's own, or of a network of one layer, has all directions."""
+"""Parameters up to which the mass of a density of one's own, or of a network of one layer, has all
+directions.
+"""
 TARGET_BIAS = 0.05
-"""Of MCLMC, an energy error of 4.5e-4 per parameter and step: the bound is wide, and 0.02 costs 1.6 times the steps."""
+"""Of MCLMC, an energy error of 4.5e-4 per parameter and step: the bound is wide, and 0.02 costs 1.6
+times the steps.
+"""
 TARGET_ACCEPTANCE = 0.98
 """Of HMC: steps that suit the average of a narrow, curved valley stick at its ends."""
 UNTIL = "rhat<1.01, ess>400"
@@ -40,9 +53,19 @@ OF_WEIGHTS = ", rhat(weights)<1.1"
 FIT_BATCH_SIZE, FIT_EPOCHS, MOST_FIT_STEPS = 100, 10, 20_000
 """A fit takes the default of steps, or as many as see each example so often, up to the most."""
 DESCENT_STEPS, FAR = 1_000, 1_000.0
-"""A density of one's own is descended for so many steps, or a twentieth of a shorter run, if a tenth of them shows that
-U falls by more than so many d T. In a funnel of 100 dimensions U falls by 110, into the neck: walkers stay."""
-_OF_THE_RUN = ("output", "overwrite", "run_file", "averages_file", "trajectory_file", "save_model", "tensorboard")
+"""A density of one's own is descended for so many steps, or a twentieth of a shorter run, if a
+tenth of them shows that U falls by more than so many d T. In a funnel of 100 dimensions U falls by
+110, into the neck: walkers stay.
+"""
+_OF_THE_RUN = (
+    "output",
+    "overwrite",
+    "run_file",
+    "averages_file",
+    "trajectory_file",
+    "save_model",
+    "tensorboard",
+)
 
 
 class Chosen(Protocol):
@@ -60,8 +83,10 @@ class Chosen(Protocol):
 
 
 def prepared(sim: Chosen, options: Options, objects: Mapping[str, Any]) -> Options:
-    """The options of a run of `Simulation.sample` with what was left open; says what was chosen, fits the walkers where
-    they are to start at a fit and have not moved, and descends from far above a density."""
+    """The options of a run of `Simulation.sample` with what was left open; says what was chosen,
+    fits the walkers where they are to start at a fit and have not moved, and descends from far
+    above a density.
+    """
     return _Choice(sim, options, objects).made()
 
 
@@ -75,7 +100,9 @@ def is_open(options: Options, objects: Mapping[str, Any]) -> bool:
 
 @dataclass
 class _Choice:
-    """What a run chooses by itself: its options change from choice to choice, the walkers of the Simulation as well."""
+    """What a run chooses by itself: its options change from choice to choice, the walkers of the
+    Simulation as well.
+    """
 
     sim: Chosen
     options: Options
@@ -84,9 +111,13 @@ class _Choice:
     def made(self) -> Options:
         """The options with all choices."""
         sim = self.sim
-        asked, there = (options.values_of(("num_walkers", "walker_start")) for options in (self.options, sim.options))
+        asked, there = (
+            options.values_of(("num_walkers", "walker_start"))
+            for options in (self.options, sim.options)
+        )
         if asked != there:
-            # A preset asks for more walkers than the Simulation has, or for another start; those that are placed stay.
+            # A preset asks for more walkers than the Simulation has, or for another start; those
+            # that are placed stay.
             if sim.walkers.placed:
                 self._change(**there)
             else:
@@ -100,14 +131,18 @@ class _Choice:
                 progress.message(sentence)
             for sentence in self._choose_method():
                 progress.message(sentence)
-        if self.options.walker_start == "fit" and not (sim.walkers.placed or "starts" in self.objects):
+        if self.options.walker_start == "fit" and not (
+            sim.walkers.placed or "starts" in self.objects
+        ):
             self._checked()
             self._confine()
             self._fit()
         return self.options
 
     def _checked(self) -> Request:
-        """The request of the run; what is wrong with it is said before the work that prepares it."""
+        """The request of the run; what is wrong with it is said before the work that prepares
+        it.
+        """
         check_request(request := self._request())
         if self.options.output is not None:
             with writing(self.options.output):
@@ -149,7 +184,11 @@ class _Choice:
             jitter = {"walker_start": "jitter", "walker_jitter": 1.0}
             values |= {"walker_start": "fit"} if sim.system.has_data else jitter
         self._place(**values)
-        if "fit_steps" not in explicit and sim.options.walker_start == "fit" and sim.system.has_data:
+        if (
+            "fit_steps" not in explicit
+            and sim.options.walker_start == "fit"
+            and sim.system.has_data
+        ):
             size = self.options.batch_size or FIT_BATCH_SIZE
             steps = min(MOST_FIT_STEPS, FIT_EPOCHS * sim.system.dataset.num_examples // size)
             self._change(fit_steps=max(self.options.fit_steps, steps))
@@ -159,7 +198,10 @@ class _Choice:
             "jitter": f"displaced by Gaussian numbers of deviation {sim.options.walker_jitter:g}",
         }
         at = "starts" if "starts" in self.objects else sim.options.walker_start
-        return [first, f"Start: {sim.num_walkers()} walkers, {how.get(at, at)} (num_walkers, walker_start, fit_steps)."]
+        return [
+            first,
+            f"Start: {sim.num_walkers()} walkers, {how.get(at, at)} (num_walkers, walker_start, fit_steps).",
+        ]
 
     def _choose_method(self) -> list[str]:
         """Chooses sampler, batches, tuning and end, with a sentence on each."""
@@ -168,20 +210,32 @@ class _Choice:
         size, dimension = sim.system.dataset.num_examples, sim.num_parameters()
         if given.batch_size is None and not is_cheap(sim.system):
             self._change(batch_size=BATCH_SIZE)
-        whole, walled = sees_all(self.options, sim.system), sim.system.prior(given, self.objects).walled
+        whole, walled = (
+            sees_all(self.options, sim.system),
+            sim.system.prior(given, self.objects).walled,
+        )
         if not whole:
-            sampler, why = "BAOAB", f"mini-batches of {self.options.batch_size} of {size:,} examples"
+            sampler, why = (
+                "BAOAB",
+                f"mini-batches of {self.options.batch_size} of {size:,} examples",
+            )
         elif dimension < FEW_PARAMETERS:
             sampler, why = "HMC", f"exact, and cheap with {dimension} parameters"
         else:
-            sampler, why = "MCLMC", f"all {size:,} examples in every step" if sim.system.has_data else "exact gradients"
+            sampler, why = (
+                "MCLMC",
+                f"all {size:,} examples in every step"
+                if sim.system.has_data
+                else "exact gradients",
+            )
         steps = given.num_steps if "num_steps" in given.explicit else MOST_STEPS
         values: dict[str, Any] = {"friction": AUTO, "num_leapfrog_steps": AUTO}
         if "until" in given.explicit and given.until is None:
             values["num_steps"] = steps
         values["until"] = UNTIL + (OF_WEIGHTS if sim.system.has_data else "")
         burnin = latest_end(steps) if given.num_burnin_steps is None else given.num_burnin_steps
-        # Hidden units make copies of each minimum, each with a covariance of its own: no mass has them all.
+        # Hidden units make copies of each minimum, each with a covariance of its own: no mass has
+        # them all.
         kernels = sum(len(shape) > 1 for shape in sim.system.flat.shapes)
         small = whole and dimension <= MOST_DIRECTIONS and kernels < 2 and not walled
         if burnin >= FEWEST_BURNIN_STEPS:
@@ -189,21 +243,38 @@ class _Choice:
         if sampler == "MCLMC":
             values["target_bias"] = TARGET_BIAS
             if small and "mass" in values and "mass" not in given.explicit:
-                values["integrator"] = "isotropic" if sim.system.is_round(sim.walkers.position[0]) else "leapfrog"
+                values["integrator"] = (
+                    "isotropic" if sim.system.is_round(sim.walkers.position[0]) else "leapfrog"
+                )
         if sampler == "HMC":
-            values |= {"target_acceptance": TARGET_ACCEPTANCE} | ({"walls": "reflect"} if walled else {})
-        left_out = {"friction" if sampler == "HMC" else "num_leapfrog_steps", *given.explicit, *self.objects}
-        self._change(sampler=sampler, **{name: value for name, value in values.items() if name not in left_out})
+            values |= {"target_acceptance": TARGET_ACCEPTANCE} | (
+                {"walls": "reflect"} if walled else {}
+            )
+        left_out = {
+            "friction" if sampler == "HMC" else "num_leapfrog_steps",
+            *given.explicit,
+            *self.objects,
+        }
+        self._change(
+            sampler=sampler,
+            **{name: value for name, value in values.items() if name not in left_out},
+        )
         if not whole and "batch_sampling" not in given.explicit:
             why += self._choose_order()
         tuned = "length of trajectories" if sampler == "HMC" else "friction"
-        tuned = f"Step size, {tuned} and masses" if self.options.mass != "unit" else f"Step size and {tuned}"
+        tuned = (
+            f"Step size, {tuned} and masses"
+            if self.options.mass != "unit"
+            else f"Step size and {tuned}"
+        )
         wrong = f", so that variances are wrong by {self.options.target_bias:.0%} at most"
         latest = f"at step {steps:,} at the latest"
         if given.max_time is not None and "num_steps" not in given.explicit:
             latest = f"after {given.max_time:g} seconds at the latest"
         elif "num_steps" not in given.explicit:
-            latest += ", or up to four times as many, and twenty where it can tell how many it takes"
+            latest += (
+                ", or up to four times as many, and twenty where it can tell how many it takes"
+            )
         return [
             f"Sampler {sampler}: {why} (sampler, batch_size, batch_sampling).",
             f"{tuned} are tuned in the burn-in, which ends by itself{'' if sampler == 'HMC' else wrong} (step_size, "
@@ -213,7 +284,9 @@ class _Choice:
         ]
 
     def _choose_order(self) -> str:
-        """The order of mini-batches that is expected to heat less, of epochs and symmetric sweeps."""
+        """The order of mini-batches that is expected to heat less, of epochs and symmetric
+        sweeps.
+        """
         found, walkers, spectra = {}, self.sim.walkers, dict[bytes, Any]()
         for order in ("epochs", "symmetric"):
             auxiliary = tuple(value[:1] for value in walkers.auxiliary)
@@ -230,7 +303,12 @@ class _Choice:
     def _descend(self, steps: int) -> list[str]:
         """Takes walkers that begin far above a density of one's own down, and says so."""
         sim, options = self.sim, self.options
-        if sim.system.has_data or sim.walkers.momentum is not None or "starts" in self.objects or not steps:
+        if (
+            sim.system.has_data
+            or sim.walkers.momentum is not None
+            or "starts" in self.objects
+            or not steps
+        ):
             return []
         position, potential = sim.walkers.position, self._checked().potential
         least = FAR * options.kT * position.shape[1]
@@ -243,17 +321,29 @@ class _Choice:
         return [f"{said} (sampler)."]
 
     def _fit(self) -> None:
-        """Takes walkers to minima of U, in a quarter of `max_time` at most, the last quarter at a tenth of the rate."""
+        """Takes walkers to minima of U, in a quarter of `max_time` at most, the last quarter at a
+        tenth of the rate.
+        """
         sim, options = self.sim, self.options
         left_out = {*_OF_THE_RUN, "num_steps", "num_burnin_steps", "stages", "call", "full_every"}
-        objects = {name: value for name, value in self.objects.items() if name not in ("callbacks", "starts")}
+        objects = {
+            name: value
+            for name, value in self.objects.items()
+            if name not in ("callbacks", "starts")
+        }
         given = options.values_of((options.explicit & {*options_of(OPTIMIZE)}) - left_out)
         first = max(1, 3 * options.fit_steps // 4)
-        method = make_optimizer(objects.get("optimizer", options.optimizer), options, sim.system.flat.shapes)
+        method = make_optimizer(
+            objects.get("optimizer", options.optimizer), options, sim.system.flat.shapes
+        )
         rate = options.learning_rate if method.learning_rate is None else method.learning_rate
         rates = [(first, rate), (options.fit_steps - first, rate / 10)]
         stages = [{"num_steps": steps, "learning_rate": rate} for steps, rate in rates if steps]
-        given |= {"num_steps": options.fit_steps} if method.scheduled or method.full_batch else {"stages": stages}
+        given |= (
+            {"num_steps": options.fit_steps}
+            if method.scheduled or method.full_batch
+            else {"stages": stages}
+        )
         if sim.system.has_data and options.batch_size is None and not method.full_batch:
             given["batch_size"] = min(FIT_BATCH_SIZE, sim.system.dataset.num_examples)
         if options.max_time is not None:

@@ -1,4 +1,6 @@
-"""The walkers of a Simulation: where they are, with what momenta, and whether somebody has placed them."""
+"""The walkers of a Simulation: where they are, with what momenta, and whether somebody has placed
+them.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +14,11 @@ from tati_re.core.given import as_array
 
 @dataclass
 class Walkers:
-    """Where the walkers of a simulation are, `(walkers, parameters)`, with their momenta, None until they are drawn.
-    `auxiliary` are Keras' non-trainable variables, `(walkers, ...)` each. `sentence` is what the start of a run says of
-    the position; None once they have moved. `drawn` is a check sum of the position that nobody has given."""
+    """Where the walkers of a simulation are, `(walkers, parameters)`, with their momenta, None
+    until they are drawn. `auxiliary` are Keras' non-trainable variables, `(walkers, ...)` each.
+    `sentence` is what the start of a run says of the position; None once they have moved. `drawn`
+    is a check sum of the position that nobody has given.
+    """
 
     position: np.ndarray
     auxiliary: tuple[np.ndarray, ...]
@@ -32,11 +36,17 @@ class Walkers:
         self.position, self.drawn = position, check_sum(position)
 
     def fitting(self, value: Any, name: str) -> np.ndarray:
-        """A new array in shape and type of the positions, of what is given for each walker or for all."""
+        """A new array in shape and type of the positions, of what is given for each walker or for
+        all.
+        """
         value = as_array(value, name)
         if value.shape not in (self.position.shape, self.position.shape[1:]):
             what = f"{name}: wrong shape."
-            raise InputError(what, value.shape, f"{self.position.shape[1:]} for all walkers, or {self.position.shape}")
+            raise InputError(
+                what,
+                value.shape,
+                f"{self.position.shape[1:]} for all walkers, or {self.position.shape}",
+            )
         if value.dtype.kind not in "fiu" or not np.isfinite(value).all():
             raise InputError(f"{name}: not all are finite numbers.", expected="finite numbers")
         return np.array(np.broadcast_to(value, self.position.shape), self.position.dtype)

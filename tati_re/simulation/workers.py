@@ -31,14 +31,18 @@ if TYPE_CHECKING:
 
 _AUTO = 4  # Walkers of a block at most, where they are independent.
 _STRETCH = 256
-"""Steps for which a block draws its random numbers at once: a shorter message pays for all of them."""
+"""Steps for which a block draws its random numbers at once: a shorter message pays for all of
+them.
+"""
 _OPEN = ExitStack()  # What a worker stays in to its end.
 _STAYS = ("data", "test_data", "sample_weights", "model", "callbacks", "starts", "directions")
 """Objects that the system has taken up, or that stay with the driver."""
 
 
 def block_size(request: Request) -> int:
-    """Walkers of a block: as given, else a ladder's replicas of one number, an ensemble, or a divisor up to four."""
+    """Walkers of a block: as given, else a ladder's replicas of one number, an ensemble, or a
+    divisor up to four.
+    """
     options, method, copies = request.options, request.method, request.copies
     given, unit = options.block_size, options.num_walkers if method.by_rung else 1
     if method.groups > 1:
@@ -49,7 +53,9 @@ def block_size(request: Request) -> int:
     if given % unit or copies % given:
         whole = "an ensemble" if method.groups > 1 else f"{unit} replica(s) of one number"
         what = f"block_size: the blocks of a run are equally large{f', and each holds {whole} whole' * (unit > 1)}."
-        expected = ", ".join(str(size) for size in range(unit, copies + 1, unit) if copies % size == 0)
+        expected = ", ".join(
+            str(size) for size in range(unit, copies + 1, unit) if copies % size == 0
+        )
         raise InputError(what, f"{given} of {copies} walkers at all temperatures", expected)
     return int(given)
 
@@ -60,9 +66,13 @@ def check_workers(request: Request) -> None:
     if not request.samples:
         return
     if options.workers is None:
-        given = options.model_dump(include={"block_size", "cluster", "worker_gpus"}, exclude_defaults=True)
+        given = options.model_dump(
+            include={"block_size", "cluster", "worker_gpus"}, exclude_defaults=True
+        )
         for name, value in given.items():
-            raise InputError(f"{name}: needs workers, which hold blocks.", value, "workers, 1 or more")
+            raise InputError(
+                f"{name}: needs workers, which hold blocks.", value, "workers, 1 or more"
+            )
         return
     if options.cluster is not None:
         check_cluster(options.cluster)
@@ -78,7 +88,12 @@ def check_workers(request: Request) -> None:
     refuse_if(why is not None, f"workers: {why}.", options.workers, "no workers")
     blocks = request.copies // block_size(request)
     what = f"workers: there are more of them than blocks, of {block_size(request)} walker(s) each."
-    refuse_if(options.workers > blocks, what, options.workers, f"1 to {blocks}; block_size, num_walkers make more")
+    refuse_if(
+        options.workers > blocks,
+        what,
+        options.workers,
+        f"1 to {blocks}; block_size, num_walkers make more",
+    )
 
 
 def check_gpus(options: Options) -> None:
@@ -86,34 +101,51 @@ def check_gpus(options: Options) -> None:
     if options.worker_gpus is not None:
         workers = options.workers
         if workers is None:
-            raise InputError("worker_gpus: needs workers.", options.worker_gpus, "workers, 1 or more")
+            raise InputError(
+                "worker_gpus: needs workers.", options.worker_gpus, "workers, 1 or more"
+            )
         there, needed = len(tf.config.list_physical_devices("GPU")), workers * options.worker_gpus
         what = f"worker_gpus: {workers} worker(s) need {needed:g} GPU(s)."
-        refuse_if(needed > there + 1e-9, what, f"{there} that TensorFlow sees", "fewer workers, or a smaller part")
+        refuse_if(
+            needed > there + 1e-9,
+            what,
+            f"{there} that TensorFlow sees",
+            "fewer workers, or a smaller part",
+        )
 
 
 class Workers:
     """The team of a run, begun when it is first asked; `threads` are those of each worker."""
 
     def __init__(
-        self, request: Request, execution: str, say: Callable[[str], None], made_of: Callable[[Request, str], Any]
+        self,
+        request: Request,
+        execution: str,
+        say: Callable[[str], None],
+        made_of: Callable[[Request, str], Any],
     ) -> None:
         options, size = request.options, block_size(request)
         self.size, self.number, self.threads = size, int(options.workers or 1), options.threads or 1
         self.cluster: Cluster | None = None
         self.blocks = range(0, request.copies, size)
         self.apart = Apart(request.method) if isinstance(request.method, ReplicaExchange) else None
-        asks = isinstance(request.method, ReplicaExchange) and request.method.asks_examples(request.full_batch)
+        asks = isinstance(request.method, ReplicaExchange) and request.method.asks_examples(
+            request.full_batch
+        )
         request = _of_block(request, size, self.apart, execution)
         alike = self.threads == threads() and not on_gpu()
         self.here = self.number == 1 and alike and not asks and options.cluster is None
-        start: Callable[[int], Any] = partial(Here, partial(_made, False, made_of, request, execution))
+        start: Callable[[int], Any] = partial(
+            Here, partial(_made, False, made_of, request, execution)
+        )
         if not self.here:
             pickled = _pickled(request, made_of, execution)
             if options.cluster is None:
                 start = partial(Process, pickled, self.threads, options.worker_gpus)
             else:
-                self.cluster = Cluster(options.cluster, self.number, self.threads, options.worker_gpus)
+                self.cluster = Cluster(
+                    options.cluster, self.number, self.threads, options.worker_gpus
+                )
                 start = partial(self.cluster.start, self.cluster.shared(pickled))
         self.team = Team(start, self.blocks, self.number, say)
 
@@ -147,11 +179,15 @@ def _of_block(request: Request, size: int, apart: Apart | None, execution: str) 
         objects["directions"] = request.directions
     limits = replace(request.limits, most_steps=min(request.limits.most_steps, _STRETCH))
     method = apart or request.method
-    return Request(settled, objects, request.system, request.kind, method, limits, request.fewest_positions)
+    return Request(
+        settled, objects, request.system, request.kind, method, limits, request.fewest_positions
+    )
 
 
 class _OwnCode:
-    """What a model has of users, by its names: where it is read Keras learns them, which the model after it needs."""
+    """What a model has of users, by its names: where it is read Keras learns them, which the model
+    after it needs.
+    """
 
     def __init__(self, *known: Any) -> None:
         self._known = known
@@ -161,7 +197,9 @@ class _OwnCode:
 
 
 def _learned(found: dict[str, Any], dtype: str) -> bool:
-    keras.saving.get_custom_objects().update({name: accepting(thing) for name, thing in found.items()})
+    keras.saving.get_custom_objects().update(
+        {name: accepting(thing) for name, thing in found.items()}
+    )
     _OPEN.enter_context(default_precision(dtype))  # of layers within those of users
     return True
 
@@ -184,7 +222,9 @@ def _pickled(request: Request, made_of: Callable, execution: str) -> bytes:
 def _made(
     alone: Any, made_of: Callable[[Request, str], Any], request: Request, execution: str
 ) -> tuple[Callable, dict[str, Any]]:
-    """What answers messages in a process, which may be its alone, and what its numbers depend on."""
+    """What answers messages in a process, which may be its alone, and what its numbers depend
+    on.
+    """
     if alone:
         _OPEN.enter_context(deterministic())
     loop = made_of(request, execution).loops[0]
@@ -192,12 +232,18 @@ def _made(
 
 
 def _fingerprint(loop: Loop) -> dict[str, Any]:
-    """Versions, threads, processor and device, and a digest of a gradient, by which workers are compared."""
+    """Versions, threads, processor and device, and a digest of a gradient, by which workers are
+    compared.
+    """
     flags = ""
     with suppress(OSError), open("/proc/cpuinfo") as file:
         flags = next((line for line in file if line.startswith(("flags", "Features"))), "")
-    evaluate = loop.potential.bind(loop.rung, None, tuple(map(tf.constant, loop.potential.auxiliary)))
-    place = np.linspace(-0.1, 0.1, loop.potential.num_parameters, dtype=loop.potential.dtype.as_numpy_dtype)
+    evaluate = loop.potential.bind(
+        loop.rung, None, tuple(map(tf.constant, loop.potential.auxiliary))
+    )
+    place = np.linspace(
+        -0.1, 0.1, loop.potential.num_parameters, dtype=loop.potential.dtype.as_numpy_dtype
+    )
     gradient = evaluate(tf.constant(np.tile(place, (loop.walkers, 1)))).gradient
     return {
         **versions(),

@@ -1,5 +1,6 @@
-"""Estimators of scikit-learn whose `fit` samples a posterior and whose `predict` averages over it. In their pickles a
-run is its files, and a model what Keras saves."""
+"""Estimators of scikit-learn whose `fit` samples a posterior and whose `predict` averages over it.
+In their pickles a run is its files, and a model what Keras saves.
+"""
 
 import io
 import tempfile
@@ -76,8 +77,24 @@ def unpacked_model(given: Any) -> Any:
 
 _NEW = 0x4E45
 _SETTLED = {
-    *("data", "test_data", "test_fraction", "label_columns", "input_columns", "data_keys", "num_classes"),
-    *("sample_weights", "stream_predictions", "num_walkers", "output", "overwrite", "resume", "directions"),
+    *(
+        "data",
+        "test_data",
+        "test_fraction",
+        "label_columns",
+        "input_columns",
+        "data_keys",
+        "num_classes",
+    ),
+    *(
+        "sample_weights",
+        "stream_predictions",
+        "num_walkers",
+        "output",
+        "overwrite",
+        "resume",
+        "directions",
+    ),
     *("potential", "dimension", "coordinates"),
 }
 """Options that the estimators give themselves, or that have no use in them."""
@@ -102,28 +119,44 @@ class Posterior(BaseEstimator):
         **options: Any,
     ) -> None:
         self.model, self.hidden, self.members, self.sampler = model, hidden, members, sampler
-        self.num_steps, self.until, self.seed, self.folder, self.verbose = num_steps, until, seed, folder, verbose
+        self.num_steps, self.until, self.seed, self.folder, self.verbose = (
+            num_steps,
+            until,
+            seed,
+            folder,
+            verbose,
+        )
         self.random_state = random_state
         for name in OPTIONS:
             setattr(self, name, options.pop(name, None))
         for name in options:
-            near = nearest({"num_walkers": "members", "output": "folder"}.get(name, name), [*OPTIONS, *_OWN])
+            near = nearest(
+                {"num_walkers": "members", "output": "folder"}.get(name, name), [*OPTIONS, *_OWN]
+            )
             raise InputError(f"{name} is not a parameter of {type(self).__name__}.{near}")
 
     def _sample(self, x: np.ndarray, y: np.ndarray, classes: Any, sample_weight: Any) -> None:
-        """Samples the posterior of the model given examples; there are no `classes` in a regression."""
+        """Samples the posterior of the model given examples; there are no `classes` in a
+        regression.
+        """
         from tati_re.core.backend import keras
         from tati_re.models.inspect import output_shape_of
         from tati_re.simulation.simulation import Simulation
 
-        given = {name: value for name, value in self.get_params(deep=False).items() if value is not None}
-        model, hidden, folder, members = (given.pop(name, None) for name in ("model", "hidden", "folder", "members"))
+        given = {
+            name: value for name, value in self.get_params(deep=False).items() if value is not None
+        }
+        model, hidden, folder, members = (
+            given.pop(name, None) for name in ("model", "hidden", "folder", "members")
+        )
         given = {"walker_start": "fit", "num_walkers": members} | given
         if (state := given.pop("random_state", None)) is not None:
             given["seed"] = int(check_random_state(state).randint(2**31))
         if model is None:
             hidden = (32,) if hidden is None else hidden
-            units = "noise_prior_scale" in given or not isinstance(given.get("noise_std", "sampled"), str)
+            units = "noise_prior_scale" in given or not isinstance(
+                given.get("noise_std", "sampled"), str
+            )
             units |= given.get("loss", "gaussian") not in ("gaussian", HETEROSCEDASTIC)
             given = {"standardize": "inputs" if units else "all", "dtype": "float64"} | given
         if hidden is not None:
@@ -145,7 +178,11 @@ class Posterior(BaseEstimator):
             given["output"] = str(free_folder("fit", folder))
         sim = Simulation(model, data, **given)
         last, count = output_shape_of(sim.system.model)[-1], len(classes)
-        refuse_if(count and last not in (1, count), f"The model does not fit {count} classes.", f"{last} outputs")
+        refuse_if(
+            count and last not in (1, count),
+            f"The model does not fit {count} classes.",
+            f"{last} outputs",
+        )
         self.run_ = sim.sample()
         self.source_ = source_of(self.run_)
 
@@ -161,7 +198,9 @@ class Posterior(BaseEstimator):
         return found
 
     def _drawn(self, x: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
-        """What outputs predict, outputs `(draws, n, outputs)`, and the noise of each draw, where it is sampled."""
+        """What outputs predict, outputs `(draws, n, outputs)`, and the noise of each draw, where it
+        is sampled.
+        """
         inputs = self._inputs(x)
         network, draws = self.source_
         return network.predictive, *outputs_of_draws(network, draws, network.prepared(inputs))
@@ -179,25 +218,30 @@ class Posterior(BaseEstimator):
 
 
 class BayesianRegressor(RegressorMixin, Posterior):
-    """A regressor that averages a network over its posterior. `fit` samples p(θ | X, y) ∝ p(y | X, θ) p(θ) of a Keras
-    network with `tati_re.Simulation`, by default with Gaussian noise whose standard deviation is sampled too. Nothing
-    is tuned by hand: without `sampler`, `step_size` or a ladder the run chooses as `tati_re` does everywhere.
+    """A regressor that averages a network over its posterior. `fit` samples p(θ | X, y) ∝ p(y | X,
+    θ) p(θ) of a Keras network with `tati_re.Simulation`, by default with Gaussian noise whose
+    standard deviation is sampled too. Nothing is tuned by hand: without `sampler`, `step_size` or a
+    ladder the run chooses as `tati_re` does everywhere.
 
     Args:
-        model: A Keras model, which is not changed; a function that builds one, called with those of `input_shape`,
-            `num_outputs` and options that it names; or the path of a `.keras` file. Default: None, dense layers.
+        model: A Keras model, which is not changed; a function that builds one, called with those of
+            `input_shape`, `num_outputs` and options that it names; or the path of a `.keras` file.
+            Default: None, dense layers.
         hidden: Units of each hidden layer. Default: None, (32,) where there is no model.
         members: Independent walkers, at least 1. Default: 4.
         sampler: A name, or an object. Default: None, chosen by the run.
-        num_steps: The last step. Default: None, 100,000, or up to 2,000,000 where `until` takes so many.
-        until: When to end. Default: None, of a run that chooses its sampler `"rhat<1.01, ess>400, rhat(weights)<1.1"`.
+        num_steps: The last step. Default: None, 100,000, or up to 2,000,000 where `until` takes so
+            many.
+        until: When to end. Default: None, of a run that chooses its sampler `"rhat<1.01, ess>400,
+            rhat(weights)<1.1"`.
         seed: Of all random numbers: the same seed gives the same posterior. Default: 0.
-        random_state: An integer or `RandomState` in place of `seed`, which bagging sets for each of its members.
+        random_state: An integer or `RandomState` in place of `seed`, which bagging sets for each of
+            its members.
         folder: Where each fit makes a run folder, fit-1, fit-2, ... Default: None, temporary ones.
         verbose: 0: quiet; 1: progress and summary. Default: 0.
-        **options: Any other option of a run by its name (`tati_re.help()`), which `set_params` and searches take too:
-            `prior_std`, `step_size`, `batch_size`, `loss`, ... Networks of dense layers have by default
-            `standardize="all"` and `dtype="float64"`.
+        **options: Any other option of a run by its name (`tati_re.help()`), which `set_params` and
+            searches take too: `prior_std`, `step_size`, `batch_size`, `loss`, ... Networks of dense
+            layers have by default `standardize="all"` and `dtype="float64"`.
 
     Attributes:
         run_: The `tati_re.Run`: `run_.summary()`, `run_.certificate`.
@@ -222,45 +266,60 @@ class BayesianRegressor(RegressorMixin, Posterior):
         return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Samples the posterior given X `(n, features)`, also `(n, ...)` with a model, and y `(n,)` or `(n, outputs)`;
-        `sample_weight`, `(n,)`, at least 0, is what each example counts in the likelihood: 2 as if there twice."""
+        """Samples the posterior given X `(n, features)`, also `(n, ...)` with a model, and y `(n,)`
+        or `(n, outputs)`; `sample_weight`, `(n,)`, at least 0, is what each example counts in the
+        likelihood: 2 as if there twice.
+        """
         nd = self.model is not None
-        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, allow_nd=nd, ensure_min_samples=2)
+        X, y = validate_data(
+            self, X, y, multi_output=True, y_numeric=True, allow_nd=nd, ensure_min_samples=2
+        )
         self._sample(X, np.asarray(y, np.float64), (), sample_weight)
         self.n_outputs_ = 0 if y.ndim == 1 else y.shape[1]
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Posterior mean `(n,)` or `(n, outputs)`, in the units of y; with `return_std` a pair of it and the standard
-        deviation of a new observation, from noise and parameters."""
+        """Posterior mean `(n,)` or `(n, outputs)`, in the units of y; with `return_std` a pair of
+        it and the standard deviation of a new observation, from noise and parameters.
+        """
         found = self._predicted(X)
-        return (self._shaped(found.mean), self._shaped(found.std)) if return_std else self._shaped(found.mean)
+        return (
+            (self._shaped(found.mean), self._shaped(found.std))
+            if return_std
+            else self._shaped(found.mean)
+        )
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper end, shaped as `predict`, of the central interval in which a new observation is with
-        probability `level`, in 0..1."""
+        """Lower and upper end, shaped as `predict`, of the central interval in which a new
+        observation is with probability `level`, in 0..1.
+        """
         found = self._predicted(X, level)
         return self._shaped(found.lower), self._shaped(found.upper)
 
     def sample_posterior(self, X: Any, noise: bool = False) -> np.ndarray:
-        """The network's values for each stored draw of its parameters, `(draws, n)` or `(draws, n, outputs)`; with
-        `noise` new observations, the same at each call."""
+        """The network's values for each stored draw of its parameters, `(draws, n)` or `(draws, n,
+        outputs)`; with `noise` new observations, the same at each call.
+        """
         predictive, outputs, own = self._drawn(X)
         if noise and not predictive.has_noise:
             raise InputError("noise: the loss says nothing of it.", predictive.name, "gaussian")
         random = np.random.default_rng([self.run_.manifest["seed"], _NEW])
-        return self._shaped(predictive.drawn(outputs, own, random) if noise else predictive.restored(outputs))
+        return self._shaped(
+            predictive.drawn(outputs, own, random) if noise else predictive.restored(outputs)
+        )
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         return values if self.n_outputs_ else values[..., 0]
 
 
 class BayesianClassifier(ClassifierMixin, Posterior):
-    """A classifier that averages the probabilities of a network over its posterior. `fit` samples p(θ | X, y) ∝ p(y |
-    X, θ) p(θ) under the cross-entropy; the labels may be of any type. One output for two classes has the binary one.
+    """A classifier that averages the probabilities of a network over its posterior. `fit` samples
+    p(θ | X, y) ∝ p(y | X, θ) p(θ) under the cross-entropy; the labels may be of any type. One
+    output for two classes has the binary one.
 
-    Arguments, `run_`, with the classes' names, and `n_features_in_` are those of `BayesianRegressor`; `classes_` are
-    the labels in their order."""
+    Arguments, `run_`, with the classes' names, and `n_features_in_` are those of
+    `BayesianRegressor`; `classes_` are the labels in their order.
+    """
 
     classes_: np.ndarray
 
@@ -269,7 +328,12 @@ class BayesianClassifier(ClassifierMixin, Posterior):
         X, y = validate_data(self, X, y, allow_nd=self.model is not None, ensure_min_samples=2)
         check_classification_targets(y)
         self.classes_, numbers = np.unique(y, return_inverse=True)
-        refuse_if(len(self.classes_) < 2, "y has one class only.", self.classes_[0], "labels of at least two classes")
+        refuse_if(
+            len(self.classes_) < 2,
+            "y has one class only.",
+            self.classes_[0],
+            "labels of at least two classes",
+        )
         self._sample(X, numbers.astype(np.int32), self.classes_, sample_weight)
         return self
 
@@ -283,21 +347,28 @@ class BayesianClassifier(ClassifierMixin, Posterior):
         return self._predicted(X).probabilities
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper end, `(n, classes)`, of the central interval in which the probabilities are with probability
-        `level` under the posterior, in 0..1."""
+        """Lower and upper end, `(n, classes)`, of the central interval in which the probabilities
+        are with probability `level` under the posterior, in 0..1.
+        """
         found = self._predicted(X, level)
         return found.lower, found.upper
 
     def sample_posterior(self, X: Any) -> np.ndarray:
-        """The probabilities for each stored draw of the network's parameters, `(draws, n, classes)`."""
+        """The probabilities for each stored draw of the network's parameters, `(draws, n,
+        classes)`.
+        """
         predictive, outputs, _ = self._drawn(X)
         return np.exp(predictive.log_probabilities(outputs))
 
 
-_OWN = [name for name in signature(Posterior.__init__).parameters if name not in ("self", "options")]
+_OWN = [
+    name for name in signature(Posterior.__init__).parameters if name not in ("self", "options")
+]
 OPTIONS = [name for name in options_of((*SAMPLE, "training")) if name not in {*_OWN, *_SETTLED}]
 """Options of a run that are parameters of both estimators, None where they are left open."""
 # scikit-learn reads its parameters off the signature.
-_shown = [each for name, each in signature(Posterior.__init__).parameters.items() if name != "options"]
+_shown = [
+    each for name, each in signature(Posterior.__init__).parameters.items() if name != "options"
+]
 _shown += [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in OPTIONS]
 vars(Posterior)["__init__"].__signature__ = Signature(_shown)

@@ -1,7 +1,8 @@
 """Tests that any implementation must pass, for samplers that users write.
 
-`check_sampler(MySampler)` tries everything that the engine relies on, and the distribution. Nothing of the package
-imports this module: it is for tests."""
+`check_sampler(MySampler)` tries everything that the engine relies on, and the distribution. Nothing
+of the package imports this module: it is for tests.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -10,14 +10,20 @@ from tati_re.core.evaluate import Clock, Energy, Evaluate, Rung
 
 
 def quartic(position):
-    """U = sum of x⁴/4 + x²/2, `(walkers, parameters)` to `(walkers,)`, in numpy or TensorFlow: not harmonic."""
+    """U = sum of x⁴/4 + x²/2, `(walkers, parameters)` to `(walkers,)`, in numpy or TensorFlow: not
+    harmonic.
+    """
     values = 0.25 * position**4 + 0.5 * position**2
     return values.sum(-1) if isinstance(position, np.ndarray) else tf.reduce_sum(values, -1)
 
 
 def rung_of(step_size, temperature=1.0, numpy: bool = False) -> Rung:
-    """Rungs at λ = 1 for walkers of the given step sizes and temperatures (numbers or arrays), as tensors or arrays."""
-    step_size, temperature = np.broadcast_arrays(np.asarray(step_size, np.float64), np.asarray(temperature, np.float64))
+    """Rungs at λ = 1 for walkers of the given step sizes and temperatures (numbers or arrays), as
+    tensors or arrays.
+    """
+    step_size, temperature = np.broadcast_arrays(
+        np.asarray(step_size, np.float64), np.asarray(temperature, np.float64)
+    )
     fields = (1 / temperature, np.ones_like(temperature), step_size.copy())
     return Rung(*(fields if numpy else map(tf.constant, fields)))
 
@@ -27,7 +33,8 @@ class NumpyEvaluate(Evaluate):
 
     Args:
         rung: Temperature and step size of each walker.
-        potential, gradient: `(walkers, parameters)` to `(walkers,)`; its gradient, in the type of the position.
+        potential, gradient: `(walkers, parameters)` to `(walkers,)`; its gradient, in the type of
+            the position.
 
     `calls` says how often a step asked for a mini-batch, `full_calls` how often for all data.
     """
@@ -36,7 +43,9 @@ class NumpyEvaluate(Evaluate):
     num_examples = 1
     exact = False
 
-    def __init__(self, rung: Rung, potential: Callable = quartic, gradient: Callable = lambda x: x**3 + x) -> None:
+    def __init__(
+        self, rung: Rung, potential: Callable = quartic, gradient: Callable = lambda x: x**3 + x
+    ) -> None:
         self.rung, self.potential, self.gradient = rung, potential, gradient
         self.clock = Clock(np.int64(1), np.bool_(False), np.int32(0))
         self.calls = self.full_calls = 0
@@ -73,8 +82,9 @@ class NumpyEvaluate(Evaluate):
 
 
 class NumpyNoise:
-    """Random numbers of numpy; `asked` lists kind and shape of each request, `drawn` what was given. `seed` is that of
-    the numbers, `dtype` the type of normal ones."""
+    """Random numbers of numpy; `asked` lists kind and shape of each request, `drawn` what was
+    given. `seed` is that of the numbers, `dtype` the type of normal ones.
+    """
 
     def __init__(self, seed: int, dtype=np.float64) -> None:
         self.random, self.dtype = np.random.default_rng(seed), dtype
@@ -82,7 +92,9 @@ class NumpyNoise:
         self.drawn: list[Any] = []
 
     def normal(self, shape):
-        return self._note("normal", shape, self.random.standard_normal(tuple(shape)).astype(self.dtype))
+        return self._note(
+            "normal", shape, self.random.standard_normal(tuple(shape)).astype(self.dtype)
+        )
 
     def uniform(self, shape):
         return self._note("uniform", shape, np.float64(self.random.uniform(size=tuple(shape))))

@@ -1,4 +1,6 @@
-"""Checks of every sampler in TensorFlow and in the engine: the same numbers under every execution."""
+"""Checks of every sampler in TensorFlow and in the engine: the same numbers under every
+execution.
+"""
 
 import tempfile
 from collections.abc import Callable
@@ -31,7 +33,9 @@ from tati_re.testing.sampler_protocol import (
 
 
 class LoopRun(NamedTuple):
-    """What 25 steps of the engine's loop gave: traces, recorded rows, and the final state but for the rung."""
+    """What 25 steps of the engine's loop gave: traces, recorded rows, and the final state but for
+    the rung.
+    """
 
     traces: int
     rows: np.ndarray
@@ -46,7 +50,13 @@ def check_types_in_tensorflow(sampler: Any, dtype: str = "float64") -> None:
     after, _ = stepped(sampler, state, evaluate, noise)
     for name, before, now in zip(state._fields, state, after, strict=True):
         if name != "rung":
-            wanted = tf.float64 if name in ENERGIES else dtype if name in ("position", "gradient") else before.dtype
+            wanted = (
+                tf.float64
+                if name in ENERGIES
+                else dtype
+                if name in ("position", "gradient")
+                else before.dtype
+            )
             require(
                 before.dtype == now.dtype == wanted and before.shape == now.shape,
                 f"{name} is {before.dtype.name} {before.shape} after init and {now.dtype.name} {now.shape} after step, "
@@ -78,7 +88,9 @@ def check_numpy_is_tensorflow(sampler: Any) -> None:
     state, evaluate = started(sampler)
     potential = FunctionPotential(quartic, PARAMETERS)
     tensor_rung = type(evaluate.rung)(*map(tf.constant, evaluate.rung))
-    bound = potential.bind(tensor_rung, clock=type(evaluate.clock)(*map(tf.constant, evaluate.clock)))
+    bound = potential.bind(
+        tensor_rung, clock=type(evaluate.clock)(*map(tf.constant, evaluate.clock))
+    )
     bound.gradient_variance = evaluate.gradient_variance
     recording = RecordingNoise(tf.float64)
     fields = {name: tf.constant(value) for name, value in state._asdict().items() if name != "rung"}
@@ -86,22 +98,42 @@ def check_numpy_is_tensorflow(sampler: Any) -> None:
     stepped(sampler, tensors, bound, recording)
     numbers = draw_numbers(recording.draws, 3, "step", 1, 10)
     for i in range(10):
-        tensors, _ = stepped(sampler, tensors, bound, StepNoise(recording.draws, [values[i] for values in numbers]))
-        given = ConvertedNoise(StepNoise(recording.draws, [values[i] for values in numbers]), np.asarray)
+        tensors, _ = stepped(
+            sampler, tensors, bound, StepNoise(recording.draws, [values[i] for values in numbers])
+        )
+        given = ConvertedNoise(
+            StepNoise(recording.draws, [values[i] for values in numbers]), np.asarray
+        )
         state, _ = stepped(sampler, state, evaluate, given)
     for name, here, there in zip(state._fields, state, tensors, strict=True):
         close = name == "rung" or np.allclose(here, there, rtol=0, atol=1e-12)
-        require(close, f"{name} in numpy and in TensorFlow differ after 10 steps. Expected: less than 1e-12 apart.")
+        require(
+            close,
+            f"{name} in numpy and in TensorFlow differ after 10 steps. Expected: less than 1e-12 apart.",
+        )
 
 
 def run_loop(sampler: Any, execution: str) -> LoopRun:
-    """25 steps of the engine's loop under "eager", "graph" or "xla": U anharmonic, 5 walkers, 3 parameters, float64."""
+    """25 steps of the engine's loop under "eager", "graph" or "xla": U anharmonic, 5 walkers, 3
+    parameters, float64.
+    """
     method = as_method(sampler)
     potential, rung = FunctionPotential(quartic, PARAMETERS), rung_of(STEP_SIZES, TEMPERATURES)
-    loop = Loop(potential, method, Observables(method, None), rung, 3, execution, record_every=5, num_steps=25)
+    loop = Loop(
+        potential,
+        method,
+        Observables(method, None),
+        rung,
+        3,
+        execution,
+        record_every=5,
+        num_steps=25,
+    )
     carry = loop.start(np.linspace(-1, 1, WALKERS * PARAMETERS).reshape(WALKERS, PARAMETERS), ())
     chunk = loop.run(carry, 1, 25)
-    fields = {name: value.numpy() for name, value in chunk.carry.state._asdict().items() if name != "rung"}
+    fields = {
+        name: value.numpy() for name, value in chunk.carry.state._asdict().items() if name != "rung"
+    }
     return LoopRun(loop.traces, chunk.rows.numpy()[: int(chunk.num_rows)], fields)
 
 
@@ -111,18 +143,24 @@ def check_execution(sampler: Any, run: Callable[[Any, str], LoopRun] = run_loop)
     require(eager.traces == 0 and len(eager.rows) == 5, "25 eager steps do not give 5 rows.")
     for execution, tolerance in (("graph", 1e-12), ("xla", 1e-9)):
         compiled = run(sampler, execution)
-        require(compiled.traces == 1, f"{execution} traces the loop {compiled.traces} times. Expected: once.")
+        require(
+            compiled.traces == 1,
+            f"{execution} traces the loop {compiled.traces} times. Expected: once.",
+        )
         pairs = {"rows": (compiled.rows, eager.rows)}
         pairs |= {name: (value, eager.fields[name]) for name, value in compiled.fields.items()}
         for name, (found, wanted) in pairs.items():
             require(
-                found.shape == wanted.shape and np.allclose(found, wanted, rtol=0, atol=tolerance, equal_nan=True),
+                found.shape == wanted.shape
+                and np.allclose(found, wanted, rtol=0, atol=tolerance, equal_nan=True),
                 f"{name} after 25 steps under {execution} differ from eager ones. Expected: less than {tolerance:g}.",
             )
 
 
 def check_checkpoint(sampler: Any) -> None:
-    """A state that went through the arrays of a checkpoint into the structure that `init` makes goes on as before."""
+    """A state that went through the arrays of a checkpoint into the structure that `init` makes
+    goes on as before.
+    """
     evaluate = FunctionPotential(quartic, PARAMETERS).bind(rung_of(STEP_SIZES, TEMPERATURES))
     random, position = _tensor_noise(5), tf.constant(inputs()[0])
     template = sampler.init(position, evaluate, random)

@@ -1,4 +1,6 @@
-"""Whether a sampler is right in all that the engine relies on, and has the distribution of a harmonic well."""
+"""Whether a sampler is right in all that the engine relies on, and has the distribution of a
+harmonic well.
+"""
 
 import math
 from collections.abc import Callable
@@ -22,18 +24,21 @@ def check_sampler(
     order: int = 1,
     num_steps: int = 1_500,
 ) -> None:
-    """Checks everything that the engine relies on, and the sampler's distribution on a harmonic well.
+    """Checks everything that the engine relies on, and the sampler's distribution on a harmonic
+    well.
 
-    The rules are those of `tati_re.core.protocol`: attributes; shapes and types, with parameters in float32
-    and float64; steps that are pure, ask for the same random numbers each time, count their gradients and stay inside
-    the walls of a prior; the same numbers in numpy and TensorFlow, eagerly, as a graph and under XLA, and after a
-    checkpoint. The distribution is described at `tati_re.testing.check_law`.
+    The rules are those of `tati_re.core.protocol`: attributes; shapes and types, with parameters in
+    float32 and float64; steps that are pure, ask for the same random numbers each time, count their
+    gradients and stay inside the walls of a prior; the same numbers in numpy and TensorFlow,
+    eagerly, as a graph and under XLA, and after a checkpoint. The distribution is described at
+    `tati_re.testing.check_law`.
 
     Args:
         sampler: An object, or a class that is made without arguments.
-        expected_variance: Variance of θ on the harmonic well at T = 1, a number or a function of the step size.
-            Default: that of exp(-U/T), up to a bias of order h.
-        stiffness, step_size, order, num_steps: As of `check_law`; with order 2 the check is stricter.
+        expected_variance: Variance of θ on the harmonic well at T = 1, a number or a function of
+            the step size. Default: that of exp(-U/T), up to a bias of order h.
+        stiffness, step_size, order, num_steps: As of `check_law`; with order 2 the check is
+            stricter.
 
     Raises:
         AssertionError: The first rule that is broken, in one sentence.
@@ -50,7 +55,12 @@ def check_sampler(
                 f"{sampler.__name__} cannot be made without arguments ({type(error).__name__}: {error}); "
                 "check an object."
             ) from error
-    given: dict[str, Any] = {"stiffness": stiffness, "step_size": step_size, "order": order, "num_steps": num_steps}
+    given: dict[str, Any] = {
+        "stiffness": stiffness,
+        "step_size": step_size,
+        "order": order,
+        "num_steps": num_steps,
+    }
     law = partial(check_law, expected_variance=expected_variance, **given)
     for what, check in {**CHECKS, "the law": law}.items():
         name = getattr(sampler, "name", type(sampler).__name__)
@@ -61,7 +71,9 @@ def check_sampler(
         except Exception as error:
             said = " ".join(str(error).split())
             said = said if len(said) <= 200 else said[:200] + "..."
-            raise AssertionError(f"{name}, {what}: a step raised {type(error).__name__}: {said}") from error
+            raise AssertionError(
+                f"{name}, {what}: a step raised {type(error).__name__}: {said}"
+            ) from error
 
 
 CHECKS: dict[str, Callable[[Any], None]] = {
@@ -103,18 +115,21 @@ def check_law(
 ) -> None:
     """Compares the variances of positions and momenta on U = k θ'θ/2 with their exact values.
 
-    500 walkers of 4 parameters start in the distribution exp(-U/T) at each of T = 0.5 and 2 and of the step sizes h and
-    h/2. The first third of the steps is left out, and is the burn-in for methods that adapt. Where the state has a
-    field `weight`, `(walkers,)`, averages are weighted by it. Standard errors are from the spread over the walkers.
+    500 walkers of 4 parameters start in the distribution exp(-U/T) at each of T = 0.5 and 2 and of
+    the step sizes h and h/2. The first third of the steps is left out, and is the burn-in for
+    methods that adapt. Where the state has a field `weight`, `(walkers,)`, averages are weighted by
+    it. Standard errors are from the spread over the walkers.
 
-    Law: with x = h sqrt(k) (h k without momenta) and v(h) the variance of θ in units of T/k or of p in units of T, a
-    bias of order n cancels in v₀ = (2ⁿ v(h/2) - v(h)) / (2ⁿ - 1), which is 1 within 5.5 standard errors and xⁿ⁺¹, for
-    what the next order may leave. A method with a Metropolis test has v(h) = v(h/2) = 1 within 5.5 standard errors. So
-    has θ where `expected_variance` is given, in units of T times that. Halved noise gives v₀ = 0.25, a T in the place
-    of its square root 0.5 and 2.
+    Law: with x = h sqrt(k) (h k without momenta) and v(h) the variance of θ in units of T/k or of p
+    in units of T, a bias of order n cancels in v₀ = (2ⁿ v(h/2) - v(h)) / (2ⁿ - 1), which is 1
+    within 5.5 standard errors and xⁿ⁺¹, for what the next order may leave. A method with a
+    Metropolis test has v(h) = v(h/2) = 1 within 5.5 standard errors. So has θ where
+    `expected_variance` is given, in units of T times that. Halved noise gives v₀ = 0.25, a T in the
+    place of its square root 0.5 and 2.
 
     Args:
-        expected_variance: Of θ at T = 1, a number or a function of the step size. Default: not known.
+        expected_variance: Of θ at T = 1, a number or a function of the step size. Default: not
+            known.
         stiffness, step_size, order: k, h, and n, 1 or 2. Default: 1, x = 0.2, and 1.
         num_steps: Steps of each walker. Default: 1,500.
 
@@ -140,17 +155,27 @@ def check_law(
                 _compare(what, found, 1.0, (step_size / unit) ** (order + 1), temperature)
                 continue
             for j, h in enumerate(steps):
-                wanted = 1.0 if given is None else (given(h) if callable(given) else given) * stiffness
+                wanted = (
+                    1.0 if given is None else (given(h) if callable(given) else given) * stiffness
+                )
                 found = _combined(values[j : j + 1], (1.0,))
                 _compare(f"variance of {name} at h = {h:.3g}", found, wanted, 0.0, temperature)
 
 
-def mean_squares(sampler: Any, names: list[str], stiffness: float, steps: list[float], num_steps: int) -> dict:
-    """Mean squares of fields by name, `(temperatures, step sizes, walkers)`, of the last two thirds of the steps."""
+def mean_squares(
+    sampler: Any, names: list[str], stiffness: float, steps: list[float], num_steps: int
+) -> dict:
+    """Mean squares of fields by name, `(temperatures, step sizes, walkers)`, of the last two thirds
+    of the steps.
+    """
     groups = (len(TEMPERATURES), len(steps), WALKERS)
     temperature = np.broadcast_to(np.array(TEMPERATURES)[:, None, None], groups).ravel()
-    rung = rung_of(np.broadcast_to(np.array(steps)[None, :, None], groups).ravel(), temperature, numpy=True)
-    evaluate = NumpyEvaluate(rung, lambda x: 0.5 * stiffness * np.sum(x * x, axis=-1), lambda x: stiffness * x)
+    rung = rung_of(
+        np.broadcast_to(np.array(steps)[None, :, None], groups).ravel(), temperature, numpy=True
+    )
+    evaluate = NumpyEvaluate(
+        rung, lambda x: 0.5 * stiffness * np.sum(x * x, axis=-1), lambda x: stiffness * x
+    )
     evaluate.gradient_variance = np.zeros_like
     noise = NumpyNoise(7)
     start = np.random.default_rng(8).standard_normal((len(temperature), PARAMETERS))
@@ -158,7 +183,9 @@ def mean_squares(sampler: Any, names: list[str], stiffness: float, steps: list[f
     burnin = num_steps // 3
     sums, counted = dict.fromkeys(names, np.zeros(len(start))), np.zeros(len(start))
     for step in range(1, num_steps + 1):
-        evaluate.clock = evaluate.clock._replace(step=np.int64(step), adapting=np.bool_(step <= burnin))
+        evaluate.clock = evaluate.clock._replace(
+            step=np.int64(step), adapting=np.bool_(step <= burnin)
+        )
         state, _ = sampler.step(state, evaluate, noise)
         if step > burnin:
             weight = state.weight if "weight" in state._fields else np.ones(len(start))
@@ -178,17 +205,23 @@ def _ratio(totals: np.ndarray, counts: np.ndarray) -> np.ndarray:
 def _combined(values: np.ndarray, weights: tuple[float, ...]) -> tuple[float, float]:
     """Weighted sum of the means of `(step sizes, walkers)`, and its standard error."""
     means, errors = values.mean(axis=1), values.std(axis=1, ddof=1) / math.sqrt(values.shape[1])
-    return float(np.dot(weights, means)), float(np.sqrt(np.dot(np.square(weights), np.square(errors))))
+    return float(np.dot(weights, means)), float(
+        np.sqrt(np.dot(np.square(weights), np.square(errors)))
+    )
 
 
-def _compare(what: str, found: tuple[float, float], wanted: float, bias: float, temperature: float) -> None:
+def _compare(
+    what: str, found: tuple[float, float], wanted: float, bias: float, temperature: float
+) -> None:
     value, error = found
     at = f"the {what} on the harmonic well at T = {temperature:g}"
     if not np.isfinite(value):
         raise AssertionError(f"{at} is not finite; expected {wanted:.4g}, try a smaller step_size.")
     if abs(value - wanted) > TOLERANCE * error + bias * wanted:
         within = TOLERANCE * error + bias * wanted
-        raise AssertionError(f"{at} is {value:.4g} times that of exp(-U/T); expected {wanted:.4g} ± {within:.2g}.")
+        raise AssertionError(
+            f"{at} is {value:.4g} times that of exp(-U/T); expected {wanted:.4g} ± {within:.2g}."
+        )
     if TOLERANCE * error > RESOLUTION * wanted:
         raise AssertionError(
             f"{at} is known to {TOLERANCE * error / wanted:.0%} only, the walkers move too slowly; "

@@ -1,4 +1,6 @@
-"""Checks of every sampler on plain numpy arrays, one per rule: shapes, types, purity, random numbers, cost."""
+"""Checks of every sampler on plain numpy arrays, one per rule: shapes, types, purity, random
+numbers, cost.
+"""
 
 import copy
 import inspect
@@ -23,7 +25,9 @@ def require(condition: Any, sentence: str) -> None:
 
 
 def check_attributes(sampler: Any) -> None:
-    """All attributes are there and of their types; the arguments have their names; the configuration is plain."""
+    """All attributes are there and of their types; the arguments have their names; the
+    configuration is plain.
+    """
     missing = missing_in(sampler)
     require(not missing, f"the attributes {', '.join(missing)} are missing.")
     for method, function, names in (
@@ -32,12 +36,20 @@ def check_attributes(sampler: Any) -> None:
     ):
         found = list(inspect.signature(function).parameters)
         require(found == names, f"{method} takes {', '.join(found)}. Expected: {', '.join(names)}.")
-    require(isinstance(sampler.name, str) and sampler.name, f"name is {sampler.name!r}. Expected: a text.")
+    require(
+        isinstance(sampler.name, str) and sampler.name,
+        f"name is {sampler.name!r}. Expected: a text.",
+    )
     flags = {"has_momentum": sampler.has_momentum, "metropolis": sampler.metropolis}
-    for flag, value in (flags | {"full_batch": sampler.full_batch, "current": sampler.current}).items():
+    for flag, value in (
+        flags | {"full_batch": sampler.full_batch, "current": sampler.current}
+    ).items():
         require(isinstance(value, bool), f"{flag} is {value!r}. Expected: True or False.")
     cost = sampler.gradients_per_step
-    require(isinstance(cost, float) and cost > 0, f"gradients_per_step is {cost!r}. Expected: a float above 0.")
+    require(
+        isinstance(cost, float) and cost > 0,
+        f"gradients_per_step is {cost!r}. Expected: a float above 0.",
+    )
     config = sampler.get_config()
     try:
         again = json.loads(json.dumps(config))
@@ -52,7 +64,11 @@ def check_attributes(sampler: Any) -> None:
 def inputs(dtype=np.float64):
     position = np.random.default_rng(0).normal(size=(WALKERS, PARAMETERS)).astype(dtype)
     position.setflags(write=False)
-    return position, NumpyEvaluate(rung_of(STEP_SIZES, TEMPERATURES, numpy=True)), NumpyNoise(1, dtype)
+    return (
+        position,
+        NumpyEvaluate(rung_of(STEP_SIZES, TEMPERATURES, numpy=True)),
+        NumpyNoise(1, dtype),
+    )
 
 
 def locked(state):
@@ -67,7 +83,10 @@ def locked(state):
 def started(sampler: Any, dtype=np.float64):
     position, evaluate, noise = inputs(dtype)
     state = sampler.init(position, evaluate, noise)
-    require(_fields_of(state), f"init returns a {type(state).__name__}. Expected: a NamedTuple such as State.")
+    require(
+        _fields_of(state),
+        f"init returns a {type(state).__name__}. Expected: a NamedTuple such as State.",
+    )
     return locked(state), evaluate
 
 
@@ -90,14 +109,22 @@ def _in_words(state) -> str:
 
 
 def check_shapes_and_types(sampler: Any, dtype=np.float64) -> None:
-    """A NamedTuple with the fields of State, rung last; arrays of the parameters' type, energies in float64."""
+    """A NamedTuple with the fields of State, rung last; arrays of the parameters' type, energies in
+    float64.
+    """
     state, evaluate = started(sampler, dtype)
     after, info = stepped(sampler, state, evaluate, NumpyNoise(2, dtype))
     wide, narrow = (WALKERS, PARAMETERS), (WALKERS,)
     for where, now in (("init", state), ("step", after)):
         lacking = [name for name in State._fields if name not in now._fields]
-        require(not lacking, f"the state of {where} has no {', '.join(lacking)}. Expected: all fields of State.")
-        require(now._fields[-1] == "rung", f"the state ends with {now._fields[-1]}. Expected: rung as its last field.")
+        require(
+            not lacking,
+            f"the state of {where} has no {', '.join(lacking)}. Expected: all fields of State.",
+        )
+        require(
+            now._fields[-1] == "rung",
+            f"the state ends with {now._fields[-1]}. Expected: rung as its last field.",
+        )
         text = f"has_momentum is {sampler.has_momentum}, the fields are {', '.join(now._fields)}. Expected: both alike."
         require(("momentum" in now._fields) == sampler.has_momentum, text)
         vectors = ("position", "gradient", *(["momentum"] if sampler.has_momentum else []))
@@ -109,18 +136,25 @@ def check_shapes_and_types(sampler: Any, dtype=np.float64) -> None:
                     f"{name} after {where} is {value.dtype} of shape {value.shape}. "
                     f"Expected: {np.dtype(wanted)} of shape {shape} for parameters in {np.dtype(dtype)}.",
                 )
-        require(now.rung is evaluate.rung, f"{where} changes the rung. Expected: the one it got, as it is.")
+        require(
+            now.rung is evaluate.rung,
+            f"{where} changes the rung. Expected: the one it got, as it is.",
+        )
     for name, before, now in zip(state._fields, state, after, strict=True):
         if name != "rung":
             before, now = np.asarray(before), np.asarray(now)
             require(
-                (before.dtype, before.shape) == (now.dtype, now.shape) and before.dtype.kind in "biuf",
+                (before.dtype, before.shape) == (now.dtype, now.shape)
+                and before.dtype.kind in "biuf",
                 f"{name} is {before.dtype} {before.shape} after init and {now.dtype} {now.shape} after step. "
                 "Expected: numbers of the same type and shape.",
             )
     for name in as_method(sampler).shown:
         fits = np.shape(after._asdict().get(name)) == narrow
-        require(fits, f"shown names {name}, which is no field of shape {narrow}. Expected: one number a walker.")
+        require(
+            fits,
+            f"shown names {name}, which is no field of shape {narrow}. Expected: one number a walker.",
+        )
     meters = as_method(sampler).meters
     told = ", ".join(name for name, value in info._asdict().items() if value is not None)
     require(
@@ -130,7 +164,9 @@ def check_shapes_and_types(sampler: Any, dtype=np.float64) -> None:
     )
     if sampler.metropolis:
         fits = info.acceptance.shape == info.energy_change.shape == narrow
-        require(fits, f"Info has the shapes {[np.shape(value) for value in info]}. Expected: {narrow}.")
+        require(
+            fits, f"Info has the shapes {[np.shape(value) for value in info]}. Expected: {narrow}."
+        )
         text = f"acceptance reaches {info.acceptance.min():.3g} to {info.acceptance.max():.3g}. Expected: 0 to 1."
         require(((info.acceptance >= 0) & (info.acceptance <= 1)).all(), text)
 
@@ -144,11 +180,17 @@ def first_difference(first, second) -> str | None:
 
 
 def check_pure(sampler: Any) -> None:
-    """Inputs are unchanged, the same inputs give the same outputs, and nothing is kept in the sampler."""
+    """Inputs are unchanged, the same inputs give the same outputs, and nothing is kept in the
+    sampler.
+    """
     changing = (list, dict, set, np.ndarray)
-    before = {n: (v, copy.deepcopy(v) if isinstance(v, changing) else v) for n, v in vars(sampler).items()}
+    before = {
+        n: (v, copy.deepcopy(v) if isinstance(v, changing) else v) for n, v in vars(sampler).items()
+    }
     state, evaluate = started(sampler)
-    copies = state._replace(**{name: np.copy(value) for name, value in state._asdict().items() if name != "rung"})
+    copies = state._replace(
+        **{name: np.copy(value) for name, value in state._asdict().items() if name != "rung"}
+    )
     first, _ = stepped(sampler, state, evaluate, NumpyNoise(2))
     stepped(sampler, first, evaluate, NumpyNoise(3))
     again, _ = stepped(sampler, state, evaluate, NumpyNoise(2))
@@ -156,17 +198,32 @@ def check_pure(sampler: Any) -> None:
     changed = []
     for name, value in vars(sampler).items():
         then, copied = before.get(name, (None, None))
-        if name not in before or value is not then or not (value is copied or np.all(value == copied)):
+        if (
+            name not in before
+            or value is not then
+            or not (value is copied or np.all(value == copied))
+        ):
             changed.append(name)
     text = f"a step changes the sampler's {', '.join(changed)}. Expected: what changes is a field of the state."
     require(not changed, text)
     written = first_difference(copies, state)
-    require(written is None, f"a step writes into {written} of the state it got. Expected: a new array.")
+    require(
+        written is None, f"a step writes into {written} of the state it got. Expected: a new array."
+    )
     differs = first_difference(first, again)
-    require(differs is None, f"{differs} differs when a step is repeated. Expected: the same for the same inputs.")
-    require(first_difference(first, other), "other random numbers give the same step. Expected: another one.")
+    require(
+        differs is None,
+        f"{differs} differs when a step is repeated. Expected: the same for the same inputs.",
+    )
+    require(
+        first_difference(first, other),
+        "other random numbers give the same step. Expected: another one.",
+    )
     differs = first_difference(sampler.init(*inputs()), sampler.init(*inputs()))
-    require(differs is None, f"{differs} differs when init is repeated. Expected: the same for the same inputs.")
+    require(
+        differs is None,
+        f"{differs} differs when init is repeated. Expected: the same for the same inputs.",
+    )
 
 
 def check_noise_asked_alike(sampler: Any) -> None:
@@ -177,9 +234,13 @@ def check_noise_asked_alike(sampler: Any) -> None:
         noise = NumpyNoise(seed)
         state, _ = stepped(sampler, state, evaluate, noise)
         requests.append(noise.asked)
-    require(requests[0], "a step asks for no random numbers. Expected: noise.normal or noise.uniform.")
+    require(
+        requests[0], "a step asks for no random numbers. Expected: noise.normal or noise.uniform."
+    )
     odd = next((asked for asked in requests if asked != requests[0]), None)
-    require(odd is None, f"one step draws {requests[0]}, another {odd}. Expected: the same each time.")
+    require(
+        odd is None, f"one step draws {requests[0]}, another {odd}. Expected: the same each time."
+    )
     for kind, shape in requests[0]:
         text = f"a step draws {kind} numbers of shape {shape}. Expected: () or the {WALKERS} walkers first."
         require(shape == () or shape[0] == WALKERS, text)
@@ -198,12 +259,20 @@ def check_walkers_alone(sampler: Any) -> None:
         ends.append(state)
     for name, first, second in zip(ends[0]._fields, *ends, strict=True):
         alone = name == "rung" or np.array_equal(first[1:], second[1:])
-        require(alone, f"{name} of the other walkers changes when walker 0 starts elsewhere. Expected: no change.")
-    require((ends[0].position[0] != ends[1].position[0]).any(), "the walkers forget where they start within 3 steps.")
+        require(
+            alone,
+            f"{name} of the other walkers changes when walker 0 starts elsewhere. Expected: no change.",
+        )
+    require(
+        (ends[0].position[0] != ends[1].position[0]).any(),
+        "the walkers forget where they start within 3 steps.",
+    )
 
 
 def check_gradients(sampler: Any) -> None:
-    """A step asks for `gradients_per_step`, of its one kind; they are of the position where `current` says so."""
+    """A step asks for `gradients_per_step`, of its one kind; they are of the position where
+    `current` says so.
+    """
     state, evaluate = started(sampler)
     wrong = "evaluate(position)" if sampler.full_batch else "evaluate.full(position)"
 
@@ -212,7 +281,8 @@ def check_gradients(sampler: Any) -> None:
         return (evaluate.calls, evaluate.full_calls)[:: -1 if sampler.full_batch else 1]
 
     before, _ = calls()
-    # Random trajectory lengths: 400 of them give the mean within 8 % (5.5 standard errors); fixed counts agree exactly.
+    # Random trajectory lengths: 400 of them give the mean within 8 % (5.5 standard errors); fixed
+    # counts agree exactly.
     num_steps = 400 if sampler.metropolis else 10
     for seed in range(num_steps):
         state, _ = stepped(sampler, state, evaluate, NumpyNoise(seed))

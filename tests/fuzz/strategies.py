@@ -1,4 +1,6 @@
-"""Odd values: of each option by its type, of data files, of TOML files and of arguments in Python."""
+"""Odd values: of each option by its type, of data files, of TOML files and of arguments in
+Python.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ from hypothesis import strategies as st
 
 from tati_re.options.make import OPTIMIZE, OPTIONS, SAMPLE, options_of
 
-ROWS = [(0.5, -1.25, 1), (1.5, 0.25, 0), (-0.75, 2.0, 1), (0.1, 0.2, 0), (2.5, -0.5, 1), (-1.0, 1.0, 0)]
+ROWS = [
+    (0.5, -1.25, 1),
+    (1.5, 0.25, 0),
+    (-0.75, 2.0, 1),
+    (0.1, 0.2, 0),
+    (2.5, -0.5, 1),
+    (-1.0, 1.0, 0),
+]
 TEXTS = [
     "",
     " ",
@@ -71,13 +80,18 @@ LONG = {"num_steps", "max_time", "descent_steps", "threads"}
 NOT = {"resume", "overwrite"}
 
 texts = st.one_of(st.sampled_from(TEXTS), st.sampled_from(NUMBERS), st.text(max_size=12))
-numbers = st.one_of(st.sampled_from(NUMBERS), st.integers(-3, 9).map(str), st.floats(width=32).map(repr))
+numbers = st.one_of(
+    st.sampled_from(NUMBERS), st.integers(-3, 9).map(str), st.floats(width=32).map(repr)
+)
 
 
 def names(annotation: Any) -> list[str]:
     """The words that an option takes."""
     if get_origin(annotation) is Literal:
-        return [str(value).lower() if isinstance(value, bool) else str(value) for value in get_args(annotation)]
+        return [
+            str(value).lower() if isinstance(value, bool) else str(value)
+            for value in get_args(annotation)
+        ]
     if get_origin(annotation) in (Union, types.UnionType, Annotated):
         return [name for part in get_args(annotation) for name in names(part)]
     return ["true", "false"] if annotation is bool else []
@@ -85,7 +99,9 @@ def names(annotation: Any) -> list[str]:
 
 def is_number(annotation: Any) -> bool:
     parts = get_args(annotation)
-    return annotation in (int, float) or any(is_number(part) for part in parts if not isinstance(part, str))
+    return annotation in (int, float) or any(
+        is_number(part) for part in parts if not isinstance(part, str)
+    )
 
 
 def values_of(name: str) -> st.SearchStrategy[str]:
@@ -95,7 +111,9 @@ def values_of(name: str) -> st.SearchStrategy[str]:
     kinds = [texts, numbers, numbers] if is_number(annotation) else [texts]
     kinds = kinds + ([st.sampled_from(known)] * 2 if known else [])
     # Nothing outside of the folder of the test is written.
-    found = st.one_of(*kinds).filter(lambda text: not text.startswith(("/", "~")) and ".." not in text)
+    found = st.one_of(*kinds).filter(
+        lambda text: not text.startswith(("/", "~")) and ".." not in text
+    )
     if name in LONG:
         return found.filter(lambda text: not text.strip().lstrip("+").replace("_", "")[1:])
     if is_number(annotation):  # a few, or more than any computer has
@@ -113,7 +131,14 @@ def number(text: str) -> float | None:
 @st.composite
 def options_typed(draw: Any, groups: tuple[str, ...] = SAMPLE) -> list[list[str]]:
     """One to three options as they are typed, each a flag with its values."""
-    chosen = draw(st.lists(st.sampled_from(sorted(set(options_of(groups)) - NOT)), min_size=1, max_size=3, unique=True))
+    chosen = draw(
+        st.lists(
+            st.sampled_from(sorted(set(options_of(groups)) - NOT)),
+            min_size=1,
+            max_size=3,
+            unique=True,
+        )
+    )
     typed = []
     for name in chosen:
         flag = "--" + name.replace("_", "-")
@@ -127,7 +152,8 @@ def options_typed(draw: Any, groups: tuple[str, ...] = SAMPLE) -> list[list[str]
 
 
 commands = st.one_of(
-    st.tuples(st.just("sample"), options_typed()), st.tuples(st.just("optimize"), options_typed(OPTIMIZE))
+    st.tuples(st.just("sample"), options_typed()),
+    st.tuples(st.just("optimize"), options_typed(OPTIMIZE)),
 )
 
 # Data files
@@ -178,7 +204,9 @@ def tables(draw: Any) -> bytes:
     """A text file of columns with some damage."""
     rows = [list(map(str, row)) for row in draw(st.sampled_from([ROWS, ROWS[:1], ROWS * 4, []]))]
     header = draw(
-        st.sampled_from([["x1", "x2", "label"], ["a", "a", "label"], ["", "b", "c"], ["=1+1", "@x", "y"], []])
+        st.sampled_from(
+            [["x1", "x2", "label"], ["a", "a", "label"], ["", "b", "c"], ["=1+1", "@x", "y"], []]
+        )
     )
     lines = ([header] if header else []) + rows
     for _ in range(draw(st.integers(0, 3))):
@@ -200,9 +228,9 @@ def tables(draw: Any) -> bytes:
             lines.insert(i, list(lines[i]))
     comma = draw(st.sampled_from([",", ",", ",", ";", "\t", " ", "|", ", "]))
     end = draw(st.sampled_from(["\n", "\n", "\n", "\r\n", "\r", "\n\n"]))
-    content = (end.join(comma.join(line) for line in lines) + draw(st.sampled_from([end, ""]))).encode(
-        draw(st.sampled_from(["utf-8", "utf-8", "utf-8", *ENCODINGS])), "replace"
-    )
+    content = (
+        end.join(comma.join(line) for line in lines) + draw(st.sampled_from([end, ""]))
+    ).encode(draw(st.sampled_from(["utf-8", "utf-8", "utf-8", *ENCODINGS])), "replace")
     return damaged(draw, content)
 
 
@@ -247,7 +275,9 @@ ARRAYS = [
 def archives(draw: Any) -> bytes:
     """An NPZ file with odd arrays, perhaps under other names, perhaps damaged."""
     keys = draw(
-        st.sampled_from([["x_train", "y_train"], ["x_train"], ["a", "b"], ["x_train", "y_train", "x_test"], []])
+        st.sampled_from(
+            [["x_train", "y_train"], ["x_train"], ["a", "b"], ["x_train", "y_train", "x_test"], []]
+        )
     )
     first = [draw(st.sampled_from(ARRAYS)) for _ in keys]
     if draw(st.booleans()):
@@ -259,7 +289,20 @@ def archives(draw: Any) -> bytes:
     return damaged(draw, file.getvalue())
 
 
-VALUES = ["[]", "[1, 2]", "{}", "{a = 1}", "1979-05-27", "07:32:00", '"a"', "''", "[[1]]", '["a", 1]', "0xff", "1e1000"]
+VALUES = [
+    "[]",
+    "[1, 2]",
+    "{}",
+    "{a = 1}",
+    "1979-05-27",
+    "07:32:00",
+    '"a"',
+    "''",
+    "[[1]]",
+    '["a", 1]',
+    "0xff",
+    "1e1000",
+]
 
 
 @st.composite
@@ -292,7 +335,11 @@ def tomls(draw: Any) -> bytes:
         )
         quoted = draw(st.sampled_from([value, value, repr(value), f'"{value}"', f"[{value}]"]))
         lines.append(
-            draw(st.sampled_from([f"{name} = {quoted}"] * 4 + [f"[{name}]", f"[[{name}]]", name, f"{name} = "]))
+            draw(
+                st.sampled_from(
+                    [f"{name} = {quoted}"] * 4 + [f"[{name}]", f"[[{name}]]", name, f"{name} = "]
+                )
+            )
         )
     return damaged(draw, "\n".join(lines).encode("utf-8", "surrogateescape"))
 
@@ -301,7 +348,10 @@ files = st.one_of(
     st.tuples(st.sampled_from(["a.csv", "a.csv", "a.txt"]), tables()),
     st.tuples(st.just("a.npz"), archives()),
     st.tuples(st.just("a.toml"), tomls()),
-    st.tuples(st.sampled_from(["a.parquet", "a.tfrecord", "a.csv", "a.npz", "a.keras"]), st.binary(max_size=60)),
+    st.tuples(
+        st.sampled_from(["a.parquet", "a.tfrecord", "a.csv", "a.npz", "a.keras"]),
+        st.binary(max_size=60),
+    ),
 )
 
 # Arguments in Python
@@ -314,13 +364,79 @@ class Strange:
         return "Strange()"
 
 
-OBJECTS: list[Any] = [None, True, False, 0, 1, -1, 2**70, 0.5, float("nan"), float("inf"), 1j, "", "a", "none", b"a"]
-OBJECTS += [(), [], {}, set(), [[]], [None], {"a": 1}, {"a": "b"}, {1: 2}, dict, int, object(), Strange(), Strange]
-OBJECTS += [print, len, lambda: 1, lambda x: x, lambda x, y: 1.0, lambda *x: 1 / 0, range(3), datetime.date(2020, 1, 1)]
-OBJECTS += [np.float32(0.5), np.int64(2), np.bool_(True), np.nan, np.array(3), *ARRAYS, np.ma.masked, ...]
-OBJECTS += [np.ma.masked_array([1.0, 2.0], [0, 1]), [1, [2, 3]], [np.zeros(2), np.zeros(3)], "\0", "\udc80", "a" * 5000]
+OBJECTS: list[Any] = [
+    None,
+    True,
+    False,
+    0,
+    1,
+    -1,
+    2**70,
+    0.5,
+    float("nan"),
+    float("inf"),
+    1j,
+    "",
+    "a",
+    "none",
+    b"a",
+]
+OBJECTS += [
+    (),
+    [],
+    {},
+    set(),
+    [[]],
+    [None],
+    {"a": 1},
+    {"a": "b"},
+    {1: 2},
+    dict,
+    int,
+    object(),
+    Strange(),
+    Strange,
+]
+OBJECTS += [
+    print,
+    len,
+    lambda: 1,
+    lambda x: x,
+    lambda x, y: 1.0,
+    lambda *x: 1 / 0,
+    range(3),
+    datetime.date(2020, 1, 1),
+]
+OBJECTS += [
+    np.float32(0.5),
+    np.int64(2),
+    np.bool_(True),
+    np.nan,
+    np.array(3),
+    *ARRAYS,
+    np.ma.masked,
+    ...,
+]
+OBJECTS += [
+    np.ma.masked_array([1.0, 2.0], [0, 1]),
+    [1, [2, 3]],
+    [np.zeros(2), np.zeros(3)],
+    "\0",
+    "\udc80",
+    "a" * 5000,
+]
 FREE = sorted(set(OPTIONS) - NOT - LONG)
-IN_A_CALL = ["observables", "callbacks", "starts", "sampler", "optimizer", "loss", "prior", "directions", "mass"]
+IN_A_CALL = [
+    "observables",
+    "callbacks",
+    "starts",
+    "sampler",
+    "optimizer",
+    "loss",
+    "prior",
+    "directions",
+    "mass",
+]
 IN_A_CALL += ["step_schedule", "temperature_schedule", *FREE]
 OF_A_VALUE = ["predict", "parameters", "momenta", "load", "resume", "from_folder"]
 
@@ -328,10 +444,14 @@ objects = st.sampled_from(OBJECTS)
 arguments = st.one_of(
     st.tuples(st.just("Simulation"), st.sampled_from(FREE), objects),
     st.tuples(
-        st.sampled_from(["sample", "fit"]), st.sampled_from([*IN_A_CALL, *sorted(set(OPTIONS) - NOT - LONG)]), objects
+        st.sampled_from(["sample", "fit"]),
+        st.sampled_from([*IN_A_CALL, *sorted(set(OPTIONS) - NOT - LONG)]),
+        objects,
     ),
     st.tuples(st.just("data"), st.sampled_from(["x", "y", "pair", "test", "weights"]), objects),
     st.tuples(
-        st.sampled_from(["predict", "parameters", "momenta", "load", "resume", "from_folder"]), st.just(""), objects
+        st.sampled_from(["predict", "parameters", "momenta", "load", "resume", "from_folder"]),
+        st.just(""),
+        objects,
     ),
 )

@@ -1,7 +1,8 @@
 """Random combinations of sensible options on tables, odd ones among them.
 
-What runs is stopped and resumed to the same bytes, and all that reads runs reads it or says in a sentence why not;
-what does not run is refused in a sentence. 2 cases in the quick suite, 40 behind --slow, always the same ones.
+What runs is stopped and resumed to the same bytes, and all that reads runs reads it or says in a
+sentence why not; what does not run is refused in a sentence. 2 cases in the quick suite, 40 behind
+--slow, always the same ones.
 """
 
 from __future__ import annotations
@@ -26,43 +27,131 @@ from tati_re.engine.limits import Limits
 
 QUICK, SLOW = 2, 40
 MOST_REPAIRS = 15
-SAMPLERS = (
-    "auto HMC HMC1 GHMC MALA RWMH MCLMC MAMS BAOAB OBABO UBU BADODAB SGLD SGHMC SGNHT pSGLD CCAdL TACT-HMC GLA1 LM"
-)
+SAMPLERS = "auto HMC HMC1 GHMC MALA RWMH MCLMC MAMS BAOAB OBABO UBU BADODAB SGLD SGHMC SGNHT pSGLD CCAdL TACT-HMC GLA1 LM"
 SYSTEM = {
-    **{"batch_size": [8, 16], "batch_sampling": ["symmetric", "replacement"], "num_walkers": [2, 3, 4]},
-    **{"prior": ["laplace", "student_t", "box"], "prior_std": [0.5], "prior_scaling": ["fan_in"], "lower_wall": [-2.0]},
-    **{"dtype": ["float64"], "noise_std": [0.3], "loss": ["heteroscedastic_gaussian", "mean_squared_error"]},
-    **{"test_fraction": [0.0, 0.5], "fix_parameters": ["*bias*"], "standardize": ["all", "inputs"], "shuffle": [False]},
-    **{"walker_start": ["jitter", "fresh"], "walker_batches": ["shared"], "walker_evaluation": ["looped", "unrolled"]},
+    **{
+        "batch_size": [8, 16],
+        "batch_sampling": ["symmetric", "replacement"],
+        "num_walkers": [2, 3, 4],
+    },
+    **{
+        "prior": ["laplace", "student_t", "box"],
+        "prior_std": [0.5],
+        "prior_scaling": ["fan_in"],
+        "lower_wall": [-2.0],
+    },
+    **{
+        "dtype": ["float64"],
+        "noise_std": [0.3],
+        "loss": ["heteroscedastic_gaussian", "mean_squared_error"],
+    },
+    **{
+        "test_fraction": [0.0, 0.5],
+        "fix_parameters": ["*bias*"],
+        "standardize": ["all", "inputs"],
+        "shuffle": [False],
+    },
+    **{
+        "walker_start": ["jitter", "fresh"],
+        "walker_batches": ["shared"],
+        "walker_evaluation": ["looped", "unrolled"],
+    },
 }
 RUN = {
-    **{"step_size": [0.003, 1e-6, "auto"], "friction": [5.0, "auto"], "temperature": [0.5, 2.0], "target_bias": [0.1]},
-    **{"mass": ["fan_in", "fisher", "variance"], "num_leapfrog_steps": [3, "auto"], "target_acceptance": [0.7]},
-    **{"integrator": ["mclachlan", "isotropic"], "step_schedule": ["polynomial"], "walls": ["reflect"]},
-    **{"num_replicas": [2, 3], "temperature_ratio": [1.3], "tempering": ["likelihood"], "adapt_ladder": [True]},
-    **{"exchange": ["infinite", "tempering", "none"], "swap_rule": ["barker", "penalty", "corrected", "naive"]},
-    **{"swap_schedule": ["random_neighbours", "all_pairs"], "exchange_every": [1, 4], "exchange_batch_size": [8]},
-    **{"replica_start": ["fresh", "descent"], "descent_steps": [5], "bias": ["well_tempered"], "bias_factor": [4.0]},
-    **{"trajectory_rungs": ["all"], "num_burnin_steps": [0, 10], "record_every": [1, 3], "trajectory_every": [0, 1, 4]},
-    **{"full_every": [6], "group_temperatures": [True], "trajectory_format": ["h5"], "stream_predictions": [3]},
-    **{"until": ["ess>20"], "control_variate": [True], "covariance_blending": [0.5], "gradient_noise": ["estimate"]},
+    **{
+        "step_size": [0.003, 1e-6, "auto"],
+        "friction": [5.0, "auto"],
+        "temperature": [0.5, 2.0],
+        "target_bias": [0.1],
+    },
+    **{
+        "mass": ["fan_in", "fisher", "variance"],
+        "num_leapfrog_steps": [3, "auto"],
+        "target_acceptance": [0.7],
+    },
+    **{
+        "integrator": ["mclachlan", "isotropic"],
+        "step_schedule": ["polynomial"],
+        "walls": ["reflect"],
+    },
+    **{
+        "num_replicas": [2, 3],
+        "temperature_ratio": [1.3],
+        "tempering": ["likelihood"],
+        "adapt_ladder": [True],
+    },
+    **{
+        "exchange": ["infinite", "tempering", "none"],
+        "swap_rule": ["barker", "penalty", "corrected", "naive"],
+    },
+    **{
+        "swap_schedule": ["random_neighbours", "all_pairs"],
+        "exchange_every": [1, 4],
+        "exchange_batch_size": [8],
+    },
+    **{
+        "replica_start": ["fresh", "descent"],
+        "descent_steps": [5],
+        "bias": ["well_tempered"],
+        "bias_factor": [4.0],
+    },
+    **{
+        "trajectory_rungs": ["all"],
+        "num_burnin_steps": [0, 10],
+        "record_every": [1, 3],
+        "trajectory_every": [0, 1, 4],
+    },
+    **{
+        "full_every": [6],
+        "group_temperatures": [True],
+        "trajectory_format": ["h5"],
+        "stream_predictions": [3],
+    },
+    **{
+        "until": ["ess>20"],
+        "control_variate": [True],
+        "covariance_blending": [0.5],
+        "gradient_noise": ["estimate"],
+    },
     **{"preconditioner": ["adaptive"], "thermostat_bath": ["noise"], "leapfrog_jitter": [0.0]},
 }
 READERS = [
-    *((analyse, ["--no-figures", "--what", what]) for what in ("averages", "parameters", "covariance", "reweighting")),
-    *((analyse, ["--no-figures", "--what", what]) for what in ("free_energy", "diffusion_map", "temperatures")),
-    *((analyse, words) for words in ([], ["--by", "rung"], ["--burnin", "39"], ["--what", "alignment"])),
+    *(
+        (analyse, ["--no-figures", "--what", what])
+        for what in ("averages", "parameters", "covariance", "reweighting")
+    ),
+    *(
+        (analyse, ["--no-figures", "--what", what])
+        for what in ("free_energy", "diffusion_map", "temperatures")
+    ),
+    *(
+        (analyse, words)
+        for words in ([], ["--by", "rung"], ["--burnin", "39"], ["--what", "alignment"])
+    ),
     *(
         (report, []),
         (report, ["--burnin", "39"]),
         (predict, ["--overwrite"]),
         (predict, ["--overwrite", "--by-temperature"]),
     ),
-    *((landscape, ["--range=-1:1:3", "--output", "plane"]), (landscape, ["--along", "--output", "line"])),
+    *(
+        (landscape, ["--range=-1:1:3", "--output", "plane"]),
+        (landscape, ["--along", "--output", "line"]),
+    ),
     (
         explore,
-        ["--max-rounds", "1", "--num-legs", "1", "--leg-steps", "20", "--num-candidates", "1", "--output", "minima"],
+        [
+            "--max-rounds",
+            "1",
+            "--num-legs",
+            "1",
+            "--leg-steps",
+            "20",
+            "--num-candidates",
+            "1",
+            "--output",
+            "minima",
+        ],
     ),
     *((inputspace, ["--output", "inputs"]), (compare, ["--verify"])),
 ]
@@ -74,13 +163,23 @@ def tables(folder):
     x, noise = draw.standard_normal((48, 3)), draw.standard_normal(48)
     y = np.sin(x[:, 0]) + 0.3 * x[:, 1] + 0.1 * noise
     found = {
-        **{"plain": (x, y), "huge": (x, 1e12 * y), "tiny": (x, 1e-12 * y), "far": (x, 1e9 + y), "flat": (x, 0 * y + 3)},
+        **{
+            "plain": (x, y),
+            "huge": (x, 1e12 * y),
+            "tiny": (x, 1e-12 * y),
+            "far": (x, 1e9 + y),
+            "flat": (x, 0 * y + 3),
+        },
         **{
             "constant": (np.c_[x[:, :2], 0 * y + 1], y),
             "twice": (x[:, [0, 0, 0]], y),
             "exact": (x, x @ [1.0, 2.0, 3.0]),
         },
-        **{"few": (x[:5], y[:5]), "classes": (x, (y > 0).astype(int) + (y > 1)), "rare": (x, (np.arange(48) == 7) * 1)},
+        **{
+            "few": (x[:5], y[:5]),
+            "classes": (x, (y > 0).astype(int) + (y > 1)),
+            "rare": (x, (np.arange(48) == 7) * 1),
+        },
     }
     for name, (inputs, targets) in found.items():
         last = "label" if targets.dtype.kind == "i" else "target"
@@ -104,9 +203,14 @@ def content(folder):
 def chosen(case, names):
     """The options of a case: of the system and of its run."""
     pick = random.Random(case)
-    system = {name: pick.choice(SYSTEM[name]) for name in pick.sample(sorted(SYSTEM), pick.choice([1, 2, 3]))}
+    system = {
+        name: pick.choice(SYSTEM[name])
+        for name in pick.sample(sorted(SYSTEM), pick.choice([1, 2, 3]))
+    }
     system |= {"data": f"{pick.choice(names)}.csv", "hidden": [3], "seed": case, "verbose": 0}
-    run = {name: pick.choice(RUN[name]) for name in pick.sample(sorted(RUN), pick.choice([1, 2, 4, 6]))}
+    run = {
+        name: pick.choice(RUN[name]) for name in pick.sample(sorted(RUN), pick.choice([1, 2, 4, 6]))
+    }
     run |= {"sampler": pick.choice(SAMPLERS.split()), "num_steps": 40, "execution": "graph"}
     if pick.random() < 0.3 or "num_replicas" in run:
         run.setdefault("num_replicas", 2)
@@ -118,20 +222,28 @@ def chosen(case, names):
 
 def made(system, run, folder, callbacks=()):
     keras.utils.set_random_seed(1)
-    return Simulation(**system).sample(**run, output=folder, callbacks=callbacks, checkpoint_seconds=1e-9)
+    return Simulation(**system).sample(
+        **run, output=folder, callbacks=callbacks, checkpoint_seconds=1e-9
+    )
 
 
 def repaired(pick, system, run, error):
     """Leaves out what a refusal names, else anything."""
     free = [
-        name for name in (*run, *system) if name not in ("num_steps", "execution", "data", "hidden", "seed", "verbose")
+        name
+        for name in (*run, *system)
+        if name not in ("num_steps", "execution", "data", "hidden", "seed", "verbose")
     ]
-    name = next((word for word in re.findall(r"[a-z_]+", str(error)) if word in free), None) or pick.choice(free)
+    name = next(
+        (word for word in re.findall(r"[a-z_]+", str(error)) if word in free), None
+    ) or pick.choice(free)
     (run if name in run else system).pop(name)
 
 
 def tried(case, names):
-    """The run of a case as far as it is possible, and its options; None where it is refused however it is repaired."""
+    """The run of a case as far as it is possible, and its options; None where it is refused however
+    it is repaired.
+    """
     pick, system, run = chosen(case, names)
     for number in range(MOST_REPAIRS):
         try:
@@ -151,7 +263,8 @@ def status_of(command, words):
         return stopped.code
 
 
-# Where a model cannot fit targets of 1e9, sampled noise leaves the range of floats: NumPy warns, nothing breaks.
+# Where a model cannot fit targets of 1e9, sampled noise leaves the range of floats: NumPy warns,
+# nothing breaks.
 @pytest.mark.filterwarnings("default::RuntimeWarning")
 @pytest.mark.parametrize("number", [QUICK, pytest.param(SLOW, marks=pytest.mark.slow)])
 def test_what_runs_is_resumed_and_read(number, tmp_path, monkeypatch, capsys):
@@ -181,7 +294,17 @@ def test_what_runs_is_resumed_and_read(number, tmp_path, monkeypatch, capsys):
         whole.summary(), str(whole.certificate)
         capsys.readouterr()
         for command, words in pick.sample(READERS, 2 if number == QUICK else 5):
-            output = [word if word not in ("plane", "line", "minima", "inputs") else f"{word}{case}" for word in words]
+            output = [
+                word if word not in ("plane", "line", "minima", "inputs") else f"{word}{case}"
+                for word in words
+            ]
             status, said = status_of(command, [str(whole.folder), *output]), capsys.readouterr()
-            assert status in (FINISHED, BAD_INPUT, None), (case, command.__name__, output, system, run, said.err)
+            assert status in (FINISHED, BAD_INPUT, None), (
+                case,
+                command.__name__,
+                output,
+                system,
+                run,
+                said.err,
+            )
     assert ran > 0.6 * number and stopped > 0.5 * ran

@@ -1,7 +1,8 @@
-"""Whatever is typed, read or handed over: a readable run, or one sentence that names what it is about.
+"""Whatever is typed, read or handed over: a readable run, or one sentence that names what it is
+about.
 
-60 cases in the quick suite, most of them up to the checks of a launch, and 5,000 behind --slow. They are always
-the same: a failure comes again.
+60 cases in the quick suite, most of them up to the checks of a launch, and 5,000 behind --slow.
+They are always the same: a failure comes again.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ SHARES = {"commands": 0.5, "files": 0.3, "arguments": 0.2}
 QUICK, SLOW = 60, 5000
 MOST_SECONDS, MOST_KILOBYTES = 60, 2 * 2**20
 EVERY = 8
-"""Of what passes the checks in the slow cases, one in so many is run; in the quick ones nothing but the first."""
+"""Of what passes the checks in the slow cases, one in so many is run; in the quick ones nothing but
+the first.
+"""
 
 X, Y = np.array([row[:2] for row in strategies.ROWS]), np.array([row[2] for row in strategies.ROWS])
 
@@ -90,7 +93,9 @@ def folder(tmp_path, monkeypatch):
         if Place.runs():
             return launch(request, walkers, calls)
         check_request(request)
-        return types.SimpleNamespace(folder=request.options.output, summary=str, exit_status=FINISHED)
+        return types.SimpleNamespace(
+            folder=request.options.output, summary=str, exit_status=FINISHED
+        )
 
     monkeypatch.setattr(module, "launch", perhaps)
     return tmp_path
@@ -98,7 +103,9 @@ def folder(tmp_path, monkeypatch):
 
 @contextlib.contextmanager
 def in_time():
-    """Nothing takes longer than a minute of the processor, or hangs: on a busy machine the clock says little."""
+    """Nothing takes longer than a minute of the processor, or hangs: on a busy machine the clock
+    says little.
+    """
 
     def late(*_):
         raise AssertionError("longer than a minute")
@@ -125,7 +132,12 @@ def told(main, argv: list[str]) -> tuple[int, str]:
 
 
 def is_one_sentence(text: str) -> bool:
-    return text.count("\n") == 1 and text.startswith("error: ") and text.rstrip()[-1] in ".?" and len(text) < 2100
+    return (
+        text.count("\n") == 1
+        and text.startswith("error: ")
+        and text.rstrip()[-1] in ".?"
+        and len(text) < 2100
+    )
 
 
 def clear(folder) -> None:
@@ -144,7 +156,9 @@ def check(main, argv: list[str], about: list[str], folder) -> None:
         else:
             assert status == BAD_INPUT, f"{status}: {err}"
             assert is_one_sentence(err), err
-            diverged = "diverges" in err or " after step " in err or "start outside the prior" in err
+            diverged = (
+                "diverges" in err or " after step " in err or "start outside the prior" in err
+            )
             assert diverged or any(word in err for word in about), err
     finally:
         clear(folder)
@@ -161,7 +175,12 @@ def test_options_of_a_command(case):
     for flag, value in defaults.items():
         if flag not in given:
             argv = [flag, value, *argv]
-    about = [*given, *(flag[2:].replace("-", "_") for flag in given), " stands alone.", " is not a known option of "]
+    about = [
+        *given,
+        *(flag[2:].replace("-", "_") for flag in given),
+        " stands alone.",
+        " is not a known option of ",
+    ]
     about += [f"{option}:" for option in tati_re.options.make.OPTIONS]
     check(MAINS[name], argv, about, Path.cwd())
 
@@ -172,15 +191,45 @@ def test_files(case):
     name, content = case
     Path(name).write_bytes(content)
     if name == "a.toml":
-        base = ["--data", "data.csv", "--num-steps", "2", "--output", "run", "--execution", "graph", "--quiet"]
-        check(sample.main, [*base, "--config", name], [name, *tati_re.options.make.OPTIONS], Path.cwd())
+        base = [
+            "--data",
+            "data.csv",
+            "--num-steps",
+            "2",
+            "--output",
+            "run",
+            "--execution",
+            "graph",
+            "--quiet",
+        ]
+        check(
+            sample.main,
+            [*base, "--config", name],
+            [name, *tati_re.options.make.OPTIONS],
+            Path.cwd(),
+        )
         return
     if name == "a.keras":
-        check(sample.main, ["--data", "data.csv", "--model", name, "--num-steps", "2"], [name], Path.cwd())
+        check(
+            sample.main,
+            ["--data", "data.csv", "--model", name, "--num-steps", "2"],
+            [name],
+            Path.cwd(),
+        )
         return
     words = [name, "data", "inputs", "targets", "abel"]
     if Place.slow and len(content) % 3 == 0:
-        argv = ["--data", name, "--num-steps", "2", "--output", "run", "--execution", "graph", "--quiet"]
+        argv = [
+            "--data",
+            name,
+            "--num-steps",
+            "2",
+            "--output",
+            "run",
+            "--execution",
+            "graph",
+            "--quiet",
+        ]
         check(sample.main, argv, [*words, "examples", "num_"], Path.cwd())
     else:
         check(dataset.main, ["--inspect", name], [*words, "examples"], Path.cwd())
@@ -213,7 +262,9 @@ def handed_over(case) -> object:
 
 @cases("arguments")
 def test_arguments_in_python(case):
-    """Objects that are not what an argument should be: they are taken, or refused in one sentence."""
+    """Objects that are not what an argument should be: they are taken, or refused in one
+    sentence.
+    """
     try:
         with in_time():
             handed_over(case)

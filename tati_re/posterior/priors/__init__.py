@@ -1,5 +1,6 @@
-"""Priors of the parameters: V = -log prior, normalization included, and the walls they put around the walkers. An
-argument out of the range that its line names is an `InputError`."""
+"""Priors of the parameters: V = -log prior, normalization included, and the walls they put around
+the walkers. An argument out of the range that its line names is an `InputError`.
+"""
 
 from tati_re.core.lazy import names_exported
 from tati_re.core.potential import Prior as Prior

@@ -11,11 +11,13 @@ from tati_re.core.potential import Prior
 
 
 class ScaleFamily(Prior):
-    """Independent distributions of one shape, θ_i = s_i x with x of a standard distribution. `scale` is s, a float, or
-    `(parameters,)`, float64. Families name `option`, `what`, `constant`, and give, entry by entry, `standard_potential`
-    of x, -log of the standard density without its constant, float64; `standard_gradient`, its slope, in the type of x;
-    `standard_from_normal`, x with the same part of the standard distribution below it as the normal number has; and on
-    numpy arrays `quantile`, the same, and `score`, which undoes it."""
+    """Independent distributions of one shape, θ_i = s_i x with x of a standard distribution.
+    `scale` is s, a float, or `(parameters,)`, float64. Families name `option`, `what`, `constant`,
+    and give, entry by entry, `standard_potential` of x, -log of the standard density without its
+    constant, float64; `standard_gradient`, its slope, in the type of x; `standard_from_normal`, x
+    with the same part of the standard distribution below it as the normal number has; and on numpy
+    arrays `quantile`, the same, and `score`, which undoes it.
+    """
 
     proper = True
     name: str
@@ -34,7 +36,9 @@ class ScaleFamily(Prior):
 
     def log_prob(self, position) -> tf.Tensor:
         standard = self.standard_potential(tf.cast(position, tf.float64) / self.scale)
-        return -tf.reduce_sum(standard, axis=-1) - self.width.sum_of_logarithms(self.constant, position)
+        return -tf.reduce_sum(standard, axis=-1) - self.width.sum_of_logarithms(
+            self.constant, position
+        )
 
     def gradient(self, position) -> tf.Tensor | None:
         inverse = tf.constant(1 / self.scale, position.dtype)
@@ -48,19 +52,38 @@ class ScaleFamily(Prior):
 
 
 class Width:
-    """A finite number above 0 for each parameter, or one for all of them.
-    `option` and `what` name it in sentences, `words` (None: its numbers) describe it; with fan-ins k the `values`, a
-    float or `(parameters,)`, float64, are given/sqrt(k). `num_parameters` is `None` where one number stands for all."""
+    """A finite number above 0 for each parameter, or one for all of them. `option` and `what` name
+    it in sentences, `words` (None: its numbers) describe it; with fan-ins k the `values`, a float
+    or `(parameters,)`, float64, are given/sqrt(k). `num_parameters` is `None` where one number
+    stands for all.
+    """
 
-    def __init__(self, option: str, what: str, given, fan_in=None, words: str | None = None) -> None:
-        self.option, self.given, self.fan_in = option, np.asarray(given, np.float64), fan_in is not None
+    def __init__(
+        self, option: str, what: str, given, fan_in=None, words: str | None = None
+    ) -> None:
+        self.option, self.given, self.fan_in = (
+            option,
+            np.asarray(given, np.float64),
+            fan_in is not None,
+        )
         self.words = words
         wrong = f"{option}: not {what}."
-        refuse_if(self.given.ndim > 1, wrong, f"shape {self.given.shape}", "a number, or one for each parameter")
+        refuse_if(
+            self.given.ndim > 1,
+            wrong,
+            f"shape {self.given.shape}",
+            "a number, or one for each parameter",
+        )
         if not (self.given.size and np.all((self.given > 0) & np.isfinite(self.given))):
-            found = self.given.tolist() if self.given.ndim == 0 else f"{self.given.min(initial=np.inf)} among them"
+            found = (
+                self.given.tolist()
+                if self.given.ndim == 0
+                else f"{self.given.min(initial=np.inf)} among them"
+            )
             raise InputError(wrong, received=found, expected="a finite number above 0")
-        values = self.given if fan_in is None else self.given / np.sqrt(np.asarray(fan_in, np.float64))
+        values = (
+            self.given if fan_in is None else self.given / np.sqrt(np.asarray(fan_in, np.float64))
+        )
         self.num_parameters = None if values.ndim == 0 else len(values)
         self.values = float(values) if values.ndim == 0 else values
 
@@ -72,7 +95,11 @@ class Width:
 
     def config(self) -> dict:
         """One number, or the least and the greatest of one a parameter, and how they are scaled."""
-        number = float(self.given) if self.given.ndim == 0 else [float(self.given.min()), float(self.given.max())]
+        number = (
+            float(self.given)
+            if self.given.ndim == 0
+            else [float(self.given.min()), float(self.given.max())]
+        )
         return {self.option: number, **({"prior_scaling": "fan_in"} if self.fan_in else {})}
 
     def __str__(self) -> str:

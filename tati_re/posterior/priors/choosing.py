@@ -1,4 +1,6 @@
-"""From options to the prior of a model: by name, width and walls, for all parameters or by pattern."""
+"""From options to the prior of a model: by name, width and walls, for all parameters or by
+pattern.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,28 +22,47 @@ from tati_re.posterior.priors.product import Product
 from tati_re.posterior.priors.soft import SoftWalls
 from tati_re.posterior.priors.walls import Box, HardWalls
 
-FAMILIES: dict[str, type[ScaleFamily]] = {"gaussian": Gaussian, "laplace": Laplace, "student_t": StudentT, "box": Box}
+FAMILIES: dict[str, type[ScaleFamily]] = {
+    "gaussian": Gaussian,
+    "laplace": Laplace,
+    "student_t": StudentT,
+    "box": Box,
+}
 _USED = {"prior_std": {"gaussian"}, "prior_scale": {"laplace", "student_t"}}
 _USED |= {"prior_degrees": {"student_t"}, "prior_bound": {"box"}}
 """The families that an option of the prior is about."""
 _OF_NOISE = {"noise_prior", "noise_prior_scale", "noise_prior_shape"}
 _TABLES = ("prior", *_USED)
-_WALLS = ("lower_wall", "upper_wall", "prior_lower_boundary", "prior_upper_boundary", "prior_factor", "prior_power")
+_WALLS = (
+    "lower_wall",
+    "upper_wall",
+    "prior_lower_boundary",
+    "prior_upper_boundary",
+    "prior_factor",
+    "prior_power",
+)
 
 
 def _kind(chosen: Mapping[str, Any]) -> tuple:
-    """Of the options of a tensor's prior, the part that neighboring tensors of one prior object share; widths and
-    walls, None where there is none, may differ."""
+    """Of the options of a tensor's prior, the part that neighboring tensors of one prior object
+    share; widths and walls, None where there is none, may differ.
+    """
     soft = chosen["prior_lower_boundary"] is not None or chosen["prior_upper_boundary"] is not None
     hard = chosen["lower_wall"] is not None or chosen["upper_wall"] is not None
-    return chosen["prior"], chosen["prior_degrees"] if chosen["prior"] == "student_t" else None, soft, hard
+    return (
+        chosen["prior"],
+        chosen["prior_degrees"] if chosen["prior"] == "student_t" else None,
+        soft,
+        hard,
+    )
 
 
 def make_prior(options, names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> Prior:
     """The prior that options name.
 
     Args:
-        options: `prior`, `prior_std`, `prior_scale`, `prior_degrees`, `prior_bound`, `prior_scaling`, and the walls.
+        options: `prior`, `prior_std`, `prior_scale`, `prior_degrees`, `prior_bound`,
+            `prior_scaling`, and the walls.
         names: Of the model's tensors, such as `dense/kernel`.
         shapes: Theirs, in the order of the flat vector.
 
@@ -50,20 +71,33 @@ def make_prior(options, names: Sequence[str], shapes: Sequence[tuple[int, ...]])
     """
     sizes = [math.prod(shape) for shape in shapes]
     given = options.values_of((*_TABLES, *_WALLS))
-    columns = {name: by_tensor(name, value, OPTIONS[name].default, names) for name, value in given.items()}
+    columns = {
+        name: by_tensor(name, value, OPTIONS[name].default, names) for name, value in given.items()
+    }
     chosen = [{name: column[i] for name, column in columns.items()} for i in range(len(names))]
     fans = None
     if options.prior_scaling == "fan_in":
         if all(each["prior"] == "none" for each in chosen):
-            raise InputError("prior_scaling: there is no prior to scale.", "prior none", "a prior, such as gaussian")
+            raise InputError(
+                "prior_scaling: there is no prior to scale.",
+                "prior none",
+                "a prior, such as gaussian",
+            )
         fans = np.split(fan_in_plus_one(names, shapes), np.cumsum(sizes)[:-1])
-    runs, parts = [list(run) for _, run in groupby(range(len(chosen)), lambda i: _kind(chosen[i]))], []
+    runs, parts = (
+        [list(run) for _, run in groupby(range(len(chosen)), lambda i: _kind(chosen[i]))],
+        [],
+    )
     for run in runs:
         fan_in = None if fans is None else np.concatenate([fans[i] for i in run])
         parts.append(_one([chosen[i] for i in run], [sizes[i] for i in run], fan_in, options))
     if len(parts) == 1:
         return parts[0]
-    return Product(parts, [sum(sizes[i] for i in run) for run in runs], [[names[i] for i in run] for run in runs])
+    return Product(
+        parts,
+        [sum(sizes[i] for i in run) for run in runs],
+        [[names[i] for i in run] for run in runs],
+    )
 
 
 def _one(chosen: Sequence[Mapping[str, Any]], sizes: Sequence[int], fan_in, options) -> Prior:
@@ -84,15 +118,23 @@ def _one(chosen: Sequence[Mapping[str, Any]], sizes: Sequence[int], fan_in, opti
         prior = SoftWalls(prior, of("prior_factor"), of("prior_power"), *ends)
     if hard:
         what = "prior_lower_boundary, prior_upper_boundary: hard and soft walls exclude each other."
-        refuse_if(soft, what, "lower_wall or upper_wall as well", "one kind of walls for a parameter")
+        refuse_if(
+            soft, what, "lower_wall or upper_wall as well", "one kind of walls for a parameter"
+        )
         prior = HardWalls(prior, of("lower_wall", -math.inf), of("upper_wall", math.inf))
     return prior
 
 
 def unused_prior_options(options) -> list[str]:
     """Options of the prior that were given and that no parameter uses."""
-    families = set(options.prior.values()) | {"gaussian"} if isinstance(options.prior, Mapping) else {options.prior}
-    unused = [name for name, used in _USED.items() if name in options.explicit and not used & families]
+    families = (
+        set(options.prior.values()) | {"gaussian"}
+        if isinstance(options.prior, Mapping)
+        else {options.prior}
+    )
+    unused = [
+        name for name, used in _USED.items() if name in options.explicit and not used & families
+    ]
     soft = options.prior_lower_boundary is not None or options.prior_upper_boundary is not None
     if options.tether is not None:
         unused = [name for name in (*_TABLES, "prior_scaling", *_WALLS) if name in options.explicit]
@@ -100,22 +142,34 @@ def unused_prior_options(options) -> list[str]:
     of_noise = {"noise_prior_shape"} if options.noise_prior == "half_normal" else set()
     of_noise |= _OF_NOISE if options.noise_std != "sampled" else set()
     unused += sorted(of_noise & options.explicit)
-    return unused + [n for n in ("prior_factor", "prior_power") if n in options.explicit and not soft]
+    return unused + [
+        n for n in ("prior_factor", "prior_power") if n in options.explicit and not soft
+    ]
 
 
 def unconfined(prior: Prior, names: Sequence[str], regularized: Sequence[str]) -> str | None:
-    """A sentence about parameters that neither the prior nor a weight regularizer of the model confines."""
+    """A sentence about parameters that neither the prior nor a weight regularizer of the model
+    confines.
+    """
     loose = names if prior.unconfined is None else prior.unconfined
     free = [] if prior.proper else [n for n in loose if n not in regularized]
     if not free:
         return None
-    where = "Nothing confines U" if len(free) == len(names) else f"Nothing confines U along {', '.join(free[:4])}"
+    where = (
+        "Nothing confines U"
+        if len(free) == len(names)
+        else f"Nothing confines U along {', '.join(free[:4])}"
+    )
     more = f" and {len(free) - 4} more" if 4 < len(free) < len(names) else ""
-    return f"{where}{more}: without a prior, directions in which the loss is flat have no equilibrium."
+    return (
+        f"{where}{more}: without a prior, directions in which the loss is flat have no equilibrium."
+    )
 
 
 def too_hot(prior: Prior, temperature: float) -> str | None:
-    """A sentence where exp(-V/T) of a Student-t prior cannot be normalized, which needs T < ν + 1."""
+    """A sentence where exp(-V/T) of a Student-t prior cannot be normalized, which needs T < ν +
+    1.
+    """
     if temperature < prior.hottest:
         return None
     degrees, limit = f"{prior.hottest - 1:g}", f"{prior.hottest:g}"
@@ -126,17 +180,21 @@ def too_hot(prior: Prior, temperature: float) -> str | None:
 
 
 def check_prior(prior: Prior, num_parameters: int, dtype: str = "float32") -> None:
-    """Refuses what is no prior, one with one number a parameter that was made for another model, and one of users'
-    own that cannot be compiled or whose gradient is not that of its density.
+    """Refuses what is no prior, one with one number a parameter that was made for another model,
+    and one of users' own that cannot be compiled or whose gradient is not that of its density.
 
     Raises:
         InputError: It lacks what a prior answers, has another number of parameters, or is wrong.
     """
     if not isinstance(prior, Prior) or isinstance(prior, type):
         expected = "a class that derives from tati_re.priors.Prior, which has defaults"
-        raise InputError("prior: it does not answer all that is asked of one.", type(prior).__name__, expected)
+        raise InputError(
+            "prior: it does not answer all that is asked of one.", type(prior).__name__, expected
+        )
     if prior.num_parameters not in (None, num_parameters):
-        raise InputError("prior: made for another number of parameters.", prior.num_parameters, num_parameters)
+        raise InputError(
+            "prior: made for another number of parameters.", prior.num_parameters, num_parameters
+        )
     if not type(prior).__module__.startswith("tati_re."):
         _check_density(prior, num_parameters, dtype)
         if type(prior).from_normal is not Prior.from_normal:
@@ -144,35 +202,67 @@ def check_prior(prior: Prior, num_parameters: int, dtype: str = "float32") -> No
 
 
 def _check_density(prior: Prior, num_parameters: int, dtype: str) -> None:
-    """Compares the gradient with differences of the density at normal numbers, along random signs in steps of 1e-3."""
+    """Compares the gradient with differences of the density at normal numbers, along random signs
+    in steps of 1e-3.
+    """
     random = np.random.default_rng(0)
-    here, along = random.standard_normal(num_parameters), 1e-3 * random.choice((-1.0, 1.0), num_parameters)
+    here, along = (
+        random.standard_normal(num_parameters),
+        1e-3 * random.choice((-1.0, 1.0), num_parameters),
+    )
     x = tf.constant(np.stack([here - along, here, here + along]), dtype)
     expected = "log_prob (walkers,), float64, gradient (walkers, parameters), of keras.ops or TensorFlow; and proper"
     with users_code("prior: it", expected):
-        value, slope = tf.function(lambda x: (prior.log_prob(x), prior.gradient(x)), autograph=False)(x)
+        value, slope = tf.function(
+            lambda x: (prior.log_prob(x), prior.gradient(x)), autograph=False
+        )(x)
         slope = tf.zeros_like(x) if slope is None else slope
         _ = prior.proper
     found = [(tuple(part.shape), part.dtype.name) for part in (value, slope)]
     wanted = [((3,), "float64"), (tuple(x.shape), x.dtype.name)]
-    refuse_if(found != wanted, "prior: log_prob and gradient have other shapes or types for 3 walkers.", found, wanted)
+    refuse_if(
+        found != wanted,
+        "prior: log_prob and gradient have other shapes or types for 3 walkers.",
+        found,
+        wanted,
+    )
     values, terms = value.numpy(), -2 * along * slope[1].numpy().astype(np.float64)
-    if np.isfinite(values).all() and np.isfinite(terms).all() and not is_change(values, terms, 5e-2, "float32"):
+    if (
+        np.isfinite(values).all()
+        and np.isfinite(terms).all()
+        and not is_change(values, terms, 5e-2, "float32")
+    ):
         slopes = [-change / 2e-3 for change in (terms.sum(), values[2] - values[0])]
-        received = f"a slope of {slopes[0]:.4g} by it and {slopes[1]:.4g} by differences of -log_prob"
-        raise InputError("prior: the gradient is not that of its density.", received, "that of -log_prob")
+        received = (
+            f"a slope of {slopes[0]:.4g} by it and {slopes[1]:.4g} by differences of -log_prob"
+        )
+        raise InputError(
+            "prior: the gradient is not that of its density.", received, "that of -log_prob"
+        )
 
 
 def _check_draws(prior: Prior, num_parameters: int, dtype: str) -> None:
-    """Refuses draws of density 0, and where it has no edge those by which the means of θ·∇V and ∇V are not P and 0."""
+    """Refuses draws of density 0, and where it has no edge those by which the means of θ·∇V and ∇V
+    are not P and 0.
+    """
     random, count = np.random.default_rng(0), min(max(200_000 // num_parameters, 16), 10_000)
     normal = tf.constant(random.standard_normal((count, num_parameters)), dtype)
-    with users_code("prior: from_normal", "draws (walkers, parameters), of keras.ops or TensorFlow"):
+    with users_code(
+        "prior: from_normal", "draws (walkers, parameters), of keras.ops or TensorFlow"
+    ):
         x = tf.function(prior.from_normal, autograph=False)(normal)
     got, wanted = ((tuple(values.shape), values.dtype.name) for values in (x, normal))
-    refuse_if(got != wanted, "prior: from_normal gives another shape or type than it is given.", got, wanted)
+    refuse_if(
+        got != wanted,
+        "prior: from_normal gives another shape or type than it is given.",
+        got,
+        wanted,
+    )
     value, around = (prior.log_prob(at).numpy() for at in (x, 3 * x - 2 * tf.reverse(x, [0])))
-    what, expected = "prior: from_normal does not draw from the density of log_prob.", "draws from exp(log_prob)"
+    what, expected = (
+        "prior: from_normal does not draw from the density of log_prob.",
+        "draws from exp(log_prob)",
+    )
     refuse_if(not np.isfinite(value).all(), what, "draws where log_prob is not finite", expected)
     slope = prior.gradient(x)
     if slope is None or prior.walled or not np.isfinite(around).all():
@@ -182,4 +272,9 @@ def _check_draws(prior: Prior, num_parameters: int, dtype: str) -> None:
     for name, mean, terms in (("θ·∇V", 1, place * slope), ("∇V", 0, slope)):
         off = (terms - mean) @ np.stack([np.ones(num_parameters), signs], axis=1) / num_parameters
         wrong = (abs(off.mean(0)) > 6 * off.std(0) / math.sqrt(count) + 1e-3).any()
-        refuse_if(wrong, what, f"{name} of {terms.mean():.3g} a parameter", f"{expected}, where it is {mean}")
+        refuse_if(
+            wrong,
+            what,
+            f"{name} of {terms.mean():.3g} a parameter",
+            f"{expected}, where it is {mean}",
+        )

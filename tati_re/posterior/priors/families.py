@@ -53,11 +53,13 @@ class Gaussian(ScaleFamily):
 class Laplace(ScaleFamily):
     """Independent Laplace distributions, V = sum of abs(θ_i)/b_i + log(2 b_i).
 
-    The variance is 2 b². The slope jumps at 0: schemes with a Metropolis test stay exact, splittings keep their order
-    elsewhere and see a kink of height 2/b there, so that hω counts less than h/b beside the width of the posterior.
+    The variance is 2 b². The slope jumps at 0: schemes with a Metropolis test stay exact,
+    splittings keep their order elsewhere and see a kink of height 2/b there, so that hω counts less
+    than h/b beside the width of the posterior.
 
     Args:
-        scale: b, above 0: a number for all parameters, or one for each, `(parameters,)`. Default: 1.
+        scale: b, above 0: a number for all parameters, or one for each, `(parameters,)`. Default:
+            1.
         fan_in, words: As of `Gaussian`.
 
     Examples:
@@ -92,13 +94,15 @@ class Laplace(ScaleFamily):
 
 
 class StudentT(ScaleFamily):
-    """Independent Student-t distributions, V = sum of (ν + 1)/2 log(1 + θ_i²/(ν s_i²)) + a constant.
+    """Independent Student-t distributions, V = sum of (ν + 1)/2 log(1 + θ_i²/(ν s_i²)) + a
+    constant.
 
-    The variance is s² ν/(ν - 2) for ν above 2, else infinite; ν = 1 is the Cauchy distribution. At the temperature T
-    the prior by itself, exp(-V/T), can be normalized while T is below ν + 1.
+    The variance is s² ν/(ν - 2) for ν above 2, else infinite; ν = 1 is the Cauchy distribution. At
+    the temperature T the prior by itself, exp(-V/T), can be normalized while T is below ν + 1.
 
     Args:
-        scale: s, above 0: a number for all parameters, or one for each, `(parameters,)`. Default: 1.
+        scale: s, above 0: a number for all parameters, or one for each, `(parameters,)`. Default:
+            1.
         degrees: ν, degrees of freedom, above 0. Default: 3.
         fan_in, words: As of `Gaussian`.
 
@@ -109,13 +113,19 @@ class StudentT(ScaleFamily):
 
     name, option, what = "student_t", "prior_scale", "a scale"
 
-    def __init__(self, scale=1.0, degrees: float = 3.0, fan_in=None, words: str | None = None) -> None:
+    def __init__(
+        self, scale=1.0, degrees: float = 3.0, fan_in=None, words: str | None = None
+    ) -> None:
         if not (degrees > 0 and math.isfinite(degrees)):
-            raise InputError("prior_degrees: no degrees of freedom.", degrees, "a finite number above 0")
+            raise InputError(
+                "prior_degrees: no degrees of freedom.", degrees, "a finite number above 0"
+            )
         super().__init__(scale, fan_in, words)
         self.degrees = nu = float(degrees)
         self.hottest = nu + 1
-        self.constant = math.exp(math.lgamma(nu / 2) - math.lgamma((nu + 1) / 2)) * math.sqrt(nu * math.pi)
+        self.constant = math.exp(math.lgamma(nu / 2) - math.lgamma((nu + 1) / 2)) * math.sqrt(
+            nu * math.pi
+        )
         self._map: NormalMap | None = None
 
     def standard_potential(self, x):
@@ -133,7 +143,8 @@ class StudentT(ScaleFamily):
     def quantile(self, score):
         from scipy.special import ndtr, stdtrit
 
-        # Of a probability near 1e-300 it gives infinity with the wrong sign; none beyond 1e-197 counts.
+        # Of a probability near 1e-300 it gives infinity with the wrong sign; none beyond 1e-197
+        # counts.
         return np.sign(score) * -stdtrit(self.degrees, ndtr(-np.minimum(np.abs(score), 30.0)))
 
     def score(self, x):
@@ -166,7 +177,11 @@ class Flat(Prior):
         return None
 
     def from_normal(self, normal) -> tf.Tensor:
-        raise InputError("prior: one that is flat cannot be sampled.", received="none", expected="such as gaussian")
+        raise InputError(
+            "prior: one that is flat cannot be sampled.",
+            received="none",
+            expected="such as gaussian",
+        )
 
     def get_config(self) -> dict:
         return {"prior": "none"}

@@ -23,14 +23,21 @@ class Product(Prior):
 
     name = "product"
 
-    def __init__(self, parts: Sequence, sizes: Sequence[int], names: Sequence[Sequence[str]] = ()) -> None:
+    def __init__(
+        self, parts: Sequence, sizes: Sequence[int], names: Sequence[Sequence[str]] = ()
+    ) -> None:
         self.parts, self.sizes = list(parts), [int(size) for size in sizes]
         self.names = [list(run) for run in names] or [[f"part {i}"] for i in range(len(self.parts))]
         self.proper = all(part.proper for part in self.parts)
         self.walled = any(part.walled for part in self.parts)
         self.num_parameters = sum(self.sizes)
         self.hottest = min(part.hottest for part in self.parts)
-        self.unconfined = [n for part, run in zip(self.parts, self.names, strict=True) if not part.proper for n in run]
+        self.unconfined = [
+            n
+            for part, run in zip(self.parts, self.names, strict=True)
+            if not part.proper
+            for n in run
+        ]
 
     def _pieces(self, values):
         return zip(self.parts, tf.split(values, self.sizes, axis=1), strict=True)
@@ -42,13 +49,20 @@ class Product(Prior):
         slopes = [(part.gradient(piece), piece) for part, piece in self._pieces(position)]
         if all(slope is None for slope, _ in slopes):
             return None
-        return tf.concat([tf.zeros_like(piece) if slope is None else slope for slope, piece in slopes], axis=1)
+        return tf.concat(
+            [tf.zeros_like(piece) if slope is None else slope for slope, piece in slopes], axis=1
+        )
 
     def confine(self, position, momentum):
         if not self.walled:
             return position, momentum
-        momenta = [None] * len(self.parts) if momentum is None else tf.split(momentum, self.sizes, axis=1)
-        moved = [part.confine(piece, p) for (part, piece), p in zip(self._pieces(position), momenta, strict=True)]
+        momenta = (
+            [None] * len(self.parts) if momentum is None else tf.split(momentum, self.sizes, axis=1)
+        )
+        moved = [
+            part.confine(piece, p)
+            for (part, piece), p in zip(self._pieces(position), momenta, strict=True)
+        ]
         turned = None if momentum is None else tf.concat([p for _, p in moved], axis=1)
         return tf.concat([piece for piece, _ in moved], axis=1), turned
 
@@ -57,7 +71,9 @@ class Product(Prior):
 
     def get_config(self) -> dict:
         first = {str(part): part.get_config() for part in reversed(self.parts)}
-        parts = {said: {**first[said], "parameters": names} for said, names in self._grouped().items()}
+        parts = {
+            said: {**first[said], "parameters": names} for said, names in self._grouped().items()
+        }
         return {"prior": "product", "parts": parts}
 
     def _grouped(self) -> dict[str, list[str]]:
@@ -67,5 +83,10 @@ class Product(Prior):
         return groups
 
     def __str__(self) -> str:
-        groups = ((said, names[:_NAMED], len(names) - _NAMED) for said, names in self._grouped().items())
-        return "; ".join(f"{said} ({', '.join(some)}{f' and {more} more' * (more > 0)})" for said, some, more in groups)
+        groups = (
+            (said, names[:_NAMED], len(names) - _NAMED) for said, names in self._grouped().items()
+        )
+        return "; ".join(
+            f"{said} ({', '.join(some)}{f' and {more} more' * (more > 0)})"
+            for said, some, more in groups
+        )

@@ -1,4 +1,6 @@
-"""Draws from a distribution in one dimension, made of standard normal numbers: z -> x with F(x) = Φ(z), tabulated."""
+"""Draws from a distribution in one dimension, made of standard normal numbers: z -> x with F(x) =
+Φ(z), tabulated.
+"""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -16,7 +18,9 @@ _DEEPEST = 50.0
 
 class NormalMap:
     """Growing functions of a normal number, tabulated between -8 and 8 and interpolated by cubics.
-    `values`, `(maps, nodes)`, are the functions at `nodes`; `which`, `(parameters,)`, their maps (None: 0)."""
+    `values`, `(maps, nodes)`, are the functions at `nodes`; `which`, `(parameters,)`, their maps
+    (None: 0).
+    """
 
     nodes = np.linspace(-_END, _END, _CELLS + 1)
 
@@ -26,28 +30,41 @@ class NormalMap:
         self._offset = np.asarray(0 if which is None else which * (_CELLS + 1), np.int32)
 
     def __call__(self, normal) -> tf.Tensor:
-        """The function at each number `(walkers, parameters)`, float64; beyond the nodes that at the last one."""
+        """The function at each number `(walkers, parameters)`, float64; beyond the nodes that at
+        the last one.
+        """
         place = (tf.clip_by_value(tf.cast(normal, tf.float64), -_END, _END) + _END) / _SPACING
         cell = tf.minimum(tf.cast(place, tf.int32), _CELLS - 1)
         t = place - tf.cast(cell, tf.float64)
         at = cell + self._offset
-        values, slopes = tf.constant(self._values.reshape(-1)), tf.constant(self._slopes.reshape(-1) * _SPACING)
+        values, slopes = (
+            tf.constant(self._values.reshape(-1)),
+            tf.constant(self._slopes.reshape(-1) * _SPACING),
+        )
         low, high = tf.gather(values, at), tf.gather(values, at + 1)
         first, last = tf.gather(slopes, at), tf.gather(slopes, at + 1)
         rest = high - low
         return low + t * (first + t * (3 * rest - 2 * first - last + t * (first + last - 2 * rest)))
 
 
-def tabulated(log_density: Callable[[np.ndarray], np.ndarray], ends: tuple[float, float], breaks: Sequence[float]):
+def tabulated(
+    log_density: Callable[[np.ndarray], np.ndarray],
+    ends: tuple[float, float],
+    breaks: Sequence[float],
+):
     """Normalizer and quantiles of a distribution in one dimension, by Gauss-Legendre quadrature.
-    The log density, known up to a constant, is smooth between the `breaks`, its kinks; `ends` is an interval that holds
-    the distribution. Returns the log of the integral, and the quantiles at `NormalMap.nodes`, `(nodes,)`."""
+    The log density, known up to a constant, is smooth between the `breaks`, its kinks; `ends` is an
+    interval that holds the distribution. Returns the log of the integral, and the quantiles at
+    `NormalMap.nodes`, `(nodes,)`.
+    """
     from scipy.interpolate import CubicHermiteSpline
     from scipy.special import ndtri
 
     low, high = _support(log_density, ends, breaks)
     inner = [point for point in breaks if low < point < high]
-    corners = np.concatenate([np.linspace(a, b, _PANELS + 1)[:-1] for a, b in pairwise([low, *inner, high])] + [[high]])
+    corners = np.concatenate(
+        [np.linspace(a, b, _PANELS + 1)[:-1] for a, b in pairwise([low, *inner, high])] + [[high]]
+    )
     x, weights = np.polynomial.legendre.leggauss(12)
     half = np.diff(corners)[:, None] / 2
     values = log_density(corners[:-1, None] + half * (x + 1))
@@ -59,20 +76,29 @@ def tabulated(log_density: Callable[[np.ndarray], np.ndarray], ends: tuple[float
     with np.errstate(divide="ignore"):
         scores = np.where(below < 0.5, ndtri(below), -ndtri(above))
     log_total = top + float(np.log(total))
-    kept = np.concatenate([[True], np.diff(np.maximum.accumulate(scores)) > 1e-9]) & np.isfinite(scores)
+    kept = np.concatenate([[True], np.diff(np.maximum.accumulate(scores)) > 1e-9]) & np.isfinite(
+        scores
+    )
     scores, places = scores[kept], corners[kept]
     slopes = np.exp(-(scores**2) / 2 - 0.5 * np.log(2 * np.pi) - log_density(places) + log_total)
-    return log_total, CubicHermiteSpline(scores, places, slopes)(np.clip(NormalMap.nodes, scores[0], scores[-1]))
+    return log_total, CubicHermiteSpline(scores, places, slopes)(
+        np.clip(NormalMap.nodes, scores[0], scores[-1])
+    )
 
 
 def _support(log_density, ends, breaks) -> tuple[float, float]:
     """The part of the interval where the density is above exp(-50) of its greatest value."""
     low, high = ends
     for _ in range(3):
-        points = np.unique(np.concatenate([np.linspace(low, high, 4001), [b for b in breaks if low <= b <= high]]))
+        points = np.unique(
+            np.concatenate([np.linspace(low, high, 4001), [b for b in breaks if low <= b <= high]])
+        )
         values = log_density(points)
         deep = np.flatnonzero(values > values.max() - _DEEPEST)
         if not len(deep):
-            raise InputError("prior: its density is 0 wherever numbers reach.", expected="walls and a width that meet")
+            raise InputError(
+                "prior: its density is 0 wherever numbers reach.",
+                expected="walls and a width that meet",
+            )
         low, high = points[max(deep[0] - 1, 0)], points[min(deep[-1] + 1, len(points) - 1)]
     return low, high

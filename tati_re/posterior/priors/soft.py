@@ -15,25 +15,31 @@ _FAR = 60.0
 
 
 class SoftWalls(Prior):
-    """A prior times exp(-W): W rises in a layer before each wall and on beyond it, or around one point, the tether.
+    """A prior times exp(-W): W rises in a layer before each wall and on beyond it, or around one
+    point, the tether.
 
-    With f = `factor`, a = `power`, the distance d of θ from a wall inside of it (below 0 beyond it) and its layer w:
+    With f = `factor`, a = `power`, the distance d of θ from a wall inside of it (below 0 beyond it)
+    and its layer w:
 
         W = f w/(a + 1) max(1 - d/w, 0)^(a + 1),      -∇W = f max(1 - d/w, 0)^a, inward
         W = f/(a + 1) abs(θ - c)^(a + 1),             -∇W = f abs(θ - c)^a, towards c, where both walls are at c
 
     w = 0.01 (upper - lower); with one wall only 0.01 abs(wall) where it is below 0, else 0.01.
 
-    W is a term of U like V, not multiplied with N: under the mean-loss convention the force stands beside the gradient
-    of the mean loss, which is TATi's distribution; under the posterior convention it acts as so much log prior.
+    W is a term of U like V, not multiplied with N: under the mean-loss convention the force stands
+    beside the gradient of the mean loss, which is TATi's distribution; under the posterior
+    convention it acts as so much log prior.
 
-    Source: the forces are those of TATi 0.9.5, which moves the parameters by them outside of energy, momentum and
-    Metropolis test, so that its Langevin methods sample another distribution; the energies, their integrals, are ours.
+    Source: the forces are those of TATi 0.9.5, which moves the parameters by them outside of
+    energy, momentum and Metropolis test, so that its Langevin methods sample another distribution;
+    the energies, their integrals, are ours.
 
     Args:
-        inside: The prior without these walls: a Gaussian, Laplace or Student-t distribution, a box, or flat.
+        inside: The prior without these walls: a Gaussian, Laplace or Student-t distribution, a box,
+            or flat.
         factor, power: f and a, at least 0. Default: 1.
-        lower: The lower wall: a number, or one for each parameter; -inf where there is none. Default: none.
+        lower: The lower wall: a number, or one for each parameter; -inf where there is none.
+            Default: none.
         upper: Likewise, inf where there is none. Default: none.
 
     Raises:
@@ -56,7 +62,9 @@ class SoftWalls(Prior):
         if (self.lower > self.upper).any():
             received = f"{self.lower.max():g} and {self.upper.min():g}"
             expected = "a lower boundary below the upper one, or both at one place for a tether"
-            raise InputError("prior_lower_boundary is above prior_upper_boundary.", received, expected)
+            raise InputError(
+                "prior_lower_boundary is above prior_upper_boundary.", received, expected
+            )
         self.inner, self.walled = inside, inside.walled
         scale = np.asarray(inside.scale if isinstance(inside, ScaleFamily) else 1.0)
         self._rows = np.broadcast_arrays(scale, *given)
@@ -95,14 +103,20 @@ class SoftWalls(Prior):
         for wall, sign in ((self._rows[3], -1.0), (self._rows[4], 1.0)):
             present = np.isfinite(wall) & ~self._tether
             if present.any():
-                distance = -sign * (position - tf.constant(np.where(present, wall, 0.0), position.dtype))
+                distance = -sign * (
+                    position - tf.constant(np.where(present, wall, 0.0), position.dtype)
+                )
                 depth = tf.nn.relu(1.0 - distance / layer)
                 yield tf.where(present, depth, tf.zeros_like(depth)), sign
 
     def log_prob(self, position) -> tf.Tensor:
         log_mass = self._maps()[0] if self.proper else np.zeros(())
         normalizer = float(np.sum(np.broadcast_to(log_mass, position.shape[-1:])))
-        return self.inner.log_prob(position) - tf.reduce_sum(self.energy(position), axis=-1) - normalizer
+        return (
+            self.inner.log_prob(position)
+            - tf.reduce_sum(self.energy(position), axis=-1)
+            - normalizer
+        )
 
     def gradient(self, position) -> tf.Tensor:
         slope, inner = self.energy_gradient(position), self.inner.gradient(position)
@@ -115,21 +129,32 @@ class SoftWalls(Prior):
         if not self.proper:
             return self.inner.from_normal(normal)
         inside = self._maps()[1](normal)
-        return tf.cast(self.inner.from_normal(inside) if self.inner.proper else inside, normal.dtype)
+        return tf.cast(
+            self.inner.from_normal(inside) if self.inner.proper else inside, normal.dtype
+        )
 
     def _maps(self) -> tuple[np.ndarray, NormalMap]:
-        """log of ∫ exp(-W) over the prior inside, of each parameter; and what makes draws of normal numbers."""
+        """log of ∫ exp(-W) over the prior inside, of each parameter; and what makes draws of normal
+        numbers.
+        """
         if self._solved is None:
             rows = np.stack([np.ravel(row) for row in self._rows], axis=-1)
             distinct, which = np.unique(rows, axis=0, return_inverse=True)
             found = [self._alone(*row) for row in distinct]
-            masses, tables = np.array([mass for mass, _ in found]), np.stack([table for _, table in found])
+            masses, tables = (
+                np.array([mass for mass, _ in found]),
+                np.stack([table for _, table in found]),
+            )
             which = which.reshape(self._rows[0].shape)
             self._solved = masses[which], NormalMap(tables, which)
         return self._solved
 
-    def _alone(self, scale: float, f: float, a: float, lower: float, upper: float) -> tuple[float, np.ndarray]:
-        """The same for one parameter: in the normal number of the prior inside, or, where that is flat, in θ."""
+    def _alone(
+        self, scale: float, f: float, a: float, lower: float, upper: float
+    ) -> tuple[float, np.ndarray]:
+        """The same for one parameter: in the normal number of the prior inside, or, where that is
+        flat, in θ.
+        """
         layer = float(layers(np.asarray(lower), np.asarray(upper)))
         walls = [wall for wall in (lower, upper) if math.isfinite(wall)]
         kinks = sorted({*walls, lower + layer, upper - layer} - {math.inf, -math.inf})
@@ -137,7 +162,10 @@ class SoftWalls(Prior):
         def energy(x):
             if lower == upper:
                 return f / (a + 1) * np.abs(x - lower) ** (a + 1)
-            depths = [np.maximum(1 - (x - lower) / layer, 0.0), np.maximum(1 - (upper - x) / layer, 0.0)]
+            depths = [
+                np.maximum(1 - (x - lower) / layer, 0.0),
+                np.maximum(1 - (upper - x) / layer, 0.0),
+            ]
             return f * layer / (a + 1) * sum(depth ** (a + 1) for depth in depths)
 
         if not self.inner.proper:
@@ -149,15 +177,23 @@ class SoftWalls(Prior):
         scores = [float(self.inner.score(np.asarray(kink / scale))) for kink in kinks]
 
         def log_density(z):
-            return -(z**2) / 2 - math.log(math.sqrt(2 * math.pi)) - energy(scale * self.inner.quantile(z))
+            return (
+                -(z**2) / 2
+                - math.log(math.sqrt(2 * math.pi))
+                - energy(scale * self.inner.quantile(z))
+            )
 
-        return tabulated(log_density, (-37.0, 37.0), [score for score in scores if math.isfinite(score)])
+        return tabulated(
+            log_density, (-37.0, 37.0), [score for score in scores if math.isfinite(score)]
+        )
 
     def get_config(self) -> dict:
         config = dict(self.inner.get_config())
         for name in ("factor", "power", "lower", "upper"):
             values = sorted({float(v) for v in np.ravel(getattr(self, name)) if np.isfinite(v)})
-            key = {"lower": "prior_lower_boundary", "upper": "prior_upper_boundary"}.get(name, f"prior_{name}")
+            key = {"lower": "prior_lower_boundary", "upper": "prior_upper_boundary"}.get(
+                name, f"prior_{name}"
+            )
             if values:
                 config[key] = values[0] if len(values) == 1 else [values[0], values[-1]]
         return config
@@ -183,8 +219,10 @@ class Tether(Prior):
     """A Gaussian around one point, V = γ abs(θ - c)²/2 + P/2 log(2π/γ), for runs about one minimum.
 
     Args:
-        center: c, `(parameters,)`, such as `sim.parameters` after a fit, that of a sampled noise included.
-        precision: γ, above 0: directions in which the loss is flat have the variance 1/γ. Default: 1.
+        center: c, `(parameters,)`, such as `sim.parameters` after a fit, that of a sampled noise
+            included.
+        precision: γ, above 0: directions in which the loss is flat have the variance 1/γ. Default:
+            1.
 
     Raises:
         InputError: The center is no vector of finite numbers, or γ is not above 0.
@@ -200,7 +238,9 @@ class Tether(Prior):
     def __init__(self, center, precision: float = 1.0) -> None:
         self.center, self.precision = np.asarray(center, np.float64), float(precision)
         if self.center.ndim != 1 or not np.isfinite(self.center).all():
-            raise InputError("tether: the center is no point.", f"shape {self.center.shape}", "a finite vector")
+            raise InputError(
+                "tether: the center is no point.", f"shape {self.center.shape}", "a finite vector"
+            )
         if not (self.precision > 0 and math.isfinite(self.precision)):
             raise InputError("tether is out of range.", precision, "a finite number above 0")
         self.num_parameters = len(self.center)
@@ -211,10 +251,14 @@ class Tether(Prior):
         return normalization - 0.5 * self.precision * tf.reduce_sum(away * away, axis=-1)
 
     def gradient(self, position) -> tf.Tensor:
-        return tf.constant(self.precision, position.dtype) * (position - tf.constant(self.center, position.dtype))
+        return tf.constant(self.precision, position.dtype) * (
+            position - tf.constant(self.center, position.dtype)
+        )
 
     def from_normal(self, normal) -> tf.Tensor:
-        return tf.constant(self.center, normal.dtype) + normal / tf.constant(math.sqrt(self.precision), normal.dtype)
+        return tf.constant(self.center, normal.dtype) + normal / tf.constant(
+            math.sqrt(self.precision), normal.dtype
+        )
 
     def get_config(self) -> dict:
         return {"prior": self.name, "tether": self.precision}

@@ -11,10 +11,14 @@ from tati_re.posterior.priors.base import ScaleFamily
 
 
 class Interval:
-    """The walls of each parameter, numbers or `(parameters,)`, infinite where there is none, and reflection at them."""
+    """The walls of each parameter, numbers or `(parameters,)`, infinite where there is none, and
+    reflection at them.
+    """
 
     def __init__(self, lower, upper) -> None:
-        self.lower, self.upper = np.broadcast_arrays(np.asarray(lower, np.float64), np.asarray(upper, np.float64))
+        self.lower, self.upper = np.broadcast_arrays(
+            np.asarray(lower, np.float64), np.asarray(upper, np.float64)
+        )
 
     def inside(self, position) -> tf.Tensor:
         """Whether all parameters of a walker are between their walls, `(walkers,)`."""
@@ -22,12 +26,17 @@ class Interval:
         return tf.reduce_all((position >= lower) & (position <= upper), axis=-1)
 
     def confine(self, position, momentum):
-        """Reflects what left the interval, as often as it met a wall; the momentum turns round at each of them."""
+        """Reflects what left the interval, as often as it met a wall; the momentum turns round at
+        each of them.
+        """
         lower, upper = self._in(position.dtype)
         below, above = position < lower, position > upper
         finite = np.isfinite(self.upper - self.lower)
-        # Of one wall there is one reflection; between two, motion is a triangle wave of twice their distance.
-        reflected = tf.where(below, 2 * lower - position, tf.where(above, 2 * upper - position, position))
+        # Of one wall there is one reflection; between two, motion is a triangle wave of twice their
+        # distance.
+        reflected = tf.where(
+            below, 2 * lower - position, tf.where(above, 2 * upper - position, position)
+        )
         turned = below | above
         if finite.any():
             start = tf.constant(np.where(finite, self.lower, 0.0), position.dtype)
@@ -49,12 +58,14 @@ class Interval:
 class Box(ScaleFamily):
     """Uniform on abs(θ_i) < bound_i, V = sum of log(2 bound_i) inside and infinite outside.
 
-    Metropolis methods reject what leaves the box; Langevin methods, momentum included, are reflected at its walls.
+    Metropolis methods reject what leaves the box; Langevin methods, momentum included, are
+    reflected at its walls.
 
     Source: bounds by fan-in, f/sqrt(k_i): Baldock and Marzari (2019), with f = 50.
 
     Args:
-        bound: Half the width, above 0: a number for all parameters, or one for each, `(parameters,)`. Default: 1.
+        bound: Half the width, above 0: a number for all parameters, or one for each,
+            `(parameters,)`. Default: 1.
         fan_in, words: As of `Gaussian`.
 
     Examples:
@@ -104,7 +115,8 @@ class Box(ScaleFamily):
 class HardWalls(Prior):
     """A prior between walls: its density, made larger by what the walls cut off, and 0 outside.
 
-    Metropolis methods reject what is outside; Langevin methods are reflected, position and momentum, where they drift.
+    Metropolis methods reject what is outside; Langevin methods are reflected, position and
+    momentum, where they drift.
 
     Args:
         inside: `Gaussian`, `Laplace`, `StudentT` or `Flat`.
@@ -125,16 +137,23 @@ class HardWalls(Prior):
         self.inner, self._interval = inside, Interval(lower, upper)
         lower, upper = self._interval.lower, self._interval.upper
         if inside.walled or not (inside.name == "none" or isinstance(inside, ScaleFamily)):
-            raise InputError("lower_wall, upper_wall: the prior has its own walls.", str(inside), "another prior")
+            raise InputError(
+                "lower_wall, upper_wall: the prior has its own walls.", str(inside), "another prior"
+            )
         if not (lower < upper).all():
             first = np.flatnonzero(~(lower < upper))[0]
             received = f"{lower.flat[first]:g} and {upper.flat[first]:g}"
-            raise InputError("lower_wall is not below upper_wall.", received, "a lower wall below the upper one")
+            raise InputError(
+                "lower_wall is not below upper_wall.", received, "a lower wall below the upper one"
+            )
         bounded = np.isfinite(upper - lower)
         self.proper = bool(inside.proper or bounded.all())
         self.hottest = math.inf if bounded.all() else inside.hottest
         if inside.proper:
-            self._low, self._high = inside.score(lower / inside.scale), inside.score(upper / inside.scale)
+            self._low, self._high = (
+                inside.score(lower / inside.scale),
+                inside.score(upper / inside.scale),
+            )
             self._log_mass = _log_mass(self._low, self._high)
         else:
             self._low, self._high = lower, upper
@@ -142,8 +161,12 @@ class HardWalls(Prior):
         self.num_parameters = len(lower) if lower.ndim else inside.num_parameters
 
     def log_prob(self, position) -> tf.Tensor:
-        density = self.inner.log_prob(position) - float(np.sum(np.broadcast_to(self._log_mass, position.shape[-1:])))
-        return tf.where(self._interval.inside(position), density, tf.constant(-math.inf, tf.float64))
+        density = self.inner.log_prob(position) - float(
+            np.sum(np.broadcast_to(self._log_mass, position.shape[-1:]))
+        )
+        return tf.where(
+            self._interval.inside(position), density, tf.constant(-math.inf, tf.float64)
+        )
 
     def gradient(self, position):
         return self.inner.gradient(position)
@@ -158,7 +181,9 @@ class HardWalls(Prior):
             return self.inner.from_normal(normal)
         part = tf.cast(normal, tf.float64)
         if not self.inner.proper:
-            inside = self._low + (self._high - self._low) * 0.5 * tf.math.erfc(-part * math.sqrt(0.5))
+            inside = self._low + (self._high - self._low) * 0.5 * tf.math.erfc(
+                -part * math.sqrt(0.5)
+            )
         else:
             # Measured from the nearer tail, so that walls far out in a tail leave digits.
             side = np.where(self._low > 0, -1.0, 1.0)
@@ -170,11 +195,19 @@ class HardWalls(Prior):
 
     def get_config(self) -> dict:
         ends = {"lower_wall": self._interval.lower, "upper_wall": self._interval.upper}
-        said = {name: sorted({float(v) for v in np.ravel(end) if np.isfinite(v)}) for name, end in ends.items()}
-        return {**self.inner.get_config(), **{n: v[0] if len(v) == 1 else [v[0], v[-1]] for n, v in said.items() if v}}
+        said = {
+            name: sorted({float(v) for v in np.ravel(end) if np.isfinite(v)})
+            for name, end in ends.items()
+        }
+        return {
+            **self.inner.get_config(),
+            **{n: v[0] if len(v) == 1 else [v[0], v[-1]] for n, v in said.items() if v},
+        }
 
     def __str__(self) -> str:
-        return f"{self.inner}, with hard walls {between(self._interval.lower, self._interval.upper)}"
+        return (
+            f"{self.inner}, with hard walls {between(self._interval.lower, self._interval.upper)}"
+        )
 
 
 def _log_mass(low: np.ndarray, high: np.ndarray) -> np.ndarray:

@@ -1,1 +1,3 @@
-"""Samplers that change one thing of another sampler: its coordinates, gradients, step size, temperature."""
+"""Samplers that change one thing of another sampler: its coordinates, gradients, step size,
+temperature.
+"""

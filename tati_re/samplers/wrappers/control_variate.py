@@ -12,21 +12,26 @@ from tati_re.samplers.wrappers.coordinates import extend, inner_of
 
 
 class ControlVariate(Wrapper):
-    """A sampler whose mini-batch energies and gradients are corrected by a center at which all data were seen.
+    """A sampler whose mini-batch energies and gradients are corrected by a center at which all data
+    were seen.
 
-    Targets exp(-β U) as the sampler inside does, by unbiased U and ∇U whose variance falls towards the center c,
+    Targets exp(-β U) as the sampler inside does, by unbiased U and ∇U whose variance falls towards
+    the center c,
 
         ∇U~(θ) = ∇U_S(θ) - ∇U_S(c) + ∇U(c),   variance (N²/n) Var(∇l_i(θ) - ∇l_i(c)) (1 - n/N),
 
-    S the mini-batch of the step; the same for U. The center must not depend on S: it is where the walker started, and
-    with `refresh_every` it moves to where the walker is at the beginning of every such step (SVRG).
+    S the mini-batch of the step; the same for U. The center must not depend on S: it is where the
+    walker started, and with `refresh_every` it moves to where the walker is at the beginning of
+    every such step (SVRG).
 
-    Cost: two gradients on the mini-batch for each of the sampler inside, and one on all data at each refresh.
-    Source: Baker, Fearnhead, Fox and Nemeth, Statistics and Computing 29 (2019); SVRG-LD: Dubey et al., NeurIPS 2016.
+    Cost: two gradients on the mini-batch for each of the sampler inside, and one on all data at
+    each refresh. Source: Baker, Fearnhead, Fox and Nemeth, Statistics and Computing 29 (2019);
+    SVRG-LD: Dubey et al., NeurIPS 2016.
 
     Args:
         inner: Any sampler for mini-batches. Default: BAOAB.
-        refresh_every: Steps between two moves of the center; 0 keeps it where it started. Default: 0.
+        refresh_every: Steps between two moves of the center; 0 keeps it where it started. Default:
+            0.
 
     Raises:
         InputError: The sampler inside needs the full batch, where there is no noise to reduce.
@@ -39,8 +44,14 @@ class ControlVariate(Wrapper):
     def __init__(self, inner=None, refresh_every: int = 0) -> None:
         super().__init__(inner or Splitting())
         if self.inner.full_batch:
-            raise InputError("control_variate: the sampler sees all data already.", self.inner.name, "such as BAOAB")
-        refuse_if(refresh_every < 0, "control_variate_every: negative.", refresh_every, "0 or more steps")
+            raise InputError(
+                "control_variate: the sampler sees all data already.",
+                self.inner.name,
+                "such as BAOAB",
+            )
+        refuse_if(
+            refresh_every < 0, "control_variate_every: negative.", refresh_every, "0 or more steps"
+        )
         self.refresh_every = int(refresh_every)
         self.against_noise = (
             "the control variate takes out what the noise at its center shares with that where the walker is, and the "
@@ -50,19 +61,29 @@ class ControlVariate(Wrapper):
 
     def init(self, position, evaluate, noise):
         state = self.inner.init(position, evaluate, noise)
-        return extend(state, **dict(zip(_FIELDS, _centre(evaluate.full(position), position), strict=True)))
+        return extend(
+            state, **dict(zip(_FIELDS, _centre(evaluate.full(position), position), strict=True))
+        )
 
     def step(self, state, evaluate, noise):
         centre = tuple(fields_of(state, _FIELDS).values())
         if self.refresh_every:
             due = (evaluate.clock.step - 1) % self.refresh_every == 0
-            centre = replaced_if(due, lambda *_: _centre(evaluate.full(state.position), state.position), centre)
+            centre = replaced_if(
+                due, lambda *_: _centre(evaluate.full(state.position), state.position), centre
+            )
         fields = dict(zip(_FIELDS, centre, strict=True))
-        new, info = self.inner.step(inner_of(state), ControlVariateEvaluate(evaluate, fields), noise)
+        new, info = self.inner.step(
+            inner_of(state), ControlVariateEvaluate(evaluate, fields), noise
+        )
         return type(state)(**new._asdict(), **fields), info
 
     def get_config(self) -> dict:
-        return {**self.inner.get_config(), "control_variate": True, "control_variate_every": self.refresh_every}
+        return {
+            **self.inner.get_config(),
+            "control_variate": True,
+            "control_variate_every": self.refresh_every,
+        }
 
 
 _FIELDS = ("centre", "centre_gradient", "centre_potential", "centre_loss")
@@ -90,10 +111,13 @@ class ControlVariateEvaluate(Delegating):
         )
 
     def gradient_variance(self, position):
-        what = "control_variate: this sampler estimates the gradient's variance from single examples."
+        what = (
+            "control_variate: this sampler estimates the gradient's variance from single examples."
+        )
         raise InputError(what, expected="a sampler that does not, such as BAOAB or BADODAB")
 
     def part(self, first, count: int) -> ControlVariateEvaluate:
         return ControlVariateEvaluate(
-            self.evaluate.part(first, count), {name: rows(value, first, count) for name, value in self.centre.items()}
+            self.evaluate.part(first, count),
+            {name: rows(value, first, count) for name, value in self.centre.items()},
         )

@@ -25,7 +25,9 @@ def _extended(base: Any, names: tuple[str, ...]) -> Any:
 
 
 def extend(state, **fields):
-    """The state with further fields, the rung last; a type of its own, the same for the same names."""
+    """The state with further fields, the rung last; a type of its own, the same for the same
+    names.
+    """
     return _extended(type(state), tuple(fields))(**state._asdict(), **fields)
 
 
@@ -36,7 +38,9 @@ def inner_of(state):
 
 
 class Coordinates(Protocol):
-    """A linear map B from a sampler's coordinates to parameters, θ = θ₀ + B x; vectors are `(walkers, parameters)`."""
+    """A linear map B from a sampler's coordinates to parameters, θ = θ₀ + B x; vectors are
+    `(walkers, parameters)`.
+    """
 
     def forward(self, vectors: Any):
         """B v: from x to θ."""
@@ -51,7 +55,9 @@ class Coordinates(Protocol):
         """B'⁻¹ v: gradients from x to θ."""
 
     def spread(self, variances: Any):
-        """The variance of the entries of B' v from that of the entries of v; an `InputError` where B mixes them."""
+        """The variance of the entries of B' v from that of the entries of v; an `InputError` where
+        B mixes them.
+        """
 
     def part(self, first, count: int) -> Coordinates:
         """B of `count` walkers from walker `first` on."""
@@ -77,7 +83,9 @@ class Diagonal:
         return self.scale * (self.scale * variances)
 
     def part(self, first, count: int) -> Diagonal:
-        return Diagonal(rows(self.scale, first, count) if len(self.scale.shape) == 2 else self.scale)
+        return Diagonal(
+            rows(self.scale, first, count) if len(self.scale.shape) == 2 else self.scale
+        )
 
 
 def _asked_there(name: str) -> Any:
@@ -139,9 +147,11 @@ class InCoordinates(Delegating):
 
 
 def step_in_coordinates(sampler, state, evaluate, noise, coordinates: Coordinates, slope=None):
-    """A step of `sampler` in x, θ = θ₀ + B x, θ₀ where the walkers are, or 0 for one that mixes parameters and learns
-    from the other walkers' places; momenta belong to x, of unit mass. State and potential are those of θ. `slope`: B'
-    ∇U at the start, if known; the third result, after the state and the info: at the end."""
+    """A step of `sampler` in x, θ = θ₀ + B x, θ₀ where the walkers are, or 0 for one that mixes
+    parameters and learns from the other walkers' places; momenta belong to x, of unit mass. State
+    and potential are those of θ. `slope`: B' ∇U at the start, if known; the third result, after the
+    state and the info: at the end.
+    """
     slope = coordinates.transposed(state.gradient) if slope is None else slope
     start, origin = 0.0 * state.position, state.position
     if sampler.mixes_parameters:
@@ -149,22 +159,26 @@ def step_in_coordinates(sampler, state, evaluate, noise, coordinates: Coordinate
     bound = InCoordinates(evaluate, origin, coordinates)
     new, info = sampler.step(state._replace(position=start, gradient=slope), bound, noise)
     position = origin + coordinates.forward(new.position)
-    # Methods for mini-batches end a step with the gradient that they asked for last; those with a Metropolis test ask
-    # inside of loops and may go back to the one before.
+    # Methods for mini-batches end a step with the gradient that they asked for last; those with a
+    # Metropolis test ask inside of loops and may go back to the one before.
     last = None if sampler.mixes_parameters or sampler.undoes or sampler.metropolis else bound.seen
     gradient = coordinates.untransposed(new.gradient) if last is None else last
     return new._replace(position=position, gradient=gradient), info, new.gradient
 
 
 def curved(ask, position, gradient, direction):
-    """∇²U times a direction for each reference walker by a difference of gradients, and the direction's length."""
+    """∇²U times a direction for each reference walker by a difference of gradients, and the
+    direction's length.
+    """
     length = sqrt(sum_of_products(direction, direction))
     scale = column(_PROBE[direction.dtype.name] / maximum(length, 1e-30 + 0.0 * length), direction)
     return (ask(position + scale * direction).gradient - gradient) / scale, length
 
 
 def stiffest(ask, position, gradient, coordinates: Coordinates, along=None):
-    """Largest curvature of each walker in x, `(walkers,)`: 8 power iterations on B'∇²U B from a vector (the slope)."""
+    """Largest curvature of each walker in x, `(walkers,)`: 8 power iterations on B'∇²U B from a
+    vector (the slope).
+    """
 
     def power(along, _):
         length = sqrt(sum_of_products(along, along))

@@ -22,14 +22,18 @@ FEW_STEPS = 20
 """Refreshes more often than this heat what they precondition."""
 _POWER_STEPS = 2
 _MOST_TERMS = 8
-"""Reference walkers up to which a product is summed term by term, which XLA joins with what is around it."""
+"""Reference walkers up to which a product is summed term by term, which XLA joins with what is
+around it.
+"""
 _PRECONDITIONER = ("deviations", "factor", "stiffest", "blending")
 
 
 class LowRank:
-    """B = I + X' S X for the walkers of each ensemble, with B B' = I + η cov of the reference walkers.
-    `deviations` is X of the reference walkers from their mean, `(ensembles, references, parameters)`, `factor` S,
-    `(ensembles, references, references)` or `(ensembles, walkers, references, references)`, and `inverse` S of B⁻¹."""
+    """B = I + X' S X for the walkers of each ensemble, with B B' = I + η cov of the reference
+    walkers. `deviations` is X of the reference walkers from their mean, `(ensembles, references,
+    parameters)`, `factor` S, `(ensembles, references, references)` or `(ensembles, walkers,
+    references, references)`, and `inverse` S of B⁻¹.
+    """
 
     def __init__(self, deviations, factor, inverse) -> None:
         self.deviations, self.factor, self.inverse = deviations, factor, inverse
@@ -58,8 +62,9 @@ class LowRank:
         raise InputError(what, expected="such as BAOAB or HMC")
 
     def _apply(self, vectors, factor):
-        """v + X' F' X v: with vectors as rows, the factor's transpose comes from the right.
-        One ensemble goes without the batch axis, which makes XLA four times slower on long matrices."""
+        """v + X' F' X v: with vectors as rows, the factor's transpose comes from the right. One
+        ensemble goes without the batch axis, which makes XLA four times slower on long matrices.
+        """
         ensembles, num_references, parameters = self.deviations.shape
         if ensembles > 1:
             grouped = ops.reshape(vectors, (ensembles, vectors.shape[0] // ensembles, parameters))
@@ -69,51 +74,63 @@ class LowRank:
         along = _times_factor(vectors @ ops.transpose(deviations), factor[0])
         if num_references > _MOST_TERMS:
             return vectors + along @ deviations
-        return vectors + sum(along[:, k : k + 1] * deviations[k : k + 1] for k in range(num_references))
+        return vectors + sum(
+            along[:, k : k + 1] * deviations[k : k + 1] for k in range(num_references)
+        )
 
 
 def _times_factor(along, factor):
     """Rows times one matrix, or each row times a matrix of its own."""
     if len(factor.shape) == len(along.shape):
         return along @ factor
-    return ops.reshape(ops.reshape(along, (*along.shape[:-1], 1, along.shape[-1])) @ factor, along.shape)
+    return ops.reshape(
+        ops.reshape(along, (*along.shape[:-1], 1, along.shape[-1])) @ factor, along.shape
+    )
 
 
 class EnsembleQuasiNewton(Wrapper):
-    """Ensemble quasi-Newton: a sampler in coordinates in which the other walkers see the target as round.
+    """Ensemble quasi-Newton: a sampler in coordinates in which the other walkers see the target as
+    round.
 
-    Targets exp(-β U), the distribution of every walker, with the bias in the step size of the sampler inside.
+    Targets exp(-β U), the distribution of every walker, with the bias in the step size of the
+    sampler inside.
 
     Rule: the step of the sampler inside with B in every drift and every kick,
         drift    θ <- θ + t B p
         kick     p <- p - t B' ∇U(θ),     B B' = I + η cov(other walkers)
     The momenta p ~ N(0, T) belong to the coordinates x = B⁻¹ θ, in which mass is 1.
 
-    "halves" (default): one half of the walkers takes `covariance_after_steps` steps with one common B from the resting
-    half, then the roles change. Given the resting half each turn keeps the distribution of the moving one, so that the
-    whole does. Steps are counted per walker; a walker is recorded only while it moves.
+    "halves" (default): one half of the walkers takes `covariance_after_steps` steps with one common
+    B from the resting half, then the roles change. Given the resting half each turn keeps the
+    distribution of the moving one, so that the whole does. Steps are counted per walker; a walker
+    is recorded only while it moves.
 
-    "simultaneous": all walkers move at once, each with B from all others, as TATi has it. B then depends on walkers
-    that have moved since, and the distribution is biased: on a Gaussian of 16 dimensions, 8 walkers, refresh at every
-    step, the variance of the slowest direction falls to 0.65 (h = 0.125). For comparison only.
+    "simultaneous": all walkers move at once, each with B from all others, as TATi has it. B then
+    depends on walkers that have moved since, and the distribution is biased: on a Gaussian of 16
+    dimensions, 8 walkers, refresh at every step, the variance of the slowest direction falls to
+    0.65 (h = 0.125). For comparison only.
 
-    A drift with B multiplies the stiffness by up to 1 + η λ, so that B is capped: η is lowered at each refresh until h²
-    (k_max + η λ_max) <= 1 (around SGLD h in place of h², for its h multiplies the gradient: variances are up to twice
-    the exact ones there), k_max the largest curvature at the reference walkers (power iteration, carried from refresh
-    to refresh), λ_max the largest eigenvalue of X H X'/L, both by differences of gradients at the reference walkers.
-    Flat directions, along which walkers would drift apart, are bounded likewise. The η in use is `blending` in run.csv.
+    A drift with B multiplies the stiffness by up to 1 + η λ, so that B is capped: η is lowered at
+    each refresh until h² (k_max + η λ_max) <= 1 (around SGLD h in place of h², for its h multiplies
+    the gradient: variances are up to twice the exact ones there), k_max the largest curvature at
+    the reference walkers (power iteration, carried from refresh to refresh), λ_max the largest
+    eigenvalue of X H X'/L, both by differences of gradients at the reference walkers. Flat
+    directions, along which walkers would drift apart, are bounded likewise. The η in use is
+    `blending` in run.csv.
 
-    Momenta of a Langevin word have a law that depends on B by the order (hω)², and each refresh starts with those of
-    the last B: at condition 10⁴, hω = 1/2, with η at its cap, the stiffest direction's variance is 1.20, 1.10, 1.06 and
-    1.04 times the exact one with a refresh each 1, 5, 20 and 50 steps. Where curvature changes from place to place (a
-    banana), a step that is stable at the reference walkers may be unstable where the moving ones go, and no B from the
-    resting half can know. HMC inside has neither fault: it draws momenta anew, and rejects such steps.
+    Momenta of a Langevin word have a law that depends on B by the order (hω)², and each refresh
+    starts with those of the last B: at condition 10⁴, hω = 1/2, with η at its cap, the stiffest
+    direction's variance is 1.20, 1.10, 1.06 and 1.04 times the exact one with a refresh each 1, 5,
+    20 and 50 steps. Where curvature changes from place to place (a banana), a step that is stable
+    at the reference walkers may be unstable where the moving ones go, and no B from the resting
+    half can know. HMC inside has neither fault: it draws momenta anew, and rejects such steps.
 
-    B is a low-rank update: with U = sqrt(η/L) X' of the reference walkers' deviations X and M the Cholesky factor of
-    the L x L matrix I + U'U, B = I + U (I + M)⁻¹ U': O(P L) numbers, O(P L²) work, never a P x P matrix.
-    Cost: that of the sampler inside, two products with B a step, and 4 gradients of the reference walkers at each
-    refresh. Source: Leimkuhler, Matthews and Weare, Statistics and Computing 28, 277 (2018); halves: Foreman-Mackey et
-    al., PASP 125, 306 (2013), and Chok, Lee, Paulin and Vasil, arXiv 2509.09162.
+    B is a low-rank update: with U = sqrt(η/L) X' of the reference walkers' deviations X and M the
+    Cholesky factor of the L x L matrix I + U'U, B = I + U (I + M)⁻¹ U': O(P L) numbers, O(P L²)
+    work, never a P x P matrix. Cost: that of the sampler inside, two products with B a step, and 4
+    gradients of the reference walkers at each refresh. Source: Leimkuhler, Matthews and Weare,
+    Statistics and Computing 28, 277 (2018); halves: Foreman-Mackey et al., PASP 125, 306 (2013),
+    and Chok, Lee, Paulin and Vasil, arXiv 2509.09162.
 
     Args:
         inner: A Langevin word over A, B, O, D; SGLD; or HMC. Default: BAOAB.
@@ -121,10 +138,12 @@ class EnsembleQuasiNewton(Wrapper):
         covariance_after_steps: Steps between two refreshes of B, at least 1. Default: 100.
         scheme: "halves" or "simultaneous". Default: "halves".
         capped: Lower η where a step would be unstable. Default: True.
-        num_ensembles: Neighboring walkers form this many ensembles that do not feel each other. Default: 1.
+        num_ensembles: Neighboring walkers form this many ensembles that do not feel each other.
+            Default: 1.
 
     Raises:
-        InputError: A value out of its range, or a sampler that cannot be preconditioned by a full matrix.
+        InputError: A value out of its range, or a sampler that cannot be preconditioned by a full
+            matrix.
 
     Examples:
         >>> EnsembleQuasiNewton(Splitting("BAOAB"), covariance_blending=10.0).groups
@@ -148,23 +167,45 @@ class EnsembleQuasiNewton(Wrapper):
         fits = fits and not isinstance(self.inner, FirstOrderHMC)
         if not by_word and not fits:
             what = "covariance_blending: this sampler works parameter by parameter."
-            raise InputError(what, self.inner.name, "a Langevin word without C, SGLD, HMC, MAMS or MCLMC")
-        refuse_if(not covariance_blending >= 0, "covariance_blending: negative.", covariance_blending, "0 or more")
-        refuse_if(covariance_after_steps < 1, "covariance_after_steps: too few.", covariance_after_steps, "1 or more")
-        refuse_if(scheme not in SCHEMES, "ensemble_scheme: not known.", repr(scheme), " or ".join(SCHEMES))
+            raise InputError(
+                what, self.inner.name, "a Langevin word without C, SGLD, HMC, MAMS or MCLMC"
+            )
+        refuse_if(
+            not covariance_blending >= 0,
+            "covariance_blending: negative.",
+            covariance_blending,
+            "0 or more",
+        )
+        refuse_if(
+            covariance_after_steps < 1,
+            "covariance_after_steps: too few.",
+            covariance_after_steps,
+            "1 or more",
+        )
+        refuse_if(
+            scheme not in SCHEMES, "ensemble_scheme: not known.", repr(scheme), " or ".join(SCHEMES)
+        )
         self.covariance_blending = float(covariance_blending)
         self.covariance_after_steps = int(covariance_after_steps)
         self.scheme, self.capped, self.num_ensembles = scheme, capped, num_ensembles
         self.groups, self.group_steps = 2 if scheme == "halves" else 1, self.covariance_after_steps
-        self.against_noise = "the ensemble changes the frequencies at which the noise is felt as it moves."
+        self.against_noise = (
+            "the ensemble changes the frequencies at which the noise is felt as it moves."
+        )
         self.mixes_parameters, self.shown = True, ("blending", *self.inner.shown)
 
     def check_walkers(self, num_walkers: int) -> None:
-        """An `InputError` for fewer than 4 walkers, or not the same number in every half of every ensemble."""
+        """An `InputError` for fewer than 4 walkers, or not the same number in every half of every
+        ensemble.
+        """
         share = self.num_ensembles * (2 if self.scheme == "halves" else 1)
         if num_walkers < 4 or num_walkers % share or num_walkers // self.num_ensembles < 3:
             what = "num_walkers: an ensemble needs walkers to learn from."
-            raise InputError(what, num_walkers, "4 or more, an even number" if self.scheme == "halves" else "4 or more")
+            raise InputError(
+                what,
+                num_walkers,
+                "4 or more, an even number" if self.scheme == "halves" else "4 or more",
+            )
 
     def init(self, position, evaluate, noise):
         """As the sampler inside; B starts as the identity."""
@@ -172,35 +213,76 @@ class EnsembleQuasiNewton(Wrapper):
         state = self.inner.init(position, evaluate, noise)
         num_references = position.shape[0] // self.groups
         each = num_references // self.num_ensembles
-        shape = (self.num_ensembles, each, each) if self.scheme == "halves" else (self.num_ensembles, each, each, each)
-        # A start for the power iteration that is orthogonal to nothing: the golden ratio never repeats itself.
-        start = np.cos(2 * np.pi * 0.6180339887498949 * np.arange(num_references * position.shape[1]) + 1.0)
-        deviations, factor = 0.0 * ops.rows(position, 0, num_references), ops.constant(np.zeros((2, *shape)), position)
-        known = deviations, factor, ops.constant(start.reshape(num_references, -1), position), 0.0 * state.potential
-        slope, slope_of = (ops.rows(values, 0, num_references) for values in (state.gradient, state.potential))
-        return extend(state, **dict(zip(_PRECONDITIONER, known, strict=True)), slope=0.0 * slope, slope_of=slope_of)
+        shape = (
+            (self.num_ensembles, each, each)
+            if self.scheme == "halves"
+            else (self.num_ensembles, each, each, each)
+        )
+        # A start for the power iteration that is orthogonal to nothing: the golden ratio never
+        # repeats itself.
+        start = np.cos(
+            2 * np.pi * 0.6180339887498949 * np.arange(num_references * position.shape[1]) + 1.0
+        )
+        deviations, factor = (
+            0.0 * ops.rows(position, 0, num_references),
+            ops.constant(np.zeros((2, *shape)), position),
+        )
+        known = (
+            deviations,
+            factor,
+            ops.constant(start.reshape(num_references, -1), position),
+            0.0 * state.potential,
+        )
+        slope, slope_of = (
+            ops.rows(values, 0, num_references) for values in (state.gradient, state.potential)
+        )
+        return extend(
+            state,
+            **dict(zip(_PRECONDITIONER, known, strict=True)),
+            slope=0.0 * slope,
+            slope_of=slope_of,
+        )
 
     def step(self, state, evaluate, noise):
         moved, info = self.move(self.begin_turn(state, evaluate), evaluate, noise)
         return self.end_turn(state, moved, evaluate), info
 
     def begin_turn(self, state, evaluate):
-        """The state of the walkers that move, with B, which is new where a turn begins, and B'∇U."""
+        """The state of the walkers that move, with B, which is new where a turn begins, and
+        B'∇U.
+        """
         count = state.potential.shape[0] // self.groups
 
         def of_moving(values):
-            return values if self.groups == 1 else ops.rows(values, evaluate.clock.group * count, count)
+            return (
+                values
+                if self.groups == 1
+                else ops.rows(values, evaluate.clock.group * count, count)
+            )
 
         due = (evaluate.clock.step - 1) % self.covariance_after_steps == 0
         before = tuple(fields_of(state, _PRECONDITIONER).values())
-        preconditioner = ops.replaced_if(due, lambda _, __, most, ___: self._refreshed(state, evaluate, most), before)
-        # B'∇U is that of the last step's end, unless B is new or the walkers have been given another potential since.
+        preconditioner = ops.replaced_if(
+            due, lambda _, __, most, ___: self._refreshed(state, evaluate, most), before
+        )
+        # B'∇U is that of the last step's end, unless B is new or the walkers have been given
+        # another potential since.
         other = ops.largest(ops.absolute(of_moving(state.potential) - state.slope_of), 0) > 0.0
         (slope,) = ops.replaced_if(
-            due | other, lambda _: (_coordinates(preconditioner).transposed(of_moving(state.gradient)),), (state.slope,)
+            due | other,
+            lambda _: (_coordinates(preconditioner).transposed(of_moving(state.gradient)),),
+            (state.slope,),
         )
-        part = {name: of_moving(value) for name, value in inner_of(state)._asdict().items() if name != "rung"}
-        known = dict(zip(_PRECONDITIONER, preconditioner, strict=True), slope=slope, slope_of=part["potential"])
+        part = {
+            name: of_moving(value)
+            for name, value in inner_of(state)._asdict().items()
+            if name != "rung"
+        }
+        known = dict(
+            zip(_PRECONDITIONER, preconditioner, strict=True),
+            slope=slope,
+            slope_of=part["potential"],
+        )
         return state._replace(**part, **known, rung=self._moving(evaluate, count).rung)
 
     def move(self, turn, evaluate, noise):
@@ -210,7 +292,10 @@ class EnsembleQuasiNewton(Wrapper):
         moved = self.inner, inner, moving, noise, _coordinates(preconditioner), turn.slope
         new, info, slope = step_in_coordinates(*moved)
         if info.acceptance is not None and self.groups > 1:
-            zeros, first = 0.0 * evaluate.rung.step_size, evaluate.clock.group * new.potential.shape[0]
+            zeros, first = (
+                0.0 * evaluate.rung.step_size,
+                evaluate.clock.group * new.potential.shape[0],
+            )
             info = type(info)(*(ops.with_rows(zeros, first, values) for values in info))
         return turn._replace(**new._asdict(), slope=slope, slope_of=new.potential), info
 
@@ -220,7 +305,10 @@ class EnsembleQuasiNewton(Wrapper):
         first = evaluate.clock.group * turn.potential.shape[0]
         inside = [name for name in type(turn).base._fields if name != "rung"]
         before = fields_of(state, inside)
-        moved = {name: ops.with_rows(before[name], first, value) for name, value in fields_of(turn, inside).items()}
+        moved = {
+            name: ops.with_rows(before[name], first, value)
+            for name, value in fields_of(turn, inside).items()
+        }
         return turn._replace(**moved, rung=state.rung)
 
     def _moving(self, evaluate, count: int):
@@ -236,31 +324,45 @@ class EnsembleQuasiNewton(Wrapper):
         return grouped - ops.sum_over(grouped, 1) / float(grouped.shape[1])
 
     def _refreshed(self, state, evaluate, stiffest) -> tuple:
-        """The fields of `_PRECONDITIONER` (with S of B⁻¹ as well) at the positions of the reference walkers."""
+        """The fields of `_PRECONDITIONER` (with S of B⁻¹ as well) at the positions of the reference
+        walkers.
+        """
         if self.scheme == "halves":
             count = state.position.shape[0] // 2
             first = (1 - evaluate.clock.group) * count
-            ensemble, references = ops.rows(state.position, first, count), evaluate.part(first, count)
+            ensemble, references = (
+                ops.rows(state.position, first, count),
+                evaluate.part(first, count),
+            )
         else:
             ensemble, references = state.position, evaluate
         deviations = self._deviations(ensemble)
         blending, stiffest = self._blending(references, ensemble, deviations, stiffest)
         factor = self._factor(deviations, blending)
-        used = 0.0 * ops.reshape(state.potential, (self.num_ensembles, -1)) + ops.reshape(blending, (-1, 1))
-        deviations, used = ops.reshape(deviations, ensemble.shape), ops.reshape(used, state.potential.shape)
+        used = 0.0 * ops.reshape(state.potential, (self.num_ensembles, -1)) + ops.reshape(
+            blending, (-1, 1)
+        )
+        deviations, used = (
+            ops.reshape(deviations, ensemble.shape),
+            ops.reshape(used, state.potential.shape),
+        )
         return deviations, ops.as_type(factor, state.position), stiffest, used
 
     def _factor(self, deviations, blending):
-        """S with (I + X' S X)(I + X' S X)' = I + η X' A X, and S of the inverse; A centers and averages over
-        references. With A = R R', U = sqrt(η) X' R and M M' = I + U'U: (I + U N⁻¹ U')(...)' = I + U U' for N = I + M,
-        as N + N' + U'U = N N'; the inverse is I - U N'⁻¹ M⁻¹ U' (Woodbury)."""
+        """S with (I + X' S X)(I + X' S X)' = I + η X' A X, and S of the inverse; A centers and
+        averages over references. With A = R R', U = sqrt(η) X' R and M M' = I + U'U: (I + U N⁻¹
+        U')(...)' = I + U U' for N = I + M, as N + N' + U'U = N N'; the inverse is I - U N'⁻¹ M⁻¹ U'
+        (Woodbury).
+        """
         each = deviations.shape[1]
         if self.scheme == "halves":
             centring = (np.eye(each) - 1.0 / each) / np.sqrt(each)
         else:
             # Walker i learns from all others: their mean and average leave it out.
             others = 1.0 - np.eye(each)
-            centring = np.stack([np.diag(m) - np.outer(m, m) / (each - 1) for m in others]) / np.sqrt(each - 1)
+            centring = np.stack(
+                [np.diag(m) - np.outer(m, m) / (each - 1) for m in others]
+            ) / np.sqrt(each - 1)
         wide = ops.as_type(deviations, blending)
         products = wide @ ops.transpose(wide)
         if self.scheme != "halves":
@@ -275,7 +377,9 @@ class EnsembleQuasiNewton(Wrapper):
         return ops.stack([root @ m @ ops.transpose(root) for m in (middle, -inverse)])
 
     def _blending(self, evaluate, ensemble, deviations, stiffest):
-        """η of each ensemble, lowered until a step is stable, and the stiffest direction of each reference walker."""
+        """η of each ensemble, lowered until a step is stable, and the stiffest direction of each
+        reference walker.
+        """
         step_size = ops.largest(self._grouped(evaluate.rung.step_size), 1)
         wanted = 0.0 * step_size + self.covariance_blending
         if not self.capped:
@@ -284,11 +388,15 @@ class EnsembleQuasiNewton(Wrapper):
         here = ask(ensemble).gradient
         for _ in range(_POWER_STEPS):
             image, length = curved(ask, ensemble, here, stiffest)
-            curvature = ops.sqrt(ops.sum_of_products(image, image)) / ops.maximum(length, 1e-30 + 0.0 * length)
+            curvature = ops.sqrt(ops.sum_of_products(image, image)) / ops.maximum(
+                length, 1e-30 + 0.0 * length
+            )
             size = ops.maximum(ops.sqrt(ops.sum_of_products(image, image)), 1e-30 + 0.0 * length)
             stiffest = image / ops.column(size, image)
         image, _ = curved(ask, ensemble, here, ops.reshape(deviations, ensemble.shape))
-        pairs = ops.as_type(deviations, wanted) @ ops.transpose(ops.as_type(self._grouped(image), wanted))
+        pairs = ops.as_type(deviations, wanted) @ ops.transpose(
+            ops.as_type(self._grouped(image), wanted)
+        )
         pairs = 0.5 * (pairs + ops.transpose(pairs)) / float(deviations.shape[1])
         top = _largest_eigenvalue(pairs)
         stiff = ops.largest(self._grouped(curvature), 1)
@@ -302,7 +410,9 @@ class EnsembleQuasiNewton(Wrapper):
 
 
 def refresh_note(config: Mapping[str, Any]) -> str | None:
-    """A sentence on refreshes that heat, from a method's `get_config`; only Langevin words have a friction."""
+    """A sentence on refreshes that heat, from a method's `get_config`; only Langevin words have a
+    friction.
+    """
     every = config.get("covariance_after_steps", FEW_STEPS)
     if "friction" not in config or every >= FEW_STEPS or not config["covariance_blending"]:
         return None
@@ -316,12 +426,15 @@ def refresh_note(config: Mapping[str, Any]) -> str | None:
 def _coordinates(preconditioner: tuple) -> LowRank:
     """B of the fields `_PRECONDITIONER`."""
     deviations, factor, _, _ = preconditioner
-    return LowRank(ops.reshape(deviations, (factor.shape[1], -1, deviations.shape[1])), factor[0], factor[1])
+    return LowRank(
+        ops.reshape(deviations, (factor.shape[1], -1, deviations.shape[1])), factor[0], factor[1]
+    )
 
 
 def _largest_eigenvalue(matrices):
-    """Of symmetric matrices `(n, L, L)`: the 64th root of the sum of the 64th powers of all, above it by 3 % at most
-    for 8 eigenvalues. XLA's own eigenvalues of a 4 x 4 matrix take a second."""
+    """Of symmetric matrices `(n, L, L)`: the 64th root of the sum of the 64th powers of all, above
+    it by 3 % at most for 8 eigenvalues. XLA's own eigenvalues of a 4 x 4 matrix take a second.
+    """
     scale = 0.0 * matrices[:, 0, 0] + 1.0
     power = 1.0
     for _ in range(6):
@@ -330,5 +443,11 @@ def _largest_eigenvalue(matrices):
         matrices = matrices / ops.reshape(size, (-1, 1, 1))
         matrices, power = matrices @ matrices, 2.0 * power
     size = ops.sqrt(ops.largest(ops.largest(matrices * matrices, -1), -1)) + 1e-300
-    trace = ops.sum_over(ops.sum_over(matrices * ops.constant(np.eye(matrices.shape[-1]), matrices), -1), -2)
-    return scale * ops.reshape(trace / ops.reshape(size, (-1, 1, 1)), (-1,)) ** (1.0 / power) * size ** (1.0 / power)
+    trace = ops.sum_over(
+        ops.sum_over(matrices * ops.constant(np.eye(matrices.shape[-1]), matrices), -1), -2
+    )
+    return (
+        scale
+        * ops.reshape(trace / ops.reshape(size, (-1, 1, 1)), (-1,)) ** (1.0 / power)
+        * size ** (1.0 / power)
+    )

@@ -1,6 +1,8 @@
-"""Masses from the positions and gradients of the burn-in, which make the target as round as they can. Of a Gaussian
-exp(-θ'Hθ/2T) the covariance of positions is T H⁻¹ and that of gradients T H, so that the inverse mass that is wanted,
-H⁻¹, maps gradients to positions, whatever the draws: two draws tell a diagonal one, d + 1 a full one."""
+"""Masses from the positions and gradients of the burn-in, which make the target as round as they
+can. Of a Gaussian exp(-θ'Hθ/2T) the covariance of positions is T H⁻¹ and that of gradients T H, so
+that the inverse mass that is wanted, H⁻¹, maps gradients to positions, whatever the draws: two
+draws tell a diagonal one, d + 1 a full one.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +16,26 @@ from tati_re.core.protocol import fields_of, same_rung
 from tati_re.samplers.wrappers.coordinates import Coordinates, Diagonal, stiffest
 
 ENDS = 40 * 2 ** np.arange(50, dtype=np.int64)
-"""Steps of the burn-in after which what adapts is measured anew, each from the steps since the one before: the last of
-these windows is between a quarter and half of the burn-in."""
+"""Steps of the burn-in after which what adapts is measured anew, each from the steps since the one
+before: the last of these windows is between a quarter and half of the burn-in.
+"""
 LONGEST = 1e4
 """How much faster than the stiffest parameter another one may become."""
 _LEAST = 1e-3
-"""In equilibrium Var θ Var g is T² or more; what is flat for good has a mass of this part of T/Var θ."""
+"""In equilibrium Var θ Var g is T² or more; what is flat for good has a mass of this part of T/Var
+θ.
+"""
 _INSIDE = 2.0
 _RIDGE = 1e-5
 _ALIKE = {"float32": 1e-4, "float64": 1e-9}
 
 
 class DiagonalWindows:
-    """Masses from variances over a window, of the steps of each walker about its own mean, over the walkers of a rung.
-    Rule, entry by entry: m = sqrt(Var g / Var θ) ("fisher") or m = T / Var θ ("variance"). Accumulated in float64 by
-    Welford's rule; draws with a number that is not finite are left out and counted."""
+    """Masses from variances over a window, of the steps of each walker about its own mean, over the
+    walkers of a rung. Rule, entry by entry: m = sqrt(Var g / Var θ) ("fisher") or m = T / Var θ
+    ("variance"). Accumulated in float64 by Welford's rule; draws with a number that is not finite
+    are left out and counted.
+    """
 
     shown = ("mass_spread", "mass_skipped")
     sums = ("position_mean", "position_square", "gradient_mean", "gradient_square", "drawn")
@@ -43,23 +50,35 @@ class DiagonalWindows:
     def start(self, state) -> dict[str, Any]:
         zeros, numbers = ops.as_float64(0.0 * state.position), 0.0 * state.potential
         made = dict.fromkeys(self.fields, zeros) | dict.fromkeys(("drawn", "mass_skipped"), numbers)
-        return made | dict.fromkeys(("mass_unit", "mass_spread"), numbers + 1.0) | {"mass": 0.0 * state.position + 1.0}
+        return (
+            made
+            | dict.fromkeys(("mass_unit", "mass_spread"), numbers + 1.0)
+            | {"mass": 0.0 * state.position + 1.0}
+        )
 
     def adapted(self, memory: tuple, state, clock, ask) -> tuple:
-        memory = ops.replaced_if(clock.adapting, lambda *memory: self._counted(memory, state), memory)
+        memory = ops.replaced_if(
+            clock.adapting, lambda *memory: self._counted(memory, state), memory
+        )
         due = clock.adapting & is_among(clock.step, ENDS)
         return ops.replaced_if(due, lambda *memory: self._measured(memory, state, ask), memory)
 
     def _counted(self, memory: tuple, state) -> tuple:
         sums, drawn, *mass, skipped = [*memory[:4]], *memory[4:]
         ones = 0.0 * state.position + 1.0
-        good = ops.is_finite(ops.sum_of_products(state.position, ones) + ops.sum_of_products(state.gradient, ones))
+        good = ops.is_finite(
+            ops.sum_of_products(state.position, ones) + ops.sum_of_products(state.gradient, ones)
+        )
         drawn = drawn + ops.as_float64(good)
         number = ops.maximum(drawn, 1.0 + 0.0 * drawn)[:, None]
         for k, values in ((0, state.position), (2, state.gradient)):
-            # The first draw of a window is its mean: nothing is lost where deviations are small beside it.
+            # The first draw of a window is its mean: nothing is lost where deviations are small
+            # beside it.
             change = ops.where(good[:, None], ops.as_float64(values) - sums[k], 0.0 * sums[k])
-            sums[k], sums[k + 1] = sums[k] + change / number, sums[k + 1] + change * change * (1.0 - 1.0 / number)
+            sums[k], sums[k + 1] = (
+                sums[k] + change / number,
+                sums[k + 1] + change * change * (1.0 - 1.0 / number),
+            )
         return (*sums, drawn, *mass, skipped + ops.as_float64(~good))
 
     def _measured(self, memory: tuple, state, ask) -> tuple:
@@ -67,7 +86,9 @@ class DiagonalWindows:
         same, zeros = same_rung(state.rung), 0.0 * position
         tiny = 1e-300 + zeros
         freedom = (same @ ops.maximum(drawn - 1.0, 0.0 * drawn)[:, None]) + zeros
-        position, gradient = ((same @ square) / ops.maximum(freedom, tiny) for square in (position, gradient))
+        position, gradient = (
+            (same @ square) / ops.maximum(freedom, tiny) for square in (position, gradient)
+        )
         least = state.rung.temperature[:, None] / ops.maximum(position, tiny)
         found = ops.sqrt(gradient / ops.maximum(position, tiny)) if self.by_gradients else least
         found = ops.maximum(found, _LEAST * least)
@@ -85,10 +106,12 @@ class DiagonalWindows:
 
 
 class LowRankWindows:
-    """An inverse mass D (I + Q' (Λ - I) Q) D from draws kept over a window, measured between steps by `low_rank_mass`.
-    Kept are 4 draws a direction and 8 more, together over the walkers, at equal distances in each window; all walkers
-    have one mass. The state has `kept_positions` and `kept_gradients`, `(draws, walkers, parameters)`; the steps of the
-    window so far, those between two draws, and the number of the window, `window`; and D, Q and the roots of Λ."""
+    """An inverse mass D (I + Q' (Λ - I) Q) D from draws kept over a window, measured between steps
+    by `low_rank_mass`. Kept are 4 draws a direction and 8 more, together over the walkers, at equal
+    distances in each window; all walkers have one mass. The state has `kept_positions` and
+    `kept_gradients`, `(draws, walkers, parameters)`; the steps of the window so far, those between
+    two draws, and the number of the window, `window`; and D, Q and the roots of Λ.
+    """
 
     shown = ("mass_spread", "mass_skipped")
     of_rung: tuple[str, ...] = ()
@@ -103,11 +126,23 @@ class LowRankWindows:
     def start(self, state) -> dict[str, Any]:
         walkers, parameters = state.position.shape
         rank, numbers = min(self.rank, parameters), 0.0 * state.potential
-        kept = ops.constant(np.zeros((-(-(4 * rank + 8) // walkers), walkers, parameters)), state.position)
+        kept = ops.constant(
+            np.zeros((-(-(4 * rank + 8) // walkers), walkers, parameters)), state.position
+        )
         ones = [ops.constant(np.ones(count), kept) for count in (parameters, rank)]
         window = ops.constant(self._window(0, kept.shape[0]), numbers)
         directions = ops.constant(np.zeros((rank, parameters)), kept)
-        values = (kept, kept, window, ones[0], directions, ones[1], numbers + 1.0, numbers + 1.0, numbers)
+        values = (
+            kept,
+            kept,
+            window,
+            ones[0],
+            directions,
+            ones[1],
+            numbers + 1.0,
+            numbers + 1.0,
+            numbers,
+        )
         return dict(zip(self.fields, values, strict=True))
 
     @staticmethod
@@ -142,18 +177,33 @@ class LowRankWindows:
         """The state at the end of a window of the burn-in, with the mass of its draws."""
         place, every, number = np.asarray(state.window)
         count = int(-(-place // every))
-        positions, gradients = (np.asarray(values)[:count] for values in (state.kept_positions, state.kept_gradients))
+        positions, gradients = (
+            np.asarray(values)[:count] for values in (state.kept_positions, state.kept_gradients)
+        )
         good = np.isfinite(positions).all(-1) & np.isfinite(gradients).all(-1)
         skipped = np.asarray(state.mass_skipped) + (~good).sum(0)
-        changed = {"window": self._window(int(number) + 1, len(state.kept_positions)), "mass_skipped": skipped}
-        found = low_rank_mass(positions, gradients, self.rank, float(np.min(state.rung.temperature)))
+        changed = {
+            "window": self._window(int(number) + 1, len(state.kept_positions)),
+            "mass_skipped": skipped,
+        }
+        found = low_rank_mass(
+            positions, gradients, self.rank, float(np.min(state.rung.temperature))
+        )
         if found is not None:
-            directions, roots = np.zeros(state.mass_directions.shape), np.ones(len(state.mass_roots))
-            directions[: len(found.directions)], roots[: len(found.directions)] = found.directions, found.roots
+            directions, roots = (
+                np.zeros(state.mass_directions.shape),
+                np.ones(len(state.mass_roots)),
+            )
+            directions[: len(found.directions)], roots[: len(found.directions)] = (
+                found.directions,
+                found.roots,
+            )
             changed |= dict(zip(self.matrices, (found.scale, directions, roots), strict=True))
             # Multiplied with the root of the unit by the step that comes next.
             changed["mass_spread"] = found.longest() + 0.0 * skipped
-        return state._replace(**{k: ops.constant(changed[k], old) for k, old in fields_of(state, changed).items()})
+        return state._replace(
+            **{k: ops.constant(changed[k], old) for k, old in fields_of(state, changed).items()}
+        )
 
     def coordinates(self, memory: tuple) -> Coordinates:
         scale, directions, roots, unit = memory[3:7]
@@ -161,8 +211,10 @@ class LowRankWindows:
 
 
 class Stretched:
-    """Coordinates θ = L x with L = D (I + Q' (S - I) Q): `scale` is the diagonal of D, `(parameters,)`; the orthonormal
-    rows Q, `(k, parameters)`, are stretched by the `roots` S, `(k,)`."""
+    """Coordinates θ = L x with L = D (I + Q' (S - I) Q): `scale` is the diagonal of D,
+    `(parameters,)`; the orthonormal rows Q, `(k, parameters)`, are stretched by the `roots` S,
+    `(k,)`.
+    """
 
     def __init__(self, scale, directions, roots) -> None:
         self.scale, self.directions, self.roots = scale, directions, roots
@@ -184,7 +236,9 @@ class Stretched:
 
     def spread(self, variances):
         what = "mass: directions mix the entries of the gradient, whose variances do not tell those of the mixture."
-        raise InputError(what, expected="fisher, or a sampler that does not ask for them, such as BAOAB or HMC")
+        raise InputError(
+            what, expected="fisher, or a sampler that does not ask for them, such as BAOAB or HMC"
+        )
 
     def part(self, first, count: int) -> Stretched:
         scale = ops.rows(self.scale, first, count) if len(self.scale.shape) == 2 else self.scale
@@ -203,22 +257,27 @@ class LowRankMass(Stretched):
         return length**0.5
 
     def divergence(self, positions: np.ndarray, gradients: np.ndarray) -> float:
-        """Sum of the squares of L'g - L⁻¹θ, of deviations `(draws, parameters)`: 0 where the mass is exact."""
+        """Sum of the squares of L'g - L⁻¹θ, of deviations `(draws, parameters)`: 0 where the mass
+        is exact.
+        """
         return float(np.sum((self.transposed(gradients) - self.backward(positions)) ** 2))
 
 
 def low_rank_mass(
     positions: np.ndarray, gradients: np.ndarray, rank: int, temperature: float = 1.0
 ) -> LowRankMass | None:
-    """The inverse mass of least Fisher divergence from a Gaussian, diagonal but for `rank` directions at most; `None`
-    where fewer than three draws are left. Positions and gradients are `(draws, walkers, parameters)`, each walker about
-    its own mean; draws with a number that is not finite are left out. With D² = sqrt(Var θ / Var g), or D = 1 (the one
-    with the smaller divergence counts), draws x = θ/D and slopes y = D g are projected on the space that they span;
-    there S = cov x # (cov y)⁻¹, the geometric mean, solves S cov(y) S = cov x. Its eigenvalues outside of [1/2, 2] are
-    kept, those furthest from 1 first. Where fewer directions than draws tell x from y, they are the space, and where
-    the draws span all of it nothing has to be assumed: both are exact on a Gaussian, and all eigenvalues are kept. No
-    mass is below 1e-3 of T / Var θ, as in `DiagonalWindows`: a gradient that did not change tells of no flat direction.
-    Source: Seyboldt et al., arXiv 2603.18845."""
+    """The inverse mass of least Fisher divergence from a Gaussian, diagonal but for `rank`
+    directions at most; `None` where fewer than three draws are left. Positions and gradients are
+    `(draws, walkers, parameters)`, each walker about its own mean; draws with a number that is not
+    finite are left out. With D² = sqrt(Var θ / Var g), or D = 1 (the one with the smaller
+    divergence counts), draws x = θ/D and slopes y = D g are projected on the space that they span;
+    there S = cov x # (cov y)⁻¹, the geometric mean, solves S cov(y) S = cov x. Its eigenvalues
+    outside of [1/2, 2] are kept, those furthest from 1 first. Where fewer directions than draws
+    tell x from y, they are the space, and where the draws span all of it nothing has to be assumed:
+    both are exact on a Gaussian, and all eigenvalues are kept. No mass is below 1e-3 of T / Var θ,
+    as in `DiagonalWindows`: a gradient that did not change tells of no flat direction. Source:
+    Seyboldt et al., arXiv 2603.18845.
+    """
     alike = _ALIKE[positions.dtype.name]
     good = np.isfinite(positions).all(-1) & np.isfinite(gradients).all(-1)
     x, y = (_deviations(np.asarray(values, np.float64), good) for values in (positions, gradients))
@@ -229,7 +288,10 @@ def low_rank_mass(
     moved, least = np.maximum(squares[0], squares[0].max() * 1e-30), _LEAST * temperature * freedom
     diagonal = (moved / np.maximum(squares[1], least**2 / moved)) ** 0.25
     diagonal = np.clip(diagonal, diagonal.min(), diagonal.min() * LONGEST)
-    found = [_of_scale(x, y, scale, rank, freedom, alike, least) for scale in (diagonal, np.ones_like(diagonal))]
+    found = [
+        _of_scale(x, y, scale, rank, freedom, alike, least)
+        for scale in (diagonal, np.ones_like(diagonal))
+    ]
     return min(found, key=lambda mass: mass.divergence(x, y))
 
 
@@ -246,15 +308,20 @@ def _of_scale(x, y, scale, rank: int, freedom: int, alike: float, least: float) 
     ridge = (1e-12 * size if known else np.sqrt(_RIDGE)) * np.eye(len(basis))
     moved = x
     x, y = (np.concatenate([values @ basis.T, ridge]) for values in (x, y))
-    # (cov y) = R'R; S = R⁻¹ (R cov x R')^½ R'⁻¹, the root by the singular values of R x', which keeps all digits.
+    # (cov y) = R'R; S = R⁻¹ (R cov x R')^½ R'⁻¹, the root by the singular values of R x', which
+    # keeps all digits.
     upper = np.linalg.qr(y, mode="r")
     left, values, _ = np.linalg.svd(upper @ x.T, full_matrices=False)
-    vectors, roots, _ = np.linalg.svd(np.linalg.solve(upper, left * np.sqrt(values)), full_matrices=False)
+    vectors, roots, _ = np.linalg.svd(
+        np.linalg.solve(upper, left * np.sqrt(values)), full_matrices=False
+    )
     order = np.argsort(-np.abs(np.log(np.maximum(roots, 1e-300))), kind="stable")[:rank]
     order = order if known else order[np.abs(np.log(roots[order] ** 2)) > np.log(_INSIDE)]
     directions = vectors.T[order] @ basis
     most = np.sqrt(((moved @ directions.T) ** 2).sum(0) / least)
-    return LowRankMass(scale, directions, np.clip(roots[order], 1 / LONGEST, np.clip(most, 1 / LONGEST, LONGEST)))
+    return LowRankMass(
+        scale, directions, np.clip(roots[order], 1 / LONGEST, np.clip(most, 1 / LONGEST, LONGEST))
+    )
 
 
 def _deviations(values: np.ndarray, good: np.ndarray) -> np.ndarray:
@@ -270,7 +337,9 @@ def _span(rows: np.ndarray, least: float) -> np.ndarray:
 
 
 def _unit(ask, state, coordinates: Coordinates, before):
-    """The unit of mass in which the stiffest direction is as stiff as at equal masses, `(walkers,)`, one for a rung."""
+    """The unit of mass in which the stiffest direction is as stiff as at equal masses,
+    `(walkers,)`, one for a rung.
+    """
     gradient, same = ask(state.position).gradient, same_rung(state.rung)
     equal, new = (
         ops.largest(same * stiffest(ask, state.position, gradient, each)[None, :], 1)
@@ -291,7 +360,8 @@ def is_among(step, ends: np.ndarray):
 
 
 def steps_of_window(step):
-    """How many steps up to this one, a number in float64, belong to its window of `ENDS`, the last of a window included
-    in the next."""
+    """How many steps up to this one, a number in float64, belong to its window of `ENDS`, the last
+    of a window included in the next.
+    """
     ends = ops.constant(ENDS - 1, step)
     return step - ops.largest(ops.as_float64(ends < step) * ends, 0)

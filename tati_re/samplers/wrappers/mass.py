@@ -10,7 +10,13 @@ from tati_re.core.method import Method, Wrapper
 from tati_re.core.ops import cond, constant, mean, replaced_if, sqrt
 from tati_re.core.protocol import fields_of
 from tati_re.samplers.splitting import Splitting
-from tati_re.samplers.wrappers.coordinates import Diagonal, InCoordinates, extend, inner_of, step_in_coordinates
+from tati_re.samplers.wrappers.coordinates import (
+    Diagonal,
+    InCoordinates,
+    extend,
+    inner_of,
+    step_in_coordinates,
+)
 from tati_re.samplers.wrappers.fisher import DiagonalWindows, LowRankWindows
 
 DECAY = 0.99
@@ -21,36 +27,43 @@ MEASURED = "'fisher', 'fisher:' and a number of directions, 'variance' or 'gradi
 class Massive(Wrapper):
     """A sampler with a diagonal mass: parameters of large mass move slowly.
 
-    Targets exp(-β U), as the sampler inside does: with the mass m the momenta are N(0, m T), and the positions keep
-    their distribution. A mass in proportion to the curvature makes all directions equally fast and stable.
+    Targets exp(-β U), as the sampler inside does: with the mass m the momenta are N(0, m T), and
+    the positions keep their distribution. A mass in proportion to the curvature makes all
+    directions equally fast and stable.
 
     Rule: the step of the sampler inside in the coordinates x = sqrt(m) θ, that is
         drift    θ <- θ + t p / sqrt(m)
         kick     p <- p - t ∇U / sqrt(m),     p ~ N(0, T)
-    The momenta p that are shown belong to x (the usual ones are sqrt(m) p), so that kinetic energies stay P T/2.
+    The momenta p that are shown belong to x (the usual ones are sqrt(m) p), so that kinetic
+    energies stay P T/2.
 
-    Measured masses follow the burn-in, whose number of steps has to be above 0, and are frozen afterwards:
+    Measured masses follow the burn-in, whose number of steps has to be above 0, and are frozen
+    afterwards:
         "fisher"        m = sqrt(Var g / Var θ) of positions and gradients g = ∇U, exact on a Gaussian of independent
                         parameters after two draws, whatever the draws
         "fisher:32"     with 32 directions beside the diagonal (any number above 0): exact on every Gaussian of at most
-                        so many parameters, and on 1 + that rank; needs one temperature and no walls that reflect
+                        so many parameters, and on 1 + that rank; needs one temperature and no walls
+                        that reflect
         "variance"      m = T / Var θ, which needs draws of the law itself
         "gradient_rms"  m = rms(g) / mean rms, of each walker by itself
-    The first three take windows of the burn-in (after 40, 80, 160, ... steps, the last one counts) and all walkers of a
-    rung, each about its own mean. Their unit is such that the stiffest direction is as stiff as at equal masses (power
-    iteration, 17 gradients after each window): step size and friction keep their meaning, all other directions become
-    as fast, single parameters at most 10,000 times faster. A draw that is not finite is left out: run.csv has the
-    number of such draws (`mass_skipped`) and how much faster than at equal masses the softest direction is
-    (`mass_spread`). Var g contains the variance of mini-batch noise, which makes noisy parameters heavier; parameters
-    that become faster feel the noise of mini-batches more, as any faster sampler does. Around an ensemble the walkers
-    learn from each other in x: B B' = I + η cov(x of the others). Cost: that of the sampler inside, and two products
-    with the directions for a position or gradient. Source: masses by fan-in: Baldock and Marzari (2019); frozen root
-    mean square preconditioner: Wenzel et al., ICML 2020, appendix D; Fisher divergence: Seyboldt et al., arXiv
-    2603.18845.
+    The first three take windows of the burn-in (after 40, 80, 160, ... steps, the last one counts)
+    and all walkers of a rung, each about its own mean. Their unit is such that the stiffest
+    direction is as stiff as at equal masses (power iteration, 17 gradients after each window): step
+    size and friction keep their meaning, all other directions become as fast, single parameters at
+    most 10,000 times faster. A draw that is not finite is left out: run.csv has the number of such
+    draws (`mass_skipped`) and how much faster than at equal masses the softest direction is
+    (`mass_spread`). Var g contains the variance of mini-batch noise, which makes noisy parameters
+    heavier; parameters that become faster feel the noise of mini-batches more, as any faster
+    sampler does. Around an ensemble the walkers learn from each other in x: B B' = I + η cov(x of
+    the others). Cost: that of the sampler inside, and two products with the directions for a
+    position or gradient. Source: masses by fan-in: Baldock and Marzari (2019); frozen root mean
+    square preconditioner: Wenzel et al., ICML 2020, appendix D; Fisher divergence: Seyboldt et al.,
+    arXiv 2603.18845.
 
     Args:
         inner: A sampler with momenta. Default: BAOAB.
-        mass: Numbers above 0, `(parameters,)`, "fisher", "fisher:32", "variance" or "gradient_rms" (default).
+        mass: Numbers above 0, `(parameters,)`, "fisher", "fisher:32", "variance" or "gradient_rms"
+            (default).
 
     Raises:
         InputError: The sampler has no momenta, or a mass is not above 0 or not known.
@@ -60,22 +73,35 @@ class Massive(Wrapper):
         'BAOAB'
     """
 
-    def __init__(self, inner=None, mass: Sequence[float] | np.ndarray | str = "gradient_rms") -> None:
+    def __init__(
+        self, inner=None, mass: Sequence[float] | np.ndarray | str = "gradient_rms"
+    ) -> None:
         super().__init__(inner or Splitting())
-        refuse_if(not self.inner.has_momentum, "mass: the sampler has no momenta.", self.inner.name, "such as BAOAB")
+        refuse_if(
+            not self.inner.has_momentum,
+            "mass: the sampler has no momenta.",
+            self.inner.name,
+            "such as BAOAB",
+        )
         what = "gradient_noise: a number is that of the gradient in θ, and a mass moves other coordinates."
-        refuse_if(knows_noise(self.inner), what, f"mass and {self.inner.name}", "'estimate', or no mass")
+        refuse_if(
+            knows_noise(self.inner), what, f"mass and {self.inner.name}", "'estimate', or no mass"
+        )
         self.measured = isinstance(mass, str)
         self.rule = rule_of(mass) if isinstance(mass, str) else None
         values = np.ones(1) if isinstance(mass, str) else np.asarray(mass, np.float64)
         if not (np.isfinite(values) & (values > 0)).all():
-            raise InputError("mass: it must be above 0.", received=values.min(), expected="numbers above 0")
+            raise InputError(
+                "mass: it must be above 0.", received=values.min(), expected="numbers above 0"
+            )
         self.mass: Any = mass if self.measured else values
         if self.rule is None:
             return
         what = f"mass: {mass} follows where each walker is, and an ensemble moves in coordinates of its own."
         refuse_if(self.inner.mixes_parameters, what, self.inner.name, "fan_in, or numbers")
-        self.against_noise = self.inner.against_noise or "its masses are measured during the burn-in."
+        self.against_noise = (
+            self.inner.against_noise or "its masses are measured during the burn-in."
+        )
         self.adapts, self.of_rung = True, (*self.rule.of_rung, *self.inner.of_rung)
         self.shown, self.renewals = (*self.inner.shown, *self.rule.shown), self.rule.renewals
         self.mixes_parameters = self.rule.mixes_parameters
@@ -86,7 +112,9 @@ class Massive(Wrapper):
             state = self.inner.init(position, evaluate, noise)
             return extend(state, **self.rule.start(state))
         coordinates = self._given(position)
-        state = self.inner.init(0.0 * position, InCoordinates(evaluate, position, coordinates), noise)
+        state = self.inner.init(
+            0.0 * position, InCoordinates(evaluate, position, coordinates), noise
+        )
         return state._replace(position=position, gradient=coordinates.untransposed(state.gradient))
 
     def _given(self, position) -> Diagonal:
@@ -94,18 +122,32 @@ class Massive(Wrapper):
 
     def step(self, state, evaluate, noise):
         if self.rule is None:
-            return step_in_coordinates(self.inner, state, evaluate, noise, self._given(state.position))[:2]
+            return step_in_coordinates(
+                self.inner, state, evaluate, noise, self._given(state.position)
+            )[:2]
         memory = tuple(fields_of(state, self.rule.fields).values())
-        memory = self.rule.adapted(memory, state, evaluate.clock, evaluate.full if self.full_batch else evaluate)
+        memory = self.rule.adapted(
+            memory, state, evaluate.clock, evaluate.full if self.full_batch else evaluate
+        )
         coordinates = self.rule.coordinates(memory)
-        new, info, _ = step_in_coordinates(self.inner, inner_of(state), evaluate, noise, coordinates)
-        return type(state)(**new._asdict(), **dict(zip(self.rule.fields, memory, strict=True))), info
+        new, info, _ = step_in_coordinates(
+            self.inner, inner_of(state), evaluate, noise, coordinates
+        )
+        return type(state)(
+            **new._asdict(), **dict(zip(self.rule.fields, memory, strict=True))
+        ), info
 
     def renewed(self, state):
         return state if self.rule is None else self.rule.renewed(state)
 
     def get_config(self) -> dict:
-        mass = self.mass if self.measured else f"{len(self.mass)} numbers" if self.mass.ndim else float(self.mass)
+        mass = (
+            self.mass
+            if self.measured
+            else f"{len(self.mass)} numbers"
+            if self.mass.ndim
+            else float(self.mass)
+        )
         return {**self.inner.get_config(), "mass": mass}
 
 
@@ -116,8 +158,12 @@ def knows_noise(method: Method) -> bool:
 
 
 def keeps_steps(config: Mapping[str, Any]) -> bool:
-    """Whether the stiffest direction is as stiff as that of U under the mass or preconditioner of a `get_config`."""
-    return "preconditioner" not in config and str(config.get("mass", "unit")).startswith(("unit", "fisher", "variance"))
+    """Whether the stiffest direction is as stiff as that of U under the mass or preconditioner of a
+    `get_config`.
+    """
+    return "preconditioner" not in config and str(config.get("mass", "unit")).startswith(
+        ("unit", "fisher", "variance")
+    )
 
 
 class RunningRms:
@@ -136,7 +182,9 @@ class RunningRms:
             square = DECAY * square + (1 - DECAY) * state.gradient**2
             rms = sqrt(square)
             # Unit mass until the running mean, which starts at zero, has seen a hundred gradients.
-            return square, cond(clock.step >= 100, lambda: rms / (mean(rms) + 1e-30) + 1e-3, lambda: mass)
+            return square, cond(
+                clock.step >= 100, lambda: rms / (mean(rms) + 1e-30) + 1e-3, lambda: mass
+            )
 
         return replaced_if(clock.adapting, new, memory)
 
@@ -153,5 +201,7 @@ def rule_of(mass: str) -> Any:
     if name == "fisher" and colon and rank.isascii() and rank.isdigit() and int(rank):
         return LowRankWindows(int(rank))
     if mass not in ("gradient_rms", "fisher", "variance"):
-        raise InputError("mass: not known.", received=repr(mass), expected=f"numbers above 0, {MEASURED}")
+        raise InputError(
+            "mass: not known.", received=repr(mass), expected=f"numbers above 0, {MEASURED}"
+        )
     return RunningRms() if mass == "gradient_rms" else DiagonalWindows(mass == "fisher")

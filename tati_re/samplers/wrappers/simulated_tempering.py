@@ -21,33 +21,39 @@ _OWN = (*_LEARNT, "rung_index", "temperature", "weight")
 class SimulatedTempering(Wrapper):
     """A sampler whose walkers change their temperatures independently, at intervals.
 
-    Targets exp(-u_k(θ) + g_k) over positions and rungs, u_k = β_k (λ_k L + V): at each rung exp(-u_k) for any numbers
-    g, with the bias in the step size of the sampler inside. Steps that end at rung 0, where the column `weight` of
-    run.csv is 1, are draws from the target. All rungs are visited alike where g_k = -ln Z_k.
+    Targets exp(-u_k(θ) + g_k) over positions and rungs, u_k = β_k (λ_k L + V): at each rung
+    exp(-u_k) for any numbers g, with the bias in the step size of the sampler inside. Steps that
+    end at rung 0, where the column `weight` of run.csv is 1, are draws from the target. All rungs
+    are visited alike where g_k = -ln Z_k.
 
     Rule, every `move_every` steps, at fixed θ:
         l = k + 1 or k - 1 with probability 1/2 each;  stay where there is no such rung
         accept with probability min(1, exp(u_k - u_l + g_l - g_k)), and p <- p sqrt(T_l/T_k)
     In the burn-in, with M rungs and f_k the share of the walkers at k after the n-th move,
         g_k <- g_k - M δ f_k,    δ = max(δ_WL, 1/(M + n))
-    δ_WL starts at 1/M and is halved when the visits since the last time are even (and at least 10 M moves). Afterwards
-    g is frozen, so that the distribution is exact. Walkers of one temperature of the run share g; it starts from the
-    energies where they are, g_k = u_k - u_0. Each walker keeps a thermostat for each rung, at rest while elsewhere.
+    δ_WL starts at 1/M and is halved when the visits since the last time are even (and at least 10 M
+    moves). Afterwards g is frozen, so that the distribution is exact. Walkers of one temperature of
+    the run share g; it starts from the energies where they are, g_k = u_k - u_0. Each walker keeps
+    a thermostat for each rung, at rest while elsewhere.
 
-    u has to be free of noise: at a move it is that of all data. Cost: that of the sampler inside, and one forward pass
-    over all data at each move where it uses mini-batches. About 1/M of the steps counts.
-    Source: Marinari and Parisi, Europhys. Lett. 19, 451 (1992); Wang and Landau, Phys. Rev. Lett. 86, 2050 (2001); the
-    1/n that follows: Belardinelli and Pereyra, Phys. Rev. E 75, 046701 (2007).
+    u has to be free of noise: at a move it is that of all data. Cost: that of the sampler inside,
+    and one forward pass over all data at each move where it uses mini-batches. About 1/M of the
+    steps counts. Source: Marinari and Parisi, Europhys. Lett. 19, 451 (1992); Wang and Landau,
+    Phys. Rev. Lett. 86, 2050 (2001); the 1/n that follows: Belardinelli and Pereyra, Phys. Rev. E
+    75, 046701 (2007).
 
     Args:
         inner: A sampler whose walkers are at one temperature. Default: BAOAB.
-        inverse_temperatures: β of the rungs in the run's, above 0; the first, 1, is the target. Default: 1, 1/2, 1/4.
-        likelihood_weights: λ of the rungs in units of the run's, at least 0; the first is 1. Default: all 1.
+        inverse_temperatures: β of the rungs in the run's, above 0; the first, 1, is the target.
+            Default: 1, 1/2, 1/4.
+        likelihood_weights: λ of the rungs in units of the run's, at least 0; the first is 1.
+            Default: all 1.
         move_every: Steps between two moves, at least 1. Default: 10.
         log_weights: g where it starts, one a rung. Default: from the start.
 
     Raises:
-        InputError: Numbers out of range or of different lengths; a sampler that tempers, or moves walkers in turn.
+        InputError: Numbers out of range or of different lengths; a sampler that tempers, or moves
+            walkers in turn.
 
     Examples:
         >>> SimulatedTempering(Splitting("BAOAB"), [1.0, 0.6, 0.4], move_every=20).num_rungs
@@ -68,10 +74,18 @@ class SimulatedTempering(Wrapper):
         self.tempers_likelihood = likelihood_weights is not None
         self.likelihood_weights = [1.0] * self.num_rungs
         if likelihood_weights is not None:
-            self.likelihood_weights = _ladder("likelihood_weights", likelihood_weights, self.num_rungs, lowest=True)
+            self.likelihood_weights = _ladder(
+                "likelihood_weights", likelihood_weights, self.num_rungs, lowest=True
+            )
         self.log_weights = None if log_weights is None else [float(value) for value in log_weights]
-        if log_weights is not None and not (len(log_weights) == self.num_rungs and np.isfinite(log_weights).all()):
-            raise InputError("log_weights: one a rung.", received=log_weights, expected=f"{self.num_rungs} numbers")
+        if log_weights is not None and not (
+            len(log_weights) == self.num_rungs and np.isfinite(log_weights).all()
+        ):
+            raise InputError(
+                "log_weights: one a rung.",
+                received=log_weights,
+                expected=f"{self.num_rungs} numbers",
+            )
         refuse_if(move_every < 1, "move_every: too few steps.", move_every, "1 or more")
         what = "simulated tempering: an ensemble whose halves take turns has one temperature."
         refuse_if(self.groups > 1, what, self.inner.name, "no covariance_blending")
@@ -94,10 +108,14 @@ class SimulatedTempering(Wrapper):
             ops.sum_of_products(here, here * ops.constant(np.array([values]), here))
             for values in (self.inverse_temperatures, self.likelihood_weights)
         )
-        return Rung(base.inverse_temperature * beta, base.likelihood_weight * weight, base.step_size)
+        return Rung(
+            base.inverse_temperature * beta, base.likelihood_weight * weight, base.step_size
+        )
 
     def labels(self, state) -> dict:
-        """The last columns of run.csv: where on the ladder, and 1 at the target, else 0, `(walkers,)` each."""
+        """The last columns of run.csv: where on the ladder, and 1 at the target, else 0,
+        `(walkers,)` each.
+        """
         return {"rung": state.rung_index, "weight": state.weight}
 
     def tuned(self, state) -> str:
@@ -113,11 +131,17 @@ class SimulatedTempering(Wrapper):
         return ops.as_float64(ops.as_float64(index)[:, None] == rungs)
 
     def _reduced(self, base: Rung, scaled_loss, penalty):
-        """u of every rung, `(walkers, rungs)`, float64; `scaled_loss` is L at the λ of 1, `penalty` is V."""
+        """u of every rung, `(walkers, rungs)`, float64; `scaled_loss` is L at the λ of 1, `penalty`
+        is V.
+        """
         tables = np.array([self.inverse_temperatures]), np.array([self.likelihood_weights])
         beta, weight = (ops.constant(values, ops.as_float64(scaled_loss)) for values in tables)
         weight = base.likelihood_weight[:, None] * weight
-        return base.inverse_temperature[:, None] * beta * (weight * scaled_loss[:, None] + penalty[:, None])
+        return (
+            base.inverse_temperature[:, None]
+            * beta
+            * (weight * scaled_loss[:, None] + penalty[:, None])
+        )
 
     def _energies(self, inner, evaluate):
         """L at λ = 1 and V of all walkers on all data, `(walkers,)`, float64."""
@@ -134,8 +158,14 @@ class SimulatedTempering(Wrapper):
             reduced = self._reduced(evaluate.rung, *self._energies(state, evaluate))
             weights = reduced - reduced[:, :1]
         else:
-            weights = zeros[:, None] + ops.constant(np.array([self.log_weights]) - self.log_weights[0], zeros)
-        own = {"log_weights": weights, "visits": 0.0 * weights, "increment": zeros + 1.0 / self.num_rungs}
+            weights = zeros[:, None] + ops.constant(
+                np.array([self.log_weights]) - self.log_weights[0], zeros
+            )
+        own = {
+            "log_weights": weights,
+            "visits": 0.0 * weights,
+            "increment": zeros + 1.0 / self.num_rungs,
+        }
         own |= {"moves": zeros, "rung_index": ops.as_int32(zeros)}
         own |= {"temperature": evaluate.rung.temperature + zeros, "weight": zeros + 1.0}
         for name, value in fields_of(state, self.copied).items():
@@ -149,14 +179,23 @@ class SimulatedTempering(Wrapper):
         inner, info = self.inner.step(inner_of(state)._replace(rung=rung), evaluate.at(rung), noise)
         before = fields_of(inner, self._changing(inner))
         due = evaluate.clock.step % self.move_every == 0
-        changed, own = ops.cond(due, lambda: self._moved(inner, own, evaluate, uniform), lambda: (before, own))
+        changed, own = ops.cond(
+            due, lambda: self._moved(inner, own, evaluate, uniform), lambda: (before, own)
+        )
         return type(state)(**{**inner._asdict(), **changed, "rung": state.rung}, **own), info
 
     def _changing(self, inner) -> list[str]:
         """The fields of the state inside that a move may change."""
         names = ["momentum", *self.copied]
         if self.tempers_likelihood:
-            names += ["gradient", "potential", "loss", "log_prior", "gradient_variance", "variance_before"]
+            names += [
+                "gradient",
+                "potential",
+                "loss",
+                "log_prior",
+                "gradient_variance",
+                "variance_before",
+            ]
         return [name for name in names if name in inner._fields]
 
     def _moved(self, inner, own: dict, evaluate, uniform):
@@ -168,18 +207,29 @@ class SimulatedTempering(Wrapper):
         possible = (proposal >= 0.0) & (proposal < float(self.num_rungs))
         here, there = self._at(old, reduced), self._at(proposal, reduced)
         # What is left of the number that chose the direction.
-        left = ops.maximum(ops.where(up, 2.0 * uniform, 2.0 * uniform - 1.0), 1e-300 + 0.0 * uniform)
+        left = ops.maximum(
+            ops.where(up, 2.0 * uniform, 2.0 * uniform - 1.0), 1e-300 + 0.0 * uniform
+        )
         accepted = possible & (ops.log(left) < ops.sum_of_products(here - there, reduced - weights))
         index = ops.as_int32(ops.where(accepted, proposal, ops.as_float64(old)))
         moved, rung = self._at(index, reduced), self.rung_of(evaluate.rung, index)
         changed = self._changed(inner, self.rung_of(evaluate.rung, old), rung, evaluate)
         before = {name: own[name] for name in _LEARNT}
-        own = {**own, **ops.cond(evaluate.clock.adapting, lambda: self._learnt(own, moved, evaluate), lambda: before)}
+        own = {
+            **own,
+            **ops.cond(
+                evaluate.clock.adapting, lambda: self._learnt(own, moved, evaluate), lambda: before
+            ),
+        }
         for name, value in fields_of(inner, self.copied).items():
             at = _wide(here, value)
             copies = own[f"{name}s"] = at * value[:, None] + (1.0 - at) * own[f"{name}s"]
             changed[name] = ops.reshape(ops.sum_over(_wide(moved, value) * copies, 1), value.shape)
-        own |= {"rung_index": index, "temperature": rung.temperature, "weight": ops.as_float64(index == 0)}
+        own |= {
+            "rung_index": index,
+            "temperature": rung.temperature,
+            "weight": ops.as_float64(index == 0),
+        }
         return changed, own
 
     def _changed(self, inner, before: Rung, after: Rung, evaluate) -> dict:
@@ -190,9 +240,13 @@ class SimulatedTempering(Wrapper):
         if self.tempers_likelihood:
             bound = evaluate.at(after)
             inner = with_energy(inner, (bound.full if self.full_batch else bound)(inner.position))
-            variances = [name for name in ("gradient_variance", "variance_before") if name in inner._fields]
+            variances = [
+                name for name in ("gradient_variance", "variance_before") if name in inner._fields
+            ]
             if variances:
-                inner = inner._replace(**dict.fromkeys(variances, bound.gradient_variance(inner.position)))
+                inner = inner._replace(
+                    **dict.fromkeys(variances, bound.gradient_variance(inner.position))
+                )
         return fields_of(inner, self._changing(inner))
 
     def _learnt(self, own: dict, moved, evaluate) -> dict:
@@ -205,28 +259,51 @@ class SimulatedTempering(Wrapper):
         weights = weights - self.num_rungs * ops.maximum(own["increment"], least)[:, None] * share
         visits = own["visits"] + share
         total = ops.sum_of_products(visits, 0.0 * visits + 1.0)
-        even = (-ops.largest(-visits, -1) >= FLAT * total / self.num_rungs) & (total >= 10.0 * self.num_rungs - 0.5)
+        even = (-ops.largest(-visits, -1) >= FLAT * total / self.num_rungs) & (
+            total >= 10.0 * self.num_rungs - 0.5
+        )
         visits, increment = ops.where(even[:, None], 0.0 * visits, visits), own["increment"]
         increment = ops.where(even, 0.5 * increment, increment)
-        return dict(zip(_LEARNT, (weights - weights[:, :1], visits, increment, number), strict=True))
+        return dict(
+            zip(_LEARNT, (weights - weights[:, :1], visits, increment, number), strict=True)
+        )
 
     def get_config(self) -> dict:
         likelihood = list(self.likelihood_weights) if self.tempers_likelihood else None
-        ladder = {"simulated_tempering": list(self.inverse_temperatures), "likelihood_weights": likelihood}
-        return {**self.inner.get_config(), **ladder, **attributes_of(self, "move_every", "log_weights")}
+        ladder = {
+            "simulated_tempering": list(self.inverse_temperatures),
+            "likelihood_weights": likelihood,
+        }
+        return {
+            **self.inner.get_config(),
+            **ladder,
+            **attributes_of(self, "move_every", "log_weights"),
+        }
 
 
 def _wide(at, value):
-    """`at`, `(walkers, rungs)`, in the type of a field, `(walkers, ...)`, and beside a copy of it for each rung."""
+    """`at`, `(walkers, rungs)`, in the type of a field, `(walkers, ...)`, and beside a copy of it
+    for each rung.
+    """
     return ops.as_type(at if len(value.shape) == 1 else at[:, :, None], value)
 
 
-def _ladder(name: str, values: Sequence[float], length: int | None = None, lowest: bool = False) -> list[float]:
+def _ladder(
+    name: str, values: Sequence[float], length: int | None = None, lowest: bool = False
+) -> list[float]:
     numbers = np.asarray(values, np.float64)
-    fits = numbers.ndim == 1 and len(numbers) >= 2 and np.isfinite(numbers).all() and numbers[0] == 1.0
+    fits = (
+        numbers.ndim == 1 and len(numbers) >= 2 and np.isfinite(numbers).all() and numbers[0] == 1.0
+    )
     if not (fits and (numbers >= 0 if lowest else numbers > 0).all()):
         what = f"{name}: not a ladder in units of the run's."
-        raise InputError(what, values, f"two or more numbers, the first 1, {'none below' if lowest else 'all above'} 0")
+        raise InputError(
+            what,
+            values,
+            f"two or more numbers, the first 1, {'none below' if lowest else 'all above'} 0",
+        )
     if length is not None and len(numbers) != length:
-        raise InputError(f"{name}: one a rung.", received=f"{len(numbers)} numbers", expected=str(length))
+        raise InputError(
+            f"{name}: one a rung.", received=f"{len(numbers)} numbers", expected=str(length)
+        )
     return numbers.tolist()

@@ -12,13 +12,16 @@ from tati_re.samplers.wrappers.metered import first_factor, rung_mean, timed_at
 
 
 class DualAveraging:
-    """Nesterov's dual averaging with the constants of Hoffman and Gelman (2014): γ = 0.05, t₀ = 10, κ = 0.75.
+    """Nesterov's dual averaging with the constants of Hoffman and Gelman (2014): γ = 0.05, t₀ = 10,
+    κ = 0.75.
 
-    Rule, m the number of the step, α its acceptance, δ the wanted one, x the logarithm of the factor, x₀ = ln 10:
+    Rule, m the number of the step, α its acceptance, δ the wanted one, x the logarithm of the
+    factor, x₀ = ln 10:
         E <- (1 - 1/(m + t₀)) E + (δ - α)/(m + t₀)
         x <- x₀ - E sqrt(m)/γ
         mean <- (1 - m^-κ) mean + m^-κ x
-    The burn-in moves with x, what follows with its mean."""
+    The burn-in moves with x, what follows with its mean.
+    """
 
     fields = ("tuning_error", "tuning_mean")
 
@@ -36,8 +39,10 @@ class DualAveraging:
 
 
 class Windowed:
-    """The rule of Baldock and Marzari (2019): every 10 steps the step size is multiplied by 0.9 where their mean
-    acceptance is below the wanted one - 0.05, divided by 0.9 above it + 0.05. The burn-in ends with the last one."""
+    """The rule of Baldock and Marzari (2019): every 10 steps the step size is multiplied by 0.9
+    where their mean acceptance is below the wanted one - 0.05, divided by 0.9 above it + 0.05. The
+    burn-in ends with the last one.
+    """
 
     fields = ("tuning_sum",)
     every, half_width, change = 10, 0.05, 0.9
@@ -54,29 +59,35 @@ class Windowed:
         return factor
 
 
-RULES: dict[str, type[DualAveraging] | type[Windowed]] = {"dual_averaging": DualAveraging, "baldock": Windowed}
+RULES: dict[str, type[DualAveraging] | type[Windowed]] = {
+    "dual_averaging": DualAveraging,
+    "baldock": Windowed,
+}
 
 
 class StepSizeTuning(Wrapper):
-    """A Metropolis method whose step size is tuned to a target acceptance during the burn-in, and then frozen.
+    """A Metropolis method whose step size is tuned to a target acceptance during the burn-in, and
+    then frozen.
 
-    Targets exp(-β U) as the sampler inside does, once the burn-in is over, which itself is not exact.
+    Targets exp(-β U) as the sampler inside does, once the burn-in is over, which itself is not
+    exact.
 
-    Rule: the step size is h f, h that of the rung. f starts at 1 and follows the acceptance probability, averaged over
-    all walkers of the same rung (the same temperature, likelihood weight and step size), which share it:
-    "dual_averaging" (`DualAveraging`) or "baldock" (`Windowed`).
+    Rule: the step size is h f, h that of the rung. f starts at 1 and follows the acceptance
+    probability, averaged over all walkers of the same rung (the same temperature, likelihood weight
+    and step size), which share it: "dual_averaging" (`DualAveraging`) or "baldock" (`Windowed`).
 
-    f is the field `step_factor` of the state; it belongs to the rung. With random trajectory lengths, those of HMC, the
-    acceptance is the mean over the lengths. Cost: that of the sampler inside. The number of burn-in steps has to be
-    above 0; some hundred for a start wrong by a factor of 10; a single walker needs more than many. Source: Hoffman and
-    Gelman, Journal of Machine Learning Research 15, 1593 (2014), eq. (6) and algorithm 5; Baldock and Marzari (2019).
+    f is the field `step_factor` of the state; it belongs to the rung. With random trajectory
+    lengths, those of HMC, the acceptance is the mean over the lengths. Cost: that of the sampler
+    inside. The number of burn-in steps has to be above 0; some hundred for a start wrong by a
+    factor of 10; a single walker needs more than many. Source: Hoffman and Gelman, Journal of
+    Machine Learning Research 15, 1593 (2014), eq. (6) and algorithm 5; Baldock and Marzari (2019).
 
     Args:
         inner: A sampler with a Metropolis test. Default: HMC.
         target_acceptance: Between 0 and 1. Default: 0.8.
         step_size_tuning: "dual_averaging" or "baldock". Default: "dual_averaging".
-        from_curvature: h is not that of the rung but follows from the largest curvature at the start, see `Metered`; it
-            is the rung's times `first_factor`. Default: no.
+        from_curvature: h is not that of the rung but follows from the largest curvature at the
+            start, see `Metered`; it is the rung's times `first_factor`. Default: no.
 
     Raises:
         InputError: The sampler has no Metropolis test, no such rule, or a value out of its range.
@@ -97,14 +108,23 @@ class StepSizeTuning(Wrapper):
         what = "target_acceptance: the sampler has no Metropolis test."
         refuse_if(not self.inner.metropolis, what, self.inner.name, "such as HMC, GHMC or MALA")
         if not 0 < target_acceptance < 1:
-            raise InputError("target_acceptance: out of range.", received=target_acceptance, expected="between 0 and 1")
+            raise InputError(
+                "target_acceptance: out of range.",
+                received=target_acceptance,
+                expected="between 0 and 1",
+            )
         if step_size_tuning not in RULES:
-            raise InputError("step_size_tuning: not known.", repr(step_size_tuning), " or ".join(RULES))
+            raise InputError(
+                "step_size_tuning: not known.", repr(step_size_tuning), " or ".join(RULES)
+            )
         self.target_acceptance = float(target_acceptance)
         self.step_size_tuning = step_size_tuning
         self.rule, self.from_curvature = RULES[step_size_tuning](), from_curvature
         own = ("first_factor",) if from_curvature else ()
-        self.adapts, self.of_rung = True, ("step_factor", "next_factor", *self.rule.fields, *own, *self.inner.of_rung)
+        self.adapts, self.of_rung = (
+            True,
+            ("step_factor", "next_factor", *self.rule.fields, *own, *self.inner.of_rung),
+        )
 
     def init(self, position, evaluate, noise):
         state = self.inner.init(position, evaluate, noise)
@@ -124,10 +144,16 @@ class StepSizeTuning(Wrapper):
         new, info = self.inner.step(inner_of(state)._replace(rung=rung), evaluate, noise)
         shared, _ = rung_mean(state.rung, info.acceptance, 0.0 * info.acceptance + 1.0)
         following, learnt = self.rule.update(factor, memory, shared, self.target_acceptance, number)
-        own = {name: where(adapting, *pair) for name, *pair in zip(self.rule.fields, learnt, memory, strict=True)}
+        own = {
+            name: where(adapting, *pair)
+            for name, *pair in zip(self.rule.fields, learnt, memory, strict=True)
+        }
         own |= {"first_factor": state.first_factor} if self.from_curvature else {}
         own |= {"step_factor": used, "next_factor": where(adapting, following, state.next_factor)}
         return type(state)(**{**new._asdict(), "rung": state.rung}, **own), info
 
     def get_config(self) -> dict:
-        return {**self.inner.get_config(), **attributes_of(self, "target_acceptance", "step_size_tuning")}
+        return {
+            **self.inner.get_config(),
+            **attributes_of(self, "target_acceptance", "step_size_tuning"),
+        }

@@ -1,4 +1,6 @@
-"""Where the burn-in ends, and how long the memory of the momenta is, from rows that the burn-in keeps."""
+"""Where the burn-in ends, and how long the memory of the momenta is, from rows that the burn-in
+keeps.
+"""
 
 import math
 from typing import Any
@@ -20,42 +22,54 @@ _FOUND = ("end", "step", "mass", "length", "rhat", "heat")
 LENGTHS = ("friction", "trajectory_length")
 NOT_SETTLED = "not settled: "
 FOR_SPEED = ("the step size", "the mass", "the length of the momenta's memory")
-"""What costs steps where it has not settled; the bias of the step that was found is measured after the burn-in."""
+"""What costs steps where it has not settled; the bias of the step that was found is measured after
+the burn-in.
+"""
 _LONGEST = 1000.0  # Steps of the longest memory.
 _PART, _PART_ON_SPHERE, _PART_OF_PATH = 0.4, 0.65, 0.25
 _MOST_RHAT, _ACCEPTANCE, _HOT = 1.1, 0.1, 2.0
 _MASS_CHANGE, _LENGTH_CHANGE, _DRAWS = 0.25, math.log(1.6), 400.0
 _TIMES, _FEWEST, _ENOUGH, _UNSEEN = 10.0, 80.0, 2_500.0, 0.2
-"""A window that settles a length has this many τ, at least the next number of steps, at most the third; of what drifts
-through it τ seems a quarter of it."""
+"""A window that settles a length has this many τ, at least the next number of steps, at most the
+third; of what drifts through it τ seems a quarter of it.
+"""
 
 
 class Tuner(Wrapper):
-    """A sampler whose burn-in ends where what adapts has settled, and whose friction or trajectory length is tuned.
+    """A sampler whose burn-in ends where what adapts has settled, and whose friction or trajectory
+    length is tuned.
 
     Targets what the sampler inside does.
 
-    Rule: after 60, 120, 240, ... steps of the burn-in, from rows of the last third: U and 64 random projections of the
-    positions (sums of the parameters with random signs, each parameter in one of them; below 64 parameters these), and
-    the squares of these about their means. With τ the integrated autocorrelation time of the slowest of them, in steps,
-    each walker about its own mean, the length of the memory L is moved half of the way, in its logarithm, to 0.4 h τ (a
-    trajectory's: 0.25 τ L); the friction is 1/L. Under Langevin dynamics U is slow where the friction is low, the
-    projections where it is high. Of momenta of fixed length L is 0.65 h τ at once, where τ is the largest beyond the
-    noise of estimates from so few rows, which in early windows would double it; and as a long memory costs them little,
-    0.4 windows at least where τ is above a fifth of one. A step is the least of others, and 1,000 are the most; no L
-    grows by a τ below two rows that are several steps apart. The burn-in is over when the step size has settled
-    (EEVPD of the window between a quarter and twice the wanted one, the acceptance within 0.1), the median mass has
-    changed by less than a quarter since the last time (by twice that in a window with 400 draws of U: where weights
-    drift from copy to copy of a minimum, masses never settle), L by less than a factor 1.6, or 2.6 where it moves at
-    once, in a window of 10 τ or 2,500 steps (what a friction was `raised` by since, to cool the noise of mini-batches,
-    is no change), the split R-hat of U over the walkers of each rung is below 1.1, and their kinetic temperature below
-    twice T. Cost: little; 256 rows in memory. Source: L = 0.4 h τ: Robnik et al., arXiv 2212.08549. `inner` adapts, or
-    has `friction` or `trajectory_length` in its state; where it `finds_end`, the burn-in ends by itself."""
+    Rule: after 60, 120, 240, ... steps of the burn-in, from rows of the last third: U and 64 random
+    projections of the positions (sums of the parameters with random signs, each parameter in one of
+    them; below 64 parameters these), and the squares of these about their means. With τ the
+    integrated autocorrelation time of the slowest of them, in steps, each walker about its own
+    mean, the length of the memory L is moved half of the way, in its logarithm, to 0.4 h τ (a
+    trajectory's: 0.25 τ L); the friction is 1/L. Under Langevin dynamics U is slow where the
+    friction is low, the projections where it is high. Of momenta of fixed length L is 0.65 h τ at
+    once, where τ is the largest beyond the noise of estimates from so few rows, which in early
+    windows would double it; and as a long memory costs them little, 0.4 windows at least where τ is
+    above a fifth of one. A step is the least of others, and 1,000 are the most; no L grows by a τ
+    below two rows that are several steps apart. The burn-in is over when the step size has settled
+    (EEVPD of the window between a quarter and twice the wanted one, the acceptance within 0.1), the
+    median mass has changed by less than a quarter since the last time (by twice that in a window
+    with 400 draws of U: where weights drift from copy to copy of a minimum, masses never settle), L
+    by less than a factor 1.6, or 2.6 where it moves at once, in a window of 10 τ or 2,500 steps
+    (what a friction was `raised` by since, to cool the noise of mini-batches, is no change), the
+    split R-hat of U over the walkers of each rung is below 1.1, and their kinetic temperature below
+    twice T. Cost: little; 256 rows in memory. Source: L = 0.4 h τ: Robnik et al., arXiv 2212.08549.
+    `inner` adapts, or has `friction` or `trajectory_length` in its state; where it `finds_end`, the
+    burn-in ends by itself.
+    """
 
     def __init__(self, inner=None, finds_end: bool = True) -> None:
         super().__init__(inner or Metered())
         if self.groups > 1:
-            raise InputError("num_burnin_steps: walkers that take turns have none that ends by itself.", self.name)
+            raise InputError(
+                "num_burnin_steps: walkers that take turns have none that ends by itself.",
+                self.name,
+            )
         self.finds_end, self.adapts = finds_end, True
         self.renewals = tuple(sorted({*self.inner.renewals, *map(int, SETTLED)}))
         config = self.inner.get_config()
@@ -65,9 +79,21 @@ class Tuner(Wrapper):
     def init(self, position, evaluate, noise):
         state = self.inner.init(position, evaluate, noise)
         walkers, parameters = position.shape
-        rows = np.zeros((_ROWS, len(_OWN), walkers)), np.zeros((_ROWS, walkers, _buckets(parameters)[1]))
-        values = *rows, np.append(_window(0), 0.0), np.zeros(_MASSES), np.full(len(_FOUND), np.nan), np.ones(walkers)
-        own = {name: ops.constant(value, state.potential) for name, value in zip(_FIELDS, values, strict=True)}
+        rows = (
+            np.zeros((_ROWS, len(_OWN), walkers)),
+            np.zeros((_ROWS, walkers, _buckets(parameters)[1])),
+        )
+        values = (
+            *rows,
+            np.append(_window(0), 0.0),
+            np.zeros(_MASSES),
+            np.full(len(_FOUND), np.nan),
+            np.ones(walkers),
+        )
+        own = {
+            name: ops.constant(value, state.potential)
+            for name, value in zip(_FIELDS, values, strict=True)
+        }
         return extend(state, **own)
 
     def step(self, state, evaluate, noise):
@@ -76,16 +102,25 @@ class Tuner(Wrapper):
         clock = evaluate.clock
         step = ops.as_float64(clock.step)
         place = step - window[0]
-        due = clock.adapting & (place > 0.0) & (place % window[1] == 0.0) & (place <= _ROWS * window[1])
+        due = (
+            clock.adapting
+            & (place > 0.0)
+            & (place % window[1] == 0.0)
+            & (place <= _ROWS * window[1])
+        )
 
         def kept(own, sums):
             index, row = ops.as_int32(place / window[1]) - 1, _own(new, info)[None]
-            return ops.with_rows(own, index, row), ops.with_rows(sums, index, _sums(new.position)[None])
+            return ops.with_rows(own, index, row), ops.with_rows(
+                sums, index, _sums(new.position)[None]
+            )
 
         own, sums = ops.replaced_if(due, kept, (own, sums))
         last = ops.constant(np.array([0.0, 0.0, 1.0]), window)
         window = window * (1.0 - last) + step * last
-        return type(state)(**new._asdict(), **dict(zip(_FIELDS, (own, sums, window, *others), strict=True))), info
+        return type(state)(
+            **new._asdict(), **dict(zip(_FIELDS, (own, sums, window, *others), strict=True))
+        ), info
 
     def renewed(self, state):
         """The state at the end of a window: with another length, and with what has settled."""
@@ -105,13 +140,21 @@ class Tuner(Wrapper):
         window = stride * count
         masses = _masses(state)
         change = np.median(np.abs(masses - np.asarray(state.tuner_masses)))
-        changed, ratio = self._lengths(state, (tau, sure), float(np.median(own[..., 4])), window, stride)
-        rhat, heat = float(max(split_rhat(rung[:, :, 0]) for rung in own)), float(own[..., 5].mean((1, 2)).max())
-        draws = window * own.shape[1] / (stride * max(slowest(rung[..., :1])[0] for rung in series))  # of U
+        changed, ratio = self._lengths(
+            state, (tau, sure), float(np.median(own[..., 4])), window, stride
+        )
+        rhat, heat = (
+            float(max(split_rhat(rung[:, :, 0]) for rung in own)),
+            float(own[..., 5].mean((1, 2)).max()),
+        )
+        draws = (
+            window * own.shape[1] / (stride * max(slowest(rung[..., :1])[0] for rung in series))
+        )  # of U
         settled = (
             self._step_settled(state, own, weights),
             change < _MASS_CHANGE * (1.0 + (draws > _DRAWS)),
-            abs(ratio) < _LENGTH_CHANGE and (not changed or window >= min(max(_TIMES * tau, _FEWEST), _ENOUGH)),
+            abs(ratio) < _LENGTH_CHANGE
+            and (not changed or window >= min(max(_TIMES * tau, _FEWEST), _ENOUGH)),
             rhat < _MOST_RHAT,
             heat < _HOT,
         )
@@ -120,27 +163,41 @@ class Tuner(Wrapper):
         new = {
             "tuner_window": np.append(_window(number + 1), step),
             "tuner_masses": masses,
-            "tuner_found": np.array([step if over else np.nan, *map(float, settled[:3]), rhat, heat]),
+            "tuner_found": np.array(
+                [step if over else np.nan, *map(float, settled[:3]), rhat, heat]
+            ),
             **changed,
         }
-        return state._replace(**{name: ops.constant(new[name], old) for name, old in fields_of(state, new).items()})
+        return state._replace(
+            **{name: ops.constant(new[name], old) for name, old in fields_of(state, new).items()}
+        )
 
     def _step_settled(self, state, own, weights) -> bool:
         if self.target_bias is not None:
             # A rung without a likelihood is drawn from the prior.
-            share = np.where(weights == 0, 1.0, np.asarray(state.eevpd) / error_of_bias(self.target_bias))
-            least = np.where(np.asarray(state.step_factor) >= np.asarray(state.step_limit), 0.0, LEAST)
+            share = np.where(
+                weights == 0, 1.0, np.asarray(state.eevpd) / error_of_bias(self.target_bias)
+            )
+            least = np.where(
+                np.asarray(state.step_factor) >= np.asarray(state.step_limit), 0.0, LEAST
+            )
             return bool(((share < BAND) & (share > least)).all())
         if self.target_acceptance is not None:
-            return bool((np.abs(own[..., 1].mean((1, 2)) - self.target_acceptance) < _ACCEPTANCE).all())
+            return bool(
+                (np.abs(own[..., 1].mean((1, 2)) - self.target_acceptance) < _ACCEPTANCE).all()
+            )
         return True
 
     def _lengths(
         self, state, taus: tuple[float, float], h: float, window: float, stride: float
     ) -> tuple[dict[str, Any], float]:
-        """The field `friction` or `trajectory_length` as it is to be, and the change of the length's logarithm, from
-        both times of `slowest`, the step size, and the steps of a window and between its rows."""
-        for name, before in fields_of(state, [name for name in LENGTHS if name in state._fields]).items():
+        """The field `friction` or `trajectory_length` as it is to be, and the change of the
+        length's logarithm, from both times of `slowest`, the step size, and the steps of a window
+        and between its rows.
+        """
+        for name, before in fields_of(
+            state, [name for name in LENGTHS if name in state._fields]
+        ).items():
             before, (tau, sure) = np.asarray(before), taus
             length = float(np.mean(1.0 / before if name == "friction" else before))
             on_sphere = self.isokinetic and name == "friction"
@@ -154,10 +211,12 @@ class Tuner(Wrapper):
                 # Rows too far apart to tell.
                 wanted = min(wanted, length)
             if on_sphere and taus[0] > _UNSEEN * window:
-                # U moves freely: a memory that is too long costs little, one that is too short much.
+                # U moves freely: a memory that is too long costs little, one that is too short
+                # much.
                 wanted = max(wanted, window * _PART * h)
             wanted = min(max(wanted, least), _LONGEST * h)
-            # What was raised to cool the noise of mini-batches is no change of the length that is wanted.
+            # What was raised to cool the noise of mini-batches is no change of the length that is
+            # wanted.
             change = math.log(wanted / (length * float(np.mean(np.asarray(state.raised)))))
             found = 0.0 * before + (1.0 / wanted if name == "friction" else wanted)
             # Half of a whole move, as of one that goes half of the way.
@@ -174,27 +233,35 @@ class Tuner(Wrapper):
         return state._replace(tuner_found=ops.constant(found, state.tuner_found))
 
     def tuned(self, state) -> str:
-        """A line on what was tuned, and on what had not settled when the burn-in was over, in any block of walkers."""
+        """A line on what was tuned, and on what had not settled when the burn-in was over, in any
+        block of walkers.
+        """
         values = state._asdict()
         values.setdefault("step_size", step_size_of(state, state.rung))
         names = [name for name in ("step_size", *LENGTHS, "mass_spread") if name in values]
         said = [f"{name.replace('_', ' ')} {_range(np.asarray(values[name]))}" for name in names]
         found = np.reshape(state.tuner_found, (-1, len(_FOUND)))[:, 1:].T
-        open_ = [name for name, settled in zip(FOR_SPEED, found, strict=False) if not (settled > 0).all()]
+        open_ = [
+            name for name, settled in zip(FOR_SPEED, found, strict=False) if not (settled > 0).all()
+        ]
         if not (rhat := found[3].max()) < _MOST_RHAT:
             open_.append(f"U (R-hat {rhat:.3g} over the walkers of the last window)")
         if not found[4].max() < _HOT:
             open_.append("the kinetic temperature")
-        open_ = ["all of it, since no window of steps was complete"] if np.isnan(found).all() else open_
+        open_ = (
+            ["all of it, since no window of steps was complete"] if np.isnan(found).all() else open_
+        )
         if self.finds_end and open_:
             said.append(NOT_SETTLED + ", ".join(open_))
         return ", ".join(said)
 
 
 def slowest(series: np.ndarray) -> tuple[float, float]:
-    """The largest integrated autocorrelation time of `(walkers, rows, columns)`, each walker about its own mean, in
-    rows, at least 1, by Geyer's initial positive sequence of the mean over the walkers; and the largest of them over
-    1 + 0.8 sqrt(2 ln columns) sqrt((4 lags + 2)/draws): by so much the largest of as many estimates is too large."""
+    """The largest integrated autocorrelation time of `(walkers, rows, columns)`, each walker about
+    its own mean, in rows, at least 1, by Geyer's initial positive sequence of the mean over the
+    walkers; and the largest of them over 1 + 0.8 sqrt(2 ln columns) sqrt((4 lags + 2)/draws): by so
+    much the largest of as many estimates is too large.
+    """
     size = series.shape[1]
     values = series - series.mean(1, keepdims=True)
     spectrum = np.abs(np.fft.rfft(values, 2 * size, axis=1)) ** 2
@@ -213,7 +280,9 @@ def slowest(series: np.ndarray) -> tuple[float, float]:
 
 def _window(number: int) -> np.ndarray:
     """The step before the first row of a window, and the steps between rows."""
-    return np.array([SETTLED[number] // 3 * 2, max(1, -(-(SETTLED[number] // 3) // _ROWS))], np.float64)
+    return np.array(
+        [SETTLED[number] // 3 * 2, max(1, -(-(SETTLED[number] // 3) // _ROWS))], np.float64
+    )
 
 
 def _buckets(parameters: int) -> tuple[int, int]:
@@ -226,7 +295,9 @@ def _sums(position):
     """Sums of parameters with random signs, `(walkers, projections)`, float64."""
     size, count = _buckets(position.shape[1])
     signs = np.random.default_rng(0).choice([-1.0, 1.0], size * count)
-    parts = ops.reshape(position[:, : size * count] * ops.constant(signs, position), (-1, size, count))
+    parts = ops.reshape(
+        position[:, : size * count] * ops.constant(signs, position), (-1, size, count)
+    )
     return ops.as_float64(ops.reshape(ops.sum_over(parts, 1), (-1, count)))
 
 
@@ -243,7 +314,9 @@ def _own(state, info):
 
 
 def _by_rung(own: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both as `(rungs, walkers of each, rows, columns)`: where replicas swap rungs, a series is that of a rung."""
+    """Both as `(rungs, walkers of each, rows, columns)`: where replicas swap rungs, a series is
+    that of a rung.
+    """
     own = own.transpose(0, 2, 1)
     walkers = own.shape[1]
     counts = np.unique(own[-1, :, 2:4], axis=0, return_counts=True)[1]
@@ -251,7 +324,10 @@ def _by_rung(own: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     ladder = np.broadcast_to(np.arange(walkers) % each, own.shape[:2])
     order = np.lexsort((ladder, -own[..., 3], -own[..., 2]), axis=-1)[..., None]
     shape = (len(own), walkers // each, each, -1)
-    own, sums = (np.take_along_axis(each, order, 1).reshape(shape).transpose(1, 2, 0, 3) for each in (own, sums))
+    own, sums = (
+        np.take_along_axis(each, order, 1).reshape(shape).transpose(1, 2, 0, 3)
+        for each in (own, sums)
+    )
     return own, sums
 
 
@@ -259,7 +335,10 @@ def _masses(state) -> np.ndarray:
     """Logarithms of some masses, zeros where none is measured."""
     names = [name for name in ("mass", "mass_scale", "mass_roots") if name in state._fields]
     values = [np.asarray(each).ravel() for each in fields_of(state, names).values()]
-    some = [np.log(each[np.linspace(0, len(each) - 1, _MASSES // len(values)).astype(int)]) for each in values]
+    some = [
+        np.log(each[np.linspace(0, len(each) - 1, _MASSES // len(values)).astype(int)])
+        for each in values
+    ]
     return np.concatenate(some) if some else np.zeros(_MASSES)
 
 
