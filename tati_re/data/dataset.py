@@ -129,11 +129,12 @@ class Dataset:
         """Makes a data set and determines the kind of its targets.
 
         * -1 and +1 in one column: two classes by sign, kept as they are (one output, accuracy by
-        sign); * text in one column: names of classes, which are numbered in sorted order; *
-        integers from 0 to at most 99, at least one above 0: classes, numbered as they are, kept as
-        int32; * nothing but 0 and 1 in several columns: one-hot classes, refused where a row has
-        not a single 1; with
-          `multi_label` rows of any labels, also one-hot ones if `num_classes` is 0;
+          sign);
+        * text in one column: names of classes, which are numbered in sorted order;
+        * integers from 0 to at most 99, at least one above 0: classes, numbered as they are, kept
+          as int32;
+        * nothing but 0 and 1 in several columns: one-hot classes, refused where a row has not a
+          single 1; with `multi_label` rows of any labels, also one-hot ones if `num_classes` is 0;
         * anything else: values of a regression.
 
         Where `num_classes` is given the targets must be that many classes, in any form, one or, as

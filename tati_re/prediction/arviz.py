@@ -32,15 +32,16 @@ def to_arviz(
     ArviZ 0 by `arviz.InferenceData.from_datatree`. Its groups:
 
     * `posterior`: the stored positions, each tensor of the model in its shape, or the projections
-    that were stored; * `sample_stats`: the columns of run.csv, and by ArviZ' names `lp` = -U/T (U
-    with the constants that it has, without
-      the evidence), `energy` = U + p'p/2, the Hamiltonian of that step, of methods with momenta,
-      and `acceptance_rate`. U is that of all data where it is recorded with every row
-      (`full_every`);
+      that were stored;
+    * `sample_stats`: the columns of run.csv, and by ArviZ' names `lp` = -U/T (U with the constants
+      that it has, without the evidence), `energy` = U + p'p/2, the Hamiltonian of that step, of
+      methods with momenta, and `acceptance_rate`. U is that of all data where it is recorded with
+      every row (`full_every`);
     * `log_likelihood`: log p(y | θ) of each example (times its weight) at each stored position, all
-    outputs together; * `observed_data`: the targets y, in the units of the data, classes by number;
+      outputs together;
+    * `observed_data`: the targets y, in the units of the data, classes by number;
     * `posterior_predictive`: targets drawn anew at each stored position, as a function of the run's
-    seed.
+      seed.
 
     The last three need the data, the model, stored parameters and a likelihood: a cross-entropy, or
     values with Gaussian noise (the mean squared error over k outputs stands for the variance k/2)

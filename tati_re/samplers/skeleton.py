@@ -4,19 +4,19 @@ working.
 To have a sampler of your own:
 
 1. Copy this file to any place, `my_file.py`, rename the class, and write the rule in its docstring
-before the code. 2. Run `tati_re.testing.check_sampler(MySampler)`: it tries the protocol and the
-distribution, and says what is wrong. 3. Sample: `sim.sample(sampler=MySampler())`, or `tati-sample
---sampler my_file.py:MySampler`.
+   before the code.
+2. Run `tati_re.testing.check_sampler(MySampler)`: it tries the protocol and the distribution, and
+   says what is wrong.
+3. Sample: `sim.sample(sampler=MySampler())`, or `tati-sample --sampler my_file.py:MySampler`.
 
 To add it to the package:
 
 1. Move it to `samplers/<name>.py` and add one line to `FAMILIES` in `options/families.py`: the name
-as users type it,
-   and the class. Its options are the parameters of the constructor that have the name of an option.
+   as users type it, and the class. Its options are the parameters of the constructor that have the
+   name of an option.
 2. Run `tests/test_sampler_protocol.py`: it finds the class by itself. Then give the stationary
-distribution in closed
-   form in `tests/scenarios.py` and test it beside the others in `tests/test_sampler_law.py`, with a
-   wrong variant that must fail.
+   distribution in closed form in `tests/scenarios.py` and test it beside the others in
+   `tests/test_sampler_law.py`, with a wrong variant that must fail.
 """
 
 from tati_re.core.errors import refuse_if
