@@ -1,4 +1,4 @@
-"""Each option stands on a page besides the table, each page in the order of the site, and the
+"""Each option stands on a page besides the table, each page in the navigation of the site, and the
 version is dated.
 """
 
@@ -41,13 +41,24 @@ def test_the_version_is_dated_everywhere():
     )
 
 
-def test_pages_are_in_the_order_of_the_site_and_the_readme():
-    listed = re.findall(r"^      - (\w+)\.md$", (ROOT / "docs" / "mkdocs.yml").read_text(), re.M)
+def pages_of_the_site() -> list[str]:
+    """The pages of the navigation, without the ending, in its order."""
+    site = (ROOT / "docs" / "mkdocs.yml").read_text(encoding="utf-8")
+    return re.findall(r"^      - (?:[^:\n]+: )?([\w/]+)\.md$", site, re.M)
+
+
+def test_each_page_stands_once_in_the_navigation():
+    made = ("index", "contributing", "changes")
+    listed = [name for name in pages_of_the_site() if name not in made]
+    guide = ROOT / "userguide"
+    pages = [str(path.relative_to(guide).with_suffix("")) for path in guide.rglob("*.md")]
+    assert sorted(listed) == sorted(pages)
+
+
+def test_the_readme_leads_to_each_part_of_the_navigation():
+    site = (ROOT / "docs" / "mkdocs.yml").read_text(encoding="utf-8")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    linked = re.findall(r"userguide/(\w+)\.md\)", readme[readme.index("- First posterior") :])
-    own = [name for name in listed if name not in ("contributing", "changes")]
-    assert (
-        sorted(own)
-        == sorted(path.stem for path in (ROOT / "userguide").glob("*.md"))
-        == sorted(set(linked))
-    )
+    linked = set(re.findall(r"userguide/([\w/]+)\.md", readme))
+    parts = re.split(r"^  - ", site[site.index("nav:\n") :], flags=re.M)[1:]
+    for part in parts:
+        assert linked & set(re.findall(r"([\w/]+)\.md$", part, re.M)), part.partition("\n")[0]

@@ -20,7 +20,7 @@ _spec = importlib.util.spec_from_file_location("api", ROOT / "docs" / "api.py")
 api = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(api)
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "userguide").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "userguide").rglob("*.md"))]
 OF_THE_ENGINE = ROOT / "examples" / "ladder_systems.py"
 """Noise of known variance in the engine itself, for tests and two experiments: no public door has
 it.

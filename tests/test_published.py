@@ -23,7 +23,7 @@ import pytest
 from tests.scripts import example
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "userguide").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "userguide").rglob("*.md"))]
 PROGRAMS = sorted(
     path for room in ("examples", "tati_re", "benchmarks") for path in (ROOT / room).rglob("*.py")
 )
@@ -160,6 +160,15 @@ LSTM = "## Permuted labels and an LSTM: RENHD's networks, small\n"
 TABLE = LSTM + "| | steps | published, % |\n|---|---|---|\n| SGLD | 2,400 | {} |\n"
 
 
+def page_of(text: str) -> str:
+    """The page whose heading a text begins with, as the tables of the file name it."""
+    heading = text.partition("\n")[0].lstrip("# ")
+    places = {place for table in TABLES.values() for place in table["said_in"]}
+    return next(
+        (place[: -len(heading) - 1] for place in places if place.endswith(f"#{heading}")), ""
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "caught"),
     [
@@ -185,7 +194,7 @@ TABLE = LSTM + "| | steps | published, % |\n|---|---|---|\n| SGLD | 2,400 | {} |
     ],
 )
 def test_wrong_numbers_are_caught(text, caught):
-    found = set().union(*(wrong(said) for said in in_page(text, "userguide/experiments.md")))
+    found = set().union(*(wrong(said) for said in in_page(text, page_of(text))))
     assert found == {Decimal(number) for number in caught}
 
 

@@ -21,7 +21,7 @@ from tati_re.options.tati_names import ALIASES
 ROOT = Path(__file__).parent.parent
 PAGES = [
     "README.md",
-    *sorted(f"userguide/{page.name}" for page in (ROOT / "userguide").glob("*.md")),
+    *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "userguide").rglob("*.md")),
 ]
 BLOCK = re.compile(
     r'^```(python|console)(?: title="([^"]+)")?\n(.*?)^```', re.MULTILINE | re.DOTALL
