@@ -244,7 +244,10 @@ def test_csv_columns(tmp_path):
             "x,y\n1,two\n2,one,3\n",
             "line 3 has the wrong number of cells. Received: 3. Expected: 2.",
         ),
-        ("x,y\n1,two\n2,\n", "not the name of a class, as others are. Received: targets"),
+        (
+            "x,y\n1,two\n2,\n",
+            "not the name of a class, as others are. Received: a.csv, line 3, column 'y' = ''.",
+        ),
         (
             "x,y\n1,2\n2,one\n",
             "line 3, column 'y' is not a finite number. Received: one. Expected: a number, or in",

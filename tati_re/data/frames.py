@@ -5,8 +5,7 @@ hold none.
 import re
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Any, cast
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.given import as_array
 from tati_re.data.columns import numbered
+from tati_re.data.numerals import DATES, MISSING, is_missing, numeral_of
 
 TEXT = "numbers: pandas.get_dummies, or OneHotEncoder of scikit-learn, makes columns of 0 and 1 of text"
 SENTENCES = (
@@ -21,11 +21,7 @@ SENTENCES = (
 )
 COLUMNS = f"{TEXT}; label_columns names the labels, input_columns leaves columns out"
 CLASSES = "a number, or in all rows the name of a class"
-UNKNOWN = ("", "na", "n/a", "nan", "nat", "null", "none", "?")  # Cells, in lower case.
 _FRACTION = re.compile(r"\s*[-+]?\d*[.,]\d+(e[-+]?\d+)?\s*", re.I)
-PLAIN = "plain numbers, such as -1234.5: no text, no %, no currency and no commas, but in a file with semicolons"
-DATES = "numbers, such as the days since a first date: (x - x.min()) / pandas.Timedelta(days=1)"
-MISSING = "numbers in all rows: dropna and fillna of pandas, or SimpleImputer of scikit-learn"
 
 
 def is_frame(values: Any) -> bool:
@@ -75,17 +71,6 @@ def labels_of(values: Any, name: str = "data") -> np.ndarray:
         and np.shape(values) in {(len(texts),), (len(texts), 1)}
         and all(isinstance(t, str) for t in texts)
     )
-    if named and all(map(_FRACTION.fullmatch, texts)):
-        what, expected = (
-            f"{name}: the labels are numbers written as text.",
-            "y.astype(float), or names of classes",
-        )
-        refuse_if(
-            any(re.search(r"[.,]\d*[1-9]", text) for text in texts),
-            what,
-            repr(str(texts[0])),
-            expected,
-        )
     return texts.astype(str) if named else numbers_of(values, name)
 
 
@@ -137,17 +122,14 @@ def _check(column: Any, where: str) -> None:
 
 
 def advice(cell: str) -> str:
-    """What a cell of a table that is no number should have been."""
-    cell = cell.strip()
-    if cell.lower() in (*UNKNOWN, "inf", "-inf"):
+    """What a cell of a table that is no number should have been.
+
+    Args:
+        cell: The text of the cell.
+    """
+    if is_missing(cell):
         return MISSING
-    if re.match(r"\d{1,2}([./-])\d{1,2}\1(\d{4}|\d\d)\b(?![./-])", cell):
-        return DATES
-    grouped = r"\d{1,3}([,' ]\d{3})+([.,]\d+)?|\d{1,3}(\.\d{3}){2,}(,\d+)?|\d*,\d+"
-    marked = rf"[-+]?[$€£]?\s*[-+]?(\d*[.,]?\d+\s*[%$€£]|{grouped})|−[\d.]+|[$€£]\s*[\d.,]+"
-    if re.fullmatch(marked, cell):
-        return PLAIN
-    with suppress(ValueError):
-        datetime.fromisoformat(cell)
-        return DATES
-    return COLUMNS
+    numeral = numeral_of(cell)
+    if numeral is None:
+        return COLUMNS
+    return f"{COLUMNS}; or {numeral.advice}" if numeral.may_name else numeral.advice

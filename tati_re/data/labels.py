@@ -2,12 +2,14 @@
 of a regression.
 """
 
-from collections.abc import Iterator
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest, refuse_if
-from tati_re.data.frames import TEXT, advice
+from tati_re.data.numerals import Numeral, is_missing, is_number, numeral_of
 
 MANY_CLASSES, MAX_CLASSES = 10, 100
 """Integer labels from 0 below this are classes unless the user gives their number; larger ones are
@@ -15,24 +17,137 @@ of a regression.
 """
 
 
+FEW_ROWS = 5
+"""Rows up to which names of classes need not repeat."""
+
+_WHOLE = "a name in all rows: dropna of pandas leaves out rows without one"
+_FRACTION = re.compile(r"\s*[-+]?\d*[.,]\d*[1-9]\d*(e[-+]?\d+)?\s*", re.I)
+_DECIMAL = re.compile(r"\s*[-+]?\d*[.,]\d+(e[-+]?\d+)?\s*", re.I)
+
+
 def names_of(labels: np.ndarray, num_classes: int | None) -> tuple[str, ...]:
-    """The names of classes in their order, of labels `(n,)` that are texts, where they can be
-    names.
+    """The names of classes in their order, of labels that are texts.
+
+    Texts name classes if there are at most 100 different ones, most of them repeat, and none looks
+    like a number, a date or a missing value; or if `num_classes` says how many there are.
+
+    Args:
+        labels: Texts, shape `(n,)`.
+        num_classes: The number of classes that the user gives, 0 for a regression, None for none.
+
+    Raises:
+        InputError: The texts are not names of classes.
     """
+    texts = labels.tolist()
     names = tuple(np.unique(labels).tolist())
-    for name in names:
-        if not (told := advice(name)).startswith(TEXT):
-            place = f"targets[{labels.tolist().index(name)}] = {name!r}"
-            raise InputError("A label is not the name of a class, as others are.", place, told)
-    if num_classes != len(names) and (
-        num_classes is not None or not 2 <= len(names) <= MAX_CLASSES
-    ):
+    declared = bool(num_classes) and num_classes == len(names)
+    check_spellings(texts, bool(num_classes))
+    if not declared and (num_classes is not None or not 2 <= len(names) <= MAX_CLASSES):
         asked = f"num_classes = {len(names)}" if num_classes else f"2 to {MAX_CLASSES} of them"
         expected = f"{'numbers' if num_classes == 0 else asked}, or label_columns that names another column"
         raise InputError(
             "The labels are text.", f"{len(names)} texts, such as {names[0]!r}", expected
         )
+    if not declared and not are_repeated(len(names), len(texts)):
+        if all(map(is_number, names)):
+            raise _number_as_text(names[0])
+        raise InputError(
+            "The labels are text, and most of them occur only once.",
+            f"{len(names)} texts in {len(texts)} rows, such as {names[0]!r}",
+            f"names of classes that repeat; num_classes = {len(names)} for {len(names)} classes; or "
+            "label_columns that names another column",
+        )
     return names
+
+
+def are_repeated(count: int, rows: int) -> bool:
+    """Whether so many different labels in so many rows are mostly there more than once."""
+    return rows <= FEW_ROWS or 2 * count <= rows
+
+
+def check_spellings(
+    texts: Sequence[str], declared: bool, where: Callable[[int], str] = "targets[{}]".format
+) -> None:
+    """Refuses texts that are no names of classes by the way they are written.
+
+    Args:
+        texts: All labels.
+        declared: The user says that they are names: only missing values are refused.
+        where: The place of a label by its number, for a message. Default: `targets[3]`.
+
+    Raises:
+        InputError: A label is missing, looks like a number, or like another one in other case.
+    """
+    names = list(dict.fromkeys(texts))
+    for name in names:
+        if is_missing(name):
+            place = f"{where(texts.index(name))} = {name!r}"
+            raise InputError("A label is not the name of a class, as others are.", place, _WHOLE)
+    if declared:
+        return
+    # More names than classes are refused anyway: some of them say how they look.
+    names = names[: MAX_CLASSES + 1]
+    one_mark = not any("," in name for name in names) or not any("." in name for name in names)
+    if one_mark and all(map(_DECIMAL.fullmatch, names)) and any(map(_FRACTION.fullmatch, names)):
+        raise _number_as_text(names[0])
+    otherwise = f"; num_classes = {len(names)} takes the {len(names)} texts as names of classes"
+    otherwise = otherwise if 2 <= len(names) <= MAX_CLASSES else ""
+    found = {name: numeral_of(name) for name in names if not is_number(name, fortran=False)}
+    if unlike := _no_name(found, len(names), len(texts)):
+        name, numeral = unlike
+        place = f"{where(texts.index(name))} = {name!r}"
+        raise InputError(
+            f"A label is not the name of a class: it looks like {numeral.looks}.",
+            place,
+            f"{numeral.advice}{otherwise}",
+        )
+    if found and len(found) < len(names):
+        number, word = next(name for name in names if name not in found), next(iter(found))
+        raise InputError(
+            "Some labels are numbers and others are text.",
+            f"{where(texts.index(number))} = {number!r} and {where(texts.index(word))} = {word!r}",
+            f"numbers in all rows, or names of classes in all rows{otherwise}",
+        )
+    _check_case(names, otherwise)
+
+
+def _no_name(found: dict[str, Numeral | None], count: int, rows: int) -> tuple[str, Numeral] | None:
+    """The first text that is a number and no name; `found` are the kinds of all texts that no
+    program reads as numbers, of `count` different labels in so many rows.
+    """
+    kinds = {name: numeral for name, numeral in found.items() if numeral is not None}
+    few = len(found) == count and are_repeated(count, rows) and count <= MAX_CLASSES
+    limits = [name for name, numeral in kinds.items() if numeral.looks == "a limit"]
+    one_way = len(limits) > 2 and len({name.strip()[0] for name in limits}) == 1
+    for name, numeral in kinds.items():
+        if not numeral.may_name or not few or (one_way and name in limits):
+            return name, numeral
+    return None
+
+
+def _check_case(names: Sequence[str], otherwise: str) -> None:
+    """Refuses names that differ only in upper and lower case, spaces, or forms of one letter."""
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        key = " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+        alike.setdefault(key, []).append(name)
+    for spellings in alike.values():
+        if len(spellings) > 1:
+            raise InputError(
+                "Labels differ only in upper and lower case or in spaces.",
+                ", ".join(map(repr, sorted(spellings))),
+                f"one spelling for each class, as y.str.strip().str.lower() gives{otherwise}",
+            )
+
+
+def _number_as_text(text: str) -> InputError:
+    expected = "y.astype(float), or names of classes"
+    if "," in text:
+        expected = (
+            "y.str.replace(',', '.').astype(float) for decimal commas, or "
+            "y.str.replace(',', '').astype(float) for thousands"
+        )
+    return InputError("data: the labels are numbers written as text.", repr(text), expected)
 
 
 def called(label: object) -> str:

@@ -78,7 +78,7 @@ def load_data(
     """
     named = sample_weights if isinstance(sample_weights, str) else None
     limit = None if memory_limit is None else 1e6 * memory_limit
-    reading = ReadOptions(label_columns, input_columns, data_keys, named, limit)
+    reading = ReadOptions(label_columns, input_columns, data_keys, named, limit, num_classes)
     generated = isinstance(source, str) and source in (*GENERATORS, *KERAS)
     if named is not None and (generated or not (by_name(source) or is_frame(source))):
         raise InputError(

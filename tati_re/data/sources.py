@@ -43,7 +43,8 @@ class ReadOptions:
     """Options for reading files; None where one is not given. Label columns are names in a table,
     and `input_columns` the inputs of the network in terms of columns; `data_keys` are arrays of an
     NPZ file or features of a TFRecord file; `weights` is the column or NPZ array of sample weights.
-    Inputs of more than `limit` bytes are kept on the disk.
+    Inputs of more than `limit` bytes are kept on the disk. `num_classes` is what the user says:
+    texts are then names of classes, however they look.
     """
 
     label_columns: Sequence[str] | None = None
@@ -51,6 +52,7 @@ class ReadOptions:
     data_keys: Sequence[str] | None = None
     weights: str | None = None
     limit: float | None = None
+    num_classes: int | None = None
 
 
 def read_source(source: object, reading: ReadOptions) -> tuple[Contents, Columns | None]:
@@ -146,7 +148,7 @@ def _from_tables(paths: Sequence[Path], reading: ReadOptions) -> tuple[Contents,
     choice = choose_columns(
         names, reading.label_columns, reading.input_columns, paths[0].name, reading.weights
     )
-    choice = replace(choice, limit=reading.limit)
+    choice = replace(choice, limit=reading.limit, named=bool(reading.num_classes))
     return joined(
         [TABLES[suffix_of(path)][1](path, names, choice) for path in paths]
     ), choice.derived
@@ -171,7 +173,7 @@ def read_test_part(
             derived_from = reading.input_columns if is_table(source) else None
             keys = reading.data_keys[:2] if reading.data_keys else None
             weights = reading.weights if is_table(source) else None
-            given = ReadOptions(reading.label_columns, derived_from, keys, weights, reading.limit)
+            given = replace(reading, input_columns=derived_from, data_keys=keys, weights=weights)
             test = _from_files(source, given)[0]
         elif is_frame(source):
             test = _from_frame(in_order(source, known, "data"), reading)[0]

@@ -21,7 +21,17 @@ from tati_re.core.memory import check_free
 from tati_re.core.unpacking import check_size
 from tati_re.data.columns import Columns, parse_columns
 from tati_re.data.contents import Contents
-from tati_re.data.frames import CLASSES, COLUMNS, DATES, MISSING, TEXT, UNKNOWN, advice, labels_of
+from tati_re.data.frames import CLASSES, COLUMNS, advice, labels_of
+from tati_re.data.labels import check_spellings
+from tati_re.data.numerals import (
+    DATES,
+    MISSING,
+    UNKNOWN,
+    is_missing,
+    is_number,
+    number_in,
+    numeral_of,
+)
 
 WHITE_SPACE = (".txt", ".dat", ".data")
 TEXTS = (".csv", ".tsv", *WHITE_SPACE)
@@ -33,6 +43,7 @@ class Choice:
     """The roles of a table's columns, by name: those read as inputs, as labels and as sample
     weights. `derived` are the inputs of the network, made from `inputs`; None where they are taken
     as they are. A compressed table may unpack to `limit` bytes; None: to as many as any file.
+    `named`: the user says that texts among the labels are names of classes, however they look.
     """
 
     inputs: tuple[str, ...]
@@ -40,6 +51,7 @@ class Choice:
     derived: Columns | None = None
     weights: str | None = None
     limit: float | None = None
+    named: bool = False
 
 
 def choose_columns(
@@ -127,7 +139,9 @@ def read_table(path: Path, names: Sequence[str], choice: Choice) -> Contents:
     texts, `(N,)`. Lines that start with `#` are skipped; columns that are not chosen may hold
     text.
     """
-    texts = _texts(path, list(names), choice.labels[0]) if len(choice.labels) == 1 else None
+    texts = None
+    if len(choice.labels) == 1:
+        texts = _texts(path, list(names), choice.labels[0], choice.named)
     labels = choice.labels if texts is None else ()
     table = _numbers(
         path,
@@ -146,24 +160,42 @@ def read_table(path: Path, names: Sequence[str], choice: Choice) -> Contents:
     )
 
 
-def _texts(path: Path, names: list[str], label: str) -> np.ndarray | None:
+def _texts(path: Path, names: list[str], label: str, named: bool) -> np.ndarray | None:
     """The column of labels as texts, `(N,)`, where its first cell is the name of a class; else
-    None.
+    None. `named`: whatever is no number is a name.
     """
     place, found, separator = names.index(label), list[str](), _separator(path)
-    for _, cells in _rows(path, names):
+    lines = list[int]()
+    for number, cells in _rows(path, names):
         first = cells[place].replace(",", ".") if separator == ";" else cells[place]
-        if not found and (_is_number(first) or not advice(first).startswith(TEXT)):
+        if not found and (is_number(first) or is_missing(first)):
             return None
+        if not found and not named and _is_numeral(first):
+            raise InputError(
+                f"{path.name}, line {number}, column '{label}' is not a finite number.",
+                cells[place],
+                f"{advice(first)}; num_classes takes texts of any form as names of classes",
+            )
         found.append(cells[place])
-    no_header = label in found and sum(map(_is_number, names)) == len(names) - 1
+        lines.append(number)
+    spellings = {*found}
+    if len(spellings) > 2 and {text.lower() for text in spellings} <= {"true", "false"}:
+        return None
+    no_header = label in found and sum(map(is_number, names)) == len(names) - 1
     refuse_if(
         no_header,
         f"{path.name} has no header line.",
         ", ".join(names)[:80],
         "names of columns, then examples",
     )
+    check_spellings(found, named, lambda i: f"{path.name}, line {lines[i]}, column '{label}'")
     return np.array(found) if found else None
+
+
+def _is_numeral(cell: str) -> bool:
+    """Whether a cell is a number that is written as no class is called."""
+    numeral = numeral_of(cell)
+    return numeral is not None and not numeral.may_name
 
 
 def _separator(path: Path) -> str | None:
@@ -287,7 +319,10 @@ def _bad_cell(
         for name, cell in zip(names, cells, strict=True):
             if name in used and not (_is_number(cell, read) and np.isfinite(read(cell))):
                 place = f"{path.name}, line {number}, column '{name}'"
-                told = CLASSES if name in labels else advice(cell)
+                told = advice(cell)
+                if name in labels and not is_missing(cell):
+                    numeral = numeral_of(cell)
+                    told = CLASSES if numeral is None else numeral.advice
                 return InputError(f"{place} is not a finite number.", cell or "an empty cell", told)
     return InputError(
         f"{path.name} cannot be read as a table of numbers.", path, "numbers separated by commas"
@@ -295,8 +330,8 @@ def _bad_cell(
 
 
 def _reader(path: Path, separator: str | None) -> Callable[[str], float]:
-    """Reads numbers that Python does not: True and False, as pandas and R write them, and decimal
-    commas between semicolons, where no number has a point: 1,234 beside 1.5 would be a thousand.
+    """Reads numbers that Python does not: True and False, as pandas and R write them, exponents of
+    Fortran, and decimal commas between semicolons, where no number has a point: 1,234 beside 1.5 would be a thousand.
     """
     marks = set[str]()
 
@@ -310,12 +345,12 @@ def _reader(path: Path, separator: str | None) -> Callable[[str], float]:
                 "decimal commas",
             )
             cell = cell.replace(",", ".")
-        return float({"true": "1", "false": "0"}.get(cell.strip().lower(), cell.replace("_", "?")))
+        return number_in({"true": "1", "false": "0"}.get(cell.strip().lower(), cell))
 
     return read
 
 
-def _is_number(cell: str, read: Callable[[str], float] = float) -> bool:
+def _is_number(cell: str, read: Callable[[str], float] = number_in) -> bool:
     try:
         read(cell)
     except InputError:

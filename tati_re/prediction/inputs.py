@@ -95,7 +95,8 @@ def _from_table(
     else:
         labels = label_names(rest) or (rest if len(rest) == 1 else [])
     labels = [] if labels and unlabeled(path, names, labels) else labels
-    contents: Contents = read(path, names, Choice(tuple(wanted), tuple(labels)))
+    choice = Choice(tuple(wanted), tuple(labels), named="class_names" in run.manifest["dataset"])
+    contents: Contents = read(path, names, choice)
     if not labels:
         return contents.inputs, None
     targets = contents.targets
