@@ -38,7 +38,9 @@ def hidden_units(model: Any) -> list[HiddenUnits]:
     is no chain of dense and convolutional layers with activations, pooling, flattening and
     dropout.
     """
-    layers, offset, places = list(model.layers), 0, {}
+    layers = list(model.layers)
+    offset = 0
+    places = {}
     for variable in model.trainable_variables:
         size = int(np.prod(variable.shape))
         places[id(variable)] = np.arange(offset, offset + size).reshape(variable.shape)
@@ -60,11 +62,14 @@ def hidden_units(model: Any) -> list[HiddenUnits]:
     with_units = [k for k, layer in enumerate(layers) if type(layer).__name__ in _WITH_UNITS]
     found = []
     for here, after in pairwise(with_units):
-        layer, following = layers[here], layers[after]
+        layer = layers[here]
+        following = layers[after]
         if any(id(v) not in places for v in (*layer.weights, *following.weights)):
             _refuse(f"layer {layer.name} or {following.name} with frozen weights")
-        kernel, onward = places[id(layer.kernel)], places[id(following.kernel)]
-        count, between = kernel.shape[-1], layers[here + 1 : after]
+        kernel = places[id(layer.kernel)]
+        onward = places[id(following.kernel)]
+        count = kernel.shape[-1]
+        between = layers[here + 1 : after]
         incoming = kernel.reshape(-1, count).T
         if layer.use_bias:
             incoming = np.concatenate([incoming, places[id(layer.bias)][:, None]], axis=1)
@@ -117,14 +122,16 @@ def align(model: Any, positions: np.ndarray) -> Alignment:
     Raises:
         InputError: Another architecture, or another number of parameters.
     """
-    layers, positions = hidden_units(model), np.asarray(positions)
+    layers = hidden_units(model)
+    positions = np.asarray(positions)
     size = sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
     if positions.ndim not in (2, 3) or positions.shape[-1] not in (size, size + 1):
         raise InputError(
             "positions do not fit the model.", positions.shape, f"(walkers, draws, {size})"
         )
     means = np.nanmean(positions.reshape(len(positions), -1, positions.shape[-1]), axis=1)
-    aligned, target = np.array(positions), means[0].copy()
+    aligned = np.array(positions)
+    target = means[0].copy()
     before = np.linalg.norm(means - target, axis=1)
     for walker, mean in enumerate(means[1:], 1):
         tried = [_matched(layers, target, mean, first) for first in (False, True)]
@@ -140,7 +147,8 @@ def _matched(layers: list[HiddenUnits], target: np.ndarray, start: np.ndarray, f
     """Sources and signs of all parameters, such that sign * start[source] is near to the target."""
     from scipy.optimize import linear_sum_assignment
 
-    source, sign = np.arange(len(start)), np.ones_like(start)
+    source = np.arange(len(start))
+    sign = np.ones_like(start)
     for sweep in range(_SWEEPS):
         changed = False
         for layer in layers:

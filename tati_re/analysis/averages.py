@@ -139,12 +139,14 @@ def average(
     chains = np.atleast_2d(np.asarray(chains, dtype=np.float64))
     weights = None if weights is None else np.atleast_2d(weights)
     if weights is not None and weights.any():  # a walker that never was there is none
-        chains, weights = chains[there := weights.any(axis=1)], weights[there]
+        chains = chains[there := weights.any(axis=1)]
+        weights = weights[there]
     spread = float(chains.std()) if np.isfinite(chains).all() else np.nan
     result: dict[str, Any] = {"mean": float(chains.mean()), "error": np.nan, "std": spread}
     result |= dict.fromkeys(("ess_bulk", "ess_tail", "r_hat", "autocorrelation_steps"), np.nan)
     result |= {"rows": chains.size, "short": False, "note": ""}
-    drawn, variance = chains, None
+    drawn = chains
+    variance = None
     if weights is not None and not weights.any():
         return result | {"mean": np.nan, "std": np.nan, "rows": 0, "note": "no row has a weight"}
     if weights is not None and np.ptp(weights) > 0:

@@ -233,7 +233,8 @@ def monte_carlo_error(chains: np.ndarray) -> float:
     sample size). It is nan where draws never change or are not finite. Argument and errors are
     those of `effective_sample_size`.
     """
-    checked, scale = _checked(chains), _scale(chains)
+    checked = _checked(chains)
+    scale = _scale(chains)
     return (
         scale * float(array_stats().mcse(checked, method="mean"))
         if _moves(checked)
@@ -277,12 +278,14 @@ def autocorrelation_estimate(chains: np.ndarray) -> tuple[float, int]:
     if not np.isfinite(chains).all() or (np.ptp(chains, axis=1) == 0).any():
         raise InputError("A chain that never changes or is not finite has no autocorrelation time.")
     function = autocorrelation_function(chains)
-    lags, times = np.arange(len(function)), 2 * np.cumsum(function) - 1
+    lags = np.arange(len(function))
+    times = 2 * np.cumsum(function) - 1
     # Of independent draws ρ² is 1/n on average: the second factor takes that off.
     squares = (2 * np.cumsum(function**2) - 1) / (1 + 2 * lags / chains.size)
     memory = np.maximum(times - function, 2 * squares - 1)
     at = _first(lags >= 5 * memory)
-    tau, needed = times[at] - function[at], int(np.ceil(ENOUGH_TIMES * memory[at]))
+    tau = times[at] - function[at]
+    needed = int(np.ceil(ENOUGH_TIMES * memory[at]))
     if needed <= chains.shape[1]:
         return max(0.0, float(tau)), 0
     return max(0.0, float(tau), float(times[_first(lags >= 5 * times)])), needed

@@ -93,7 +93,8 @@ def leading_eigenpairs(
         product = pass_over.first(np.eye(num_parameters))
         matrix = 0.5 * (product + product.T)
         values, vectors = np.linalg.eigh(matrix)
-        values, vectors = values[::-1][:num_eigenpairs], signed(vectors.T[::-1][:num_eigenpairs])
+        values = values[::-1][:num_eigenpairs]
+        vectors = signed(vectors.T[::-1][:num_eigenpairs])
         residuals = np.linalg.norm(matrix @ vectors.T - vectors.T * values, axis=0)
         return _result(pass_over, np.maximum(values, 0.0), vectors, residuals)
     width = min(num_eigenpairs + OVERSAMPLING, num_parameters)
@@ -101,7 +102,8 @@ def leading_eigenpairs(
     wanted = min(num_eigenpairs, pass_over.num_rows - 1)
     scale = np.linalg.norm(start, axis=0).max()
     refuse_if(scale == 0, "The positions never change: their covariance is zero.")
-    basis, projected = [_orthonormal(start, scale)], np.zeros((0, 0))
+    basis = [_orthonormal(start, scale)]
+    projected = np.zeros((0, 0))
     while True:
         product = pass_over(basis[-1])
         above, corner = np.split(
@@ -113,7 +115,8 @@ def leading_eigenpairs(
             for block in basis:
                 product -= block @ (block.T @ product)
         values, inner = np.linalg.eigh(projected)
-        values, inner = values[::-1][:wanted], inner[:, ::-1][:, :wanted]
+        values = values[::-1][:wanted]
+        inner = inner[:, ::-1][:, :wanted]
         following, factor = np.linalg.qr(product)
         residuals = np.linalg.norm(factor @ inner[-basis[-1].shape[1] :], axis=0)
         kept = np.abs(np.diag(factor)) > 1e-12 * scale
@@ -206,7 +209,8 @@ def _times_along(positions: Positions, eigenpairs: Eigenpairs) -> tuple[list[flo
             eigenpairs.values
         )
     # What each adds to the error of the mean: nothing where a walker is at another temperature.
-    first, stacked = np.unique(steps), along[rows] * there[:, :, None]
+    first = np.unique(steps)
+    stacked = along[rows] * there[:, :, None]
     between = (first[-1] - first[0]) / (len(first) - 1)
     found = [time_or_note(stacked[:, :, number]) for number in range(stacked.shape[2])]
     return [time * between for time, _ in found], [note for _, note in found]
@@ -218,14 +222,17 @@ class _Passes:
     """
 
     def __init__(self, blocks: Blocks) -> None:
-        self._start, self.number = blocks, 0
+        self._start = blocks
+        self.number = 0
         first, _ = next(iter(self.blocks()), (np.zeros((0, 0)), None))
         refuse_if(not first.size, "There are no positions.")
         self.num_parameters = first.shape[1]
         # Deviations from about the mean: where it is far from zero, digits would be lost in
         # differences of squares.
         self.origin = first.mean(axis=0, dtype=np.float64)
-        self.num_rows, self.total, self.trace = 0, 0.0, 0.0
+        self.num_rows = 0
+        self.total = 0.0
+        self.trace = 0.0
         self.shift = np.zeros(self.num_parameters)
 
     def blocks(self) -> Iterable[tuple[np.ndarray, np.ndarray | None]]:
@@ -237,7 +244,9 @@ class _Passes:
     def first(self, matrix: np.ndarray) -> np.ndarray:
         """C times a matrix, and with it the mean, the trace, and the number of rows."""
         self.number += 1
-        product, shift, squares = np.zeros(matrix.shape[::-1]), np.zeros(self.num_parameters), 0.0
+        product = np.zeros(matrix.shape[::-1])
+        shift = np.zeros(self.num_parameters)
+        squares = 0.0
         of_weights = 0.0
         for values, weight in self.blocks():
             deviation = values - self.origin.astype(values.dtype)
@@ -263,7 +272,8 @@ class _Passes:
 
     def __call__(self, matrix: np.ndarray) -> np.ndarray:
         self.number += 1
-        mean, product = self.origin + self.shift, np.zeros(matrix.shape[::-1])
+        mean = self.origin + self.shift
+        product = np.zeros(matrix.shape[::-1])
         for values, weight in self.blocks():
             deviation = values - mean.astype(values.dtype)
             inner = deviation @ matrix.astype(values.dtype, copy=False)

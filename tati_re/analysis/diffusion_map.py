@@ -133,7 +133,8 @@ def diffusion_map(
     # The start is fixed, so that a second call gives the same signs and digits.
     start = np.random.default_rng(0).standard_normal(count)
     values, inner = eigsh(symmetric, num_eigenvectors + 1, which="LA", v0=start)
-    values, inner = values[::-1], inner[:, ::-1]
+    values = values[::-1]
+    inner = inner[:, ::-1]
     weight = right * rows
     stationary = weight / weight.sum()
     vectors = inner / np.sqrt(weight)[:, None]
@@ -208,7 +209,8 @@ def _bandwidth(entries: np.ndarray, count: int, rule) -> tuple[float, float]:
     """
     positive = entries[entries > 0]
     logs = np.log(positive)
-    low, high = float(logs.min()), float(logs.max())
+    low = float(logs.min())
+    high = float(logs.max())
     heights, edges = np.histogram(logs, bins=2000, range=(low, high + 1e-9))
     middle = np.exp(0.5 * (edges[1:] + edges[:-1]))
     own = len(entries) - len(

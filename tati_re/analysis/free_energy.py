@@ -284,7 +284,8 @@ def _kernel_width(values: np.ndarray, weights: np.ndarray, counted: np.ndarray) 
     share, edges = np.histogram(
         (values - np.median(counted)) / spread, 800, (-8, 8), weights=weights
     )
-    share, roughness = share / weights.sum(), 105 / (32 * np.sqrt(np.pi))
+    share = share / weights.sum()
+    roughness = 105 / (32 * np.sqrt(np.pi))
     for order, top in ((6, 15.0), (4, 3.0)):
         h = (2 * top / (np.sqrt(2 * np.pi) * abs(roughness) * size)) ** (1 / (order + 3))
         z = np.subtract.outer(edges[1:], edges[1:]) / h

@@ -87,7 +87,8 @@ def relative_heating(
     omega = np.asarray(omega, np.float64)
     step = linear_step(method, step_size, temperature, omega**2)
     spread = noise_covariance(step, order, batch_size, num_examples, record_every)
-    share, hot = np.asarray(variance, np.float64) / temperature, omega**2 * spread.position
+    share = np.asarray(variance, np.float64) / temperature
+    hot = omega**2 * spread.position
     return Heating(share * hot, share * (hot + spread.virial), share * spread.kinetic)
 
 
@@ -102,7 +103,8 @@ def noise_covariance(
     """
     wells, size = step.push.shape
     # The noise of the step itself is one more entry of z.
-    matrix, push = np.zeros((wells, size + 1, size + 1)), np.ones((wells, size + 1))
+    matrix = np.zeros((wells, size + 1, size + 1))
+    push = np.ones((wells, size + 1))
     matrix[:, :size, :size], push[:, :size] = step.matrix, step.push
     if (np.abs(np.linalg.eigvals(matrix)).max(-1) >= 1).any():
         raise InputError("step_size: the steps are not stable in the stiffest direction.")
@@ -271,10 +273,13 @@ class _Wells(Evaluate):
     mini-batches.
     """
 
-    scale, num_examples, exact = 1.0, 1, False
+    scale = 1.0
+    num_examples = 1
+    exact = False
 
     def __init__(self, stiffness: np.ndarray, step_size: float, temperature: float) -> None:
-        self.stiffness, self.noise = stiffness, np.zeros_like(stiffness)
+        self.stiffness = stiffness
+        self.noise = np.zeros_like(stiffness)
         ones = np.ones(len(stiffness))
         self.rung = Rung(ones / temperature, ones, ones * step_size)
         self.clock = Clock(np.int64(1), np.bool_(False), np.int32(0))

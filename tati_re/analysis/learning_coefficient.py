@@ -60,18 +60,19 @@ def learning_coefficient(
         )
     lowest = scale * lowest_loss
     strengths = sampled.inverse_temperatures * sampled.likelihood_weights
-    lines, added = list[dict[str, Any]](), False
+    lines = list[dict[str, Any]]()
+    added = False
     for rung, (likelihood, penalty) in enumerate(
         zip(sampled.likelihood, sampled.penalty, strict=True)
     ):
         if not (strength := strengths[rung]) > 0:
             continue
-        reduced, held = (
-            strength * (likelihood - lowest),
-            sampled.inverse_temperatures[rung] * penalty,
-        )
-        raw, product = reduced.mean(), (reduced - reduced.mean()) * (held - held.mean())
-        correction, correction_error = product.mean(), monte_carlo_error(product)
+        reduced = strength * (likelihood - lowest)
+        held = sampled.inverse_temperatures[rung] * penalty
+        raw = reduced.mean()
+        product = (reduced - reduced.mean()) * (held - held.mean())
+        correction = product.mean()
+        correction_error = monte_carlo_error(product)
         added |= correction > _RESOLVED * correction_error
         energies = likelihood * (examples / scale)
         line = {"rung": rung, "effective_examples": strength * scale, "energy": energies.mean()}

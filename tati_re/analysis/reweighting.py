@@ -115,7 +115,8 @@ def reweight(
             or no rows are left.
     """
     run = as_run(run)
-    rows, names = select_rows(run, burnin, thin, rung=None), list(observables)
+    rows = select_rows(run, burnin, thin, rung=None)
+    names = list(observables)
     for name in names:
         refuse_if(
             name not in rows.columns,
@@ -147,17 +148,17 @@ def reweight(
 
 
 def sampled_energies(run: RunFiles, rows: pd.DataFrame) -> LadderDraws:
-    penalty, potential = -_by_rung(rows, "log_prior"), _by_rung(rows, "potential")
+    penalty = -_by_rung(rows, "log_prior")
+    potential = _by_rung(rows, "potential")
     if "rung" in rows.columns:
         for _, part in rows.groupby("rung"):
             target_temperature(part, -1)
         ladder = run.ladder.sort_values("rung")
-        beta, weight = (
-            1.0 / ladder["temperature"].to_numpy(),
-            ladder["likelihood_weight"].to_numpy(),
-        )
+        beta = 1.0 / ladder["temperature"].to_numpy()
+        weight = ladder["likelihood_weight"].to_numpy()
     else:
-        beta, weight = np.array([1.0 / target_temperature(rows, -1)]), np.ones(1)
+        beta = np.array([1.0 / target_temperature(rows, -1)])
+        weight = np.ones(1)
     tempered = weight[:, None, None] * np.ones_like(potential)
     scaled = potential - penalty
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -195,16 +196,20 @@ def _jackknife(sampled: LadderDraws, temperatures: np.ndarray, own: dict[str, np
 def _estimates(
     sampled: LadderDraws, temperatures: np.ndarray, own: dict[str, np.ndarray], chosen, start
 ):
-    likelihood, penalty = sampled.likelihood[:, :, chosen], sampled.penalty[:, :, chosen]
+    likelihood = sampled.likelihood[:, :, chosen]
+    penalty = sampled.penalty[:, :, chosen]
     counts = np.full(len(likelihood), likelihood[0].size)
-    flat, prior = likelihood.ravel(), penalty.ravel()
-    beta, weight = sampled.inverse_temperatures[:, None], sampled.likelihood_weights[:, None]
+    flat = likelihood.ravel()
+    prior = penalty.ravel()
+    beta = sampled.inverse_temperatures[:, None]
+    weight = sampled.likelihood_weights[:, None]
     reduced = beta * (weight * flat + prior)
     free = mbar_free_energies(reduced, counts, start)
     mixture = logsumexp(free[:, None] - reduced + np.log(counts)[:, None], axis=0)
     reference = logsumexp(-(sampled.inverse_temperatures[0] * (flat + prior)) - mixture)
     values = [series[:, :, chosen].ravel() for series in own.values()]
-    found, effective = [], []
+    found = []
+    effective = []
     for temperature in temperatures:
         logs = -(flat + prior) / temperature - mixture
         shares = np.exp(logs - logs.max())

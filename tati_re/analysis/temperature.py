@@ -101,18 +101,15 @@ def measured_temperature(
     `weights` what each counts, same shape, None: all the same.
     """
     chains = 2.0 * np.atleast_2d(energies) / num_parameters
-    mean, size, spread = (
-        float(chains.mean()),
-        effective_sample_size(chains, kind="mean"),
-        float(chains.std(ddof=1)),
-    )
+    mean = float(chains.mean())
+    size = effective_sample_size(chains, kind="mean")
+    spread = float(chains.std(ddof=1))
     rows = chains.shape[1]
     if weights is not None and np.ptp(weights) > 0:
-        mean, size = float(np.average(chains, weights=weights)), weighted(chains, weights)[1]
-        spread, rows = (
-            float(np.average((chains - mean) ** 2, weights=weights)) ** 0.5,
-            (weights > 0).sum(axis=1).max(),
-        )
+        mean = float(np.average(chains, weights=weights))
+        size = weighted(chains, weights)[1]
+        spread = float(np.average((chains - mean) ** 2, weights=weights)) ** 0.5
+        rows = (weights > 0).sum(axis=1).max()
     if not np.isfinite(size):
         return Temperature(kind, mean, target, np.nan, np.nan, size)
     if rows < FEWEST_ROWS or size < _FEWEST_EFFECTIVE:
@@ -124,11 +121,13 @@ def measured_temperature(
     )
     if kind == "configurational":
         half = quantile * spread / np.sqrt(size)
-        below, above = min(below, -half), max(above, half)
+        below = min(below, -half)
+        above = max(above, half)
     if (
         below <= -target and below <= mean - target <= above
     ):  # a band that no temperature lies below
-        below, above = -np.inf, np.inf
+        below = -np.inf
+        above = np.inf
     return Temperature(kind, mean, target, target + below, target + above, size)
 
 
@@ -247,7 +246,8 @@ def _of_rows(
     know nothing.
     """
     chains = chains_of(run_info, column, burnin)
-    rows, target = run_info[run_info["step"] > burnin], target_temperature(run_info, burnin)
+    rows = run_info[run_info["step"] > burnin]
+    target = target_temperature(run_info, burnin)
     weights = (
         rows["weight"].to_numpy(np.float64)
         if kind == "configurational" and "weight" in rows
@@ -298,7 +298,8 @@ def group_temperatures(
         by not in ("tensor", "layer", "kind"), "by is not known.", by, "tensor, layer or kind"
     )
     run = as_run(run)
-    rows, sizes = at_target(select_rows(run, burnin, thin)), _sizes(run)
+    rows = at_target(select_rows(run, burnin, thin))
+    sizes = _sizes(run)
     recorded = [match for match in map(_COLUMN.match, rows.columns) if match and match[2] in sizes]
     what = "The run recorded no temperatures of groups."
     refuse_if(not recorded, what, expected="a run with group_temperatures (--group-temperatures)")

@@ -69,7 +69,8 @@ def conditions_of(text: str | None) -> list[Condition]:
     place.
     """
     found: list[Condition] = []
-    place, text = 0, text or ""
+    place = 0
+    text = text or ""
     while place < len(text):
         match = _CONDITION.match(text, place)
         if match is not None:
@@ -121,18 +122,24 @@ def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
     few draws.
     """
     worst: tuple[float, str, np.ndarray, np.ndarray | None] = math.nan, "", np.zeros((1, 0)), None
-    least, own = (math.nan, ""), (math.nan, "")
-    few, count = False, 0
+    least = (math.nan, "")
+    own = (math.nan, "")
+    few = False
+    count = 0
     for name, draws, weights, compared in quantities:
         if draws.shape[1] < 2 * MINIMUM_DRAWS:
-            few, hat, size = few or compared, math.nan, 0.0
+            few = few or compared
+            hat = math.nan
+            size = 0.0
         elif np.isfinite(draws).all() and np.ptp(draws) == 0:
             continue
         elif not np.isfinite(draws).all():
-            hat, size = math.inf, 0.0
+            hat = math.inf
+            size = 0.0
         elif compared:
             draws, size = weighted(draws, weights)
-            hat, count = r_hat(draws, weights), count + 1
+            hat = r_hat(draws, weights)
+            count = count + 1
         else:
             shares = np.ones(draws.shape) if weights is None else weights
             means = (shares * draws).sum(axis=1) / np.where(
@@ -168,7 +175,8 @@ def weighted(draws: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray,
     """
     if weights is None or np.ptp(weights) == 0:
         return draws, effective_sample_size(draws)
-    total, influence = weights.sum(), _influence(draws, weights)
+    total = weights.sum()
+    influence = _influence(draws, weights)
     away = draws - (weights * draws).sum() / total
     size = float((weights * away**2).sum() / total) / monte_carlo_error(influence) ** 2
     return influence, min(size, float(total**2 / (weights**2).sum()))
@@ -191,11 +199,10 @@ def _spoilers(draws: np.ndarray, weights: np.ndarray, hat: float) -> tuple[list[
     """
     from scipy.stats import rankdata
 
-    owner, values = np.nonzero(weights)[0], draws[weights > 0]
-    counts, parts = (
-        np.bincount(owner, minlength=len(draws)),
-        (values, np.abs(values - np.median(values))),
-    )
+    owner = np.nonzero(weights)[0]
+    values = draws[weights > 0]
+    counts = np.bincount(owner, minlength=len(draws))
+    parts = (values, np.abs(values - np.median(values)))
     with np.errstate(invalid="ignore"):
         means = [np.bincount(owner, rankdata(part), len(draws)) / counts for part in parts]
     away = np.nan_to_num(np.max([np.abs(mean - np.nanmedian(mean)) for mean in means], axis=0))

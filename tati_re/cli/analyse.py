@@ -153,7 +153,8 @@ def _analyse(
     from tati_re.report.modules import result_of, write_result
     from tati_re.runs.storage import made
 
-    quiet, to = typed.get("quiet", False), typed.get("to", "csv")
+    quiet = typed.get("quiet", False)
+    to = typed.get("to", "csv")
     if not quiet:
         print(run.summary())
     made(folder)
@@ -214,7 +215,8 @@ def _body(argv: list[str]) -> None:
     from tati_re.runs.lock import writing
     from tati_re.simulation.run import load
 
-    choices, runs = _choices(typed), [load(folder) for folder in typed["runs"]]
+    choices = _choices(typed)
+    runs = [load(folder) for folder in typed["runs"]]
     arviz = ["arviz"] * (typed.get("to") == "arviz")
     asked = [
         typed.get("what") or ([] if arviz else modules_of(run, choices.burnin)) for run in runs

@@ -55,7 +55,8 @@ def _of_folder(typed: dict[str, Any]) -> dict[str, Options]:
             f"{flag(name)} cannot be changed by --resume.",
             expected=expected,
         )
-    folder, trust = typed.pop("resume"), typed.pop("trust", False)
+    folder = typed.pop("resume")
+    trust = typed.pop("trust", False)
     try:
         said = json.loads((Path(folder) / KEPT / MODELS).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -148,7 +149,9 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
 
     first = next(iter(models.values()))
     check_gpus(first)
-    found, lines, tables = {}, [], []
+    found = {}
+    lines = []
+    tables = []
     sims = {name: Simulation.from_options(options) for name, options in models.items()}
     if (
         len({sim.system.examples.targets.tobytes() for sim in sims.values() if sim.system.has_data})
@@ -222,7 +225,8 @@ def parser_of_command() -> Parser:
 def _body(argv: list[str]) -> int | None:
     typed = parser_of_command().parse(argv)
     resumed = "resume" in typed
-    wants_config, changed = typed.get("print_config") and not resumed, "changed" in typed
+    wants_config = typed.get("print_config") and not resumed
+    changed = "changed" in typed
     models = _of_folder(typed) if resumed else _models(typed)
     if wants_config:
         print("\n".join(to_toml(options, EVIDENCE, changed) for options in models.values()), end="")

@@ -87,7 +87,8 @@ def _choices(typed: dict[str, Any]) -> dict[str, Any]:
 
 
 def _explore(typed: dict[str, Any], folder: Path) -> int:
-    quiet, choices = "quiet" in typed, _choices(typed)
+    quiet = "quiet" in typed
+    choices = _choices(typed)
     flags = {
         n: v
         for n, v in typed.items()
@@ -116,7 +117,8 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
     source |= {"run": os.path.abspath(typed["run"])} if "run" in typed else {"verbose": 0}
     source |= {"trust": True} if "trust" in typed else {}
     system = system_of(source)
-    sim, path = system.trajectories.sim, None
+    sim = system.trajectories.sim
+    path = None
     if "parameters" in typed:
         from tati_re.runs.parameters import read_parameters
 

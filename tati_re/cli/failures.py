@@ -34,7 +34,9 @@ def failed(
     """
     if isinstance(error, BrokenPipeError) and _nobody_reads():
         return OUTPUT_CLOSED
-    status, words, kept = BAD_INPUT, sentence or "", False
+    status = BAD_INPUT
+    words = sentence or ""
+    kept = False
     if sentence is None:
         status, words, kept = _in_words(error, arguments)
     with contextlib.suppress(OSError):

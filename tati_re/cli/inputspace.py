@@ -18,7 +18,9 @@ from tati_re.cli.arguments import (
 from tati_re.cli.of_tati import sample_inputs_as_tati, scans
 from tati_re.core.errors import InputError, refuse_if
 
-TABLE, FIGURE, SPECIFICATION = "inputspace.csv", "inputspace.png", "inputspace.toml"
+TABLE = "inputspace.csv"
+FIGURE = "inputspace.png"
+SPECIFICATION = "inputspace.toml"
 OWN: dict[str, tuple[Any, str]] = {
     "range": (
         "LOW:HIGH:POINTS",
@@ -73,7 +75,8 @@ def _predict(typed: dict[str, Any], folder: Path) -> None:
     from tati_re.runs.storage import made, write_whole
     from tati_re.simulation.run import load
 
-    run, parameters = load(typed["run"]), None
+    run = load(typed["run"])
+    parameters = None
     if "parameters" in typed:
         from tati_re.models.names import parameter_names
         from tati_re.runs.parameters import read_parameters

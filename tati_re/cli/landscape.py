@@ -211,7 +211,10 @@ def _say_hessian(
     from tati_re.runs.storage import replacing, write_whole
 
     words = typed["hessian"].split(",")
-    seed, rows, files, extremes = typed["seed"], [], [], None
+    seed = typed["seed"]
+    rows = []
+    files = []
+    extremes = None
     if "full" in words:
         matrix = hessian_matrix(surface, centre, free)
         with replacing(folder / "hessian.npy") as file:
@@ -266,7 +269,8 @@ def _draw(typed: dict[str, Any], landscape: Any, folder: Path) -> list[str]:
     from tati_re.plotting.landscape_files import write_landscape_page, write_vtk
 
     written: list[str] = []
-    axes, quantity = len(landscape.names), typed.get("quantity")
+    axes = len(landscape.names)
+    quantity = typed.get("quantity")
     if "no_figures" not in typed and axes <= 2:
         plot_landscape(landscape, folder / "landscape.png", quantity=quantity)
         written.append("landscape.png")
@@ -304,7 +308,8 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
     from tati_re.runs.parameters import read_parameters
     from tati_re.simulation.run import load
 
-    sim, quiet = _system(typed, flags), "quiet" in typed
+    sim = _system(typed, flags)
+    quiet = "quiet" in typed
     walker = arguments.integer_of(typed, "walker")
     centre, source = _centre(typed, sim, walker)
     batch_size = (
@@ -317,7 +322,8 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
     )
     surface = module.Surface(sim, batch_size=batch_size, test=test)
     mask, values = fixed(surface.parameter_names, typed.get("fix", ()), typed.get("exclude", ()))
-    centre, free = np.array(centre, np.float64), ~mask if mask.any() else None
+    centre = np.array(centre, np.float64)
+    free = ~mask if mask.any() else None
     centre[list(values)] = list(values.values())
     words = {
         "run": os.path.relpath(typed["run"], folder) if "run" in typed else None,
@@ -352,7 +358,8 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
                 .to_string(float_format=lambda value: f"{value:.6g}")
             )
     else:
-        names, ranges = None, typed.get("range", "-1:1:41").split(",")
+        names = None
+        ranges = typed.get("range", "-1:1:41").split(",")
         if typed.get("grid"):
             directions, ranges, names = named_axes(surface.parameter_names, typed["grid"])
             said = [f"parameter {name}" for name in names]
@@ -384,14 +391,13 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
             f"{len(directions)} direction(s)",
             "two directions",
         )
-        what, known = (
-            "--to vtk: a VTK file has two or three coordinates.",
-            (*surface.columns, EXCESS),
-        )
+        what = "--to vtk: a VTK file has two or three coordinates."
+        known = (*surface.columns, EXCESS)
         refuse_if(
             VTK in typed.get("to", ()) and len(directions) not in (2, 3), what, len(directions)
         )
-        what, drawn = "--quantity is not a column of the table.", typed.get("quantity", known[0])
+        what = "--quantity is not a column of the table."
+        drawn = typed.get("quantity", known[0])
         refuse_if(drawn not in known, what, drawn, ", ".join(known))
         directions = module.project_out(directions, mask)
         if not quiet:

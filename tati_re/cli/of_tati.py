@@ -161,7 +161,8 @@ def _average_energies(typed: dict[str, Any]) -> None:
     import numpy as np
     import pandas as pd
 
-    target, table = _file(typed, "average_run_file"), _rows(typed, "run_file")
+    target = _file(typed, "average_run_file")
+    table = _rows(typed, "run_file")
     table = table.assign(total_energy=table["loss"] + table["kinetic_energy"])
     ends = np.unique(np.linspace(0, len(table), typed["steps"] + 1).astype(int)[1:])
     lines = []
@@ -186,7 +187,8 @@ def _parameters(typed: dict[str, Any]) -> "pd.DataFrame":
 def _average_trajectory(typed: dict[str, Any]) -> None:
     import pandas as pd
 
-    target, positions = _file(typed, "average_trajectory_file"), _parameters(typed)
+    target = _file(typed, "average_trajectory_file")
+    positions = _parameters(typed)
     write(pd.DataFrame([positions.mean(), positions.var(ddof=0)]), target)
 
 
@@ -237,7 +239,8 @@ def write_dataset_as_tati(argv: list[str]) -> None:
         argv
     )
     files = {part: typed.get(f"{part}_data_files", []) for part in parts}
-    count, ratio = typed["dimension"], typed["train_test_ratio"]
+    count = typed["dimension"]
+    ratio = typed["train_test_ratio"]
     for name in ("noise", "train_test_ratio"):
         if instead := what_instead(typed[name], "float32"):
             raise InputError(
@@ -362,11 +365,13 @@ def sample_as_tati(argv: list[str]) -> None:
     from tati_re.runs.parameters import read_trajectory
     from tati_re.simulation.saved_model import read_directions
 
-    walks, subspace = mode.startswith("trajectory"), mode.endswith("subgrid")
+    walks = mode.startswith("trajectory")
+    subspace = mode.endswith("subgrid")
     sim = _simulation(
         typed, "directions_file", *(("parse_parameters_file", "parse_steps") if walks else ())
     )
-    names, excluded = sim.parameter_names(), typed.get("exclude_parameters", [])
+    names = sim.parameter_names()
+    excluded = typed.get("exclude_parameters", [])
     biases = np.array([name.split("[")[0].endswith("bias") for name in names])
     order = np.argsort(biases, kind="stable")  # TATi's: all weights, then all biases
     labels = np.array(
@@ -400,7 +405,8 @@ def sample_as_tati(argv: list[str]) -> None:
         grid = Grid(
             centre, directions / np.linalg.norm(directions, axis=1, keepdims=True), list(axes)
         )
-        steps, coordinates = np.arange(grid.num_points), grid.coordinates(0, grid.num_points)[:, 1:]
+        steps = np.arange(grid.num_points)
+        coordinates = grid.coordinates(0, grid.num_points)[:, 1:]
         points = grid.positions(coordinates)
     values = Surface(sim, batch_size=sim.options.batch_size).values(points)
     columns = {"step": steps} | {
@@ -420,7 +426,8 @@ def sample_inputs_as_tati(argv: list[str]) -> None:
     from tati_re.landscape.grid import Grid
 
     typed = _of_network("tati-inputspace", argv, ("interval_input", "samples_input"))
-    inputs, outputs = int(typed.get("input_dimension", 2)), int(typed.get("output_dimension", 1))
+    inputs = int(typed.get("input_dimension", 2))
+    outputs = int(typed.get("output_dimension", 1))
     refuse_if(
         {"parse_parameters_file", "restore_model"}.isdisjoint(typed),
         "--parse_parameters_file is missing.",

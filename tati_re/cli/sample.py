@@ -29,7 +29,8 @@ def _resume(typed: dict[str, Any]) -> int:
             f"{flag(name)} cannot be changed by --resume.",
             expected=allowed,
         )
-    trust, options = typed.pop("trust", False), with_config(typed)
+    trust = typed.pop("trust", False)
+    options = with_config(typed)
     loading(options.verbose)
     from tati_re.simulation.simulation import Simulation
 

@@ -32,8 +32,10 @@ class ForkServer:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._control, theirs = Pipe()
         self._lock = threading.Lock()
-        command, none = [sys.executable, "-m", __name__, str(theirs.fileno())], subprocess.DEVNULL
-        own, passed = {**environment}, [theirs.fileno()]
+        command = [sys.executable, "-m", __name__, str(theirs.fileno())]
+        none = subprocess.DEVNULL
+        own = {**environment}
+        passed = [theirs.fileno()]
         self._process = subprocess.Popen(
             command, stdin=none, stdout=none, stderr=none, env=own, pass_fds=passed
         )
@@ -86,7 +88,8 @@ class Forked:
     """A copy of the server: what of `subprocess.Popen` a worker needs."""
 
     def __init__(self, server: ForkServer, pid: int) -> None:
-        self._server, self.pid = server, pid
+        self._server = server
+        self.pid = pid
         self._status: int | str | None = None
 
     def kill(self) -> None:
@@ -143,7 +146,8 @@ def _serve_copies(descriptor: int) -> None:
         if isinstance(request, int):
             control.send(os.waitstatus_to_exitcode(os.waitpid(request, 0)[1]))
             continue
-        pipe, said = recv_handle(control), recv_handle(control)
+        pipe = recv_handle(control)
+        said = recv_handle(control)
         pid = os.fork()
         if not pid:
             control.close()

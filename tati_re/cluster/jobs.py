@@ -24,8 +24,10 @@ class SideBySide:
     ) -> None:
         import cloudpickle
 
-        self._pickled, self._number = cloudpickle.dumps(lambda: (made(), None)), number
-        self._threads, self._gpus = threads, gpus
+        self._pickled = cloudpickle.dumps(lambda: (made(), None))
+        self._number = number
+        self._threads = threads
+        self._gpus = gpus
         self._processes: list[Process] = []
         # Those whose answer is outstanding, and the place of its job; None: what they say when they
         # are there.
@@ -46,11 +48,14 @@ class SideBySide:
             raise
 
     def _run(self, jobs: Sequence[Any], found: Callable[[int, Any], None]) -> None:
-        left, doing, deaths = [*enumerate(jobs)][::-1], self._doing, Counter[int | None]()
+        left = [*enumerate(jobs)][::-1]
+        doing = self._doing
+        deaths = Counter[int | None]()
         for slot in range(len(self._processes), min(self._number, len(left))):
             self._processes.append(self._started(slot))
             doing[slot] = None
-        free, done = [slot for slot in range(len(self._processes)) if slot not in doing], 0
+        free = [slot for slot in range(len(self._processes)) if slot not in doing]
+        done = 0
         while done < len(jobs):
             while free and left:
                 place, job = left.pop()

@@ -28,14 +28,10 @@ def check_cluster(address: str) -> None:
         raise InputError(
             "cluster: Ray is not installed.", address, "pip install 'tati_re[cluster]'"
         )
-    mode, path = (
-        os.environ.get("RAY_AUTH_MODE"),
-        os.environ.get("RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token"),
-    )
-    what, right = (
-        "cluster: Ray runs whatever it is sent, and has to ask for a token.",
-        "RAY_AUTH_MODE=token",
-    )
+    mode = os.environ.get("RAY_AUTH_MODE")
+    path = os.environ.get("RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token")
+    what = "cluster: Ray runs whatever it is sent, and has to ask for a token."
+    right = "RAY_AUTH_MODE=token"
     refuse_if(
         mode != "token",
         what,
@@ -98,7 +94,9 @@ class _Station:
     """
 
     def __init__(self, ray: Any, node: str, address: str, cores: int, gpus: float) -> None:
-        self.ray, self.address, self.alive = ray, address, True
+        self.ray = ray
+        self.address = address
+        self.alive = True
         where = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
         given = {"num_cpus": cores, "num_gpus": gpus if gpus < 1 else math.ceil(gpus)}
         self.actor = (
@@ -148,7 +146,9 @@ class Remote(Worker):
     """A worker on a machine of the cluster."""
 
     def __init__(self, cluster: "Cluster", station: _Station, number: int, begin: tuple) -> None:
-        self._cluster, self._station, self._number = cluster, station, number
+        self._cluster = cluster
+        self._station = station
+        self._number = number
         self.place = station.address
         station.numbers.add(number)
         station.waiting[number] = begin
@@ -179,7 +179,8 @@ class Cluster:
     def __init__(self, address: str, number: int, threads: int, gpus: float | None) -> None:
         check_cluster(address)
         self._ray = _connected(address)
-        self._threads, self._gpus = threads, gpus
+        self._threads = threads
+        self._gpus = gpus
         self._stations: dict[str, _Station] = {}
         self._losses: Counter[str] = Counter()
         places = self._places()
@@ -215,7 +216,8 @@ class Cluster:
         station = self._stations.get(node)
         if station is None:
             count = self._plan.count(node)
-            address, gpus = self._machines()[node]["NodeManagerAddress"], count * (self._gpus or 0)
+            address = self._machines()[node]["NodeManagerAddress"]
+            gpus = count * (self._gpus or 0)
             station = self._stations[node] = _Station(
                 self._ray, node, address, count * self._threads, gpus
             )

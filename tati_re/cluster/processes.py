@@ -25,7 +25,8 @@ class Failed(WorkersLost):
     """What a worker was asked for raised an exception of this `kind`, in these `words`."""
 
     def __init__(self, kind: str, words: str) -> None:
-        self.kind, self.words = kind, shown(" ".join(words.split()).rstrip("."), 300)
+        self.kind = kind
+        self.words = shown(" ".join(words.split()).rstrip("."), 300)
         super().__init__(f"A worker could not go on ({kind}: {self.words}).", 0, 0)
 
 
@@ -137,7 +138,8 @@ def gpu_of(number: int, share: float | None) -> int | None:
 class Here:
     """A worker that is this process."""
 
-    pid, place = os.getpid(), "this machine"
+    pid = os.getpid()
+    place = "this machine"
 
     def __init__(self, made: Any, _number: int) -> None:
         self._answer, self._found = made()

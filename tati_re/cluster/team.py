@@ -35,7 +35,9 @@ class Team:
         number: int,
         say: Callable[[str], None],
     ) -> None:
-        self._start, self._say, self.number = start, say, number
+        self._start = start
+        self._say = say
+        self.number = number
         self._held = [[int(block) for block in part] for part in np.array_split(blocks, number)]
         self.workers: list[Any] = []
         self.described: list[dict[str, Any]] = []
@@ -99,7 +101,9 @@ class Team:
 
     def mark(self, states: dict[int, Any]) -> None:
         """Notes where the blocks are: nothing before is done again."""
-        self._states, self._log, self._bytes = states, [], 0
+        self._states = states
+        self._log = []
+        self._bytes = 0
 
     def ask(self, verb: str, common: tuple, own: dict[int, tuple] | None) -> dict[int, Any]:
         """The answers of the blocks, with what is common to them and what is the own of each,

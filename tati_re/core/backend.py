@@ -25,7 +25,8 @@ _PACKAGE = Path(__file__).parents[1]
 def quiet():
     """Silences the messages of TensorFlow's libraries while they load or try something."""
     sys.stderr.flush()
-    kept, silent = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    kept = os.dup(2)
+    silent = os.open(os.devnull, os.O_WRONLY)
     logger = logging.getLogger("tensorflow")
     level = logger.level
     try:
@@ -114,7 +115,8 @@ class Compiled:
         # A concrete function: TensorFlow takes functions that are made anew for one that it traces
         # again and again.
         self._function = tf.function(function, autograph=False, jit_compile=jit_compile or None)
-        self._free, self._traced = free, dict[tuple, tuple[Callable, Callable]]()
+        self._free = free
+        self._traced = dict[tuple, tuple[Callable, Callable]]()
 
     def __call__(self, *arguments: Any) -> Any:
         given = [tf.convert_to_tensor(value) for value in arguments]
@@ -160,7 +162,8 @@ class Direct:
     """
 
     def __init__(self, function: Callable, jit_compile: bool = False) -> None:
-        self._function, self._compiled = function, jit_compile or None
+        self._function = function
+        self._compiled = jit_compile or None
         self._called: Callable | None = None
         self._packed: Callable = next
 
@@ -187,11 +190,9 @@ def _caller(traced: Any) -> Callable:
     """
     from tensorflow.python.eager import context
 
-    call, own, number = (
-        context.context().call_function,
-        list(traced.captured_inputs),
-        len(traced.outputs),
-    )
+    call = context.context().call_function
+    own = list(traced.captured_inputs)
+    number = len(traced.outputs)
     program = shared(traced)
     return lambda given: iter(call(program.name, [*given, *own], number) or ())
 
@@ -205,7 +206,8 @@ def _packing(like: Any) -> Callable:
         empty = dict.fromkeys(like)
         return lambda leaves: empty | {key: entry(leaves) for key, entry in entries}
     if isinstance(like, tuple | list):
-        parts, made = [_packing(value) for value in like], getattr(like, "_make", type(like))
+        parts = [_packing(value) for value in like]
+        made = getattr(like, "_make", type(like))
         return lambda leaves: made([part(leaves) for part in parts])
     return next
 
@@ -252,7 +254,9 @@ def watched(call: Callable[[], Any], seen: Callable) -> None:
         op_callbacks.remove_op_callback(seen)
 
 
-_held, _runs, _counting = ExitStack(), list[object](), Lock()
+_held = ExitStack()
+_runs = list[object]()
+_counting = Lock()
 _REWRITES = "arithmetic_optimization"
 
 
@@ -266,7 +270,8 @@ def deterministic():
     """
     from tensorflow.python.framework import config
 
-    run, rewriting = object(), tf.config.optimizer
+    run = object()
+    rewriting = tf.config.optimizer
     with _counting:
         if not _runs:
             before = rewriting.get_experimental_options().get(_REWRITES, True)

@@ -177,13 +177,12 @@ class Delegating(Evaluate):
     """
 
     def __init__(self, evaluate: Evaluate) -> None:
-        self.evaluate, self.rung, self.scale, self.clock = (
-            evaluate,
-            evaluate.rung,
-            evaluate.scale,
-            evaluate.clock,
-        )
-        self.num_examples, self.exact = evaluate.num_examples, evaluate.exact
+        self.evaluate = evaluate
+        self.rung = evaluate.rung
+        self.scale = evaluate.scale
+        self.clock = evaluate.clock
+        self.num_examples = evaluate.num_examples
+        self.exact = evaluate.exact
 
     @property
     def auxiliary(self) -> tuple:

@@ -87,10 +87,8 @@ def is_change(values: np.ndarray, terms: np.ndarray, tolerance: float, dtype: st
     """
     import numpy as np
 
-    difference, rounding = (
-        float(values[-1]) - float(values[0]),
-        16 * np.finfo(dtype).eps * np.abs(values).max(),
-    )
+    difference = float(values[-1]) - float(values[0])
+    rounding = 16 * np.finfo(dtype).eps * np.abs(values).max()
     return bool(
         abs(difference - terms.sum())
         <= tolerance * max(np.abs(terms).sum(), abs(difference)) + rounding

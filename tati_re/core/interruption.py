@@ -76,7 +76,8 @@ def _handled(act: Callable[[int], Any], requeue_signal: str | None) -> Iterator[
             if name is not None and name == requeue_signal:
                 raise InputError("requeue_signal is unknown to this system.", name, "max_time")
             continue
-        number, wanted = signal.Signals[name], name in (requeue_signal, "SIGINT")
+        number = signal.Signals[name]
+        wanted = name in (requeue_signal, "SIGINT")
         now = signal.getsignal(number)
         if wanted or now is signal.SIG_DFL or isinstance(now, _Handler):
             before[number] = signal.signal(number, _Handler(act))

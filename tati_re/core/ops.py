@@ -141,9 +141,11 @@ def interp(x, points, values):
     x, points, values = (tf.convert_to_tensor(part, tf.float64) for part in (x, points, values))
     upper = tf.searchsorted(points, tf.reshape(x, [-1]), side="right")
     upper = tf.reshape(tf.clip_by_value(upper, 1, points.shape[0] - 1), x.shape)
-    begin, end = tf.gather(points, upper - 1), tf.gather(points, upper)
+    begin = tf.gather(points, upper - 1)
+    end = tf.gather(points, upper)
     part = tf.clip_by_value(tf.math.divide_no_nan(x - begin, end - begin), 0.0, 1.0)
-    low, high = tf.gather(values, upper - 1), tf.gather(values, upper)
+    low = tf.gather(values, upper - 1)
+    high = tf.gather(values, upper)
     return tf.where(x < points[-1], low + part * (high - low), values[-1])
 
 

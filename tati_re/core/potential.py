@@ -93,7 +93,10 @@ class Batching(Protocol):
 class AllExamples:
     """The batches of a potential without examples, or one that always uses all of them."""
 
-    full, shared, batch_size, sampling = True, True, 1, "epochs"
+    full = True
+    shared = True
+    batch_size = 1
+    sampling = "epochs"
     mean_size: float | None = None
 
     def indices(self, first_step: int, num_steps: int) -> tuple[np.ndarray, np.ndarray]:

@@ -45,7 +45,8 @@ def _key(traced: Any) -> bytes:
         for function in traced.graph.as_graph_def().library.function
     }
     numbers: dict[str, int] = {}
-    waiting, digest = [traced.function_def], hashlib.sha256()
+    waiting = [traced.function_def]
+    digest = hashlib.sha256()
 
     def called(name: str) -> str:
         if name in library and name not in numbers:
@@ -62,7 +63,8 @@ def _renamed(function: Any, called: Callable[[str], str]) -> Any:
     """A function with numbers for the names of itself, its arguments and nodes, and those of what
     it calls as told.
     """
-    copy, following = type(function)(), count()
+    copy = type(function)()
+    following = count()
     copy.CopyFrom(function)
     copy.signature.name = ""
     for kinds in copy.arg_attr.values():  # shapes, and names
@@ -90,7 +92,8 @@ def _renamed(function: Any, called: Callable[[str], str]) -> Any:
                 *attribute.list.func,
             ):
                 own.name = called(own.name)
-    returned, ends = dict(copy.ret), sorted(map(place, copy.control_ret.values()))
+    returned = dict(copy.ret)
+    ends = sorted(map(place, copy.control_ret.values()))
     for part in (copy.ret, copy.control_ret):
         part.clear()
     copy.ret.update({outputs[name]: place(value) for name, value in returned.items()})

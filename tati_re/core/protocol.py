@@ -44,7 +44,8 @@ def chosen(condition, first, second, names) -> dict:
     """The fields: of walkers for which the condition `(walkers,)` holds the first's, of others the
     second's.
     """
-    ours, others = fields_of(first, names), fields_of(second, names)
+    ours = fields_of(first, names)
+    others = fields_of(second, names)
     column = condition[:, None]
     return {
         name: where(column if len(x.shape) == 2 else condition, x, others[name])

@@ -90,6 +90,7 @@ def array_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
 
 def _check_array(file: Any, size: int) -> None:
     shape, _, dtype = array_header(file)
-    claimed, there = math.prod(shape) * dtype.itemsize, size - file.tell()
+    claimed = math.prod(shape) * dtype.itemsize
+    there = size - file.tell()
     if claimed > there and not dtype.hasobject:
         raise ValueError(f"its header claims {claimed:,} bytes of numbers, and it has {there:,}")

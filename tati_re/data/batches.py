@@ -104,7 +104,8 @@ class Batches:
         self.sampling = sampling
         self.shared = bool(shared)
         self.shuffle = bool(shuffle)
-        self._stage, self._first = stage, 0 if shared else first_walker
+        self._stage = stage
+        self._first = 0 if shared else first_walker
         self.full = batch_size is None or (
             self.batch_size == self.num_examples and sampling != "replacement"
         )
@@ -137,7 +138,8 @@ class Batches:
         the same for all walkers.
         """
         indices = np.empty((num_steps, self._rows, self.batch_size), np.int32)
-        sizes, done = np.empty(num_steps, np.int32), 0
+        sizes = np.empty(num_steps, np.int32)
+        done = 0
         while done < num_steps:
             block, start = divmod(first_step + done, self._block_steps)
             stop = min(self._block_steps, start + num_steps - done)
@@ -206,7 +208,8 @@ class Batches:
         size.
         """
         if self._cached != block or self._block is None:
-            m, longer = self.steps_per_epoch, self._longer
+            m = self.steps_per_epoch
+            longer = self._longer
             order = np.tile(np.arange(m), (self._rows, 1))
             if self.shuffle:
                 places = self._at(block, _PARTITION).permutation(m)
@@ -214,7 +217,8 @@ class Batches:
                     own = self._at(block, walker)
                     parts = [own.permutation(longer), longer + own.permutation(m - longer)]
                     order[walker] = np.concatenate(parts)[places]
-            self._block, self._cached = np.concatenate([order, order[:, ::-1]], axis=1), block
+            self._block = np.concatenate([order, order[:, ::-1]], axis=1)
+            self._cached = block
         return self._block
 
     def _at(self, block: int, walker: int) -> np.random.Generator:

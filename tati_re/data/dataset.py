@@ -87,7 +87,8 @@ class Dataset:
             for name in (part + "inputs", part + "targets"):
                 if own[name] is not None:
                     own[name] = as_array(own[name], name, numbers=True)
-            inputs, weights = own[part + "inputs"], own[part + "weights"]
+            inputs = own[part + "inputs"]
+            weights = own[part + "weights"]
             _check_part(part, inputs, own[part + "targets"])
             if weights is not None:
                 own[part + "weights"] = checked_weights(
@@ -97,7 +98,8 @@ class Dataset:
             object.__setattr__(self, name, values)
         if self.test_inputs is not None:
             for kind in ("inputs", "targets"):
-                train, test = own[kind], own["test_" + kind]
+                train = own[kind]
+                test = own["test_" + kind]
                 if train.shape[1:] != test.shape[1:]:
                     expected = f"examples of shape {train.shape[1:]}"
                     raise InputError(f"test_{kind} do not fit {kind}.", test.shape[1:], expected)
@@ -234,7 +236,9 @@ class Dataset:
             else np.arange(self.num_examples)[::-1]
         )
         test[order[:count]] = True
-        x, y, w = self.inputs, self.targets, self.weights
+        x = self.inputs
+        y = self.targets
+        w = self.weights
         parts: dict[str, Any] = {"inputs": chosen(x, ~test), "targets": y[~test]}
         parts |= {"test_inputs": chosen(x, test), "test_targets": y[test]}
         if w is not None:
@@ -444,7 +448,8 @@ def with_weights(dataset: Any, sample_weights: Any = None, class_weights: Any = 
     their classes. It comes before a part is kept for testing; class weights, as `of_classes` takes
     them, act on the test part too.
     """
-    weights, test = dataset.weights, dataset.test_weights
+    weights = dataset.weights
+    test = dataset.test_weights
     if sample_weights is not None:
         weights = checked_weights(sample_weights, dataset.num_examples)
     if class_weights is not None and len(class_weights):

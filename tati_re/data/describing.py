@@ -51,12 +51,10 @@ def cautions(dataset: Dataset) -> Iterator[str]:
     """Says which of several inputs is the number of its row, and where examples to test with are
     trained on.
     """
-    x, y, test_x, test_y = (
-        dataset.inputs,
-        dataset.targets,
-        dataset.test_inputs,
-        dataset.test_targets,
-    )
+    x = dataset.inputs
+    y = dataset.targets
+    test_x = dataset.test_inputs
+    test_y = dataset.test_targets
     if on_disk(x) or len(x) < 10:
         return
     derived = dataset.preparation is not None and dataset.preparation.columns is not None
@@ -89,7 +87,8 @@ def cautions(dataset: Dataset) -> Iterator[str]:
 
 def _ranges(values: np.ndarray, names: tuple[str, ...]) -> list[str]:
     if values.ndim != 2 or values.shape[1] > MOST_COLUMNS:
-        values, names = values.reshape(-1, 1), ("all",)
+        values = values.reshape(-1, 1)
+        names = ("all",)
     names = names or numbered(values.shape[1])
     width = max(map(len, names))
     rows = zip(names, values.min(0), values.max(0), values.mean(0), values.std(0), strict=True)
@@ -107,7 +106,8 @@ def _counts(dataset: Dataset) -> list[str]:
         (part.argmax(1) if dataset.task == "one_hot" else part).reshape(-1).tolist()
         for part in parts
     ]
-    train, test = Counter(found[0]), Counter(*found[1:])
+    train = Counter(found[0])
+    test = Counter(*found[1:])
     first = -1 if dataset.task == "signs" else 0
     classes = [-1, 1] if first else list(range(dataset.num_classes or 0))
     named = dict(enumerate(dataset.class_names))

@@ -36,7 +36,8 @@ def in_order(values: Any, names: Sequence[str], what: str) -> Any:
     """
     if not names or not is_frame(values):
         return values
-    columns, known = [str(name) for name in values.columns], list(names)
+    columns = [str(name) for name in values.columns]
+    known = list(names)
     counted = columns == [str(i) for i in range(len(columns))] or known == list(
         numbered(len(known))
     )
@@ -79,7 +80,8 @@ def numbers_of(values: Any, name: str) -> np.ndarray:
     objects, one of integers or floats. A column with text, dates or missing values is refused by
     its name or place.
     """
-    loaded, array = sys.modules.get("pandas"), as_array(values, name)
+    loaded = sys.modules.get("pandas")
+    array = as_array(values, name)
     framed = loaded is not None and isinstance(values, (loaded.DataFrame, loaded.Series))
     if array.dtype.kind in "OMmUST" and array.ndim == 0:
         expected = "an array, such as toarray() of a sparse matrix, or a pandas.DataFrame of a dict or a file"
@@ -111,7 +113,8 @@ def _check(column: Any, where: str) -> None:
     number = types.is_numeric_dtype(column.dtype) or types.is_bool_dtype(column.dtype)
     if len(column) and (not number or types.is_complex_dtype(column.dtype)):
         value = next((each for each in column if not isinstance(each, int | float)), column.iloc[0])
-        text, what = value if isinstance(value, str) else "text", f"{where} holds text."
+        text = value if isinstance(value, str) else "text"
+        what = f"{where} holds text."
         written = "," not in text and _FRACTION.fullmatch(text)
         told = "numbers: x.astype(float) makes them of text" if written else advice(text)
         told = {COLUMNS: SENTENCES if " " in text else TEXT}.get(told, told)

@@ -71,7 +71,8 @@ def gaussian(
     if covariance is not None:
         variances, vectors = np.linalg.eigh(_covariance(covariance))
         num_dimensions = len(variances)
-        eigenvalues, vectors = num_dimensions / 2 / variances[::-1], vectors[:, ::-1]
+        eigenvalues = num_dimensions / 2 / variances[::-1]
+        vectors = vectors[:, ::-1]
     else:
         refuse_if(
             num_dimensions < 1, "num_dimensions is not positive.", num_dimensions, "at least 1"

@@ -102,7 +102,8 @@ def check_spellings(
             f"{numeral.advice}{otherwise}",
         )
     if found and len(found) < len(names):
-        number, word = next(name for name in names if name not in found), next(iter(found))
+        number = next(name for name in names if name not in found)
+        word = next(iter(found))
         raise InputError(
             "Some labels are numbers and others are text.",
             f"{where(texts.index(number))} = {number!r} and {where(texts.index(word))} = {word!r}",
@@ -296,7 +297,8 @@ def _declared(
     Several columns are one-hot, as many as classes, or class numbers of several places, where a row
     has not a single 1 or they are said.
     """
-    classes, parts = f"integers from 0 to {num_classes - 1}", _named(targets, test_targets)
+    classes = f"integers from 0 to {num_classes - 1}"
+    parts = _named(targets, test_targets)
     columns = targets.shape[1:]
     if (
         columns not in ((), places)
@@ -304,7 +306,8 @@ def _declared(
         and (columns == (num_classes,) or (targets.sum(-1) == 1).all())
     ):
         for name, part in parts:
-            what, received = "The labels do not fit num_classes.", f"{name} of shape {part.shape}"
+            what = "The labels do not fit num_classes."
+            received = f"{name} of shape {part.shape}"
             refuse_if(
                 columns != (num_classes,), what, received, f"{classes}, or {num_classes} columns"
             )

@@ -97,10 +97,8 @@ def load_data(
         not 0 <= fraction < 1, "test_fraction is out of its range.", fraction, "a number in [0, 1)"
     )
     if isinstance(source, str) and source in GENERATORS:
-        source, fraction = (
-            built_in(source, 0.0 if test_data is not None else fraction, seed, shuffle),
-            0.0,
-        )
+        source = built_in(source, 0.0 if test_data is not None else fraction, seed, shuffle)
+        fraction = 0.0
     if isinstance(source, Dataset):
         if num_classes is not None and num_classes != (source.num_classes or 0):
             raise InputError(
@@ -122,7 +120,8 @@ def load_data(
             )
     else:
         contents, columns = read_source(source, reading)
-        test, weights = contents.test, contents.test_weights
+        test = contents.test
+        weights = contents.test_weights
         if test_data is not None:
             x, y, weights = read_test_part(test_data, source, reading, contents)
             test = (x, y)

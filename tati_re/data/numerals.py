@@ -132,7 +132,8 @@ def number_in(cell: str) -> float:
         ValueError: The text is not a number.
     """
     if found := _FORTRAN.fullmatch(cell.strip()):
-        mantissa, exponent = found[1] or found[3], found[2] or found[4]
+        mantissa = found[1] or found[3]
+        exponent = found[2] or found[4]
         return float(f"{mantissa}e{exponent}")
     return float(cell.replace("_", "?"))
 
@@ -188,7 +189,9 @@ def _with_unit(text: str) -> Numeral | None:
     found = _SUFFIXED.fullmatch(text)
     if found is None or _ORDINAL.fullmatch(text):
         return None
-    number, space, suffix = found[1], found[2], found[3].strip()
+    number = found[1]
+    space = found[2]
+    suffix = found[3].strip()
     parts = [re.sub(r"[\^\-\d²³().]", "", part) for part in re.split(r"[/·*\s]+", suffix)]
     known = all(part in _UNITS for part in parts if part)
     fraction = re.search(r"[.,]\d", number) is not None

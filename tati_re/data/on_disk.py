@@ -23,9 +23,12 @@ class Store:
     """
 
     def __init__(self, limit: float | None = None) -> None:
-        self._limit, self._pieces, self.size = limit, list[Any](), 0
+        self._limit = limit
+        self._pieces = list[Any]()
+        self.size = 0
         self._file: Any = None
-        self.rows, self._like = 0, np.zeros(0)
+        self.rows = 0
+        self._like = np.zeros(0)
 
     def append(self, rows: np.ndarray) -> None:
         """Adds rows `(n, ...)`."""
@@ -75,7 +78,8 @@ def chosen(values: np.ndarray, which: np.ndarray) -> np.ndarray:
     """`values[which]` for a mask `(n,)`; arrays on disk stay on disk."""
     if not on_disk(values):
         return values[which]
-    store, start = Store(limit=0), 0
+    store = Store(limit=0)
+    start = 0
     for block in blocks(values):
         store.append(block[which[start : start + len(block)]])
         start += len(block)

@@ -133,7 +133,8 @@ def refuse_scaled(values: np.ndarray, scale: float) -> None:
 
 def order_of(layout: Layout, wanted: Layout) -> np.ndarray | None:
     """The permutation of packed columns into the order of a model; None if they are in it."""
-    names, theirs = [name for name, _ in layout], [name for name, _ in wanted]
+    names = [name for name, _ in layout]
+    theirs = [name for name, _ in wanted]
     order = list(range(len(layout)))
     if any(names):
         for name in names:

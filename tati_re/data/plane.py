@@ -123,7 +123,8 @@ def _two_classes(
     width = RADIUS * _checked_noise(noise)
 
     def part(count: int, purpose: int) -> tuple[np.ndarray, np.ndarray]:
-        labels, generator = np.where(np.arange(count) % 2 == 0, 1.0, -1.0), stream(seed, purpose)
+        labels = np.where(np.arange(count) % 2 == 0, 1.0, -1.0)
+        generator = stream(seed, purpose)
         points = draw(generator, labels)
         return points + generator.uniform(-width, width, points.shape) if width else points, labels
 

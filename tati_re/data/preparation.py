@@ -24,7 +24,8 @@ def mean_and_deviation(
     pooled = values.ndim == 3 and not _series(values)
     axes = tuple(range(3 if pooled else max(1, values.ndim - 1)))
     if weights is None:
-        mean, deviation = values.mean(axes, dtype=np.float64), values.std(axes, dtype=np.float64)
+        mean = values.mean(axes, dtype=np.float64)
+        deviation = values.std(axes, dtype=np.float64)
     else:
         share = (weights / weights.mean()).reshape(-1, *[1] * (values.ndim - 1))
         mean = np.asarray((share * values).mean(axes, dtype=np.float64))

@@ -77,14 +77,13 @@ def read_source(source: object, reading: ReadOptions) -> tuple[Contents, Columns
 def _from_frame(source: Any, reading: ReadOptions) -> tuple[Contents, Columns | None]:
     """A data frame, whose labels are chosen as those of a file; its name says them."""
     frame = source.set_axis([str(name) for name in source.columns], axis=1)
-    labels, file = reading.label_columns, "the data frame"
+    labels = reading.label_columns
+    file = "the data frame"
     choice = choose_columns(
         list(frame.columns), labels, reading.input_columns, file, reading.weights
     )
-    inputs, targets = (
-        numbers_of(frame[list(choice.inputs)], "data"),
-        labels_of(frame[list(choice.labels)]),
-    )
+    inputs = numbers_of(frame[list(choice.inputs)], "data")
+    targets = labels_of(frame[list(choice.labels)])
     weights = (
         None if choice.weights is None else numbers_of(frame[choice.weights], "sample_weights")
     )
@@ -255,7 +254,8 @@ def _existing(source: str | Path) -> Path:
         return path
     refuse_if(path.is_file(), "data is a file of an unknown type.", source, FILES)
     refuse_if(path.is_dir(), "data is a folder.", source, FILES)
-    folder, names = path.parent, (*GENERATORS, *KERAS)
+    folder = path.parent
+    names = (*GENERATORS, *KERAS)
     others = (
         [p.name for p in folder.iterdir() if suffix_of(p) in suffixes] if folder.is_dir() else []
     )
@@ -283,7 +283,8 @@ def _from_pair(source: object, first: Contents | None = None) -> Contents:
     if len(source) == 2 and all(isinstance(part, tuple) and len(part) in (2, 3) for part in source):
         train = _pair(source[0], first)
         test = _pair(source[1], train)
-        other, layout = test.layout or "one", train.layout or "one"
+        other = test.layout or "one"
+        layout = train.layout or "one"
         refuse_if(layout != other, "data: the test part has other inputs.", other, layout)
         return replace(train, test=(test.inputs, test.targets), test_weights=test.weights)
     return _pair(source, first)

@@ -15,7 +15,9 @@ from tati_re.data.preparation import Preparation, Standard
 _SKEWED = 2.0
 """Skewness of an exponential law, from which on logarithms are thought of."""
 _NEAR = math.sqrt(10)  # Means up to this, and deviations within this factor of 1, are of order 1.
-_SMALL, _LARGE, _PIXELS = 0.1, 10.0, 64
+_SMALL = 0.1
+_LARGE = 10.0
+_PIXELS = 64
 STANDARDIZE = ("none", "inputs", "all", "pixels")
 
 
@@ -78,7 +80,8 @@ def of_order_one(values: np.ndarray) -> bool:
     """
     columns = values.reshape(len(values), -1) if values.ndim < 3 else values.reshape(-1, 1)
     with np.errstate(over="ignore", invalid="ignore"):
-        mean, deviation = columns.mean(0, dtype=np.float64), columns.std(0, dtype=np.float64)
+        mean = columns.mean(0, dtype=np.float64)
+        deviation = columns.std(0, dtype=np.float64)
     if not np.isfinite(deviation).all():
         return True
     free = deviation <= 1e-12 * np.abs(mean)
@@ -94,11 +97,9 @@ def automatic(
     start of a run. `given`: the network was not made for these data; `kept`: why targets stay in
     their units, or empty.
     """
-    inputs, prepared, told = (
-        dataset.inputs,
-        dataset.preparation,
-        "standardize auto leaves the data as they are, for",
-    )
+    inputs = dataset.inputs
+    prepared = dataset.preparation
+    told = "standardize auto leaves the data as they are, for"
     if dataset.input_scale != 1.0 or (
         prepared is not None and (prepared.input_standard or prepared.target_standard)
     ):
@@ -107,7 +108,8 @@ def automatic(
         return "none", f"{told} they are on the disk." if inputs.dtype.kind == "f" else None
     # What the network would see.
     seen = inputs if prepared is None else prepared.inputs(inputs)
-    pixels, why = _are_pixels(seen), "they are several" if dataset.layout else ""
+    pixels = _are_pixels(seen)
+    why = "they are several" if dataset.layout else ""
     largest = float(Standard.of_pixels(seen).deviation)
     if inputs.size * 4 > (memory_limit or math.inf) and inputs.dtype == np.uint8:
         why = "as numbers they are larger than memory_limit"
@@ -163,10 +165,8 @@ def said_of_skewed(targets: np.ndarray) -> tuple[str, ...]:
     logarithms.
     """
     for column in targets.reshape(len(targets), -1).T.astype(np.float64):
-        plain, of_log = (
-            _skewness(column),
-            abs(_skewness(np.log(np.where(column > 0, column, np.nan)))),
-        )
+        plain = _skewness(column)
+        of_log = abs(_skewness(np.log(np.where(column > 0, column, np.nan))))
         if 2 * of_log < plain > _SKEWED:
             return (
                 f"The targets have a skewness of {plain:.1f}, their logarithms of {of_log:.1f}: under Gaussian noise "
@@ -186,5 +186,6 @@ def _are_pixels(inputs: np.ndarray) -> bool:
     """
     if inputs.ndim == 2 and inputs.shape[1] < _PIXELS:
         return False
-    low, high = inputs.min() >= 0, inputs.max() <= 255
+    low = inputs.min() >= 0
+    high = inputs.max() <= 255
     return bool(low and high and (inputs.dtype.kind != "f" or (inputs == np.floor(inputs)).all()))

@@ -112,10 +112,12 @@ def read_header(path: Path) -> list[str]:
     line 0, 1, 2, ... is one where it has three columns or more: names that nobody gave.
     """
     _size(path)
-    line, separator = next((line for _, line in _lines(path)), None), _separator(path)
+    line = next((line for _, line in _lines(path)), None)
+    separator = _separator(path)
     if line is None:
         raise InputError(f"{path.name} is empty.", path, "a header line and one line an example")
-    names, white = [from_cell(name) for name in _cells(path, line, separator)], separator is None
+    names = [from_cell(name) for name in _cells(path, line, separator)]
+    white = separator is None
     counted = not white and len(names) > 2 and names == [str(i) for i in range(len(names))]
     numbers = not counted and all(_is_number(name) for name in names)
     if numbers and not white:
@@ -149,11 +151,10 @@ def read_table(path: Path, names: Sequence[str], choice: Choice) -> Contents:
         [*choice.inputs, *labels, *([choice.weights] if choice.weights else [])],
         labels,
     )
-    count, end = len(choice.inputs), len(choice.inputs) + len(labels)
-    inputs, targets = (
-        np.ascontiguousarray(table[:, :count]),
-        table[:, count:end] if texts is None else texts,
-    )
+    count = len(choice.inputs)
+    end = len(choice.inputs) + len(labels)
+    inputs = np.ascontiguousarray(table[:, :count])
+    targets = table[:, count:end] if texts is None else texts
     weights = table[:, end] if choice.weights else None
     return Contents(
         inputs, targets, (), path.name, choice.inputs, choice.labels, by_value=True, weights=weights
@@ -164,7 +165,9 @@ def _texts(path: Path, names: list[str], label: str, named: bool) -> np.ndarray 
     """The column of labels as texts, `(N,)`, where its first cell is the name of a class; else
     None. `named`: whatever is no number is a name.
     """
-    place, found, separator = names.index(label), list[str](), _separator(path)
+    place = names.index(label)
+    found = list[str]()
+    separator = _separator(path)
     lines = list[int]()
     for number, cells in _rows(path, names):
         first = cells[place].replace(",", ".") if separator == ";" else cells[place]
@@ -286,12 +289,14 @@ def _numbers(
     path: Path, names: Sequence[str], used: Sequence[str], labels: Sequence[str]
 ) -> np.ndarray:
     """The columns `used`, in this order."""
-    columns, separator = [list(names).index(name) for name in used], _separator(path)
+    columns = [list(names).index(name) for name in used]
+    separator = _separator(path)
     everything = sorted(columns) == list(range(len(names)))
     # A table grows by half when it is full, and the copy stands beside it.
     examples = _size(path) / len(next((line for _, line in _body(path, separator)), " "))
     check_free("data", path, 20.0 * examples * len(columns), f"{examples:,.0f} examples")
-    table, chosen = None, None if everything else columns
+    table = None
+    chosen = None if everything else columns
     for reader in (None, _reader(path, separator)):
         with warnings.catch_warnings(), suppress(ValueError):
             warnings.simplefilter("ignore", UserWarning)

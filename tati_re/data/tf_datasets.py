@@ -54,7 +54,9 @@ def read_tf_dataset(source: Any, limit: float | None = None) -> Contents:
             "an infinite one",
             "one without repeat(), or take(n)",
         )
-    single, endless, told = _single(spec), int(source.cardinality()) == -2, 1
+    single = _single(spec)
+    endless = int(source.cardinality()) == -2
+    told = 1
     stores = [Store(limit if i == 0 else None) for i in range(len(spec))]
     try:
         for pair in source.as_numpy_iterator():

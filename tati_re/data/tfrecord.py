@@ -65,7 +65,9 @@ def read_tfrecord(
         for key, values in sides.items()
         if key not in keys
     }
-    stores, lengths, start = (Store(limit), Store()), [0, 0], 0
+    stores = (Store(limit), Store())
+    lengths = [0, 0]
+    start = 0
     try:
         for batch in records.batch(_AT_ONCE):
             parsed = tf.io.parse_example(batch, spec)
@@ -111,7 +113,9 @@ def _check_sizes(path: Path, limit: float | None) -> None:
     """Refuses lengths of records that are not in the file, for which TensorFlow would ask memory,
     and a compressed file that unpacks to too much; whatever else is wrong is left to TensorFlow.
     """
-    size, packed, total = path.stat().st_size, path.suffix.lower() == ".gz", 0
+    size = path.stat().st_size
+    packed = path.suffix.lower() == ".gz"
+    total = 0
     with (
         contextlib.suppress(OSError, EOFError, zlib.error),
         (gzip.open if packed else open)(path, "rb") as file,

@@ -50,7 +50,8 @@ class OneVector:
     """
 
     def __init__(self, like: Any) -> None:
-        self._like, leaves = like, tf.nest.flatten(like)
+        self._like = like
+        leaves = tf.nest.flatten(like)
         self._kinds = [(leaf.shape, leaf.dtype) for leaf in leaves]
         self.sizes = [leaf.shape.num_elements() for leaf in leaves]
         ends = np.cumsum(
@@ -128,7 +129,8 @@ class Held:
         walker.
         """
         self.loop.timeline.num_burnin_steps, self.loop.timeline.trajectory_every = burnin, every
-        parts, given = [], ()
+        parts = []
+        given = ()
         for first in self._carries:
             if told:
                 columns = told[1][first : first + self.loop.walkers].T
@@ -145,23 +147,25 @@ class Held:
 
     def _advanced(self, first: int, first_move: int, count: int, between: bool, *entering) -> tuple:
         """What an `Answer` has, of one block."""
-        loop, method = self.loop, self.loop.method
+        loop = self.loop
+        method = self.loop.method
         made: Any = loop.stretch(self._carries[first], first_move, count, first, *entering)
         chunk, swap, wide = made if isinstance(loop, BlockLoop) else (made, [], {})
-        carry, taken = chunk.carry, int(chunk.taken)
+        carry = chunk.carry
+        taken = int(chunk.taken)
         if between and taken == count:
             carry = loop.between(carry, first_move + count - 1)
         self._carries[first] = carry
         recorded = []
         if int(chunk.num_rows) + int(chunk.num_positions):
-            positions, beside = np.asarray(chunk.positions), np.asarray(chunk.beside)
-            positions, beside = (
-                positions[: int(chunk.num_positions)],
-                beside[: int(chunk.num_positions)],
-            )
+            positions = np.asarray(chunk.positions)
+            beside = np.asarray(chunk.beside)
+            positions = positions[: int(chunk.num_positions)]
+            beside = beside[: int(chunk.num_positions)]
             if isinstance(loop, BlockLoop):
                 kept = loop.places(carry.state).numpy() < loop.kept
-                positions, beside = positions[:, kept], beside[:, kept]
+                positions = positions[:, kept]
+                beside = beside[:, kept]
             recorded = [np.asarray(chunk.rows)[: int(chunk.num_rows)], positions, beside]
         energies = [
             np.asarray(carry.state.potential),
@@ -258,13 +262,15 @@ class BlockLoop(Loop):
         if swaps:
             for values in (due.row, due.position, due.moments):
                 values[count] = False
-        apply, state = bool(entering), carry.state
+        apply = bool(entering)
+        state = carry.state
         if self._flat is None:
             self._wide = [
                 name for name in method.of_rung if fields_of(state, [name])[name].shape.rank > 1
             ]
             self._own = [name for name in method.of_rung if name not in self._wide]
-            rungs, own = state.rungs, fields_of(state, self._own).values()
+            rungs = state.rungs
+            own = fields_of(state, self._own).values()
             self._flat = OneVector(
                 [rungs.table, rungs.bias, rungs.index, tf.zeros((self.walkers,), tf.float64), *own]
             )
@@ -313,7 +319,8 @@ class BlockLoop(Loop):
 
         packed = tf.cond(apply, swapped, lambda: self._pack(before))
         now = Moves(*map(entry(tf.constant(0)), due))
-        alive, whole = tf.constant(True), self._unpack(packed, evaluate.rung)
+        alive = tf.constant(True)
+        whole = self._unpack(packed, evaluate.rung)
         if self.method.has_momentum:
             seen = tf.logical_and(apply, now.row)
             energy = tf.cond(

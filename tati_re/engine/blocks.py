@@ -68,7 +68,9 @@ class Blocks(Loop):
         self, *arguments, team: Asked, size: int, apart: Apart | None = None, **options
     ) -> None:
         super().__init__(*arguments, **options)
-        self._team, self.size, self._apart = team, size, apart
+        self._team = team
+        self.size = size
+        self._apart = apart
         self._firsts = range(0, self.walkers, size)
         self._parts = {first: slice(first, first + size) for first in self._firsts}
         self.title += f", workers {team.number}, blocks {len(self._firsts)}"
@@ -93,7 +95,8 @@ class Blocks(Loop):
     @cached_property
     def _like(self):
         """The state of a block: its structure and shapes."""
-        method, rung = self._apart or self.method, self.rung.part(0, self.size)
+        method = self._apart or self.method
+        rung = self.rung.part(0, self.size)
         position = tf.zeros((self.size, self.potential.num_parameters), self.potential.dtype)
         return method.init(position, SilentEvaluate(rung), RecordingNoise(self.potential.dtype))
 
@@ -133,7 +136,8 @@ class Blocks(Loop):
 
     def _split(self, carry: Carry) -> dict[int, list[np.ndarray]]:
         """The arrays of each block."""
-        fields, states = carry.state._asdict(), {}
+        fields = carry.state._asdict()
+        states = {}
         placed = self._placed(fields["rungs"]) if self._apart is not None else {}
         for number, (first, here) in enumerate(self._parts.items()):
 
@@ -159,10 +163,8 @@ class Blocks(Loop):
         """Where the walkers of each block are; β, λ and the bias are the same arrays for all, and
         travel once.
         """
-        index, replica = (
-            np.asarray(rungs.index),
-            np.arange(self.walkers, dtype=np.int32) // self.method.num_ladders,
-        )
+        index = np.asarray(rungs.index)
+        replica = np.arange(self.walkers, dtype=np.int32) // self.method.num_ladders
         table, bias = (
             made and type(made)(*map(np.asarray, made)) for made in (rungs.table, rungs.bias)
         )
@@ -243,15 +245,14 @@ class Blocks(Loop):
         if carry is not self._here:
             self._load(carry)
         count = self.until_end(first_move, count)
-        last, done, parts, events = (
-            first_move + count - 1,
-            0,
-            list[list[np.ndarray]](),
-            list[np.ndarray](),
-        )
+        last = first_move + count - 1
+        done = 0
+        parts = list[list[np.ndarray]]()
+        events = list[np.ndarray]()
         ends = count > 0 and last in self.ends()
         while True:
-            move, here = first_move + done, min(count - done, self._longest)
+            move = first_move + done
+            here = min(count - done, self._longest)
             if self._apart is not None and self.method.has_rounds:
                 here = min(
                     here, self.method.exchange_every - (move - 1) % self.method.exchange_every
@@ -294,14 +295,16 @@ class Blocks(Loop):
             *self._entering,
         )
         self._last = self._team.ask("advance", common, self._wide)
-        self._entering, self._wide = (), None
+        self._entering = ()
+        self._wide = None
         recorded = [answer.recorded for answer in self._last.values()]
         taken = min(min(answer.taken) for answer in self._last.values())
         if not all(recorded):
             return taken, []
         found = joined(recorded)
         if self._apart is not None:
-            index, ladders = self._rungs[self._flat.part["index"]], self.method.num_ladders
+            index = self._rungs[self._flat.part["index"]]
+            ladders = self.method.num_ladders
             place = index * ladders + np.arange(self.walkers) % ladders
             kept = np.argsort(place[place < self.num_recorded])
             found = [
@@ -316,7 +319,8 @@ class Blocks(Loop):
         """Decides the swaps after a step, which the blocks make next; what is told of them, `(rows,
         columns)`.
         """
-        answers, part = list(self._last.values()), self._flat.part
+        answers = list(self._last.values())
+        part = self._flat.part
         seen = np.concatenate([answer.facts for answer in answers])[:, 2:]
         known = 3 if "centre_loss" in self._like._fields else 2
         adapting = step <= self.timeline.num_burnin_steps
@@ -376,7 +380,9 @@ class Blocks(Loop):
         each one's rung: from one vector to one, in one compiled call, within which estimates ask
         the blocks.
         """
-        method, flat, full = self.method, self._flat, self.potential.batches.full
+        method = self.method
+        flat = self._flat
+        full = self.potential.batches.full
         exact = not method.asks_examples(full)
         centre = [self.walkers] * ("centre_loss" in self._like._fields)
         energies = [self.walkers, self.walkers, *centre]
@@ -410,7 +416,8 @@ class Blocks(Loop):
             return flat.joined((new, method.places.source(grown.index, new.index)))
 
         self._raised: list[Exception] = []
-        called, (given, memory) = Direct(decided, jit_compile=exact), refilled(sum(sizes))
+        called = Direct(decided, jit_compile=exact)
+        (given, memory) = refilled(sum(sizes))
 
         def told(vector):
             memory[:] = vector
@@ -447,5 +454,7 @@ def _merged(parts: list[list[np.ndarray]], kept: int) -> RunningMoments:
         share = (other / np.where(total > 0, total, 1.0))[:, None]
         difference = their_mean - mean
         m2 = m2 + their_m2 + difference**2 * count[:, None] * share
-        mean, count, squares = mean + difference * share, total, squares + their_squares
+        mean = mean + difference * share
+        count = total
+        squares = squares + their_squares
     return RunningMoments(*map(tf.constant, (count, mean, m2, squares)))

@@ -8,7 +8,8 @@ from tati_re.core.backend import tf
 from tati_re.core.evaluate import Rung
 from tati_re.core.method import Method
 
-_TIMES, _TIMES_OF_FIT = 1e3, 1e6
+_TIMES = 1e3
+_TIMES_OF_FIT = 1e6
 
 
 def highest_energy(

@@ -88,13 +88,12 @@ class Driver:
     """
 
     def __init__(self, folder: Path, loops: Sequence[Loop], plan: Plan, progress: Any) -> None:
-        self.folder, self.loops, self.plan, self.progress = (
-            Path(folder),
-            list(loops),
-            plan,
-            progress,
-        )
-        self.predictions, self.limits = plan.predictions, plan.limits
+        self.folder = Path(folder)
+        self.loops = list(loops)
+        self.plan = plan
+        self.progress = progress
+        self.predictions = plan.predictions
+        self.limits = plan.limits
         self.loop = self.loops[0]
         self._move = self._saved = 0
         self._whole: dict[str, str] = {}
@@ -127,7 +126,8 @@ class Driver:
         arrays, meta, note = checkpoint.load(self.folder)
         if note:
             self.progress.message(note)
-        self._move, self.seconds = int(meta["move"]), float(meta["seconds"])
+        self._move = int(meta["move"])
+        self.seconds = float(meta["seconds"])
         self._saved = self.step
         self.loop = self._loop_at(self.step)
         carry = self._restored(arrays, position, auxiliary)
@@ -142,12 +142,17 @@ class Driver:
 
     def run(self, carry: Carry) -> tuple[Carry, Outcome]:
         """Takes the remaining steps; where one diverges, what came before is on the disk."""
-        plan, line = self.plan, self.loop.timeline
+        plan = self.plan
+        line = self.loop.timeline
         began = saved = time.monotonic()
-        before, paced = self.seconds, (began, self.step)
-        outcome, most, took = Outcome.FINISHED, self.limits.first_steps, began
+        before = self.seconds
+        paced = (began, self.step)
+        outcome = Outcome.FINISHED
+        most = self.limits.first_steps
+        took = began
         deadline = (self.limits.began or began) + (plan.max_time or math.inf)
-        last, ready = line.moves(plan.num_steps), None
+        last = line.moves(plan.num_steps)
+        ready = None
         self.progress.start(plan.num_steps, self.step, self.loop.title, self.loop.walkers)
         try:
             with interruptible(self.truth, plan.requeue_signal) as interrupted:
@@ -214,7 +219,8 @@ class Driver:
 
     def _chunk(self, carry: Carry, count: int) -> tuple[Carry, int]:
         """Takes a chunk of up to so many moves: the carry after it, and how many it was to have."""
-        loop, first = self.loop, self._move + 1
+        loop = self.loop
+        first = self._move + 1
         if self.predictions is not None:
             count = self.predictions.moves_until_due(loop.timeline, self._move, count)
         chunk = loop.run(carry, first, count)
@@ -228,8 +234,10 @@ class Driver:
 
     def turn(self, carry: Carry, num_steps: int) -> Carry:
         """Takes so many steps of a run whose potential has changed since its last one."""
-        began, end = time.monotonic(), self._move + self.loop.timeline.moves(num_steps)
-        before, carry = carry.state.potential, self.loop.evaluated(carry, self.step)
+        began = time.monotonic()
+        end = self._move + self.loop.timeline.moves(num_steps)
+        before = carry.state.potential
+        carry = self.loop.evaluated(carry, self.step)
         # By what others have done U may rise without an end.
         carry = carry._replace(
             highest=carry.highest + tf.maximum(tf.reduce_max(carry.state.potential - before), 0.0)
@@ -246,7 +254,8 @@ class Driver:
 
     def _next_look(self, step: int) -> int:
         """The step of the next look after a step; beyond all steps where there is none."""
-        looks, burnin = self.plan.looks, self.loop.timeline.num_burnin_steps
+        looks = self.plan.looks
+        burnin = self.loop.timeline.num_burnin_steps
         return self.plan.num_steps if looks is None else looks.next_look(max(step, burnin), burnin)
 
     def _is_look(self, carry: Carry) -> bool:
@@ -261,7 +270,8 @@ class Driver:
     @property
     def _may_begin(self) -> bool:
         """Whether this is a burn-in that may end at any step, since it has tuned something."""
-        line, method = self.loop.timeline, self.loop.method
+        line = self.loop.timeline
+        method = self.loop.method
         return (
             method.finds_end
             and _FEWEST_BURNIN <= self.step < line.num_burnin_steps
@@ -270,7 +280,8 @@ class Driver:
 
     def _begun_anew(self, carry: Carry, said: str) -> Carry:
         """The carry with a step that is short enough; all that was drawn before it is burn-in."""
-        loop, state = self.loop, self.loop.method.shortened(carry.state, self.step)
+        loop = self.loop
+        state = self.loop.method.shortened(carry.state, self.step)
         moments = tf.nest.map_structure(tf.zeros_like, carry.moments)
         self._averages.begin()
         if self.predictions is not None:
@@ -284,12 +295,15 @@ class Driver:
 
     def _extended(self, carry: Carry, last: int) -> int:
         """The last move of a run that has come to its bound, later where it goes on beyond it."""
-        line, looks = self.loop.timeline, self.plan.looks
+        line = self.loop.timeline
+        looks = self.plan.looks
         if looks is None or self._move != line.moves(self.step):
             return last
         self.flush(carry)
         if (bound := looks.bound(self.step)) > self.step:
-            line.trajectory_every, self._manifest, self.planned = looks.trajectory_every, {}, bound
+            line.trajectory_every = looks.trajectory_every
+            self._manifest = {}
+            self.planned = bound
             self.progress.message(
                 f"until is not reached at step {self.step:,}, and is expected to be at {bound:,}."
             )
@@ -307,7 +321,8 @@ class Driver:
         """Tells the end of a burn-in that the method has found, once; the manifest has another
         number from then on.
         """
-        method, last = self.loop.method, self.loop.timeline.num_burnin_steps
+        method = self.loop.method
+        last = self.loop.timeline.num_burnin_steps
         over = self._is_frozen or (now and self.step >= last)
         if method.adapts and self.plan.burnt_in is not None and not self._told and over:
             self._told = True
@@ -389,7 +404,8 @@ class Driver:
     def _restored(
         self, arrays: dict[str, np.ndarray], position: np.ndarray, auxiliary: tuple
     ) -> Carry:
-        state, fields = self.loop.template(position), {}
+        state = self.loop.template(position)
+        fields = {}
         for name, value in state._asdict().items():
             if name != "rung":
                 leaves = [
@@ -413,7 +429,8 @@ class Driver:
         )
 
     def _check_possible(self, carry: Carry, step: int) -> None:
-        highest, recorded = float(carry.highest), step % self.loop.timeline.record_every == 0
+        highest = float(carry.highest)
+        recorded = step % self.loop.timeline.record_every == 0
         potential, energy = self.loop.energies(carry, recorded)
         possible = np.isfinite(potential) & (energy <= highest)
         if possible.all():

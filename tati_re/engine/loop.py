@@ -37,7 +37,8 @@ def entry(i) -> Callable:
     step traces.
     """
     begin = tf.reshape(i, (1,))
-    end, step = begin + 1, tf.constant([1])
+    end = begin + 1
+    step = tf.constant([1])
     return lambda values: tf.raw_ops.StridedSlice(
         input=values, begin=begin, end=end, strides=step, shrink_axis_mask=1
     )
@@ -85,13 +86,13 @@ class Loop:
         num_steps: int | None = None,
         limits: Limits = LIMITS,
     ) -> None:
-        self.potential, self.method, self.observables, self.rung = (
-            potential,
-            method,
-            observables,
-            rung,
-        )
-        self.seed, self.execution, self.first_step = seed, execution, first_step
+        self.potential = potential
+        self.method = method
+        self.observables = observables
+        self.rung = rung
+        self.seed = seed
+        self.execution = execution
+        self.first_step = first_step
         self.cools: Callable[[Carry, int], Carry] | None = None
         self.cools_after: Sequence[int] = ()
         lengths = (
@@ -103,15 +104,18 @@ class Loop:
         )
         self.timeline = Timeline(*lengths, step_factor, temperature_factor, method.event_every)
         self.directions = None if directions is None else tf.constant(directions.T, potential.dtype)
-        self.walkers, self.title = int(rung.step_size.shape[0]), method.name
+        self.walkers = int(rung.step_size.shape[0])
+        self.title = method.name
         self.num_recorded = self.walkers if num_recorded is None else num_recorded
         self.walkers_at_rung = self.walkers // method.copies
-        self.labels, self.by_rung = list(method.label_names), method.by_rung
+        self.labels = list(method.label_names)
+        self.by_rung = method.by_rung
         self.event_rows = self.traces = 0
         self._state_type: Any = None
         self.draws: list = []
         self.chunk_steps = self._capacity = 0
-        self._num_steps, self._limits = num_steps, limits
+        self._num_steps = num_steps
+        self._limits = limits
         self._ahead: dict[int, tuple[int, list]] = {}
         self._batches: dict[int, Any] = {}
         self._init: Any = None
@@ -123,7 +127,8 @@ class Loop:
         """
         position = tf.constant(position, self.potential.dtype)
         rung = self._rung_at(*(factor[0] for factor in self.timeline.factors(np.ones(1, np.int64))))
-        silent, noise = SilentEvaluate(rung), RecordingNoise(self.potential.dtype)
+        silent = SilentEvaluate(rung)
+        noise = RecordingNoise(self.potential.dtype)
         state = self.method.init(position, silent, noise)
         lacking = {*State._fields, *["momentum"] * self.method.has_momentum, *self.method.shown} - {
             *dir(state)
@@ -147,7 +152,8 @@ class Loop:
 
         if self._init is None:
             self._init = init if self.execution == "eager" else Direct(init)
-        auxiliary, examples = tuple(map(tf.constant, auxiliary)), self._examples(0, 1, first_walker)
+        auxiliary = tuple(map(tf.constant, auxiliary))
+        examples = self._examples(0, 1, first_walker)
         state, auxiliary = self._init(position, auxiliary, numbers, *examples)
         self.prepare(state)
         moments = self._no_moments(self.num_recorded, position.shape[1])
@@ -179,10 +185,8 @@ class Loop:
         evaluate = self.potential.bind(
             state.rung, self._batch(*examples, entry(tf.constant(0))), auxiliary
         )
-        bound, whole = (
-            self.method.bound(state, evaluate),
-            self.method.full_batch and not evaluate.exact,
-        )
+        bound = self.method.bound(state, evaluate)
+        whole = self.method.full_batch and not evaluate.exact
         return with_energy(
             state, (bound.full if whole else bound)(state.position)
         ), evaluate.auxiliary
@@ -191,8 +195,10 @@ class Loop:
         """The energy that no walker comes to from this state, unless the run diverges."""
         last = self.first_step + (self._num_steps or 1)
         temperature = hottest(self.method, self.rung, self.timeline.temperature_factor, last)
-        energy, potential = total_energy(self.method, state).numpy(), state.potential.numpy()
-        number, scale = self.potential.num_parameters, self.potential.scale
+        energy = total_energy(self.method, state).numpy()
+        potential = state.potential.numpy()
+        number = self.potential.num_parameters
+        scale = self.potential.scale
         return tf.constant(
             highest_energy(energy, potential, temperature, number, scale), tf.float64
         )
@@ -219,10 +225,8 @@ class Loop:
         """A state of the right structure and shapes, without an evaluation; its numbers mean
         nothing.
         """
-        noise, position = (
-            RecordingNoise(self.potential.dtype),
-            tf.constant(position, self.potential.dtype),
-        )
+        noise = RecordingNoise(self.potential.dtype)
+        position = tf.constant(position, self.potential.dtype)
         return self.method.init(position, SilentEvaluate(self.rung), noise)
 
     def prepare(self, state) -> None:
@@ -232,7 +236,8 @@ class Loop:
         if self._state_type is not None:
             return
         self._state_type = type(state)
-        silent, noise = SilentEvaluate(self.rung), RecordingNoise(self.potential.dtype)
+        silent = SilentEvaluate(self.rung)
+        noise = RecordingNoise(self.potential.dtype)
         stepped = self.method.step(state, silent, noise)
         pair = isinstance(stepped, tuple) and len(stepped) == 2
         refuse_if(
@@ -265,7 +270,8 @@ class Loop:
         width = (
             self.potential.num_parameters if self.directions is None else self.directions.shape[1]
         )
-        position_bytes, line = 0, self.timeline
+        position_bytes = 0
+        line = self.timeline
         if line.trajectory_every:
             position_bytes = self.num_recorded * width * self.potential.dtype.size / line.closest
         rows = 8 * self.walkers * len(self.observables.columns) / line.record_every
@@ -284,7 +290,8 @@ class Loop:
         eager = self.execution == "eager"
         self._drawing = Drawing(self.draws, self._capacity, self.execution)
         self._keys = philox_keys(self.draws, self.seed, "step")
-        chunk, draw = self._chunk_of(steps), self._drawing.drawn
+        chunk = self._chunk_of(steps)
+        draw = self._drawing.drawn
         self._compiled = chunk if eager else Direct(chunk)
         self._drawn = draw if eager else Direct(draw)
 
@@ -371,7 +378,8 @@ class Loop:
         ready, bits = self._ahead.get(first_walker, (-1, []))
         if ready != first_move:
             bits = self._drawn(self._keys, tf.constant(first_move, tf.int64), walker)
-        number, beyond = tf.constant(count, tf.int32), tf.constant(following, tf.int64)
+        number = tf.constant(count, tf.int32)
+        beyond = tf.constant(following, tf.int64)
         chunk, ahead = self._compiled(
             carry, self._keys, beyond, walker, due, number, bits, indices, sizes, *others
         )
@@ -426,10 +434,8 @@ class Loop:
             return self._steps(*arguments)
 
     def _steps(self, carry: Carry, due: Moves, count, bits, indices, sizes) -> Chunk:
-        acceptance, empty = (
-            tf.zeros((self.walkers,), tf.float64),
-            self._recorder.empty(carry.moments),
-        )
+        acceptance = tf.zeros((self.walkers,), tf.float64)
+        empty = self._recorder.empty(carry.moments)
         begin = (
             tf.constant(0),
             self._pack(carry.state),
@@ -444,7 +450,8 @@ class Loop:
 
     def _walked(self, begin: tuple, carry: Carry, due: Moves, count, bits, indices, sizes) -> tuple:
         # In bulk: inside of the steps XLA evaluates them once for each use.
-        numbers, line = self._drawing.numbers(bits), self.timeline
+        numbers = self._drawing.numbers(bits)
+        line = self.timeline
 
         # What a step of its own row has counted on its way is not counted again.
         counting = (
@@ -481,7 +488,8 @@ class Loop:
             )
 
         def segment(i, fields, auxiliary, acceptance, alive, buffers):
-            stop, evaluate = entry(i)(due.stop), self._at(i, due, indices, sizes, auxiliary)
+            stop = entry(i)(due.stop)
+            evaluate = self._at(i, due, indices, sizes, auxiliary)
             turn = self._pack(self.method.begin_turn(self._unpack(fields, evaluate.rung), evaluate))
             i, turn, auxiliary, acceptance, alive, accuracy = tf.while_loop(
                 lambda i, turn, auxiliary, acceptance, alive, accuracy: tf.logical_and(
@@ -491,7 +499,8 @@ class Loop:
                 (i, turn, auxiliary, acceptance, alive, tf.zeros_like(acceptance)),
             )
             at = entry(i - 1)
-            last, batch = Moves(*map(at, due)), self._batch(indices, sizes, at)
+            last = Moves(*map(at, due))
+            batch = self._batch(indices, sizes, at)
             evaluate = self._evaluate(last, batch, auxiliary)
             turn = self._unpack(turn, evaluate.rung)
             fields = self._pack(

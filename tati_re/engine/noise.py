@@ -91,7 +91,8 @@ def draw_bits(
     """
     bits = []
     for number, draw in enumerate(draws):
-        high, key = draw.high_words(first_walker), keys[number : number + 1]
+        high = draw.high_words(first_walker)
+        key = keys[number : number + 1]
         if draw.padded[0] > _MOST_UNROLLED:
             bits.append(
                 _compiled(draw, num_steps)(
@@ -175,13 +176,15 @@ def standard_normals(
     """
     length = tf.sqrt(-2.0 * tf.math.log(open_uniform(radius, dtype)))
     x = tf.cast(angle, dtype) * tf.constant(0.25 * math.pi / (angle.dtype.max + 1), dtype)
-    square, terms = x * x, 4 if dtype == tf.float32 else 8
+    square = x * x
+    terms = 4 if dtype == tf.float32 else 8
     cosine, sine = ((1.0 / math.factorial(2 * terms + odd)) * tf.ones_like(x) for odd in range(2))
     for k in reversed(range(terms)):
         cosine = cosine * square + tf.constant((-1) ** k / math.factorial(2 * k), dtype)
         sine = sine * square + tf.constant((-1) ** k / math.factorial(2 * k + 1), dtype)
     one = tf.constant(1, angle.dtype)
-    cosine, sine = cosine * tf.cast(tf.bitwise.bitwise_and(angle, 2 * one) - one, dtype), sine * x
+    cosine = cosine * tf.cast(tf.bitwise.bitwise_and(angle, 2 * one) - one, dtype)
+    sine = sine * x
     turned = tf.equal(tf.bitwise.bitwise_and(angle, one), one)
     return length * tf.where(turned, sine, cosine), length * tf.where(turned, cosine, sine)
 
@@ -211,7 +214,8 @@ def numbers_of(draw: Draw, parts: Sequence[tf.Tensor]) -> tf.Tensor:
     logarithm, which rounds otherwise, and which steps stand there depends on where a chunk
     begins.
     """
-    like, size = parts[0].shape, math.prod(parts[0].shape)
+    like = parts[0].shape
+    size = math.prod(parts[0].shape)
     parts = [tf.reshape(part, (size,)) for part in parts]
     if rest := -size % _VECTOR:
         parts = [tf.concat([part, tf.zeros((rest,), part.dtype)], axis=0) for part in parts]

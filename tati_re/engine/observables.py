@@ -42,7 +42,8 @@ class Observables:
         full_every: int = 0,
         groups: Mapping[str, int] | None = None,
     ) -> None:
-        self.method, self.full_every = method, full_every
+        self.method = method
+        self.full_every = full_every
         self.metric_name = metric_name
         extra = {} if extra is None else extra
         named = isinstance(extra, Mapping) and all(
@@ -85,9 +86,12 @@ class Observables:
         if self.method.has_momentum:
             squares = tf.square(tf.cast(state.momentum, tf.float64))
             momentum_square = tf.reduce_sum(squares, axis=-1)
-            kinetic, momentum_norm = 0.5 * momentum_square, tf.sqrt(momentum_square)
+            kinetic = 0.5 * momentum_square
+            momentum_norm = tf.sqrt(momentum_square)
         else:
-            squares, kinetic, momentum_norm = None, undefined, undefined
+            squares = None
+            kinetic = undefined
+            momentum_norm = undefined
         temperature = (
             state.temperature if "temperature" in state._fields else state.rung.temperature
         )

@@ -31,13 +31,12 @@ def words(key, low, high) -> list[tf.Tensor]:
     for _ in range(_ROUNDS):
         first_product = tf.cast(a, tf.uint64) * tf.constant(_MULTIPLIERS[0], tf.uint64)
         second_product = tf.cast(c, tf.uint64) * tf.constant(_MULTIPLIERS[1], tf.uint64)
-        a, b, c, d = (
-            _xor(_high(second_product), b, low_key),
-            tf.cast(second_product, tf.uint32),
-            _xor(_high(first_product), d, high_key),
-            tf.cast(first_product, tf.uint32),
-        )
-        low_key, high_key = low_key + weyl[0], high_key + weyl[1]
+        a = _xor(_high(second_product), b, low_key)
+        b = tf.cast(second_product, tf.uint32)
+        c = _xor(_high(first_product), d, high_key)
+        d = tf.cast(first_product, tf.uint32)
+        low_key = low_key + weyl[0]
+        high_key = high_key + weyl[1]
     return [a, b, c, d]
 
 
@@ -47,7 +46,8 @@ def numbers(blocks: list[tf.Tensor], bit_type: tf.DType) -> list[tf.Tensor]:
     """
     if bit_type == tf.int32:
         return [tf.bitcast(word, tf.int32) for word in blocks]
-    wide, shift = [tf.cast(word, tf.uint64) for word in blocks], tf.constant(32, tf.uint64)
+    wide = [tf.cast(word, tf.uint64) for word in blocks]
+    shift = tf.constant(32, tf.uint64)
     halves = [
         tf.bitwise.bitwise_or(low, tf.bitwise.left_shift(high, shift))
         for low, high in (wide[:2], wide[2:])

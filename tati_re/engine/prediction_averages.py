@@ -35,18 +35,19 @@ class PredictionAverages:
         targets: np.ndarray,
         every: int,
     ) -> None:
-        self._outputs, self._predictive, self._inputs = outputs, predictive, inputs
-        self._targets, self.every, self._rows = (
-            np.asarray(targets),
-            every,
-            len(inputs) * predictive.rows,
-        )
+        self._outputs = outputs
+        self._predictive = predictive
+        self._inputs = inputs
+        self._targets = np.asarray(targets)
+        self.every = every
+        self._rows = len(inputs) * predictive.rows
         self.begin()
 
     def begin(self) -> None:
         """Counts no draw yet."""
         predictive = self._predictive
-        shape, classes = (self._rows, predictive.num_columns), predictive.kind != VALUES
+        shape = (self._rows, predictive.num_columns)
+        classes = predictive.kind != VALUES
         self._averages: dict[str, Any] = dict.fromkeys(
             ("count", "weight", "weight_squares"), np.zeros(())
         )
@@ -80,7 +81,8 @@ class PredictionAverages:
         state = chunk.carry.state
         walkers = loop.timeline.turns(group, np.arange(loop.walkers))[0][1]
         places = np.asarray(loop.method.order(state)) if loop.by_rung else np.arange(loop.walkers)
-        places, weights = places[walkers][: loop.walkers_at_rung], np.ones(len(walkers))
+        places = places[walkers][: loop.walkers_at_rung]
+        weights = np.ones(len(walkers))
         if "weight" in loop.labels:
             row = np.asarray(chunk.rows[int(chunk.num_rows) - 1])
             weights = row[walkers, loop.observables.columns.index("weight")]
@@ -107,16 +109,19 @@ class PredictionAverages:
             self._count(outputs.reshape(self._rows, -1), float(weights[walker]), own)
 
     def _count(self, outputs: np.ndarray, weight: float, own: np.ndarray | None) -> None:
-        averages, predictive = self._averages, self._predictive
+        averages = self._averages
+        predictive = self._predictive
         averages["count"] = averages["count"] + 1
         averages["weight"] = averages["weight"] + weight
         averages["weight_squares"] = averages["weight_squares"] + weight**2
         share = weight / averages["weight"]
         if predictive.kind != VALUES:
             logs = predictive.log_probabilities(outputs)
-            values, entropy = np.exp(logs), entropy_of(logs)
+            values = np.exp(logs)
+            entropy = entropy_of(logs)
             if predictive.kind == LABELS:
-                values, entropy = values[..., 1], entropy.sum(axis=-1)
+                values = values[..., 1]
+                entropy = entropy.sum(axis=-1)
                 self._add_density(-predictive.losses(outputs, self._targets), weight)
             before = averages["expected_entropy"]
             averages["expected_entropy"] = before + share * (entropy - before)

@@ -61,11 +61,14 @@ class PlainProgress:
     def __init__(
         self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.stream, self._clock = stream or sys.stdout, clock
+        self.stream = stream or sys.stdout
+        self._clock = clock
         self._waiting: str | None = None
 
     def start(self, total: int, done: int = 0, title: str = "", walkers: int = 1) -> None:
-        self._total, self._title, self._walkers = total, title, walkers
+        self._total = total
+        self._title = title
+        self._walkers = walkers
         self._waiting = None
         self._next = self._clock() + self.seconds
 
@@ -110,7 +113,8 @@ class NotebookProgress(PlainProgress):
         # A shorter state must cover the end of a longer one.
         line = self._waiting or ""
         print("\r" + line.ljust(self._width), end="", file=self.stream, flush=True)
-        self._width, self._waiting = len(line), None
+        self._width = len(line)
+        self._waiting = None
         self._next = self._clock() + self.seconds
 
     def _end_line(self) -> None:
@@ -203,7 +207,8 @@ def _state(left: int, walkers: int, potential: Any, temperature: Any, rate: floa
             )
     if rate is not None and math.isfinite(rate) and rate > 0:
         seconds = max(0, round(left / rate))
-        minutes, hours = seconds // 60 % 60, seconds // 3600
+        minutes = seconds // 60 % 60
+        hours = seconds // 3600
         parts.append(f"{rate:,.0f} steps/s" if rate >= 10 else f"{rate:.2g} steps/s")
         parts.append(f"{hours}:{minutes:02d}:{seconds % 60:02d} left")
     return "  ".join(parts)

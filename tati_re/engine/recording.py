@@ -100,12 +100,11 @@ class RowBuffers:
         self.method: Method = loop.method
         self.observables: Observables = loop.observables
         timeline = self.timeline = loop.timeline
-        self.walkers, self.num_recorded, self.directions = (
-            loop.walkers,
-            loop.num_recorded,
-            loop.directions,
-        )
-        self.dtype, self.labels = loop.potential.dtype, loop.labels
+        self.walkers = loop.walkers
+        self.num_recorded = loop.num_recorded
+        self.directions = loop.directions
+        self.dtype = loop.potential.dtype
+        self.labels = loop.labels
         # A chunk meets the ends of several turns of a group, each of which may have one more row
         # than its share.
         turns = 1 if timeline.groups == 1 else chunk_steps // timeline.group_steps + 2
@@ -118,10 +117,8 @@ class RowBuffers:
             chunk_steps // timeline.event_every + turns if timeline.event_every else 0
         )
         self._of_row = (self.walkers, len(self.observables.columns))
-        self._of_position, self._of_beside = (
-            (self.num_recorded, width),
-            (self.num_recorded, 2 + len(self.labels)),
-        )
+        self._of_position = (self.num_recorded, width)
+        self._of_beside = (self.num_recorded, 2 + len(self.labels))
         self._of_event = (loop.event_rows, len(self.method.event_columns))
 
     def empty(self, moments: RunningMoments) -> Buffers:
@@ -129,7 +126,8 @@ class RowBuffers:
         def array(dtype, most: int, shape: tuple[int, int]):
             return tf.TensorArray(dtype, most, element_shape=shape)
 
-        rows, none = array(tf.float64, self._most_rows, self._of_row), tf.constant(0)
+        rows = array(tf.float64, self._most_rows, self._of_row)
+        none = tf.constant(0)
         positions = array(self.dtype, self._most_positions, self._of_position)
         beside = array(tf.float64, self._most_positions, self._of_beside)
         events = array(tf.float64, self._most_events, self._of_event)
@@ -139,12 +137,11 @@ class RowBuffers:
         """Rows, positions, what is beside them, and events, as tensors, each but the second two
         with its number.
         """
-        where, also = (
-            tf.zeros((0, self.num_recorded, 0), self.dtype),
-            tf.zeros((0, *self._of_beside), tf.float64),
-        )
+        where = tf.zeros((0, self.num_recorded, 0), self.dtype)
+        also = tf.zeros((0, *self._of_beside), tf.float64)
         if self._most_positions:
-            where, also = buffers.positions.stack(), buffers.beside.stack()
+            where = buffers.positions.stack()
+            also = buffers.beside.stack()
         new_events = (
             buffers.events.stack() if self._most_events else tf.zeros((0, 0, 0), tf.float64)
         )
@@ -160,27 +157,27 @@ class RowBuffers:
         which stays the next one where nothing is: XLA then writes in place, where it copies buffers
         that pass through a condition, at each step.
         """
-        row_due, position_due = tf.logical_and(alive, due.row), tf.logical_and(alive, due.position)
-        no_row, no_position = (
-            tf.zeros(self._of_row, tf.float64),
-            tf.zeros(self._of_position, self.dtype),
-        )
+        row_due = tf.logical_and(alive, due.row)
+        position_due = tf.logical_and(alive, due.position)
+        no_row = tf.zeros(self._of_row, tf.float64)
+        no_position = tf.zeros(self._of_position, self.dtype)
         nothing = buffers.moments, no_row, no_position, tf.zeros(self._of_beside, tf.float64)
         either = tf.logical_or(row_due, position_due)
-        due, always = (
-            due._replace(moments=tf.logical_and(alive, due.moments)),
-            self.timeline.record_every == 1,
-        )
+        due = due._replace(moments=tf.logical_and(alive, due.moments))
+        always = self.timeline.record_every == 1
         recorded = _if(
             either, lambda: self._recorded(due, now(), acceptance, nothing), lambda: nothing, always
         )
         moments, row, position, beside = recorded
         rows, num_rows = _written(buffers.rows, buffers.num_rows, row, row_due)
-        positions, also, num_positions = buffers.positions, buffers.beside, buffers.num_positions
+        positions = buffers.positions
+        also = buffers.beside
+        num_positions = buffers.num_positions
         if self.timeline.trajectory_every:
             also, _ = _written(also, num_positions, beside, position_due)
             positions, num_positions = _written(positions, num_positions, position, position_due)
-        events, num_events = buffers.events, buffers.num_events
+        events = buffers.events
+        num_events = buffers.num_events
         if self.timeline.event_every:
             event_due = tf.logical_and(alive, due.event)
             none = tf.zeros(self._of_event, tf.float64)
@@ -193,7 +190,9 @@ class RowBuffers:
         not due.
         """
         moments, no_row, no_position, no_beside = nothing
-        line, order, labels = self.timeline, None, []
+        line = self.timeline
+        order = None
+        labels = []
         state, evaluate = now
         evaluate = self.method.bound(state, evaluate)
         if not self.method.current:

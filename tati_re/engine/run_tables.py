@@ -18,24 +18,25 @@ class RunningAverages:
     """Sums and counts of each walker, and the rows of averages.csv that follow from them."""
 
     def __init__(self, loop: Loop, expected: tuple[float, float]) -> None:
-        self._columns, self._expected = loop.observables.columns, np.array(expected)
+        self._columns = loop.observables.columns
+        self._expected = np.array(expected)
         self._averaged = [self._columns.index(name) for name in loop.observables.averaged]
         self._walkers_at_rung = loop.walkers_at_rung if loop.by_rung else None
-        self._walkers, self._temperature = loop.walkers, np.asarray(loop.rung.temperature)
+        self._walkers = loop.walkers
+        self._temperature = np.asarray(loop.rung.temperature)
         self.begin()
 
     def begin(self) -> None:
         """Counts no row yet."""
-        self._counts, self._sums = (
-            np.zeros(self._walkers),
-            np.zeros((self._walkers, len(self._averaged))),
-        )
+        self._counts = np.zeros(self._walkers)
+        self._sums = np.zeros((self._walkers, len(self._averaged)))
 
     def add(self, walkers: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Counts rows `(steps, walkers, columns)` of these walkers; the averages after each, as in
         averages.csv.
         """
-        values, weights = rows[:, :, self._averaged], np.ones(rows.shape[:2])
+        values = rows[:, :, self._averaged]
+        weights = np.ones(rows.shape[:2])
         if "weight" in self._columns:
             weights = rows[:, :, self._columns.index("weight")]
         # One running sum: adding the sums of parts would round differently after each interruption.
@@ -60,7 +61,8 @@ class RunningAverages:
         return {"averages/counts": self._counts, "averages/sums": self._sums}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        self._counts, self._sums = arrays["averages/counts"], arrays["averages/sums"]
+        self._counts = arrays["averages/counts"]
+        self._sums = arrays["averages/sums"]
 
 
 _MOST_WAITING = 16 * 2**20
@@ -77,7 +79,8 @@ class RunTables:
         parameters: Sequence[str],
         averages: RunningAverages,
     ) -> None:
-        self._folder, self._averages = folder, averages
+        self._folder = folder
+        self._averages = averages
         self._num_recorded = loop.num_recorded
         self._numbers = loop.potential.dtype
         self._trajectory = files.TRAJECTORIES[trajectory]
@@ -204,7 +207,9 @@ def _at_target(loop: Loop, row: np.ndarray) -> tuple[float, float | None]:
     """Mean potential and kinetic temperature of the walkers at the target, of a row `(walkers,
     columns)`.
     """
-    columns, first, temperature = loop.observables.columns, loop.walkers_at_rung, None
+    columns = loop.observables.columns
+    first = loop.walkers_at_rung
+    temperature = None
     if loop.method.has_momentum:
         temperature = float(
             2 * row[:first, columns.index("kinetic_energy")].mean() / loop.potential.num_parameters

@@ -21,7 +21,9 @@ class TensorBoard:
 
     def __init__(self, target: str | None) -> None:
         self.target = None if target is None else Path(target)
-        self._after, self._position, self._header = 0, 0, b""
+        self._after = 0
+        self._position = 0
+        self._header = b""
         self._writers: dict = {}
 
     def begin(self, step: int) -> None:
@@ -53,7 +55,8 @@ class TensorBoard:
 
     @staticmethod
     def _write(tf, part, tags: list[str], metadata) -> None:
-        values, steps = part[tags].to_numpy(dtype=np.float32), part["step"].to_numpy()
+        values = part[tags].to_numpy(dtype=np.float32)
+        steps = part["step"].to_numpy()
         for step, row in zip(steps, values, strict=True):
             summary = tf.compat.v1.Summary()
             for tag, value in zip(tags, row, strict=True):

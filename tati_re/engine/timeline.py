@@ -120,11 +120,9 @@ class Timeline:
     def due(self, first_move: int, capacity: int, count: int) -> Moves:
         """The records due after each of `capacity` moves, of which `count` will be made."""
         steps, group = self.steps(first_move, capacity)
-        row, position, event = (
-            self.rows_due(steps),
-            self.positions_due(steps),
-            _each(self.event_every, steps),
-        )
+        row = self.rows_due(steps)
+        position = self.positions_due(steps)
+        event = _each(self.event_every, steps)
         places = np.arange(1, capacity + 1)
         turn_ends = (steps % self.group_steps == 0) & (self.groups * self.group_steps > 1)
         events = np.where(row | position | event | turn_ends, places, capacity + 1)

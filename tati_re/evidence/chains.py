@@ -46,15 +46,14 @@ class Chains:
         role: str = "",
     ) -> None:
         self._purpose = f"evidence{role}"
-        self.potential, self.sampler, self.seed, self.execution = (
-            potential,
-            sampler,
-            seed,
-            execution,
-        )
+        self.potential = potential
+        self.sampler = sampler
+        self.seed = seed
+        self.execution = execution
         self.walkers = potential.num_walkers
         self.auxiliary = tuple(map(tf.constant, potential.auxiliary))
-        self.most_steps, self.visited = most_steps, visited
+        self.most_steps = most_steps
+        self.visited = visited
         self.gradients = 0.0
         self.calls = 0
         self._steps: Any = (
@@ -75,12 +74,14 @@ class Chains:
                 self._prepare(position, rung)
             parts: list[Any] = []
             visited: list[Any] = []
-            acceptance, done = np.zeros(()), 0
+            acceptance = np.zeros(())
+            done = 0
             while done < num_steps:
                 count = min(self._chunk, num_steps - done)
                 position, some, accepted, places = self._call(position, rung, count)
                 parts.append(some)
-                acceptance, done = acceptance + accepted, done + count
+                acceptance = acceptance + accepted
+                done = done + count
                 if self.visited:
                     visited = [*visited, *places[0].numpy()[:count]][-self.visited :]
         energies = np.concatenate(parts).T
@@ -122,13 +123,12 @@ class Chains:
         """Records the random numbers of a step, and sets the number of steps per call."""
 
         def dry(position, rung):
-            first, later = (
-                RecordingNoise(self.potential.dtype),
-                RecordingNoise(self.potential.dtype),
-            )
+            first = RecordingNoise(self.potential.dtype)
+            later = RecordingNoise(self.potential.dtype)
             state = self.sampler.init(position, self._bound(rung), first)
             state, _ = self.sampler.step(state, self._bound(rung, 1), later)
-            self._first, self._draws = first.draws, later.draws
+            self._first = first.draws
+            self._draws = later.draws
             return state.position
 
         tf.function(dry, autograph=False).get_concrete_function(position, rung)
@@ -149,12 +149,14 @@ class Chains:
             state = type_of(**dict(zip(fields, values, strict=True)))
             noise = StepNoise(self._draws, [each[i] for each in numbers])
             state, info = self.sampler.step(state, self._bound(rung, i + 1), noise)
-            loss, acceptance = self._loss(state, rung), tf.ones_like(accepted)
+            loss = self._loss(state, rung)
+            acceptance = tf.ones_like(accepted)
             if self.sampler.metropolis:
                 acceptance = info.acceptance
             if self.sampler.by_rung:
                 order = self.sampler.order(state)
-                loss, acceptance = tf.gather(loss, order), tf.gather(acceptance, order)
+                loss = tf.gather(loss, order)
+                acceptance = tf.gather(acceptance, order)
             rows = rows.write(i, self._bound(rung).scale * loss)
             visited = tuple(places.write(i, state.position) for places in visited)
             return i + 1, tuple(state), rows, accepted + acceptance, visited

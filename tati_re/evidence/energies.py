@@ -84,11 +84,16 @@ def energies_along(
     `say` takes sentences on the progress; `parts` keeps each point, and each tenth of the draws of
     all.
     """
-    path, sequential = np.asarray(path, np.float64), plan.sampling == "sequential"
+    path = np.asarray(path, np.float64)
+    sequential = plan.sampling == "sequential"
     single = potential_of(plan.walkers)
     chains = Chains(single, sampler, plan.seed, plan.execution)
     position = drawn_from_reference(single, plan.walkers, plan.seed)
-    step_size, sizes, places, values, acceptance = plan.step_size, [], [], [], []
+    step_size = plan.step_size
+    sizes = []
+    places = []
+    values = []
+    acceptance = []
 
     def at_reference() -> dict:
         exact = Chains(single, ReferenceDraws(), plan.seed, plan.execution, role=" reference")
@@ -113,7 +118,8 @@ def energies_along(
             part = parts.part(
                 f"point-{number:03d}", at_point if weight > 0 else at_reference, chains
             )
-            position, step_size = part["position"], float(part.get("step_size", step_size))
+            position = part["position"]
+            step_size = float(part.get("step_size", step_size))
             if sequential:
                 values.append(part["energies"])
                 acceptance.append(float(part["acceptance"]))
@@ -123,7 +129,8 @@ def energies_along(
                 )
         sizes.append(step_size)
         places.append(position)
-    step_sizes, gradients = np.array(sizes), chains.gradients
+    step_sizes = np.array(sizes)
+    gradients = chains.gradients
     if sequential:
         return Energies(
             path, np.array(values), step_sizes, np.array(acceptance), gradients, np.array(places)
@@ -137,11 +144,9 @@ def energies_along(
     together = Chains(
         potential_of(plan.walkers * len(path)), exchange, plan.seed, plan.execution, role=" ladder"
     )
-    position, weights, sizes_now = (
-        np.concatenate(places[::-1]),
-        ladder.likelihood_weight[0],
-        sizes[-1],
-    )
+    position = np.concatenate(places[::-1])
+    weights = ladder.likelihood_weight[0]
+    sizes_now = sizes[-1]
 
     def block(count: int) -> dict:
         moved = together.run(position, weights, sizes_now, count)
@@ -155,7 +160,8 @@ def energies_along(
         position = parts.part("burnin", lambda: block(plan.num_burnin_steps), together)["position"]
     # Whole calls, whose first momenta are new ones anyhow.
     size = -(-plan.num_draws // (_BLOCKS * _CALL)) * _CALL
-    starts, blocks = range(0, plan.num_draws, size), []
+    starts = range(0, plan.num_draws, size)
+    blocks = []
     for number, start in enumerate(starts):
         count = min(size, plan.num_draws - start)
         blocks.append(parts.part(f"draws-{number:03d}", lambda count=count: block(count), together))
@@ -186,7 +192,8 @@ def tuned(
     settled = 0
     for _ in range(_MOST_ROUNDS):
         moved = chains.run(position, weight, step_size, round_steps)
-        position, found = moved.position, float(moved.acceptance.mean())
+        position = moved.position
+        found = float(moved.acceptance.mean())
         settled = settled + 1 if abs(found - plan.target_acceptance) < _WINDOW else 0
         if settled == times or (
             found > plan.target_acceptance and step_size >= plan.largest_step_size

@@ -55,13 +55,12 @@ def estimated(energies: Energies, method: str, grid: Quadrature | None = None) -
         "draws": energies.values.shape[2],
     }
     settings["gradients"] = float(energies.gradients)
-    curve, notes = pd.DataFrame(found.curve), _notes(found, energies)
+    curve = pd.DataFrame(found.curve)
+    notes = _notes(found, energies)
     if found.bias == 0 and method not in ("stepping_stone", "mbar") and "trapezoid" in grid.rule:
         other = estimators.stepping_stone(energies.path, energies.values)
-        away, reliable = (
-            other.log_z - found.log_z,
-            other.curve["effective_fraction"].min() > _FEWEST,
-        )
+        away = other.log_z - found.log_z
+        reliable = other.curve["effective_fraction"].min() > _FEWEST
         if reliable and abs(away) > 3 * np.hypot(found.error, other.error):
             said = f"Stepping stones of the same draws are {away:+.2g} away: more points, stepping_stone, or mbar."
             notes += (said,)
@@ -93,7 +92,8 @@ def _notes(found: estimators.Estimate, energies: Energies) -> tuple[str, ...]:
             f"The acceptance at one point is {poor:.2f}: a smaller step_size or more burn-in."
         )
     half = found.influence.shape[1] // 2
-    early, late = found.influence[:, :half], found.influence[:, -half:]
+    early = found.influence[:, :half]
+    late = found.influence[:, -half:]
     drift = float(late.mean() - early.mean())
     # Errors of the halves: that of the whole has grown with the drift.
     if abs(drift) > 3.5 * np.hypot(estimators.series_error(early), estimators.series_error(late)):
@@ -136,7 +136,9 @@ def energies_of_run(run: Run) -> Energies:
         True
     """
     manifest = run.manifest
-    options, method, loss = manifest["options"], manifest["method"], manifest["loss"]
+    options = manifest["options"]
+    method = manifest["method"]
+    loss = manifest["loss"]
     weights = method.get("likelihood_weights", [1.0])
     if weights[0] != 1.0 or weights[-1] != 0.0:
         raise InputError(
@@ -155,7 +157,9 @@ def energies_of_run(run: Run) -> Energies:
         raise InputError(
             "The run's loss is not a likelihood with its constant.", loss["loss"], expected
         )
-    words, ladder, rows = str(manifest.get("meaning", "")), run.ladder, run.run_info
+    words = str(manifest.get("meaning", ""))
+    ladder = run.ladder
+    rows = run.run_info
     what = "The run's potential has weights of examples or weight regularizers, which have no normalization."
     refuse_if("its weight" in words or "regularis" in words, what, run.folder, "a run without them")
     rows = rows[rows["step"] > max(options.get("num_burnin_steps", 0), 0)].sort_values(

@@ -47,7 +47,8 @@ _LADDER = (
 
 
 def check(sim, options: Options, potential) -> None:
-    loss, prior = potential.loss, potential.prior
+    loss = potential.loss
+    prior = potential.prior
     if options.potential == "mean_loss":
         raise InputError(
             "potential: the mean loss is not a log likelihood.",
@@ -134,7 +135,9 @@ class Estimation:
     """
 
     def __init__(self, sim, options: Options, objects: dict[str, Any]) -> None:
-        self.sim, self.objects, self.system = sim, objects, sim.system
+        self.sim = sim
+        self.objects = objects
+        self.system = sim.system
         self.progress = make_progress(options.verbose)
         self.walkers = options.num_walkers if "num_walkers" in options.explicit else _WALKERS
         members = options.num_populations * options.num_particles if "smc" in options.method else 0
@@ -167,7 +170,8 @@ class Estimation:
     def estimates(self) -> Evidences:
         with stopping(self.options.requeue_signal):
             found = [self.by(name) for name in dict.fromkeys(self.options.method)]
-        data, notes = self.sim.dataset, tuple[str, ...]()
+        data = self.sim.dataset
+        notes = tuple[str, ...]()
         if (
             data.test_inputs is not None
             and not {"test_fraction", "test_data"} & self.options.explicit
@@ -177,10 +181,12 @@ class Estimation:
         return Evidences([replace(one, notes=one.notes + notes) for one in found])
 
     def _specification(self) -> dict[str, str]:
-        sim, options = self.sim, self.options
+        sim = self.sim
+        options = self.options
         given = options.model_dump(mode="json", include=set(options.explicit) - _NO_MATTER)
         said = {name: json.dumps(value, sort_keys=True) for name, value in given.items()}
-        potential, flat = self.potential(1), self.system.flat
+        potential = self.potential(1)
+        flat = self.system.flat
         # Not the position of the walker: the minimum that a descent from it reaches is kept.
         statistics = b"|".join(
             np.ascontiguousarray(each[:1]).tobytes() for each in sim.walkers.auxiliary
@@ -205,7 +211,8 @@ class Estimation:
         return potential
 
     def _sampler(self):
-        options, objects = self.options, self.objects
+        options = self.options
+        objects = self.objects
         changed: dict[str, Any] = {"target_acceptance": None}
         if "sampler" not in options.explicit and "sampler" not in objects:
             changed["sampler"] = "HMC"
@@ -226,9 +233,11 @@ class Estimation:
     def plan(self, widths: np.ndarray) -> SamplingPlan:
         """The sampling plan, with step sizes for parameters as wide as the reference."""
         options = self.options
-        mass, inner = 1.0, self.sampler
+        mass = 1.0
+        inner = self.sampler
         while isinstance(inner, Wrapper):
-            mass, inner = mass * inner.mass if isinstance(inner, Massive) else mass, inner.inner
+            mass = mass * inner.mass if isinstance(inner, Massive) else mass
+            inner = inner.inner
         widths = widths * np.sqrt(mass)
         first = 0.5 * float(np.min(widths))
         if "step_size" in options.explicit or not self.sampler.metropolis:
@@ -240,10 +249,8 @@ class Estimation:
             raise InputError(
                 "num_steps: too few draws.", options.num_steps, f"at least {burnin + 8}"
             )
-        acceptance, largest = (
-            options.target_acceptance or _TARGET_ACCEPTANCE,
-            2.0 * float(np.max(widths)),
-        )
+        acceptance = options.target_acceptance or _TARGET_ACCEPTANCE
+        largest = 2.0 * float(np.max(widths))
         lengths = self.walkers, options.num_steps - burnin, burnin, options.evidence_sampling
         return SamplingPlan(*lengths, first, acceptance, largest, options.run_seed, self.execution)
 
@@ -277,7 +284,8 @@ class Estimation:
         """Energies along the path from the prior, and their sampling time in seconds."""
         if self._from_prior is None:
             start = time.monotonic()
-            grid, plan = self.grid(), self.plan(self.prior_widths())
+            grid = self.grid()
+            plan = self.plan(self.prior_widths())
             parts = PartFiles(self.folder, "prior-")
             energies = energies_along(
                 grid.path, self.potential, self.sampler, plan, self.progress.message, parts
@@ -287,10 +295,8 @@ class Estimation:
 
     def _smc(self, parts: PartFiles) -> Evidence:
         options = self.options
-        plan, sizes = (
-            self.plan(self.prior_widths()),
-            (options.num_populations, options.num_particles),
-        )
+        plan = self.plan(self.prior_widths())
+        sizes = (options.num_populations, options.num_particles)
         moves = options.num_moves, options.particle_fraction
         found = cooled(
             self.potential, self.sampler, plan, *sizes, *moves, self.progress.message, parts
@@ -318,7 +324,8 @@ class Estimation:
         def potential_of(copies: int):
             return SpringsPotential(self.potential(copies), springs)
 
-        grid, plan = self.grid(), self.plan(springs.std)
+        grid = self.grid()
+        plan = self.plan(springs.std)
         energies = energies_along(
             grid.path, potential_of, self.sampler, plan, self.progress.message, parts
         )
@@ -335,7 +342,8 @@ class Estimation:
 
 
 def springs_at_minimum(estimation, parts: PartFiles) -> tuple[Springs, float]:
-    options, walkers = estimation.options, estimation.walkers
+    options = estimation.options
+    walkers = estimation.walkers
     prior = estimation.potential(1).prior
     if prior.walled and not isinstance(prior, Box):
         raise InputError(
@@ -375,7 +383,8 @@ def springs_at_minimum(estimation, parts: PartFiles) -> tuple[Springs, float]:
             chains, np.repeat(centre[None], walkers, axis=0), 1.0, plan.step_size, plan
         )
         place = chains.run(place, 1.0, step_size, max(plan.num_burnin_steps, 1)).position
-        squares, count = np.zeros_like(centre), max(8, plan.num_draws // _EVERY)
+        squares = np.zeros_like(centre)
+        count = max(8, plan.num_draws // _EVERY)
         for _ in range(count):
             place = chains.run(place, 1.0, step_size, _EVERY).position
             squares += np.mean((place.astype(np.float64) - centre) ** 2, axis=0) / count

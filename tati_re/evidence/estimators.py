@@ -140,7 +140,8 @@ def stepping_stone(path, energies) -> Estimate:
     top = logs.max(axis=(1, 2), keepdims=True)
     weights = np.exp(logs - top)
     means = weights.mean(axis=(1, 2), keepdims=True)
-    ratios, influences = (np.log(means) + top)[:, 0, 0], weights / means - 1.0
+    ratios = (np.log(means) + top)[:, 0, 0]
+    influences = weights / means - 1.0
     curve = {
         "path": path[:-1],
         "next": path[1:],
@@ -166,7 +167,8 @@ def mbar(path, energies) -> Estimate:
     energies = checked_energies(path, energies)
     points, walkers, draws = energies.shape
     energies = energies[:, :, :: max(1, -(-(points**2) * walkers * draws // _MOST_FOR_MBAR))]
-    draws, reduced = energies.shape[2], path[:, None] * energies.reshape(1, -1)
+    draws = energies.shape[2]
+    reduced = path[:, None] * energies.reshape(1, -1)
     rising = energies.mean(axis=(1, 2))
     start = np.concatenate([[0.0], np.cumsum(np.diff(path) * 0.5 * (rising[1:] + rising[:-1]))])
     free = mbar_free_energies(reduced, np.full(points, walkers * draws), start)

@@ -24,7 +24,8 @@ class PartFiles:
     """
 
     def __init__(self, folder: Path | None = None, prefix: str = "") -> None:
-        self.folder, self.prefix = folder, prefix
+        self.folder = folder
+        self.prefix = prefix
         self.seconds_saved = 0.0
         self._seconds: dict[str, float] = {}
         self._since = time.monotonic()
@@ -43,7 +44,8 @@ class PartFiles:
                 f"output: {path} is damaged.", expected="to remove this file, or overwrite"
             ) from None
         for each, (calls, gradients) in zip(chains, counts, strict=True):
-            each.calls, each.gradients = int(calls), float(gradients)
+            each.calls = int(calls)
+            each.gradients = float(gradients)
         self.seconds_saved += seconds
         self._seconds[name], self._since = seconds, time.monotonic()
         return values

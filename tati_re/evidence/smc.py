@@ -38,10 +38,13 @@ def next_point(now: float, energies, fraction: float = 0.5) -> float:
     if enough(1.0):
         return 1.0
     # In powers of ten first: from the prior the first step may be 1e-6.
-    low, high = 0.0, 1.0 - now
+    low = 0.0
+    high = 1.0 - now
     while high > 1e-300 and not enough(now + high):
-        low, high = 0.0, high / 10
-    low, high = high, min(10 * high, 1.0 - now)
+        low = 0.0
+        high = high / 10
+    low = high
+    high = min(10 * high, 1.0 - now)
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if enough(now + middle) else (low, middle)
@@ -149,12 +152,15 @@ def cooled(
         shares = logsumexp(logs, axis=-1) - np.log(logs.shape[-1])
         effective = effective_fraction(logs).mean()
         row = (weight, following, shares.mean(), effective, state["acceptance"], state["step_size"])
-        rows, log_z, weight = np.vstack([state["rows"], row]), state["log_z"] + shares, following
+        rows = np.vstack([state["rows"], row])
+        log_z = state["log_z"] + shares
+        weight = following
         if len(rows) % 10 == 0 or weight == 1.0:
             say(
                 f"Stage {len(rows)}: {weight:.3g} of the way, log Z so far {combined(log_z)[0]:,.6g}."
             )
-        visited, size = state["visited"], float(state["step_size"])
+        visited = state["visited"]
+        size = float(state["step_size"])
         state = {"log_z": log_z, "rows": rows, "step_size": size}
         if weight < 1.0:
             random = np.random.default_rng([plan.seed, 0x534D, len(rows)])

@@ -66,7 +66,8 @@ class Springs:
             crowded = ndtr(low) + ndtr(-high) > 0.5
             if crowded.any():
                 # Springs wider than the box: the small difference of two numbers near each other.
-                a, b = log_ndtr(high[crowded]), log_ndtr(low[crowded])
+                a = log_ndtr(high[crowded])
+                b = log_ndtr(low[crowded])
                 whole[crowded] = (
                     np.log(self.std[crowded] * np.sqrt(2 * np.pi)) + a + np.log1p(-np.exp(b - a))
                 )
@@ -95,10 +96,14 @@ class SpringsPotential(Potential):
     """The path between springs and the posterior: u = λ E + V_q, E = L + V - V_q."""
 
     def __init__(self, potential, springs: Springs) -> None:
-        self.posterior, self.springs = potential, springs
-        self.num_walkers, self.num_parameters = potential.num_walkers, potential.num_parameters
-        self.num_examples, self.auxiliary = potential.num_examples, potential.auxiliary
-        self.prior, self.dtype = potential.prior, potential.dtype
+        self.posterior = potential
+        self.springs = springs
+        self.num_walkers = potential.num_walkers
+        self.num_parameters = potential.num_parameters
+        self.num_examples = potential.num_examples
+        self.auxiliary = potential.auxiliary
+        self.prior = potential.prior
+        self.dtype = potential.dtype
         self.stiffness = 1.0 / springs.std**2
         self.log_normalization = springs.log_normalization
 
@@ -121,12 +126,16 @@ class SpringsPotential(Potential):
 class SpringsEvaluate(Delegating):
     def __init__(self, path: SpringsPotential, posterior: Evaluate, rung: Rung) -> None:
         super().__init__(posterior)
-        self.path, self.rung, self.scale, self.exact = path, rung, 1.0, True
+        self.path = path
+        self.rung = rung
+        self.scale = 1.0
+        self.exact = True
 
     def full(self, position) -> Energy:
         energy = self.evaluate.full(position)
         log_q, pull = self.path.log_reference(position)
-        weight, difference = self.rung.likelihood_weight, energy.potential + log_q
+        weight = self.rung.likelihood_weight
+        difference = energy.potential + log_q
         mixed = tf.cast(weight, position.dtype)[:, None]
         return Energy(
             weight * difference - log_q,

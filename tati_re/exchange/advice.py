@@ -36,7 +36,8 @@ def distances(coordinate, energy_sd) -> np.ndarray:
     and for a Gaussian prior and likelihood of one shape. `coordinate` is b, β or β λ, and
     `energy_sd` s, above 0, of U or of L; `(rungs,)` each.
     """
-    first, second = energy_sd[:-1], energy_sd[1:]
+    first = energy_sd[:-1]
+    second = energy_sd[1:]
     q = np.log(first / second)
     flat = np.abs(q) < 1e-8
     return (
@@ -202,7 +203,8 @@ def _bias_factor(beta, sd, wanted: float) -> float | None:
 
 
 def _sentences(ladder: Ladder, advice: Advice, apart, sd, acceptance: float) -> tuple[str, ...]:
-    worst, rungs = int(np.argmax(np.round(apart, 9))), ladder.num_rungs
+    worst = int(np.argmax(np.round(apart, 9)))
+    rungs = ladder.num_rungs
     posterior = ladder.tempering == "posterior"
     symbol, shown = ("T", ladder.temperature) if posterior else ("λ", ladder.likelihood_weight)
     pair = f"between {symbol} = {shown[worst]:.4g} and {shown[worst + 1]:.4g}"
@@ -244,7 +246,8 @@ def _ladder_in_words(advice: Advice, posterior: bool) -> str:
     if not posterior:
         return f"{words}, their weights adapted,"
     ratios = advice.coordinate[:-1] / advice.coordinate[1:]
-    low, high = _ratio(ratios.min()), _ratio(ratios.max())
+    low = _ratio(ratios.min())
+    high = _ratio(ratios.max())
     return (
         f"{words} (temperature_ratio {low})"
         if low == high
@@ -311,13 +314,12 @@ def exchange_advice(chains, ladder: Ladder | None = None, energy_sd=None) -> Exc
             "Advice on a ladder needs the spread of its energies.", expected="ladder and energy_sd"
         )
     rows = values.shape[1] // 2
-    means, r_hats = (
-        values[:, : 2 * rows].reshape(len(values), 2, rows, -1).mean(2),
-        split_rhat(values),
-    )
+    means = values[:, : 2 * rows].reshape(len(values), 2, rows, -1).mean(2)
+    r_hats = split_rhat(values)
     worst = int(r_hats.argmax())
     first, second = (means[:, half, worst] - means[:, half, worst].mean() for half in (0, 1))
-    size, found = np.sqrt((first @ first) * (second @ second)), float(r_hats[worst])
+    size = np.sqrt((first @ first) * (second @ second))
+    found = float(r_hats[worst])
     kept = float(first @ second / size) if size else 0.0
     pays = True if found > 1.4 and kept > 0.8 else False if found < 1.1 else None
     verdict = {

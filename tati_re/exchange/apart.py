@@ -31,16 +31,18 @@ class Apart(Wrapper):
 
     def __init__(self, exchange: ReplicaExchange) -> None:
         super().__init__(exchange.inner)
-        self.exchange, self.ladder, self.name = exchange, exchange.ladder, exchange.name
-        self.label_names, self.current, self.reevaluates = (
-            exchange.label_names,
-            exchange.current,
-            exchange.reevaluates,
-        )
-        self.num_ladders, self.first_replica = exchange.num_ladders, 0
+        self.exchange = exchange
+        self.ladder = exchange.ladder
+        self.name = exchange.name
+        self.label_names = exchange.label_names
+        self.current = exchange.current
+        self.reevaluates = exchange.reevaluates
+        self.num_ladders = exchange.num_ladders
+        self.first_replica = 0
 
     def init(self, position, evaluate, noise):
-        exchange, evaluate = self.exchange, self.exchange.energetic(evaluate)
+        exchange = self.exchange
+        evaluate = self.exchange.energetic(evaluate)
         replica = self.first_replica + tf.range(position.shape[0]) // self.num_ladders
         table = RungTargets(*(tf.constant(values) for values in exchange.target))
         zeros = tf.zeros((exchange.num_rungs,), tf.float64)

@@ -17,7 +17,10 @@ EVENT_COLUMNS = ("step", "rung_low", "rung_high", "replica_low", "replica_high",
 independent ladders.
 """
 
-_NOWHERE, _TOP, _BOTTOM, _TOP_AFTER_BOTTOM = 0, 1, 2, 3
+_NOWHERE = 0
+_TOP = 1
+_BOTTOM = 2
+_TOP_AFTER_BOTTOM = 3
 
 
 class Counts(NamedTuple):
@@ -41,7 +44,8 @@ class Counts(NamedTuple):
 
 
 def no_counts(rungs: int, walkers: int) -> Counts:
-    pairs, each = tf.zeros((rungs - 1,), tf.float64), tf.zeros((walkers,), tf.float64)
+    pairs = tf.zeros((rungs - 1,), tf.float64)
+    each = tf.zeros((walkers,), tf.float64)
     energy = tf.zeros((rungs,), tf.float64)
     nowhere = tf.fill((walkers,), tf.constant(_NOWHERE))
     return Counts(pairs, pairs, pairs, tf.zeros((), tf.float64), energy, nowhere, each, each)
@@ -65,16 +69,19 @@ def counted(counts: Counts, pairs: Pairs, accepted, expected, energy, rung, coun
     replica at each rung, `(ladders, rungs)`, and `rung` is where the walkers are now, `(walkers,)`,
     int32.
     """
-    rungs, kept = energy.shape[1], tf.cast(counting, tf.float64)
+    rungs = energy.shape[1]
+    kept = tf.cast(counting, tf.float64)
     seen = zip(
         counts[:3], (tf.ones_like(expected), tf.cast(accepted, tf.float64), expected), strict=True
     )
     attempts, swaps, chances = (
         sums + kept * by_neighbors(pairs, values, rungs) for sums, values in seen
     )
-    bottom, top = tf.equal(rung, 0), tf.equal(rung, rungs - 1)
+    bottom = tf.equal(rung, 0)
+    top = tf.equal(rung, rungs - 1)
     last = counts.last_end
-    was_bottom, was_tripping = tf.equal(last, _BOTTOM), tf.equal(last, _TOP_AFTER_BOTTOM)
+    was_bottom = tf.equal(last, _BOTTOM)
+    was_tripping = tf.equal(last, _TOP_AFTER_BOTTOM)
     arrived = tf.logical_and(bottom, tf.logical_or(tf.equal(last, _TOP), was_tripping))
     returned = tf.logical_and(bottom, was_tripping)
     went_up = tf.where(tf.logical_or(was_bottom, was_tripping), _TOP_AFTER_BOTTOM, _TOP)
@@ -120,7 +127,8 @@ def ladder_table(table: RungTargets, step_size, counts: Counts, bias_factor: flo
     attempts, accepted, expected, samples, energy = (np.asarray(values) for values in counts[:5])
     last = np.full(1, np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean, strength = energy / samples, beta * weight
+        mean = energy / samples
+        strength = beta * weight
         predicted = erfc(
             0.5 * np.sqrt(np.maximum(np.diff(strength) * -np.diff(mean) / bias_factor, 0.0))
         )

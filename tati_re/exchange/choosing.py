@@ -26,10 +26,8 @@ _OF_CORRECTED = (
 
 def ladder_of(options) -> Ladder | None:
     rise = ((options.num_replicas or 2) - 1) * math.log10(options.temperature_ratio or 1.0)
-    what, received = (
-        "temperature_ratio: no number holds the highest temperature.",
-        f"10^{rise:.4g} times the lowest",
-    )
+    what = "temperature_ratio: no number holds the highest temperature."
+    received = f"10^{rise:.4g} times the lowest"
     refuse_if(
         rise > math.log10(LARGEST[options.dtype]),
         what,
@@ -115,7 +113,8 @@ def with_replicas(sampler, options, exact: bool, prior, regularized: bool = Fals
     batch_size = None
     if rule is not None and not rule.exact and not exact and not exact_energies:
         batch_size = options.exchange_batch_size or max(2, options.batch_size)
-    every, bias = options.exchange_every or (1 if sampler.metropolis else _EVERY), None
+    every = options.exchange_every or (1 if sampler.metropolis else _EVERY)
+    bias = None
     if biased:
         # Deposits fall with the square root of their number after some thousand.
         bias = WellTempered(
@@ -174,7 +173,8 @@ def ladder_sentences(method, potential) -> list[str]:
     """
     if not isinstance(method, ReplicaExchange) or method.num_rungs < 2:
         return []
-    ladder, rule = method.ladder, method.swap_rule
+    ladder = method.ladder
+    rule = method.swap_rule
     if ladder.tempering == "likelihood":
         where = f"likelihood weights 1 to {ladder.likelihood_weight[-1]:g}"
     else:

@@ -96,8 +96,10 @@ def series_weights(
     """
     if series_filter is None:
         return [(-noise_variance / 2) ** n / math.factorial(n) for n in range(terms)]
-    argument, weights = series_filter * noise_variance / 4, []
-    before, hermite = 0.0, 1.0
+    argument = series_filter * noise_variance / 4
+    weights = []
+    before = 0.0
+    hermite = 1.0
     for n in range(terms):
         weights.append((-1 / series_filter) ** n / math.factorial(n) * hermite)
         before, hermite = hermite, 2 * argument * hermite - 2 * n * before
@@ -234,19 +236,19 @@ def compensation_table(
     _check(noise_variance)
     if series_terms is None:
         cut = best_cut(noise_variance)
-        ratio, largest = _filtered(noise_variance, cut.frequency, cut.power), 16.0
+        ratio = _filtered(noise_variance, cut.frequency, cut.power)
+        largest = 16.0
     else:
         refuse_if(series_terms < 1, "series_terms: too few.", series_terms, "at least 1")
         if series_filter is not None and not series_filter > 0:
             raise InputError(
                 "series_filter: out of range.", received=series_filter, expected="above 0, or None"
             )
-        ratio, largest = (
-            _series(noise_variance, series_terms, series_filter),
-            16.0 + 2.0 * series_terms,
-        )
+        ratio = _series(noise_variance, series_terms, series_filter)
+        largest = 16.0 + 2.0 * series_terms
     points = 2401
-    z, raw = np.linspace(0, _TAIL, points), _half_density(ratio, largest, points)
+    z = np.linspace(0, _TAIL, points)
+    raw = _half_density(ratio, largest, points)
     tail = _tail_ratio(ratio)
     clipped = -2 * float(np.trapezoid(np.minimum(raw, 0.0), z))
     what = "The series is no density, large parts of it are negative: it has too many terms for its filter."
@@ -278,8 +280,10 @@ def _odd(x, values: np.ndarray):
     inside = minimum(size, as_float64(RANGE))
     scaled = inside * ((NUM_POINTS - 1) / RANGE)
     cell = minimum(floor(scaled), as_float64(NUM_POINTS - 2))
-    values, place = constant(values, scaled), as_int32(cell)
-    low, high = take(values, place), take(values, place + 1)
+    values = constant(values, scaled)
+    place = as_int32(cell)
+    low = take(values, place)
+    high = take(values, place + 1)
     value = low + (high - low) * (scaled - cell) + (size - inside)
     return where(x < 0, -value, value)
 

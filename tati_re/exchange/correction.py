@@ -65,8 +65,10 @@ class Correction:
         refuse_if(every < 1, "variance_every: out of range.", every, "at least 1 attempt")
         refuse_if(not 0 < decay <= 1, "correction_decay: out of range.", decay, "above 0, up to 1")
         refuse_if(not growth >= 1, "correction_growth: out of range.", growth, "at least 1")
-        self.gain, self.every = gain, int(every)
-        self.decay, self.growth = float(decay), float(growth)
+        self.gain = gain
+        self.every = int(every)
+        self.decay = float(decay)
+        self.growth = float(growth)
 
     @property
     def varies(self) -> bool:

@@ -55,7 +55,8 @@ def merged(first: DifferenceMoments, second: DifferenceMoments) -> DifferenceMom
     """Of two parts of a batch together, without the lost digits of sums of squares (Chan, Golub and
     LeVeque 1983).
     """
-    count, step = first.count + second.count, second.mean - first.mean
+    count = first.count + second.count
+    step = second.mean - first.mean
     mean = first.mean + step * (second.count / count)
     squares = first.squares + second.squares + step**2 * (first.count * second.count / count)
     return DifferenceMoments(count, mean, squares)
@@ -215,10 +216,8 @@ def estimated_difference(
             if centre_loss is None
             else penalty + evaluate.scale * tf.gather(centre_loss, at_rung)
         )
-        known, factor = (
-            tf.stack(sides(known)),
-            tf.fill(tf.shape(factor), tf.constant(evaluate.scale, tf.float64)),
-        )
+        known = tf.stack(sides(known))
+        factor = tf.fill(tf.shape(factor), tf.constant(evaluate.scale, tf.float64))
         low, high = tf.unstack(
             known + evaluate.scale * moments(tf.stack(sides(first[0])), first[1]).mean
         )
@@ -262,7 +261,8 @@ def _pair_of_walker(pairs: Pairs, at_rung):
     the first.
     """
     num_ladders, num_pairs = pairs.low.shape
-    here, number = tf.range(at_rung.shape[1]), tf.range(num_pairs)
+    here = tf.range(at_rung.shape[1])
+    number = tf.range(num_pairs)
     member = tf.logical_or(pairs.low[..., None] == here, pairs.high[..., None] == here)
     member = tf.logical_and(member, pairs.valid[..., None])
     place = (

@@ -57,7 +57,8 @@ def difference_p_values(
         raise InputError(
             "The energy differences are all the same: there is no noise to test.", differences[0]
         )
-    noise, means = np.random.default_rng(seed), np.empty((num_tests, num_batches))
+    noise = np.random.default_rng(seed)
+    means = np.empty((num_tests, num_batches))
     for place in np.ndindex(means.shape):
         means[place] = differences[noise.choice(len(differences), batch_size, replace=False)].mean()
     return np.array([scipy.stats.shapiro(row).pvalue for row in means])
@@ -90,7 +91,8 @@ def gaussianity_report(
     p_values = np.asarray(p_values, float)
     tests = len(p_values)
     low, high = (float(scipy.stats.binom.ppf(q, tests, LEVEL)) / tests for q in (5e-5, 1 - 5e-5))
-    fraction, sentence = float(np.mean(p_values < LEVEL)), None
+    fraction = float(np.mean(p_values < LEVEL))
+    sentence = None
     if fraction > high:
         sentence = (
             f"{what} is not Gaussian: {fraction:.0%} of {tests} Shapiro-Wilk tests have a p-value below 0.05, at most "

@@ -266,7 +266,8 @@ def round_trip_rate(rejection):
     (Syed et al. 2021). It holds where replicas forget their energy between two rounds; 0 where a
     pair always rejects. `rejection` is r of each pair of neighbors, `(rungs - 1,)`.
     """
-    open_pairs, zero = rejection < 1.0, 0.0 * rejection
+    open_pairs = rejection < 1.0
+    zero = 0.0 * rejection
     odds = rejection / where(open_pairs, 1.0 - rejection, zero + 1.0)
     return 1.0 / (2.0 + 2.0 * cumulative_sum(where(open_pairs, odds, zero + float("inf")))[-1])
 

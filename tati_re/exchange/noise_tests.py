@@ -24,7 +24,8 @@ def noise_table(
     replicas, `rung` the lower one of a pair. `gradient`: mini-batch gradients at the target's first
     walker, less their mean, on random unit vectors.
     """
-    batches, count = potential.batches, potential.num_examples
+    batches = potential.batches
+    count = potential.num_examples
     if not isinstance(method, ReplicaExchange) or method.batch_size is None or batches.full:
         return None
     order = np.asarray(method.order(state))
@@ -68,8 +69,6 @@ def _gradients(
     def gradient(own, size):
         return potential.bind(rung, Batch(own, size), auxiliary)(state.position).gradient[walker]
 
-    call, pairs = (
-        Compiled(gradient),
-        zip(np.asarray(indices, np.int32), np.asarray(sizes, np.int32), strict=True),
-    )
+    call = Compiled(gradient)
+    pairs = zip(np.asarray(indices, np.int32), np.asarray(sizes, np.int32), strict=True)
     return np.stack([call(own, size).numpy() for own, size in pairs]).astype(np.float64)

@@ -96,22 +96,18 @@ class ReplicaExchange(Wrapper):
         swap_schedule = swap_schedule or (
             EvenOdd(ladder.num_rungs) if swap_rule is not None else None
         )
-        self.ladder, self.swap_rule, self.swap_schedule = ladder, swap_rule, swap_schedule
-        self.exchange_every, self.num_ladders, self.batch_size = (
-            int(exchange_every),
-            int(num_ladders),
-            batch_size,
-        )
-        self.event_columns, self.event_every = (
-            EVENT_COLUMNS,
-            0 if swap_rule is None else self.exchange_every,
-        )
-        self.adapt, self.infinite, self.bias, self.exact_energies = (
-            adapt,
-            infinite,
-            bias,
-            exact_energies,
-        )
+        self.ladder = ladder
+        self.swap_rule = swap_rule
+        self.swap_schedule = swap_schedule
+        self.exchange_every = int(exchange_every)
+        self.num_ladders = int(num_ladders)
+        self.batch_size = batch_size
+        self.event_columns = EVENT_COLUMNS
+        self.event_every = 0 if swap_rule is None else self.exchange_every
+        self.adapt = adapt
+        self.infinite = infinite
+        self.bias = bias
+        self.exact_energies = exact_energies
         self.label_names = ("rung", "replica") if bias is None else ("rung", "replica", "weight")
         if infinite:
             all_assignments(ladder.num_rungs)
@@ -143,10 +139,8 @@ class ReplicaExchange(Wrapper):
 
     def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
         self.inner.check(step_size, temperature, num_burnin_steps)
-        said, own = (
-            (temperature, step_size),
-            (1 / self.ladder.inverse_temperature[0], self.ladder.step_size[0]),
-        )
+        said = (temperature, step_size)
+        own = (1 / self.ladder.inverse_temperature[0], self.ladder.step_size[0])
         what = "sampler: its ladder begins at another temperature or step size than the run."
         refuse_if(
             not np.allclose(said, own, rtol=1e-9, atol=0), what, said, f"({own[0]:g}, {own[1]:g})"
@@ -182,7 +176,8 @@ class ReplicaExchange(Wrapper):
         the mean of U. Frozen bias only: weights of samples taken while A still grew belong to
         different ensembles.
         """
-        bias, index = state.rungs.bias, state.rungs.index
+        bias = state.rungs.bias
+        index = state.rungs.index
         usual = bias_value(bias, tf.gather(bias.mean, index), index)
         return tf.exp((bias_value(bias, state.potential, index) - usual) / state.temperature)
 
@@ -237,7 +232,8 @@ class ReplicaExchange(Wrapper):
         return rungs
 
     def step(self, state, evaluate, noise):
-        rungs, evaluate = state.rungs, self.energetic(evaluate)
+        rungs = state.rungs
+        evaluate = self.energetic(evaluate)
         random = {} if self.swaps is None else self.swaps.random_numbers(noise)
         inner, info = self.moved(state, rungs, evaluate, noise)
         if self.has_rounds:
@@ -372,7 +368,12 @@ class ReplicaExchange(Wrapper):
             return evaluate.scale * inner.loss, -inner.log_prior
         position = inner.position
 
-        of_all, of_batch = (lambda: evaluate.mean_loss(position)), (lambda: evaluate(position).loss)
+        def of_all():
+            return evaluate.mean_loss(position)
+
+        def of_batch():
+            return evaluate(position).loss
+
         if self.batch_size is not None and wanted and not known and not self.swap_rule.exact:
             # A bias on the energies of mini-batches sees all data while it grows.
             loss = tf.cond(evaluate.clock.adapting, of_all, of_batch)
@@ -384,7 +385,8 @@ class ReplicaExchange(Wrapper):
         """The fields that walkers have on their new rungs; `changed` are those that belong to the
         rung.
         """
-        before, after = self.rung_of(rungs, evaluate.rung), self.rung_of(new, evaluate.rung)
+        before = self.rung_of(rungs, evaluate.rung)
+        after = self.rung_of(new, evaluate.rung)
         changed = dict(changed)
         if self.has_momentum:
             scale = tf.sqrt(after.temperature / before.temperature)

@@ -20,7 +20,8 @@ class Occupancy:
     """
 
     def __init__(self, num_rungs: int, num_ladders: int) -> None:
-        self.num_rungs, self.num_ladders = num_rungs, num_ladders
+        self.num_rungs = num_rungs
+        self.num_ladders = num_ladders
 
     def _of_walkers(self, values, index):
         """Values of each ladder and rung, `(ladders, rungs)`, for the walker that is there,
@@ -58,7 +59,8 @@ class Occupancy:
         Returned are whether the replica of each next rung came, and how probable that was,
         `(ladders, rungs - 1)` each, and the rung of every walker.
         """
-        drawn, here = gibbs(reduced, uniform), tf.range(self.num_rungs)
+        drawn = gibbs(reduced, uniform)
+        here = tf.range(self.num_rungs)
         came = tf.equal(drawn.replica[:, :-1], here[None, 1:])
         expected = tf.linalg.diag_part(drawn.weights[:, :-1, 1:])
         there = tf.gather(at_rung, drawn.replica, batch_dims=1)

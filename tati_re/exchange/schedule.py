@@ -97,14 +97,16 @@ class AllPairs(_Schedule):
         paired.
         """
         rungs = np.arange(self.num_rungs)
-        mine, other = uniforms[..., :, None], uniforms[..., None, :]
+        mine = uniforms[..., :, None]
+        other = uniforms[..., None, :]
         before = (other < mine) | ((other == mine) & (rungs[None, :] < rungs[:, None]))
         here = as_int32(
             as_int32(_summed(as_int32(before)))[..., None, :] == rungs[:, None].astype(np.int32)
         )
         order = as_int32(_summed(here * rungs.astype(np.int32)))
         count = self.num_rungs // 2 * 2
-        first, second = order[..., 0:count:2], order[..., 1:count:2]
+        first = order[..., 0:count:2]
+        second = order[..., 1:count:2]
         return Pairs(minimum(first, second), maximum(first, second), first != second)
 
 
@@ -164,7 +166,8 @@ def assignment_probabilities(reduced_potential):
     `gibbs`.
     """
     rungs = reduced_potential.shape[-1]
-    table, energy = all_assignments(rungs), 0.0
+    table = all_assignments(rungs)
+    energy = 0.0
     for rung in range(rungs):
         energy = energy + take_last(reduced_potential[..., rung, :], table[:, rung])
     log_weight = -energy
@@ -186,7 +189,8 @@ def all_assignments(rungs: int) -> np.ndarray:
 def _neighbors(num_rungs: int, parity) -> Pairs:
     """Of an even number of rungs, odd rounds pair the last with the first, which is not valid."""
     begin = parity + 2 * np.arange(num_rungs // 2, dtype=np.int32)
-    first, second = begin % num_rungs, (begin + 1) % num_rungs
+    first = begin % num_rungs
+    second = (begin + 1) % num_rungs
     return Pairs(minimum(first, second), maximum(first, second), second > first)
 
 

@@ -59,7 +59,8 @@ def permuted(places, keys, count: int):
     size = constant(count, words[0])
 
     def once(values):
-        high, low = values // constant(columns, values), values % constant(columns, values)
+        high = values // constant(columns, values)
+        low = values % constant(columns, values)
         for number, word in enumerate(words):
             if number % 2 == 0:
                 high = (high + _hashed(low, word, number) % constant(rows, values)) % constant(

@@ -37,14 +37,14 @@ class SwapRound:
         tempers_likelihood: bool,
         biased: bool,
     ) -> None:
-        self.rule, self.schedule, self.occupancy, self.batch_size = (
-            rule,
-            schedule,
-            occupancy,
-            batch_size,
-        )
-        self.tempers_likelihood, self.biased = tempers_likelihood, biased
-        self.num_rungs, self.num_ladders = occupancy.num_rungs, occupancy.num_ladders
+        self.rule = rule
+        self.schedule = schedule
+        self.occupancy = occupancy
+        self.batch_size = batch_size
+        self.tempers_likelihood = tempers_likelihood
+        self.biased = biased
+        self.num_rungs = occupancy.num_rungs
+        self.num_ladders = occupancy.num_ladders
         self.num_pairs = self.num_rungs - 1 if schedule is None else self.num_rungs // 2
         self.correction = rule.correction if isinstance(rule, Corrected) else None
 
@@ -92,7 +92,8 @@ class SwapRound:
             loss = tf.where(tf.math.is_nan(loss), tf.constant(float("inf"), loss.dtype), loss)
         at_rung = self.occupancy.at_rung(rungs.index)
         pairs = self._pairs(rungs, random)
-        loss_at, penalty_at = tf.gather(loss, at_rung), tf.gather(penalty, at_rung)
+        loss_at = tf.gather(loss, at_rung)
+        penalty_at = tf.gather(penalty, at_rung)
         if self.rule.exact or evaluate.exact:
             difference = exact_difference(table, pairs, loss_at, penalty_at, evaluate.num_examples)
             if self.biased:
@@ -120,7 +121,8 @@ class SwapRound:
             if self.correction is not None:
                 correction = self.correction.counted(correction, accepted)
         energy = loss_at if self.tempers_likelihood else loss_at + penalty_at
-        clock, replica_at = evaluate.clock, at_rung // self.num_ladders
+        clock = evaluate.clock
+        replica_at = at_rung // self.num_ladders
         rejected = rungs.rejected + by_neighbors(pairs, 1.0 - expected, self.num_rungs)
         tried = rungs.tried + by_neighbors(pairs, tf.ones_like(expected), self.num_rungs)
         counts = counted(

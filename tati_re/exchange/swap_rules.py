@@ -223,14 +223,13 @@ class BarkerCompensated(SwapRule):
         return quantile(self.table, uniform) + self._width(variance) * normal + log_ratio > 0
 
     def expected(self, log_ratio, variance, count):
-        log_ratio, width = as_float64(log_ratio), self._width(as_float64(variance))
+        log_ratio = as_float64(log_ratio)
+        width = self._width(as_float64(variance))
         # Gauss-Hermite: the density has no frequency above 13, the rule is exact up to about sqrt(2
         # x 96).
         nodes, weights = np.polynomial.hermite_e.hermegauss(96)
-        nodes, weights = (
-            constant(nodes, log_ratio),
-            constant(weights / np.sqrt(2 * np.pi), log_ratio),
-        )
+        nodes = constant(nodes, log_ratio)
+        weights = constant(weights / np.sqrt(2 * np.pi), log_ratio)
         below = cumulative(self.table, log_ratio[..., None] + width[..., None] * nodes)
         return sum_over(below * weights, -1)[..., 0]
 
@@ -321,7 +320,8 @@ class Naive(SwapRule):
     def __init__(self, target_variance: float | None = None) -> None:
         self.target_variance = _checked_target(target_variance)
 
-    accept, expected = Metropolis.accept, Metropolis.expected
+    accept = Metropolis.accept
+    expected = Metropolis.expected
 
     def get_config(self) -> dict[str, Any]:
         return {"swap_rule": self.name, "target_variance": self.target_variance}
@@ -365,7 +365,8 @@ def make_swap_rule(
         raise InputError(
             f"swap_rule is not known.{nearest(name, SWAP_RULES)}", name, ", ".join(SWAP_RULES)
         )
-    maker, given = SWAP_RULES[name], dict[str, Any]()
+    maker = SWAP_RULES[name]
+    given = dict[str, Any]()
     if swap_variance is not None:
         what = f"swap_variance: '{name}' sees all data, and no noise."
         refuse_if(maker.exact, what, swap_variance, "a rule on noisy energies")

@@ -144,18 +144,14 @@ class WellTempered:
             )
         refuse_if(not 0 <= decay <= 1, "decay is out of range.", decay, "from 0 to 1")
         refuse_if(cells < 32, "cells is out of range.", cells, "at least 32")
-        self.bias_factor, self.height, self.decay, self.decay_after = (
-            bias_factor,
-            height,
-            decay,
-            decay_after,
-        )
-        self.cells, self.kernel_width, self.max_jump, self.memory = (
-            cells,
-            kernel_width,
-            max_jump,
-            memory,
-        )
+        self.bias_factor = bias_factor
+        self.height = height
+        self.decay = decay
+        self.decay_after = decay_after
+        self.cells = cells
+        self.kernel_width = kernel_width
+        self.max_jump = max_jump
+        self.memory = memory
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -168,7 +164,8 @@ class WellTempered:
         """No bias yet, on grids of cells T/4 apart. `energy` is about where those of each rung will
         be, finite, `inverse_temperature` β; float64 `(rungs,)`.
         """
-        temperature, zeros = 1.0 / inverse_temperature, 0.0 * energy
+        temperature = 1.0 / inverse_temperature
+        zeros = 0.0 * energy
         width = zeros + 0.25 * temperature
         heights = zeros[:, None] * np.zeros(self.cells)
         return Bias(
@@ -218,8 +215,10 @@ class WellTempered:
 
     def _laid(self, bias: Bias, energy, on_rung, used, kernel_width, temperature) -> Bias:
         """The grids laid anew where energies come near their ends, or cells are too coarse."""
-        cells, last = np.arange(self.cells), self.cells - 1
-        here, margin = (on_rung > 0.0) & used[:, None], _REACH * kernel_width
+        cells = np.arange(self.cells)
+        last = self.cells - 1
+        here = (on_rung > 0.0) & used[:, None]
+        margin = _REACH * kernel_width
         far = 0.0 * energy[:, None] + float("inf")
         top = ops.largest(ops.where(here, energy[:, None], -far), 0) + margin
         bottom = -ops.largest(ops.where(here, -energy[:, None], -far), 0) - margin
@@ -239,17 +238,17 @@ class WellTempered:
         last_cell = ops.largest(
             ops.where(occupied, 1.0 * cells + 0.0 * bias.heights, 0.0 * bias.heights), 1
         )
-        low, high = bias.origin + first_cell * bias.width, bias.origin + last_cell * bias.width
+        low = bias.origin + first_cell * bias.width
+        high = bias.origin + last_cell * bias.width
         some = high >= low
         near = 0.1 * self.cells * bias.width
         low = ops.where(coarse, ops.maximum(low, bias.mean - near), low)
         high = ops.where(coarse, ops.minimum(high, bias.mean + near), high)
-        low, high = (
-            ops.where(some, ops.minimum(low, bottom), bottom),
-            ops.where(some, ops.maximum(high, top), top),
-        )
+        low = ops.where(some, ops.minimum(low, bottom), bottom)
+        high = ops.where(some, ops.maximum(high, top), top)
         seen = top >= bottom
-        low, high = ops.where(seen, low, bias.origin), ops.where(seen, high, end)
+        low = ops.where(seen, low, bias.origin)
+        high = ops.where(seen, high, end)
         leaves = seen & ((bottom < bias.origin) | (top > end))
         width = ops.where(coarse & seen, 0.5 * bias.width, bias.width)
         # Two cells are lost to the alignment below.
@@ -261,7 +260,8 @@ class WellTempered:
         middle = 0.5 * (low + high) - 0.5 * last * width
         origin = bias.origin + bias.width * ops.floor((middle - bias.origin) / bias.width + 0.5)
         moved = leaves | (coarse & seen)
-        width, origin = ops.where(moved, width, bias.width), ops.where(moved, origin, bias.origin)
+        width = ops.where(moved, width, bias.width)
+        origin = ops.where(moved, origin, bias.origin)
         rung = (
             np.zeros((1, self.cells), np.int32)
             + np.arange(bias.heights.shape[0], dtype=np.int32)[:, None]
@@ -271,7 +271,8 @@ class WellTempered:
         return bias._replace(heights=heights, origin=origin, width=width)
 
     def _grown(self, bias: Bias, energy, rung, used, temperature, share: float) -> Bias:
-        hot, count = ops.take(temperature, rung), share * ops.take(bias.count, rung)
+        hot = ops.take(temperature, rung)
+        count = share * ops.take(bias.count, rung)
         height = (
             share
             * self.height
@@ -302,7 +303,8 @@ def _hermite(bias: Bias, energy, rung):
     begin = ops.minimum(ops.floor(inside), cells - 2.0)
     # An energy that is no number has no cell; its bias is no number either, as t below is not.
     begin = ops.where(begin >= 0.0, begin, 0.0 * width)
-    t, flat = inside - begin, ops.reshape(bias.heights, (rungs * cells,))
+    t = inside - begin
+    flat = ops.reshape(bias.heights, (rungs * cells,))
     offset = rung * cells
     places = (
         ops.maximum(ops.minimum(begin + step, cells - 1.0), 0.0) for step in (-1.0, 0.0, 1.0, 2.0)
@@ -311,7 +313,8 @@ def _hermite(bias: Bias, energy, rung):
     first = ops.where(begin < 0.5, 0.0 * t, 0.5 * (at[2] - at[0]))
     second = ops.where(begin > cells - 2.5, 0.0 * t, 0.5 * (at[3] - at[1]))
     rise = at[2] - at[1]
-    curve, bend = 3.0 * rise - 2.0 * first - second, first + second - 2.0 * rise
+    curve = 3.0 * rise - 2.0 * first - second
+    bend = first + second - 2.0 * rise
     height = at[1] + t * (first + t * (curve + t * bend))
     outside = (cell < 0.0) | (cell > cells - 1.0)
     return height, ops.where(outside, 0.0 * t, (first + t * (2.0 * curve + 3.0 * t * bend)) / width)
@@ -328,7 +331,8 @@ class ExactEnergies(Delegating):
         self.exact = True
 
     def __call__(self, position) -> Energy:
-        loss, log_prior = self.mean_loss(position), self.log_prior(position)
+        loss = self.mean_loss(position)
+        log_prior = self.log_prior(position)
         potential = self.rung.likelihood_weight * self.scale * loss - log_prior
         return Energy(potential, self.evaluate(position).gradient, loss, log_prior)
 
@@ -343,7 +347,8 @@ class Biased(Delegating):
 
     def __init__(self, evaluate, bias: Bias, index) -> None:
         super().__init__(evaluate)
-        self.bias, self.index = bias, index
+        self.bias = bias
+        self.index = index
 
     def _biased(self, energy: Energy) -> Energy:
         factor = force_factor(self.bias, energy.potential, self.index)
@@ -379,7 +384,8 @@ def bias_table(bias: Bias, temperature) -> dict:
     """
     heights, origin, width = (np.asarray(values) for values in bias[:3])
     rung, cell = np.nonzero(heights > 0)
-    height, energy = heights[rung, cell], origin[rung] + cell * width[rung]
+    height = heights[rung, cell]
+    energy = origin[rung] + cell * width[rung]
     return {
         "rung": rung,
         "energy": energy,

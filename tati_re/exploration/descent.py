@@ -80,7 +80,8 @@ def descend(
     from scipy.optimize import minimize
 
     max_steps = max_steps or 5000
-    position, exact = np.asarray(start, np.float64), surface.dtype == "float64"
+    position = np.asarray(start, np.float64)
+    exact = surface.dtype == "float64"
     # Restarts from where it ended: the line search gives up where differences of U are rounding.
     for _ in range(3):
         options = {
@@ -131,9 +132,11 @@ def characterize(
     value, gradient = surface.gradient(position)
     loss = float(surface.values(position[None])["loss"][0])
     values, lowest = _spectrum(surface, position)
-    largest, smallest = float(values[-1]), float(values[0])
+    largest = float(values[-1])
+    smallest = float(values[0])
     flat = (FLAT if surface.dtype == "float64" else 1e-3) * max(abs(largest), abs(smallest), 1e-300)
-    index, num_flat = int(np.sum(values < -flat)), int(np.sum(np.abs(values) <= flat))
+    index = int(np.sum(values < -flat))
+    num_flat = int(np.sum(np.abs(values) <= flat))
     # What U would fall by, within a distance of 1.
     force = float(np.linalg.norm(gradient))
     fall = force * min(1.0, force / (2 * max(abs(largest), abs(smallest), 1e-300)))

@@ -107,7 +107,8 @@ def explore(
         max_time,
         "seconds above 0",
     )
-    began, limit = time.monotonic(), float("inf") if max_time is None else max_time
+    began = time.monotonic()
+    limit = float("inf") if max_time is None else max_time
     say = say or (lambda _: None)
     system = system_of(source, step_size, friction)
     if temperature is not None:
@@ -148,14 +149,19 @@ def explore(
     most = 1 + num_legs * (max_rounds - 1)
 
     def report(job: Job, done: JobResult, seconds: float) -> None:
-        ends, left = [one.potential for one in done.found], most - job.number
+        ends = [one.potential for one in done.found]
+        left = most - job.number
         say(
             f"leg {job.number}: {len(ends)} descents in {seconds:.3g} s, U {min(ends):.6g} to {max(ends):.6g}; at most "
             f"{left} more legs, {_duration(left * seconds)} at this pace"
         )
 
     legs: list[np.ndarray] = []
-    starts, quiet, number, rounds, reason = [start], 0, 0, 0, f"the {max_rounds} rounds were done"
+    starts = [start]
+    quiet = 0
+    number = 0
+    rounds = 0
+    reason = f"the {max_rounds} rounds were done"
     out_of_time = False
     try:
         for turn in range(1, max_rounds + 1):
@@ -203,7 +209,8 @@ def explore(
 
 class _StationaryPoints:
     def __init__(self, surface, temperature: float) -> None:
-        self.surface, self.temperature = surface, temperature
+        self.surface = surface
+        self.temperature = temperature
         self.found: list[StationaryPoint] = []
         self.times: list[int] = []
         self.rounds: list[int] = []
@@ -263,7 +270,8 @@ def _next_starts(
     cloud = cloud[:: -(-len(cloud) // (_CLOUD if directions == "covariance" else _CLOUD // 4))]
     known = np.array([*(one.position for one in minima.found), *last, *chosen])
     coordinates = _coordinates(np.concatenate([cloud, known]), directions)
-    points, marks = coordinates[: len(cloud)], coordinates[len(cloud) :]
+    points = coordinates[: len(cloud)]
+    marks = coordinates[len(cloud) :]
     often = sum(times > 10 for times in minima.times)
     nearest_distance = np.min(np.linalg.norm(points[:, None] - marks[None], axis=2), axis=1)
     if 0 < often < len(minima.found):
@@ -302,7 +310,8 @@ def _connect(surface, points: list[StationaryPoint], until: float, say: Callable
         if paths and time.monotonic() > until:
             say(f"barriers: time ran out after {number} of {len(pairs)} pairs")
             break
-        began, curvature = time.monotonic(), max(points[i].largest, points[j].largest, 1e-300)
+        began = time.monotonic()
+        curvature = max(points[i].largest, points[j].largest, 1e-300)
         paths[i + 1, j + 1] = connect(
             surface, points[i].position, points[j].position, curvature=curvature
         )
@@ -364,10 +373,8 @@ def _tables(minima: _StationaryPoints, order, paths, legs, rounds: int, reason: 
         for pair, way in paths.items()
     ]
     columns = ["first", "second", "distance", "linear_barrier", "relaxed_barrier", "residual"]
-    frame, barriers = (
-        pandas.DataFrame(rows, columns=names),
-        pandas.DataFrame(pairs, columns=columns),
-    )
+    frame = pandas.DataFrame(rows, columns=names)
+    barriers = pandas.DataFrame(pairs, columns=columns)
     return Exploration(frame, positions, barriers, paths, legs, rounds, reason)
 
 

@@ -69,7 +69,9 @@ class ExploredSystem:
     """
 
     def __init__(self, surface: Surface, trajectories: Any, temperature: float) -> None:
-        self.surface, self.trajectories, self.temperature = surface, trajectories, temperature
+        self.surface = surface
+        self.trajectories = trajectories
+        self.temperature = temperature
 
     def run(self, job: Job, seed: int) -> JobResult:
         """Runs a job."""
@@ -147,7 +149,9 @@ class Pool:
         num_processes: int,
         made: Callable[[], ExploredSystem] | None,
     ) -> None:
-        self.system, self.folder, self.seed = system, folder, seed
+        self.system = system
+        self.folder = folder
+        self.seed = seed
         self._team: SideBySide | None = None
         self._number = num_processes
         if num_processes > 1:
@@ -191,7 +195,9 @@ class Pool:
         for first in range(0, len(left), together):
             if fresh and time.monotonic() > until:
                 break
-            began, job, part = time.monotonic(), left[first], left[first : first + together]
+            began = time.monotonic()
+            job = left[first]
+            part = left[first : first + together]
             if self._team is not None:
                 self._team.run(part, partial(found, part))
                 continue

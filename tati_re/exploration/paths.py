@@ -64,7 +64,8 @@ def connect(
     forces = surface.gradients(line)[1]
     images = line + np.sin(np.pi * place)[:, None] * bend
     values, gradients = surface.gradients(images)
-    step, still = 0.5 / max(curvature, 1e-300), 0
+    step = 0.5 / max(curvature, 1e-300)
+    still = 0
     for _ in range(_STEPS):
         if values.max() - max(values[0], values[-1]) < enough:
             break
@@ -78,13 +79,16 @@ def connect(
                 break
             continue
         shift = np.abs(moved - images).max()
-        images, values, gradients = moved, new, new_gradients
+        images = moved
+        values = new
+        gradients = new_gradients
         step *= 1.05
         still = still + 1 if shift < 1e-6 * (1 + span) else 0
         if still >= 5:
             break
     # The gradient without its part along the path, of the inner images.
-    along, inner = images[2:] - images[:-2], gradients[1:-1]
+    along = images[2:] - images[:-2]
+    inner = gradients[1:-1]
     along /= np.maximum(np.linalg.norm(along, axis=1, keepdims=True), 1e-300)
     across = inner - np.sum(inner * along, axis=1, keepdims=True) * along
     scale = max(float(np.linalg.norm(forces, axis=1).max()), 1e-300)

@@ -13,7 +13,8 @@ from tati_re.simulation.request import Request, make_request
 MOST_POSITIONS = 200
 """Positions of a leg that are kept, at most."""
 
-_FEWEST, _NUMBERS = 20, 4_000_000
+_FEWEST = 20
+_NUMBERS = 4_000_000
 
 
 def num_positions(num_parameters: int) -> int:
@@ -26,24 +27,24 @@ class FunctionTrajectories:
     """
 
     def __init__(self, surface: Surface, step_size: float, friction: float = 1.0) -> None:
-        self.surface, self.step_size, self.friction = surface, step_size, friction
-        self.identity, self.start = f"BAOAB {step_size} {friction}", None
+        self.surface = surface
+        self.step_size = step_size
+        self.friction = friction
+        self.identity = f"BAOAB {step_size} {friction}"
+        self.start = None
 
     def __call__(
         self, start: np.ndarray, temperature: float, num_steps: int, seed: int
     ) -> np.ndarray:
         """Positions `(n, parameters)`, at most 200, equally spaced, the start first."""
-        generator, h = np.random.default_rng(seed), self.step_size
+        generator = np.random.default_rng(seed)
+        h = self.step_size
         position = np.array(start, np.float64)
         momentum = np.sqrt(temperature) * generator.standard_normal(position.shape)
-        keep, kick = (
-            np.exp(-self.friction * h),
-            np.sqrt(-np.expm1(-2 * self.friction * h) * temperature),
-        )
-        every, gradient = (
-            max(1, -(-num_steps // (MOST_POSITIONS - 1))),
-            self.surface.gradient(position)[1],
-        )
+        keep = np.exp(-self.friction * h)
+        kick = np.sqrt(-np.expm1(-2 * self.friction * h) * temperature)
+        every = max(1, -(-num_steps // (MOST_POSITIONS - 1)))
+        gradient = self.surface.gradient(position)[1]
         rows = [position]
         for step in range(1, num_steps + 1):
             momentum = momentum - 0.5 * h * gradient

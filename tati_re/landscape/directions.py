@@ -48,7 +48,8 @@ def random_directions(
     drawn = np.random.default_rng(seed).standard_normal((count, len(centre)))
     if normalization == "none":
         return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
-    result, start = np.empty_like(drawn), 0
+    result = np.empty_like(drawn)
+    start = 0
     for shape in shapes:
         size = int(np.prod(shape, dtype=np.int64))
         columns = int(shape[-1]) if len(shape) > 1 and normalization == "filter" else 1
@@ -85,12 +86,14 @@ def trajectory_directions(
         )
     if away.shape[0] <= away.shape[1]:
         values, vectors = np.linalg.eigh(away @ away.T)
-        values, rows = values[::-1], (vectors[:, ::-1][:, :count].T @ away)
+        values = values[::-1]
+        rows = vectors[:, ::-1][:, :count].T @ away
         lengths = np.linalg.norm(rows, axis=1)
         rows = rows / np.maximum(lengths, 1e-300)[:, None]
     else:
         values, vectors = np.linalg.eigh(away.T @ away)
-        values, rows = values[::-1], vectors[:, ::-1][:, :count].T
+        values = values[::-1]
+        rows = vectors[:, ::-1][:, :count].T
         lengths = np.linalg.norm(away @ rows.T, axis=0)
     most = int(np.sum(lengths > 1e-12 * max(lengths[0], 1e-300)))
     expected = f"1 to {most}" if most else "a path"

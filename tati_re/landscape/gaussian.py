@@ -59,7 +59,8 @@ class GaussianApproximation:
         over the variance of each parameter (as "fisher" has it), in the unit at which no direction
         is faster than the frequency 1, so that step sizes of 0.1 to 1 fit.
         """
-        factors, pairs = range(len(self.mean)), list(zip(self.diagonal, self.factor, strict=True))
+        factors = range(len(self.mean))
+        pairs = list(zip(self.diagonal, self.factor, strict=True))
         whole = (
             [np.linalg.inv(self.covariance(k)) for k in factors] if self.kind == "laplace" else []
         )
@@ -80,7 +81,8 @@ class GaussianApproximation:
         as there are walkers are one around each, a start: `sim.parameters =
         approximation.draw(sim.num_walkers())`.
         """
-        random, walkers = np.random.default_rng([seed, 0x4741]), np.arange(count) % len(self.mean)
+        random = np.random.default_rng([seed, 0x4741])
+        walkers = np.arange(count) % len(self.mean)
         wide = self.factor[0].shape[1]
         normal = random.standard_normal((count, self.mean.shape[1]))
         draws = self.mean[walkers] + np.sqrt(self.diagonal[walkers]) * normal
@@ -158,22 +160,28 @@ def gaussian_approximation(
 
 
 def _laplace(sim: Any, full: bool) -> GaussianApproximation:
-    surface, temperature = Surface(sim), float(sim.options.kT)
-    count, positions = surface.num_parameters, np.array(sim.walkers.position, np.float64)
+    surface = Surface(sim)
+    temperature = float(sim.options.kT)
+    count = surface.num_parameters
+    positions = np.array(sim.walkers.position, np.float64)
     if full and count > MOST_PARAMETERS:
         limit = f"at most {MOST_PARAMETERS:,}, or kind laplace_diagonal or swag"
         raise InputError(
             "kind laplace: the whole Hessian is too large.", f"{count:,} parameters", limit
         )
-    widths, least = _prior_widths(sim, count), 1.0
+    widths = _prior_widths(sim, count)
+    least = 1.0
     if widths is None:
-        widths, least = np.ones(count), 0.0
+        widths = np.ones(count)
+        least = 0.0
     if any((value != value[:1]).any() for value in sim.walkers.auxiliary):
         what = "kind: the walkers have statistics of batch normalization of their own."
         raise InputError(what, f"{len(positions)} walkers", "one walker, or kind swag")
-    found, flat = [], 1e-9 if surface.dtype == "float64" else 1e-5
+    found = []
+    flat = 1e-9 if surface.dtype == "float64" else 1e-5
     for walker, position in enumerate(positions):
-        rows, vectors = hessian_rows(surface, position, np.arange(0 if full else count)), None
+        rows = hessian_rows(surface, position, np.arange(0 if full else count))
+        vectors = None
         diagonals = [block[np.arange(len(part)), part] for part, block in rows]
         hessian = hessian_matrix(surface, position) if full else np.concatenate(diagonals)
         if full and np.isfinite(hessian).all():
@@ -196,7 +204,8 @@ def _laplace(sim: Any, full: bool) -> GaussianApproximation:
         potential, gradient = surface.gradient(position)
         excess = 0.5 * np.sum((std * gradient) ** 2) + 0.5 * np.sum((factor.T @ gradient) ** 2)
         log_volume = 0.5 * np.sum(np.log(2 * np.pi * temperature * widths**2 / kept))
-        excess, below = excess / temperature**2, np.sum(curvatures < (1 - 1e-6) * least)
+        excess = excess / temperature**2
+        below = np.sum(curvatures < (1 - 1e-6) * least)
         found.append((std**2, factor, log_volume - potential / temperature + excess, below, excess))
     diagonal, factors, evidences, raised, above = (
         np.array(part) for part in zip(*found, strict=True)
@@ -254,10 +263,8 @@ def _prior_widths(sim: Any, count: int) -> np.ndarray | None:
 def _log_density(away: np.ndarray, diagonal: np.ndarray, factor: np.ndarray) -> np.ndarray:
     """Log density of N(0, diag(d) + F F') at `(n, parameters)`; without a diagonal F is square."""
     if not diagonal.any():
-        squares, log_det = (
-            np.sum(np.linalg.solve(factor, away.T) ** 2, axis=0),
-            2 * np.linalg.slogdet(factor)[1],
-        )
+        squares = np.sum(np.linalg.solve(factor, away.T) ** 2, axis=0)
+        log_det = 2 * np.linalg.slogdet(factor)[1]
     else:
         scaled, log_det = _scaled(diagonal, factor)
         squares = np.sum(away**2 / diagonal, axis=1) - np.sum((away @ scaled) ** 2, axis=1)

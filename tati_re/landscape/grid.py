@@ -114,7 +114,8 @@ class Grid:
     ) -> None:
         self.centre = np.asarray(centre, np.float64)
         self.directions = np.atleast_2d(np.asarray(directions, np.float64))
-        self.axes, self.scales = [Axis(*axis) for axis in axes], tuple(scales)
+        self.axes = [Axis(*axis) for axis in axes]
+        self.scales = tuple(scales)
         if self.directions.shape != (len(self.axes), len(self.centre)):
             expected = f"({len(self.axes)}, {len(self.centre)})"
             raise InputError(

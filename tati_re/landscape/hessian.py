@@ -147,7 +147,8 @@ def hessian_eigenpairs(
         wanted = sorted(
             {*list(places)[count - num_largest :], *list(places)[:num_smallest]}, reverse=True
         )
-        values, vectors = values[wanted], vectors[:, wanted]
+        values = values[wanted]
+        vectors = vectors[:, wanted]
     else:
         start = np.random.default_rng(seed).standard_normal(count)
         tolerance = 1e-9 if surface.dtype == "float64" else 1e-4
@@ -181,7 +182,8 @@ def hessian_eigenpairs(
         values = np.concatenate([part[0] for part in parts])
         vectors = np.concatenate([part[1] for part in parts], axis=1)
         order = np.argsort(values)[::-1]
-        values, vectors = values[order], vectors[:, order]
+        values = values[order]
+        vectors = vectors[:, order]
     rows = np.zeros((len(values), surface.num_parameters))
     rows[:, chosen] = vectors.T
     return HessianEigenpairs(
@@ -206,7 +208,8 @@ def hessian_directions(
         list(numbers),
     )
     count = surface.num_parameters if free is None else int(np.sum(free))
-    largest, smallest = max([0, *numbers]), max([0, *(-number for number in numbers)])
+    largest = max([0, *numbers])
+    smallest = max([0, *(-number for number in numbers)])
     if max(largest, smallest) > count:
         raise InputError(
             "There is no eigenvector of that number.", max(largest, smallest), f"at most {count}"
@@ -269,7 +272,8 @@ def hessian_density(
         raise InputError(
             "num_probes and num_steps must be positive.", f"{num_probes} and {num_steps}"
         )
-    results, random = [], np.random.default_rng((seed, 1))
+    results = []
+    random = np.random.default_rng((seed, 1))
     for signs in _probes(surface, num_probes, free, seed):
         results.append(
             _quadrature(
@@ -285,7 +289,8 @@ def hessian_density(
 
 def _probes(surface, num_probes: int, free: np.ndarray | None, seed: int):
     """Blocks of random signs `(n, parameters)`, 0 where parameters are held."""
-    generator, size = np.random.default_rng(seed), min(surface.points, num_probes)
+    generator = np.random.default_rng(seed)
+    size = min(surface.points, num_probes)
     for start in range(0, num_probes, size):
         signs = (
             generator.integers(0, 2, (min(size, num_probes - start), surface.num_parameters)) * 2.0
@@ -299,7 +304,8 @@ def _quadrature(
 ) -> tuple[np.ndarray, np.ndarray]:
     probes = len(start)
     basis = [start / np.linalg.norm(start, axis=1, keepdims=True)]
-    diagonal, off = np.zeros((probes, num_steps)), np.zeros((probes, num_steps - 1))
+    diagonal = np.zeros((probes, num_steps))
+    off = np.zeros((probes, num_steps - 1))
     for step in range(num_steps):
         image = surface.hessian_product(position, basis[-1])
         image = image if free is None else image * free

@@ -24,7 +24,8 @@ from tati_re.prediction.results import ClassPrediction, LabelPrediction, Predict
 from tati_re.simulation.run import load
 from tati_re.simulation.saved_model import is_header, read_rows
 
-MARGIN, MANY_POINTS = 0.15, 100_000
+MARGIN = 0.15
+MANY_POINTS = 100_000
 POINTS = {1: 201, 2: 81, 3: 21}
 WHICH = "all, mean, last, or numbers of stored steps"
 
@@ -126,10 +127,8 @@ def input_space(
     else:
         vectors = _chosen(run, which, walker)
         source = (Network(run, model), Members(vectors, np.full(len(vectors), walker or 0)))
-    what, rows = (
-        "Classes at several places have no picture over the inputs.",
-        source[0].predictive.rows,
-    )
+    what = "Classes at several places have no picture over the inputs."
+    rows = source[0].predictive.rows
     refuse_if(rows > 1, what, f"{rows} places", "one class an input, or run.predict")
     return InputSpace(flat, average([source], inputs), names, axes, examples)
 
@@ -165,15 +164,14 @@ def _axes(ranges: Any, examples: Any, run: Any) -> tuple[Axis, ...]:
             raise InputError(
                 what, f"{values.shape[1]} of {run.folder}", "inputs: a file or array of them"
             )
-        low, high = values.min(axis=0), values.max(axis=0)
+        low = values.min(axis=0)
+        high = values.max(axis=0)
         room = MARGIN * np.where(high > low, high - low, 1.0)
         ends = zip((low - room).tolist(), (high + room).tolist(), strict=True)
         return tuple(Axis(*pair, POINTS[values.shape[1]]) for pair in ends)
     axes = axes_of(ranges, "input", None if examples is None else examples[0].shape[1])
-    total, expected = (
-        np.prod([float(axis.num_points) for axis in axes]),
-        f"at most {MOST_POINTS:,}, or inputs",
-    )
+    total = np.prod([float(axis.num_points) for axis in axes])
+    expected = f"at most {MOST_POINTS:,}, or inputs"
     refuse_if(
         total > MOST_POINTS,
         f"range: the grid of {len(axes)} inputs is too large.",

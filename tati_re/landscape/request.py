@@ -68,7 +68,8 @@ def centre_of(
     Raises:
         InputError: The run has no such point.
     """
-    run, folder = load(folder), os.fspath(folder)
+    run = load(folder)
+    folder = os.fspath(folder)
     if which == "auto":
         which = "last" if run.manifest.get("kind") == "fit" else "mean"
     if which == "mean":
@@ -100,7 +101,8 @@ def fixed(
     names: Sequence[str], fix: Sequence[str], exclude: Sequence[str]
 ) -> tuple[np.ndarray, dict[int, float]]:
     """The mask of fixed parameters, `(parameters,)`, and their values by place."""
-    mask, values = held(names, exclude), {}
+    mask = held(names, exclude)
+    values = {}
     for text in fix:
         pattern, sign, number = text.rpartition("=")
         try:

@@ -209,7 +209,8 @@ def path_of(run, most: int = 1000, walker: int | None = None) -> list[Any]:
     refuse_if(
         not left, f"The run {run.folder} stored no positions of this walker.", f"walker {walker}"
     )
-    every, kept = -(-max(left.values()) // max(1, most // len(left))), []
+    every = -(-max(left.values()) // max(1, most // len(left)))
+    kept = []
     for one in chosen():
         left[one.walker] -= 1
         # The last position is where the walker ended: counted backwards, it is among those that are

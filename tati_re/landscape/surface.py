@@ -67,15 +67,14 @@ class Surface:
                     "A function has no examples: neither batch_size nor test belong to it."
                 )
             self._part = _OfFunction(system)
-            self.tensor_names, self.shapes = (
-                list(system.parameter_names),
-                [()] * system.num_parameters,
-            )
+            self.tensor_names = list(system.parameter_names)
+            self.shapes = [()] * system.num_parameters
             self.parameter_names = list(system.parameter_names)
         else:
             self._part = _OfModel(system, batch_size, test, self.points)
             flat = system.system.flat
-            self.tensor_names, self.shapes = list(flat.tensor_names), list(flat.shapes)
+            self.tensor_names = list(flat.tensor_names)
+            self.shapes = list(flat.shapes)
             self.parameter_names = flat.parameter_names()
         self.num_parameters = len(self.parameter_names)
         self.columns: tuple[str, ...] = self._part.columns
@@ -110,7 +109,8 @@ class Surface:
 
     def gradients(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """U and ∇U at points `(n, parameters)`: `(n,)` and `(n, parameters)`, float64."""
-        positions, parts = self._checked(positions), []
+        positions = self._checked(positions)
+        parts = []
         for start in range(0, len(positions), self.points):
             rows = positions[start : start + self.points]
             parts.append([found[: len(rows)] for found in self._part.gradient(self._padded(rows))])
@@ -124,7 +124,8 @@ class Surface:
         are `(parameters,)` or `(k, parameters)`, and so is the product, float64.
         """
         position = self._checked(np.asarray(position)[None])[0]
-        several, parts = self._checked(np.atleast_2d(vectors)), []
+        several = self._checked(np.atleast_2d(vectors))
+        parts = []
         for rows in np.split(several, range(self.points, len(several), self.points)):
             padded = self._padded(rows)
             parts.append(
@@ -223,7 +224,8 @@ class _OfModel:
 
     def _loss_and_gradient(self, position, extra, x, y):
         """Sum of the losses of some examples, and its gradient, for each point."""
-        how, x = self._how(position.shape[0]), self.potential.prepared(x)
+        how = self._how(position.shape[0])
+        x = self.potential.prepared(x)
         return self.potential.summed_loss_and_gradient(position, x, y, 1.0, extra, True, how)[:2]
 
     def _gradient_of_piece(self, x, y, position, *extra):
@@ -237,13 +239,15 @@ class _OfModel:
         return tf.cast(value_and_gradient(along, position)[1], tf.float64)
 
     def _of_prior(self, position):
-        prior, regularizer = self.potential.prior, self.potential.flat.regularizer
+        prior = self.potential.prior
+        regularizer = self.potential.flat.regularizer
         gradient = prior.gradient(position)
         gradient = tf.zeros_like(position) if gradient is None else gradient
         value = -prior.log_prob(position)
         if regularizer is not None:
             more, force = self.potential.regularizer(position)
-            value, gradient = value + more, gradient + force
+            value = value + more
+            gradient = gradient + force
         return value, gradient
 
     def gradient(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -256,7 +260,8 @@ class _OfModel:
         ) + gradient.numpy()
 
     def product(self, positions: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-        position, along = tf.constant(positions), tf.constant(vectors)
+        position = tf.constant(positions)
+        along = tf.constant(vectors)
         scale = self.potential.scale / self._data[0].shape[0]
         parts = self._over_pieces(self._products_of_piece, self._data, positions, vectors)
         total = scale * sum(part.numpy() for part in parts)

@@ -75,7 +75,8 @@ def grown(
     at most `size` at a time; `progress` is called with rows done and in all after each block.
     """
     if path is None:
-        done, table = 0, None
+        done = 0
+        table = None
         kept: list[np.ndarray] = []
     else:
         kept, table = _opened(path.with_name(path.name + PARTIAL), columns)

@@ -126,7 +126,8 @@ def _refuse_foreign(config: Any) -> None:
             _refuse_foreign(part)
     if not isinstance(config, dict):
         return
-    module, name = config.get("module"), config.get("registered_name") or config.get("class_name")
+    module = config.get("module")
+    name = config.get("registered_name") or config.get("class_name")
     if isinstance(module, str) and keras.saving.get_registered_object(name) is None:
         parts = module.split(".")
         if parts[0] not in _LAYERS_OF or {"utils", "config", "saving", "datasets"} & {*parts}:

@@ -36,7 +36,8 @@ class DenseChain:
         self, model: Any, layers: Sequence[Any], places: dict, frozen: Sequence[Any]
     ) -> None:
         self._frozen = frozen
-        self._layers, self._places = layers, places
+        self._layers = layers
+        self._places = places
         self.input_shape = input_shape_of(model)[1:]
 
     def fits(self, shape: Sequence[int]) -> bool:
@@ -60,7 +61,8 @@ class DenseChain:
         walkers share them, else `(walkers, n, ...)`. Layers act as in prediction; `watch` is called
         with the linear output of each dense layer before anything is computed from it.
         """
-        walkers, passes = weights[0].shape[0], []
+        walkers = weights[0].shape[0]
+        passes = []
         n = x.shape[0 if shared else 1]
         values = x if shared else tf.reshape(x, (walkers * n, *x.shape[2:]))
         with keras.StatelessScope(list(zip(self._frozen, auxiliary, strict=True))):
@@ -78,7 +80,8 @@ class DenseChain:
                 linear = linear if bias is None else linear + weights[bias][:, None]
                 watch(linear)
                 passes.append(Pass(kernel, bias, inputs, linear))
-                values, shared = tf.reshape(linear, (walkers * n, linear.shape[2])), False
+                values = tf.reshape(linear, (walkers * n, linear.shape[2]))
+                shared = False
                 values = values if layer.activation is None else layer.activation(values)
         return values, passes
 
@@ -97,7 +100,9 @@ def chain_of(
     variables = model.trainable_variables if variables is None else variables
     others = model.non_trainable_variables if others is None else others
     numbers = {id(variable): i for i, variable in enumerate(variables)}
-    shape, places, met = input_shape_of(model), {}, []
+    shape = input_shape_of(model)
+    places = {}
+    met = []
     for layer in layers:
         own = [id(variable) for variable in layer.trainable_variables if id(variable) in numbers]
         if own:

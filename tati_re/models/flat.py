@@ -143,7 +143,8 @@ class FlatModel:
 
     def __init__(self, model: Any, fix: str | Sequence[str] | None = None) -> None:
         inspect.refuse_unsupported(model)
-        self.model, self._fix = model, fix
+        self.model = model
+        self._fix = fix
         self._choose(fix)
         variables = self.variables
         self._sizes = [int(np.prod(shape, dtype=np.int64)) for shape in self.shapes]
@@ -172,7 +173,8 @@ class FlatModel:
         return FlatModel, (self.model, self._fix)
 
     def _choose(self, fix: str | Sequence[str] | None) -> None:
-        trainable, names = self.model.trainable_variables, tensor_names(self.model)
+        trainable = self.model.trainable_variables
+        names = tensor_names(self.model)
         fixed = (
             fixed_parts(fix, names, [v.numpy() for v in trainable]) if fix else [None] * len(names)
         )
@@ -329,8 +331,10 @@ class _Constant:
     """
 
     def __init__(self, fixed: Any) -> None:
-        mask, self._values = fixed.mask.reshape(-1), fixed.values.reshape(-1)
-        self.free, self.still = np.flatnonzero(~mask), np.flatnonzero(mask)
+        mask = fixed.mask.reshape(-1)
+        self._values = fixed.values.reshape(-1)
+        self.free = np.flatnonzero(~mask)
+        self.still = np.flatnonzero(mask)
         self._order = np.argsort(np.concatenate([self.free, self.still])).astype(np.int32)
 
     def whole(self, moving: np.ndarray) -> np.ndarray:

@@ -49,7 +49,8 @@ def layout_of(model: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
 def called(model: Any, x: Any, training: bool = False) -> Any:
     """Calls a model on inputs `(n, ...)`; several inputs are packed, `(n, numbers)`."""
     if layout := layout_of(model):
-        pieces, parts = tf.split(x, [math.prod(shape) for _, shape in layout], axis=-1), []
+        pieces = tf.split(x, [math.prod(shape) for _, shape in layout], axis=-1)
+        parts = []
         for piece, tensor in zip(pieces, model.inputs, strict=True):
             value = tf.reshape(piece, (-1, *tensor.shape[1:]))
             parts.append(value if "float" in tensor.dtype else tf.cast(value, tensor.dtype))
@@ -79,7 +80,8 @@ def checked_indices(model: Any, inputs: np.ndarray) -> np.ndarray:
     """Inputs `(n, ...)` in the model's shape; refuses what has no row in an `Embedding`: steps
     would take another.
     """
-    tensors, first = tensors_of(model, "inputs"), 0
+    tensors = tensors_of(model, "inputs")
+    first = 0
     layers = {
         layer: inputs_of(layer)
         for layer in layers_of(model)
@@ -87,7 +89,8 @@ def checked_indices(model: Any, inputs: np.ndarray) -> np.ndarray:
     }
     for tensor in tensors if layers else ():
         after = first + math.prod(tensor.shape[1:]) if len(tensors) > 1 else None
-        part, first = inputs if after is None else inputs[:, first:after], after or 0
+        part = inputs if after is None else inputs[:, first:after]
+        first = after or 0
         for layer, taken in layers.items():
             if any(each is tensor for each in taken):
                 wrong = part[(part < 0) | (part >= layer.input_dim) | (part != np.floor(part))]

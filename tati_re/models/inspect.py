@@ -48,10 +48,8 @@ _ACTIVATION_LAYERS = {"Softmax": "softmax", "ReLU": "relu", "LeakyReLU": "leaky_
 
 def refuse_unsupported(model: Any) -> None:
     layers = [model, *layers_of(model)]
-    built, expected = (
-        all(each.built for each in layers),
-        "one that starts with keras.Input, or was called on data",
-    )
+    built = all(each.built for each in layers)
+    expected = "one that starts with keras.Input, or was called on data"
     refuse_if(not built, "The model has no weights yet.", model.name, expected)
     variables = model.trainable_variables
     what = "The model has no trainable parameters."
@@ -122,7 +120,8 @@ def _refuse_calls(model: Any) -> None:
     user's layer shows it only when run, so the model is traced once, and called twice on a few
     numbers.
     """
-    found, foreign = [], set[int]()
+    found = []
+    foreign = set[int]()
 
     def run(x: Any) -> Any:
         with keras.StatelessScope(collect_losses=True) as scope:
@@ -131,10 +130,8 @@ def _refuse_calls(model: Any) -> None:
         foreign.update(set(scope.state_mapping) - {id(variable) for variable in model.variables})
         return outputs
 
-    shape, dtype = (
-        input_shape_of(model),
-        input_dtype_of(model) or model.trainable_variables[0].dtype,
-    )
+    shape = input_shape_of(model)
+    dtype = input_dtype_of(model) or model.trainable_variables[0].dtype
     with users_code(
         "model: its call", "layers and functions of keras.ops or TensorFlow, which can be compiled"
     ):
@@ -245,7 +242,8 @@ def work_of(model: Any, inputs: Any, dtype: str) -> float:
     products that those of a matrix product or a convolution are sums of, about, each round of a
     loop counted. Each takes 0.2 to 1 ns.
     """
-    x, work = tf.cast(np.asarray(inputs), dtype), list[float]()
+    x = tf.cast(np.asarray(inputs), dtype)
+    work = list[float]()
 
     def seen(kind: Any, given: Any, _: Any, outputs: Any, *others: Any, **names: Any) -> None:
         sizes = [each.shape.num_elements() or 0 for each in (*outputs[:1], *given[:2])]
@@ -264,9 +262,11 @@ def training_layers(model: Any) -> list[str]:
     """The kinds of layers that act otherwise while training; refuses a model that then sets its
     parameters or adds to the loss.
     """
-    names, own = set(), set[str]()
+    names = set()
+    own = set[str]()
     for layer in [model, *layers_of(model)]:
-        kind, foreign = type(layer).__name__, not type(layer).__module__.startswith("keras.")
+        kind = type(layer).__name__
+        foreign = not type(layer).__module__.startswith("keras.")
         statistics = isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
         rates = [
             getattr(layer, name, 0) for name in ("rate", "stddev", "dropout", "recurrent_dropout")

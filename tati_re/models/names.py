@@ -104,11 +104,9 @@ def fan_in_plus_one(names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> 
     last; a unit of a recurrent layer has its inputs and the states of all units, a separable
     convolution two layers. A layer without such a tensor (of a normalization) has k = 1.
     """
-    layers, fans, own = (
-        [name.rsplit("/", 1)[0] for name in names],
-        dict[str, int](),
-        dict[str, float](),
-    )
+    layers = [name.rsplit("/", 1)[0] for name in names]
+    fans = dict[str, int]()
+    own = dict[str, float]()
     for name, layer, shape in zip(names, layers, shapes, strict=True):
         if name.endswith("/depthwise_kernel"):
             own[name] = math.prod(shape[:-2])

@@ -83,7 +83,8 @@ def _other_precision(model: Any, dtype: str) -> str | None:
 @contextmanager
 def default_precision(dtype: str) -> Iterator[None]:
     """Sets the default precision while a user's model makes its inner layers."""
-    policy, floatx = keras.config.dtype_policy(), keras.config.floatx()
+    policy = keras.config.dtype_policy()
+    floatx = keras.config.floatx()
     keras.config.set_floatx(dtype)
     keras.config.set_dtype_policy(dtype)
     try:

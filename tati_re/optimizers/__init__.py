@@ -60,13 +60,12 @@ def make_optimizer(name, options, shapes: list[tuple[int, ...]]):
         raise InputError(
             f"optimizer: unknown name.{nearest(name, names)}", repr(name), ", ".join(names)
         )
-    kinds, expected = (
-        (str, Optimizer, keras.optimizers.Optimizer),
-        "a name such as adam, or an object of Keras or here",
-    )
+    kinds = (str, Optimizer, keras.optimizers.Optimizer)
+    expected = "a name such as adam, or an object of Keras or here"
     refuse_if(not isinstance(name, kinds), "optimizer is not one.", type(name).__name__, expected)
     if options.momentum:
-        what, known = "momentum: an optimizer object keeps its own.", short or str(name).lower()
+        what = "momentum: an optimizer object keeps its own."
+        known = short or str(name).lower()
         refuse_if(not isinstance(name, str), what, options.momentum, "no momentum with the object")
         takers = [*with_momentum(), "annealing"]
         expected = f"optimizer {', '.join(takers)}"

@@ -91,12 +91,11 @@ class Annealing(Optimizer):
         refuse_if(
             not 0 <= momentum < 1, "momentum is out of range.", momentum, "at least 0 and below 1"
         )
-        self.start_temperature, self.cooling = float(start_temperature), float(cooling)
-        self.stage_steps, self.validations, self.momentum = (
-            int(stage_steps),
-            int(validations),
-            float(momentum),
-        )
+        self.start_temperature = float(start_temperature)
+        self.cooling = float(cooling)
+        self.stage_steps = int(stage_steps)
+        self.validations = int(validations)
+        self.momentum = float(momentum)
         self._every = max(1, self.stage_steps // self.validations)
         self._count = (self.stage_steps - 1) // self._every + 1
         self._friction_time = -math.log(momentum) if momentum > 0 else math.inf
@@ -146,7 +145,8 @@ class Annealing(Optimizer):
 
     def _validated(self, state, evaluate, ended):
         """The state after a validation; `ended` tells whether it is the last of its stage."""
-        validation, running = evaluate.validation(state.position), ~state.stopped
+        validation = evaluate.validation(state.position)
+        running = ~state.stopped
         names = BestPosition._fields[:-1]
         now = BestPosition(**fields_of(state, names), validation=validation)
         improved = running & (validation <= state.best.validation)
@@ -156,14 +156,13 @@ class Annealing(Optimizer):
         # A comparison with nan is false, so that a walker whose validation loss is not finite
         # stops.
         falls = average <= state.last_validation
-        cools, stops = ended & running & falls, ended & running & ~falls
+        cools = ended & running & falls
+        stops = ended & running & ~falls
         back = state._replace(**chosen(stops, best, state, names))
         momentum = where(stops[:, None], zeros_like(state.momentum), state.momentum)
         temperature = where(cools, self.cooling * state.temperature, back.temperature)
-        sums, last = (
-            where(ended, zeros_like(total), total),
-            where(cools, average, state.last_validation),
-        )
+        sums = where(ended, zeros_like(total), total)
+        last = where(cools, average, state.last_validation)
         back = back._replace(
             momentum=momentum, temperature=temperature, stopped=state.stopped | stops
         )

@@ -10,7 +10,8 @@ from tati_re.samplers.mala import MALA
 from tati_re.samplers.wrappers.coordinates import extend
 
 STEPS = ("long", "short")
-_SMALLEST, _LARGEST = 1e-10, 1e10
+_SMALLEST = 1e-10
+_LARGEST = 1e10
 _BACK = 0.1
 
 
@@ -62,7 +63,8 @@ class BarzilaiBorwein(Optimizer):
         rate = column(state.step_size, state.position) / evaluate.scale
         position, _ = evaluate.confine(state.position - rate * state.gradient, None)
         energy = evaluate.full(position)
-        moved, turned = position - state.position, energy.gradient - state.gradient
+        moved = position - state.position
+        turned = energy.gradient - state.gradient
         ss, sy, yy = (
             sum_of_products(*pair) for pair in ((moved, moved), (moved, turned), (turned, turned))
         )
@@ -81,7 +83,8 @@ class BarzilaiBorwein(Optimizer):
 
     def _rate(self, ss, sy, yy):
         """The step in units of 1/∇²U; 0 where there is none."""
-        convex, curved = sy > 0, yy > 0
+        convex = sy > 0
+        curved = yy > 0
         safe_yy = where(curved, yy, 1.0)
         rate = ss / where(convex, sy, 1.0) if self.barzilai_borwein_step == "long" else sy / safe_yy
         return where(curved, where(convex, rate, sqrt(ss / safe_yy)), 0.0)

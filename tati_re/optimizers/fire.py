@@ -59,10 +59,12 @@ class Fire(Optimizer):
         refuse_if(
             not 0 < decrease < 1, "fire: decrease is out of range.", decrease, "above 0 and below 1"
         )
-        self.increase, self.decrease = float(increase), float(decrease)
+        self.increase = float(increase)
+        self.decrease = float(decrease)
 
     def init(self, position, evaluate, noise) -> FireState:
-        rung, energy = evaluate.rung, evaluate.full(position)
+        rung = evaluate.rung
+        energy = evaluate.full(position)
         return FireState(
             position, zeros_like(position), **energy._asdict(), step_size=rung.step_size, rung=rung
         )

@@ -52,7 +52,8 @@ class KerasOptimizer(Optimizer):
         if isinstance(optimizer, str):
             extra = {"momentum": momentum} if momentum else {}
             optimizer = keras_optimizers()[optimizer.lower()](learning_rate=learning_rate, **extra)
-            own, self.scheduled = None, False
+            own = None
+            self.scheduled = False
         else:
             excludes = "_exclude_from_weight_decay" in vars(optimizer)
             what = "optimizer: all weights decay alike."
@@ -81,7 +82,8 @@ class KerasOptimizer(Optimizer):
             f"loss_scale_factor={optimizer.loss_scale_factor}",
             "none",
         )
-        self.optimizer, self.learning_rate = optimizer, own
+        self.optimizer = optimizer
+        self.learning_rate = own
         self.name = type(optimizer).__name__.lower()
         known = type(optimizer) is keras_optimizers().get(self.name) and self.name in _BY_NUMBER
         whole = known and optimizer.clipnorm is None and optimizer.global_clipnorm is None

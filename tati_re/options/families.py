@@ -92,7 +92,8 @@ def factory(where: str) -> Callable[..., Any]:
 
 
 def _found(where: str) -> Callable[..., Any]:
-    form, kind = "my_module:MySampler or my_file.py:MySampler", "a class with init and step"
+    form = "my_module:MySampler or my_file.py:MySampler"
+    kind = "a class with init and step"
     return found(
         "sampler",
         where,

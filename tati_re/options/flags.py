@@ -36,7 +36,8 @@ def _bounds(metadata: Iterable[Any]) -> str:
 
 
 def _words(annotation: Any, metadata: Iterable[Any]) -> str:
-    origin, arguments = get_origin(annotation), get_args(annotation)
+    origin = get_origin(annotation)
+    arguments = get_args(annotation)
     if is_table(metadata):
         # One table says what the values of all of them are.
         plain = [part for part in arguments if get_origin(part) is not dict]
@@ -56,7 +57,8 @@ def _words(annotation: Any, metadata: Iterable[Any]) -> str:
             "'auto' or true", "'auto', true"
         )
     if origin is list:
-        element, limits = arguments[0], list[Any]()
+        element = arguments[0]
+        limits = list[Any]()
         if element is Stage:
             return "a list of stages"
         if element is str:
@@ -112,7 +114,8 @@ def add_field(group: argparse._ArgumentGroup, name: str, field: FieldInfo) -> No
     flags are stored.
     """
     text = f"{meaning(field)} ({expected(field)}; default {default_text(field)})".replace("%", "%%")
-    names, style = choices(field), dict[str, Any]()
+    names = choices(field)
+    style = dict[str, Any]()
     base = next(
         (t for t in _METAVARS if t is field.annotation or t in get_args(field.annotation)), str
     )

@@ -98,7 +98,8 @@ def _sentence(
         both = [f"{spell(name)} {values[name]}" for name in ("temperature", "inverse_temperature")]
         what = f"{spell('temperature')} and {spell('inverse_temperature')} are two names for the same quantity."
         return InputError(what, " and ".join(both), "one of the two")
-    name, value = str(first["loc"][0]), first["input"]
+    name = str(first["loc"][0])
+    value = first["input"]
     if name == "stages" and len(first["loc"]) > 1:
         return stage_sentence(first, spell, OPTIONS)
     if first["type"] == "extra_forbidden":
@@ -217,7 +218,8 @@ def _complete(
     """
     derived = aliases.completed(merged, tati)
     options = _checked(expanded({**merged, **derived}), spell, text=text)
-    options._tati, options._derived = dict(tati), frozenset(derived)
+    options._tati = dict(tati)
+    options._derived = frozenset(derived)
     return options
 
 
@@ -291,7 +293,8 @@ def to_toml(options: Options, groups: Iterable[str] = GROUPS, changed: bool = Fa
             n for n in options_of([group]) if n not in COMMANDS_ONLY
         ).items():
             usual = value == OPTIONS[name].get_default(call_default_factory=True)
-            line, given = toml_line(name, value), name in options.explicit
+            line = toml_line(name, value)
+            given = name in options.explicit
             if name == "num_steps" and options.stages and not given:
                 line = "# num_steps is the sum of the stages"
             lines.append(

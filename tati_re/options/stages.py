@@ -74,7 +74,8 @@ class PlannedStage(NamedTuple):
 def planned(options) -> list[PlannedStage]:
     if not options.stages:
         return [PlannedStage(0, options.num_steps, None, options.batch_size)]
-    found, step = [], 0
+    found = []
+    step = 0
     for stage in options.stages:
         size = options.batch_size if stage.batch_size is None else stage.batch_size
         found.append(
@@ -113,8 +114,10 @@ def sentence(
     """One complaint of pydantic about a stage, in the user's words; `spell` writes an option,
     `known` are all names.
     """
-    place, value = error["loc"][1:], error["input"]
-    number, option = place[0] + 1, spell("stages")
+    place = error["loc"][1:]
+    value = error["input"]
+    number = place[0] + 1
+    option = spell("stages")
     if len(place) == 1:
         expected = f"{FORM} such as 3000:0.5:550, or the same as a table"
         return InputError(f"{option}: stage {number} is not valid.", value, expected)

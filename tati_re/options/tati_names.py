@@ -50,7 +50,8 @@ MEAN_LOSS_NAMES = ("step_width", "friction_constant")
 
 _PRIOR_UNDER_MEAN_LOSS = "none"
 _ONE_BYTE = 1e-6
-_YES, _NO = ("yes", "true", "t", "y", "1"), ("no", "false", "f", "n", "0")
+_YES = ("yes", "true", "t", "y", "1")
+_NO = ("no", "false", "f", "n", "0")
 
 MARK = {"do_hessians": True}
 """An option of TATi that changes nothing: what comes with it goes by TATi's rules."""
@@ -389,7 +390,8 @@ def sentences(options: Any, own_prior: bool = False) -> list[str]:
     """Sentences at the start of a run about TATi's names and rules. `own_prior`: the prior is an
     object.
     """
-    tati, derived = options.tati, options.derived
+    tati = options.tati
+    derived = options.derived
     said = []
     if tati.get("batch_size") and options.batch_size is None:
         said.append(

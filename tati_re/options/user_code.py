@@ -27,15 +27,18 @@ def found(option: str, name: str, form: str, known: Callable[[Any], bool], kind:
     """
     from cloudpickle import register_pickle_by_value
 
-    (where, _, what), noun = name.rpartition(":"), kind.split()[1]
+    (where, _, what) = name.rpartition(":")
+    noun = kind.split()[1]
     refuse_if(
         not where or not what.isidentifier(),
         f"{option}: the form is MODULE:{noun.upper()}.",
         repr(name),
         form,
     )
-    path, before = Path(where) if where.endswith(".py") else None, {*sys.modules}
-    folder, places = Path.cwd() if path is None else path.resolve().parent, list(sys.path)
+    path = Path(where) if where.endswith(".py") else None
+    before = {*sys.modules}
+    folder = Path.cwd() if path is None else path.resolve().parent
+    places = list(sys.path)
     sys.path.insert(0, str(folder))  # first, as for a script that lies there
     importlib.invalidate_caches()
     try:
@@ -75,7 +78,8 @@ def called(
     `option` is the one that named it, for messages.
     """
     name = getattr(factory, "__name__", type(factory).__name__)
-    others, arguments = others or {}, {}
+    others = others or {}
+    arguments = {}
     try:
         parameters = inspect.signature(factory).parameters.values()
     except ValueError:
@@ -84,7 +88,8 @@ def called(
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
-        required, known = parameter.default is parameter.empty, parameter.name in (*OPTIONS, "kT")
+        required = parameter.default is parameter.empty
+        known = parameter.name in (*OPTIONS, "kT")
         value = others.get(
             parameter.name, getattr(options, parameter.name, None) if known else None
         )

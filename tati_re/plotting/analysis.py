@@ -86,7 +86,8 @@ def plot_free_energy(
     refuse_if(table.empty, "There is no free energy to draw.")
     figure = new_figure(5.4, 3.4)
     axes = figure.subplots()
-    x, energy = table["coordinate"].to_numpy(), table["free_energy"].to_numpy()
+    x = table["coordinate"].to_numpy()
+    energy = table["free_energy"].to_numpy()
     error = np.nan_to_num(table["error"].to_numpy())
     axes.fill_between(x, energy - error, energy + error, color=COLORS[4], alpha=0.35, linewidth=0)
     axes.plot(x, energy, color=COLORS[0], linewidth=1.2, marker="o", markersize=3)
@@ -126,7 +127,8 @@ def plot_diffusion_map(
         first[order], second[order], c=potential[order], s=6, cmap="viridis", linewidths=0
     )
     if landmarks is not None:
-        x, y = first[landmarks], second[landmarks]
+        x = first[landmarks]
+        y = second[landmarks]
         right.scatter(x, y, s=42, facecolors="none", edgecolors=COLORS[1], linewidths=1.3)
     right.set(
         xlabel="eigenfunction 1",
@@ -224,7 +226,8 @@ def plot_learning_coefficient(
     """
     refuse_if(table.empty, "There is no learning coefficient to draw.")
     figure = new_figure(5.6, 3.8)
-    axes, examples = figure.subplots(), table["effective_examples"].to_numpy()
+    axes = figure.subplots()
+    examples = table["effective_examples"].to_numpy()
     axes.errorbar(
         examples,
         table["raw"],
@@ -234,7 +237,8 @@ def plot_learning_coefficient(
         markersize=4,
         label="as sampled",
     )
-    values, errors = table["coefficient"], table["error"]
+    values = table["coefficient"]
+    errors = table["error"]
     axes.errorbar(
         examples,
         values,

@@ -49,7 +49,8 @@ def rank_band(chains: int, draws: int) -> tuple[np.ndarray, np.ndarray, np.ndarr
     """The same of the ranks of several chains of independent draws among all, as parts of 1, for
     all chains at once.
     """
-    size, places = chains * draws, min(POINTS, draws)
+    size = chains * draws
+    places = min(POINTS, draws)
     last = (np.arange(1, places) * size) // places
     owners = np.tile(np.repeat(np.arange(chains), draws), (SIMULATIONS // 4, 1))
     owners = np.random.default_rng(0).permuted(owners, axis=1)

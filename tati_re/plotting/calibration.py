@@ -101,11 +101,14 @@ def draw_reliability(
     axes.plot([0, 1], [0, 1], color=GRAY, linewidth=0.8, linestyle="--")
     first = 1.0
     for number, (values, right, name) in enumerate(zip(sets, labels, names, strict=True)):
-        result, color = calibration(values, right), COLORS[number % len(COLORS)]
+        result = calibration(values, right)
+        color = COLORS[number % len(COLORS)]
         p = class_probabilities(values)
-        sure, happened = p.max(axis=1), p.argmax(axis=1) == class_labels(right, p.shape[1])
+        sure = p.max(axis=1)
+        happened = p.argmax(axis=1) == class_labels(right, p.shape[1])
         first = min(first, sure.min())
-        found, label = Calibrated(sure), f"{name}, calibration error {result.error:.3f}"
+        found = Calibrated(sure)
+        label = f"{name}, calibration error {result.error:.3f}"
         axes.fill_between(found.places, *found.band(), color=color, alpha=0.15, linewidth=0)
         axes.plot(found.places, found.curve(happened), color=color, linewidth=1.4, label=label)
         width = (result.edges[1] - result.edges[0]) * 0.8 / len(sets)

@@ -93,11 +93,14 @@ def plot_disconnectivity(found: "Exploration", path: AnyPath | None = None) -> F
 def _map(panel: Axes, found: "Exploration") -> None:
     cloud = np.concatenate(found.legs)
     cloud = cloud[:: -(-len(cloud) // _CLOUD)]
-    names, middle, directions = ["parameter 1", "parameter 2"], np.zeros(cloud.shape[1]), np.eye(2)
+    names = ["parameter 1", "parameter 2"]
+    middle = np.zeros(cloud.shape[1])
+    directions = np.eye(2)
     if cloud.shape[1] != 2:
         middle = cloud.mean(axis=0)
         _, _, rows = np.linalg.svd(cloud - middle, full_matrices=False)
-        directions, names = rows[:2], ["direction 1", "direction 2"]
+        directions = rows[:2]
+        names = ["direction 1", "direction 2"]
     if len(directions) < 2:
         directions = np.concatenate([directions, np.zeros((1, cloud.shape[1]))])
     panel.plot(
@@ -150,7 +153,8 @@ def _profiles(panel: Axes, found: "Exploration") -> None:
     gains = {pair: way.linear_barrier - way.relaxed_barrier for pair, way in found.paths.items()}
     shown = sorted(gains, key=lambda pair: -gains[pair])[:_SHOWN]
     for number, pair in enumerate(shown):
-        way, color = found.paths[pair], COLORS[number % len(COLORS)]
+        way = found.paths[pair]
+        color = COLORS[number % len(COLORS)]
         panel.plot(way.place, way.linear, color=color, linewidth=0.9, linestyle=":")
         # The first is the widest: of two that are alike both are seen.
         width = 1.5 + 1.6 * (len(shown) - 1 - number)

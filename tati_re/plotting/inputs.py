@@ -101,7 +101,8 @@ def _classes(
         if chosen.any():
             label = f"{number:+d}" if dataset.task == "signs" else str(number)
             label = dataset.class_names[i] if dataset.class_names else label
-            color, marker = COLORS[i % len(COLORS)], "os^Dvp"[i % 6]
+            color = COLORS[i % len(COLORS)]
+            marker = "os^Dvp"[i % 6]
             x, y = inputs[chosen].T
             _scatter(axes, x, y, color, marker, bool(words), label + words)
 
@@ -156,7 +157,8 @@ def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure
         return save(figure, path)
     figure = new_figure(9.6, 4.2)
     left, right = figure.subplots(1, 2, sharex=True, sharey=True)
-    x, y = axes[0].values, axes[1].values
+    x = axes[0].values
+    y = axes[1].values
     found: Any = space.prediction
     shown = "standard deviation over the parameters"
     if classes and len(found.class_values) == 2:
@@ -176,10 +178,8 @@ def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure
         sure = _plane(space, found.probabilities.max(axis=1))
         colors = np.array([to_rgb(COLORS[k % len(COLORS)]) for k in range(len(found.class_values))])
         image = 1 - (1 - colors[best.astype(int)]) * sure[..., None]
-        half, tall = (
-            0.5 * (x[1] - x[0]),
-            0.5 * (y[1] - y[0]),
-        )  # of a pixel, which has its point in the middle
+        half = 0.5 * (x[1] - x[0])
+        tall = 0.5 * (y[1] - y[0])  # of a pixel, which has its point in the middle
         extent = (x[0] - half, x[-1] + half, y[0] - tall, y[-1] + tall)
         left.imshow(image, origin="lower", extent=extent, aspect="auto", interpolation="nearest")
         for k in np.unique(best).astype(int):
@@ -191,7 +191,8 @@ def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure
             color=DARK,
             pad=4 + 14 * legend_above(left, 48),
         )
-        shade, shown = _plane(space, found.entropy), "entropy (nats)"
+        shade = _plane(space, found.entropy)
+        shown = "entropy (nats)"
     else:
         mean, shade = (_plane(space, values[:, 0]) for values in (found.mean, found.parameter_std))
         drawn = left.contourf(x, y, mean, levels=15, cmap="viridis")
@@ -231,7 +232,8 @@ def _points(panel: Axes, space: "InputSpace", classes: bool) -> None:
         labels.argmax(axis=1) if labels.ndim > 1 and labels.shape[1] > 1 else labels.reshape(-1)
     )
     for value in np.unique(labels):
-        (x, y), two = inputs[labels == value].T, found.class_values.size == 2
+        (x, y) = inputs[labels == value].T
+        two = found.class_values.size == 2
         number = max(0, int(value))  # classes are 0, 1, ..., or -1 and 1
         color = ("#2166AC", "#B2182B")[number] if two else COLORS[number % len(COLORS)]
         panel.scatter(
@@ -250,11 +252,16 @@ def _curves(panel: Axes, space: "InputSpace", classes: bool) -> None:
     found: Any = space.prediction
     if classes:
         names = [f"p of class {value}" for value in found.class_values]
-        values, low, high = found.probabilities, found.lower, found.upper
+        values = found.probabilities
+        low = found.lower
+        high = found.upper
         chosen = [1] if len(names) == 2 else range(len(names))
     else:
-        names, chosen = [f"mean{_of_which(found)}"], [0]
-        values, low, high = found.mean, found.mean_lower, found.mean_upper
+        names = [f"mean{_of_which(found)}"]
+        chosen = [0]
+        values = found.mean
+        low = found.mean_lower
+        high = found.mean_upper
         if found.noise_std is not None:
             band = found.lower[:, 0], found.upper[:, 0]
             panel.fill_between(

@@ -107,7 +107,8 @@ def matrix(
 
 def _scales(landscape: Landscape) -> list[tuple[int | None, Any, Any]]:
     """Scale, rows of the table, and rows of the trajectory in its range."""
-    table, trajectory = landscape.table, landscape.trajectory
+    table = landscape.table
+    trajectory = landscape.trajectory
     if "scale" not in table:
         return [(None, table, _inside(landscape, table, trajectory))]
     parts = [
@@ -157,7 +158,8 @@ def _contour(
     figure: Figure, panel: Axes, landscape: Landscape, table: Any, trajectory: Any, quantity: str
 ) -> None:
     first, second, values = matrix(landscape, table, quantity)
-    low, high = np.nanpercentile(values, 0.5), np.nanmax(values)
+    low = np.nanpercentile(values, 0.5)
+    high = np.nanmax(values)
     levels = MaxNLocator(15).tick_values(low, high)
     drawn = panel.contourf(first, second, values.T, levels=levels, cmap="viridis", extend="min")
     panel.contour(first, second, values.T, levels=levels, colors="white", linewidths=0.3, alpha=0.6)
@@ -238,10 +240,12 @@ def plot_spectrum_of_hessian(
         density.nodes.max(),
         *([] if extremes is None else np.asarray(extremes)),
     ]
-    low, high = min(ends), max(ends)
+    low = min(ends)
+    high = max(ends)
     room = 0.04 * (high - low) or max(abs(high), 1.0)
     width = (high - low + 2 * room) / 150 if width is None else width
-    grid, figure = np.linspace(low - room, high + room, 1200), new_figure(6.4, 3.2)
+    grid = np.linspace(low - room, high + room, 1200)
+    figure = new_figure(6.4, 3.2)
     panel = figure.subplots()
     values = density.on(grid, width) * density.num_parameters
     floor = (

@@ -45,7 +45,8 @@ def write_landscape_page(
             "quantity is not a column of the table.", quantity, ", ".join(landscape.table.columns)
         )
     refuse_if(Path(path).suffix.lower() != ".html", "The path of a page must end in .html.", path)
-    figure, parts = go.Figure(), _scales(landscape)
+    figure = go.Figure()
+    parts = _scales(landscape)
     groups: list[list[int]] = []
     for number, (_, table, trajectory) in enumerate(parts):
         first, second, values = matrix(landscape, table, quantity)
@@ -145,7 +146,8 @@ def write_vtk(landscape: Landscape, folder: AnyPath, quantity: str | None = None
             rows = trajectory.dropna(subset=[*landscape.names, height]).sort_values(
                 ["walker", "step"]
             )
-            lines, place = [], 0
+            lines = []
+            place = 0
             for count in rows.groupby("walker").size():
                 lines.append(" ".join(map(str, (count, *range(place, place + count)))))
                 place += count

@@ -101,10 +101,12 @@ def _columns(inputs: np.ndarray | None, count: int, along: int | None) -> np.nda
 def _draw_probabilities(
     axes: Axes, one: ClassPrediction, x: np.ndarray, name: str, alone: bool
 ) -> None:
-    order, classes = np.argsort(x), range(one.probabilities.shape[1])
+    order = np.argsort(x)
+    classes = range(one.probabilities.shape[1])
     likely = np.sort(one.probabilities.max(axis=0).argsort()[::-1][:_MOST_CLASSES])
     for number, k in enumerate(likely if len(classes) > 2 else classes[1:]):
-        color, p = COLORS[number % len(COLORS)], one.probabilities[order, k]
+        color = COLORS[number % len(COLORS)]
+        p = one.probabilities[order, k]
         dashes = "-" if number < len(COLORS) else "--"
         ends = (
             None
@@ -188,7 +190,8 @@ def _draw_line(axes: Axes, one: RegressionPrediction, x: np.ndarray, name: str) 
     for k in range(one.mean.shape[1]):
         color = COLORS[k % len(COLORS)]
         if one.noise_std is not None:
-            label, light = f"{one.level:.0%} of observations", color if several else COLORS[4]
+            label = f"{one.level:.0%} of observations"
+            light = color if several else COLORS[4]
             ends = one.lower[order, k], one.upper[order, k]
             axes.fill_between(
                 x,
@@ -198,10 +201,8 @@ def _draw_line(axes: Axes, one: RegressionPrediction, x: np.ndarray, name: str) 
                 lw=0,
                 label="" if k else label,
             )
-        label, ends = (
-            f"{one.level:.0%} of the draws",
-            (one.mean_lower[order, k], one.mean_upper[order, k]),
-        )
+        label = f"{one.level:.0%} of the draws"
+        ends = (one.mean_lower[order, k], one.mean_upper[order, k])
         axes.fill_between(x, *ends, color=color, alpha=0.4, lw=0, label="" if k else label)
         axes.plot(
             x,
@@ -232,7 +233,8 @@ def _draw_pairs(
     where, label = (np.arange(len(one.mean)), "number of the input") if over is None else over
     true = np.repeat(where[shown], one.mean.shape[1])
     if over is None and y is not None:
-        true, label = y, "observed"
+        true = y
+        label = "observed"
     axes.errorbar(
         true,
         mean,

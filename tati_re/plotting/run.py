@@ -157,9 +157,11 @@ def draw_traces(
             0, min(num_burnin_steps, run_info["step"].max()), color=GRAY, alpha=0.18, linewidth=0
         )
     for number, (walker, part) in enumerate(walkers):
-        steps, chain = part["step"].to_numpy(), part[column].to_numpy(np.float64)
+        steps = part["step"].to_numpy()
+        chain = part[column].to_numpy(np.float64)
         color = COLORS[number] if own_colors else COLORS[0]
-        shown, window = slice(None, None, max(1, len(chain) // _POINTS)), max(1, len(chain) // 60)
+        shown = slice(None, None, max(1, len(chain) // _POINTS))
+        window = max(1, len(chain) // 60)
         raw = _in_pieces(steps[shown], chain[shown])
         label = (
             f"walker {walker}"
@@ -171,7 +173,9 @@ def draw_traces(
         point: dict[str, Any] = {"marker": "." if alone else None, "markersize": 2}
         if window > 1:
             axes.plot(*raw, color=color, linewidth=0.4, alpha=0.25, **point)
-            point, smooth_steps, smooth = {}, smooth_steps[shown], smooth[shown]
+            point = {}
+            smooth_steps = smooth_steps[shown]
+            smooth = smooth[shown]
         alpha = 1.0 if own_colors else 0.5
         axes.plot(
             smooth_steps, smooth, color=color, linewidth=1.2, alpha=alpha, label=label, **point
@@ -209,7 +213,8 @@ def _moving_mean(
     columns = np.stack([np.where(known, values - middle, 0.0), known])
     sums = np.cumsum(np.pad(columns, ((0, 0), (1, 0))), axis=1)
     sums, counts = sums[:, window:] - sums[:, :-window]
-    first, last = steps[: 1 - window], steps[window - 1 :]
+    first = steps[: 1 - window]
+    last = steps[window - 1 :]
     usual = (steps[-1] - steps[0]) * (window - 1) / (len(steps) - 1)
     whole = (counts == window) & (last - first <= 2 * usual)
     return 0.5 * (first + last), np.where(whole, middle + sums / window, np.nan)
@@ -230,7 +235,8 @@ def _draw_temperature(
     )
     columns = pd.DataFrame({"rows": counts, "energies": counts * late[COLUMNS[temperature.kind]]})
     sums = columns.groupby(late["step"]).sum().cumsum()
-    steps, rows = sums.index.to_numpy(), sums["rows"].to_numpy()
+    steps = sums.index.to_numpy()
+    rows = sums["rows"].to_numpy()
     running = 2.0 / num_parameters * sums["energies"].to_numpy() / rows
     every = max(1, len(rows) // _POINTS)
     if np.isfinite(temperature.lower):

@@ -18,7 +18,8 @@ class StreamedInputs:
     """
 
     def __init__(self, values: np.ndarray, dtype: tf.DType) -> None:
-        self._values, self.dtype = values, tf.as_dtype(dtype)
+        self._values = values
+        self.dtype = tf.as_dtype(dtype)
         self.shape = tf.TensorShape(values.shape)
 
     def take(self, indices) -> tf.Tensor:
@@ -70,12 +71,11 @@ class StoredExamples:
         dtype: str,
         limit: float | None = None,
     ):
-        self.x, self.y = device_inputs(inputs, scale, dtype, limit), tf.constant(labels)
-        self.count, self.limit, self.streamed = (
-            len(labels),
-            limit,
-            isinstance(self.x, StreamedInputs),
-        )
+        self.x = device_inputs(inputs, scale, dtype, limit)
+        self.y = tf.constant(labels)
+        self.count = len(labels)
+        self.limit = limit
+        self.streamed = isinstance(self.x, StreamedInputs)
 
     def taken(self, indices) -> tuple:
         """Inputs and labels of some examples, `(*indices.shape, ...)`."""
@@ -137,14 +137,13 @@ def device_targets(targets: np.ndarray, loss: Loss, dtype: tf.DType) -> np.ndarr
         values = (values + 1) / 2
     values = values[:, None] if values.ndim == 1 else values
     if loss.name in ("binary_crossentropy", "categorical_crossentropy"):
-        off, one = np.maximum(-values, values - 1).max(-1), "labels of 0 and 1 or probabilities"
+        off = np.maximum(-values, values - 1).max(-1)
+        one = "labels of 0 and 1 or probabilities"
         if loss.name == "categorical_crossentropy":
             off = np.maximum(off, np.abs(values.sum(-1, dtype=np.float64) - 1))
             one = "rows that add up to 1, of labels of 0 and 1 or of probabilities"
-        off, expected = (
-            off.reshape(len(values), -1).max(1),
-            f"{one}, or gaussian or another loss of a regression",
-        )
+        off = off.reshape(len(values), -1).max(1)
+        expected = f"{one}, or gaussian or another loss of a regression"
         worst = int(off.argmax())
         received = (
             f"{', '.join(f'{value:g}' for value in values[worst].ravel()[:4])} in row {worst}"

@@ -49,7 +49,8 @@ class Evaluator:
         """
         key = name, len(batch)
         if key not in self._functions:
-            first, second = len(positions), len(positions) + len(batch)
+            first = len(positions)
+            second = len(positions) + len(batch)
 
             def flat(*arguments):
                 batch = Batch(*arguments[first:second]) if second > first else None

@@ -21,7 +21,8 @@ class Spread(NamedTuple):
 
 
 def refuse_single_examples(batches, num_examples: int) -> None:
-    size, sampling = batches.batch_size, batches.sampling
+    size = batches.batch_size
+    sampling = batches.sampling
     single = sampling == "epochs" and num_examples % size == 1
     if size == 1 or single or (sampling == "symmetric" and batches.mean_size < 2):
         raise InputError(
@@ -48,7 +49,8 @@ def spread_in_chain(
     `DenseChain.call`; `y` has the form of `x`, and `counted` is 1 for each example that is meant, 0
     for those that fill up a short batch, `(n,)`, float64.
     """
-    walkers, n = weights[0].shape[0], counted.shape[0]
+    walkers = weights[0].shape[0]
+    n = counted.shape[0]
     labels = tf.repeat(y[None], walkers, axis=0) if shared else y
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         outputs, passes = chain.call(weights, auxiliary, x, shared, tape.watch)
@@ -57,14 +59,16 @@ def spread_in_chain(
         total = tf.reduce_sum(losses)
     deltas = tape.gradient(total, [layer.linear for layer in passes], unconnected_gradients="zero")
     size = tf.reduce_sum(counted)
-    slopes, variances = list(weights), list(weights)
+    slopes = list(weights)
+    variances = list(weights)
     for layer, delta in zip(passes, deltas, strict=True):
         over_examples = "ni,wno->wio" if layer.inputs.shape.rank == 2 else "wni,wno->wio"
         sums = tf.einsum(over_examples, layer.inputs, delta)
         squares = tf.einsum(over_examples, tf.square(layer.inputs), tf.square(delta))
         slopes[layer.kernel], variances[layer.kernel] = _moments(sums, squares, size)
         if layer.bias is not None:
-            sums, squares = tf.reduce_sum(delta, 1), tf.reduce_sum(tf.square(delta), 1)
+            sums = tf.reduce_sum(delta, 1)
+            squares = tf.reduce_sum(tf.square(delta), 1)
             slopes[layer.bias], variances[layer.bias] = _moments(sums, squares, size)
     return Spread(tf.reduce_sum(losses, 1) / size, slopes, variances)
 
@@ -93,7 +97,8 @@ def variance_of_gradients(gradients: Callable, theta, indices, size, at_once: in
         new = tf.reduce_sum(counts)
         middle = tf.reduce_sum(counts[:, None] / tf.maximum(new, 1.0) * slopes, 0)
         spread = tf.reduce_sum(counts[:, None] * tf.square(slopes - middle), 0)
-        total, gap = tf.maximum(count + new, 1.0), middle - mean
+        total = tf.maximum(count + new, 1.0)
+        gap = middle - mean
         return (
             start + piece,
             count + new,

@@ -38,7 +38,8 @@ class FunctionPotential(Potential):
         parameter_names: Sequence[str] | None = None,
         validation: Callable | None = None,
     ) -> None:
-        self.function, self.validation = function, validation
+        self.function = function
+        self.validation = validation
         self.num_parameters = int(num_parameters)
         self.prior = prior or Flat()
         self.dtype = tf.as_dtype(dtype)
@@ -113,8 +114,10 @@ def combine(
     """U = λ scale loss + V and its gradient, from the mean loss `(walkers,)` and the gradient of
     scale times it.
     """
-    loss, log_prior = tf.cast(loss, tf.float64), prior.log_prob(position)
-    weight, counted = tf.cast(rung.likelihood_weight, tf.float64), loss
+    loss = tf.cast(loss, tf.float64)
+    log_prior = prior.log_prob(position)
+    weight = tf.cast(rung.likelihood_weight, tf.float64)
+    counted = loss
     if vanishing:  # 0 times infinity is no number
         counted = tf.where(weight > 0, loss, tf.zeros_like(loss))
         slope = tf.where((weight > 0)[:, None], slope, tf.zeros_like(slope))

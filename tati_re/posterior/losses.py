@@ -122,7 +122,8 @@ class Loss:
         what = f"loss: {self.name}"
         with users_code(what, "a function of (labels, outputs) made of keras.ops or TensorFlow"):
             values = tf.convert_to_tensor(self._function(targets, outputs))
-        one, each = outputs.shape[:1], outputs.shape[:-1]
+        one = outputs.shape[:1]
+        each = outputs.shape[:-1]
         if (
             not values.dtype.is_floating
             or values.shape.rank is None
@@ -217,9 +218,12 @@ def make_loss(
     `from_logits` "auto" outputs are probabilities where the model's last `activation` (`None`:
     unknown) is a softmax (binary: a sigmoid), else logits.
     """
-    function, name, is_object = None, loss_name(loss), isinstance(loss, keras.losses.Loss)
+    function = None
+    name = loss_name(loss)
+    is_object = isinstance(loss, keras.losses.Loss)
     refuse_ignored(loss)
-    config, kind = loss.get_config() if is_object else {}, type(loss).__name__
+    config = loss.get_config() if is_object else {}
+    kind = type(loss).__name__
     no_logits = config.get("from_logits") is False
     instead = (
         f"from_logits=True, or loss={name!r}"
@@ -234,7 +238,8 @@ def make_loss(
             from_logits = bool(config.get("from_logits", False))
         elif name not in REGRESSION:
             of_keras = vars(keras.losses).get(kind) is type(loss)
-            function, name = loss.call, f"keras.losses.{kind}" if of_keras else name
+            function = loss.call
+            name = f"keras.losses.{kind}" if of_keras else name
     elif callable(loss) and not isinstance(loss, type):
         function = None if name in OF_LOGITS else loss
     elif loss is None:
@@ -349,7 +354,8 @@ def loss_name(loss: Any) -> str:
     is_object = isinstance(loss, keras.losses.Loss)
     kind = type(loss) if is_object else loss
     name = getattr(kind, "__name__", "loss")
-    own, name = vars(keras.losses).get(name) is not kind, snake_case(name) if is_object else name
+    own = vars(keras.losses).get(name) is not kind
+    name = snake_case(name) if is_object else name
     return f"own_{name}" if own and loss_name(name) in (*REGRESSION, *vars(keras.losses)) else name
 
 
@@ -360,7 +366,9 @@ class WeightedLoss:
     """
 
     def __init__(self, loss: Any, labels: np.ndarray) -> None:
-        self.loss, self._type, self._shape = loss, tf.as_dtype(labels.dtype), labels.shape[1:]
+        self.loss = loss
+        self._type = tf.as_dtype(labels.dtype)
+        self._shape = labels.shape[1:]
 
     def __getattr__(self, name: str) -> Any:
         if name == "loss":

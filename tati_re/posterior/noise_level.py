@@ -27,9 +27,11 @@ class NoisyModel:
     samples_noise = True
 
     def __init__(self, inside: Any, log_noise: float = 0.0) -> None:
-        self.inside, self.log_noise = inside, float(log_noise)
+        self.inside = inside
+        self.log_noise = float(log_noise)
         self.num_parameters = inside.num_parameters + 1
-        self.tensor_names, self.shapes = [*inside.tensor_names, NAME], [*inside.shapes, ()]
+        self.tensor_names = [*inside.tensor_names, NAME]
+        self.shapes = [*inside.shapes, ()]
 
     def __getattr__(self, name: str) -> Any:
         if name == "inside":
@@ -92,11 +94,14 @@ class NoisePrior(Prior):
     num_parameters = 1
 
     def __init__(self, name: str, scale: float, shape: float = 1.0) -> None:
-        self.name, self.scale, self.shape = name, float(scale), float(shape)
+        self.name = name
+        self.scale = float(scale)
+        self.shape = float(shape)
         self._map: NormalMap | None = None
 
     def log_prob(self, position) -> tf.Tensor:
-        u, a = tf.cast(position, tf.float64)[:, 0] - math.log(self.scale), self.shape
+        u = tf.cast(position, tf.float64)[:, 0] - math.log(self.scale)
+        a = self.shape
         if self.name == "half_normal":
             return 0.5 * math.log(2 / math.pi) + u - tf.exp(2 * u) / 2
         if self.name == "inverse_gamma":
@@ -104,7 +109,8 @@ class NoisePrior(Prior):
         return -0.5 * tf.square(u / a) - math.log(a * math.sqrt(2 * math.pi))
 
     def gradient(self, position) -> tf.Tensor:
-        u, a = position - tf.constant(math.log(self.scale), position.dtype), self.shape
+        u = position - tf.constant(math.log(self.scale), position.dtype)
+        a = self.shape
         if self.name == "half_normal":
             return tf.exp(2 * u) - 1
         return 2 * a * (1 - tf.exp(-2 * u)) if self.name == "inverse_gamma" else u / a**2
@@ -224,9 +230,13 @@ def with_noise_prior(prior: Prior, options, flat, examples) -> Prior:
     noise = NoisePrior(
         options.noise_prior, part * noise_start(options, examples), options.noise_prior_shape
     )
-    parts, sizes, names = [prior], [flat.num_parameters - 1], [flat.tensor_names[:-1]]
+    parts = [prior]
+    sizes = [flat.num_parameters - 1]
+    names = [flat.tensor_names[:-1]]
     if isinstance(prior, Product):
-        parts, sizes, names = prior.parts, prior.sizes, prior.names
+        parts = prior.parts
+        sizes = prior.sizes
+        names = prior.names
     return Product([*parts, noise], [*sizes, 1], [*names, [NAME]])
 
 
@@ -234,7 +244,8 @@ def check_noise(noise_std: float | str, loss, dataset, flat, given: bool) -> Non
     """Refuses noise that is to be sampled where nothing has it, or that was not when the parameters
     were counted.
     """
-    sampled, has = noise_std == SAMPLED, flat.samples_noise
+    sampled = noise_std == SAMPLED
+    has = flat.samples_noise
     if given and loss.predicts_noise:
         raise InputError(
             f"noise_std: the network of {loss.name} predicts the noise.", noise_std, "no noise_std"

@@ -11,7 +11,8 @@ from tati_re.core.lanczos import lanczos
 from tati_re.posterior.function import combine
 from tati_re.posterior.passes import ModelPasses
 
-LANCZOS_STEPS, REST_VECTORS = 8, 2
+LANCZOS_STEPS = 8
+REST_VECTORS = 2
 COST = 2 * (LANCZOS_STEPS + REST_VECTORS) + REST_VECTORS + 2
 """Gradients on all examples that are looked at, at most; a product with the Hessian costs two."""
 
@@ -48,7 +49,9 @@ def noise_spectrum(
     along it. Other noise counts with one mean curvature. Layers act as in prediction. Vectors are
     those of x, θ = B x: `there` is B, `back` B'.
     """
-    theta, count, random = tf.constant(position[None]), len(indices), np.random.default_rng(0)
+    theta = tf.constant(position[None])
+    count = len(indices)
+    random = np.random.default_rng(0)
     ones = tf.ones((1,), tf.float64)
     extra = tuple(tf.constant(value) for value in auxiliary)
     x, y = potential.train.taken(tf.constant(indices, tf.int32))
@@ -91,7 +94,9 @@ def noise_spectrum(
     start = start + 0.5 * other / np.linalg.norm(other)
     curvature, mixing, basis = lanczos(noted, size, min(LANCZOS_STEPS, size), start)
     variance = np.var(np.stack(seen, axis=1) @ mixing, axis=0, ddof=1)
-    left, squares, curved = size - len(basis), 0.0, 0.0
+    left = size - len(basis)
+    squares = 0.0
+    curved = 0.0
     for _ in range(REST_VECTORS if left else 0):
         vector = noise()
         vector -= basis.T @ (basis @ vector)

@@ -19,13 +19,12 @@ class Outputs:
         from tati_re.core.backend import Compiled
         from tati_re.models.inspect import input_shape_of, output_shape_of
 
-        self.flat, self._prepared = flat, prepared
+        self.flat = flat
+        self._prepared = prepared
         self.input_shape = tuple(input_shape_of(flat.model)[1:])
         shape = [n or 1 for n in output_shape_of(flat.model)[1:]]
-        self.num_outputs, self.places = (
-            int(np.prod(shape, dtype=int)),
-            int(np.prod(shape[:-1], dtype=int)),
-        )
+        self.num_outputs = int(np.prod(shape, dtype=int))
+        self.places = int(np.prod(shape[:-1], dtype=int))
         self._together = flat.vectorizable and not flat.auxiliary
         self._width = max([self.num_outputs, *(shape[-1] for shape in flat.shapes if shape)])
         self._one = Compiled(

@@ -28,8 +28,10 @@ from tati_re.posterior.losses import Loss, WeightedLoss
 from tati_re.posterior.walkers import choose, loss_and_gradient, map_walkers, once
 
 _MOVES_DATA = 16
-_LARGE_BATCH, _LARGE_BATCHES = 2**15, 2**20
-_MANY_UNITS, _FEW_WALKERS = 16_384, 8
+_LARGE_BATCH = 2**15
+_LARGE_BATCHES = 2**20
+_MANY_UNITS = 16_384
+_FEW_WALKERS = 8
 
 
 class ModelPasses:
@@ -58,7 +60,10 @@ class ModelPasses:
         fitting: bool = False,
         memory_limit: float | None = None,
     ) -> None:
-        self.flat, self.loss, self.prior, self.dataset = flat, loss, prior, dataset
+        self.flat = flat
+        self.loss = loss
+        self.prior = prior
+        self.dataset = dataset
         self.num_walkers = int(num_walkers)
         self.convention = convention
         self.under_xla = under_xla
@@ -85,7 +90,8 @@ class ModelPasses:
         self.auxiliary = tuple(
             np.repeat(value[None], self.num_walkers, axis=0) for value in flat.auxiliary
         )
-        self.signs, self._limit = is_signs(dataset), memory_limit
+        self.signs = is_signs(dataset)
+        self._limit = memory_limit
         labels = device_targets(dataset.targets, loss, self.dtype)
         self.counted = loss if dataset.weights is None else WeightedLoss(loss, labels)
         self.train = self._stored(dataset.inputs, labels, dataset.weights)
@@ -182,7 +188,8 @@ class ModelPasses:
         return self.train.taken(indices)
 
     def prepared(self, x):
-        x, scale = tf.cast(x, self.flat.input_dtype), self.dataset.input_scale
+        x = tf.cast(x, self.flat.input_dtype)
+        scale = self.dataset.input_scale
         return x if scale == 1.0 else x * tf.constant(scale, x.dtype)
 
     def energy(
@@ -201,8 +208,10 @@ class ModelPasses:
         if batch is None and self.streamed:
             return self.full(position, rung, auxiliary), auxiliary, None
         x, y = self.gather(batch)
-        size, shared = None if batch is None else batch.size, self.shared or batch is None
-        training, how = self.training and how is None, how or self.walker_evaluation
+        size = None if batch is None else batch.size
+        shared = self.shared or batch is None
+        training = self.training and how is None
+        how = how or self.walker_evaluation
         counting = counting and not self.training  # whose pass is not that of predictions
         examples = position, x, y, size, auxiliary, shared, how, training, counting
         mean_loss, gradient, auxiliary, right = self._mean_loss(*examples)
@@ -218,7 +227,8 @@ class ModelPasses:
         if self.flat.regularizer is None:
             return energy
         value, gradient = self.regularizer(position)
-        potential, gradient = energy.potential + value, energy.gradient + gradient
+        potential = energy.potential + value
+        gradient = energy.gradient + gradient
         return energy._replace(
             potential=potential, gradient=gradient, log_prior=energy.log_prior - value
         )
@@ -338,7 +348,8 @@ class ModelPasses:
             return self.energy(position, rung, None, auxiliary, self._full_evaluation)[0]
 
         def part(x, y):
-            x, how = self.prepared(x), self._full_evaluation
+            x = self.prepared(x)
+            how = self._full_evaluation
             loss, gradient, *_ = self._mean_loss(position, x, y, None, auxiliary, True, how)
             share = y.shape[0] / self.num_examples
             return loss * share, gradient * tf.constant(share, gradient.dtype)
@@ -399,7 +410,8 @@ class ModelPasses:
         refuse_single_examples(self.batches, self.num_examples)
         x, y = self.gather(batch)
         counted = tf.cast(tf.range(batch.indices.shape[1]) < batch.size, tf.float64)
-        shared, how = self.shared, self.walker_evaluation
+        shared = self.shared
+        how = self.walker_evaluation
         if how == "vectorized" and not auxiliary:
             inputs = x if shared else self.prepared(x)
             weights = self.flat.split(position)
@@ -445,8 +457,10 @@ class ModelPasses:
             return self._accuracy_of_all(position, auxiliary)
         x, y = self.gather(batch)
         shared = self.shared or batch is None
-        size, capacity = None if batch is None else batch.size, y.shape[0] if shared else y.shape[1]
-        inputs, weight = (position, x, y), self._example_weights(size, capacity)
+        size = None if batch is None else batch.size
+        capacity = y.shape[0] if shared else y.shape[1]
+        inputs = (position, x, y)
+        weight = self._example_weights(size, capacity)
         right = self._passed(
             self._right, inputs, auxiliary, self.walker_evaluation, shared, (), weight
         )

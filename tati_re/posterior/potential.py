@@ -32,9 +32,13 @@ class ModelEvaluate(Evaluate):
         auxiliary: tuple,
         clock: Clock | None = None,
     ) -> None:
-        self.potential, self.rung, self.batch = potential, rung, batch
-        self.scale, self.clock = potential.scale, clock or no_clock()
-        self.num_examples, self.exact = potential.num_examples, batch is None
+        self.potential = potential
+        self.rung = rung
+        self.batch = batch
+        self.scale = potential.scale
+        self.clock = clock or no_clock()
+        self.num_examples = potential.num_examples
+        self.exact = batch is None
         # Shared with the copies on other rungs, which are asked in place of this one.
         self._kept = [auxiliary]
         self._whole: tuple[ModelEvaluate, Any] | None = None
@@ -105,7 +109,8 @@ class ModelEvaluate(Evaluate):
         part = ModelEvaluate(
             self.potential, self.rung.part(first, count), batch, auxiliary, self.clock
         )
-        part._whole, part._place = (self, first), self._place
+        part._whole = (self, first)
+        part._place = self._place
         return part
 
     def confine(self, position, momentum):

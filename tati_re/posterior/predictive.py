@@ -55,9 +55,13 @@ class Predictive:
         per_example: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
         places: int = 1,
     ) -> None:
-        self.loss, self.task, self.num_outputs = dict(loss), task, int(num_outputs)
-        self.name, self.from_logits = str(loss["loss"]), bool(loss.get("from_logits", True))
-        self._per_example, standard = per_example, map(np.asarray, (mean, deviation))
+        self.loss = dict(loss)
+        self.task = task
+        self.num_outputs = int(num_outputs)
+        self.name = str(loss["loss"])
+        self.from_logits = bool(loss.get("from_logits", True))
+        self._per_example = per_example
+        standard = map(np.asarray, (mean, deviation))
         self.mean, self.deviation = (np.tile(v, places) if v.ndim else v for v in standard)
         values_of_classes = (
             task == "classification" and self.name != "sparse_categorical_crossentropy"
@@ -262,7 +266,8 @@ class Predictive:
             below = np.cumsum(np.exp(self.log_probabilities(outputs)), axis=-1)[..., :-1]
             found = (random.random((*below.shape[:-1], 1)) > below).sum(axis=-1)
             return 2 * found - 1 if self.task == "signs" else found
-        noise, values = self.noise(outputs, noise_std), self.restored(outputs)
+        noise = self.noise(outputs, noise_std)
+        values = self.restored(outputs)
         assert noise is not None
         return values + noise * random.standard_normal(values.shape)
 

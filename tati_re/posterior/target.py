@@ -41,7 +41,9 @@ class Target:
             type(function).__name__,
             EXPECTED,
         )
-        self.function, self.dimension, self.dtype = function, dimension, dtype
+        self.function = function
+        self.dimension = dimension
+        self.dtype = dtype
         # A lambda has a name that is none; a partial function and an object have none at all.
         self.name = (
             function.__name__.strip("<>")
@@ -128,7 +130,8 @@ class Target:
             values, slopes = self.value_and_gradient(np.stack([here - along, here, here + along]))
             if not (np.isfinite(values).all() and np.isfinite(slopes[1]).all()):
                 continue
-            difference, terms = float(values[2]) - float(values[0]), 2 * along * slopes[1]
+            difference = float(values[2]) - float(values[0])
+            terms = 2 * along * slopes[1]
             if not is_change(values, terms, tolerance, self.dtype):
                 raise InputError(
                     "potential: the gradient is not that of the values.",
@@ -142,7 +145,8 @@ class Target:
         the integral of its gradient, by 0.1 and three times what 16 and 8 nodes differ by: where U
         jumps, or a gradient is wrong.
         """
-        along, sums = np.diff(positions, axis=0), []
+        along = np.diff(positions, axis=0)
+        sums = []
         for nodes, weights in map(np.polynomial.legendre.leggauss, (8, 16)):
             slopes = [
                 self.value_and_gradient(positions[:-1] + (1 + x) / 2 * along)[1] for x in nodes
@@ -218,7 +222,8 @@ class Target:
 
     def _found(self) -> tuple[bool, bool, bool]:
         """Whether it computes in NumPy, takes all walkers at once, and returns a pair."""
-        unlike, failed = list[str](), list[str]()
+        unlike = list[str]()
+        failed = list[str]()
         for numpy in (False, True):
             for batched in (True, False):
                 x = self._probe if batched else self._probe[0]
@@ -288,7 +293,9 @@ def _without_gradient(name: str) -> InputError:
 class _Loss:
     """What stands where a model has its loss: L is the function itself."""
 
-    name, likelihood, samples_noise = "potential", True, False
+    name = "potential"
+    likelihood = True
+    samples_noise = False
 
     def get_config(self) -> dict[str, Any]:
         return {"loss": self.name}
@@ -301,7 +308,8 @@ class TargetPotential(FunctionPotential):
 
     def __init__(self, target: Target, prior: Prior, names: Sequence[str], copies: int) -> None:
         super().__init__(target, target.dimension, prior, target.dtype, names)
-        self.target, self.num_walkers = target, copies
+        self.target = target
+        self.num_walkers = copies
 
     @property
     def confined(self) -> bool:

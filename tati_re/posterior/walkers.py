@@ -110,10 +110,8 @@ def once(function: Callable, position, *others, shape: tuple[int, ...] | None = 
 
     def body(i, _, position, *others):
         losses, gradient = function(position, *others)
-        losses, gradient = (
-            tf.ensure_shape(losses, start[1].shape),
-            tf.ensure_shape(gradient, position.shape),
-        )
+        losses = tf.ensure_shape(losses, start[1].shape)
+        gradient = tf.ensure_shape(gradient, position.shape)
         return i + 1, losses, gradient, *(tf.zeros_like(other) for other in others)
 
     start = (tf.constant(0), tf.zeros(shape or position.shape[:1], tf.float64), position, *others)
@@ -122,7 +120,8 @@ def once(function: Callable, position, *others, shape: tuple[int, ...] | None = 
 
 
 def _each(weights: list, auxiliary: tuple, x, y, shared: bool) -> list:
-    walkers, num_weights = weights[0].shape[0], len(weights)
+    walkers = weights[0].shape[0]
+    num_weights = len(weights)
     batch = ((x, y),) * walkers if shared else zip(*map(tf.unstack, (x, y)), strict=True)
     # Taken apart in one operation for each tensor, where indexing makes four for each walker.
     own = zip(*map(tf.unstack, (*weights, *auxiliary)), strict=True)

@@ -170,7 +170,8 @@ def _of_examples(
     random = np.random.default_rng(
         [*(int(run.manifest.get(*key)) for key in (("seed", 0), ("call", 1))), _PURPOSE]
     )
-    logs, again = [], []
+    logs = []
+    again = []
     for log_likelihoods, outputs, noise in likelihood_blocks(
         network, data, stored, chains.reshape(-1)
     ):
@@ -199,11 +200,9 @@ def _chains(
     walkers joined and cut into equal parts; their coordinates; and in the attribute `cut` what was
     done, where walkers are not alike.
     """
-    rows, counts, cut = (
-        rows_by_walker(steps, walkers),
-        np.unique(walkers, return_counts=True)[1],
-        {},
-    )
+    rows = rows_by_walker(steps, walkers)
+    counts = np.unique(walkers, return_counts=True)[1]
+    cut = {}
     said = f"Walkers have {counts.min():,} to {counts.max():,} draws"
     length = len(steps) // len(rows)
     if joined := length > rows.shape[1]:
@@ -225,7 +224,8 @@ def _tensors(run: RunFiles, positions: Positions, values: np.ndarray) -> dict[st
     described = run.manifest.get("parameters", {})
     if positions.projected or positions.num_parameters != described.get("num"):
         return {"projection": (("chain", "draw", "direction"), values)}
-    tensors, first = {}, 0
+    tensors = {}
+    first = 0
     for name, shape in zip(described["names"], described["shapes"], strict=True):
         size = int(np.prod(shape, dtype=np.int64))
         part = values[..., first : first + size].reshape(*values.shape[:2], *shape)

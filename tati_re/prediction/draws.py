@@ -103,7 +103,8 @@ class Members:
         self.vectors = np.atleast_2d(vectors)
         count = len(self.vectors)
         self.walker = np.zeros(count, np.int64) if walkers is None else np.asarray(walkers)
-        self.step, self.weight = np.zeros(count, np.int64), np.ones(count)
+        self.step = np.zeros(count, np.int64)
+        self.weight = np.ones(count)
 
     def __len__(self) -> int:
         return len(self.vectors)

@@ -28,7 +28,8 @@ def read_inputs(source: str, run: RunFiles) -> tuple[np.ndarray, np.ndarray | No
     is left and no weight; where all are empty, none. A `.npy` file, and an NPZ file of one array,
     hold inputs. Of files and sets with a test part that part is taken.
     """
-    path, options = Path(source).expanduser(), run.manifest.get("options", {})
+    path = Path(source).expanduser()
+    options = run.manifest.get("options", {})
     suffix = suffix_of(path)
     if suffix in TABLES and path.is_file():
         return _from_table(path, run, *TABLES[suffix])
@@ -65,9 +66,11 @@ def noise_like(inputs: np.ndarray, seed: int = 0) -> np.ndarray:
     all.
     """
     values = np.asarray(inputs, np.float64)
-    low, high = values.min(axis=0), values.max(axis=0)
+    low = values.min(axis=0)
+    high = values.max(axis=0)
     still = high <= low
-    low, high = np.where(still, values.min(), low), np.where(still, values.max(), high)
+    low = np.where(still, values.min(), low)
+    high = np.where(still, values.max(), high)
     drawn = np.random.default_rng(seed).uniform(low, high, values.shape)
     whole = np.asarray(inputs).dtype.kind in "bui"
     return (np.round(drawn) if whole else drawn).astype(np.asarray(inputs).dtype)
@@ -76,7 +79,8 @@ def noise_like(inputs: np.ndarray, seed: int = 0) -> np.ndarray:
 def _from_table(
     path: Path, run: RunFiles, header: Callable, read: Callable
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    names, weights = list(header(path)), run.manifest["options"].get("sample_weights")
+    names = list(header(path))
+    weights = run.manifest["options"].get("sample_weights")
     wanted = run.manifest["dataset"].get("feature_names")
     if not wanted:
         from tati_re.models.inspect import input_shape_of

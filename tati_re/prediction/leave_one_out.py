@@ -24,7 +24,9 @@ from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import as_run
 from tati_re.runs.storage import write_whole
 
-_LEAST_DRAWS, _MOST_DRAWS, _COLUMNS = 25, 4_000, ("example", "elpd", "pareto_k")
+_LEAST_DRAWS = 25
+_MOST_DRAWS = 4_000
+_COLUMNS = ("example", "elpd", "pareto_k")
 
 
 @shown
@@ -163,7 +165,8 @@ def leave_one_out(
 
 def stored_leave_one_out(run: RunFiles) -> LeaveOneOut | None:
     """What an earlier call found, None where there was none since the run stored positions."""
-    path, positions = run.folder / files.LOO, files.trajectory_in(run.folder)
+    path = run.folder / files.LOO
+    positions = files.trajectory_in(run.folder)
     if (
         not path.exists()
         or positions is None

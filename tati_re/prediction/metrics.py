@@ -112,7 +112,8 @@ def calibration(probabilities: np.ndarray, labels: np.ndarray, num_bins: int = 1
     """
     refuse_if(num_bins < 1, "num_bins is too small.", num_bins, "at least 1")
     values, right = paired(probabilities, labels)
-    sure, hit = values.max(axis=1), values.argmax(axis=1) == right
+    sure = values.max(axis=1)
+    hit = values.argmax(axis=1) == right
     # Bins are closed above, as in the reference: a confidence of 1 belongs to the last bin.
     bins = np.clip(np.ceil(sure * num_bins).astype(int) - 1, 0, num_bins - 1)
     count = np.bincount(bins, minlength=num_bins)

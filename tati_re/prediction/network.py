@@ -120,7 +120,8 @@ def fitted_shape(dataset: Dataset, model: Any) -> Dataset:
     from tati_re.models.inputs import checked_indices, fit_inputs, layout_of
     from tati_re.models.inspect import input_shape_of
 
-    wanted, layout = input_shape_of(model)[1:], layout_of(model)
+    wanted = input_shape_of(model)[1:]
+    layout = layout_of(model)
     if dataset.layout and not layout:
         raise InputError(
             "data: the model has one input.", f"{len(dataset.layout)} inputs", "one array of inputs"
@@ -179,7 +180,8 @@ class Network:
         self.class_names, self._names = (
             tuple(data.get(key, ())) for key in ("class_names", "feature_names")
         )
-        loss, outputs = manifest["loss"], self._outputs
+        loss = manifest["loss"]
+        outputs = self._outputs
         given = loss, data["task"], data.get("num_classes"), outputs.num_outputs, deviation, mean
         self.predictive = Predictive(
             *given, _loss_by_example(loss, run.objects.get("loss")), outputs.places
@@ -198,7 +200,8 @@ class Network:
         """
         from tati_re.posterior.own_statistics import OwnStatistics
 
-        run, options = self._run, self._run.manifest["options"]
+        run = self._run
+        options = self._run.manifest["options"]
         if run.manifest["kind"] != "sample" or options.get("batch_norm") != "batch":
             return None
         if has_its_data(run):
@@ -307,7 +310,8 @@ def likelihood_of(run: RunFiles, data: Any = None, model: Any = None) -> tuple[A
         raise InputError(
             "The run has no draws of its parameters, or does not say what its data are."
         )
-    data, network = data or dataset_of(run), Network(run, model)
+    data = data or dataset_of(run)
+    network = Network(run, model)
     manifest.check_data(said, data, run.folder)
     shares = (network.predictive.name, network.predictive.kind) == (
         "categorical_crossentropy",
@@ -345,7 +349,8 @@ def likelihood_blocks(
     """Of some draws after the other log p(y | θ) of the examples, times their weights, `(draws,
     n)`; the outputs `(draws, n, outputs)`; and the noise of each draw where it is sampled.
     """
-    inputs, given = network.prepared(data.inputs[examples]), data.targets[examples]
+    inputs = network.prepared(data.inputs[examples])
+    given = data.targets[examples]
     targets = network.prepared_targets(data.targets)[examples]
     weights = 1.0 if data.weights is None else data.weights[examples]
     for first in range(0, len(draws), _BLOCK_DRAWS):

@@ -123,7 +123,8 @@ def predict(
         raise InputError(
             "parameters stand in place of the draws of one run.", expected="no rung, burnin or thin"
         )
-    network, vectors = Network(runs[0], model), np.atleast_2d(parameters)
+    network = Network(runs[0], model)
+    vectors = np.atleast_2d(parameters)
     if vectors.shape[1:] != (network.num_parameters,):
         raise InputError(
             "parameters: wrong shape.", np.shape(parameters), f"(draws, {network.num_parameters})"
@@ -179,7 +180,8 @@ def source_of(
     """The network of a run and the parameters to predict with: its draws, or the end of an
     optimization. `thin` None: as many draws as make so many predictions of the inputs.
     """
-    network, options = Network(run, model), run.manifest["options"]
+    network = Network(run, model)
+    options = run.manifest["options"]
     if run.manifest.get("kind") == "fit":
         positions = np.asarray(checkpoint.load(run.folder)[0]["state/position/0"])
         return network, Members(positions, np.arange(len(positions)))
@@ -327,7 +329,8 @@ class _Part:
         self, sources, found: list[tuple], labels: np.ndarray | None, level: float
     ) -> None:
         weight = np.concatenate([draws.weight for _, draws in sources])
-        self._share, self._weight = weight / weight.sum(), weight
+        self._share = weight / weight.sum()
+        self._weight = weight
         self._ends = np.array([(1 - level) / 2, (1 + level) / 2])
         self.losses = self.right = self.log_density = None
         if labels is not None:
@@ -351,7 +354,8 @@ class _Part:
         p = np.exp(logs, out=logs)
         several = predictive[0].kind == LABELS
         if several:
-            self.expected_entropy, p = self.expected_entropy.sum(axis=1), p[..., 1]
+            self.expected_entropy = self.expected_entropy.sum(axis=1)
+            p = p[..., 1]
         self.probabilities = np.tensordot(self._share, p, 1)
         self.std = np.sqrt(np.tensordot(self._share, (p - self.probabilities) ** 2, 1))
         self.lower, self.upper = weighted_quantiles(p, self._weight, self._ends)
@@ -369,7 +373,8 @@ class _Part:
         self.parameter_std = np.sqrt(np.tensordot(self._share, (values - self.mean) ** 2, 1))
         self.mean_lower, self.mean_upper = weighted_quantiles(values, self._weight, self._ends)
         self.noise_std = self.log_density = self.crps = self.pit = None
-        self.lower, self.upper = self.mean_lower, self.mean_upper
+        self.lower = self.mean_lower
+        self.upper = self.mean_upper
         if not all(one.has_noise for one in predictive):
             return
         each = [one.noise(f, own) for one, f, own in pairs]
@@ -443,7 +448,9 @@ def streamed_prediction(
         raise InputError(
             f"The run {run.folder} kept no averages of predictions.", expected="stream_predictions"
         )
-    weight, mean, targets = float(kept["weight"]), kept["mean"], kept["targets"]
+    weight = float(kept["weight"])
+    mean = kept["mean"]
+    targets = kept["targets"]
     std = np.sqrt(np.maximum(kept["m2"] / weight, 0.0))
     shared: dict[str, Any] = {
         "num_draws": int(kept["count"]),
@@ -465,7 +472,8 @@ def streamed_prediction(
         return results.ClassPrediction(
             **shared, labels=labels, class_values=classes, places=len(mean) // len(targets)
         )
-    y, reach = np.asarray(targets, np.float64).reshape(mean.shape), -ndtri((1 - interval) / 2)
+    y = np.asarray(targets, np.float64).reshape(mean.shape)
+    reach = -ndtri((1 - interval) / 2)
     noise = (
         np.broadcast_to(np.sqrt(kept["noise_variance"]), mean.shape)
         if "noise_variance" in kept

@@ -37,7 +37,8 @@ def quantities(
     are those at the target, with their weights. Walkers of networks are compared by U and
     predictions only: weights may differ where functions agree.
     """
-    rows, burnin = rows_at_target(run, burnin), burnin_of(run, burnin)
+    rows = rows_at_target(run, burnin)
+    burnin = burnin_of(run, burnin)
     whole = "full_potential" in rows and bool(rows["full_potential"].notna().all())
     column = "full_potential" if whole else "potential"
     noisy = sees_batches(run.manifest) and not whole
@@ -46,10 +47,8 @@ def quantities(
     path = files.trajectory_in(run.folder)
     if path is None or (not most and path.stat().st_size > _MOST_BYTES):
         return found
-    every, walkers = (
-        stored_every(run) or run.manifest["options"].get("record_every") or 1,
-        rows["walker"].nunique(),
-    )
+    every = stored_every(run) or run.manifest["options"].get("record_every") or 1
+    walkers = rows["walker"].nunique()
     stored = (int(rows["step"].max()) - burnin) // every * walkers
     try:
         positions = Positions(

@@ -53,7 +53,8 @@ class Prediction:
     kind: ClassVar[str] = ""
 
     def __repr__(self) -> str:
-        said, shown = self._said(), self.frame().head(_ROWS)
+        said = self._said()
+        shown = self.frame().head(_ROWS)
         rows = shown.to_string(
             index=False, float_format=lambda value: f"{value:.4g}", max_cols=_COLUMNS
         )
@@ -169,7 +170,8 @@ class ClassPrediction(_Probabilities):
     def scores(self) -> dict[str, float]:
         if self.labels is None:
             return {}
-        p, labels = self.probabilities, self.labels
+        p = self.probabilities
+        labels = self.labels
         return {
             "accuracy": metrics.accuracy(p, labels),
             "negative_log_likelihood": metrics.negative_log_likelihood(p, labels),
@@ -179,7 +181,8 @@ class ClassPrediction(_Probabilities):
 
     def frame(self) -> pd.DataFrame:
         best = self.probabilities.argmax(axis=1)
-        rows, places = np.arange(len(best)), self.places
+        rows = np.arange(len(best))
+        places = self.places
         columns: dict[str, Any] = {"input": rows // places} | (
             {"place": rows % places} if places > 1 else {}
         )

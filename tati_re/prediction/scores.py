@@ -6,7 +6,8 @@ from scipy.special import ndtr, ndtri
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.prediction.metrics import paired
 
-_PIECE_VALUES, _MOST_POINTS = 4_000_000, 2000
+_PIECE_VALUES = 4_000_000
+_MOST_POINTS = 2000
 
 
 def brier_score(probabilities: np.ndarray, labels: np.ndarray) -> float:
@@ -93,7 +94,8 @@ def mixture_interval(
     for sign, goal in ((-1, (1 - level) / 2), (1, (1 + level) / 2)):
         # The mixture's quantile lies between the least and the greatest of the normals' quantiles.
         each = means + sign * reach * stds
-        low, high = each.min(axis=0), each.max(axis=0)
+        low = each.min(axis=0)
+        high = each.max(axis=0)
         middle = np.tensordot(share, means, 1)
         spread = np.sqrt(np.tensordot(share, stds**2 + (means - middle) ** 2, 1))
         guess = np.clip(middle + sign * reach * spread, low, high)
@@ -101,7 +103,9 @@ def mixture_interval(
         for _ in range(
             1100
         ):  # halvings from the largest number to the smallest; a few steps do for most mixtures
-            here, m, s = guess[todo], means[:, todo], stds[:, todo]
+            here = guess[todo]
+            m = means[:, todo]
+            s = stds[:, todo]
             z = (here - m) / s
             error = share @ ndtr(z) - goal
             low[todo], high[todo] = (
@@ -163,10 +167,13 @@ def _mean_distance(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
 
 def _half_spread(means: np.ndarray, stds: np.ndarray, share: np.ndarray) -> float:
     """E|Y - Y'|/2 for independent Y and Y' of the mixture."""
-    low, high, step = (means - 8 * stds).min(), (means + 8 * stds).max(), stds.min() / 2
+    low = (means - 8 * stds).min()
+    high = (means + 8 * stds).max()
+    step = stds.min() / 2
     fine = np.arange(low, high + step, step) if (high - low) / step < _MOST_POINTS else None
     if len(means) <= (_MOST_POINTS if fine is None else len(fine)):
-        total, size = 0.0, max(1, _PIECE_VALUES // len(means))
+        total = 0.0
+        size = max(1, _PIECE_VALUES // len(means))
         for start in range(0, len(means), size):
             part = slice(start, start + size)
             pairs = _mean_distance(means[part, None] - means, np.hypot(stds[part, None], stds))

@@ -125,7 +125,10 @@ def temperature_study(
     expected = "test_fraction above 0, or test data" if sim.system.has_data else "a model with data"
     refuse_if(data.test_inputs is None, "The data have no test part.", data.name, expected)
     parts = _parts(data.test_inputs, data.test_targets, validation_fraction)
-    runs, rows, ends, stopped = {}, [], {}, None
+    runs = {}
+    rows = []
+    ends = {}
+    stopped = None
     first = options.pop("call", None) or (1 if "seed" in options else None)
     for number, value in enumerate(values):
         where = None if output is None else str(Path(output) / f"T-{value:g}")
@@ -243,7 +246,9 @@ def _row(
         row["test_accuracy"], row["test_accuracy_error"] = mean_and_error(
             found.draw_accuracy, *series[-1][1:]
         )
-    scores, predictive, columns = found.scores(), network.predictive, network.predictive.num_columns
+    scores = found.scores()
+    predictive = network.predictive
+    columns = network.predictive.num_columns
     known = predictive.likelihood and "negative_log_likelihood" in scores
     row["average_loss"] = (
         predictive.rows * scores["negative_log_likelihood"] if known else float("nan")

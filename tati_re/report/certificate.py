@@ -75,7 +75,9 @@ def latest(manifest: dict[str, Any]) -> dict[str, Any]:
 _MOST_RARE = 0.75  # Where walkers touch what no step can enter, 1 % of the rows have 90 % of the energy error.
 _MOST_UNSEEN = 0.05  # Of lines between draws, along which the gradient does not tell how U changes.
 _MOST_MOVED = 5.5  # Standard errors by which U of the first rows may be off.
-INSIDE, OUTSIDE, UNKNOWN = "inside", "outside", "unknown"
+INSIDE = "inside"
+OUTSIDE = "outside"
+UNKNOWN = "unknown"
 TARGET_BIAS = 0.02
 
 
@@ -108,7 +110,8 @@ class Certificate(pd.DataFrame):
 def certificate(run: RunFiles, burnin: int | None = None) -> pd.DataFrame:
     """What a sampled run certifies, one row each: see `Run.certificate`."""
     run = as_run(run)
-    said, rows = run.manifest, run.run_info
+    said = run.manifest
+    rows = run.run_info
     more = "a run that came to its first row; Simulation.resume goes on"
     now = last_step(run, 0 if rows.empty else int(rows["step"].max()))
     what = f"The run has no rows yet: it ended at step {now:,}, before the first one."
@@ -117,15 +120,15 @@ def certificate(run: RunFiles, burnin: int | None = None) -> pd.DataFrame:
         raise InputError(
             "A fit has no certificate: it looks for a minimum.", run.folder, "a run that sampled"
         )
-    rows, given = at_target(rows), set(said.get("given", ()))
+    rows = at_target(rows)
+    given = set(said.get("given", ()))
     options = said.get("options", {})
     tolerance = float(options.get("target_bias", TARGET_BIAS)), "target_bias" in given
-    own, burnin = burnin_of(run, None), burnin_of(run, burnin)
+    own = burnin_of(run, None)
+    burnin = burnin_of(run, burnin)
     kept = rows[rows["step"] > burnin]
-    every, last = (
-        int(options.get("record_every", 1)),
-        0 if run.run_info.empty else int(run.run_info["step"].max()),
-    )
+    every = int(options.get("record_every", 1))
+    last = 0 if run.run_info.empty else int(run.run_info["step"].max())
     # What the run noted at its end, if that is one of these rows.
     noted = [said.get(name) for name in ("centered", "convergence")]
     centered, numbers = (
@@ -201,7 +204,8 @@ def _bias(
         none = "no energy error was metered; step_size auto does" if len(kept) else _NOT_YET
         return _row(what, math.nan, asked, None, none, given)
     allowed = BAND * error_of_bias(asked)
-    bound, most = _bias_of(error), _bias_of(allowed)
+    bound = _bias_of(error)
+    most = _bias_of(allowed)
     if said.get("first_order"):
         note = (
             "by the energy error alone; that of order h friction, which BAOAB lacks, is not metered"
@@ -237,13 +241,12 @@ def _temperatures(
     heating: dict[str, Any] = {"mean": 0.0, "not_predicted": "none: all data in every step"}
     heating = latest(said) if sees_batches(said) else heating
     slowest = f"{percent(heating.get('slowest', math.nan))} in the slowest directions"
-    note, value = (
-        heating.get("not_predicted", slowest if heating else "not predicted"),
-        heating.get("mean", math.nan),
-    )
+    note = heating.get("not_predicted", slowest if heating else "not predicted")
+    value = heating.get("mean", math.nan)
     found = [_row("predicted heating", float(value), asked, value <= asked, note, given)]
     for one in measured_temperatures(kept, int(said.get("parameters", {}).get("num", 0))):
-        configurational, energies = one.kind == "configurational", kept[COLUMNS[one.kind]]
+        configurational = one.kind == "configurational"
+        energies = kept[COLUMNS[one.kind]]
         free = configurational and nothing_confines(said)
         walled = configurational and has_no_target(said) and not free
         if not walled and energies.std() > 1e-6 * abs(
@@ -263,7 +266,8 @@ def _temperatures(
                 else one.verdict
             )
             if free:
-                good, note = None, "no target: nothing confines U"
+                good = None
+                note = "no target: nothing confines U"
             elif configurational and good is None:
                 note += "; needs more steps, or coordinates that are about 0 on average"
             found.append(_row(f"{one.kind} heating", excess, asked, good, note, given))
@@ -274,12 +278,11 @@ def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, numbers: Any) -
     """R-hat, sample size, walkers that disagree, errors of averages: as the run noted them, else
     from its files.
     """
-    said, note = run.manifest, ""
+    said = run.manifest
+    note = ""
     conditions = conditions_of(said.get("options", {}).get("until"))
-    limits, given = (
-        DEFAULTS | {one.quantity: one.limit for one in conditions},
-        {one.quantity for one in conditions},
-    )
+    limits = DEFAULTS | {one.quantity: one.limit for one in conditions}
+    given = {one.quantity for one in conditions}
     if numbers is None:
         try:
             numbers = diagnosis(quantities(run, burnin=burnin), limits["rhat"])
@@ -307,7 +310,8 @@ def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, numbers: Any) -
     of += f"; chance gives up to {chance:.3f}, store more positions" if good is None else ""
     found.append(_row("R-hat", hat, limits["rhat"], good, of, "rhat" in given))
     if WEIGHTS in numbers:
-        drift, most = float(numbers[WEIGHTS]), limits[WEIGHTS]
+        drift = float(numbers[WEIGHTS])
+        most = limits[WEIGHTS]
         of = f"worst, of {numbers[f'{WEIGHTS}_of']}: each walker compared with itself"
         found.append(_row("R-hat of weights", drift, most, drift < most, of, WEIGHTS in given))
     apart = numbers.get("spoiled_by", [])
@@ -316,16 +320,15 @@ def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, numbers: Any) -
         {*table.loc[table["step"] > burnin, "walker"]} for table in (run.run_info, rows)
     )
     if away := sorted(walkers - there):
-        good, apart, of = (
-            False,
-            away,
-            f"{walker_names(away)}: never at the target since the burn-in",
-        )
+        good = False
+        apart = away
+        of = f"{walker_names(away)}: never at the target since the burn-in"
     elif apart:
         good = None if good is None else False
         of = f"{walker_names(apart)}: R-hat is {numbers['rhat_without']:.3f} without"
     elif len(there) < 2:
-        good, of = None, "a single walker"
+        good = None
+        of = "a single walker"
     known = good if good or apart else None
     found.append(
         _row("walkers apart", math.nan if known is None else float(len(apart)), 0.0, known, of)
@@ -357,7 +360,8 @@ def _moved(kept: pd.DataFrame) -> float:
     if weighed or kept.empty or kept.groupby("walker").size().min() < 10 * MINIMUM_DRAWS:
         return 0.0
     chains = chains_of(kept, "potential", -1)
-    early, late = chains[:, : chains.shape[1] // 10], chains[:, chains.shape[1] // 2 :]
+    early = chains[:, : chains.shape[1] // 10]
+    late = chains[:, chains.shape[1] // 2 :]
     error = late.std() * math.sqrt(
         (1 + late.shape[1] / early.shape[1]) / effective_sample_size(late, "mean")
     )

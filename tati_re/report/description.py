@@ -26,7 +26,8 @@ def what_was_sampled(
     """Sentences on the system, the method and the length of a run, from its manifest and the rows
     of run.csv.
     """
-    options, parameters = manifest.get("options", {}), manifest.get("parameters", {})
+    options = manifest.get("options", {})
+    parameters = manifest.get("parameters", {})
     data = manifest.get("dataset", {})
     sentences = []
     if meaning := manifest.get("meaning"):
@@ -96,10 +97,8 @@ def step_size_text(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int | N
     """The step sizes, of a fit the rates, at the target as run.csv has them: `0.0186, tuned from
     0.001`; or empty.
     """
-    options, tuned = (
-        manifest.get("options", {}),
-        {"target_acceptance", "target_bias"} & {*manifest.get("method", {})},
-    )
+    options = manifest.get("options", {})
+    tuned = {"target_acceptance", "target_bias"} & {*manifest.get("method", {})}
     learnt = int(options.get("num_burnin_steps", 0)) if tuned else 0
     rows = rows.dropna(subset="step_size") if "step_size" in rows else rows[:0]
     target = at_target(rows)
@@ -117,7 +116,8 @@ def _range_over_steps(rows: pd.DataFrame) -> str:
     if rows.empty:
         return ""
     each = rows.groupby("step")["step_size"].agg(["min", "max"])
-    low, high = each["min"].to_numpy(), each["max"].to_numpy()
+    low = each["min"].to_numpy()
+    high = each["max"].to_numpy()
     both = f"{low.min():.4g} to {high.max():.4g}"
     if np.ptp(low) + np.ptp(high) <= 1e-9 * high.max():
         return f"{low[0]:.4g}" if high[0] - low[0] <= 1e-9 * high[0] else f"{both} over the walkers"
@@ -166,7 +166,8 @@ def _method(
 
 
 def _ladder(method: dict[str, Any]) -> str:
-    temperatures, weights = method["temperatures"], method["likelihood_weights"]
+    temperatures = method["temperatures"]
+    weights = method["likelihood_weights"]
     name, ends = (
         ("likelihood weights", weights) if len(set(weights)) > 1 else ("temperatures", temperatures)
     )

@@ -94,7 +94,8 @@ def image(content: bytes, caption: str, wide: bool = False, kind: str = "found")
     it.
     """
     data = base64.b64encode(content).decode()
-    kind, text = f"{kind} broad" if wide else kind, escape(caption)
+    kind = f"{kind} broad" if wide else kind
+    text = escape(caption)
     shown = f'<img alt="{text}" src="data:image/png;base64,{data}">'
     return f'<figure class="{kind}">{shown}<figcaption>{text}</figcaption></figure>'
 

@@ -146,7 +146,8 @@ def _covariance(run: RunFiles, choices: Choices) -> Result:
                 for walker in np.unique(block.walker)
             }
         )
-    tables, arrays = dict[Any, Any](), dict[str, Any]()
+    tables = dict[Any, Any]()
+    arrays = dict[str, Any]()
     for walker in walkers:
         found = covariance_eigenpairs(
             run, choices.num_eigenpairs, walker, choices.burnin, choices.thin
@@ -280,10 +281,13 @@ def _alignment(run: RunFiles, choices: Choices) -> Result:
 
 def _learning_coefficient(run: RunFiles, choices: Choices) -> Result:
     table = learning_coefficient(run, choices.lowest_loss, choices.burnin, choices.thin)
-    sentences, curve, size = [], None, int(run.manifest["parameters"]["num"])
+    sentences = []
+    curve = None
+    size = int(run.manifest["parameters"]["num"])
     if len(table) > 3:
         curve = learning_curve(table, min(4, size))
-        best, others = curve.iloc[0], curve["chi_squared"].to_numpy()
+        best = curve.iloc[0]
+        others = curve["chi_squared"].to_numpy()
         told = len(others) == 1 or others[1] - others[0] >= 6
         sentences.append(
             f"The {best['rungs']:.0f} coldest rungs fit λ = {best['coefficient']:.4g} ± {best['error']:.2g} with the "
@@ -341,18 +345,14 @@ def refuse_idle(
     it was given.
     """
     known = {one.name: one.metadata.get("modules", ()) for one in fields(Choices)}
-    rung, along = (
-        choices.get("by") == "rung",
-        str(choices.get("along", "")).startswith("diffusion:"),
-    )
+    rung = choices.get("by") == "rung"
+    along = str(choices.get("along", "")).startswith("diffusion:")
     for name in choices:
         modules = list(known.get(name, ()))
         modules = ["averages"] if name == "by" and rung else modules
         modules += ["free_energy"] * (along and name in Choices().diffusion)
-        what, expected = (
-            f"{spell(name)} belongs to another module.",
-            f"{spell('what')} {' or '.join(modules)}",
-        )
+        what = f"{spell(name)} belongs to another module."
+        expected = f"{spell('what')} {' or '.join(modules)}"
         refuse_if(modules and not {*modules} & {*asked}, what, ", ".join(asked), expected)
 
 

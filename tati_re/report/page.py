@@ -146,7 +146,8 @@ def page_of(
 
 def _about(run: RunFiles, name: str, number: int, several: bool, part: "Part") -> str:
     notes, lines = summary_lines(run, part.burnin, part.thin)
-    rows, kept = run.run_info, part.rows
+    rows = run.run_info
+    kept = part.rows
     sections = [html.Section("What was sampled", "what")]
     sections[0].parts += [
         html.bullets(what_was_sampled(run.manifest, rows, part.burnin)),
@@ -232,7 +233,8 @@ class Part(NamedTuple):
         rows = run.run_info
         if run.manifest.get("kind") == "fit" or (len(rows) and is_optimization(run.manifest, rows)):
             return cls(0, thin, None)
-        target, steps = rows[rows["rung"] == 0] if "rung" in rows else rows, burnin_of(run, burnin)
+        target = rows[rows["rung"] == 0] if "rung" in rows else rows
+        steps = burnin_of(run, burnin)
         if burnin is None and not (target["step"] > steps).any():
             return cls(steps, thin, None)
         kept = rows_at_target(run, steps, thin)
@@ -242,7 +244,8 @@ class Part(NamedTuple):
 
 
 def _traces(run: RunFiles, rows: pd.DataFrame, part: Part) -> html.Section:
-    rows, kept = at_target(rows), part.rows
+    rows = at_target(rows)
+    kept = part.rows
     rows = rows.drop(columns="virial", errors="ignore") if has_no_target(run.manifest) else rows
     if (
         part.thin > 1 and (late := rows["step"] > part.burnin).any()
@@ -390,9 +393,11 @@ def _found(path: Path, place: str) -> str:
 
 
 def _comparison(runs: list[RunFiles], names: list[str], parts: list[Part]) -> str:
-    lines, foot = [], list[str]()
+    lines = []
+    foot = list[str]()
     for run, name, part in zip(runs, names, parts, strict=True):
-        rows, kept = run.run_info, part.rows
+        rows = run.run_info
+        kept = part.rows
         sampled = len(rows) > 0 and not is_optimization(run.manifest, rows)
         line: dict[str, Any] = {
             "run": name,
@@ -402,7 +407,8 @@ def _comparison(runs: list[RunFiles], names: list[str], parts: list[Part]) -> st
         line["warnings"] = len(summary_lines(run, part.burnin, part.thin)[0])
         if kept is not None:
             table, more = marked(averages_of_rows(kept, ["potential"]))
-            found, foot = table.iloc[0], more or foot
+            found = table.iloc[0]
+            foot = more or foot
             line |= {f"U {key}": found[key] for key in ("mean", "error", "ess_bulk", "r_hat")}
         lines.append(line)
     return "\n".join([html.html_table(pd.DataFrame(lines)), *map(html.paragraph, foot)])

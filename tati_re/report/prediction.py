@@ -27,7 +27,9 @@ from tati_re.runs.csv_table import frame_text
 from tati_re.runs.storage import made, write_whole
 from tati_re.simulation.run import Run, load
 
-AVERAGE, OPTIMUM, ENSEMBLE = "posterior average", "optimum", "ensemble"
+AVERAGE = "posterior average"
+OPTIMUM = "optimum"
+ENSEMBLE = "ensemble"
 
 
 def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, Any]) -> str:
@@ -55,7 +57,8 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
         # Also of a run that kept averages of its test part in place of draws.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the table says how many draws there are
-            average_alone, shown = predict(runs, interval=level, **chosen), None
+            average_alone = predict(runs, interval=level, **chosen)
+            shown = None
         with contextlib.suppress(InputError):
             shown = test_part(runs[0])[0]
         return _written(folder, {AVERAGE: average_alone}, {}, shown)
@@ -104,7 +107,8 @@ def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray 
         {"predictor": name, "draws": one.num_draws, **one.scores()}
         for name, one in predictions.items()
     ]
-    files, scores = ["predictions.csv"], pd.DataFrame(rows)
+    files = ["predictions.csv"]
+    scores = pd.DataFrame(rows)
     labeled = len(scores.columns) > 2
     told = {
         name: (predictions[name].uncertainty(), one.uncertainty()) for name, one in outside.items()
@@ -151,10 +155,8 @@ def _text(folder: Path, files: list[str], predictions: dict, scores, apart) -> s
     names = list(predictions)
     width = max(14, *(len(name) + 2 for name in names))
     posterior = predictions[AVERAGE]
-    heads, count = (
-        "".join(name.ljust(width) for name in names).rstrip(),
-        posterior.frame()["input"].nunique(),
-    )
+    heads = "".join(name.ljust(width) for name in names).rstrip()
+    count = posterior.frame()["input"].nunique()
     lines = [(f"{count:,} inputs", heads)]
     lines.append(
         (

@@ -48,7 +48,8 @@ def summary_lines(
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """The warnings and the pairs of label and value of `summarize`."""
     check_thin(thin)
-    manifest, rows = run.manifest, run.run_info
+    manifest = run.manifest
+    rows = run.run_info
     burnin = 0 if manifest.get("kind") == "fit" else burnin_of(run, burnin)
     stopped = [f"The run stopped: {manifest['stopped']}"] if "stopped" in manifest else []
     stopped += changes(run.folder, manifest)
@@ -64,7 +65,8 @@ def summary_lines(
     if rows.empty:
         notes = ["The run has no rows yet."]
     elif is_optimization(manifest, rows):
-        notes, last = [], rows[rows["step"] == rows["step"].max()]
+        notes = []
+        last = rows[rows["step"] == rows["step"].max()]
         names = [
             name for name in ("loss", "potential", "accuracy", "gradient_norm") if name in last
         ]
@@ -77,7 +79,8 @@ def summary_lines(
             more, found = ladder_lines(
                 manifest, run.ladder, run.noise if run.has(files.NOISE) else None
             )
-            notes, lines = notes + more, lines + found
+            notes = notes + more
+            lines = lines + found
         lines += certificate_lines(certificate(run, burnin))
         if (loo := stored_leave_one_out(run)) is not None:
             lines.append(("PSIS-LOO", str(loo)))
@@ -160,14 +163,17 @@ def _length_lines(
 
 
 def _range(values: pd.Series) -> str:
-    low, high = float(values.min()), float(values.max())
+    low = float(values.min())
+    high = float(values.max())
     return f"{low:,.6g}" if low == high else f"{low:,.6g} to {high:,.6g} over the walkers"
 
 
 def _sampling_lines(
     run: RunFiles, rows: pd.DataFrame, burnin: int, thin: int
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    manifest, notes, lines = run.manifest, list[str](), list[tuple[str, str]]()
+    manifest = run.manifest
+    notes = list[str]()
+    lines = list[tuple[str, str]]()
     kept = rows[rows["step"] > burnin]
     kept = kept if kept.empty else keep(kept, burnin, thin)
     counted = (
@@ -247,7 +253,8 @@ def ladder_lines(
     tempered = ladder["likelihood_weight"].nunique() > 1
     what = "likelihood_weight" if tempered else "temperature"
     notes = [sentence] if (sentence := manifest.get("method", {}).get("swap_bias")) else []
-    own_steps, biased = ladder["step_size"].nunique() > 1, "bias" in manifest.get("method", {})
+    own_steps = ladder["step_size"].nunique() > 1
+    biased = "bias" in manifest.get("method", {})
     energy = "L" if tempered else "U under the bias" if biased else "U"
     notes += _notes(ladder, biased) if exchanges else []
     lines = [("ladder", "")]
@@ -271,12 +278,14 @@ def ladder_lines(
         lines.append(("round trips", trips))
     if noise is not None and len(noise):
         found = _noise_lines(noise)
-        notes, lines = notes + found[0], lines + found[1]
+        notes = notes + found[0]
+        lines = lines + found[1]
     return notes, lines
 
 
 def _noise_lines(noise: pd.DataFrame) -> tuple[list[str], list[tuple[str, str]]]:
-    notes, lines = [], []
+    notes = []
+    lines = []
     for kind, what in (
         ("energy", "The noise of the swaps' energies"),
         ("gradient", "The noise of the gradients"),

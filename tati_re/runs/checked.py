@@ -23,7 +23,8 @@ from tati_re.runs.files import INDEX
 from tati_re.runs.reading import complete_lines, exact_numbers, h5_length, open_h5, read_h5
 
 _NUMBER = rb"(?:-?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|inf)|nan)?"
-_CELL, _LINE = re.compile(_NUMBER), re.compile(_NUMBER + rb"(?:," + _NUMBER + rb")*\n")
+_CELL = re.compile(_NUMBER)
+_LINE = re.compile(_NUMBER + rb"(?:," + _NUMBER + rb")*\n")
 _WORDS = ("test",)  # Columns that hold words.
 
 _PART_BYTES = 1 << 24  # Bytes of a table that are read at a time for its digest.
@@ -44,7 +45,8 @@ def read_table(path: Path, known: Known | None = None) -> "pandas.DataFrame":
             check.all_of(file, h5_length(file) if known else 0)
         check.end()
         return read_h5(path)
-    lines, lines_check = complete_lines(path), LineCheck(path, known)
+    lines = complete_lines(path)
+    lines_check = LineCheck(path, known)
     lines_check.add(lines)
     lines_check.end()
     return parsed(path, lines)
@@ -105,7 +107,8 @@ def parsed(
         if columns is None
         else exact_numbers() | {"header": None, "names": list(columns)}
     )
-    frame, reason = None, "it cannot be read"
+    frame = None
+    reason = "it cannot be read"
     try:
         frame = pandas.read_csv(io.BytesIO(lines), **how)
     except (ValueError, OverflowError) as error:
@@ -188,11 +191,9 @@ class LineCheck:
     """
 
     def __init__(self, path: Path, known: Known | None) -> None:
-        self._path, self._known, self.digest = (
-            path,
-            known or Known(0),
-            Digest((known or Known(0)).size),
-        )
+        self._path = path
+        self._known = known or Known(0)
+        self.digest = Digest((known or Known(0)).size)
 
     def add(self, lines: bytes) -> None:
         self.digest.update(lines)
@@ -211,7 +212,9 @@ class RowCheck:
     """
 
     def __init__(self, path: Path, file: Any, known: Known | None) -> None:
-        self._path, self._known, self._rows = path, known or Known(0), 0
+        self._path = path
+        self._known = known or Known(0)
+        self._rows = 0
         self._width = (
             8 * file["index"].shape[1] + file["rows"].dtype.itemsize * file["rows"].shape[1]
         )
@@ -246,7 +249,8 @@ def check_table(path: Path, known: Known | None) -> int:
             rows.all_of(file, length := h5_length(file))
         rows.end()
         return length
-    check, count = LineCheck(path, known), 0
+    check = LineCheck(path, known)
+    count = 0
     with path.open("rb") as file:
         header = file.readline()
         check.add(header)

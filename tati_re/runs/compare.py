@@ -69,7 +69,8 @@ def compare(
     pairs = _pairs(Path(first), Path(second))
     columns = dict(columns or {})
     limits = {**columns, "*": columns.get("*", tolerance)}
-    differences, seen = [], set()
+    differences = []
+    seen = set()
     for name, a, b in pairs:
         if not (a.exists() and b.exists()):
             differences.append(
@@ -182,7 +183,8 @@ def _difference(
         row = int(unlike[0])
         return f"{a[column].iloc[row]} and {b[column].iloc[row]} {_place(a, row)}"
     if ignore_sign:
-        x, y = np.abs(x), np.abs(y)
+        x = np.abs(x)
+        y = np.abs(y)
     apart = limit.exceeded(x, y)
     if not apart.any():
         return None

@@ -53,7 +53,8 @@ class CsvTable(Rows):
             with storing(self.path):
                 sync_file(self.path.parent)
         else:
-            self.on_disk, self.digest = _position, _digest or self.digest
+            self.on_disk = _position
+            self.digest = _digest or self.digest
             self._write(b"")
 
     @classmethod
@@ -68,16 +69,15 @@ class CsvTable(Rows):
         """Continues an existing file of these columns at `position`, in bytes; refuses another
         `digest` up to there.
         """
-        path, headers = Path(path), (_header(columns), _header(columns, str))
+        path = Path(path)
+        headers = (_header(columns), _header(columns, str))
         refuse_if(not path.is_file(), f"The file {path} of the run to resume is missing.")
         with open(path, "rb") as file:
             found = file.readline()
             file.seek(max(position - 1, 0))
             last = file.read(1)
-        what, expected = (
-            f"The file {path} has other columns than the run to resume.",
-            headers[0].decode().rstrip(),
-        )
+        what = f"The file {path} has other columns than the run to resume."
+        expected = headers[0].decode().rstrip()
         refuse_if(found not in headers, what, found.decode(errors="replace").rstrip(), expected)
         size = path.stat().st_size
         if position < len(found) or size < position or last != b"\n":

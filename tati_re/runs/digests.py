@@ -46,7 +46,10 @@ class Digest:
     """
 
     def __init__(self, limit: int | None = None) -> None:
-        self.size, self._limit, self._blocks, self._open = 0, limit, list[str](), hashlib.sha256()
+        self.size = 0
+        self._limit = limit
+        self._blocks = list[str]()
+        self._open = hashlib.sha256()
 
     def update(self, content: bytes | memoryview) -> None:
         view = memoryview(content)
@@ -63,7 +66,9 @@ class Digest:
 
     def copy(self) -> "Digest":
         other = Digest(self._limit)
-        other.size, other._blocks, other._open = self.size, [*self._blocks], self._open.copy()
+        other.size = self.size
+        other._blocks = [*self._blocks]
+        other._open = self._open.copy()
         return other
 
     def going_on(self) -> "Digest":

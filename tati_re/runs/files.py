@@ -11,20 +11,30 @@ from tati_re.core.errors import InputError
 PARTIAL = ".partial"
 """Suffix of a file that is still being written beside the one that it will replace."""
 
-MANIFEST, MODEL, DIRECTIONS = "manifest.toml", "model.keras", "directions.npy"
+MANIFEST = "manifest.toml"
+MODEL = "model.keras"
+DIRECTIONS = "directions.npy"
 LOCK = "writer.lock"
 START = f"start{PARTIAL}"
 """A folder in that of a run, where one starts: with its manifest, written last, it is whole and
 takes its place.
 """
-ROWS, AVERAGES, TIMING = "run.csv", "averages.csv", "timing.csv"
-EXCHANGES, LADDER, BIAS, NOISE = "exchange.csv", "ladder.csv", "bias.csv", "noise.csv"
+ROWS = "run.csv"
+AVERAGES = "averages.csv"
+TIMING = "timing.csv"
+EXCHANGES = "exchange.csv"
+LADDER = "ladder.csv"
+BIAS = "bias.csv"
+NOISE = "noise.csv"
 OF_METHODS = {"ladder": LADDER, "bias": BIAS}
 """The files of a method's `tables`, which are written anew at each checkpoint."""
 TRAJECTORIES = {"csv": "trajectory.csv", "h5": "trajectory.h5"}
 """The stored positions by the option `trajectory_format`."""
-CHECKPOINTS, CURRENT, PREVIOUS = "checkpoint", "current.npz", "previous.npz"
-REPORT, LOO = "report.html", "loo.csv"
+CHECKPOINTS = "checkpoint"
+CURRENT = "current.npz"
+PREVIOUS = "previous.npz"
+REPORT = "report.html"
+LOO = "loo.csv"
 PREDICTIONS, ANALYSIS, LANDSCAPE, INPUTSPACE = "predictions", "analysis", "landscape", "inputspace"
 """Folders in a run folder for what is computed from a run; the first two are where the commands
 write by themselves.
@@ -111,7 +121,8 @@ _OF_COMMANDS = {
     INPUTSPACE: ("inputspace.toml", "inputspace.csv", "inputspace.png"),
 }
 
-_EACH_FLUSH, _AFTER = "anew at each checkpoint", "after a run, by a command"
+_EACH_FLUSH = "anew at each checkpoint"
+_AFTER = "after a run, by a command"
 FILES = (
     # The manifest comes first: it is the last to be removed, or moved, by those who go through the
     # table backwards.

@@ -100,7 +100,8 @@ class H5Table(Rows):
             self._check_left()
             self._left, digest = None, self.digest.copy()
             self.on_disk = self._write(self.path, self.on_disk, self.pending, digest)
-            self._left, self.digest = self.path.stat().st_size, digest
+            self._left = self.path.stat().st_size
+            self.digest = digest
             self.pending.clear()
 
     def _copy(self, source: Any, num_rows: int) -> None:
@@ -123,7 +124,9 @@ class H5Table(Rows):
         """A file without rows, and times, made in memory: on a full disk HDF5 may crash the
         process.
         """
-        content, made, access = io.BytesIO(), h5p.create(h5p.FILE_CREATE), _access()
+        content = io.BytesIO()
+        made = h5p.create(h5p.FILE_CREATE)
+        access = _access()
         made.set_obj_track_times(False)
         access.set_fileobj_driver(h5fd.fileobj_driver, content)
         with h5py.File(h5f.create(b"trajectory", h5f.ACC_TRUNC, made, access)) as file:
@@ -151,7 +154,8 @@ class H5Table(Rows):
                 _reserve(file, self._bytes_of(last) - self._bytes_of(first) + RESERVE_BYTES)
             with h5py.File(_open_for_append(path)) as file:
                 for name, written in (("rows", self._pieces(blocks, first)), ("index", blocks)):
-                    data, start = file[name], first
+                    data = file[name]
+                    start = first
                     if len(data) < last:
                         data.resize(last, axis=0)
                     for index, rows in written:
@@ -177,7 +181,8 @@ class H5Table(Rows):
                     [part[here] for part in parts], axis=1, dtype=self.dtype, casting="same_kind"
                 )
                 yield index[here], rows
-                first, place = first + len(rows), place + len(rows)
+                first = first + len(rows)
+                place = place + len(rows)
 
     def _bytes_of(self, num_rows: int) -> int:
         """Returns the size of the chunks for a number of rows, with 64 bytes per chunk for its

@@ -167,6 +167,7 @@ def plain(value: Any, where: str) -> Any:
 
 
 def sees_batches(manifest: dict[str, Any]) -> bool:
-    options, whole = manifest.get("options", {}), manifest.get("dataset", {}).get("num_examples")
+    options = manifest.get("options", {})
+    whole = manifest.get("dataset", {}).get("num_examples")
     size = options.get("batch_size")
     return size is not None and (size != whole or options.get("batch_sampling") == "replacement")

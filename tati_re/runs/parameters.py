@@ -45,7 +45,8 @@ def read_parameters(
     the last one; of a folder, where the run arrived. It may also have those in `fixed`, which keep
     their values.
     """
-    path, wanted = Path(path).expanduser(), ExpectedParameters(list(names), frozenset(fixed))
+    path = Path(path).expanduser()
+    wanted = ExpectedParameters(list(names), frozenset(fixed))
     if not os.path.exists(path):
         beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         raise InputError(
@@ -78,7 +79,8 @@ def read_trajectory(
     """
     if Path(path).suffix != ".csv" or not os.path.exists(path):
         raise InputError("parameters: no trajectory of rows.", path, "a .csv file")
-    table, wanted = reading.read_csv(path), ExpectedParameters(list(names))
+    table = reading.read_csv(path)
+    wanted = ExpectedParameters(list(names))
     chosen, step, _ = columns_of(Path(path), list(table.columns), wanted)
     found = np.arange(len(table)) if step is None else table.iloc[:, step].to_numpy()
     if missing := sorted(set(steps) - set(found.tolist())):

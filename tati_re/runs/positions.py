@@ -104,7 +104,10 @@ class Positions:
         refuse_if(
             method and rung not in (None, *rungs), what, f"rung {rung}", ", ".join(map(str, rungs))
         )
-        self.thin, self.walker, self.rung, self.keep_type = thin, walker, rung, keep_type
+        self.thin = thin
+        self.walker = walker
+        self.rung = rung
+        self.keep_type = keep_type
         self._path = files.trajectory_of(self.run.folder)
         if self._path.suffix == ".h5":
             self._read = self._h5
@@ -113,13 +116,15 @@ class Positions:
         else:
             self._read = self._csv
             with self._path.open("rb") as file:
-                index, columns = [], checked.header_of(file.readline())
+                index = []
+                columns = checked.header_of(file.readline())
         if lost := {*files.INDEX, *files.BEFORE_PARAMETERS} - {*index, *columns}:
             raise InputError(
                 f"{self._path} has no column {min(lost)}.", expected="the file as the run wrote it"
             )
         self._known = checkpoint.known(self.run.folder, self._path.name)
-        self._index, self._columns = index, columns
+        self._index = index
+        self._columns = columns
         self._most_rows = max(1, block_bytes // (8 * len(columns)))
         labels = {*files.INDEX, *files.BEFORE_PARAMETERS, *files.LABELS}
         places = [number for number, name in enumerate(columns) if name not in labels]
@@ -156,7 +161,9 @@ class Positions:
         such walker.
         """
         seen: dict[tuple[int, int], int] = {}
-        empty, walkers, last = True, set(), 0
+        empty = True
+        walkers = set()
+        last = 0
         for block, rung in self._read():
             walkers |= set(np.unique(block.walker).tolist())
             last = max(last, int(block.step.max(initial=0)))
@@ -200,7 +207,9 @@ class Positions:
         """Returns mean `(P,)`, variance `(P,)` (by `degrees_of_freedom`) and the number of rows, in
         one pass.
         """
-        count, weights, rows = 0.0, 0.0, 0
+        count = 0.0
+        weights = 0.0
+        rows = 0
         mean = squares = np.zeros(())
         for block in self.blocks():
             weight = block.counts
@@ -216,7 +225,8 @@ class Positions:
                 + (middle - mean) ** 2 * count * number / (count + number)
             )
             mean = mean + (middle - mean) * (number / (count + number))
-            count, weights = count + number, weights + weight @ weight
+            count = count + number
+            weights = weights + weight @ weight
         return mean, squares / degrees_of_freedom(count, weights), rows
 
     def _due(
@@ -237,14 +247,16 @@ class Positions:
             check = checked.RowCheck(self._path, file, self._first_time())
             for start in range(0, length, self._most_rows):
                 stop = min(start + self._most_rows, length)
-                index, rows = file["index"][start:stop], file["rows"][start:stop]
+                index = file["index"][start:stop]
+                rows = file["rows"][start:stop]
                 check.add(index, rows)
                 yield self._block(index, self._index, rows)
             check.end()
 
     def _csv(self) -> Iterator[tuple[Block, np.ndarray | None]]:
         with self._path.open("rb") as file:
-            check, number = checked.LineCheck(self._path, self._first_time()), 2
+            check = checked.LineCheck(self._path, self._first_time())
+            number = 2
             check.add(file.readline())
             # A last line without its end is still being written.
             while lines := [line for line in islice(file, self._most_rows) if line.endswith(b"\n")]:
@@ -259,7 +271,8 @@ class Positions:
 
     def _first_time(self) -> Known | None:
         """What the checkpoint knows of the file; only one pass looks at it."""
-        known, self._known = self._known, None
+        known = self._known
+        self._known = None
         return known
 
     def _block(

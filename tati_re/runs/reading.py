@@ -127,7 +127,8 @@ def _is_inside(file: Any, name: str) -> bool:
 
 def _fits(file: Any, name: str, kinds: str) -> bool:
     """Whether a dataset holds rows of such numbers, and its columns have names."""
-    data, names = file[name], file["index_columns" if name == "index" else "columns"]
+    data = file[name]
+    names = file["index_columns" if name == "index" else "columns"]
     named = h5py.check_string_dtype(names.dtype) is not None and names.ndim == 1
     return named and data.ndim == 2 and data.shape[1] == len(names) and data.dtype.kind in kinds
 

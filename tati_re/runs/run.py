@@ -279,7 +279,8 @@ class RunFiles:
                 "Unknown choice of parameters.", which, '"mean" or the number of a stored step'
             )
         step = operator.index(which)
-        path, num_parameters = files.trajectory_of(self.folder), self.manifest["parameters"]["num"]
+        path = files.trajectory_of(self.folder)
+        num_parameters = self.manifest["parameters"]["num"]
         if self.has(files.DIRECTIONS):
             raise InputError(
                 f"The run {self.folder} stored projections, not parameters.",
@@ -314,7 +315,8 @@ def stored_every(run: RunFiles) -> int:
     """Steps between the positions of a walker that count, those between the last ones; 0: none is
     stored.
     """
-    options, fewest = run.manifest.get("options", {}), run.manifest.get("fewest_positions", 0)
+    options = run.manifest.get("options", {})
+    fewest = run.manifest.get("fewest_positions", 0)
     drawn = last_step(run, options.get("num_steps", 0)) - (options.get("num_burnin_steps") or 0)
     return int(steps_between(options.get("trajectory_every", 0), fewest, drawn))
 

@@ -14,7 +14,8 @@ from tati_re.runs import files, reading
 
 KINDS = "a trajectory (.csv, .h5), an .npz, a .keras file or a run folder"
 """Files that hold parameters, in words."""
-_WEIGHTS, _BIASES = re.compile(r"w(?:eight)?(\d+)"), re.compile(r"b(?:ias)?(\d+)")
+_WEIGHTS = re.compile(r"w(?:eight)?(\d+)")
+_BIASES = re.compile(r"b(?:ias)?(\d+)")
 _WALKER = ("walker", "id")
 
 
@@ -43,7 +44,8 @@ class ExpectedParameters(NamedTuple):
     def check(self, path: Path, found: list[str]) -> None:
         if found == self.names:
             return
-        received, expected = f"{len(found)} parameters", f"{len(self.names)} parameters"
+        received = f"{len(found)} parameters"
+        expected = f"{len(self.names)} parameters"
         refuse_if(
             len(found) != len(self.names),
             f"parameters: {path} does not fit the model.",
@@ -93,7 +95,8 @@ def csv_rows(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[
                 continue
             cells = line.split(",")
             if len(cells) != len(columns):
-                received, expected = f"{len(cells)} cells", f"{len(columns)} as in its header"
+                received = f"{len(cells)} cells"
+                expected = f"{len(columns)} as in its header"
                 raise InputError(f"parameters: {path} has a ragged row.", received, expected)
             if rung is not None and float(cells[rung]) != 0:
                 continue
@@ -143,7 +146,8 @@ def columns_of(
         known = set(names)
         wanted.places(path, [name for name in columns if name in known or "/" in name])
         return [places[name] for name in names], step, walker
-    weights, biases = _numbered(_WEIGHTS, places), _numbered(_BIASES, places)
+    weights = _numbered(_WEIGHTS, places)
+    biases = _numbered(_BIASES, places)
     if weights or biases:
         return _of_tati(path, weights, biases, names), step, walker
     if any(re.fullmatch(r"c\d+", name) for name in columns):

@@ -100,14 +100,16 @@ def _of_name(name: str, options) -> Method:
             repr(name),
             expected,
         )
-    upper, names = name.upper(), [*families(), *WORDS]
+    upper = name.upper()
+    names = [*families(), *WORDS]
     looks_like_word = (
         len(set(upper) - set(LETTERS)) <= 1 and sum(letter in LETTERS for letter in upper) >= 2
     )
     if upper not in map(str.upper, ALIASES) and (not looks_like_word or nearest(name, families())):
         expected = f"{', '.join(names)}, another splitting word over A, B, O, U, C, D, or my_module:MySampler"
         raise InputError(f"sampler: unknown name.{nearest(name, names)}", repr(name), expected)
-    thermostatted, noise = "D" in expand(name), None
+    thermostatted = "D" in expand(name)
+    noise = None
     if options.thermostat_bath == "noise":
         if not thermostatted:
             raise _no_bath(name)

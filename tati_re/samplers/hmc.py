@@ -21,7 +21,8 @@ from tati_re.samplers.metropolis import accept_or_keep
 from tati_re.samplers.splitting import LangevinState, drift, kick, with_momenta
 from tati_re.samplers.wrappers.coordinates import extend
 
-_FIRST, _MOST = 3, 1000.0
+_FIRST = 3
+_MOST = 1000.0
 
 
 class HamiltonianMonteCarlo(Method):
@@ -80,11 +81,9 @@ class HamiltonianMonteCarlo(Method):
             num_leapfrog_steps if isinstance(num_leapfrog_steps, str) else int(num_leapfrog_steps)
         )
         if self.finds_length:
-            self.adapts, self.shown, self.of_rung = (
-                True,
-                ("trajectory_length",),
-                ("trajectory_length",),
-            )
+            self.adapts = True
+            self.shown = ("trajectory_length",)
+            self.of_rung = ("trajectory_length",)
         self.leapfrog_jitter = float(leapfrog_jitter)
         self.gradients_per_step = sum(self.lengths) / 2
 

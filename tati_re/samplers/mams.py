@@ -28,7 +28,9 @@ class MAMS(HamiltonianMonteCarlo):
         (1, 20)
     """
 
-    name, isokinetic, acceptance = "MAMS", True, 0.9
+    name = "MAMS"
+    isokinetic = True
+    acceptance = 0.9
     settings = (*HamiltonianMonteCarlo.settings, "integrator")
 
     def __init__(

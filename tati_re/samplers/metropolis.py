@@ -11,7 +11,8 @@ def accept_or_keep(proposal, kept, change, noise):
     """
     # A comparison with nan is false, so that a trajectory that blew up is rejected.
     accepted = log(noise.uniform(kept.potential.shape)) < -kept.rung.inverse_temperature * change
-    pairs, column = zip(proposal[:-1], kept[:-1], strict=True), accepted[:, None]
+    pairs = zip(proposal[:-1], kept[:-1], strict=True)
+    column = accepted[:, None]
     chosen = [where(column if len(new.shape) == 2 else accepted, new, old) for new, old in pairs]
     rate = exp(minimum(-kept.rung.inverse_temperature * change, 0.0 * change))
     rate = where(rate == rate, rate, 0.0 * kept.potential)

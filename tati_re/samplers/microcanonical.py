@@ -24,7 +24,8 @@ from tati_re.core.protocol import Info, with_energy
 from tati_re.samplers.splitting import FIRST_RATE, drift, ornstein_uhlenbeck, with_momenta
 from tati_re.samplers.wrappers.coordinates import extend
 
-_LEAST_ERROR, _ISOTROPIC = 0.1931833275037836, (3.0 - 3.0**0.5) / 6.0
+_LEAST_ERROR = 0.1931833275037836
+_ISOTROPIC = (3.0 - 3.0**0.5) / 6.0
 INTEGRATORS = {
     "leapfrog": (0.5, 1.0, 0.5),
     "mclachlan": (_LEAST_ERROR, 0.5, 1.0 - 2.0 * _LEAST_ERROR, 0.5, _LEAST_ERROR),
@@ -71,7 +72,8 @@ def rotate(state, t):
     """B(t), t `(walkers,)`: the state with its momentum turned towards the force, and the change of
     K, float64.
     """
-    d, temperature = state.position.shape[1], state.rung.temperature
+    d = state.position.shape[1]
+    temperature = state.rung.temperature
     steep, speed = (sqrt(sum_of_products(v, v)) for v in (state.gradient, state.momentum))
     c = -sum_of_products(state.momentum, state.gradient) / maximum(steep * speed, 1e-300)
     # Straight against the force there is no plane to turn in.
@@ -145,10 +147,8 @@ class MCLMC(Method):
                 received=friction,
                 expected="a number above 0, or auto",
             )
-        self.friction, self.integrator = (
-            friction if isinstance(friction, str) else float(friction),
-            checked(integrator),
-        )
+        self.friction = friction if isinstance(friction, str) else float(friction)
+        self.integrator = checked(integrator)
         self.gradients_per_step = float(len(INTEGRATORS[integrator]) // 2)
         self.shown = self.of_rung = ("friction",) if self.adapts else ()
 

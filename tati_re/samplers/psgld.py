@@ -92,7 +92,8 @@ class PreconditionedSGLD(Method):
         self.adaptive = preconditioner == "adaptive"
         self._corrects = self.adaptive and self.preconditioner_correction
         self.gradients_per_step = 2.0 if self._corrects else 1.0
-        self.of_rung, self.adapts = ("square",), not self.adaptive
+        self.of_rung = ("square",)
+        self.adapts = not self.adaptive
         self.against_noise = (
             "its preconditioner, and with it the speed of each parameter, is measured on the way."
         )

@@ -120,10 +120,8 @@ def temperature_factor(options, given=None) -> Factor | None:
             what, f"temperature_schedule = {options.temperature_schedule}", "one of the two"
         )
     if explores:
-        length, part = (
-            options.cycle_steps,
-            round(options.exploration_fraction * options.cycle_steps, 9),
-        )
+        length = options.cycle_steps
+        part = round(options.exploration_fraction * options.cycle_steps, 9)
         return lambda steps: np.where(
             ((steps - 1) % length) < part, 0.0, 1.0
         )  # the first part of each cycle descends

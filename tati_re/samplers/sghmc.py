@@ -82,7 +82,8 @@ class SGHMC(Method):
         self.friction = float(friction)
         self.gradient_noise: Any = gradient_noise if self.estimates else float(gradient_noise)
         self.subtracts_noise = self.gradient_noise != 0.0
-        self.of_rung, self.adapts = ("noise_estimate",) if self.estimates else (), self.estimates
+        self.of_rung = ("noise_estimate",) if self.estimates else ()
+        self.adapts = self.estimates
         if self.estimates or gradient_noise:
             self.against_noise = (
                 "it injects so much less noise as it knows of the gradient's, and the rest heats."

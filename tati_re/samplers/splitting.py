@@ -171,7 +171,8 @@ class Splitting(Method):
             )
         self.adapts = self.finds_friction or self.adapts
         self.friction: Any = friction if isinstance(friction, str) else float(friction)
-        self.thermostatted, self.damped = "D" in self.word, "C" in self.word
+        self.thermostatted = "D" in self.word
+        self.damped = "C" in self.word
         self.subtracts_noise = self.damped
         self.thermal_mass = thermostat.checked_mass(thermal_mass)
         self.bath_noise = None if bath_noise is None else float(bath_noise)
@@ -205,7 +206,9 @@ class Splitting(Method):
         """Gradients of a step, and the share of its kicks from the first gradient of its own
         mini-batch on.
         """
-        fresh, count, kicked = self._carries, 0, 0.0
+        fresh = self._carries
+        count = 0
+        kicked = 0.0
         for letter in self.word:
             if letter in "AU":
                 fresh = False
@@ -230,18 +233,22 @@ class Splitting(Method):
         return state
 
     def step(self, state: LangevinState, evaluate, noise) -> tuple[LangevinState, Info]:
-        fresh, first = self._carries, True
+        fresh = self._carries
+        first = True
         step_size = column(state.rung.step_size, state.position)
         # What the kicks of the last mini-batch have left in the momentum.
         own = -self._kicked * step_size * state.gradient if self.damped else 0.0
         for letter in self.word:
             t = self.fraction[letter] * step_size
             if letter == "A":
-                state, fresh = drift(state, evaluate, t), False
+                state = drift(state, evaluate, t)
+                fresh = False
             elif letter == "B":
                 if not fresh:
-                    state, own = evaluated(state, evaluate, first), 0.0 if first else own
-                    fresh, first = True, False
+                    state = evaluated(state, evaluate, first)
+                    own = 0.0 if first else own
+                    fresh = True
+                    first = False
                 state = kick(state, t)
                 own = own - t * state.gradient if self.damped else 0.0
             elif letter == "C":
@@ -307,7 +314,8 @@ def evaluated(state, evaluate, first: bool = True):
 
 def drift(state, evaluate, t):
     """A(t): θ <- θ + t p, reflected at the walls of the prior, but for an `evaluate` of None."""
-    position, momentum = state.position + t * state.momentum, state.momentum
+    position = state.position + t * state.momentum
+    momentum = state.momentum
     if evaluate is not None:
         position, momentum = evaluate.confine(position, momentum)
     return state._replace(position=position, momentum=momentum)

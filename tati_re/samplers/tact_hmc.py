@@ -112,20 +112,22 @@ class TactHMC(Method):
             "a number above 0",
         )
         refuse_if(tempering_nodes < 2, "tempering_nodes: too few.", tempering_nodes, "2 or more")
-        self.friction, self.thermal_mass = float(friction), checked_mass(thermal_mass)
-        self.max_temperature, self.tempering_plateau = (
-            float(max_temperature),
-            float(tempering_plateau),
-        )
-        self.tempering_steps, self.tempering_nodes = float(tempering_steps), int(tempering_nodes)
+        self.friction = float(friction)
+        self.thermal_mass = checked_mass(thermal_mass)
+        self.max_temperature = float(max_temperature)
+        self.tempering_plateau = float(tempering_plateau)
+        self.tempering_steps = float(tempering_steps)
+        self.tempering_nodes = int(tempering_nodes)
 
     def init(self, position, evaluate, noise):
         """All walkers at ξ = 0, momenta from N(0, T), s = γ, z = 0, and Ū the potential where the
         walker starts.
         """
         state = start(self.friction, position, evaluate, noise)
-        potential, temperature = ops.as_float64(state.potential), evaluate.rung.temperature
-        zeros, nodes = 0.0 * potential, ops.constant(np.zeros((1, self.tempering_nodes)), potential)
+        potential = ops.as_float64(state.potential)
+        temperature = evaluate.rung.temperature
+        zeros = 0.0 * potential
+        nodes = ops.constant(np.zeros((1, self.tempering_nodes)), potential)
         momentum = ops.sqrt(temperature) * ops.as_float64(noise.normal(potential.shape))
         tempering = {
             "tempering": zeros,
@@ -158,7 +160,8 @@ class TactHMC(Method):
 
     def scale(self, tempering):
         """λ(ξ) and λ'(ξ), `(walkers,)`."""
-        width, rise = 1.0 - self.tempering_plateau, self.max_temperature - 1.0
+        width = 1.0 - self.tempering_plateau
+        rise = self.max_temperature - 1.0
         above = (
             ops.maximum(ops.absolute(tempering) - self.tempering_plateau, 0.0 * tempering) / width
         )
@@ -237,7 +240,8 @@ class TactHMC(Method):
     def _baths(self, state, noise):
         """O(h) for p and ρ; in units of the step for ρ, whose bath forgets within K steps."""
         scale, slope = self.scale(state.tempering)
-        time, momentum = state.rung.step_size, state.tempering_momentum
+        time = state.rung.step_size
+        momentum = state.tempering_momentum
         rate = self.friction + scale**2 * (state.thermostat - self.friction)
         moved = thermostatted_bath(state._replace(thermostat=rate), noise, self.friction, time)
         turn = 1.0 / self.tempering_steps + time * slope**2 * state.tempering_thermostat

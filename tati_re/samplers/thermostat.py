@@ -89,10 +89,8 @@ def drift_in_bath(state, evaluate, noise, friction, rate, time):
     momentum = state.momentum
     # Of Y all, of X the part that goes with Y and the rest, of the variance 2γT (a - 2 tanh(a/2)) /
     # ξ³.
-    spread, rest = (
-        sqrt(heat * decayed_share(2.0 * turn)),
-        time * sqrt(heat / 12.0 * _left_by_the_momentum(turn)),
-    )
+    spread = sqrt(heat * decayed_share(2.0 * turn))
+    rest = time * sqrt(heat / 12.0 * _left_by_the_momentum(turn))
     along = time * decayed_share(turn) / (1.0 + exp(-turn))
     push = column(spread, momentum) * noise.normal(momentum.shape)
     position = (

@@ -73,7 +73,8 @@ def check_full_batch(request: Request) -> None:
     if not method.full_batch or request.full_batch:
         return
     what, other = ("is exact", "BAOAB") if request.samples else ("works", "adam")
-    examples, why = request.system.dataset.num_examples, ""
+    examples = request.system.dataset.num_examples
+    why = ""
     if method.isokinetic:
         why = ": noise turns momenta of fixed length to where it is weak (variances of a noisy and a quiet half of a "
         why += "Gaussian become 1.43 and 0.615 in place of 1)"
@@ -91,7 +92,8 @@ def check_isokinetic(request: Request) -> None:
 
 def check_exploration(request: Request) -> None:
     """Steps at temperature 0, for methods that do not move there, or divide by it."""
-    options, method = request.options, request.method
+    options = request.options
+    method = request.method
     laddered = method.copies > 1 or options.exchange == "tempering"
     heated = {
         "bath_noise",
@@ -112,7 +114,8 @@ def check_batch_sampling(request: Request) -> None:
     """Noise that is not new in every step, or not there, for a method that takes its heat out as if
     it were.
     """
-    method, options = request.method, request.options
+    method = request.method
+    options = request.options
     if request.full_batch and request.samples and knows_noise(method):
         what = "gradient_noise: all data are in every step, without noise whose heat could be taken out."
         raise InputError(
@@ -139,7 +142,8 @@ def check_burnin(request: Request) -> None:
     if not request.samples:
         return
     if options.burnin >= options.num_steps:
-        what, steps = "num_burnin_steps leaves no steps to average over.", options.num_burnin_steps
+        what = "num_burnin_steps leaves no steps to average over."
+        steps = options.num_burnin_steps
         of = [name for name, preset in PRESETS.items() if steps == preset.get("num_burnin_steps")]
         received = f"{steps}, which preset {of[0]} has where none is given" if of else steps
         raise InputError(what, received, f"less than num_steps = {options.num_steps}")
@@ -183,7 +187,8 @@ def check_stream_predictions(request: Request) -> None:
     every = request.options.stream_predictions
     if not every or not request.samples:
         return
-    dataset, record_every = request.system.dataset, request.record_every
+    dataset = request.system.dataset
+    record_every = request.record_every
     expected = "test_fraction above 0, test_data, or ((inputs, labels), (test inputs, test labels))"
     refuse_if(
         dataset.test_inputs is None,
@@ -202,7 +207,8 @@ def check_starts(request: Request) -> None:
     """Given positions of the wrong shape or with numbers that are not finite, or that contradict
     `replica_start`.
     """
-    starts, options = request.objects.get("starts"), request.options
+    starts = request.objects.get("starts")
+    options = request.options
     if starts is None:
         return
     if not request.samples:
@@ -217,7 +223,8 @@ def check_starts(request: Request) -> None:
         "one of the two",
     )
     starts = as_array(starts, "starts")
-    rungs, walkers = request.method.copies, options.num_walkers
+    rungs = request.method.copies
+    walkers = options.num_walkers
     wanted = (rungs, walkers, request.system.flat.num_parameters)
     if starts.shape != wanted and (walkers > 1 or starts.shape != (rungs, wanted[2])):
         raise InputError(
@@ -232,7 +239,8 @@ def check_batch_norm(request: Request) -> None:
     would make wrong. These weigh energies of all data, correct gradients by them, or need gradients
     of single examples.
     """
-    method, flat = request.method, request.system.flat
+    method = request.method
+    flat = request.system.flat
     if not request.samples or request.options.batch_norm != "batch":
         return
     check_model(flat)
@@ -260,7 +268,8 @@ def check_batch_norm(request: Request) -> None:
 
 def check_stages(request: Request) -> None:
     """Stages that the optimizer or the data do not allow."""
-    options, method = request.options, request.method
+    options = request.options
+    method = request.method
     if not isinstance(method, Optimizer) or not options.stages:
         return
     received = f"{len(options.stages)} stages"
@@ -286,7 +295,8 @@ def check_stages(request: Request) -> None:
 
 def check_validation(request: Request) -> None:
     """An optimizer that stops by the loss on a test part that is not there."""
-    dataset, method = request.system.dataset, request.method
+    dataset = request.system.dataset
+    method = request.method
     if isinstance(method, Optimizer) and method.validates and dataset.test_inputs is None:
         what = f"optimizer: {method.name} stops by the loss on a test part, and the data have none."
         raise InputError(
@@ -298,7 +308,8 @@ def check_validation(request: Request) -> None:
 
 def check_single_files(request: Request) -> None:
     """Names of files that cannot be written, one name twice, or no trajectory to copy."""
-    options, output = request.options, request.options.output
+    options = request.options
+    output = request.options.output
     taken = (
         {os.path.abspath(os.path.join(output, file.name)): "a file of the run" for file in FILES}
         if output
@@ -308,7 +319,8 @@ def check_single_files(request: Request) -> None:
         path = getattr(options, option)
         if path is None:
             continue
-        where, ending = os.path.abspath(path), os.path.splitext(path)[1].lower()
+        where = os.path.abspath(path)
+        ending = os.path.splitext(path)[1].lower()
         fitting = (".h5", ".hdf5") if option == "trajectory_file" else ()
         if ending in FOREIGN and ending not in fitting:
             expected = {"save_model": ".keras", "trajectory_file": ".csv or .h5"}.get(
@@ -373,7 +385,8 @@ def check_tensorboard(request: Request) -> None:
 
 def check_callbacks(request: Request) -> None:
     """Callbacks that are not functions of two arguments."""
-    given, form = request.objects.get("callbacks"), "a list of functions of (folder, step)"
+    given = request.objects.get("callbacks")
+    form = "a list of functions of (folder, step)"
     if given is None:
         return
     if not isinstance(given, (list, tuple)) or not all(map(callable, given)):
@@ -391,12 +404,14 @@ def check_callbacks(request: Request) -> None:
 
 def check_energies(request: Request) -> None:
     """Energies of swaps on more examples than there are, and of all data at steps without a row."""
-    size, examples = request.options.exchange_batch_size, request.system.dataset.num_examples
+    size = request.options.exchange_batch_size
+    examples = request.system.dataset.num_examples
     if request.samples and size is not None and size > examples:
         raise InputError(
             "exchange_batch_size is larger than the data set.", size, f"2 to {examples}"
         )
-    full_every, record_every = request.options.full_every, request.record_every
+    full_every = request.options.full_every
+    record_every = request.record_every
     if full_every % record_every:
         what = "full_every: rows are recorded at other steps."
         raise InputError(
@@ -410,7 +425,8 @@ def check_until(request: Request) -> None:
     if not conditions:
         return
     own = {**request.potential.columns, **(request.objects.get("observables") or {})}
-    options, method = request.options, request.method
+    options = request.options
+    method = request.method
     columns = Observables(method, request.potential.metric_name, own, options.full_every).columns
     for one in conditions:
         if one.name and (one.name not in columns or one.name in ("step", "walker")):
@@ -436,7 +452,8 @@ def check_observables(request: Request) -> None:
     """Observables, or single weights, with the name of a column, or that do not give one number a
     walker.
     """
-    potential, flat = request.potential, request.system.flat
+    potential = request.potential
+    flat = request.system.flat
     observables = Observables(
         request.method, potential.metric_name, request.objects.get("observables")
     )

@@ -106,7 +106,8 @@ class SamplePosterior(keras.callbacks.Callback):
 
     def __init__(self, x: Any, y: Any = None, sample_weight: Any = None, **options: Any) -> None:
         super().__init__()
-        self._given, self._options = (x, y, sample_weight), options
+        self._given = (x, y, sample_weight)
+        self._options = options
         self.run: Run | None = None
 
     def on_train_end(self, logs: Any = None) -> None:

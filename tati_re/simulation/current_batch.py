@@ -19,15 +19,18 @@ class CurrentBatch:
     """
 
     def __init__(self, dataset: Dataset, evaluator: Evaluator, number: int = 0) -> None:
-        self._dataset, self._evaluator = dataset, evaluator
+        self._dataset = dataset
+        self._evaluator = evaluator
         self._answered: set[str] = set()
         self._position: np.ndarray | None = None
-        self.number, self.tensors = number, evaluator.batch(number)
+        self.number = number
+        self.tensors = evaluator.batch(number)
 
     def next(self) -> None:
         """Moves on to the next mini-batch."""
         self.number += 1
-        self.tensors, self._answered = self._evaluator.batch(self.number), set()
+        self.tensors = self._evaluator.batch(self.number)
+        self._answered = set()
 
     @property
     def examples(self) -> np.ndarray | None:

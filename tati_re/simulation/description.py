@@ -31,8 +31,11 @@ from tati_re.simulation.system import OBJECTS
 
 def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
     """Says what is run: method, data, U, ladder, and options that are not used."""
-    request, potential = run.request, run.potential
-    options, method, flat = request.options, request.method, request.system.flat
+    request = run.request
+    potential = run.potential
+    options = request.options
+    method = request.method
+    flat = request.system.flat
     fixed = f" ({flat.num_fixed} more are fixed)" if flat.num_fixed else ""
     target = f"temperature {options.kT:g}" if request.samples else "to its minimum"
     yield (
@@ -56,7 +59,9 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
             "them apart for scores of predictions."
         )
     yield from request.system.cautions if request.system.has_data else ()
-    compiled, used, logits = request.system.compiled, potential.loss.name, options.from_logits
+    compiled = request.system.compiled
+    used = potential.loss.name
+    logits = options.from_logits
     if compiled and request.objects.get("loss", options.loss) is None and compiled != used:
         yield f"The model's compiled loss, {compiled}, is not used, but {used}: loss=model.loss takes it."
     if used == "gaussian" and "noise_std" in options.explicit and options.noise_std != "sampled":
@@ -107,7 +112,8 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
         yield f"trajectory_every {request.trajectory_every} is above num_steps: no position will be stored."
     if options.call not in (None, 1):
         yield f"Noise and mini-batches are those of call {options.call} of seed {options.seed}."
-    folder, call = Path(options.parameters or "").expanduser(), options.call or 1
+    folder = Path(options.parameters or "").expanduser()
+    call = options.call or 1
     if (
         start is not None
         and options.parameters
@@ -174,7 +180,8 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
 
 def _of_temperatures(run: RunLoops) -> Iterator[str]:
     """Says where averages mix temperatures, and where nothing is drawn at all."""
-    options, first = run.request.options, run.loops[-1].timeline.num_burnin_steps + 1
+    options = run.request.options
+    first = run.loops[-1].timeline.num_burnin_steps + 1
     factor = temperature_factor(options, run.request.objects.get("temperature_schedule"))
     if factor is None or first > options.num_steps:
         return
@@ -213,7 +220,8 @@ def _idle(request: Request, given: Collection[str], fitted: bool = False) -> set
 
 def unused(request: Request) -> list[str]:
     """Given options that the method of a run does not use."""
-    options, method = request.options, request.method
+    options = request.options
+    method = request.method
     if not request.samples:
         return sorted(_idle(request, options.explicit))
     own = request.objects.get("sampler")
@@ -233,8 +241,10 @@ def manifest_of(run: RunLoops) -> dict[str, Any]:
     """The entries of the manifest: what was asked for, what it became, and what the numbers depend
     on.
     """
-    request, potential = run.request, run.potential
-    options, dataset = request.options, request.system.dataset
+    request = run.request
+    potential = run.potential
+    options = request.options
+    dataset = request.system.dataset
     data = {
         "name": dataset.name,
         "fingerprint": dataset.fingerprint(),

@@ -45,7 +45,8 @@ _CENTERED, _MOST_BYTES = 400, 2**28
 """Stored positions that are looked at about their means, and bytes of the file that is read for
 it.
 """
-_LINES, _FEWEST_LINES = 64, 12
+_LINES = 64
+_FEWEST_LINES = 12
 _LONGER, _LONGER_UNTOLD = 20, 4
 """How many times its first bound a run may have whose length nobody gave, told that it takes so
 many, and not.
@@ -58,7 +59,9 @@ class Ending:
     """
 
     def __init__(self, request: Request, walkers: Walkers, folder: Path) -> None:
-        self._request, self._walkers, self.folder = request, walkers, folder
+        self._request = request
+        self._walkers = walkers
+        self.folder = folder
         self._turn = request.method.group_steps if request.method.groups > 1 else 1
         self.conditions = conditions_of(request.options.until) if request.samples else []
         limits = {one.quantity: one.limit for one in self.conditions}
@@ -102,7 +105,9 @@ class Ending:
         the mean of enough energy errors, and steps are left to draw as much with shorter ones;
         `fixed`: the bound will be no later one.
         """
-        request, method, step = self._request, self._request.method, look["step"]
+        request = self._request
+        method = self._request.method
+        step = look["step"]
         drawn = step - burnin_of(RunFiles(self.folder), None)
         seen = drawn * request.options.num_walkers / (1 if method.meters else RARELY)
         enough = seen >= _FEWEST_ERRORS and drawn <= min(
@@ -121,7 +126,8 @@ class Ending:
         if self.is_reached(step):
             return step
         stored = manifest.read(self.folder)
-        until, drawn = stored["until"], step - burnin_of(RunFiles(self.folder), None)
+        until = stored["until"]
+        drawn = step - burnin_of(RunFiles(self.folder), None)
         if drawn <= 0:  # still in the burn-in
             return step
         left = {str(one): steps_left(one, until["looks"][-1], drawn) for one in self.conditions}
@@ -173,7 +179,8 @@ class Ending:
         """
         if self.conditions and done and not self.reached:
             self.is_reached(step)
-        stored, run = manifest.read(self.folder), RunFiles(self.folder)
+        stored = manifest.read(self.folder)
+        run = RunFiles(self.folder)
         steps = step - burnin_of(run, None)
         positions = steps // (stored_every(run) or steps + 1) * self._walkers.position.shape[0]
         if not self.conditions and positions < self._size:
@@ -185,7 +192,8 @@ class Ending:
         }
         if self.reached:
             stored["options"]["num_steps"] = step
-        centered, share = self._centered(run, step, steps), self._unexplained(run, steps)
+        centered = self._centered(run, step, steps)
+        share = self._unexplained(run, steps)
         found = found | ({"unexplained": share} if share else {})
         manifest.write(
             self.folder,
@@ -219,9 +227,12 @@ class Ending:
         means of the other, where the noise of that about 0 hides it; nothing where this takes a
         twentieth of what so many steps took.
         """
-        request, walkers = self._request, self._walkers
-        number, path = request.potential.num_parameters, files.trajectory_in(self.folder)
-        size, passes = request.options.batch_size, 1
+        request = self._request
+        walkers = self._walkers
+        number = request.potential.num_parameters
+        path = files.trajectory_in(self.folder)
+        size = request.options.batch_size
+        passes = 1
         if size is not None and not request.potential.batches.full:
             passes = -(-request.system.dataset.num_examples // size)
         most = min(max(FEWEST_ROWS, _CENTERED // walkers.position.shape[0]), steps // (20 * passes))
@@ -236,7 +247,8 @@ class Ending:
             has_no_target(run.manifest) or "turn" in run.manifest
         ):  # in a game U is another one at each round
             return {}
-        rows, width = rows_at_target(run), walkers.position.shape[0]
+        rows = rows_at_target(run)
+        width = walkers.position.shape[0]
         found = [
             one for one in measured_temperatures(rows, number) if one.kind == "configurational"
         ]
@@ -285,7 +297,9 @@ class Ending:
         """The share of lines between stored positions that a function's gradient contradicts,
         unless a test saw U.
         """
-        request, potential, most = self._request, self._request.potential, min(_LINES, steps // 100)
+        request = self._request
+        potential = self._request.potential
+        most = min(_LINES, steps // 100)
         apart = "turn" in run.manifest or request.directions is not None
         if request.method.metropolis or apart or not isinstance(potential, TargetPotential):
             return 0.0
@@ -308,14 +322,18 @@ class Ending:
         """Outputs for up to 256 inputs of the test part, else of the training part, one output of
         each in turn.
         """
-        system, walkers = self._request.system, self._walkers
+        system = self._request.system
+        walkers = self._walkers
         if not system.has_data or self._request.directions is not None:
             return None
-        ready, flat, potential = system.examples, system.flat, self._request.potential
+        ready = system.examples
+        flat = system.flat
+        potential = self._request.potential
         data = ready.inputs if ready.test_inputs is None else ready.test_inputs
         chosen = np.unique(np.linspace(0, len(data) - 1, INPUTS).astype(int))
         inputs = device_inputs(np.asarray(data[chosen]), ready.input_scale, flat.input_dtype)
-        inputs, outputs = potential.prepared(inputs).numpy(), Outputs(flat)
+        inputs = potential.prepared(inputs).numpy()
+        outputs = Outputs(flat)
 
         def predict(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
             extra = [np.asarray(value)[numbers % len(value)] for value in walkers.auxiliary]

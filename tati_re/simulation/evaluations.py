@@ -77,7 +77,8 @@ class Evaluations:
         """
         batch = self._batch_for("hessians")
         identity = np.eye(self.system.flat.num_parameters, dtype=self.walkers.position.dtype)
-        product, here = self._engine().hessian_product, self.walkers
+        product = self._engine().hessian_product
+        here = self.walkers
         rows = [product(here.position, row, batch, here.auxiliary) for row in identity]
         return self._of_walker(np.stack(rows, axis=1), walker_index)
 
@@ -163,7 +164,8 @@ class Evaluations:
         return self.batch.tensors
 
     def _energy(self, name: str) -> Energy:
-        batch, position = self._batch_for(name), self.walkers.position
+        batch = self._batch_for(name)
+        position = self.walkers.position
         known = self._evaluated
         if known is None or known[0] != self.batch.number or not np.array_equal(known[1], position):
             energy = self._engine().energy(position, batch, self.walkers.auxiliary)

@@ -28,7 +28,8 @@ _OF_DATA = {"data", "test_data", "test_fraction", "input_columns", "standardize"
 
 def from_folder(kind: Any, folder: AnyPath, trust: bool, given: dict[str, Any]) -> Any:
     """The simulation that a run was made with, of class `kind`; see `Simulation.from_folder`."""
-    run, who = RunFiles.open(folder), os.fspath(folder)
+    run = RunFiles.open(folder)
+    who = os.fspath(folder)
     objects = {
         name: value for name, value in given.items() if name in OBJECTS and not is_named(value)
     }

@@ -114,11 +114,10 @@ class Game:
                         pair,
                         f"{name}=(a Player, its Simulation)",
                     )
-            is_so, here = player.positions, sim.walkers.position
-            expected, received = (
-                f"{here.shape} of {here.dtype}",
-                f"{tuple(is_so.shape)} of {is_so.dtype.name}",
-            )
+            is_so = player.positions
+            here = sim.walkers.position
+            expected = f"{here.shape} of {here.dtype}"
+            received = f"{tuple(is_so.shape)} of {is_so.dtype.name}"
             refuse_if(
                 received != expected,
                 f"{name}: the player is not that of its simulation.",
@@ -142,10 +141,8 @@ class Game:
             InputError: Something is not right; nothing was computed yet.
             SamplingError: A player diverged; what came before is on the disk.
         """
-        turns, requests = (
-            steps if isinstance(steps, Mapping) else dict.fromkeys(self.players, steps),
-            [],
-        )
+        turns = steps if isinstance(steps, Mapping) else dict.fromkeys(self.players, steps)
+        requests = []
         refuse_if(
             {*turns} != {*self.players},
             "steps: not of all players.",
@@ -167,10 +164,8 @@ class Game:
             unnamed = options.until is not None or is_open(options, objects)
             refuse_if(unnamed, f"until: {name} has rounds.", options.until, "a sampler by name")
             options = calls.next("sample", options)
-            options, limits = (
-                prepared(sim, options, objects),
-                replace(sim.limits, most_steps=turns[name]),
-            )
+            options = prepared(sim, options, objects)
+            limits = replace(sim.limits, most_steps=turns[name])
             requests.append(make_request("sample", options, objects, sim.system, limits))
             check_request(requests[-1])
         with ExitStack() as stack, ExitStack() as failing:
@@ -213,7 +208,8 @@ class Game:
                 if rounds[name] > min(rounds.values()):  # a kill came between two checkpoints
                     checkpoint.step_back(where[name])
                 given = sim.objects | sim.options.values_of(("verbose", "max_time"))
-                limits, last = replace(sim.limits, most_steps=turns[name]), num_rounds * turns[name]
+                limits = replace(sim.limits, most_steps=turns[name])
+                last = num_rounds * turns[name]
                 launched.append(
                     (*reopened(stack, where[name], last, True, given, limits, turns[name]), None)
                 )
@@ -223,24 +219,20 @@ class Game:
         return runs
 
     def _played(self, launched: list[Any], rounds: int) -> dict[str, Run]:
-        launches, carries = [launch for launch, *_ in launched], [carry for _, carry, _ in launched]
-        turns, lead = (
-            [launch.request.options.num_steps // rounds for launch in launches],
-            launches[0],
-        )
-        players, drivers = (
-            [player for player, _ in self.players.values()],
-            [launch.driver for launch in launches],
-        )
-        plans, began = [driver.plan for driver in drivers], time.monotonic()
+        launches = [launch for launch, *_ in launched]
+        carries = [carry for _, carry, _ in launched]
+        turns = [launch.request.options.num_steps // rounds for launch in launches]
+        lead = launches[0]
+        players = [player for player, _ in self.players.values()]
+        drivers = [launch.driver for launch in launches]
+        plans = [driver.plan for driver in drivers]
+        began = time.monotonic()
         most = min(
             (plan.max_time for plan in plans if plan.max_time is not None), default=float("inf")
         )
-        every, saved, outcome = (
-            min(plan.checkpoint_seconds for plan in plans),
-            began,
-            Outcome.FINISHED,
-        )
+        every = min(plan.checkpoint_seconds for plan in plans)
+        saved = began
+        outcome = Outcome.FINISHED
 
         def flush() -> None:
             for driver, carry in zip(drivers, carries, strict=True):

@@ -26,7 +26,8 @@ from tati_re.simulation.request import Request
 
 _PURPOSE = 0x4854
 _PART_OF_RUN = 0.01
-_FEW, _MOST = 256, 512
+_FEW = 256
+_MOST = 512
 _LARGEST = 2**22
 _SMALLEST = 1_000.0
 _AIM = 0.75  # Of the heating that is allowed: elsewhere there is more noise.
@@ -89,11 +90,9 @@ def cool_enough(
     with it. With a `room` above 1 also that of the longest step that is cool, in `step_limit`,
     where that is below so many times h. Empty where nothing is to be changed, or helps.
     """
-    h, rate, adapts = (
-        tuned["step_size"],
-        tuned.get("friction", 0.0),
-        isinstance(request.options.step_size, str),
-    )
+    h = tuned["step_size"]
+    rate = tuned.get("friction", 0.0)
+    adapts = isinstance(request.options.step_size, str)
 
     def found_at(step: float) -> dict[str, float]:
         steep = math.log(1 / (step * rate)) if 0 < step * rate < 1 else 0.0
@@ -113,7 +112,8 @@ def cool_enough(
                 # Not stable: new masses have made directions stiff.
                 return True
 
-        low, high = 0.0, most
+        low = 0.0
+        high = most
         if not too_hot(low) or too_hot(high):
             return {}
         while high - low > 0.02:
@@ -150,11 +150,10 @@ def _prediction(
         request.options.kT,
         np.ones(1),
     )
-    indices, maps = _examples(request), (coordinates.forward, coordinates.transposed)
-    seen, some = (
-        request.potential.spectra,
-        np.random.default_rng(0).standard_normal((1, len(position))),
-    )
+    indices = _examples(request)
+    maps = (coordinates.forward, coordinates.transposed)
+    seen = request.potential.spectra
+    some = np.random.default_rng(0).standard_normal((1, len(position)))
     key = b"".join(
         np.asarray(part).tobytes() for part in (position, *auxiliary, indices, maps[0](some))
     )
@@ -185,7 +184,8 @@ def heating_sentence(found: dict[str, Any], order: str) -> str:
 
 def _linear_part(request: Request, measured: Coordinates | None) -> tuple[Method, Coordinates]:
     """The sampler at the target, and the coordinates in which it moves."""
-    method, options = request.method, request.options
+    method = request.method
+    options = request.options
     coordinates: Coordinates = Diagonal(np.ones(1))
     refuse_if(
         request.potential.training,
@@ -209,7 +209,8 @@ def _examples(request: Request) -> np.ndarray:
     """The examples that are looked at: all, or as many as cost a hundredth of the run, or a batch,
     or little.
     """
-    potential, options = request.potential, request.options
+    potential = request.potential
+    options = request.options
     part = int(
         _PART_OF_RUN * options.num_steps * request.copies * potential.batches.batch_size / COST
     )
@@ -226,14 +227,19 @@ def _examples(request: Request) -> np.ndarray:
 def _predicted(
     request: Request, method: Method, spectrum: NoiseSpectrum, found_step: float | None
 ) -> dict[str, Any]:
-    potential, options = request.potential, request.options
-    batches, count, size = potential.batches, potential.num_examples, potential.num_parameters
-    step_size, temperature = options.first_step_size, options.kT
+    potential = request.potential
+    options = request.options
+    batches = potential.batches
+    count = potential.num_examples
+    size = potential.num_parameters
+    step_size = options.first_step_size
+    temperature = options.kT
     if request.method.ladder is not None:
         beta, _, steps = (
             np.asarray(column, np.float64).ravel()[0] for column in request.method.ladder
         )
-        step_size, temperature = float(steps), float(1 / beta)
+        step_size = float(steps)
+        temperature = float(1 / beta)
     step_size = found_step or step_size
     largest = float(spectrum.curvature[-1])
     refuse_if(

@@ -131,12 +131,16 @@ class Launch:
     def __init__(
         self, request: Request, walkers: Walkers, folder: Path, execution: str, brief: bool = False
     ) -> None:
-        self.request, self.walkers, self.folder, self._brief = request, walkers, folder, brief
+        self.request = request
+        self.walkers = walkers
+        self.folder = folder
+        self._brief = brief
         self.progress = make_progress(request.options.verbose)
         self.loops = RunLoops(request, execution, self.progress.message)
         self._starts: tuple[np.ndarray, tuple] | None = None
         self._expected: dict[str, Any] = {}
-        directions, names = request.directions, request.system.flat.parameter_names
+        directions = request.directions
+        names = request.system.flat.parameter_names
         self._names = names() if directions is None else [f"c{i}" for i in range(len(directions))]
         self._format = trajectory_format(request.options, len(self._names))
         self._copies = single_files(request.options, self._format)
@@ -150,7 +154,8 @@ class Launch:
             )
 
     def _driver(self) -> Driver:
-        request, options = self.request, self.request.options
+        request = self.request
+        options = self.request.options
         plan = Plan(
             num_steps=options.num_steps,
             checkpoint_seconds=options.checkpoint_seconds,
@@ -202,10 +207,8 @@ class Launch:
         """Writes the manifest, from which on the run can be resumed, and takes its place in the
         folder.
         """
-        options, ends = (
-            self.request.options,
-            self.request.method.finds_end or not self.request.samples,
-        )
+        options = self.request.options
+        ends = self.request.method.finds_end or not self.request.samples
         learns = options.burnin and "num_burnin_steps" not in options.explicit and not ends
         unseen = (
             {"burnin_open": "what a ladder or a bias learns, which is not looked at"}
@@ -238,7 +241,8 @@ class Launch:
     @property
     def _tunes_noise(self) -> bool:
         """Whether the burn-in finds a step size or friction for steps that see mini-batches."""
-        options, method = self.request.options, self.request.method
+        options = self.request.options
+        method = self.request.method
         tuned = isinstance(options.step_size, str) or options.friction == "auto"
         return self._has_noise and tuned and method.adapts and method.groups == 1
 
@@ -250,8 +254,10 @@ class Launch:
         """Position and auxiliary variables of the target's first walker, and what it found; at one
         temperature of the first one of each block, which tunes for itself.
         """
-        method, states = self.request.method, self.loops.loops[-1].states(carry)
-        size, position = self.request.copies // len(states), np.array(carry.state.position)
+        method = self.request.method
+        states = self.loops.loops[-1].states(carry)
+        size = self.request.copies // len(states)
+        position = np.array(carry.state.position)
         firsts = (
             [int(np.asarray(method.order(carry.state))[0])]
             if method.by_rung
@@ -311,7 +317,8 @@ class Launch:
             return self._finished(carry, temporary, outcome)
 
     def _finished(self, carry, temporary: TemporaryFolder | None, outcome: Outcome | None) -> Run:
-        driver, options = self.driver, self.request.options
+        driver = self.driver
+        options = self.request.options
         if self._expected and not self._tunes_noise:
             self.progress.message(
                 heating_sentence(self._expected["heating"]["start"], options.batch_sampling)
@@ -353,7 +360,8 @@ class Launch:
             self.progress.message(f"{said}.")
             if driver.signal and not options.verbose and temporary is None:
                 print(f"{said}.", file=sys.stderr)
-        flat, model = self.request.system.flat, self.folder / files.MODEL
+        flat = self.request.system.flat
+        model = self.folder / files.MODEL
         if not self.request.samples:
             with storing(model):
                 save_model(flat, self.walkers, model)
@@ -361,10 +369,8 @@ class Launch:
             path = Path(options.save_model)
             with storing(path):
                 named = path if path.suffix == ".keras" else Path(f"{path}.keras")
-                loss, preparation = (
-                    self.request.potential.loss,
-                    self.request.system.dataset.preparation,
-                )
+                loss = self.request.potential.loss
+                preparation = self.request.system.dataset.preparation
                 if not save_model(flat, self.walkers, named, preparation, loss.predicts_noise):
                     self.progress.message("save_model: the model cannot be written to a file.")
         if driver.signal not in (0, signal.SIGINT):
@@ -390,17 +396,21 @@ class Launch:
 
     def _arrive(self, carry) -> None:
         """Leaves the walkers where the copies at the target are."""
-        walkers, state, method = self.walkers, carry.state, self.request.method
+        walkers = self.walkers
+        state = carry.state
+        method = self.request.method
         there = self.there(carry)
         walkers.position = np.array(state.position)[there]
         if method.has_momentum:
             walkers.momentum = np.array(state.momentum)[there]
         walkers.auxiliary = tuple(np.array(value)[there] for value in carry.auxiliary)
-        walkers.sentence, walkers.drawn = None, None
+        walkers.sentence = None
+        walkers.drawn = None
 
     def _test_noise(self, carry) -> None:
         """Writes noise.csv, where swaps saw mini-batches."""
-        loop, options = self.loops.loops[-1], self.request.options
+        loop = self.loops.loops[-1]
+        options = self.request.options
         seen = loop.potential, self.request.method, carry.state, carry.auxiliary, loop.rung
         table = noise_table(*seen, options.run_seed, options.num_steps + 1)
         if table is not None:
@@ -444,8 +454,12 @@ def _prediction_averages(request: Request) -> PredictionAverages | None:
     every = request.options.stream_predictions
     if not every or not request.samples:
         return None
-    system, potential, ready = request.system, request.potential, request.system.examples
-    dataset, loss, outputs = system.dataset, potential.loss, Outputs(system.flat)
+    system = request.system
+    potential = request.potential
+    ready = request.system.examples
+    dataset = system.dataset
+    loss = potential.loss
+    outputs = Outputs(system.flat)
     assert ready.test_inputs is not None and dataset.test_targets is not None
     standard = None if dataset.preparation is None else dataset.preparation.target_standard
     deviation, mean = (1.0, 0.0) if standard is None else (standard.deviation, standard.mean)

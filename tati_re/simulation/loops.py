@@ -31,10 +31,12 @@ class RunLoops:
     def __init__(
         self, request: Request, execution: str, say: Callable[[str], None] = print
     ) -> None:
-        self.request, self.execution = request, execution
+        self.request = request
+        self.execution = execution
         apart = request.options.workers is not None and request.samples
         self.workers = Workers(request, execution, say, RunLoops) if apart else None
-        options, potential = request.options, request.potential
+        options = request.options
+        potential = request.potential
         own = {**potential.columns, **(request.objects.get("observables") or {})}
         flat = request.system.flat
         sizes = dict(
@@ -60,7 +62,8 @@ class RunLoops:
         )
 
     def _loop(self, potential, stage: PlannedStage) -> Loop:
-        request, options = self.request, self.request.options
+        request = self.request
+        options = self.request.options
         fits = np.inf, 1.0, self.rate(self.stages[0])
         values = (options.beta, 1.0, options.first_step_size) if request.samples else fits
         if request.method.ladder is not None:
@@ -110,7 +113,8 @@ class RunLoops:
         """Those of the request; no chunk goes past a prediction, for its random bits are drawn as a
         whole.
         """
-        limits, every = self.request.limits, self.request.options.stream_predictions
+        limits = self.request.limits
+        every = self.request.options.stream_predictions
         method = self.request.method
         if isinstance(method, Apart):
             # A stretch begins with the step before, and ends where replicas swap.

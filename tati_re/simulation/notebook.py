@@ -10,7 +10,8 @@ from tati_re.simulation.system import System
 
 def simulation_html(system: System, options: Options, objects: Mapping[str, Any]) -> str:
     """The parts of a Simulation, without evaluating anything."""
-    flat, dataset = system.flat, system.dataset
+    flat = system.flat
+    dataset = system.dataset
     shapes = zip(flat.tensor_names, flat.shapes, strict=True)
     tensors = [f"{name} {'×'.join(map(str, shape)) or '1'}" for name, shape in shapes]
     shown = tensors if len(tensors) <= 8 else [*tensors[:4], "...", *tensors[-3:]]

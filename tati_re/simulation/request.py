@@ -86,7 +86,8 @@ class Request:
     @property
     def trajectory_every(self) -> int:
         """Steps between stored positions."""
-        given, options = self.options.trajectory_every, self.options
+        given = self.options.trajectory_every
+        options = self.options
         if isinstance(given, int):
             return given
         if not self.samples:
@@ -150,7 +151,8 @@ class Request:
 
 def is_cheap(system: System) -> bool:
     """Whether steps that see all of the data cost little."""
-    size, flat = system.dataset.num_examples, system.flat
+    size = system.dataset.num_examples
+    flat = system.flat
     if size <= FEW_EXAMPLES or (
         size * flat.num_parameters <= MOST_PRODUCTS and chain_of(flat.model) is not None
     ):

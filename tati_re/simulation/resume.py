@@ -53,7 +53,8 @@ def reopened(
     stack.enter_context(saying(lambda: _as_it_was(folder)))
     run_files = folder if isinstance(folder, RunFiles) else RunFiles(folder)
     run_folder.settle(run_files.folder)
-    folder, said = os.fspath(folder), run_files.manifest
+    folder = os.fspath(folder)
+    said = run_files.manifest
     refuse_if(
         said.get("turn") != turn, "resume: this run is a player of a game.", folder, "Game.resume"
     )
@@ -134,7 +135,8 @@ def reopened(
         changed = json.loads(json.dumps(now)) != said["method"]
         refuse_if(changed, "resume: the sampler differs from the run's.", now, said["method"])
     for name, made in (("prior", request.potential.prior), ("loss", request.potential.loss)):
-        now, then = manifest.plain(made.get_config(), name), said.get(name, {})
+        now = manifest.plain(made.get_config(), name)
+        then = said.get(name, {})
         changed = name in objects and any(now[key] != then[key] for key in {*now} & {*then})
         refuse_if(changed, f"resume: the {name} differs from the run's.", now, then)
     run = Launch(request, starting_walkers(start, system.flat), run_files.folder, said["execution"])

@@ -74,7 +74,8 @@ class Run(RunFiles):
         self, folder: AnyPath, temporary: Any = None, exit_status: int | None = None
     ) -> None:
         super().__init__(folder)
-        self._temporary, self.exit_status = temporary, exit_status
+        self._temporary = temporary
+        self.exit_status = exit_status
 
     def passing_on(self) -> "Run":
         """Returns the run; raises `KeyboardInterrupt` where Ctrl-C ended it, for those whose part
@@ -121,10 +122,8 @@ class Run(RunFiles):
             written = save_model(
                 flat, Walkers(vector[None], own), path, preparation, predicts_noise
             )
-        kind, cure = (
-            type(flat.model).__name__,
-            f"a model with get_config, or run.parameters({which!r})",
-        )
+        kind = type(flat.model).__name__
+        cure = f"a model with get_config, or run.parameters({which!r})"
         refuse_if(not written, "The model cannot be written to a file.", kind, cure)
 
     def predict(self, inputs: Any = None, labels: Any = None, **options: Any) -> Any:

@@ -29,11 +29,13 @@ def in_units(model: Any, preparation: Preparation | None, predicts_noise: bool =
     """
     if preparation is None or preparation.columns is not None:
         return model
-    ahead, behind = preparation.input_standard, preparation.target_standard
+    ahead = preparation.input_standard
+    behind = preparation.target_standard
     if behind is not None and predicts_noise:
         of_log_std = np.log(behind.deviation), np.ones_like(behind.deviation)
         behind = Standard(*map(np.append, (behind.mean, behind.deviation), of_log_std))
-    pairs, dtype = ((ahead, False), (behind, True)), model.compute_dtype
+    pairs = ((ahead, False), (behind, True))
+    dtype = model.compute_dtype
     ends = [
         [_normalization(one, invert, dtype)] if one is not None else [] for one, invert in pairs
     ]
@@ -107,7 +109,8 @@ def read_directions(source, num_parameters: int) -> np.ndarray | None:
 
 def read_rows(option: str, source: AnyPath, meaning: str) -> np.ndarray:
     """The numbers in the file of an option, whose rows are what `meaning` says."""
-    path, expected = Path(source), f"a .npy, .npz or .csv file of {meaning}"
+    path = Path(source)
+    expected = f"a .npy, .npz or .csv file of {meaning}"
     refuse_if(not os.path.exists(path), f"{option}: the file does not exist.", path, expected)
     try:
         return np.asarray(_numbers_in(path))

@@ -152,7 +152,8 @@ class Simulation(Evaluations):
     def _start(self, options: Options, objects: dict[str, Any], start: Any = None) -> None:
         set_threads(options.threads)
         self.options = options = with_defaults(options, objects)
-        self.objects, self.calls = objects, Calls()
+        self.objects = objects
+        self.calls = Calls()
         self._take(system_of(options, objects))
         self.options = aliases.capped(options, self.system.dataset.num_examples)
         self.walkers = starting_walkers(options, self.system.flat, start)
@@ -270,15 +271,14 @@ class Simulation(Evaluations):
 
     @dataset.setter
     def dataset(self, value) -> None:
-        data, of_data = {"data": value}, ("data", "test_data", "sample_weights")
+        data = {"data": value}
+        of_data = ("data", "test_data", "sample_weights")
         objects = {name: given for name, given in self.objects.items() if name not in of_data}
         found = _pop_objects(data)
         options = make_options(self.options, data=data.get("data"), test_data=None)
         self._take(self.system.with_data(options, found.get("data")))
-        self.options, self.objects = (
-            aliases.capped(options, self.system.dataset.num_examples),
-            objects | found,
-        )
+        self.options = aliases.capped(options, self.system.dataset.num_examples)
+        self.objects = objects | found
 
     def _take(self, system: Any) -> None:
         self.system = system
@@ -324,10 +324,8 @@ class Simulation(Evaluations):
         self, inputs, parameters=None, walker_index: int | None = None
     ) -> np.ndarray:
         """As `predict`, with logits turned into probabilities."""
-        outputs, potential = (
-            self.predict(inputs, parameters, walker_index),
-            cast(Any, self._engine().potential),
-        )
+        outputs = self.predict(inputs, parameters, walker_index)
+        potential = cast(Any, self._engine().potential)
         return potential.loss.probabilities(outputs)
 
     # Runs
@@ -369,7 +367,8 @@ class Simulation(Evaluations):
 
     def _launched(self, kind: str, overrides: dict[str, Any]) -> Run:
         with alone(self):
-            limits, placed = replace(self.limits, began=time.monotonic()), self.walkers.placed
+            limits = replace(self.limits, began=time.monotonic())
+            placed = self.walkers.placed
             options, objects = self._for_call(overrides, kind)
             if kind == "fit":
                 options = make_options(options, num_steps=check_num_steps(options))
@@ -415,7 +414,8 @@ class Simulation(Evaluations):
         )
         self.system.check(changed, objects)
         check_values(names, changed, objects, self.system)
-        self.options, self.objects = changed, objects
+        self.options = changed
+        self.objects = objects
         if "call" in options:
             self.calls = Calls()
         self._forget()

@@ -18,13 +18,16 @@ from tati_re.runs.parameters import FileParameters, read_parameters
 from tati_re.simulation.request import Request
 from tati_re.simulation.walkers import Walkers, check_sum
 
-_FRESH, _JITTER, _SEEDS = 0x5354, 0x4A49, 0x5345
+_FRESH = 0x5354
+_JITTER = 0x4A49
+_SEEDS = 0x5345
 _FIRST_TIME_STEP = 0.1
 
 
 def starting_walkers(options: Options, flat: Any, given: Any = None) -> Walkers:
     """The walkers before their first step; `given` are positions, of one of them or of all."""
-    walkers, start = options.num_walkers, options.walker_start
+    walkers = options.num_walkers
+    start = options.walker_start
     _check(options)
     position = np.repeat(np.asarray(flat.get(), flat.dtype)[None], walkers, axis=0)
     auxiliary = tuple(
@@ -65,7 +68,8 @@ def starting_walkers(options: Options, flat: Any, given: Any = None) -> Walkers:
 
 def _from_file(path: str, step: int | None, flat: Any) -> FileParameters:
     """The parameters of a file; those of a run without noise get the noise where it starts."""
-    names, fixed = flat.parameter_names(), _fixed_names(flat)
+    names = flat.parameter_names()
+    fixed = _fixed_names(flat)
     try:
         return read_parameters(path, step, names=names, fixed=fixed)
     except InputError as error:
@@ -112,7 +116,8 @@ def _auxiliary(stored: FileParameters, own: tuple) -> tuple:
 
 
 def _check(options: Options) -> None:
-    step, expected = options.parameters_step, "parameters, the file it is a step of"
+    step = options.parameters_step
+    expected = "parameters, the file it is a step of"
     refuse_if(
         step is not None and options.parameters is None,
         "parameters_step belongs to a file.",
@@ -181,7 +186,8 @@ def made_starts(request: Request, like: np.ndarray, auxiliary: tuple, execution:
     `descent_steps` steps of `tati_re.optimizers.Fire` on U with all data, 0.1 at first, from an
     initialization of each one's own.
     """
-    system, options = request.system, request.options
+    system = request.system
+    options = request.options
     fresh = fresh_starts(
         system.flat.tensor_names, system.flat.shapes, len(like), options.run_seed
     ).astype(like.dtype)
@@ -206,7 +212,8 @@ def descended(
     not by `least`.
     """
     ones = tf.ones((len(position),), tf.float64)
-    method, rung = Fire(), Rung(ones, ones, _FIRST_TIME_STEP * ones)
+    method = Fire()
+    rung = Rung(ones, ones, _FIRST_TIME_STEP * ones)
 
     def descend(position, count, *auxiliary):
         evaluate = potential.bind(rung, None, auxiliary)

@@ -88,10 +88,12 @@ def _of_inputs(request: Request) -> str:
     plain = request.system.has_data and request.options.standardize == "none" and not dataset.layout
     if not plain or dataset.inputs.dtype.kind not in "iuf":
         return ""
-    low, high = math.inf, 0.0
+    low = math.inf
+    high = 0.0
     for block in blocks(dataset.inputs):
         sizes = np.abs(block[block != 0] * dataset.input_scale)
-        low, high = min(low, sizes.min(initial=math.inf)), max(high, sizes.max(initial=0.0))
+        low = min(low, sizes.min(initial=math.inf))
+        high = max(high, sizes.max(initial=0.0))
     if high <= _LARGEST_INPUT:
         return ""
     return (
@@ -106,7 +108,9 @@ def _of_step_size(
     position: np.ndarray,
     auxiliary: tuple,
 ) -> str:
-    walker, engine, groups = error.walker, Evaluator(potential, False), request.method.groups
+    walker = error.walker
+    engine = Evaluator(potential, False)
+    groups = request.method.groups
     # One of several groups moves while the others are at step 0.
     moved = groups > 1 and np.isfinite(
         engine.energy(position, engine.batch(0), auxiliary).potential[walker]
@@ -125,7 +129,8 @@ def _of_step_size(
             "the burn-in is over, nothing is undone, and the step size that it found is too large here: a smaller "
             "target_bias, a longer burn-in, or a sampler with a Metropolis test such as HMC."
         )
-    step_size, config = request.options.first_step_size, request.method.get_config()
+    step_size = request.options.first_step_size
+    config = request.method.get_config()
     if (ladder := request.method.ladder) is not None:  # a walker may be at any rung
         step_size = float(np.max(np.ravel(ladder[2])[np.ravel(ladder[1]) == 1]))
     if not keeps_steps(config):
@@ -137,7 +142,8 @@ def _of_step_size(
     if not (np.isfinite(curvature) and curvature > 0):
         return _LOOK
     timed = is_timed(request.method)
-    limit, rate = advice(curvature).limit(timed), "ω_max" if timed else "k_max"
+    limit = advice(curvature).limit(timed)
+    rate = "ω_max" if timed else "k_max"
     found = f"the limit of stability at the start, 2/{rate} = {limit:.3g} from a few Lanczos steps"
     if step_size >= limit:
         value = f"{2 * step_size / limit:.3g}"

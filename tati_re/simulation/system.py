@@ -286,12 +286,15 @@ class System:
         objects. `training` takes Keras' training behavior of the layers on the examples of a step,
         `fitting` on all data too. `copies` are the walkers in all; None: those of the options.
         """
-        objects, under_xla = objects or {}, self.execution(options, copies, fitting) == "xla"
+        objects = objects or {}
+        under_xla = self.execution(options, copies, fitting) == "xla"
         copies = copies or options.num_walkers
         check_memory(options, self.flat.num_parameters, copies)
-        dataset, signs = self.examples, is_signs(self.examples)
+        dataset = self.examples
+        signs = is_signs(self.examples)
         one_hot = dataset.task == "one_hot" and dataset.targets.shape[1] > 1
-        given, outputs = objects.get("loss", options.loss), output_shape_of(self.model)[1:]
+        given = objects.get("loss", options.loss)
+        outputs = output_shape_of(self.model)[1:]
         of_signs = not options.tati and output_activation_of(self.model) == "sigmoid"
         one_of_two = dataset.num_classes == 2 and dataset.targets.ndim == 1 and outputs == (1,)
         one_of_two = one_of_two and (not signs or of_signs)
@@ -308,10 +311,8 @@ class System:
             and targets
             and loss.name != "sparse_categorical_crossentropy"
         )
-        what, expected = (
-            "loss: class numbers at several places have one.",
-            "sparse_categorical_crossentropy",
-        )
+        what = "loss: class numbers at several places have one."
+        expected = "sparse_categorical_crossentropy"
         refuse_if(other, what, loss.name, f"{expected}, or num_classes = 0 for labels or values")
         if targets == () and loss.name != "sparse_categorical_crossentropy":
             targets = (1,)
@@ -322,10 +323,8 @@ class System:
             self.noise_std(options), loss, dataset, self.flat, "noise_std" in options.explicit
         )
         batches = self.batches(options, options.batch_size, copies=copies)
-        label, dtype = (
-            device_targets(dataset.targets[:1], loss, tf.as_dtype(self.flat.dtype)),
-            self.flat.dtype,
-        )
+        label = device_targets(dataset.targets[:1], loss, tf.as_dtype(self.flat.dtype))
+        dtype = self.flat.dtype
         rows = batches.batch_size
         loss.check(
             tf.TensorSpec([rows, *label.shape[1:]], label.dtype),
@@ -493,10 +492,8 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
             for name, value in options.values_of(OF_LAYERS).items()
             if value != OPTIONS[name].default
         ]
-        what, expected = (
-            "The layers of a given model have their own.",
-            "hidden, or a function that builds the model",
-        )
+        what = "The layers of a given model have their own."
+        expected = "hidden, or a function that builds the model"
         refuse_if(beside and not (code or options.tati), what, ", ".join(beside), expected)
         if not model.built and not dataset.layout:
             model(dataset.inputs[:1] * 1)
@@ -507,7 +504,8 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
             what,
             expected="floats from 0 to 255 as the inputs, or a model for inputs from 0 to 1",
         )
-        given, model = model, in_precision(model, options.dtype)
+        given = model
+        model = in_precision(model, options.dtype)
         if model is not given and (
             "mixed" in given.dtype_policy.name or "dtype" not in options.explicit
         ):
@@ -532,7 +530,8 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
         if compiled is None or isinstance(compiled, (list, tuple, dict))
         else loss_name(compiled)
     )
-    data, limit = ready if dataset is read else read, 1e6 * options.memory_limit
+    data = ready if dataset is read else read
+    limit = 1e6 * options.memory_limit
     return System(data, model, flat, ready, limit, notes, compiled=named)
 
 
@@ -560,11 +559,14 @@ def _classes_by_outputs(read: Dataset, model: Any) -> tuple[int | None, str]:
     values of labels in one column, or one at each place, do, and a sentence on it; else None.
     """
     parts = [read.targets, *([] if read.test_targets is None else [read.test_targets])]
-    labels, shape = np.concatenate(parts), output_shape_of(model)[1:]
+    labels = np.concatenate(parts)
+    shape = output_shape_of(model)[1:]
     whole = bool(shape) and labels.shape[1:] == shape[:-1] and (labels == np.floor(labels)).all()
     if read.class_names or not whole or is_signs(read):
         return None, ""
-    low, high, count = labels.min(), labels.max(), shape[-1] or 0
+    low = labels.min()
+    high = labels.max()
+    count = shape[-1] or 0
     if count == 1 and labels.ndim == 1 and read.num_classes is not None:
         two = read.num_classes == 2
         if two and output_activation_of(model) == "sigmoid":

@@ -87,21 +87,24 @@ class CoordinateVector(FlatModel):
     """
 
     def __init__(self, dimension: int, names: list[str], target: Target) -> None:
-        dtype, self.xla_safe = target.dtype, not target.numpy
-        self.num_parameters, self.dtype, self.input_dtype = dimension, dtype, dtype
-        self.tensor_names, self.shapes = (
-            names or ["x"],
-            [()] * dimension if names else [(dimension,)],
-        )
-        self.model, self.regularizer, self.num_fixed, self.parts = None, None, 0, {}
-        self.variables, self.others, self.auxiliary, self.training_layers, self.regularized = (
-            [],
-            [],
-            [],
-            [],
-            [],
-        )
-        self.has_training_state, self.vectorizable = False, True
+        dtype = target.dtype
+        self.xla_safe = not target.numpy
+        self.num_parameters = dimension
+        self.dtype = dtype
+        self.input_dtype = dtype
+        self.tensor_names = names or ["x"]
+        self.shapes = [()] * dimension if names else [(dimension,)]
+        self.model = None
+        self.regularizer = None
+        self.num_fixed = 0
+        self.parts = {}
+        self.variables = []
+        self.others = []
+        self.auxiliary = []
+        self.training_layers = []
+        self.regularized = []
+        self.has_training_state = False
+        self.vectorizable = True
 
     def __reduce__(self) -> Any:
         return object.__new__, (type(self),), vars(self)
@@ -134,7 +137,8 @@ class TargetSystem(System):
         self, options: Options, objects: Any = None, training=False, copies=None, fitting=False
     ) -> Any:
         """U of the function, and of the prior where there is one."""
-        prior, names = self.prior(options, objects), self.flat.parameter_names()
+        prior = self.prior(options, objects)
+        names = self.flat.parameter_names()
         return TargetPotential(self.target, prior, names, copies or options.num_walkers)
 
     def check(self, options: Options, objects: Mapping[str, Any]) -> None:

@@ -164,13 +164,15 @@ class _Choice:
 
     def _confine(self) -> None:
         """Reflects starts that nobody has given into the walls of the prior."""
-        walkers, prior = self.sim.walkers, self.sim.system.prior(self.options, self.objects)
+        walkers = self.sim.walkers
+        prior = self.sim.system.prior(self.options, self.objects)
         if prior.walled and not walkers.placed:
             walkers.move(np.array(prior.confine(tf.constant(walkers.position), None)[0]))
 
     def _choose_walkers(self) -> list[str]:
         """Sets the walkers apart that nobody has placed, and says so."""
-        sim, explicit = self.sim, self.options.explicit
+        sim = self.sim
+        explicit = self.options.explicit
         first = "No sampler is named: the run chooses, in brackets the options that decide instead."
         if sim.walkers.placed:
             start = f"{sim.num_walkers()} walkers where they are"
@@ -205,28 +207,25 @@ class _Choice:
 
     def _choose_method(self) -> list[str]:
         """Chooses sampler, batches, tuning and end, with a sentence on each."""
-        sim, given = self.sim, self.options
+        sim = self.sim
+        given = self.options
         sim.system.check(given, self.objects)
-        size, dimension = sim.system.dataset.num_examples, sim.num_parameters()
+        size = sim.system.dataset.num_examples
+        dimension = sim.num_parameters()
         if given.batch_size is None and not is_cheap(sim.system):
             self._change(batch_size=BATCH_SIZE)
-        whole, walled = (
-            sees_all(self.options, sim.system),
-            sim.system.prior(given, self.objects).walled,
-        )
+        whole = sees_all(self.options, sim.system)
+        walled = sim.system.prior(given, self.objects).walled
         if not whole:
-            sampler, why = (
-                "BAOAB",
-                f"mini-batches of {self.options.batch_size} of {size:,} examples",
-            )
+            sampler = "BAOAB"
+            why = f"mini-batches of {self.options.batch_size} of {size:,} examples"
         elif dimension < FEW_PARAMETERS:
-            sampler, why = "HMC", f"exact, and cheap with {dimension} parameters"
+            sampler = "HMC"
+            why = f"exact, and cheap with {dimension} parameters"
         else:
-            sampler, why = (
-                "MCLMC",
-                f"all {size:,} examples in every step"
-                if sim.system.has_data
-                else "exact gradients",
+            sampler = "MCLMC"
+            why = (
+                f"all {size:,} examples in every step" if sim.system.has_data else "exact gradients"
             )
         steps = given.num_steps if "num_steps" in given.explicit else MOST_STEPS
         values: dict[str, Any] = {"friction": AUTO, "num_leapfrog_steps": AUTO}
@@ -287,7 +286,9 @@ class _Choice:
         """The order of mini-batches that is expected to heat less, of epochs and symmetric
         sweeps.
         """
-        found, walkers, spectra = {}, self.sim.walkers, dict[bytes, Any]()
+        found = {}
+        walkers = self.sim.walkers
+        spectra = dict[bytes, Any]()
         for order in ("epochs", "symmetric"):
             auxiliary = tuple(value[:1] for value in walkers.auxiliary)
             request = self._request(batch_sampling=order)
@@ -302,7 +303,8 @@ class _Choice:
 
     def _descend(self, steps: int) -> list[str]:
         """Takes walkers that begin far above a density of one's own down, and says so."""
-        sim, options = self.sim, self.options
+        sim = self.sim
+        options = self.options
         if (
             sim.system.has_data
             or sim.walkers.momentum is not None
@@ -310,7 +312,8 @@ class _Choice:
             or not steps
         ):
             return []
-        position, potential = sim.walkers.position, self._checked().potential
+        position = sim.walkers.position
+        potential = self._checked().potential
         least = FAR * options.kT * position.shape[1]
         end, fall = descended(potential, position, (), steps, options.execution, least)
         far = fall > least
@@ -324,7 +327,8 @@ class _Choice:
         """Takes walkers to minima of U, in a quarter of `max_time` at most, the last quarter at a
         tenth of the rate.
         """
-        sim, options = self.sim, self.options
+        sim = self.sim
+        options = self.options
         left_out = {*_OF_THE_RUN, "num_steps", "num_burnin_steps", "stages", "call", "full_every"}
         objects = {
             name: value

@@ -33,7 +33,8 @@ class Walkers:
 
     def move(self, position: np.ndarray) -> None:
         """Starts elsewhere, where nobody has placed the walkers either."""
-        self.position, self.drawn = position, check_sum(position)
+        self.position = position
+        self.drawn = check_sum(position)
 
     def fitting(self, value: Any, name: str) -> np.ndarray:
         """A new array in shape and type of the positions, of what is given for each walker or for

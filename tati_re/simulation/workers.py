@@ -43,8 +43,11 @@ def block_size(request: Request) -> int:
     """Walkers of a block: as given, else a ladder's replicas of one number, an ensemble, or a
     divisor up to four.
     """
-    options, method, copies = request.options, request.method, request.copies
-    given, unit = options.block_size, options.num_walkers if method.by_rung else 1
+    options = request.options
+    method = request.method
+    copies = request.copies
+    given = options.block_size
+    unit = options.num_walkers if method.by_rung else 1
     if method.groups > 1:
         unit = copies
     if given == "auto":
@@ -62,7 +65,8 @@ def block_size(request: Request) -> int:
 
 def check_workers(request: Request) -> None:
     """Workers that a run has no use for, or that cannot hold it."""
-    options, method = request.options, request.method
+    options = request.options
+    method = request.method
     if not request.samples:
         return
     if options.workers is None:
@@ -104,7 +108,8 @@ def check_gpus(options: Options) -> None:
             raise InputError(
                 "worker_gpus: needs workers.", options.worker_gpus, "workers, 1 or more"
             )
-        there, needed = len(tf.config.list_physical_devices("GPU")), workers * options.worker_gpus
+        there = len(tf.config.list_physical_devices("GPU"))
+        needed = workers * options.worker_gpus
         what = f"worker_gpus: {workers} worker(s) need {needed:g} GPU(s)."
         refuse_if(
             needed > there + 1e-9,
@@ -124,8 +129,11 @@ class Workers:
         say: Callable[[str], None],
         made_of: Callable[[Request, str], Any],
     ) -> None:
-        options, size = request.options, block_size(request)
-        self.size, self.number, self.threads = size, int(options.workers or 1), options.threads or 1
+        options = request.options
+        size = block_size(request)
+        self.size = size
+        self.number = int(options.workers or 1)
+        self.threads = options.threads or 1
         self.cluster: Cluster | None = None
         self.blocks = range(0, request.copies, size)
         self.apart = Apart(request.method) if isinstance(request.method, ReplicaExchange) else None

@@ -118,14 +118,15 @@ class Posterior(BaseEstimator):
         verbose: int = 0,
         **options: Any,
     ) -> None:
-        self.model, self.hidden, self.members, self.sampler = model, hidden, members, sampler
-        self.num_steps, self.until, self.seed, self.folder, self.verbose = (
-            num_steps,
-            until,
-            seed,
-            folder,
-            verbose,
-        )
+        self.model = model
+        self.hidden = hidden
+        self.members = members
+        self.sampler = sampler
+        self.num_steps = num_steps
+        self.until = until
+        self.seed = seed
+        self.folder = folder
+        self.verbose = verbose
         self.random_state = random_state
         for name in OPTIONS:
             setattr(self, name, options.pop(name, None))
@@ -165,10 +166,13 @@ class Posterior(BaseEstimator):
             given = {"dtype": model.dtype_policy.variable_dtype} | given
             if len(classes) == 2 and output_shape_of(model)[-1] == 1:
                 given = {"loss": "binary_crossentropy"} | given
-        x, y = np.array(x), np.array(y)  # in memory, also where they were mapped from a file
+        x = np.array(x)
+        y = np.array(y)  # in memory, also where they were mapped from a file
         if (weights := sample_weight) is not None:
             weights = _check_sample_weight(weights, x, dtype=np.float64, ensure_non_negative=True)
-            x, y, weights = x[weights > 0], y[weights > 0], weights[weights > 0]
+            x = x[weights > 0]
+            y = y[weights > 0]
+            weights = weights[weights > 0]
         given["test_fraction"] = 0.0
         given["num_classes"], names = len(classes), tuple(map(called, classes))
         data = Dataset.from_arrays(x, y, num_classes=len(classes), weights=weights)
@@ -177,7 +181,8 @@ class Posterior(BaseEstimator):
         if folder is not None:
             given["output"] = str(free_folder("fit", folder))
         sim = Simulation(model, data, **given)
-        last, count = output_shape_of(sim.system.model)[-1], len(classes)
+        last = output_shape_of(sim.system.model)[-1]
+        count = len(classes)
         refuse_if(
             count and last not in (1, count),
             f"The model does not fit {count} classes.",

@@ -46,7 +46,9 @@ class NumpyEvaluate(Evaluate):
     def __init__(
         self, rung: Rung, potential: Callable = quartic, gradient: Callable = lambda x: x**3 + x
     ) -> None:
-        self.rung, self.potential, self.gradient = rung, potential, gradient
+        self.rung = rung
+        self.potential = potential
+        self.gradient = gradient
         self.clock = Clock(np.int64(1), np.bool_(False), np.int32(0))
         self.calls = self.full_calls = 0
 
@@ -87,7 +89,8 @@ class NumpyNoise:
     """
 
     def __init__(self, seed: int, dtype=np.float64) -> None:
-        self.random, self.dtype = np.random.default_rng(seed), dtype
+        self.random = np.random.default_rng(seed)
+        self.dtype = dtype
         self.asked: list[Any] = []
         self.drawn: list[Any] = []
 
@@ -109,7 +112,8 @@ class ConvertedNoise:
     """The numbers of another noise in another library."""
 
     def __init__(self, noise, convert: Callable) -> None:
-        self.noise, self.convert = noise, convert
+        self.noise = noise
+        self.convert = convert
 
     def normal(self, shape):
         return self.convert(self.noise.normal(shape))

@@ -45,7 +45,8 @@ class LoopRun(NamedTuple):
 def check_types_in_tensorflow(sampler: Any, dtype: str = "float64") -> None:
     """The same in TensorFlow: rungs are float64 and must not raise or change a type."""
     potential = FunctionPotential(quartic, PARAMETERS, dtype=dtype)
-    evaluate, noise = potential.bind(rung_of(STEP_SIZES)), RecordingNoise(potential.dtype)
+    evaluate = potential.bind(rung_of(STEP_SIZES))
+    noise = RecordingNoise(potential.dtype)
     state = sampler.init(tf.ones((WALKERS, PARAMETERS), dtype), evaluate, noise)
     after, _ = stepped(sampler, state, evaluate, noise)
     for name, before, now in zip(state._fields, state, after, strict=True):
@@ -67,7 +68,8 @@ def check_types_in_tensorflow(sampler: Any, dtype: str = "float64") -> None:
 def check_walls(sampler: Any, bound: float = 0.1) -> None:
     """Within 20 steps nobody leaves the support of a prior with walls."""
     potential = FunctionPotential(quartic, PARAMETERS, prior=Box(bound))
-    evaluate, random = potential.bind(rung_of(STEP_SIZES, TEMPERATURES)), _tensor_noise(2)
+    evaluate = potential.bind(rung_of(STEP_SIZES, TEMPERATURES))
+    random = _tensor_noise(2)
     state = sampler.init(tf.zeros((WALKERS, PARAMETERS), tf.float64), evaluate, random)
     for _ in range(20):
         state, _ = stepped(sampler, state, evaluate, random)
@@ -118,7 +120,8 @@ def run_loop(sampler: Any, execution: str) -> LoopRun:
     parameters, float64.
     """
     method = as_method(sampler)
-    potential, rung = FunctionPotential(quartic, PARAMETERS), rung_of(STEP_SIZES, TEMPERATURES)
+    potential = FunctionPotential(quartic, PARAMETERS)
+    rung = rung_of(STEP_SIZES, TEMPERATURES)
     loop = Loop(
         potential,
         method,
@@ -162,7 +165,8 @@ def check_checkpoint(sampler: Any) -> None:
     goes on as before.
     """
     evaluate = FunctionPotential(quartic, PARAMETERS).bind(rung_of(STEP_SIZES, TEMPERATURES))
-    random, position = _tensor_noise(5), tf.constant(inputs()[0])
+    random = _tensor_noise(5)
+    position = tf.constant(inputs()[0])
     template = sampler.init(position, evaluate, random)
     state = template
     for _ in range(3):

@@ -100,7 +100,8 @@ TOLERANCE = 5.5
 RESOLUTION = 0.1
 """The largest relative error of a variance that the check may leave open."""
 
-WALKERS, PARAMETERS = 500, 4
+WALKERS = 500
+PARAMETERS = 4
 TEMPERATURES = (0.5, 2.0)
 _FASTER = (1.0, 0.5)
 
@@ -181,7 +182,8 @@ def mean_squares(
     start = np.random.default_rng(8).standard_normal((len(temperature), PARAMETERS))
     state = sampler.init(np.sqrt(temperature / stiffness)[:, None] * start, evaluate, noise)
     burnin = num_steps // 3
-    sums, counted = dict.fromkeys(names, np.zeros(len(start))), np.zeros(len(start))
+    sums = dict.fromkeys(names, np.zeros(len(start)))
+    counted = np.zeros(len(start))
     for step in range(1, num_steps + 1):
         evaluate.clock = evaluate.clock._replace(
             step=np.int64(step), adapting=np.bool_(step <= burnin)
@@ -204,7 +206,8 @@ def _ratio(totals: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 def _combined(values: np.ndarray, weights: tuple[float, ...]) -> tuple[float, float]:
     """Weighted sum of the means of `(step sizes, walkers)`, and its standard error."""
-    means, errors = values.mean(axis=1), values.std(axis=1, ddof=1) / math.sqrt(values.shape[1])
+    means = values.mean(axis=1)
+    errors = values.std(axis=1, ddof=1) / math.sqrt(values.shape[1])
     return float(np.dot(weights, means)), float(
         np.sqrt(np.dot(np.square(weights), np.square(errors)))
     )

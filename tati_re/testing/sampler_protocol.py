@@ -14,8 +14,10 @@ from tati_re.core.method import missing as missing_in
 from tati_re.core.protocol import Info, State, fields_of
 from tati_re.testing.numpy_parts import NumpyEvaluate, NumpyNoise, quartic, rung_of
 
-WALKERS, PARAMETERS = 5, 3
-STEP_SIZES, TEMPERATURES = np.linspace(0.05, 0.15, WALKERS), np.linspace(0.5, 1.5, WALKERS)
+WALKERS = 5
+PARAMETERS = 3
+STEP_SIZES = np.linspace(0.05, 0.15, WALKERS)
+TEMPERATURES = np.linspace(0.5, 1.5, WALKERS)
 ENERGIES = ("potential", "loss", "log_prior")
 
 
@@ -114,7 +116,8 @@ def check_shapes_and_types(sampler: Any, dtype=np.float64) -> None:
     """
     state, evaluate = started(sampler, dtype)
     after, info = stepped(sampler, state, evaluate, NumpyNoise(2, dtype))
-    wide, narrow = (WALKERS, PARAMETERS), (WALKERS,)
+    wide = (WALKERS, PARAMETERS)
+    narrow = (WALKERS,)
     for where, now in (("init", state), ("step", after)):
         lacking = [name for name in State._fields if name not in now._fields]
         require(
@@ -142,7 +145,8 @@ def check_shapes_and_types(sampler: Any, dtype=np.float64) -> None:
         )
     for name, before, now in zip(state._fields, state, after, strict=True):
         if name != "rung":
-            before, now = np.asarray(before), np.asarray(now)
+            before = np.asarray(before)
+            now = np.asarray(now)
             require(
                 (before.dtype, before.shape) == (now.dtype, now.shape)
                 and before.dtype.kind in "biuf",

@@ -32,7 +32,8 @@ class ScaleFamily(Prior):
 
     def __init__(self, scale=1.0, fan_in=None, words: str | None = None) -> None:
         self.width = Width(self.option, self.what, scale, fan_in, words)
-        self.scale, self.num_parameters = self.width.values, self.width.num_parameters
+        self.scale = self.width.values
+        self.num_parameters = self.width.num_parameters
 
     def log_prob(self, position) -> tf.Tensor:
         standard = self.standard_potential(tf.cast(position, tf.float64) / self.scale)
@@ -61,11 +62,9 @@ class Width:
     def __init__(
         self, option: str, what: str, given, fan_in=None, words: str | None = None
     ) -> None:
-        self.option, self.given, self.fan_in = (
-            option,
-            np.asarray(given, np.float64),
-            fan_in is not None,
-        )
+        self.option = option
+        self.given = np.asarray(given, np.float64)
+        self.fan_in = fan_in is not None
         self.words = words
         wrong = f"{option}: not {what}."
         refuse_if(

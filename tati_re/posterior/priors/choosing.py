@@ -84,10 +84,8 @@ def make_prior(options, names: Sequence[str], shapes: Sequence[tuple[int, ...]])
                 "a prior, such as gaussian",
             )
         fans = np.split(fan_in_plus_one(names, shapes), np.cumsum(sizes)[:-1])
-    runs, parts = (
-        [list(run) for _, run in groupby(range(len(chosen)), lambda i: _kind(chosen[i]))],
-        [],
-    )
+    runs = [list(run) for _, run in groupby(range(len(chosen)), lambda i: _kind(chosen[i]))]
+    parts = []
     for run in runs:
         fan_in = None if fans is None else np.concatenate([fans[i] for i in run])
         parts.append(_one([chosen[i] for i in run], [sizes[i] for i in run], fan_in, options))
@@ -172,7 +170,8 @@ def too_hot(prior: Prior, temperature: float) -> str | None:
     """
     if temperature < prior.hottest:
         return None
-    degrees, limit = f"{prior.hottest - 1:g}", f"{prior.hottest:g}"
+    degrees = f"{prior.hottest - 1:g}"
+    limit = f"{prior.hottest:g}"
     return (
         f"At temperature {temperature:g} a Student-t prior of {degrees} degrees of freedom is too wide to be "
         f"normalized, which needs less than {limit}: directions in which the loss is flat have no equilibrium."
@@ -206,10 +205,8 @@ def _check_density(prior: Prior, num_parameters: int, dtype: str) -> None:
     in steps of 1e-3.
     """
     random = np.random.default_rng(0)
-    here, along = (
-        random.standard_normal(num_parameters),
-        1e-3 * random.choice((-1.0, 1.0), num_parameters),
-    )
+    here = random.standard_normal(num_parameters)
+    along = 1e-3 * random.choice((-1.0, 1.0), num_parameters)
     x = tf.constant(np.stack([here - along, here, here + along]), dtype)
     expected = "log_prob (walkers,), float64, gradient (walkers, parameters), of keras.ops or TensorFlow; and proper"
     with users_code("prior: it", expected):
@@ -226,7 +223,8 @@ def _check_density(prior: Prior, num_parameters: int, dtype: str) -> None:
         found,
         wanted,
     )
-    values, terms = value.numpy(), -2 * along * slope[1].numpy().astype(np.float64)
+    values = value.numpy()
+    terms = -2 * along * slope[1].numpy().astype(np.float64)
     if (
         np.isfinite(values).all()
         and np.isfinite(terms).all()
@@ -245,7 +243,8 @@ def _check_draws(prior: Prior, num_parameters: int, dtype: str) -> None:
     """Refuses draws of density 0, and where it has no edge those by which the means of θ·∇V and ∇V
     are not P and 0.
     """
-    random, count = np.random.default_rng(0), min(max(200_000 // num_parameters, 16), 10_000)
+    random = np.random.default_rng(0)
+    count = min(max(200_000 // num_parameters, 16), 10_000)
     normal = tf.constant(random.standard_normal((count, num_parameters)), dtype)
     with users_code(
         "prior: from_normal", "draws (walkers, parameters), of keras.ops or TensorFlow"
@@ -259,10 +258,8 @@ def _check_draws(prior: Prior, num_parameters: int, dtype: str) -> None:
         wanted,
     )
     value, around = (prior.log_prob(at).numpy() for at in (x, 3 * x - 2 * tf.reverse(x, [0])))
-    what, expected = (
-        "prior: from_normal does not draw from the density of log_prob.",
-        "draws from exp(log_prob)",
-    )
+    what = "prior: from_normal does not draw from the density of log_prob."
+    expected = "draws from exp(log_prob)"
     refuse_if(not np.isfinite(value).all(), what, "draws where log_prob is not finite", expected)
     slope = prior.gradient(x)
     if slope is None or prior.walled or not np.isfinite(around).all():

@@ -24,7 +24,9 @@ class Gaussian(ScaleFamily):
         'a Gaussian of standard deviation 2'
     """
 
-    name, option, what = "gaussian", "prior_std", "a standard deviation"
+    name = "gaussian"
+    option = "prior_std"
+    what = "a standard deviation"
     constant = math.sqrt(2 * math.pi)
 
     def __init__(self, std=1.0, fan_in=None, words: str | None = None) -> None:
@@ -67,7 +69,10 @@ class Laplace(ScaleFamily):
         'a Laplace law of scale 0.5'
     """
 
-    name, option, what, constant = "laplace", "prior_scale", "a scale", 2.0
+    name = "laplace"
+    option = "prior_scale"
+    what = "a scale"
+    constant = 2.0
 
     def standard_potential(self, x):
         return tf.abs(x)
@@ -111,7 +116,9 @@ class StudentT(ScaleFamily):
         'a Student-t law of 4 degrees of freedom and scale 0.5'
     """
 
-    name, option, what = "student_t", "prior_scale", "a scale"
+    name = "student_t"
+    option = "prior_scale"
+    what = "a scale"
 
     def __init__(
         self, scale=1.0, degrees: float = 3.0, fan_in=None, words: str | None = None

@@ -26,7 +26,8 @@ class Product(Prior):
     def __init__(
         self, parts: Sequence, sizes: Sequence[int], names: Sequence[Sequence[str]] = ()
     ) -> None:
-        self.parts, self.sizes = list(parts), [int(size) for size in sizes]
+        self.parts = list(parts)
+        self.sizes = [int(size) for size in sizes]
         self.names = [list(run) for run in names] or [[f"part {i}"] for i in range(len(self.parts))]
         self.proper = all(part.proper for part in self.parts)
         self.walled = any(part.walled for part in self.parts)

@@ -10,7 +10,8 @@ import numpy as np
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 
-_END, _CELLS = 8.0, 4096
+_END = 8.0
+_CELLS = 4096
 _SPACING = 2 * _END / _CELLS
 _PANELS = 400
 _DEEPEST = 50.0
@@ -37,12 +38,12 @@ class NormalMap:
         cell = tf.minimum(tf.cast(place, tf.int32), _CELLS - 1)
         t = place - tf.cast(cell, tf.float64)
         at = cell + self._offset
-        values, slopes = (
-            tf.constant(self._values.reshape(-1)),
-            tf.constant(self._slopes.reshape(-1) * _SPACING),
-        )
-        low, high = tf.gather(values, at), tf.gather(values, at + 1)
-        first, last = tf.gather(slopes, at), tf.gather(slopes, at + 1)
+        values = tf.constant(self._values.reshape(-1))
+        slopes = tf.constant(self._slopes.reshape(-1) * _SPACING)
+        low = tf.gather(values, at)
+        high = tf.gather(values, at + 1)
+        first = tf.gather(slopes, at)
+        last = tf.gather(slopes, at + 1)
         rest = high - low
         return low + t * (first + t * (3 * rest - 2 * first - last + t * (first + last - 2 * rest)))
 
@@ -79,7 +80,8 @@ def tabulated(
     kept = np.concatenate([[True], np.diff(np.maximum.accumulate(scores)) > 1e-9]) & np.isfinite(
         scores
     )
-    scores, places = scores[kept], corners[kept]
+    scores = scores[kept]
+    places = corners[kept]
     slopes = np.exp(-(scores**2) / 2 - 0.5 * np.log(2 * np.pi) - log_density(places) + log_total)
     return log_total, CubicHermiteSpline(scores, places, slopes)(
         np.clip(NormalMap.nodes, scores[0], scores[-1])
@@ -100,5 +102,6 @@ def _support(log_density, ends, breaks) -> tuple[float, float]:
                 "prior: its density is 0 wherever numbers reach.",
                 expected="walls and a width that meet",
             )
-        low, high = points[max(deep[0] - 1, 0)], points[min(deep[-1] + 1, len(points) - 1)]
+        low = points[max(deep[0] - 1, 0)]
+        high = points[min(deep[-1] + 1, len(points) - 1)]
     return low, high

@@ -65,7 +65,8 @@ class SoftWalls(Prior):
             raise InputError(
                 "prior_lower_boundary is above prior_upper_boundary.", received, expected
             )
-        self.inner, self.walled = inside, inside.walled
+        self.inner = inside
+        self.walled = inside.walled
         scale = np.asarray(inside.scale if isinstance(inside, ScaleFamily) else 1.0)
         self._rows = np.broadcast_arrays(scale, *given)
         lower, upper = self._rows[3:]
@@ -119,7 +120,8 @@ class SoftWalls(Prior):
         )
 
     def gradient(self, position) -> tf.Tensor:
-        slope, inner = self.energy_gradient(position), self.inner.gradient(position)
+        slope = self.energy_gradient(position)
+        inner = self.inner.gradient(position)
         return slope if inner is None else slope + inner
 
     def confine(self, position, momentum):
@@ -141,10 +143,8 @@ class SoftWalls(Prior):
             rows = np.stack([np.ravel(row) for row in self._rows], axis=-1)
             distinct, which = np.unique(rows, axis=0, return_inverse=True)
             found = [self._alone(*row) for row in distinct]
-            masses, tables = (
-                np.array([mass for mass, _ in found]),
-                np.stack([table for _, table in found]),
-            )
+            masses = np.array([mass for mass, _ in found])
+            tables = np.stack([table for _, table in found])
             which = which.reshape(self._rows[0].shape)
             self._solved = masses[which], NormalMap(tables, which)
         return self._solved
@@ -236,7 +236,8 @@ class Tether(Prior):
     proper = True
 
     def __init__(self, center, precision: float = 1.0) -> None:
-        self.center, self.precision = np.asarray(center, np.float64), float(precision)
+        self.center = np.asarray(center, np.float64)
+        self.precision = float(precision)
         if self.center.ndim != 1 or not np.isfinite(self.center).all():
             raise InputError(
                 "tether: the center is no point.", f"shape {self.center.shape}", "a finite vector"

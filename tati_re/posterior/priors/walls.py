@@ -30,7 +30,8 @@ class Interval:
         each of them.
         """
         lower, upper = self._in(position.dtype)
-        below, above = position < lower, position > upper
+        below = position < lower
+        above = position > upper
         finite = np.isfinite(self.upper - self.lower)
         # Of one wall there is one reflection; between two, motion is a triangle wave of twice their
         # distance.
@@ -73,7 +74,10 @@ class Box(ScaleFamily):
         'uniform between -3 and 3'
     """
 
-    name, option, what, constant = "box", "prior_bound", "a bound", 2.0
+    name = "box"
+    option = "prior_bound"
+    what = "a bound"
+    constant = 2.0
     walled = True
 
     def __init__(self, bound=1.0, fan_in=None, words: str | None = None) -> None:
@@ -134,8 +138,10 @@ class HardWalls(Prior):
     walled = True
 
     def __init__(self, inside, lower=-math.inf, upper=math.inf) -> None:
-        self.inner, self._interval = inside, Interval(lower, upper)
-        lower, upper = self._interval.lower, self._interval.upper
+        self.inner = inside
+        self._interval = Interval(lower, upper)
+        lower = self._interval.lower
+        upper = self._interval.upper
         if inside.walled or not (inside.name == "none" or isinstance(inside, ScaleFamily)):
             raise InputError(
                 "lower_wall, upper_wall: the prior has its own walls.", str(inside), "another prior"
@@ -150,13 +156,12 @@ class HardWalls(Prior):
         self.proper = bool(inside.proper or bounded.all())
         self.hottest = math.inf if bounded.all() else inside.hottest
         if inside.proper:
-            self._low, self._high = (
-                inside.score(lower / inside.scale),
-                inside.score(upper / inside.scale),
-            )
+            self._low = inside.score(lower / inside.scale)
+            self._high = inside.score(upper / inside.scale)
             self._log_mass = _log_mass(self._low, self._high)
         else:
-            self._low, self._high = lower, upper
+            self._low = lower
+            self._high = upper
             self._log_mass = np.log(np.where(bounded, upper - lower, 1.0))
         self.num_parameters = len(lower) if lower.ndim else inside.num_parameters
 
@@ -187,10 +192,12 @@ class HardWalls(Prior):
         else:
             # Measured from the nearer tail, so that walls far out in a tail leave digits.
             side = np.where(self._low > 0, -1.0, 1.0)
-            first, last = ndtr(side * self._low), ndtr(side * self._high)
+            first = ndtr(side * self._low)
+            last = ndtr(side * self._high)
             share = first + (last - first) * 0.5 * tf.math.erfc(-part * math.sqrt(0.5))
             inside = self.inner.from_normal(side * tf.math.ndtri(share))
-        lower, upper = self._interval.lower, self._interval.upper
+        lower = self._interval.lower
+        upper = self._interval.upper
         return tf.cast(tf.clip_by_value(inside, lower, upper), normal.dtype)
 
     def get_config(self) -> dict:
@@ -222,7 +229,8 @@ def _log_mass(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 def between(lower: np.ndarray, upper: np.ndarray) -> str:
     """Walls in words: `between -1 and 2`, `above 0`, `of their own for each parameter`."""
-    low, high = np.unique(lower), np.unique(upper)
+    low = np.unique(lower)
+    high = np.unique(upper)
     if len(low) > 1 or len(high) > 1:
         return "of their own for each parameter"
     if np.isfinite(low[0]) and np.isfinite(high[0]):

@@ -97,7 +97,8 @@ class InCoordinates(Delegating):
 
     def __init__(self, evaluate, origin, coordinates: Coordinates) -> None:
         super().__init__(evaluate)
-        self.origin, self.coordinates = origin, coordinates
+        self.origin = origin
+        self.coordinates = coordinates
         self.seen = None
 
     def _there(self, x):
@@ -132,7 +133,8 @@ class InCoordinates(Delegating):
         return self.coordinates.backward(self.evaluate.drawn_from_prior(normal) - self.origin)
 
     def part(self, first, count: int) -> InCoordinates:
-        origin, coordinates = rows(self.origin, first, count), self.coordinates.part(first, count)
+        origin = rows(self.origin, first, count)
+        coordinates = self.coordinates.part(first, count)
         return InCoordinates(self.evaluate.part(first, count), origin, coordinates)
 
     def confine(self, x, momentum):
@@ -153,7 +155,8 @@ def step_in_coordinates(sampler, state, evaluate, noise, coordinates: Coordinate
     state and the info: at the end.
     """
     slope = coordinates.transposed(state.gradient) if slope is None else slope
-    start, origin = 0.0 * state.position, state.position
+    start = 0.0 * state.position
+    origin = state.position
     if sampler.mixes_parameters:
         start, origin = coordinates.backward(state.position), start
     bound = InCoordinates(evaluate, origin, coordinates)

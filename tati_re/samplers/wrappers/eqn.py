@@ -36,7 +36,9 @@ class LowRank:
     """
 
     def __init__(self, deviations, factor, inverse) -> None:
-        self.deviations, self.factor, self.inverse = deviations, factor, inverse
+        self.deviations = deviations
+        self.factor = factor
+        self.inverse = inverse
 
     def forward(self, vectors):
         return self._apply(vectors, ops.transpose(self.factor))
@@ -187,12 +189,16 @@ class EnsembleQuasiNewton(Wrapper):
         )
         self.covariance_blending = float(covariance_blending)
         self.covariance_after_steps = int(covariance_after_steps)
-        self.scheme, self.capped, self.num_ensembles = scheme, capped, num_ensembles
-        self.groups, self.group_steps = 2 if scheme == "halves" else 1, self.covariance_after_steps
+        self.scheme = scheme
+        self.capped = capped
+        self.num_ensembles = num_ensembles
+        self.groups = 2 if scheme == "halves" else 1
+        self.group_steps = self.covariance_after_steps
         self.against_noise = (
             "the ensemble changes the frequencies at which the noise is felt as it moves."
         )
-        self.mixes_parameters, self.shown = True, ("blending", *self.inner.shown)
+        self.mixes_parameters = True
+        self.shown = ("blending", *self.inner.shown)
 
     def check_walkers(self, num_walkers: int) -> None:
         """An `InputError` for fewer than 4 walkers, or not the same number in every half of every
@@ -223,10 +229,8 @@ class EnsembleQuasiNewton(Wrapper):
         start = np.cos(
             2 * np.pi * 0.6180339887498949 * np.arange(num_references * position.shape[1]) + 1.0
         )
-        deviations, factor = (
-            0.0 * ops.rows(position, 0, num_references),
-            ops.constant(np.zeros((2, *shape)), position),
-        )
+        deviations = 0.0 * ops.rows(position, 0, num_references)
+        factor = ops.constant(np.zeros((2, *shape)), position)
         known = (
             deviations,
             factor,
@@ -292,10 +296,8 @@ class EnsembleQuasiNewton(Wrapper):
         moved = self.inner, inner, moving, noise, _coordinates(preconditioner), turn.slope
         new, info, slope = step_in_coordinates(*moved)
         if info.acceptance is not None and self.groups > 1:
-            zeros, first = (
-                0.0 * evaluate.rung.step_size,
-                evaluate.clock.group * new.potential.shape[0],
-            )
+            zeros = 0.0 * evaluate.rung.step_size
+            first = evaluate.clock.group * new.potential.shape[0]
             info = type(info)(*(ops.with_rows(zeros, first, values) for values in info))
         return turn._replace(**new._asdict(), slope=slope, slope_of=new.potential), info
 
@@ -330,22 +332,19 @@ class EnsembleQuasiNewton(Wrapper):
         if self.scheme == "halves":
             count = state.position.shape[0] // 2
             first = (1 - evaluate.clock.group) * count
-            ensemble, references = (
-                ops.rows(state.position, first, count),
-                evaluate.part(first, count),
-            )
+            ensemble = ops.rows(state.position, first, count)
+            references = evaluate.part(first, count)
         else:
-            ensemble, references = state.position, evaluate
+            ensemble = state.position
+            references = evaluate
         deviations = self._deviations(ensemble)
         blending, stiffest = self._blending(references, ensemble, deviations, stiffest)
         factor = self._factor(deviations, blending)
         used = 0.0 * ops.reshape(state.potential, (self.num_ensembles, -1)) + ops.reshape(
             blending, (-1, 1)
         )
-        deviations, used = (
-            ops.reshape(deviations, ensemble.shape),
-            ops.reshape(used, state.potential.shape),
-        )
+        deviations = ops.reshape(deviations, ensemble.shape)
+        used = ops.reshape(used, state.potential.shape)
         return deviations, ops.as_type(factor, state.position), stiffest, used
 
     def _factor(self, deviations, blending):
@@ -441,7 +440,8 @@ def _largest_eigenvalue(matrices):
         size = ops.sqrt(ops.largest(ops.largest(matrices * matrices, -1), -1)) + 1e-300
         scale = scale * size ** (1.0 / power)
         matrices = matrices / ops.reshape(size, (-1, 1, 1))
-        matrices, power = matrices @ matrices, 2.0 * power
+        matrices = matrices @ matrices
+        power = 2.0 * power
     size = ops.sqrt(ops.largest(ops.largest(matrices * matrices, -1), -1)) + 1e-300
     trace = ops.sum_over(
         ops.sum_over(matrices * ops.constant(np.eye(matrices.shape[-1]), matrices), -1), -2

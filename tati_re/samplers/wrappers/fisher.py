@@ -48,7 +48,8 @@ class DiagonalWindows:
         self.by_gradients = by_gradients
 
     def start(self, state) -> dict[str, Any]:
-        zeros, numbers = ops.as_float64(0.0 * state.position), 0.0 * state.potential
+        zeros = ops.as_float64(0.0 * state.position)
+        numbers = 0.0 * state.potential
         made = dict.fromkeys(self.fields, zeros) | dict.fromkeys(("drawn", "mass_skipped"), numbers)
         return (
             made
@@ -83,7 +84,8 @@ class DiagonalWindows:
 
     def _measured(self, memory: tuple, state, ask) -> tuple:
         _, position, _, gradient, drawn, mass, unit, _, skipped = memory
-        same, zeros = same_rung(state.rung), 0.0 * position
+        same = same_rung(state.rung)
+        zeros = 0.0 * position
         tiny = 1e-300 + zeros
         freedom = (same @ ops.maximum(drawn - 1.0, 0.0 * drawn)[:, None]) + zeros
         position, gradient = (
@@ -125,7 +127,8 @@ class LowRankWindows:
 
     def start(self, state) -> dict[str, Any]:
         walkers, parameters = state.position.shape
-        rank, numbers = min(self.rank, parameters), 0.0 * state.potential
+        rank = min(self.rank, parameters)
+        numbers = 0.0 * state.potential
         kept = ops.constant(
             np.zeros((-(-(4 * rank + 8) // walkers), walkers, parameters)), state.position
         )
@@ -151,7 +154,8 @@ class LowRankWindows:
 
     def adapted(self, memory: tuple, state, clock, ask) -> tuple:
         positions, gradients, window, *matrices, unit, spread, skipped = memory
-        place, every = window[0], window[1]
+        place = window[0]
+        every = window[1]
         unit, spread = ops.replaced_if(
             clock.adapting & (place == 0.0) & (window[2] > 0.0),
             lambda *before: self._in_use(before, state, ask, matrices),
@@ -190,10 +194,8 @@ class LowRankWindows:
             positions, gradients, self.rank, float(np.min(state.rung.temperature))
         )
         if found is not None:
-            directions, roots = (
-                np.zeros(state.mass_directions.shape),
-                np.ones(len(state.mass_roots)),
-            )
+            directions = np.zeros(state.mass_directions.shape)
+            roots = np.ones(len(state.mass_roots))
             directions[: len(found.directions)], roots[: len(found.directions)] = (
                 found.directions,
                 found.roots,
@@ -217,7 +219,9 @@ class Stretched:
     """
 
     def __init__(self, scale, directions, roots) -> None:
-        self.scale, self.directions, self.roots = scale, directions, roots
+        self.scale = scale
+        self.directions = directions
+        self.roots = roots
 
     def forward(self, vectors):
         return self.scale * self._stretched(vectors, self.roots)
@@ -250,7 +254,8 @@ class LowRankMass(Stretched):
 
     def longest(self) -> float:
         """The root of the largest eigenvalue of L L', by powers."""
-        vector, length = np.random.default_rng(0).standard_normal((1, len(self.scale))), 1.0
+        vector = np.random.default_rng(0).standard_normal((1, len(self.scale)))
+        length = 1.0
         for _ in range(100):
             vector = self.forward(self.transposed(vector / length))
             length = float(np.linalg.norm(vector))
@@ -285,7 +290,8 @@ def low_rank_mass(
     squares = (x**2).sum(0), (y**2).sum(0)
     if freedom < 2 or not min(values.max() for values in squares) > 0:
         return None
-    moved, least = np.maximum(squares[0], squares[0].max() * 1e-30), _LEAST * temperature * freedom
+    moved = np.maximum(squares[0], squares[0].max() * 1e-30)
+    least = _LEAST * temperature * freedom
     diagonal = (moved / np.maximum(squares[1], least**2 / moved)) ** 0.25
     diagonal = np.clip(diagonal, diagonal.min(), diagonal.min() * LONGEST)
     found = [
@@ -296,9 +302,11 @@ def low_rank_mass(
 
 
 def _of_scale(x, y, scale, rank: int, freedom: int, alike: float, least: float) -> LowRankMass:
-    x, y = x / scale, y * scale
+    x = x / scale
+    y = y * scale
     size = float(np.linalg.norm(x, 2) + np.linalg.norm(y, 2))
-    basis, known = _span(x - y, alike * size), True
+    basis = _span(x - y, alike * size)
+    known = True
     if len(basis) >= freedom:
         basis = _span(np.concatenate([x, y]), alike * size)
         known = len(basis) <= freedom
@@ -340,7 +348,8 @@ def _unit(ask, state, coordinates: Coordinates, before):
     """The unit of mass in which the stiffest direction is as stiff as at equal masses,
     `(walkers,)`, one for a rung.
     """
-    gradient, same = ask(state.position).gradient, same_rung(state.rung)
+    gradient = ask(state.position).gradient
+    same = same_rung(state.rung)
     equal, new = (
         ops.largest(same * stiffest(ask, state.position, gradient, each)[None, :], 1)
         for each in (Diagonal(0.0 * state.position + 1.0), coordinates)

@@ -102,8 +102,10 @@ class Massive(Wrapper):
         self.against_noise = (
             self.inner.against_noise or "its masses are measured during the burn-in."
         )
-        self.adapts, self.of_rung = True, (*self.rule.of_rung, *self.inner.of_rung)
-        self.shown, self.renewals = (*self.inner.shown, *self.rule.shown), self.rule.renewals
+        self.adapts = True
+        self.of_rung = (*self.rule.of_rung, *self.inner.of_rung)
+        self.shown = (*self.inner.shown, *self.rule.shown)
+        self.renewals = self.rule.renewals
         self.mixes_parameters = self.rule.mixes_parameters
 
     def init(self, position, evaluate, noise):

@@ -27,11 +27,16 @@ stays in the band.
 """
 LEAST = _AIM / BAND
 """An energy error between this and `BAND`, in units of the wanted one, is near enough."""
-_OFTEN, RARELY = 4, 100
-_MOST_CHANGE, UNLIMITED = 3.0, 1e10
+_OFTEN = 4
+RARELY = 100
+_MOST_CHANGE = 3.0
+UNLIMITED = 1e10
 _ABSURD = 100.0
 _OF_BATCHES = 10.0
-_TOO_MUCH, _RARE, _RARE_OF_TWO, _CLEAR = 100.0, 25.0, 1000.0, 0.01
+_TOO_MUCH = 100.0
+_RARE = 25.0
+_RARE_OF_TWO = 1000.0
+_CLEAR = 0.01
 _IN_A_ROW = 20
 _LEAST_CAUTION = 0.2
 _HOT = 10.0
@@ -147,7 +152,8 @@ class Metered(Wrapper):
 
     def init(self, position, evaluate, noise):
         state = self.inner.init(position, evaluate, noise)
-        zeros, factor = 0.0 * state.potential, first_factor(self.inner, state, evaluate, noise)
+        zeros = 0.0 * state.potential
+        factor = first_factor(self.inner, state, evaluate, noise)
         state = state._replace(**timed_at(state, factor))
         own = dict.fromkeys((*self.fields, "caution", "divergences", "failures"), zeros)
         return extend(
@@ -158,10 +164,8 @@ class Metered(Wrapper):
 
     def step(self, state, evaluate, noise):
         adapting = evaluate.clock.adapting
-        (factor, limit, eevpd, square, count), caution = (
-            fields_of(state, self.fields).values(),
-            state.caution,
-        )
+        (factor, limit, eevpd, square, count) = fields_of(state, self.fields).values()
+        caution = state.caution
         zeros = 0.0 * factor
         # Where caution is 0 the sums are those of the steps after the burn-in.
         begins = (caution > 0.0) & ~adapting
@@ -196,10 +200,8 @@ class Metered(Wrapper):
             zeros + _TOO_MUCH,
         )
         values = ops.minimum(values / careful ** (1.0 / self.power), most)
-        square, count = (
-            square + ops.where(measured, values, zeros),
-            count + ops.as_float64(measured),
-        )
+        square = square + ops.where(measured, values, zeros)
+        count = count + ops.as_float64(measured)
         eased = ops.where(bad, 0.5 * caution, ops.minimum(2.0**0.5 * caution, zeros + 1.0))
         eevpd = ops.where(count > 0.0, square / ops.maximum(count, zeros + 1.0), eevpd)
         step = evaluate.clock.step
@@ -288,7 +290,8 @@ class Metered(Wrapper):
         half = momentum - 0.5 * t * start.gradient
         position, half = evaluate.confine(state.position + t * half, half)
         end = evaluate(position)
-        last, rise = half - 0.5 * t * end.gradient, end.potential - start.potential
+        last = half - 0.5 * t * end.gradient
+        rise = end.potential - start.potential
         error = rise + 0.5 * (
             ops.sum_of_products(last, last) - ops.sum_of_products(momentum, momentum)
         )
@@ -300,7 +303,8 @@ class Metered(Wrapper):
 
     def _is_bad(self, state, new, error, evaluate):
         """Walkers whose step is to be undone, `(walkers,)`, bool."""
-        ones, rise = 0.0 * state.position + 1.0, new.potential - state.potential
+        ones = 0.0 * state.position + 1.0
+        rise = new.potential - state.potential
         values = (
             ops.sum_of_products(new.position, ones)
             + ops.sum_of_products(new.gradient, ones)
@@ -309,7 +313,8 @@ class Metered(Wrapper):
         bad = ~ops.is_finite(values) | (ops.absolute(error) == np.inf)
         if self.meters:
             bad = bad | _is_absurd(error, rise, state)
-        total, most = rise, _ABSURD * _thermal(state)
+        total = rise
+        most = _ABSURD * _thermal(state)
         if self.has_momentum:
             squares = (ops.sum_of_products(one.momentum, one.momentum) for one in (new, state))
             total = rise + 0.5 * (next(squares) - next(squares))

@@ -200,19 +200,22 @@ class SimulatedTempering(Wrapper):
 
     def _moved(self, inner, own: dict, evaluate, uniform):
         """The fields of the state inside that change, and the wrapper's own, after one move."""
-        old, weights = own["rung_index"], own["log_weights"]
+        old = own["rung_index"]
+        weights = own["log_weights"]
         reduced = self._reduced(evaluate.rung, *self._energies(inner, evaluate))
         up = uniform < 0.5
         proposal = ops.as_float64(old) + ops.where(up, 0.0 * uniform + 1.0, 0.0 * uniform - 1.0)
         possible = (proposal >= 0.0) & (proposal < float(self.num_rungs))
-        here, there = self._at(old, reduced), self._at(proposal, reduced)
+        here = self._at(old, reduced)
+        there = self._at(proposal, reduced)
         # What is left of the number that chose the direction.
         left = ops.maximum(
             ops.where(up, 2.0 * uniform, 2.0 * uniform - 1.0), 1e-300 + 0.0 * uniform
         )
         accepted = possible & (ops.log(left) < ops.sum_of_products(here - there, reduced - weights))
         index = ops.as_int32(ops.where(accepted, proposal, ops.as_float64(old)))
-        moved, rung = self._at(index, reduced), self.rung_of(evaluate.rung, index)
+        moved = self._at(index, reduced)
+        rung = self.rung_of(evaluate.rung, index)
         changed = self._changed(inner, self.rung_of(evaluate.rung, old), rung, evaluate)
         before = {name: own[name] for name in _LEARNT}
         own = {
@@ -262,7 +265,8 @@ class SimulatedTempering(Wrapper):
         even = (-ops.largest(-visits, -1) >= FLAT * total / self.num_rungs) & (
             total >= 10.0 * self.num_rungs - 0.5
         )
-        visits, increment = ops.where(even[:, None], 0.0 * visits, visits), own["increment"]
+        visits = ops.where(even[:, None], 0.0 * visits, visits)
+        increment = own["increment"]
         increment = ops.where(even, 0.5 * increment, increment)
         return dict(
             zip(_LEARNT, (weights - weights[:, :1], visits, increment, number), strict=True)

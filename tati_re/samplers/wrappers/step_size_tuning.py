@@ -45,7 +45,9 @@ class Windowed:
     """
 
     fields = ("tuning_sum",)
-    every, half_width, change = 10, 0.05, 0.9
+    every = 10
+    half_width = 0.05
+    change = 0.9
 
     def update(self, factor, memory: tuple, acceptance, target: float, number):
         total = memory[0] + acceptance
@@ -119,24 +121,25 @@ class StepSizeTuning(Wrapper):
             )
         self.target_acceptance = float(target_acceptance)
         self.step_size_tuning = step_size_tuning
-        self.rule, self.from_curvature = RULES[step_size_tuning](), from_curvature
+        self.rule = RULES[step_size_tuning]()
+        self.from_curvature = from_curvature
         own = ("first_factor",) if from_curvature else ()
-        self.adapts, self.of_rung = (
-            True,
-            ("step_factor", "next_factor", *self.rule.fields, *own, *self.inner.of_rung),
-        )
+        self.adapts = True
+        self.of_rung = ("step_factor", "next_factor", *self.rule.fields, *own, *self.inner.of_rung)
 
     def init(self, position, evaluate, noise):
         state = self.inner.init(position, evaluate, noise)
         zeros = 0.0 * state.potential
-        own, first = dict.fromkeys(self.rule.fields, zeros), zeros + 1.0
+        own = dict.fromkeys(self.rule.fields, zeros)
+        first = zeros + 1.0
         if self.from_curvature:
             own["first_factor"] = first = first_factor(self.inner, state, evaluate, noise)
             state = state._replace(**timed_at(state, first))
         return extend(state, step_factor=first, next_factor=zeros + 1.0, **own)
 
     def step(self, state, evaluate, noise):
-        adapting, number = evaluate.clock.adapting, as_float64(evaluate.clock.step)
+        adapting = evaluate.clock.adapting
+        number = as_float64(evaluate.clock.step)
         memory = tuple(fields_of(state, self.rule.fields).values())
         factor = where(adapting, state.next_factor, self.rule.frozen(state.next_factor, memory))
         used = factor * state.first_factor if self.from_curvature else factor

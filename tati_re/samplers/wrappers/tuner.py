@@ -15,7 +15,9 @@ from tati_re.core.rhat import split_rhat
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
 from tati_re.samplers.wrappers.metered import BAND, LEAST, SETTLED, Metered, error_of_bias
 
-_ROWS, _PROJECTIONS, _MASSES = 256, 64, 64
+_ROWS = 256
+_PROJECTIONS = 64
+_MASSES = 64
 _OWN = ("potential", "acceptance", "inverse_temperature", "likelihood_weight", "step_size", "heat")
 _FIELDS = ("tuner_own", "tuner_sums", "tuner_window", "tuner_masses", "tuner_found", "raised")
 _FOUND = ("end", "step", "mass", "length", "rhat", "heat")
@@ -26,9 +28,15 @@ FOR_SPEED = ("the step size", "the mass", "the length of the momenta's memory")
 the burn-in.
 """
 _LONGEST = 1000.0  # Steps of the longest memory.
-_PART, _PART_ON_SPHERE, _PART_OF_PATH = 0.4, 0.65, 0.25
-_MOST_RHAT, _ACCEPTANCE, _HOT = 1.1, 0.1, 2.0
-_MASS_CHANGE, _LENGTH_CHANGE, _DRAWS = 0.25, math.log(1.6), 400.0
+_PART = 0.4
+_PART_ON_SPHERE = 0.65
+_PART_OF_PATH = 0.25
+_MOST_RHAT = 1.1
+_ACCEPTANCE = 0.1
+_HOT = 2.0
+_MASS_CHANGE = 0.25
+_LENGTH_CHANGE = math.log(1.6)
+_DRAWS = 400.0
 _TIMES, _FEWEST, _ENOUGH, _UNSEEN = 10.0, 80.0, 2_500.0, 0.2
 """A window that settles a length has this many τ, at least the next number of steps, at most the
 third; of what drifts through it τ seems a quarter of it.
@@ -70,7 +78,8 @@ class Tuner(Wrapper):
                 "num_burnin_steps: walkers that take turns have none that ends by itself.",
                 self.name,
             )
-        self.finds_end, self.adapts = finds_end, True
+        self.finds_end = finds_end
+        self.adapts = True
         self.renewals = tuple(sorted({*self.inner.renewals, *map(int, SETTLED)}))
         config = self.inner.get_config()
         self.target_acceptance = config.get("target_acceptance")
@@ -110,7 +119,8 @@ class Tuner(Wrapper):
         )
 
         def kept(own, sums):
-            index, row = ops.as_int32(place / window[1]) - 1, _own(new, info)[None]
+            index = ops.as_int32(place / window[1]) - 1
+            row = _own(new, info)[None]
             return ops.with_rows(own, index, row), ops.with_rows(
                 sums, index, _sums(new.position)[None]
             )
@@ -143,10 +153,8 @@ class Tuner(Wrapper):
         changed, ratio = self._lengths(
             state, (tau, sure), float(np.median(own[..., 4])), window, stride
         )
-        rhat, heat = (
-            float(max(split_rhat(rung[:, :, 0]) for rung in own)),
-            float(own[..., 5].mean((1, 2)).max()),
-        )
+        rhat = float(max(split_rhat(rung[:, :, 0]) for rung in own))
+        heat = float(own[..., 5].mean((1, 2)).max())
         draws = (
             window * own.shape[1] / (stride * max(slowest(rung[..., :1])[0] for rung in series))
         )  # of U
@@ -198,14 +206,17 @@ class Tuner(Wrapper):
         for name, before in fields_of(
             state, [name for name in LENGTHS if name in state._fields]
         ).items():
-            before, (tau, sure) = np.asarray(before), taus
+            before = np.asarray(before)
+            (tau, sure) = taus
             length = float(np.mean(1.0 / before if name == "friction" else before))
             on_sphere = self.isokinetic and name == "friction"
             if on_sphere:
                 part = least = _PART_ON_SPHERE * h
-                wanted, tau = sure * part, sure
+                wanted = sure * part
+                tau = sure
             else:
-                part, least = (_PART * h if name == "friction" else _PART_OF_PATH * length), h
+                part = _PART * h if name == "friction" else _PART_OF_PATH * length
+                least = h
                 wanted = math.sqrt(length * tau * part)
             if stride > 1 and tau < 2 * stride:
                 # Rows too far apart to tell.
@@ -303,7 +314,8 @@ def _sums(position):
 
 def _own(state, info):
     """The columns `_OWN` of a step, `(columns, walkers)`."""
-    zeros, rung = 0.0 * state.potential, state.rung
+    zeros = 0.0 * state.potential
+    rung = state.rung
     acceptance = zeros if info.acceptance is None else info.acceptance
     of_rung = rung.inverse_temperature, rung.likelihood_weight, step_size_of(state, rung)
     heat = zeros
@@ -343,5 +355,6 @@ def _masses(state) -> np.ndarray:
 
 
 def _range(values: np.ndarray) -> str:
-    low, high = values.min(), values.max()
+    low = values.min()
+    high = values.max()
     return f"{low:.3g}" if high <= low * (1 + 1e-9) else f"{low:.3g} to {high:.3g}"
