@@ -12,6 +12,7 @@ from typing import Any
 ROOMS = {
     "tati_re": "The front door",
     "tati_re.priors": "Priors",
+    "tati_re.likelihoods": "Likelihoods",
     "tati_re.samplers": "Samplers",
     "tati_re.samplers.functions": "Functions for own samplers and swap rules",
     "tati_re.exchange": "Replica exchange",

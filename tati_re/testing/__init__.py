@@ -1,7 +1,8 @@
-"""Tests that any implementation must pass, for samplers that users write.
+"""Tests that any implementation must pass, for samplers and likelihoods that users write.
 
-`check_sampler(MySampler)` tries everything that the engine relies on, and the distribution. Nothing
-of the package imports this module: it is for tests.
+`check_sampler(MySampler)` tries everything that the engine relies on, and the distribution;
+`check_likelihood(MyLikelihood(), targets)` compares a density with its law. Nothing of the package
+imports this module: it is for tests.
 """
 
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from tati_re.core.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from tati_re.testing.likelihood_protocol import check_likelihood as check_likelihood
     from tati_re.testing.numpy_parts import NumpyEvaluate as NumpyEvaluate
     from tati_re.testing.numpy_parts import NumpyNoise as NumpyNoise
     from tati_re.testing.numpy_parts import quartic as quartic

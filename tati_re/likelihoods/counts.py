@@ -1,0 +1,176 @@
+"""Counts: Poisson and negative binomial laws, also with extra zeros."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from tati_re.likelihoods.contract import Likelihood, parts, refuse_targets, tensorflow
+from tati_re.likelihoods.laws import Law, ScipyLaw, ZeroInflated
+
+
+class CountLikelihood(Likelihood):
+    """What likelihoods of counts share: whole numbers, and a rate relative to their mean.
+
+    The first output of a target is log(rate / `rate_scale`), where `rate_scale` is the mean of the
+    training targets. Log densities are computed in float64: factorials of large counts cancel.
+    """
+
+    discrete = True
+    constants = ("rate_scale",)
+
+    rate_scale: Any = 1.0
+
+    def check(self, targets: np.ndarray) -> None:
+        counts = (targets >= 0) & (targets == np.floor(targets)) & np.isfinite(targets)
+        refuse_targets(~counts, targets, self.name, "whole numbers from 0 on")
+
+    def fitted(self, targets: np.ndarray, weights: np.ndarray | None = None) -> Self:
+        likelihood = super().fitted(targets, weights)
+        mean = np.average(np.asarray(targets, np.float64), axis=0, weights=weights)
+        likelihood.rate_scale = np.where(mean > 0, mean, 1.0)
+        return likelihood
+
+    def log_rate(self, output: Any) -> Any:
+        """The logarithm of the rate in TensorFlow, float64, from the first group of the outputs."""
+        tf = tensorflow()
+        return tf.cast(output, tf.float64) + tf.math.log(tf.constant(self.rate_scale, tf.float64))
+
+    def rate(self, output: np.ndarray) -> np.ndarray:
+        """The rate in NumPy, from the first group of the outputs."""
+        return self.rate_scale * np.exp(output)
+
+
+def poisson_log_prob(counts: Any, log_rate: Any) -> Any:
+    """Log probability of counts, in TensorFlow, float64, of the arguments' shape."""
+    tf = tensorflow()
+    return counts * log_rate - tf.exp(log_rate) - tf.math.lgamma(counts + 1)
+
+
+def negative_binomial_log_prob(counts: Any, log_mean: Any, log_size: Any) -> Any:
+    """Log probability of counts whose variance is mean + mean²/size, in TensorFlow, float64."""
+    tf = tensorflow()
+    size = tf.exp(log_size)
+    # log of mean + size, and the logarithms of both shares of it.
+    log_total = tf.math.log(tf.exp(log_mean) + size)
+    density = tf.math.lgamma(counts + size) - tf.math.lgamma(size) - tf.math.lgamma(counts + 1)
+    return density + size * (log_size - log_total) + counts * (log_mean - log_total)
+
+
+def with_zeros(log_prob: Any, counts: Any, logit: Any) -> Any:
+    """Log probability of counts of which a share sigmoid(logit) is 0 for another reason."""
+    tf = tensorflow()
+    log_zero, log_rest = tf.math.log_sigmoid(logit), tf.math.log_sigmoid(-logit)
+    highest = tf.maximum(log_zero, log_rest + log_prob)
+    both = tf.exp(log_zero - highest) + tf.exp(log_rest + log_prob - highest)
+    return tf.where(counts == 0, highest + tf.math.log(both), log_rest + log_prob)
+
+
+class Poisson(CountLikelihood):
+    """Counts with a Poisson law, whose variance is their mean; the network predicts the mean."""
+
+    name = "poisson_count"
+
+    def log_prob(self, targets: Any, outputs: Any) -> Any:
+        tf = tensorflow()
+        counts = tf.cast(targets, tf.float64)
+        return tf.reduce_sum(poisson_log_prob(counts, self.log_rate(outputs)), axis=-1)
+
+    def law(self, outputs: np.ndarray) -> Law:
+        return poisson_law(self.rate(np.asarray(outputs, np.float64)))
+
+    def describe(self) -> str:
+        return "a Poisson law of counts; the network predicts its mean"
+
+
+class NegativeBinomial(CountLikelihood):
+    """Counts that vary more than a Poisson law; the network predicts mean and size.
+
+    The second output of a target is log(size); the variance is mean + mean²/size.
+    """
+
+    name = "negative_binomial"
+    outputs_per_target = 2
+
+    def log_prob(self, targets: Any, outputs: Any) -> Any:
+        tf = tensorflow()
+        output, log_size = tf.split(outputs, 2, axis=-1)
+        counts, log_size = tf.cast(targets, tf.float64), tf.cast(log_size, tf.float64)
+        density = negative_binomial_log_prob(counts, self.log_rate(output), log_size)
+        return tf.reduce_sum(density, axis=-1)
+
+    def law(self, outputs: np.ndarray) -> Law:
+        output, log_size = parts(outputs, 2)
+        return negative_binomial_law(self.rate(output), np.exp(log_size))
+
+    def describe(self) -> str:
+        return "a negative binomial law of counts; the network predicts its mean and its size"
+
+
+class ZeroInflatedPoisson(CountLikelihood):
+    """Poisson counts with extra zeros; the network predicts rate and share of the extra zeros.
+
+    The second output of a target is the logit of that share.
+    """
+
+    name = "zero_inflated_poisson"
+    outputs_per_target = 2
+
+    def log_prob(self, targets: Any, outputs: Any) -> Any:
+        tf = tensorflow()
+        output, logit = tf.split(outputs, 2, axis=-1)
+        counts, logit = tf.cast(targets, tf.float64), tf.cast(logit, tf.float64)
+        counted = poisson_log_prob(counts, self.log_rate(output))
+        return tf.reduce_sum(with_zeros(counted, counts, logit), axis=-1)
+
+    def law(self, outputs: np.ndarray) -> Law:
+        from scipy import special
+
+        output, logit = parts(outputs, 2)
+        return ZeroInflated(special.expit(logit), poisson_law(self.rate(output)))
+
+    def describe(self) -> str:
+        return "a Poisson law of counts with extra zeros; the network predicts both"
+
+
+class ZeroInflatedNegativeBinomial(CountLikelihood):
+    """Negative binomial counts with extra zeros; the network predicts mean, size and their share.
+
+    The second and third output of a target are log(size) and the logit of the share.
+    """
+
+    name = "zero_inflated_negative_binomial"
+    outputs_per_target = 3
+
+    def log_prob(self, targets: Any, outputs: Any) -> Any:
+        tf = tensorflow()
+        output, log_size, logit = tf.split(outputs, 3, axis=-1)
+        counts, logit = tf.cast(targets, tf.float64), tf.cast(logit, tf.float64)
+        log_size = tf.cast(log_size, tf.float64)
+        counted = negative_binomial_log_prob(counts, self.log_rate(output), log_size)
+        return tf.reduce_sum(with_zeros(counted, counts, logit), axis=-1)
+
+    def law(self, outputs: np.ndarray) -> Law:
+        from scipy import special
+
+        output, log_size, logit = parts(outputs, 3)
+        counts = negative_binomial_law(self.rate(output), np.exp(log_size))
+        return ZeroInflated(special.expit(logit), counts)
+
+    def describe(self) -> str:
+        return "a negative binomial law of counts with extra zeros; the network predicts all three"
+
+
+def poisson_law(rate: np.ndarray) -> ScipyLaw:
+    """Poisson laws of these rates."""
+    from scipy import stats
+
+    return ScipyLaw(stats.poisson, {"mu": rate}, discrete=True)
+
+
+def negative_binomial_law(mean: np.ndarray, size: np.ndarray) -> ScipyLaw:
+    """Negative binomial laws of these means, with variance mean + mean²/size."""
+    from scipy import stats
+
+    return ScipyLaw(stats.nbinom, {"n": size, "p": size / (size + mean)}, discrete=True)

@@ -1,0 +1,145 @@
+"""Laws of predicted targets in NumPy: mean, deviation, density, distribution function, draws."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+
+
+class Law(ABC):
+    """Laws of the targets of many draws and examples, an array of shape (draws, n, targets)."""
+
+    @property
+    @abstractmethod
+    def mean(self) -> np.ndarray:
+        """Means, shape (draws, n, targets); not finite where a law has none."""
+
+    @property
+    @abstractmethod
+    def std(self) -> np.ndarray:
+        """Standard deviations, shape (draws, n, targets); not finite where a law has none."""
+
+    @abstractmethod
+    def log_prob(self, values: np.ndarray) -> np.ndarray:
+        """Log density, or log probability of whole numbers.
+
+        Args:
+            values: Targets, shape (n, targets), or one that broadcasts to (draws, n, targets).
+        """
+
+    @abstractmethod
+    def cdf(self, values: np.ndarray) -> np.ndarray:
+        """P(Y <= values), shapes as of `log_prob`."""
+
+    @abstractmethod
+    def quantile(self, level: float) -> np.ndarray:
+        """The smallest value with `cdf` at least `level`, 0 to 1; shape (draws, n, targets)."""
+
+    @abstractmethod
+    def draw(self, random: np.random.Generator) -> np.ndarray:
+        """One target from each law, shape (draws, n, targets)."""
+
+    @abstractmethod
+    def at(self, rows: np.ndarray, column: int) -> Self:
+        """The laws of some examples and one target, of shape (draws, len(rows))."""
+
+    def below(self, values: np.ndarray) -> np.ndarray:
+        """P(Y < values); of a law with a density the same as `cdf`."""
+        return self.cdf(values)
+
+
+class ScipyLaw(Law):
+    """The laws of one family of `scipy.stats` with arrays of parameters.
+
+    Args:
+        family: Such as `scipy.stats.t`.
+        parameters: Its parameters by their names there, each of shape (draws, n, targets).
+        discrete: Whether values are whole numbers.
+    """
+
+    def __init__(self, family: Any, parameters: dict[str, Any], discrete: bool = False) -> None:
+        shape = np.broadcast_shapes(*(np.shape(value) for value in parameters.values()))
+        self.family, self.discrete = family, discrete
+        self.parameters = {
+            name: np.broadcast_to(np.asarray(value, np.float64), shape)
+            for name, value in parameters.items()
+        }
+
+    @property
+    def mean(self) -> np.ndarray:
+        return np.asarray(self.family.mean(**self.parameters))
+
+    @property
+    def std(self) -> np.ndarray:
+        return np.asarray(self.family.std(**self.parameters))
+
+    def log_prob(self, values: np.ndarray) -> np.ndarray:
+        log_prob = self.family.logpmf if self.discrete else self.family.logpdf
+        return log_prob(values, **self.parameters)
+
+    def cdf(self, values: np.ndarray) -> np.ndarray:
+        return self.family.cdf(values, **self.parameters)
+
+    def below(self, values: np.ndarray) -> np.ndarray:
+        return self.cdf(np.asarray(values) - 1) if self.discrete else self.cdf(values)
+
+    def quantile(self, level: float) -> np.ndarray:
+        return self.family.ppf(level, **self.parameters)
+
+    def draw(self, random: np.random.Generator) -> np.ndarray:
+        shape = np.shape(next(iter(self.parameters.values())))
+        return self.family.rvs(**self.parameters, size=shape, random_state=random)
+
+    def at(self, rows: np.ndarray, column: int) -> ScipyLaw:
+        taken = {name: value[:, rows, column] for name, value in self.parameters.items()}
+        return ScipyLaw(self.family, taken, self.discrete)
+
+
+class ZeroInflated(Law):
+    """A law of counts that is 0 with probability `zero`, and else the law `counts`.
+
+    Args:
+        zero: Probabilities of the extra zeros, shape (draws, n, targets).
+        counts: The law of the counts, discrete, of the same shape.
+    """
+
+    def __init__(self, zero: np.ndarray, counts: ScipyLaw) -> None:
+        self.zero, self.counts = zero, counts
+
+    @property
+    def mean(self) -> np.ndarray:
+        return (1 - self.zero) * self.counts.mean
+
+    @property
+    def std(self) -> np.ndarray:
+        mean = self.counts.mean
+        second = (1 - self.zero) * (self.counts.std**2 + mean**2)
+        return np.sqrt(second - self.mean**2)
+
+    def log_prob(self, values: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore"):
+            counted = np.log1p(-self.zero) + self.counts.log_prob(values)
+            extra = np.where(np.asarray(values) == 0, np.log(self.zero), -np.inf)
+        return np.logaddexp(counted, extra)
+
+    def cdf(self, values: np.ndarray) -> np.ndarray:
+        return np.where(
+            np.asarray(values) < 0, 0.0, self.zero + (1 - self.zero) * self.counts.cdf(values)
+        )
+
+    def below(self, values: np.ndarray) -> np.ndarray:
+        return self.cdf(np.asarray(values) - 1)
+
+    def quantile(self, level: float) -> np.ndarray:
+        rest = np.clip((level - self.zero) / np.maximum(1 - self.zero, 1e-300), 0.0, 1.0)
+        found = self.counts.family.ppf(rest, **self.counts.parameters)
+        return np.where(level <= self.zero, 0.0, np.maximum(found, 0.0))
+
+    def draw(self, random: np.random.Generator) -> np.ndarray:
+        counts = self.counts.draw(random)
+        return np.where(random.random(counts.shape) < self.zero, 0, counts)
+
+    def at(self, rows: np.ndarray, column: int) -> ZeroInflated:
+        return ZeroInflated(self.zero[:, rows, column], self.counts.at(rows, column))

@@ -1,0 +1,102 @@
+"""Classes with an order, such as grades: a cumulative logit law."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from tati_re.core.errors import refuse_if
+from tati_re.likelihoods.contract import CLASSES, Likelihood, refuse_targets, tensorflow
+from tati_re.likelihoods.laws import Law
+
+
+class Ordinal(Likelihood):
+    """Ordered classes 0, 1, ..., K - 1 with P(y <= k) = sigmoid(c_k), c_0 < c_1 < ...
+
+    The network gives K - 1 numbers: the first shifts all thresholds c_k, the others stretch the
+    gaps between neighboring ones. At outputs of 0 the law has the frequencies of the training
+    labels.
+
+    Source: P. McCullagh, J. R. Stat. Soc. B 42 (1980).
+    """
+
+    name = "ordinal"
+    kind = CLASSES
+    constants = ("first_threshold", "gaps")
+
+    first_threshold: Any = 0.0
+    gaps: Any = 1.0
+
+    def check(self, targets: np.ndarray) -> None:
+        counts = (targets >= 0) & (targets == np.floor(targets))
+        refuse_targets(~counts, targets, self.name, "classes numbered from 0 in their order")
+        columns = 1 if targets.ndim == 1 else targets.shape[1]
+        refuse_if(columns > 1, "loss: ordinal has one column of labels.", columns, 1)
+
+    def fitted(self, targets: np.ndarray, weights: np.ndarray | None = None) -> Self:
+        likelihood = super().fitted(targets, weights)
+        classes = np.asarray(targets).reshape(-1).astype(int)
+        # Half an example more in each class keeps the thresholds of absent ones finite.
+        counts = np.bincount(classes, weights=weights) + 0.5
+        refuse_if(len(counts) < 2, "loss: ordinal needs two classes.", len(counts), "at least 2")
+        below = np.cumsum(counts)[:-1] / counts.sum()
+        thresholds = np.log(below) - np.log1p(-below)
+        likelihood.first_threshold = thresholds[0]
+        likelihood.gaps = np.diff(thresholds)
+        return likelihood
+
+    @property
+    def num_classes(self) -> int:
+        """K, the classes from 0 to the largest of the training labels."""
+        return np.size(self.gaps) + 2
+
+    def num_outputs(self, columns: int) -> int:
+        return self.num_classes - 1
+
+    def log_prob(self, targets: Any, outputs: Any) -> Any:
+        tf = tensorflow()
+        labels = tf.cast(tf.reshape(targets, [-1]), tf.int32)
+        chosen = tf.one_hot(labels, self.num_classes, dtype=tf.float64)
+        log_probabilities = self._log_probabilities(tf.cast(outputs, tf.float64))
+        return tf.reduce_sum(chosen * log_probabilities, axis=-1)
+
+    def _log_probabilities(self, outputs: Any) -> Any:
+        tf = tensorflow()
+        gaps = tf.constant(np.atleast_1d(self.gaps), tf.float64) * tf.exp(outputs[..., 1:])
+        first = outputs[..., :1] + self.first_threshold
+        thresholds = tf.concat([first, first + tf.cumsum(gaps, axis=-1)], axis=-1)
+        # sigmoid(b) - sigmoid(a) = sigmoid(b) sigmoid(-a) (1 - exp(a - b)), without cancellation.
+        upper = tf.math.log_sigmoid(thresholds)
+        lower = tf.math.log_sigmoid(-thresholds)
+        inner = upper[..., 1:] + lower[..., :-1] + tf.math.log(-tf.math.expm1(-gaps))
+        return tf.concat([upper[..., :1], inner, lower[..., -1:]], axis=-1)
+
+    def log_probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        """log p of each class.
+
+        Args:
+            outputs: Outputs of the network, shape (..., K - 1), float64.
+
+        Returns:
+            Logarithms, shape (..., K).
+        """
+        values = np.asarray(outputs, np.float64)
+        gaps = np.atleast_1d(self.gaps) * np.exp(values[..., 1:])
+        first = values[..., :1] + self.first_threshold
+        thresholds = np.concatenate([first, first + np.cumsum(gaps, axis=-1)], axis=-1)
+        upper, lower = -np.logaddexp(0, -thresholds), -np.logaddexp(0, thresholds)
+        inner = upper[..., 1:] + lower[..., :-1] + np.log(-np.expm1(-gaps))
+        return np.concatenate([upper[..., :1], inner, lower[..., -1:]], axis=-1)
+
+    def law(self, outputs: np.ndarray) -> Law:
+        raise NotImplementedError("Classes have probabilities: log_probabilities.")
+
+    def log_likelihood(self, targets: np.ndarray, outputs: np.ndarray) -> np.ndarray:
+        values = self.log_probabilities(outputs)
+        labels = np.asarray(targets).reshape(-1).astype(int)
+        index = np.broadcast_to(labels[:, None], (*values.shape[:-1], 1))
+        return np.take_along_axis(values, index, axis=-1)[..., 0]
+
+    def describe(self) -> str:
+        return f"ordered classes, {self.num_classes} of them, by cumulative logits"

@@ -1,0 +1,147 @@
+"""Positive values and shares: log-normal, Gamma and Beta laws."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from tati_re.likelihoods.contract import (
+    LOG_2PI,
+    Likelihood,
+    LocationScale,
+    moments_of,
+    parts,
+    refuse_targets,
+    tensorflow,
+)
+from tati_re.likelihoods.laws import ScipyLaw
+
+
+class LogNormal(LocationScale):
+    """A positive value whose logarithm is Gaussian; the network predicts its mean and deviation.
+
+    `location` and `scale` are mean and deviation of the logarithms of the training targets.
+    """
+
+    name = "log_normal"
+
+    def check(self, targets: np.ndarray) -> None:
+        refuse_targets(~(targets > 0), targets, self.name, "numbers above 0")
+
+    def fitted(self, targets: np.ndarray, weights: np.ndarray | None = None) -> Self:
+        self.check(targets)
+        likelihood = super().fitted(targets, weights)
+        likelihood.location, likelihood.scale = moments_of(np.log(targets), weights)
+        return likelihood
+
+    def log_prob(self, targets: Any, outputs: Any) -> Any:
+        tf = tensorflow()
+        logarithms = tf.math.log(targets)
+        z, log_width = self.standardized(logarithms, outputs)
+        density = -0.5 * tf.square(z) - log_width - 0.5 * LOG_2PI - logarithms
+        return tf.reduce_sum(density, axis=-1)
+
+    def law(self, outputs: np.ndarray) -> ScipyLaw:
+        from scipy import stats
+
+        center, width = self.center_and_width(outputs)
+        return ScipyLaw(stats.lognorm, {"s": width, "scale": np.exp(center)})
+
+    def describe(self) -> str:
+        return "log-normal noise; the network predicts mean and deviation of the logarithm"
+
+
+class Gamma(Likelihood):
+    """A positive value with a Gamma law; the network predicts its mean and its shape.
+
+    The outputs are log(mean / `mean_scale`) and log(shape / `shape_scale`). The constants are the
+    mean of the training targets, and the shape whose law has their mean and deviation.
+    """
+
+    name = "gamma"
+    outputs_per_target = 2
+    constants = ("mean_scale", "shape_scale")
+
+    mean_scale: Any = 1.0
+    shape_scale: Any = 1.0
+
+    def check(self, targets: np.ndarray) -> None:
+        refuse_targets(~(targets > 0), targets, self.name, "numbers above 0")
+
+    def fitted(self, targets: np.ndarray, weights: np.ndarray | None = None) -> Self:
+        likelihood = super().fitted(targets, weights)
+        mean, deviation = moments_of(targets, weights)
+        likelihood.mean_scale, likelihood.shape_scale = mean, (mean / deviation) ** 2
+        return likelihood
+
+    def log_prob(self, targets: Any, outputs: Any) -> Any:
+        tf = tensorflow()
+        log_mean, log_shape = tf.split(tf.cast(outputs, tf.float64), 2, axis=-1)
+        values = tf.cast(targets, tf.float64)
+        shape = self.shape_scale * tf.exp(log_shape)
+        log_rate = tf.math.log(shape) - tf.math.log(tf.constant(self.mean_scale)) - log_mean
+        density = shape * log_rate - tf.math.lgamma(shape)
+        density += (shape - 1) * tf.math.log(values) - tf.exp(log_rate) * values
+        return tf.reduce_sum(density, axis=-1)
+
+    def law(self, outputs: np.ndarray) -> ScipyLaw:
+        from scipy import stats
+
+        log_mean, log_shape = parts(outputs, 2)
+        mean, shape = self.mean_scale * np.exp(log_mean), self.shape_scale * np.exp(log_shape)
+        return ScipyLaw(stats.gamma, {"a": shape, "scale": mean / shape})
+
+    def describe(self) -> str:
+        return "a Gamma law; the network predicts its mean and its shape"
+
+
+class Beta(Likelihood):
+    """A share between 0 and 1 with a Beta law; the network predicts its mean and its precision.
+
+    The outputs are logit(mean) - `mean_logit` and log(precision / `precision_scale`), where the
+    precision is the sum of the two shapes. The constants fit the training targets' moments.
+
+    Source: Ferrari and Cribari-Neto, J. Appl. Stat. 31 (2004).
+    """
+
+    name = "beta"
+    outputs_per_target = 2
+    constants = ("mean_logit", "precision_scale")
+
+    mean_logit: Any = 0.0
+    precision_scale: Any = 1.0
+
+    def check(self, targets: np.ndarray) -> None:
+        inside = (targets > 0) & (targets < 1)
+        refuse_targets(~inside, targets, self.name, "numbers between 0 and 1, both excluded")
+
+    def fitted(self, targets: np.ndarray, weights: np.ndarray | None = None) -> Self:
+        likelihood = super().fitted(targets, weights)
+        mean, deviation = moments_of(targets, weights)
+        likelihood.mean_logit = np.log(mean) - np.log1p(-mean)
+        likelihood.precision_scale = np.maximum(mean * (1 - mean) / deviation**2 - 1, 1.0)
+        return likelihood
+
+    def log_prob(self, targets: Any, outputs: Any) -> Any:
+        tf = tensorflow()
+        logit, log_precision = tf.split(tf.cast(outputs, tf.float64), 2, axis=-1)
+        values = tf.cast(targets, tf.float64)
+        logit += self.mean_logit
+        precision = self.precision_scale * tf.exp(log_precision)
+        first, second = precision * tf.sigmoid(logit), precision * tf.sigmoid(-logit)
+        density = tf.math.lgamma(precision) - tf.math.lgamma(first) - tf.math.lgamma(second)
+        density += (first - 1) * tf.math.log(values) + (second - 1) * tf.math.log1p(-values)
+        return tf.reduce_sum(density, axis=-1)
+
+    def law(self, outputs: np.ndarray) -> ScipyLaw:
+        from scipy import special, stats
+
+        logit, log_precision = parts(outputs, 2)
+        logit = logit + self.mean_logit
+        precision = self.precision_scale * np.exp(log_precision)
+        shapes = {"a": precision * special.expit(logit), "b": precision * special.expit(-logit)}
+        return ScipyLaw(stats.beta, shapes)
+
+    def describe(self) -> str:
+        return "a Beta law; the network predicts its mean and its precision"

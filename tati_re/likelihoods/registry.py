@@ -1,0 +1,77 @@
+"""The likelihoods that have a name: one line each.
+
+Other packages add `zeta = "my_module:Zeta"` to `[project.entry-points."tati_re.likelihoods"]` of
+their pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
+
+from tati_re.core.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from tati_re.likelihoods.contract import Likelihood
+
+GROUP = "tati_re.likelihoods"
+
+LIKELIHOODS = {
+    "student_t": "tati_re.likelihoods.student_t:StudentTNoise",
+    "laplace": "tati_re.likelihoods.student_t:LaplaceNoise",
+    "log_normal": "tati_re.likelihoods.positive:LogNormal",
+    "gamma": "tati_re.likelihoods.positive:Gamma",
+    "beta": "tati_re.likelihoods.positive:Beta",
+    "poisson_count": "tati_re.likelihoods.counts:Poisson",
+    "negative_binomial": "tati_re.likelihoods.counts:NegativeBinomial",
+    "zero_inflated_poisson": "tati_re.likelihoods.counts:ZeroInflatedPoisson",
+    "zero_inflated_negative_binomial": "tati_re.likelihoods.counts:ZeroInflatedNegativeBinomial",
+    "censored_normal": "tati_re.likelihoods.censored:CensoredNormal",
+    "censored_log_normal": "tati_re.likelihoods.censored:CensoredLogNormal",
+    "censored_weibull": "tati_re.likelihoods.censored:CensoredWeibull",
+    "ordinal": "tati_re.likelihoods.ordinal:Ordinal",
+}
+"""Where each likelihood is found, by the name that users type as `loss`."""
+
+
+@cache
+def likelihoods() -> dict[str, str]:
+    """All likelihoods by name, those of installed packages included; a name here comes first."""
+    installed = {entry.name: entry.value for entry in entry_points(group=GROUP)}
+    return installed | LIKELIHOODS
+
+
+def is_likelihood(name: object) -> bool:
+    """Whether a name is that of a likelihood of this registry."""
+    return isinstance(name, str) and name in likelihoods()
+
+
+@cache
+def likelihood_class(name: str) -> type[Likelihood]:
+    """The class of a name.
+
+    Raises:
+        InputError: No likelihood has this name, or its package cannot be imported.
+    """
+    where = likelihoods().get(name)
+    if where is None:
+        what = f"loss: no likelihood has this name.{nearest(name, likelihoods())}"
+        raise InputError(what, repr(name), ", ".join(likelihoods()))
+    module, _, attribute = where.partition(":")
+    try:
+        return vars(importlib.import_module(module))[attribute]
+    except (ImportError, KeyError) as error:
+        what = f"loss: the likelihood {name} cannot be imported: {error}."
+        raise InputError(what, where, "an installed package that has it") from error
+
+
+def likelihood_of(config: Mapping[str, Any]) -> Likelihood:
+    """The likelihood that `Likelihood.get_config` described.
+
+    Raises:
+        InputError: An unknown name, or a configuration that lacks something.
+    """
+    return likelihood_class(str(config.get("name"))).from_config(config)

@@ -1,0 +1,186 @@
+"""Checks of every likelihood: density, gradient, normalization, draws, quantiles, configuration."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+from scipy import stats
+
+from tati_re.likelihoods.contract import CLASSES, Likelihood
+from tati_re.likelihoods.registry import likelihood_of
+from tati_re.testing.sampler_protocol import require
+
+_ROWS, _DRAWS, _SEED = 40, 500, 20_261
+_LEAST_P = 1e-5
+"""A correct likelihood fails one of the two tests by chance once in 50,000 runs."""
+_GRID = 4_001
+
+
+def check_likelihood(likelihood: Likelihood, targets: np.ndarray) -> None:
+    """Tries a likelihood on some labels and says what is wrong.
+
+    Args:
+        likelihood: A likelihood that is not fitted yet.
+        targets: Labels of its kind that vary, shape (n,) or (n, columns), n of 20 and more.
+
+    Raises:
+        AssertionError: A sentence on the first check that failed.
+    """
+    labels = np.asarray(targets, np.float64).reshape(len(targets), -1)
+    fitted = likelihood.fitted(labels)
+    _check_configuration(fitted)
+    outputs = _outputs_of(fitted, labels)
+    if fitted.kind == CLASSES:
+        _check_classes(fitted, outputs)
+        drawn = _drawn_classes(fitted, outputs)
+    else:
+        _check_law(fitted, outputs)
+        drawn = _with_all_columns(fitted, fitted.law(outputs).draw(np.random.default_rng(_SEED))[0])
+        _check_normalization(fitted, outputs)
+    _check_density(fitted, outputs, drawn)
+    _check_gradient(fitted, outputs, drawn)
+
+
+def _outputs_of(likelihood: Likelihood, labels: np.ndarray) -> np.ndarray:
+    """Random outputs of order 1/2, the same for all draws of an example: (1, rows, outputs)."""
+    random = np.random.default_rng(_SEED)
+    count = likelihood.num_outputs(labels.shape[1])
+    return 0.5 * random.standard_normal((1, _ROWS, count))
+
+
+def _with_all_columns(likelihood: Likelihood, values: np.ndarray) -> np.ndarray:
+    """Labels of drawn values: where there is a second column, they count as observed."""
+    if likelihood.target_columns == 1:
+        return values
+    return np.concatenate([values, np.ones_like(values)], axis=-1)
+
+
+def log_prob_of(likelihood: Likelihood, labels: np.ndarray, outputs: np.ndarray) -> np.ndarray:
+    """The log density in TensorFlow of labels `(n, columns)` under outputs `(n, outputs)`."""
+    from tati_re.core.backend import tf
+
+    values = likelihood.log_prob(tf.constant(labels, tf.float64), tf.constant(outputs, tf.float64))
+    return np.asarray(values, np.float64)
+
+
+def _check_configuration(likelihood: Likelihood) -> None:
+    config = likelihood.get_config()
+    again = likelihood_of_class(likelihood, json.loads(json.dumps(config)))
+    text = f"from_config(get_config()) gives {again.get_config()}. Expected: {config}."
+    require(again.get_config() == config, text)
+    require(likelihood.name and likelihood.describe(), "name or describe() is empty.")
+
+
+def likelihood_of_class(likelihood: Likelihood, config: dict) -> Likelihood:
+    """A likelihood from a configuration, also of a class that has no line in the registry."""
+    try:
+        return likelihood_of(config)
+    except Exception:
+        return type(likelihood).from_config(config)
+
+
+def _check_density(likelihood: Likelihood, outputs: np.ndarray, labels: np.ndarray) -> None:
+    ours = log_prob_of(likelihood, labels, outputs[0])
+    require(ours.shape == (len(labels),), f"log_prob has shape {ours.shape}. Expected: (n,).")
+    other = likelihood.log_likelihood(labels, outputs)[0]
+    worst = np.abs(ours - other).max()
+    text = f"log_prob and log_likelihood differ by {worst:.3g}. Expected: the same law."
+    require(worst < 1e-6 * (1 + np.abs(other).max()), text)
+
+
+def _check_gradient(likelihood: Likelihood, outputs: np.ndarray, labels: np.ndarray) -> None:
+    from tati_re.core.backend import tf
+
+    position = tf.constant(outputs[0], tf.float64)
+    with tf.GradientTape() as tape:
+        tape.watch(position)
+        total = tf.reduce_sum(likelihood.log_prob(tf.constant(labels, tf.float64), position))
+    gradient = tape.gradient(total, position)
+    require(gradient is not None, "log_prob does not depend on the outputs through TensorFlow.")
+    slopes = np.asarray(gradient)
+    step = 1e-5
+    for column in range(outputs.shape[-1]):
+        shift = step * np.eye(outputs.shape[-1])[column]
+        above = log_prob_of(likelihood, labels, outputs[0] + shift)
+        below = log_prob_of(likelihood, labels, outputs[0] - shift)
+        difference = (above - below) / (2 * step)
+        worst = np.abs(difference - slopes[:, column]).max()
+        text = f"The gradient by output {column} differs from differences by {worst:.3g}."
+        require(worst < 1e-4 * (1 + np.abs(difference).max()), text)
+
+
+def _check_normalization(likelihood: Likelihood, outputs: np.ndarray) -> None:
+    """The density of `log_prob` over one target, integrated or summed, is 1."""
+    law = likelihood.law(outputs)
+    num_targets = law.quantile(0.5).shape[-1]
+    if num_targets > 1:
+        return
+    for row in range(3):
+        values = _grid(likelihood, law, row)
+        labels = _with_all_columns(likelihood, values[:, None])
+        repeated = np.repeat(outputs[0, row][None], len(values), axis=0)
+        density = np.exp(log_prob_of(likelihood, labels, repeated))
+        total = density.sum() if likelihood.discrete else np.trapezoid(density, values)
+        text = f"log_prob integrates to {total:.6g}. Expected: 1."
+        require(abs(total - 1) < 1e-3, text)
+
+
+def _grid(likelihood: Likelihood, law: object, row: int) -> np.ndarray:
+    """Values that hold all but 1e-5 of the probability, dense where the law is."""
+    one = law.at(np.array([row]), 0)  # type: ignore[attr-defined]
+    if likelihood.discrete:
+        return np.arange(0, float(one.quantile(1 - 1e-6)[0, 0]) + 1)
+    levels = 1 / (1 + np.exp(-np.linspace(-12, 12, _GRID)))
+    return np.unique([float(one.quantile(level)[0, 0]) for level in levels])
+
+
+def _check_law(likelihood: Likelihood, outputs: np.ndarray) -> None:
+    law = likelihood.law(outputs)
+    random = np.random.default_rng(_SEED)
+    draws = np.concatenate([law.draw(random) for _ in range(_DRAWS)])
+    _check_moments(law, draws)
+    _check_pit(law, draws, random)
+    _check_quantiles(law)
+
+
+def _check_moments(law: object, draws: np.ndarray) -> None:
+    mean, std = law.mean[0], law.std[0]  # type: ignore[attr-defined]
+    known = np.isfinite(mean) & np.isfinite(std)
+    error = (draws.mean(axis=0) - mean) / (std / np.sqrt(len(draws)))
+    # Means over rows: heavy tails make single rows far from normal.
+    z = np.sqrt(known.sum()) * np.mean(error[known])
+    require(abs(z) < 6, f"The mean of the draws is off by {z:.2g} standard errors.")
+
+
+def _check_pit(law: object, draws: np.ndarray, random: np.random.Generator) -> None:
+    upper, lower = law.cdf(draws), law.below(draws)  # type: ignore[attr-defined]
+    pit = lower + random.random(draws.shape) * (upper - lower)
+    found = stats.kstest(pit.ravel(), "uniform").pvalue
+    text = (
+        f"The draws do not have the law's distribution function (Kolmogorov-Smirnov p {found:.1g})."
+    )
+    require(found > _LEAST_P, text)
+
+
+def _check_quantiles(law: object) -> None:
+    for level in (0.05, 0.5, 0.95):
+        values = law.quantile(level)  # type: ignore[attr-defined]
+        enough = law.cdf(values) >= level - 1e-9  # type: ignore[attr-defined]
+        less = law.below(values) <= level + 1e-9  # type: ignore[attr-defined]
+        text = f"quantile({level}) is not where the distribution function passes {level}."
+        require((enough & less).all(), text)
+
+
+def _check_classes(likelihood: Likelihood, outputs: np.ndarray) -> None:
+    logarithms = likelihood.log_probabilities(outputs)  # type: ignore[attr-defined]
+    total = np.exp(logarithms).sum(axis=-1)
+    text = "The probabilities of the classes do not add up to 1."
+    require(np.allclose(total, 1, atol=1e-9), text)
+
+
+def _drawn_classes(likelihood: Likelihood, outputs: np.ndarray) -> np.ndarray:
+    random = np.random.default_rng(_SEED)
+    below = np.exp(likelihood.log_probabilities(outputs))[0].cumsum(axis=-1)  # type: ignore[attr-defined]
+    chosen = (random.random((len(below), 1)) > below[:, :-1]).sum(axis=-1)
+    return chosen[:, None].astype(np.float64)

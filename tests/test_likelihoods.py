@@ -1,0 +1,190 @@
+"""Every likelihood of the registry: the protocol, and laws of mixtures against closed forms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tati_re.core.errors import InputError
+from tati_re.likelihoods import LocationScale, StudentTNoise, likelihoods
+from tati_re.likelihoods.contract import tensorflow
+from tati_re.likelihoods.laws import ScipyLaw
+from tati_re.likelihoods.mixture import (
+    empirical_crps,
+    mixture_cdf,
+    mixture_crps,
+    mixture_pit,
+    mixture_quantile,
+)
+from tati_re.likelihoods.registry import likelihood_class
+from tati_re.likelihoods.skeleton import Gumbel
+from tati_re.prediction.scores import crps as normal_crps
+from tati_re.prediction.scores import mixture_interval
+from tati_re.testing.likelihood_protocol import check_likelihood
+
+RANDOM = np.random.default_rng(3)
+VALUES = 40 + 7 * RANDOM.standard_normal((200, 2))
+POSITIVE = RANDOM.gamma(3.0, 50.0, (200, 1))
+SHARES = RANDOM.beta(2.0, 5.0, (200, 1))
+COUNTS = RANDOM.poisson(4.0, (200, 1)).astype(float)
+SOME_ZEROS = COUNTS * (RANDOM.random((200, 1)) < 0.6)
+EVENTS = RANDOM.choice([1.0, 0.0, -1.0], (200, 1), p=[0.7, 0.2, 0.1])
+LABELS = {
+    "student_t": VALUES[:, :1],
+    "laplace": VALUES[:, :1],
+    "log_normal": POSITIVE,
+    "gamma": POSITIVE,
+    "beta": SHARES,
+    "poisson_count": COUNTS,
+    "negative_binomial": COUNTS,
+    "zero_inflated_poisson": SOME_ZEROS,
+    "zero_inflated_negative_binomial": SOME_ZEROS,
+    "censored_normal": np.hstack([VALUES[:, :1], EVENTS]),
+    "censored_log_normal": np.hstack([POSITIVE, EVENTS]),
+    "censored_weibull": np.hstack([POSITIVE, EVENTS]),
+    "ordinal": RANDOM.integers(0, 5, (200, 1)).astype(float),
+}
+
+
+def test_every_likelihood_has_labels_here():
+    assert set(likelihoods()) == set(LABELS)
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_the_protocol_holds(name):
+    check_likelihood(likelihood_class(name)(), LABELS[name])
+
+
+def test_the_skeleton_keeps_the_protocol():
+    check_likelihood(Gumbel(), VALUES[:, :1])
+
+
+class WithoutWidth(Gumbel):
+    """A wrong variant: its density lacks the width's logarithm, and is not normalized."""
+
+    def log_prob(self, targets, outputs):
+        tf = tensorflow()
+        z, _ = self.standardized(targets, outputs)
+        return tf.reduce_sum(-z - tf.exp(-z), axis=-1)
+
+
+class OtherDraws(Gumbel):
+    """A wrong variant: its predictions have another law than its density."""
+
+    def law(self, outputs):
+        center, width = self.center_and_width(outputs)
+        return ScipyLaw(stats.gumbel_l, {"loc": center, "scale": width})
+
+
+@pytest.mark.parametrize("wrong", [WithoutWidth, OtherDraws])
+def test_wrong_variants_are_caught(wrong):
+    with pytest.raises(AssertionError):
+        check_likelihood(wrong(), VALUES[:, :1])
+
+
+@pytest.mark.parametrize("name", ["student_t", "log_normal", "poisson_count", "censored_weibull"])
+def test_two_targets_are_independent(name):
+    """The log density of two targets is the sum of those of each by itself."""
+    single = LABELS[name]
+    if single.shape[1] == 2:
+        both = np.hstack([single[:, :1], single[::-1, :1], single[:, 1:], single[::-1, 1:]])
+    else:
+        both = np.hstack([single, single[::-1]])
+    together = likelihood_class(name)().fitted(both)
+    alone = likelihood_class(name)().fitted(single)
+    outputs = 0.3 * np.random.default_rng(5).standard_normal(
+        (2, 200, together.num_outputs(both.shape[1]))
+    )
+    first = together.log_likelihood(both, outputs)
+    groups = np.split(outputs, together.outputs_per_target, axis=-1)
+    left = np.concatenate([group[..., :1] for group in groups], axis=-1)
+    right = np.concatenate([group[..., 1:] for group in groups], axis=-1)
+    expected = alone.log_likelihood(single, left) + alone.log_likelihood(single[::-1], right)
+    np.testing.assert_allclose(first, expected, rtol=1e-10)
+
+
+def test_student_t_refuses_an_infinite_variance():
+    with pytest.raises(InputError, match="degrees_of_freedom"):
+        StudentTNoise(degrees_of_freedom=2)
+
+
+REFUSED = [
+    ("gamma", [[1.0], [0.0]], "above 0"),
+    ("log_normal", [[-1.0], [2.0]], "above 0"),
+    ("beta", [[0.5], [1.0]], "between 0 and 1"),
+    ("poisson_count", [[1.0], [1.5]], "whole numbers"),
+    ("ordinal", [[0.0], [-1.0]], "numbered from 0"),
+    ("censored_normal", [[1.0, 2.0], [3.0, 1.0]], "events 1"),
+    ("censored_weibull", [[0.0, 1.0], [3.0, 1.0]], "above 0"),
+]
+
+
+@pytest.mark.parametrize(("name", "labels", "expected"), REFUSED)
+def test_labels_outside_the_support_are_refused(name, labels, expected):
+    with pytest.raises(InputError, match=expected):
+        likelihood_class(name)().fitted(np.array(labels))
+
+
+def _normal_mixture():
+    random = np.random.default_rng(7)
+    means, stds = random.standard_normal((30, 12, 1)), 0.2 + random.random((30, 12, 1))
+    return means, stds, 0.1 + random.random(30), ScipyLaw(stats.norm, {"loc": means, "scale": stds})
+
+
+def test_quantiles_of_a_mixture_are_those_of_the_closed_form():
+    means, stds, weights, law = _normal_mixture()
+    low, high = mixture_interval(means[..., 0], stds[..., 0], weights, 0.9)
+    np.testing.assert_allclose(mixture_quantile(law, 0.05, weights, 1)[:, 0], low, atol=1e-6)
+    np.testing.assert_allclose(mixture_quantile(law, 0.95, weights, 1)[:, 0], high, atol=1e-6)
+
+
+def test_the_score_of_a_mixture_is_that_of_the_closed_form():
+    means, stds, weights, law = _normal_mixture()
+    values = np.random.default_rng(8).standard_normal((12, 1))
+    exact = normal_crps(values[:, 0], means[..., 0], stds[..., 0], weights)
+    np.testing.assert_allclose(mixture_crps(law, values, weights)[:, 0], exact, rtol=2e-3)
+
+
+def test_a_quantile_of_counts_is_the_smallest_with_its_probability():
+    random = np.random.default_rng(9)
+    rate = random.gamma(2.0, 5.0, (20, 15, 1))
+    law, weights = ScipyLaw(stats.poisson, {"mu": rate}, discrete=True), np.ones(20)
+    for level in (0.01, 0.05, 0.5, 0.95, 0.999):
+        found = mixture_quantile(law, level, weights, 1, discrete=True)
+        assert (mixture_cdf(law, found, weights) >= level - 1e-9).all()
+        assert (mixture_cdf(law, found - 1, weights) < level).all()
+
+
+def test_the_score_of_points_is_that_of_all_pairs():
+    random = np.random.default_rng(10)
+    points, share = random.standard_normal((9, 4)), random.dirichlet(np.ones(9))
+    values = random.standard_normal(4)
+    distance = share @ np.abs(points - values)
+    pairs = np.abs(points[:, None] - points[None])
+    expected = distance - 0.5 * np.einsum("i,j,ijk->k", share, share, pairs)
+    np.testing.assert_allclose(empirical_crps(points, values, share), expected, rtol=1e-12)
+
+
+def test_the_pit_of_counts_is_uniform():
+    random = np.random.default_rng(11)
+    rate = random.gamma(2.0, 2.0, (1, 4_000, 1))
+    law = ScipyLaw(stats.poisson, {"mu": rate}, discrete=True)
+    counts = law.draw(random)[0]
+    pit = mixture_pit(law, counts, np.ones(1), random)
+    assert stats.kstest(pit[:, 0], "uniform").pvalue > 1e-4
+    wrong = mixture_cdf(law, counts, np.ones(1))
+    assert stats.kstest(wrong[:, 0], "uniform").pvalue < 1e-6
+
+
+@pytest.mark.parametrize(
+    "name", ["student_t", "laplace", "log_normal", "gamma", "beta", "poisson_count"]
+)
+def test_outputs_of_zero_describe_the_training_targets(name):
+    """At outputs of 0 the mean of the law is near that of the targets, in any unit."""
+    labels = LABELS[name]
+    likelihood = likelihood_class(name)().fitted(labels)
+    law = likelihood.law(np.zeros((1, 1, likelihood.num_outputs(1))))
+    assert abs(law.mean[0, 0, 0] / labels.mean() - 1) < 0.2
+    if isinstance(likelihood, LocationScale):
+        assert 0.5 < law.std[0, 0, 0] / labels.std() < 2.5
