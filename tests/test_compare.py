@@ -120,7 +120,7 @@ BAD = {
         ["a.csv", "a.csv", "--drop", "los"],
         "There is no column los. Did you mean 'loss'?",
     ),
-    "no table": (["a.csv", "empty.csv"], "empty.csv has no header line"),
+    "no table": (["a.csv", "empty.csv"], "empty.csv is empty"),
 }
 
 

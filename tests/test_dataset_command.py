@@ -144,7 +144,7 @@ def test_digits_are_described_as_bytes(capsys):
             "plot: the data are not points of a plane. Received: inputs of shape (64,).",
         ),
         (["gaussian", "--covariance", "no.csv"], "--covariance: no.csv cannot be read."),
-        (["gaussian", "--covariance", "here.csv"], "--covariance: here.csv is no matrix."),
+        (["gaussian", "--covariance", "here.csv"], "--covariance is not symmetric."),
         (["--inspect", "here.csv", "--noise", "1"], "--noise does not belong to --inspect."),
         (
             ["--inspect", "her.csv"],

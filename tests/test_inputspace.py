@@ -239,3 +239,105 @@ def test_inputs_of_a_file_between_semicolons_and_a_grid_of_many_inputs(runs, tmp
         UserWarning, match=r"^The grid has 100,489 inputs, each predicted with every draw\."
     ):
         assert len(input_space(run, "-1:1:317", which="mean").inputs) == 100_489
+
+
+NAMES = ["age", "bmi", "bp", "s1", "s2"]
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """Runs of five inputs: from a table, and from arrays whose data the folder does not name."""
+    folder = tmp_path_factory.mktemp("wide")
+    random = np.random.default_rng(0)
+    inputs = random.normal(size=(40, 5)) * [1, 10, 1, 5, 1] + [0, 100, 3, 0, 50]
+    targets = inputs[:, 0] + 0.1 * inputs[:, 1]
+    frame = pd.DataFrame(inputs, columns=NAMES).assign(y=targets)
+    frame.to_csv(folder / "five.csv", index=False)
+    options = {
+        "hidden": [],
+        "num_walkers": 1,
+        "test_fraction": 0.0,
+        "dtype": "float64",
+        "seed": 1,
+        "verbose": 0,
+    }
+    steps = {"num_steps": 20, "step_size": 0.01, "sampler": "BAOAB", "trajectory_every": 5}
+    for name, more in {
+        "table": {"data": str(folder / "five.csv")},
+        "arrays": {"data": (inputs, targets)},
+        "raw": {"data": (inputs, targets), "standardize": "none"},
+    }.items():
+        tati_re.Simulation(**more, **options).sample(output=str(folder / name), **steps)
+    return folder, inputs
+
+
+def test_of_many_inputs_two_vary_and_the_others_stay_at_their_means(wide):
+    folder, inputs = wide
+    space = input_space(folder / "table", "-1:1:3")
+    assert space.along == (0, 1) and space.names == tuple(NAMES) and len(space.inputs) == 9
+    np.testing.assert_array_equal(np.unique(space.inputs[:, 0]), [-1, 0, 1])
+    np.testing.assert_allclose(space.inputs[:, 2:], np.tile(inputs.mean(axis=0)[2:], (9, 1)))
+    assert space.others == "the other 3 inputs stay at their training means"
+
+    chosen = input_space(folder / "table", ["-1:1:3", "0:4:5"], along=["s1", 1])
+    assert chosen.along == (3, 0) and len(chosen.inputs) == 15
+    points = np.tile(inputs.mean(axis=0), (15, 1))
+    points[:, 3] = np.repeat([-1, 0, 1], 5)
+    points[:, 0] = np.tile([0, 1, 2, 3, 4], 3)
+    np.testing.assert_allclose(chosen.inputs, points)
+    # The points are those that are predicted, in the columns of the run.
+    same = input_space(folder / "table", inputs=points)
+    np.testing.assert_allclose(chosen.prediction.mean, same.prediction.mean, rtol=1e-9)
+    figure = plot_input_space(chosen)
+    assert [axes.get_xlabel() for axes in figure.axes[:2]] == ["s1", "s1"]
+    assert figure.axes[0].get_ylabel() == "age"
+    assert figure.get_supxlabel() == chosen.others
+
+    one = input_space(folder / "table", along="bp")
+    low, high = inputs[:, 2].min(), inputs[:, 2].max()
+    assert one.along == (2,) and len(one.inputs) == 201
+    np.testing.assert_allclose(one.inputs[0, 2], low - 0.15 * (high - low))
+    assert plot_input_space(one).axes[0].get_xlabel() == "bp"
+    assert len(input_space(folder / "table", "0:1:2", along=[1, 2, 3]).inputs) == 8
+    assert len(input_space(folder / "table", ["0:1:2"] * 5).inputs) == 32, "each has its range"
+    assert input_space(folder / "table", ["0:1:2"] * 3).along == (0, 1, 2)
+
+
+def test_means_without_the_data(wide):
+    folder, inputs = wide
+    space = input_space(folder / "arrays", "-1:1:3", along=[2, 5])
+    assert space.names == ("x1", "x2", "x3", "x4", "x5")
+    np.testing.assert_allclose(space.inputs[0, [0, 2, 3]], inputs.mean(axis=0)[[0, 2, 3]])
+    raw = input_space(folder / "raw", "-1:1:3")
+    assert (raw.inputs[:, 2:] == 0).all()
+    assert raw.others == "the other 3 inputs stay at 0 (the training data are not known)"
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"along": "bnp"}, r"^along: .* Did you mean 'bmi'\? Received: bnp\."),
+        ({"along": [0]}, "a number from 1 to 5"),
+        ({"along": ["6"]}, "a number from 1 to 5"),
+        ({"along": ["age", 1]}, "different inputs"),
+        ({"along": [1, 2, 3, 4]}, "one, two or three"),
+        ({"along": []}, "one, two or three"),
+        ({"along": ["age"], "ranges": ["0:1:2", "0:1:2"]}, "not one for each input"),
+        ({"along": ["age"], "inputs": np.zeros((1, 5))}, "along: inputs are given already"),
+    ],
+)
+def test_inputs_that_cannot_vary(wide, more, words):
+    with pytest.raises(InputError, match=words):
+        input_space(wide[0] / "table", **more)
+
+
+def test_the_command_says_which_inputs_vary(wide, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = str(wide[0] / "table")
+    assert command.main([run, "--along", "bp", "age", "--range=0:1:5", "--output", "a"]) == 0
+    said = capsys.readouterr().out
+    assert "bp and age vary; the other 3 inputs stay at their training means" in said
+    assert pd.read_csv("a/inputspace.csv")["s2"].nunique() == 1
+    assert (tmp_path / "a" / "inputspace.png").exists()
+    assert command.main([run, "--along", "nothing", "--output", "b"]) == 2
+    assert "--along: there is no such input" in capsys.readouterr().err

@@ -121,7 +121,7 @@ REFUSED = {
     "a ragged row": (
         "ragged.csv",
         None,
-        r"ragged row\. Received: 12 cells\. Expected: 13 as in its header",
+        r"ragged.csv, line 3 is not a row of the table. Received: 12 cells. Expected: 13 cells",
     ),
     "a word": ("word.csv", None, "a cell that is not a number"),
     "an array too short": (
@@ -141,9 +141,9 @@ REFUSED = {
     "an infinite step": (
         "far.csv",
         None,
-        r"far\.csv cannot be read: cannot convert float infinity to integer\.",
+        r"far\.csv, line 2 has a step or walker that is no integer",
     ),
-    "a step beyond all": ("beyond.csv", None, r"beyond\.csv cannot be read"),
+    "a step beyond all": ("beyond.csv", None, r"beyond\.csv, line 2 has a step"),
     "an infinity": ("inf.npy", None, "values that are not finite"),
     "no model": ("broken.keras", None, r"^parameters: model is not a \.keras file"),
 }

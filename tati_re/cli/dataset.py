@@ -65,15 +65,14 @@ def parser_of_command() -> Parser:
 
 
 def _matrix(text: str) -> Any:
-    import numpy as np
-
+    from tati_re.core.text_lines import read_numbers
     from tati_re.core.unpacking import load_arrays
 
     path = Path(text)
     try:
-        return (
-            load_arrays(path) if path.suffix == ".npy" else np.loadtxt(path, delimiter=",", ndmin=2)
-        )
+        return load_arrays(path) if path.suffix == ".npy" else read_numbers(path)
+    except InputError as error:
+        raise InputError(f"--covariance: {error}") from None
     except OSError as error:
         raise InputError(
             f"--covariance: {path} cannot be read.", error.strerror or "no such file"

@@ -26,6 +26,11 @@ OWN: dict[str, tuple[Any, str]] = {
         "LOW:HIGH:POINTS",
         "of all inputs, or one for each, joined by a comma; default the data's, 15 %% wider",
     ),
+    "along": (
+        ("INPUT",),
+        "one to three inputs that vary, by name or number from 1; the others stay at their "
+        "training means; default all of up to three, the first two of more",
+    ),
     "inputs": ("FILE", "inputs of a .npy, .npz or .csv file in place of a grid"),
     "which": (
         ("WORD",),
@@ -91,6 +96,7 @@ def _predict(typed: dict[str, Any], folder: Path) -> None:
     space = input_space(
         run,
         ranges,
+        along=typed.get("along"),
         inputs=inputs,
         which=_which(typed.get("which", ["all"])),
         parameters=parameters,
@@ -115,6 +121,9 @@ def _predict(typed: dict[str, Any], folder: Path) -> None:
         written.append(FIGURE)
     if "quiet" not in typed:
         print(f"{len(frame):,} inputs, {space.prediction.num_draws:,} vectors of parameters")
+        if space.others:
+            varied = " and ".join(space.names[k] for k in space.along)
+            print(f"{varied} {'varies' if len(space.along) == 1 else 'vary'}; {space.others}")
         columns = [name for name in ("predicted", "mean") if name in frame]
         if columns == ["predicted"]:
             shares = frame["predicted"].value_counts(normalize=True).sort_index()

@@ -145,6 +145,7 @@ def _rows(typed: dict[str, Any], name: str) -> "pd.DataFrame":
         f"--{name}: {path} has no column step.",
         ", ".join(map(str, table.columns[:4])),
     )
+    _check_numbers(table, ["step"], path)
     steps = table["step"].unique()
     table = table[table["step"].isin(steps[steps > typed["drop_burnin"]][:: typed["every_nth"]])]
     if table.empty:
@@ -152,6 +153,18 @@ def _rows(typed: dict[str, Any], name: str) -> "pd.DataFrame":
             f"--drop_burnin leaves no rows of {path}.", typed["drop_burnin"], f"below {steps.max()}"
         )
     return table
+
+
+def _check_numbers(table: "pd.DataFrame", names: Sequence[str], path: str) -> None:
+    """Refuses a table of a file that lacks a column, or has one that does not hold numbers."""
+    for name in names:
+        what = f"{path} has no column {name}."
+        refuse_if(name not in table, what, ", ".join(map(str, table.columns[:6])))
+        refuse_if(
+            table[name].dtype.kind not in "biuf",
+            f"The column {name} of {path} holds a cell that is not a number.",
+            expected="numbers",
+        )
 
 
 def _average_energies(typed: dict[str, Any]) -> None:
@@ -163,6 +176,7 @@ def _average_energies(typed: dict[str, Any]) -> None:
 
     target = _file(typed, "average_run_file")
     table = _rows(typed, "run_file")
+    _check_numbers(table, ("loss", "kinetic_energy"), typed["run_file"])
     table = table.assign(total_energy=table["loss"] + table["kinetic_energy"])
     ends = np.unique(np.linspace(0, len(table), typed["steps"] + 1).astype(int)[1:])
     lines = []
@@ -181,7 +195,9 @@ def _average_energies(typed: dict[str, Any]) -> None:
 def _parameters(typed: dict[str, Any]) -> "pd.DataFrame":
     table = _rows(typed, "trajectory_file")
     others = ("step", "walker", "id", "potential", "loss", "rung", "replica", "weight")
-    return table[[name for name in table.columns if name not in others]]
+    names = [name for name in table.columns if name not in others]
+    _check_numbers(table, names, typed["trajectory_file"])
+    return table[names]
 
 
 def _average_trajectory(typed: dict[str, Any]) -> None:

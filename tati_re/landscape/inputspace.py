@@ -11,22 +11,27 @@ import numpy as np
 import pandas
 from matplotlib.figure import Figure
 
-from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
+from tati_re.core.text_lines import is_header
 from tati_re.core.views import drawn, shown
 from tati_re.data.columns import numbered
 from tati_re.landscape.grid import MOST_POINTS, Axis, axes_of
 from tati_re.landscape.request import centre_of
+from tati_re.models.inspect import input_shape_of
 from tati_re.prediction.draws import Draws, Members
 from tati_re.prediction.inputs import read_inputs as to_predict
-from tati_re.prediction.network import Network, dataset_of, has_its_data
+from tati_re.prediction.network import Network, dataset_of, has_its_data, model_of
 from tati_re.prediction.predict import average
 from tati_re.prediction.results import ClassPrediction, LabelPrediction, Prediction
 from tati_re.simulation.run import load
-from tati_re.simulation.saved_model import is_header, read_rows
+from tati_re.simulation.saved_model import read_rows
 
 MARGIN = 0.15
 MANY_POINTS = 100_000
 POINTS = {1: 201, 2: 81, 3: 21}
+MOST_INPUTS = 3
+DEFAULT_INPUTS = 2
+"""Inputs that may vary together, and how many do where there are more."""
 WHICH = "all, mean, last, or numbers of stored steps"
 
 
@@ -41,6 +46,8 @@ class InputSpace(NamedTuple):
         names: Of the columns.
         axes: Of a grid, the first column slowest; none where the inputs were given.
         examples: Inputs and labels of the training data, for the figure, or none.
+        along: Numbers of the columns that vary over the grid, from 0; none where inputs were given.
+        others: Where the other columns stay, in words, or an empty text.
     """
 
     inputs: np.ndarray
@@ -48,6 +55,8 @@ class InputSpace(NamedTuple):
     names: tuple[str, ...]
     axes: tuple[Axis, ...] | None
     examples: tuple[np.ndarray, np.ndarray] | None
+    along: tuple[int, ...] = ()
+    others: str = ""
 
     def plot(self, path: AnyPath | None = None) -> Figure:
         """Draws the predictions over the grid; see `tati_re.plotting.plot_input_space`."""
@@ -72,6 +81,7 @@ def input_space(
     run: Any,
     ranges: Sequence[Axis | str] | Axis | str | None = None,
     *,
+    along: Sequence[str | int] | str | int | None = None,
     inputs: np.ndarray | None = None,
     which: str | Sequence[int] = "all",
     parameters: np.ndarray | None = None,
@@ -85,9 +95,12 @@ def input_space(
 
     Args:
         run: A run or its folder.
-        ranges: `-6:6:81` or an `Axis` for all inputs, or one for each, in the units of the data.
-            Default: the range of the training data and 15 % more on each side; 201 points of one
-            input, 81 x 81 of two, 21 of each of three.
+        ranges: `-6:6:81` or an `Axis` for all inputs that vary, or one for each, in the units of
+            the data. Default: the range of the training data and 15 % more on each side; 201 points
+            of one input, 81 x 81 of two, 21 of each of three.
+        along: One to three inputs that vary, by name, or by number from 1. The others stay at the
+            mean of the training data, or at 0 where it is not known. Default: all of up to three
+            inputs, the first two of more; all where `ranges` has one for each.
         inputs: `(n, columns)` in place of a grid. Default: none.
         which: Parameters: "all" that were sampled, their "mean", the "last" ones, or stored steps
             by number. Of the run of an optimizer all of these are where it arrived, but for the
@@ -98,24 +111,28 @@ def input_space(
         model: The Keras model, if the folder could not hold it. Default: the folder's.
 
     Raises:
-        InputError: Inputs of more than three columns and no `inputs`, parameters that are not
-            stored, or bad ranges.
+        InputError: No such input, parameters that are not stored, or bad ranges.
     """
     run = load(run) if isinstance(run, str | os.PathLike) else run
     examples, names = _examples(run)
     axes: tuple[Axis, ...] | None = None
+    varied: tuple[int, ...] = ()
+    others = ""
     if inputs is None:
-        axes = _axes(ranges, examples, run)
-        grid = np.meshgrid(*(axis.values for axis in axes), indexing="ij")
-        inputs = np.stack([part.ravel() for part in grid], axis=1)
-        names = names or numbered(len(axes))
+        count = _num_inputs(run, examples, model)
+        names = names if len(names) == count else numbered(count)
+        varied = _varied(along, names, ranges)
+        axes = _axes(ranges, examples, varied)
+        held, others = _held(run, examples, names, varied)
+        inputs = _grid(axes, varied, held)
         if len(inputs) > MANY_POINTS:
             warnings.warn(
                 f"The grid has {len(inputs):,} inputs, each predicted with every draw.",
                 stacklevel=2,
             )
-    elif ranges is not None:
-        raise InputError("range: inputs are given already.", expected="one of the two")
+    elif ranges is not None or along is not None:
+        option = "range" if ranges is not None else "along"
+        raise InputError(f"{option}: inputs are given already.", expected="one of the two")
     inputs = np.asarray(inputs)
     flat = inputs.reshape(len(inputs), -1)
     if len(names) != flat.shape[1]:
@@ -130,7 +147,8 @@ def input_space(
     what = "Classes at several places have no picture over the inputs."
     rows = source[0].predictive.rows
     refuse_if(rows > 1, what, f"{rows} places", "one class an input, or run.predict")
-    return InputSpace(flat, average([source], inputs), names, axes, examples)
+    prediction = average([source], inputs)
+    return InputSpace(flat, prediction, names, axes, examples, varied, others)
 
 
 def _chosen(run: Any, which: str | Sequence[int], walker: int | None) -> np.ndarray:
@@ -151,25 +169,71 @@ def _examples(run: Any) -> tuple[tuple[np.ndarray, np.ndarray] | None, tuple[str
     return (dataset.inputs, np.asarray(dataset.targets)), tuple(names)
 
 
-def _axes(ranges: Any, examples: Any, run: Any) -> tuple[Axis, ...]:
+def _num_inputs(run: Any, examples: Any, model: Any) -> int:
+    """Columns of the inputs: those of the data, of the run's standardization, or of its model."""
+    if examples is not None:
+        return examples[0].shape[1]
+    if (means := _standard_means(run)) is not None:
+        return len(means)
+    if derived_from := _preparation(run).get("names"):
+        return len(derived_from)
+    shape = input_shape_of(model_of(run) if model is None else model)[1:]
+    if len(shape) != 1 or shape[0] is None:
+        raise InputError(
+            "range: the inputs of the run are not columns of numbers.",
+            f"shape {tuple(shape)}",
+            "inputs: a file or array of them",
+        )
+    return int(shape[0])
+
+
+def _varied(along: Any, names: Sequence[str], ranges: Any) -> tuple[int, ...]:
+    """The numbers, from 0, of the inputs that vary over the grid."""
+    if along is None:
+        given = 0 if ranges is None or isinstance(ranges, str | Axis) else len(ranges)
+        if len(names) <= MOST_INPUTS or given == len(names):
+            return tuple(range(len(names)))
+        return tuple(range(given if 1 < given <= MOST_INPUTS else DEFAULT_INPUTS))
+    asked = [along] if isinstance(along, str | int) else [*along]
+    found = tuple(_column(each, names) for each in asked)
+    if not 1 <= len(found) <= MOST_INPUTS or len({*found}) < len(found):
+        raise InputError(
+            "along: a grid spans one, two or three different inputs.",
+            ", ".join(map(str, asked)) or "none",
+            "such as two of " + ", ".join(names[:20]),
+        )
+    return found
+
+
+def _column(asked: str | int, names: Sequence[str]) -> int:
+    """The place of an input that is called by its name, or by its number from 1."""
+    text = str(asked)
+    if text in names:
+        return list(names).index(text)
+    if text.isascii() and text.isdigit() and 1 <= int(text) <= len(names):
+        return int(text) - 1
+    raise InputError(
+        f"along: there is no such input.{nearest(text, names)}",
+        text,
+        f"a name among {', '.join(names[:20])}, or a number from 1 to {len(names)}",
+    )
+
+
+def _axes(ranges: Any, examples: Any, varied: tuple[int, ...]) -> tuple[Axis, ...]:
+    """An axis for each input that varies."""
     if ranges is None:
         if examples is None:
             raise InputError(
                 "range: the data of the run were given in Python.",
                 expected="-6:6:81 for each input",
             )
-        values = examples[0]
-        if values.shape[1] not in POINTS:
-            what = "A grid spans one, two or three inputs."
-            raise InputError(
-                what, f"{values.shape[1]} of {run.folder}", "inputs: a file or array of them"
-            )
+        values = examples[0][:, list(varied)]
         low = values.min(axis=0)
         high = values.max(axis=0)
         room = MARGIN * np.where(high > low, high - low, 1.0)
         ends = zip((low - room).tolist(), (high + room).tolist(), strict=True)
-        return tuple(Axis(*pair, POINTS[values.shape[1]]) for pair in ends)
-    axes = axes_of(ranges, "input", None if examples is None else examples[0].shape[1])
+        return tuple(Axis(*pair, POINTS[len(varied)]) for pair in ends)
+    axes = axes_of(ranges, "input", len(varied))
     total = np.prod([float(axis.num_points) for axis in axes])
     expected = f"at most {MOST_POINTS:,}, or inputs"
     refuse_if(
@@ -179,6 +243,42 @@ def _axes(ranges: Any, examples: Any, run: Any) -> tuple[Axis, ...]:
         expected,
     )
     return tuple(axes)
+
+
+def _held(
+    run: Any, examples: Any, names: Sequence[str], varied: tuple[int, ...]
+) -> tuple[np.ndarray, str]:
+    """Where each input stays that does not vary, `(columns,)`, and where that is, in words."""
+    means = _standard_means(run) if examples is None else examples[0].mean(axis=0)
+    held = np.zeros(len(names)) if means is None else np.asarray(means, np.float64)
+    number = len(names) - len(varied)
+    if not number:
+        return held, ""
+    which = "the other input stays" if number == 1 else f"the other {number} inputs stay"
+    mean = "its training mean" if number == 1 else "their training means"
+    where = mean if means is not None else "0 (the training data are not known)"
+    return held, f"{which} at {where}"
+
+
+def _standard_means(run: Any) -> list[float] | None:
+    """The training means by which the run standardizes its inputs, where it does."""
+    preparation = _preparation(run)
+    found = preparation.get("input", {}).get("mean")
+    # Those of derived columns are not the means of the columns that they are made from.
+    return found if isinstance(found, list) and "columns" not in preparation else None
+
+
+def _preparation(run: Any) -> dict[str, Any]:
+    return run.manifest.get("dataset", {}).get("preparation", {})
+
+
+def _grid(axes: tuple[Axis, ...], varied: tuple[int, ...], held: np.ndarray) -> np.ndarray:
+    """The points of a grid, `(n, columns)`, its first axis slowest."""
+    parts = np.meshgrid(*(axis.values for axis in axes), indexing="ij")
+    points = np.tile(held, (parts[0].size, 1))
+    for column, part in zip(varied, parts, strict=True):
+        points[:, column] = part.ravel()
+    return points
 
 
 def read_inputs(path: AnyPath, run: Any) -> np.ndarray:

@@ -154,7 +154,9 @@ def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure
     if len(axes) == 1:
         figure = new_figure(6.0, 3.6)
         _curves(figure.subplots(), space, classes)
+        _note_others(figure, space)
         return save(figure, path)
+    first, second = (space.names[k] for k in space.along)
     figure = new_figure(9.6, 4.2)
     left, right = figure.subplots(1, 2, sharex=True, sharey=True)
     x = axes[0].values
@@ -202,10 +204,17 @@ def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure
     color_bar(figure, right, drawn, shown, ticks=MaxNLocator(6))
     for panel in (left, right):
         _points(panel, space, classes)
-        panel.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]), xlabel=space.names[0])
+        panel.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]), xlabel=first)
         plain(panel)
-    left.set_ylabel(space.names[1])
+    left.set_ylabel(second)
+    _note_others(figure, space)
     return save(figure, path)
+
+
+def _note_others(figure: Figure, space: "InputSpace") -> None:
+    """Says where the inputs stay that do not vary."""
+    if space.others:
+        figure.supxlabel(space.others, fontsize=8, color=GRAY)
 
 
 def _of_which(found: Any) -> str:
@@ -223,6 +232,7 @@ def _points(panel: Axes, space: "InputSpace", classes: bool) -> None:
         return
     found: Any = space.prediction
     inputs, labels = (values[:: -(-len(values) // _MOST_POINTS)] for values in space.examples)
+    inputs = inputs[:, list(space.along)]
     if not classes:
         panel.scatter(
             inputs[:, 0], inputs[:, 1], s=5, color="white", edgecolors=GRAY, linewidths=0.4
@@ -248,7 +258,8 @@ def _points(panel: Axes, space: "InputSpace", classes: bool) -> None:
 
 
 def _curves(panel: Axes, space: "InputSpace", classes: bool) -> None:
-    x = space.inputs[:, 0]
+    (column,) = space.along
+    x = space.inputs[:, column]
     found: Any = space.prediction
     if classes:
         names = [f"p of class {value}" for value in found.class_values]
@@ -274,7 +285,7 @@ def _curves(panel: Axes, space: "InputSpace", classes: bool) -> None:
     if space.examples is not None and not classes:
         inputs, labels = space.examples
         panel.plot(
-            inputs[:, 0],
+            inputs[:, column],
             labels.reshape(len(labels), -1)[:, 0],
             ".",
             color=GRAY,
@@ -282,4 +293,4 @@ def _curves(panel: Axes, space: "InputSpace", classes: bool) -> None:
             zorder=0,
         )
     panel.legend(frameon=False, fontsize=8)
-    labeled(panel, space.names[0], "probability" if classes else "prediction")
+    labeled(panel, space.names[column], "probability" if classes else "prediction")

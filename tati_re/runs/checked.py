@@ -19,8 +19,9 @@ from tati_re.core.cells import from_cell
 from tati_re.core.errors import InputError
 from tati_re.core.unpacking import load_arrays
 from tati_re.runs.digests import Digest, Known, of_whole
-from tati_re.runs.files import INDEX
-from tati_re.runs.reading import complete_lines, exact_numbers, h5_length, open_h5, read_h5
+from tati_re.runs.files import GROWING, INDEX, PARTIAL
+from tati_re.runs.foreign_table import exact_numbers
+from tati_re.runs.reading import complete_lines, h5_length, open_h5, read_h5
 
 _NUMBER = rb"(?:-?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|inf)|nan)?"
 _CELL = re.compile(_NUMBER)
@@ -45,11 +46,17 @@ def read_table(path: Path, known: Known | None = None) -> "pandas.DataFrame":
             check.all_of(file, h5_length(file) if known else 0)
         check.end()
         return read_h5(path)
-    lines = complete_lines(path)
+    whole = known is None and path.name not in GROWING and path.suffix != PARTIAL
+    lines = ended(path.read_bytes()) if whole else complete_lines(path)
     lines_check = LineCheck(path, known)
     lines_check.add(lines)
     lines_check.end()
     return parsed(path, lines)
+
+
+def ended(content: bytes) -> bytes:
+    """Lines of which the last one may lack its end, with it."""
+    return content if content.endswith(b"\n") else content + b"\n"
 
 
 def read_whole(path: Path, known: Callable[[], set[str]]) -> "pandas.DataFrame":

@@ -30,6 +30,8 @@ OF_METHODS = {"ladder": LADDER, "bias": BIAS}
 """The files of a method's `tables`, which are written anew at each checkpoint."""
 TRAJECTORIES = {"csv": "trajectory.csv", "h5": "trajectory.h5"}
 """The stored positions by the option `trajectory_format`."""
+GROWING = (ROWS, AVERAGES, TIMING, EXCHANGES, TRAJECTORIES["csv"])
+"""The tables of text to which a run adds rows; a reader may find the last one half written."""
 CHECKPOINTS = "checkpoint"
 CURRENT = "current.npz"
 PREVIOUS = "previous.npz"

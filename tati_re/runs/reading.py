@@ -1,6 +1,5 @@
 """Reads the complete rows of a run's tables, also while it runs or after it was killed."""
 
-import io
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,6 +12,9 @@ import pandas
 
 from tati_re.core.cells import from_cell
 from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.runs import checkpoint
+from tati_re.runs.files import GROWING, MANIFEST
+from tati_re.runs.foreign_table import parse_table
 from tati_re.runs.h5_killed import KilledFile
 from tati_re.runs.lock import is_held
 
@@ -22,18 +24,39 @@ _NOT_YET_WRITTEN = (
 
 
 def read_csv(path: AnyPath) -> "pandas.DataFrame":
-    """Returns a CSV table with every number exactly as written, without an incomplete last line."""
-    frame = pandas.read_csv(io.BytesIO(complete_lines(path)), **exact_numbers()).rename(
-        columns=from_cell
-    )
+    """Returns a CSV table, of a run or of another program, with every number exactly as written.
+
+    An incomplete last line is left out only of a table to which a run is adding rows, or to which
+    one was adding them when it was killed.
+
+    Args:
+        path: Of the file.
+
+    Raises:
+        InputError: An empty file, or a line with more or fewer cells than the header.
+    """
+    frame = parse_table(path, table_bytes(Path(path)))
     for place, kind in enumerate(frame.dtypes):
         if kind.kind not in "biuf":
             frame.isetitem(place, frame.iloc[:, place].map(from_cell))
     return frame
 
 
+def table_bytes(path: Path) -> bytes:
+    """The bytes of a CSV table, without a last line that a run has only begun to write."""
+    return complete_lines(path) if _may_grow(path) else path.read_bytes()
+
+
+def _may_grow(path: Path) -> bool:
+    """Whether a run is writing rows of a table that its last checkpoint does not know, or was."""
+    if path.name not in GROWING or not (path.parent / MANIFEST).exists():
+        return False
+    known = checkpoint.known(path.parent, path.name)
+    return known is None or is_held(path.parent) or path.stat().st_size > known.size
+
+
 def complete_lines(path: AnyPath) -> bytes:
-    """The bytes of a CSV table up to the end of its last complete line."""
+    """The bytes of a run's CSV table up to the end of its last complete line."""
     content = Path(path).read_bytes()
     complete = content[: content.rfind(b"\n") + 1]
     refuse_if(
@@ -41,13 +64,6 @@ def complete_lines(path: AnyPath) -> bytes:
         f"The file {path} has no header line; the run was stopped before it wrote one.",
     )
     return complete
-
-
-def exact_numbers() -> dict[str, Any]:
-    """Returns arguments with which `pandas.read_csv` reads every number exactly as written."""
-    # From 3.1 on pandas does so and warns about the word; before it has to be asked.
-    before = tuple(int(part) for part in pandas.__version__.split(".")[:2]) < (3, 1)
-    return {"float_precision": "round_trip"} if before else {}
 
 
 def read_h5(path: AnyPath) -> "pandas.DataFrame":

@@ -10,6 +10,7 @@ import numpy as np
 
 from tati_re.core.cells import from_cell
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.text_lines import check_cells, numbered_lines
 from tati_re.runs import files, reading
 
 KINDS = "a trajectory (.csv, .h5), an .npz, a .keras file or a run folder"
@@ -81,37 +82,49 @@ def csv_rows(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[
     """Returns the parameters at a step, or the last one, of a CSV file, `(walkers, P)`, and the
     step.
     """
+    lines = numbered_lines(path, reading.table_bytes(path))
+    columns = [from_cell(name.strip()) for name in next(csv.reader([lines[0][1]]))]
+    chosen, step_column, walker_column = columns_of(path, columns, wanted)
+    rung = columns.index("rung") if "rung" in columns else None
+
     index: list[list[int]] = []
-    lines: list[str] = []
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        texts = (line for line in file if line.strip() and not line.startswith("#"))
-        columns = [from_cell(name.strip()) for name in next(csv.reader(texts), [])]
-        chosen, step_column, walker_column = columns_of(path, columns, wanted)
-        rung = columns.index("rung") if "rung" in columns else None
-        growing = (path.parent / files.MANIFEST).exists()
-        for line in texts:
-            # The last line of a run that goes on may not be complete.
-            if growing and not line.endswith("\n"):
-                continue
-            cells = line.split(",")
-            if len(cells) != len(columns):
-                received = f"{len(cells)} cells"
-                expected = f"{len(columns)} as in its header"
-                raise InputError(f"parameters: {path} has a ragged row.", received, expected)
-            if rung is not None and float(cells[rung]) != 0:
-                continue
-            at = len(lines) if step_column is None else cells[step_column]
-            here = (at, 0 if walker_column is None else cells[walker_column])
-            index.append([int(float(number)) for number in here])
-            lines.append(line)
-    rows, found = _rows_at(path, np.array(index, dtype=np.int64).reshape(-1, 2), step)
-    wanted_rows = [lines[row].split(",") for row in rows]
+    rows: list[tuple[int, str]] = []
+    for number, line in lines[1:]:
+        cells = line.split(",")
+        check_cells(path, number, len(cells), len(columns))
+        if rung is not None and _number(path, number, cells[rung]) != 0:
+            continue
+        step_here = len(rows) if step_column is None else _whole(path, number, cells[step_column])
+        walker_here = 0 if walker_column is None else _whole(path, number, cells[walker_column])
+        index.append([step_here, walker_here])
+        rows.append((number, line))
+
+    at_step, found = _rows_at(path, np.array(index, dtype=np.int64).reshape(-1, 2), step)
+    values = []
+    for number, line in (rows[row] for row in at_step):
+        cells = line.split(",")
+        values.append([_number(path, number, cells[k]) for k in chosen])
+    return np.array(values), found
+
+
+def _number(path: Path, line: int, cell: str) -> float:
     try:
-        return np.array([[float(cells[k]) for k in chosen] for cells in wanted_rows]), found
-    except ValueError as error:
+        return float(cell)
+    except ValueError:
         raise InputError(
-            f"parameters: {path} has a cell that is not a number.", str(error).split(": ")[-1]
+            f"parameters: {path}, line {line} has a cell that is not a number.",
+            repr(cell.strip()),
         ) from None
+
+
+def _whole(path: Path, line: int, cell: str) -> int:
+    value = _number(path, line, cell)
+    if not abs(value) < 2**62:
+        raise InputError(
+            f"parameters: {path}, line {line} has a step or walker that is no integer.",
+            cell.strip(),
+        )
+    return int(value)
 
 
 def h5_rows(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[np.ndarray, int]:

@@ -2,14 +2,16 @@
 a pure function of step numbers, `(n,)` to `(n,)`: a resumed run goes on with it where it was.
 """
 
-import csv
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.core.given import users_code
+from tati_re.core.text_lines import numbered_lines
 
 Factor = Callable[[np.ndarray], np.ndarray]
 
@@ -55,19 +57,39 @@ def table(pairs: Sequence[tuple[int, float]], unit: float, name: str) -> Factor:
 
 
 def read_table(path: str, name: str) -> list[tuple[int, float]]:
-    """Reads pairs from a CSV file with the header `step,value`."""
+    """Reads pairs from a CSV file with the header `step,value`.
+
+    Args:
+        path: Of the file; its last line may lack its end.
+        name: Of the option, for messages.
+
+    Raises:
+        InputError: No such file, other columns, or a line that is not a step and a number.
+    """
+    expected = "columns step and value, a number each"
     try:
-        with open(path, newline="") as file:
-            rows = list(csv.DictReader(file))
-        return [(int(row["step"]), float(row["value"])) for row in rows]
+        lines = numbered_lines(path, Path(path).read_bytes())
     except OSError as error:
         raise InputError(
             f"{name}: {path} cannot be read: {error.strerror}.", expected="a CSV file"
         ) from None
-    except (KeyError, TypeError, ValueError, csv.Error):
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+    names = [cell.strip(' "') for cell in lines[0][1].split(",")]
+    if not {"step", "value"} <= {*names}:
+        raise InputError(f"{name}: {path} is not a table.", ", ".join(names), expected)
+    at_step, at_value = names.index("step"), names.index("value")
+    pairs = []
+    for number, line in lines[1:]:
+        cells = line.split(",")
+        if len(cells) == len(names):
+            with suppress(ValueError):
+                pairs.append((int(cells[at_step]), float(cells[at_value])))
+                continue
         raise InputError(
-            f"{name}: {path} is not a table.", expected="columns step and value, a number each"
-        ) from None
+            f"{name}: {path}, line {number} is not a row of the table.", line, expected
+        )
+    return pairs
 
 
 def keras_schedule(schedule, unit: float, name: str = "step_schedule") -> Factor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ import numpy as np
 from tati_re.core.backend import keras
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.given import as_array
+from tati_re.core.text_lines import read_numbers
 from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.data.preparation import Preparation, Standard
 from tati_re.runs.storage import StorageError, replacing
@@ -114,6 +115,8 @@ def read_rows(option: str, source: AnyPath, meaning: str) -> np.ndarray:
     refuse_if(not os.path.exists(path), f"{option}: the file does not exist.", path, expected)
     try:
         return np.asarray(_numbers_in(path))
+    except InputError as error:
+        raise InputError(f"{option}: {error}") from None
     except (OSError, ValueError, EOFError, IndexError, *DAMAGED) as error:
         reason = str(error).strip().split("\n")[0]
         raise InputError(f"{option}: {path} cannot be read: {reason}.", expected=expected) from None
@@ -123,18 +126,7 @@ def _numbers_in(path: Path) -> np.ndarray:
     """The numbers of a .npy file, of the first array of a .npz file, or of a CSV file with or
     without a header line.
     """
-    if path.suffix != ".csv":
+    if path.suffix.lower() != ".csv":
         loaded = load_arrays(path)
         return loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]]
-    lines = [
-        line.split(",") for line in path.read_text().splitlines() if line.strip() and line[0] != "#"
-    ]
-    return np.asarray(lines[is_header(lines[0]) :], np.float64)
-
-
-def is_header(cells: Sequence[str]) -> bool:
-    """Whether the cells of a first line are names."""
-    try:
-        return not len(np.asarray(cells, np.float64))
-    except ValueError:
-        return True
+    return read_numbers(path)

@@ -1,0 +1,79 @@
+"""CSV tables that another program may have written: every line counts, whatever ends it."""
+
+import csv
+import io
+import re
+from typing import Any
+
+import pandas
+
+from tati_re.core.cells import from_cell
+from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.text_lines import check_cells, decoded
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+def parse_table(path: AnyPath, content: bytes) -> pandas.DataFrame:
+    """The table in the bytes of a CSV file, with each number exactly as it is written.
+
+    Lines may end in LF, CRLF or CR, the last one in nothing at all. Empty lines are skipped.
+
+    Args:
+        path: Of the file, for messages.
+        content: Its bytes, UTF-8 with or without a byte order mark; the first line has the names.
+
+    Returns:
+        One row a line, columns in the order of the file.
+
+    Raises:
+        InputError: An empty file, another encoding, or a line with more or fewer cells than the
+            header; the sentence names the line.
+    """
+    text = decoded(path, content)
+    refuse_if(not text.strip(), f"The file {path} is empty.", expected="a header line, then rows")
+    try:
+        frame, reason = pandas.read_csv(io.BytesIO(content), **exact_numbers()), ""
+    except ValueError as error:  # the errors of pandas derive from it
+        frame, reason = None, str(error).strip().split("\n")[0]
+    if frame is None or not _is_rectangular(frame, text):
+        _refuse_ragged(path, text)
+    if frame is None:
+        raise InputError(
+            f"{path} cannot be read as a table: {reason}.",
+            expected="cells between commas below a header line",
+        )
+    return frame.rename(columns=lambda name: from_cell(str(name).strip()))
+
+
+def exact_numbers() -> dict[str, Any]:
+    """Returns arguments with which `pandas.read_csv` reads every number exactly as written."""
+    # From 3.1 on pandas does so and warns about the word; before it has to be asked.
+    before = tuple(int(part) for part in pandas.__version__.split(".")[:2]) < (3, 1)
+    return {"float_precision": "round_trip"} if before else {}
+
+
+def _is_rectangular(frame: pandas.DataFrame, text: str) -> bool:
+    """Whether the separators alone show that all lines have as many cells as the header."""
+    lines = [line for line in _LINE_END.split(text) if line.strip()]
+    rows, separators = lines[1:], len(frame.columns) - 1
+    return (
+        len(frame) == len(rows)
+        and isinstance(frame.index, pandas.RangeIndex)  # else the rows are longer than the header
+        and not any('"' in row for row in rows)
+        and all(row.count(",") == separators for row in rows)
+    )
+
+
+def _refuse_ragged(path: AnyPath, text: str) -> None:
+    """Refuses the first line whose cells are not as many as those of the header."""
+    rows = csv.reader(io.StringIO(text, newline=""))
+    width = None
+    try:
+        for cells in rows:
+            if not "".join(cells).strip() and len(cells) < 2:
+                continue
+            width = width or len(cells)
+            check_cells(path, rows.line_num, len(cells), width)
+    except csv.Error as error:
+        raise InputError(f"{path}, line {rows.line_num} cannot be read: {error}.") from None
