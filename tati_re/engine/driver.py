@@ -347,12 +347,18 @@ class Driver:
         )
 
     def say_size(self) -> None:
-        """Tells the size of the files where it will pass a gigabyte."""
-        if (size := self.tables.size(self.loop, self.plan.num_steps)) > _GIGABYTE:
-            self.progress.message(
-                f"The files of this run will take about {size / _GIGABYTE:.1f} GB; a larger "
-                f"trajectory_every or directions make it less."
-            )
+        """Prints the size of the files if it will pass a gigabyte, and which option reduces it."""
+        rows, positions = self.tables.size(self.loop, self.plan.num_steps)
+        size = rows + positions
+        if size <= _GIGABYTE:
+            return
+
+        of_positions = "increase trajectory_every or set directions"
+        advice = "increase record_every" if rows > positions else of_positions
+        self.progress.message(
+            f"The files of this run will take about {size / _GIGABYTE:.1f} GB if it reaches step "
+            f"{self.plan.num_steps:,}. To reduce this, {advice}."
+        )
 
     def flush(self, carry: Carry) -> None:
         """Writes what is known so far, and a checkpoint."""

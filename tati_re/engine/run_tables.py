@@ -170,20 +170,20 @@ class RunTables:
             table.flush()
         self._waiting = 0
 
-    def size(self, loop: Loop, num_steps: int) -> float:
-        """Bytes that the tables of the whole run will have, roughly."""
+    def size(self, loop: Loop, num_steps: int) -> tuple[float, float]:
+        """Bytes that the rows and the stored positions of the whole run will have, roughly."""
         line = loop.timeline
         numbers = len(loop.observables.columns) + len(loop.observables.averaged) + 4
         rows = num_steps / line.record_every * loop.walkers * 18.0 * numbers
         if not line.trajectory_every:
-            return rows
+            return rows, 0.0
         number = (
             self._numbers.size
             if self._trajectory.endswith(".h5")
             else (13.0 if self._numbers.size == 4 else 20.0)
         )
         num_positions = max(0, num_steps - line.num_burnin_steps) / line.trajectory_every
-        return rows + num_positions * self._num_recorded * number * len(self._parameters)
+        return rows, num_positions * self._num_recorded * number * len(self._parameters)
 
     def _options(self, name: str) -> dict:
         if name.endswith(".h5"):
