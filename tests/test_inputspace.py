@@ -261,7 +261,7 @@ def wide(tmp_path_factory):
         "seed": 1,
         "verbose": 0,
     }
-    steps = {"num_steps": 20, "step_size": 0.01, "sampler": "BAOAB", "trajectory_every": 5}
+    steps = {"num_steps": 20, "step_size": 1e-4, "sampler": "BAOAB", "trajectory_every": 5}
     for name, more in {
         "table": {"data": str(folder / "five.csv")},
         "arrays": {"data": (inputs, targets)},
@@ -316,7 +316,7 @@ def test_means_without_the_data(wide):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"along": "bnp"}, r"^along: .* Did you mean 'bmi'\? Received: bnp\."),
+        ({"along": "bmj"}, r"^along: .* Did you mean 'bmi'\? Received: bmj\."),
         ({"along": [0]}, "a number from 1 to 5"),
         ({"along": ["6"]}, "a number from 1 to 5"),
         ({"along": ["age", 1]}, "different inputs"),
