@@ -44,46 +44,44 @@ def run_command(line: str) -> None:
 
 
 LONG = {
-    *(
-        f"userguide/{name}.md"
-        for name in (
-            "cluster",
-            "coming_from_tati",
-            "ensemble",
-            "evidence",
-            "exploration",
-            "landscape",
-            "learning_coefficient",
-            "optimizers",
-            "replicas",
-        )
-    ),
-    *(f"userguide/{name}.md" for name in ("resgld", "samplers", "sklearn", "tempering")),
-    *(f"userguide/{name}.md" for name in ("analysis", "models", "prediction", "report")),
-    *(
-        f"userguide/{name}.md"
-        for name in (
-            "convergence",
-            "own_sampler",
-            "priors",
-            "resume",
-            "simulation",
-            "start",
-            "target",
-        )
-    ),
-    *(
-        f"userguide/{name}.md"
-        for name in (
-            "concepts",
-            "data",
-            "exchange",
-            "gotchas",
-            "others",
-            "run_folder",
-            "swap_rules",
-        )
-    ),
+    f"userguide/{name}.md"
+    for name in (
+        "analysis",
+        "cluster",
+        "coming_from_tati",
+        "concepts",
+        "convergence",
+        "data",
+        "defaults",
+        "deploy",
+        "ensemble",
+        "evidence",
+        "exchange",
+        "exploration",
+        "gotchas",
+        "landscape",
+        "learning_coefficient",
+        "models",
+        "optimizers",
+        "others",
+        "own_sampler",
+        "prediction",
+        "priors",
+        "replicas",
+        "report",
+        "resgld",
+        "resume",
+        "run_folder",
+        "samplers",
+        "simulation",
+        "sklearn",
+        "start",
+        "swap_rules",
+        "target",
+        "tempering",
+        "tutorial_images",
+        "tutorial_ladder",
+    )
 }
 """Pages that sample for long; what they call is sampled in the tests of its own."""
 WITH_CODE = [page for page in PAGES if blocks(page)]

@@ -28,6 +28,9 @@ TURNS = {
 }
 """The turns that the guide avoids, and how they are found (in any case of letters)."""
 
+END = r"(?:(?<=[^A-Z][.!?])|(?<=[A-Z][A-Z][.!?]))[\"*)]*\s+(?=[A-Z`*\"(\[])| · "
+"""Where a sentence ends; not after the initials of a name. A dot in the middle separates links."""
+
 PATTERNS = {
     name: re.compile(pattern, 0 if name == "Of a ladder" else re.IGNORECASE)
     for name, pattern in TURNS.items()
@@ -62,7 +65,7 @@ def sentences(text: str) -> list[str]:
     return [
         sentence
         for paragraph in paragraphs(text)
-        for sentence in re.split(r"(?<=[^A-Z][.!?])[\"*)]*\s+(?=[A-Z`*\"(\[])", paragraph)
+        for sentence in re.split(END, paragraph)
         if re.search(r"\w", sentence)
     ]
 
