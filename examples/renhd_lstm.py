@@ -427,7 +427,7 @@ def result(problem: Problem, method: Method, ratio: float) -> tuple[Result, Any]
     num_steps = sizes.num_gradients // rungs
     keep = max(1, num_steps // (8 * NUM_DRAWS))
     run = problem.run(method, ratio, num_steps, keep)
-    last = sim.parameters.copy()
+    last = np.atleast_2d(sim.parameters).copy()  # of one run it is a vector
     averages, count = [], 0
     for drawn in positions(run, num_steps // 2):
         if not drawn:
@@ -471,13 +471,19 @@ def result(problem: Problem, method: Method, ratio: float) -> tuple[Result, Any]
     return found, rows
 
 
+def with_deviation(value: float, deviation: float, digits: int) -> str:
+    """A mean and its deviation over the runs, which one run does not have."""
+    text = f"{value:.{digits}f}"
+    return text if math.isnan(deviation) else f"{text} ± {deviation:.{digits}f}"
+
+
 def report(found: Result, sizes: Sizes) -> None:
     """Prints a line of the table."""
     said = PUBLISHED.get((sizes.network, sizes.percent), {}).get(found.method, "")
     cells = (
-        f"{found.accuracy:.2f} ± {found.accuracy_deviation:.2f}" if found.draws else "no draw",
-        f"{found.nll:.3f} ± {found.nll_deviation:.3f}" if found.draws else "",
-        f"{found.last_accuracy:.2f} ± {found.last_accuracy_deviation:.2f}",
+        with_deviation(found.accuracy, found.accuracy_deviation, 2) if found.draws else "no draw",
+        with_deviation(found.nll, found.nll_deviation, 3) if found.draws else "",
+        with_deviation(found.last_accuracy, found.last_accuracy_deviation, 2),
     )
     swaps = "" if math.isnan(found.acceptance) else f"{found.acceptance:.3f}, {found.round_trips}"
     print(

@@ -663,6 +663,19 @@ def test_permuted_labels_of_the_lstm_and_their_mean_potential(monkeypatch):
     assert problem.energy(3 * second) - problem.energy(first) == pytest.approx(expected, rel=1e-3)
 
 
+def test_renhd_on_a_network_takes_a_single_run(capsys):
+    """Its last position is one vector, and one run has no deviation."""
+    script = example("renhd_lstm")
+    sizes = script.QUICK["lstm"]._replace(num_runs=1, num_gradients=40, num_units=2)
+    problem = script.Problem(script.generated(sizes.num_train, sizes.num_test, 0), sizes, 0)
+    adam = next(method for method in script.METHODS if method.name == "Adam")
+    found, _ = script.result(problem, adam, None)
+    assert 0 <= found.last_accuracy <= 100 and np.isnan(found.last_accuracy_deviation)
+    script.report(found, sizes)
+    said = capsys.readouterr().out
+    assert f"{found.last_accuracy:.2f}" in said and "nan" not in said and "±" not in said
+
+
 @pytest.mark.slow
 def test_resghmc_on_a_resnet_is_resumed_and_counts_its_swaps(tmp_path, capsys):
     """On generated images the draws fit better than the start, over both halves of the run."""
