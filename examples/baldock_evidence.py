@@ -62,7 +62,11 @@ class Sizes(NamedTuple):
     num_descent_steps: int = 500
 
 
-QUICK = Sizes(2, 3, 12, 3, 30)
+QUICK = Sizes(2, 8, 100, 20, 200)
+QUICK_NETS = {"one hidden layer": (4, 3, 10), "three hidden layers": (4, 3, 3, 3, 10)}
+"""Networks that trajectories of seconds can cross: on those of 10,690 parameters the two paths of
+such a run end thousands of nats apart.
+"""
 FULL = Sizes(28, 16, 400, 100, 5_000)
 
 
@@ -104,20 +108,22 @@ def read(folder: Path) -> tuple[np.ndarray, np.ndarray]:
         return shrunk(file["x_train"][listed]), file["y_train"][listed].astype(np.int64)
 
 
-def generated(seed: int) -> tuple[np.ndarray, np.ndarray]:
+def generated(seed: int, num_pixels: int = 256) -> tuple[np.ndarray, np.ndarray]:
     """Ten patterns with noise, 3 images each."""
     random = np.random.default_rng(seed)
     labels = np.arange(30) % 10
-    return random.standard_normal((10, 256))[labels] + random.standard_normal((30, 256)), labels
+    patterns = random.standard_normal((10, num_pixels))
+    return patterns[labels] + random.standard_normal((30, num_pixels)), labels
 
 
 def simulation(
     data: tuple[np.ndarray, np.ndarray], net: str, num_walkers: int, seed: int
 ) -> tati_re.Simulation:
-    """A network and the images."""
+    """A network, by the width of the images, and the images."""
+    nets = QUICK_NETS if data[0].shape[1] == QUICK_NETS[net][0] else NETS
     return tati_re.Simulation(
         data=data,
-        hidden=list(NETS[net][1:-1]),
+        hidden=list(nets[net][1:-1]),
         activation="sigmoid",
         loss="sparse_categorical_crossentropy",
         prior="box",
@@ -165,25 +171,56 @@ def say(found: Evidence) -> None:
         print(f"  {note}", flush=True)
 
 
+def estimate(results: Sequence[Result], net: str, method: str) -> tuple[float, float]:
+    """log Z of a network by a method, a mean over the runs, and its standard error.
+
+    The error is the larger one of that from the spread of the runs and that of their draws.
+    """
+    chosen = [each for each in results if (each.net, each.method) == (net, method)]
+    values = np.array([each.log_z for each in chosen])
+    of_draws = float(np.sqrt(np.mean([each.error**2 for each in chosen])))
+    return float(values.mean()), max(float(values.std(ddof=1)), of_draws) / np.sqrt(len(values))
+
+
 def report(results: Sequence[Result], method: str) -> None:
     """Prints what a method says of both networks."""
-    means = {}
-    for net in NETS:
-        values = np.array(
-            [each.log_z for each in results if (each.net, each.method) == (net, method)]
-        )
-        means[net] = values.mean(), values.std(ddof=1)
-        print(
-            f"{METHODS[method]}, {net}: log Z = {values.mean():,.0f}, standard deviation {values.std(ddof=1):,.0f}"
-        )
-    (shallow, spread), (deep, other) = means.values()
-    count = len([each for each in results if (each.net, each.method) == (next(iter(NETS)), method)])
-    error = np.hypot(spread, other) / np.sqrt(count)
-    winner = "the shallow network wins" if shallow > deep else "the deep network wins"
+    estimates = [estimate(results, net, method) for net in NETS]
+    for net, (mean, error) in zip(NETS, estimates, strict=True):
+        print(f"{METHODS[method]}, {net}: log Z = {mean:,.0f} ± {error:,.0f}")
+    (shallow, first), (deep, second) = estimates
+    difference, error = shallow - deep, float(np.hypot(first, second))
+    verdict = "the shallow network wins" if difference > 0 else "the deep network wins"
+    if abs(difference) < 2 * error:
+        verdict = "no winner within two standard errors"
     print(
-        f"{METHODS[method]}: log Bayes factor {shallow - deep:+,.0f} ± {error:,.0f}: {winner}",
+        f"{METHODS[method]}: log Bayes factor {difference:+,.0f} ± {error:,.0f}: {verdict}",
         flush=True,
     )
+
+
+def disagreements(results: Sequence[Result]) -> list[str]:
+    """Sentences about networks whose log Z differs between the two paths, or is impossible.
+
+    The paths have only their end in common, so that an error which both share is unlikely; and a
+    sum of cross-entropies is never negative, so that log Z is not above 0.
+    """
+    said = []
+    done = [method for method in METHODS if any(each.method == method for each in results)]
+    for net in NETS:
+        estimates = {method: estimate(results, net, method) for method in done}
+        for method, (mean, error) in estimates.items():
+            if mean > 3 * error:
+                said.append(f"{METHODS[method]}, {net}: log Z above 0 is impossible.")
+        if len(estimates) < 2:
+            continue
+        (first, error), (second, other) = estimates.values()
+        apart, expected = abs(first - second), float(np.hypot(error, other))
+        if apart > 4 * expected:
+            said.append(
+                f"{net}: the two paths differ by {apart:,.0f} nats, {apart / expected:.0f} standard "
+                "errors. The chains have not reached equilibrium; increase --num-steps."
+            )
+    return said
 
 
 def write(results: Sequence[Result], path: Path) -> None:
@@ -267,6 +304,8 @@ def experiment(
             results += found
             write(results, output / "results.csv")
         report(results, method)
+    for sentence in disagreements(results):
+        print(f"warning: {sentence}", flush=True)
     draw(curves, results, output / "figure.png")
     print(f"published: the shallow network wins\n{output / 'results.csv'}, {output / 'figure.png'}")
 
@@ -287,7 +326,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         flag = "--" + name.replace("_", "-")
         parser.add_argument(flag, type=int, default=None, metavar="N", help=f"default {default:,}")
     parser.add_argument(
-        "--quick", action="store_true", help="generated images, a few short trajectories"
+        "--quick", action="store_true", help="generated images of 4 pixels, small networks"
     )
     parser.add_argument(
         "--full", action="store_true", help="28 runs of longer trajectories: days on 2 cores"
@@ -307,7 +346,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise tati_re.InputError(
                 "--data is missing.", None, f"a folder with mnist.npz and {INDICES}, or --quick"
             )
-        data = generated(arguments.seed) if arguments.quick else read(arguments.data)
+        num_pixels = QUICK_NETS["one hidden layer"][0]
+        data = generated(arguments.seed, num_pixels) if arguments.quick else read(arguments.data)
         experiment(data, arguments.methods, sizes, arguments.seed, arguments.output)
     except (tati_re.InputError, tati_re.SamplingError) as error:
         print(f"error: {error}", file=sys.stderr)

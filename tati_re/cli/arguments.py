@@ -145,7 +145,8 @@ class Parser(argparse.ArgumentParser):
         another command.
         """
         if name in map(flag, OPTIONS) and name not in self._option_string_actions:
-            return ""
+            resume = " Any run, also a training, is resumed by tati-sample --resume RUN."
+            return resume if name == "--resume" else ""
         if said := ELSEWHERE.get(name.strip("-").replace("-", "_")):
             return f" {said}"
         flags = [known for known in self._option_string_actions if known not in self._of_tati]

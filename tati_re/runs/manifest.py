@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
 from tati_re.options.make import make_options
 from tati_re.options.table import OPTIONS
 from tati_re.options.trust import asked_of
@@ -37,6 +37,30 @@ def write(folder: AnyPath, content: Mapping[str, Any]) -> None:
     write_whole(Path(folder) / MANIFEST, text.encode())
 
 
+_OTHER_COMMANDS = {
+    "landscape.toml": "tati-landscape",
+    "inputspace.toml": "tati-inputspace",
+    "exploration.toml": "tati-explore",
+    "evidence.toml": "tati-evidence",
+}
+"""Files that commands leave in folders which are no run folders."""
+
+
+def _not_a_run(folder: Path) -> InputError:
+    """The error about a path that is given in place of a run folder."""
+    expected = "the folder of a run of tati-sample or tati-optimize"
+    if not folder.exists():
+        beside = [entry.name for entry in folder.parent.iterdir()] if folder.parent.is_dir() else []
+        return InputError(f"There is no run folder {folder}.{nearest(folder.name, beside)}")
+    if not folder.is_dir():
+        return InputError(f"{folder} is a file, not the folder of a run.", expected=expected)
+    what = f"The folder {folder} is not the folder of a run: it has no {MANIFEST}."
+    for file, command in _OTHER_COMMANDS.items():
+        if (folder / file).exists():
+            return InputError(what, f"a folder of {command}", expected)
+    return InputError(what)
+
+
 def read(folder: AnyPath) -> dict[str, Any]:
     """The content of `manifest.toml`; refuses one of a later version, or that lacks what the
     checkpoint knows of it.
@@ -49,9 +73,7 @@ def read(folder: AnyPath) -> dict[str, Any]:
         )
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
-        raise InputError(
-            f"The folder {os.fspath(folder)} is not the folder of a run: it has no {MANIFEST}."
-        ) from None
+        raise _not_a_run(Path(folder)) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"The file {path} cannot be read: {str(error).rstrip('.')}.") from error
     version = content.get("schema_version")

@@ -64,8 +64,9 @@ def read_parameters(
         )
     try:
         return readers[path.suffix](path, step, wanted)
-    except InputError:
-        raise
+    except InputError as error:
+        said = str(error)
+        raise InputError(said if said.startswith("parameters") else f"parameters: {said}") from None
     except (OSError, ValueError, OverflowError, EOFError, csv.Error, *DAMAGED) as error:
         reason = str(error).strip().split("\n")[0]
         raise InputError(f"parameters: {path} cannot be read: {reason}.", expected=KINDS) from None

@@ -113,6 +113,7 @@ def read_rows(option: str, source: AnyPath, meaning: str) -> np.ndarray:
     path = Path(source)
     expected = f"a .npy, .npz or .csv file of {meaning}"
     refuse_if(not os.path.exists(path), f"{option}: the file does not exist.", path, expected)
+    refuse_if(path.is_dir(), f"{option} is a folder.", path, expected)
     try:
         return np.asarray(_numbers_in(path))
     except InputError as error:
