@@ -284,9 +284,9 @@ def test_a_stopped_scan_goes_on(tmp_path):
 
 def test_other_data_are_another_landscape(tmp_path):
     found = (
-        tables.digest(np.zeros(3), "a"),
-        tables.digest(np.zeros(3), "b"),
-        tables.digest(np.zeros(4), "a"),
+        tables.digest([np.zeros(3), "a"]),
+        tables.digest([np.zeros(3), "b"]),
+        tables.digest([np.zeros(4), "a"]),
     )
     assert len(set(found)) == 3
 

@@ -105,7 +105,9 @@ def noise_covariance(
     # The noise of the step itself is one more entry of z.
     matrix = np.zeros((wells, size + 1, size + 1))
     push = np.ones((wells, size + 1))
-    matrix[:, :size, :size], push[:, :size] = step.matrix, step.push
+    matrix[:, :size, :size] = step.matrix
+    push[:, :size] = step.push
+
     if (np.abs(np.linalg.eigvals(matrix)).max(-1) >= 1).any():
         raise InputError("step_size: the steps are not stable in the stiffest direction.")
     if order == "replacement":
@@ -113,10 +115,20 @@ def noise_covariance(
             [_stationary(one, np.outer(kick, kick)) for one, kick in zip(matrix, push, strict=True)]
         )
     else:
-        sweep = order == "symmetric", batch_size, num_examples, record_every
         found = np.stack(
-            [_over_a_sweep(one, kick, *sweep) for one, kick in zip(matrix, push, strict=True)]
+            [
+                _over_a_sweep(
+                    one,
+                    kick,
+                    twice=order == "symmetric",
+                    batch_size=batch_size,
+                    num_examples=num_examples,
+                    record_every=record_every,
+                )
+                for one, kick in zip(matrix, push, strict=True)
+            ]
         )
+
     kinetic = (
         np.full(wells, np.nan) if step.momentum is None else found[:, step.momentum, step.momentum]
     )

@@ -78,9 +78,9 @@ class Temperature(NamedTuple):
         """`inside`, `above` or `below` its band, `too short` for one, or `never changes`."""
         if not np.isfinite(self.lower):
             return "never changes" if np.isnan(self.lower) else "too short"
-        return (
-            "above" if self.mean > self.upper else "below" if self.mean < self.lower else "inside"
-        )
+        if self.mean > self.upper:
+            return "above"
+        return "below" if self.mean < self.lower else "inside"
 
 
 def measured_temperature(

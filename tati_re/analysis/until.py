@@ -253,6 +253,13 @@ def what_is_missing(conditions: Sequence[Condition], numbers: Mapping[str, Any],
     return "; ".join(parts)
 
 
+def _agreed(one: Condition, numbers: Mapping[str, Any]) -> float:
+    """R-hat below which more steps are known to bring it down."""
+    if one.quantity == WEIGHTS:
+        return _SETTLED
+    return _OF_ONE if numbers.get("spoiled_by") else _AGREED
+
+
 def steps_left(one: Condition, numbers: Mapping[str, Any], steps: int) -> float:
     """How many more steps a condition takes, in two digits, inf if unknown: R-hat - 1 falls as
     their inverse.
@@ -261,14 +268,7 @@ def steps_left(one: Condition, numbers: Mapping[str, Any], steps: int) -> float:
     if one.met(numbers) or not value > 0:
         return 0.0 if one.met(numbers) else math.inf
     if one.quantity in _HATS:
-        agreed = (
-            _SETTLED
-            if one.quantity == WEIGHTS
-            else _OF_ONE
-            if numbers.get("spoiled_by")
-            else _AGREED
-        )
-        factor = (value - 1) / (one.limit - 1) if value < agreed else math.inf
+        factor = (value - 1) / (one.limit - 1) if value < _agreed(one, numbers) else math.inf
     else:
         factor = one.limit / value if one.quantity == "ess" else (value / one.limit) ** 2
     return float(f"{steps * (factor - 1):.2g}")

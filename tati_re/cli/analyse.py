@@ -217,7 +217,7 @@ def _body(argv: list[str]) -> None:
 
     choices = _choices(typed)
     runs = [load(folder) for folder in typed["runs"]]
-    arviz = ["arviz"] * (typed.get("to") == "arviz")
+    arviz = ["arviz"] if typed.get("to") == "arviz" else []
     asked = [
         typed.get("what") or ([] if arviz else modules_of(run, choices.burnin)) for run in runs
     ]

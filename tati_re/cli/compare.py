@@ -40,8 +40,14 @@ def parser_of_command() -> Parser:
         "--drop", "--column_drop", dest="drop", nargs="+", metavar="NAME", help=text
     )
     text = "columns whose sign does not matter, likewise"
-    names = "--ignore-sign", "--column_ignore_sign"
-    parser.add_argument(*names, dest="ignore_sign", nargs="+", metavar="NAME", help=text)
+    parser.add_argument(
+        "--ignore-sign",
+        "--column_ignore_sign",
+        dest="ignore_sign",
+        nargs="+",
+        metavar="NAME",
+        help=text,
+    )
     text = "check the files of one or more run folders instead, one line a file: whether each is what the run wrote"
     parser.add_argument("--verify", action="store_true", help=text)
     text = "how well each run predicts examples it has not seen: elpd by PSIS-LOO, and the difference with its error"

@@ -41,8 +41,15 @@ def parser_of_command() -> Parser:
     parser = Parser("tati-dataset", "tati-dataset NAME or FILE [options]", description, quiet=None)
     parser.add_argument("name", nargs="?", metavar="NAME", help=", ".join(GENERATORS))
     text = "files to read instead, or mnist, cifar10, ..."
-    names = "--inspect", "--data", "--batch_data_files"
-    parser.add_argument(*names, dest="inspect", nargs="+", metavar="FILE", help=text)
+    parser.add_argument(
+        "--inspect",
+        "--data",
+        "--batch_data_files",
+        dest="inspect",
+        nargs="+",
+        metavar="FILE",
+        help=text,
+    )
     parser.add_argument("--batch_size", dest="batch_size", type=int, help=argparse.SUPPRESS)
     parser.add_argument("-v", dest="v", action="count", help=argparse.SUPPRESS)
     parser.add_argument(

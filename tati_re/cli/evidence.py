@@ -65,15 +65,16 @@ def _of_folder(typed: dict[str, Any]) -> dict[str, Options]:
         ) from None
     now = with_config(typed)
     changed = now.values_of(name for name in ("verbose", "workers") if name in now.explicit)
-    how = folder, "--resume", trust
     return {
-        name: options_of_folder({**one, "output": folder}, *how, **changed)
+        name: options_of_folder(
+            {**one, "output": folder}, folder, "--resume", trust=trust, **changed
+        )
         for name, one in said.items()
     }
 
 
 def _head(name: str) -> str:
-    return f"{name.replace('/', '_')}-" * bool(name)
+    return f"{name.replace('/', '_')}-" if name else ""
 
 
 def _jobs(models: dict[str, Options], folder: Path) -> list[tuple[Options, Path, str]]:
@@ -112,7 +113,7 @@ def _check(models: dict[str, Options]) -> None:
     for name, options in models.items():
         if options.data is None and not options.is_target:
             raise InputError(
-                f"{f'{name}: ' * bool(name)}--data is missing.",
+                f"{name}: --data is missing." if name else "--data is missing.",
                 expected=OPTIONS["data"].description,
             )
     if len({str(options.data) for options in models.values()}) > 1:

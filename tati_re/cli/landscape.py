@@ -341,7 +341,7 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
     trajectory = _trajectory(typed, sim, walker)
     if typed.get("hessian"):
         about = {"schema_version": 1, **words, "hessian": typed["hessian"]}
-        about["digest"] = digest(surface.identity, centre, mask, typed["hessian"])
+        about["digest"] = digest([surface.identity, centre, mask, typed["hessian"]])
         with writing(folder):
             prepare(folder, about, "overwrite" in typed)
             written = _say_hessian(typed, surface, centre, free, folder)

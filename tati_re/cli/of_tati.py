@@ -3,7 +3,7 @@ our own.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,15 +89,12 @@ def _parser(prog: str, **flags: Any) -> Parser:
     """
     parser = Parser(prog=prog, quiet=None)
     for name, value in flags.items():
-        kind = None if value is None or isinstance(value, list) else type(value)
-        more: dict[str, Any] = (
-            {"nargs": "+"}
-            if isinstance(value, list)
-            else {}
-            if kind is None
-            else {"default": value}
-        )
-        parser.add_argument(f"--{name}", dest=name, type=kind or str, **more)
+        if value is None:
+            parser.add_argument(f"--{name}", dest=name, type=str)
+        elif isinstance(value, list):
+            parser.add_argument(f"--{name}", dest=name, type=str, nargs="+")
+        else:
+            parser.add_argument(f"--{name}", dest=name, type=type(value), default=value)
     parser.add_argument("-v", dest="v", action="count")
     return parser
 
@@ -324,7 +321,7 @@ def _of_network(
     return typed
 
 
-def _simulation(typed: dict[str, Any], *left_out: str, **objects: Any) -> Any:
+def _simulation(typed: dict[str, Any], left_out: Collection[str], **objects: Any) -> Any:
     from tati_re.simulation.simulation import Simulation
 
     flags = {
@@ -383,9 +380,10 @@ def sample_as_tati(argv: list[str]) -> None:
 
     walks = mode.startswith("trajectory")
     subspace = mode.endswith("subgrid")
-    sim = _simulation(
-        typed, "directions_file", *(("parse_parameters_file", "parse_steps") if walks else ())
-    )
+    left_out = ["directions_file"]
+    if walks:
+        left_out += ["parse_parameters_file", "parse_steps"]
+    sim = _simulation(typed, left_out=left_out)
     names = sim.parameter_names()
     excluded = typed.get("exclude_parameters", [])
     biases = np.array([name.split("[")[0].endswith("bias") for name in names])
@@ -451,7 +449,7 @@ def sample_inputs_as_tati(argv: list[str]) -> None:
     grid = Grid(np.zeros(inputs), np.eye(inputs), [_axis(typed, "input")] * inputs)
     points = grid.positions(grid.coordinates(0, grid.num_points)[:, 1:])
     left_out = ("batch_data_files", "batch_data_file_type", "batch_size", "loss")
-    sim = _simulation(typed, *left_out, data=(points, np.zeros((len(points), outputs))))
+    sim = _simulation(typed, left_out=left_out, data=(points, np.zeros((len(points), outputs))))
     if "batch_data_files" in typed:
         print(
             f"{' '.join(typed['batch_data_files'])}: left alone; the grid that TATi writes there is in the table."

@@ -156,15 +156,17 @@ class Batches:
 
     def from_walker(self, first: int) -> "Batches":
         """Those of as many walkers of the run, from another one on."""
-        given = (
-            self.num_examples,
-            self.batch_size,
-            self.num_walkers,
-            self.seed,
-            self.sampling,
-            self.shared,
+        return Batches(
+            num_examples=self.num_examples,
+            batch_size=self.batch_size,
+            num_walkers=self.num_walkers,
+            seed=self.seed,
+            sampling=self.sampling,
+            shared=self.shared,
+            stage=self._stage,
+            shuffle=self.shuffle,
+            first_walker=first,
         )
-        return Batches(*given, self._stage, self.shuffle, first)
 
     def _blocks(self, block: int) -> np.ndarray:
         """Returns `(walkers, steps, batch_size)`: one epoch, or one block of draws, of every

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -184,23 +184,22 @@ class Dataset:
         labels = (
             None if checked.test_targets is None else as_storage_type(checked.test_targets, kind)
         )
-        counted: dict[str, Any] = {
-            "weights": weights,
-            "test_weights": test_weights,
-            "layout": layout,
-        }
-        counted |= {
-            "multi_label": multi_label,
-            "class_names": names,
-            "layout_scales": layout_scales,
-        }
-        parts = (
-            checked.inputs,
-            as_storage_type(checked.targets, kind),
-            checked.test_inputs,
-            labels,
+        return cls(
+            inputs=checked.inputs,
+            targets=as_storage_type(checked.targets, kind),
+            test_inputs=checked.test_inputs,
+            test_targets=labels,
+            name=name,
+            input_scale=input_scale,
+            num_classes=num_classes,
+            feature_names=tuple(feature_names),
+            weights=cast("np.ndarray | None", weights),
+            test_weights=cast("np.ndarray | None", test_weights),
+            layout=layout,
+            multi_label=multi_label,
+            class_names=names,
+            layout_scales=layout_scales,
         )
-        return cls(*parts, name, input_scale, num_classes, tuple(feature_names), **counted)
 
     def split(self, test_fraction: float, seed: int, shuffle: bool = True) -> "Dataset":
         """Returns the same data with a test part split off; a data set that has one is returned

@@ -238,8 +238,11 @@ def suffix_of(path: Path) -> str:
     """
     name = path.name.lower()
     found = re.search(r"(\.tfrecords?)(-\d+-of-\d+)?(\.gz)?$", name)
+    if found:
+        return found[1]
+
     unpacked = Path(name.removesuffix(".gz")).suffix
-    return found[1] if found else unpacked if unpacked in TEXTS else Path(name).suffix
+    return unpacked if unpacked in TEXTS else Path(name).suffix
 
 
 def _existing(source: str | Path) -> Path:

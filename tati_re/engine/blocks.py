@@ -271,12 +271,22 @@ class Blocks(Loop):
             [np.concatenate(each) for each in zip(*parts, strict=True)] if parts else [nothing] * 3
         )
         told = np.stack(events) if events else np.zeros((0, 0, 0))
-        filled = found[0], len(found[0]), found[1], found[2], len(found[1])
         result: Any = after
         if ends and done == count:
             self._end([end for answer in self._last.values() for end in answer.ends])
             result = after if self.cools is None else self.cools(after._carry, last)
-        return Chunk(result, done, *filled, told, len(events) if self.timeline.event_every else 0)
+
+        return Chunk(
+            carry=result,
+            taken=done,
+            rows=found[0],
+            num_rows=len(found[0]),
+            positions=found[1],
+            beside=found[2],
+            num_positions=len(found[1]),
+            events=told,
+            num_events=len(events) if self.timeline.event_every else 0,
+        )
 
     def _swaps(self, step: int) -> bool:
         """Whether walkers swap after a step."""
@@ -384,8 +394,8 @@ class Blocks(Loop):
         flat = self._flat
         full = self.potential.batches.full
         exact = not method.asks_examples(full)
-        centre = [self.walkers] * ("centre_loss" in self._like._fields)
-        energies = [self.walkers, self.walkers, *centre]
+        has_centre = "centre_loss" in self._like._fields
+        energies = [self.walkers] * (3 if has_centre else 2)
         sizes = [sum(flat.sizes), 4, *energies, *(math.prod(draw.shape) for draw in self._draws)]
 
         def decided(vector):
@@ -408,7 +418,7 @@ class Blocks(Loop):
                 examples=self._examples_of,
             )
             values: dict[str, Any] = {"position": "position"}
-            if centre:
+            if has_centre:
                 values |= {"centre": "centre", "centre_loss": centre_loss[0]}
             inner = SimpleNamespace(_fields=tuple(values), _asdict=lambda: values, **values)
             random = {} if method.swaps is None else method.swaps.random_numbers(noise)

@@ -95,14 +95,16 @@ class Loop:
         self.first_step = first_step
         self.cools: Callable[[Carry, int], Carry] | None = None
         self.cools_after: Sequence[int] = ()
-        lengths = (
-            record_every,
-            trajectory_every,
-            num_burnin_steps,
-            method.groups,
-            method.group_steps,
+        self.timeline = Timeline(
+            record_every=record_every,
+            trajectory_every=trajectory_every,
+            num_burnin_steps=num_burnin_steps,
+            groups=method.groups,
+            group_steps=method.group_steps,
+            step_factor=step_factor,
+            temperature_factor=temperature_factor,
+            event_every=method.event_every,
         )
-        self.timeline = Timeline(*lengths, step_factor, temperature_factor, method.event_every)
         self.directions = None if directions is None else tf.constant(directions.T, potential.dtype)
         self.walkers = int(rung.step_size.shape[0])
         self.title = method.name
@@ -130,9 +132,10 @@ class Loop:
         silent = SilentEvaluate(rung)
         noise = RecordingNoise(self.potential.dtype)
         state = self.method.init(position, silent, noise)
-        lacking = {*State._fields, *["momentum"] * self.method.has_momentum, *self.method.shown} - {
-            *dir(state)
-        }
+        needed = {*State._fields, *self.method.shown}
+        if self.method.has_momentum:
+            needed.add("momentum")
+        lacking = needed - {*dir(state)}
         refuse_if(
             lacking,
             f"{self.title}: the state of init lacks {', '.join(sorted(lacking))}.",

@@ -227,9 +227,10 @@ class RowBuffers:
         if (
             line.record_every == 1
         ):  # number by number, for XLA copies what passes through a condition
-            both = self._updated(moments, ordered, weight, state), moments
             new_moments = tf.nest.map_structure(
-                lambda new, old: tf.where(due.moments, new, old), *both
+                lambda new, old: tf.where(due.moments, new, old),
+                self._updated(moments, ordered, weight, state),
+                moments,
             )
         else:
             new_moments = tf.cond(

@@ -177,11 +177,11 @@ class RunTables:
         rows = num_steps / line.record_every * loop.walkers * 18.0 * numbers
         if not line.trajectory_every:
             return rows, 0.0
-        number = (
-            self._numbers.size
-            if self._trajectory.endswith(".h5")
-            else (13.0 if self._numbers.size == 4 else 20.0)
-        )
+
+        if self._trajectory.endswith(".h5"):
+            number = self._numbers.size
+        else:
+            number = 13.0 if self._numbers.size == 4 else 20.0
         num_positions = max(0, num_steps - line.num_burnin_steps) / line.trajectory_every
         return rows, num_positions * self._num_recorded * number * len(self._parameters)
 

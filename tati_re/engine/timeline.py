@@ -128,14 +128,19 @@ class Timeline:
         events = np.where(row | position | event | turn_ends, places, capacity + 1)
         stop = np.minimum(np.minimum.accumulate(events[::-1])[::-1], count)
         adapting = steps <= self.num_burnin_steps
-        due = row, row & self.counted(steps), position, event
+        step_factor, temperature_factor = self.factors(steps)
+
         return Moves(
-            stop.astype(np.int32),
-            *due,
-            steps,
-            adapting,
-            group.astype(np.int32),
-            *self.factors(steps),
+            stop=stop.astype(np.int32),
+            row=row,
+            moments=row & self.counted(steps),
+            position=position,
+            event=event,
+            step=steps,
+            adapting=adapting,
+            group=group.astype(np.int32),
+            step_factor=step_factor,
+            temperature_factor=temperature_factor,
         )
 
 

@@ -154,7 +154,8 @@ class Estimation:
             load_pymbar()
         self.sampler = self._sampler()
         idle = [name for name, methods in _OF.items() if not {*methods} & {*options.method}]
-        idle += ["evidence_power"] * (options.evidence_grid == "simpson")
+        if options.evidence_grid == "simpson":
+            idle.append("evidence_power")
         given = [name for name in (*_UNUSED, *idle) if name in options.explicit]
         if unused := [*given, *unused_options(options, self.sampler)]:
             self.progress.message(f"Not used for the evidence: {', '.join(dict.fromkeys(unused))}.")
@@ -251,8 +252,18 @@ class Estimation:
             )
         acceptance = options.target_acceptance or _TARGET_ACCEPTANCE
         largest = 2.0 * float(np.max(widths))
-        lengths = self.walkers, options.num_steps - burnin, burnin, options.evidence_sampling
-        return SamplingPlan(*lengths, first, acceptance, largest, options.run_seed, self.execution)
+
+        return SamplingPlan(
+            walkers=self.walkers,
+            num_draws=options.num_steps - burnin,
+            num_burnin_steps=burnin,
+            sampling=options.evidence_sampling,
+            step_size=first,
+            target_acceptance=acceptance,
+            largest_step_size=largest,
+            seed=options.run_seed,
+            execution=self.execution,
+        )
 
     def prior_widths(self) -> np.ndarray:
         prior = self.potential(1).prior
@@ -296,10 +307,16 @@ class Estimation:
     def _smc(self, parts: PartFiles) -> Evidence:
         options = self.options
         plan = self.plan(self.prior_widths())
-        sizes = (options.num_populations, options.num_particles)
-        moves = options.num_moves, options.particle_fraction
         found = cooled(
-            self.potential, self.sampler, plan, *sizes, *moves, self.progress.message, parts
+            self.potential,
+            self.sampler,
+            plan,
+            num_populations=options.num_populations,
+            num_particles=options.num_particles,
+            num_moves=options.num_moves,
+            fraction=options.particle_fraction,
+            say=self.progress.message,
+            parts=parts,
         )
         settings: dict[str, Any] = {
             "populations": options.num_populations,

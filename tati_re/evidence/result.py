@@ -176,6 +176,6 @@ def value_and_error(value: float, error: float, short: bool = False) -> str:
     """Value and error with two digits of the error: `-18.075 ± 0.012`, `± 0.012†` of short
     chains.
     """
-    return with_error(value, error, short) + " (error not known)" * (
-        not (math.isfinite(error) and error > 0)
-    )
+    text = with_error(value, error, short)
+    known = math.isfinite(error) and error > 0
+    return text if known else f"{text} (error not known)"

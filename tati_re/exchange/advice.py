@@ -321,19 +321,24 @@ def exchange_advice(chains, ladder: Ladder | None = None, energy_sd=None) -> Exc
     size = np.sqrt((first @ first) * (second @ second))
     found = float(r_hats[worst])
     kept = float(first @ second / size) if size else 0.0
-    pays = True if found > 1.4 and kept > 0.8 else False if found < 1.1 else None
-    verdict = {
-        True: "is likely to pay",
-        False: "is not likely to pay",
-        None: "may pay or not, the run is too short",
-    }
-    how = f"{len(values)} walkers {'agree' if pays is False else 'stay apart' if pays else 'do not agree yet'}"
-    left = (
-        ""
-        if pays is False
-        else f"; {max(kept, 0):.0%} of what they differ in is kept from one half to the other"
-    )
-    sentence = f"Exchange {verdict[pays]}: {how} (R-hat {found:.3g}{left})."
+    left = f"; {max(kept, 0):.0%} of what they differ in is kept from one half to the other"
+
+    pays: bool | None
+    if found > 1.4 and kept > 0.8:
+        pays = True
+        verdict = "is likely to pay"
+        how = "stay apart"
+    elif found < 1.1:
+        pays = False
+        verdict = "is not likely to pay"
+        how = "agree"
+        left = ""
+    else:
+        pays = None
+        verdict = "may pay or not, the run is too short"
+        how = "do not agree yet"
+
+    sentence = f"Exchange {verdict}: {len(values)} walkers {how} (R-hat {found:.3g}{left})."
     size_of = None
     if ladder is not None:
         coordinate = ladder.inverse_temperature * ladder.likelihood_weight

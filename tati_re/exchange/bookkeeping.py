@@ -86,13 +86,20 @@ def counted(counts: Counts, pairs: Pairs, accepted, expected, energy, rung, coun
     returned = tf.logical_and(bottom, was_tripping)
     went_up = tf.where(tf.logical_or(was_bottom, was_tripping), _TOP_AFTER_BOTTOM, _TOP)
     end = tf.where(bottom, _BOTTOM, tf.where(top, went_up, last))
-    of_rungs = (
-        counts.samples + kept * energy.shape[0],
-        counts.energy + kept * tf.reduce_sum(energy, axis=0),
-    )
+    samples = counts.samples + kept * energy.shape[0]
+    energy_sum = counts.energy + kept * tf.reduce_sum(energy, axis=0)
     restarts, trips = (kept * tf.cast(came, tf.float64) for came in (arrived, returned))
-    trips = counts.restarts + restarts, counts.round_trips + trips
-    return Counts(attempts, swaps, chances, *of_rungs, tf.where(counting, end, last), *trips)
+
+    return Counts(
+        attempts=attempts,
+        accepted=swaps,
+        expected=chances,
+        samples=samples,
+        energy=energy_sum,
+        last_end=tf.where(counting, end, last),
+        restarts=counts.restarts + restarts,
+        round_trips=counts.round_trips + trips,
+    )
 
 
 def events_of(step, pairs: Pairs, difference: LogRatioEstimate, accepted, replica_at):

@@ -3,6 +3,8 @@
 import math
 
 from tati_re.core.errors import refuse_if
+from tati_re.core.method import Method
+from tati_re.core.potential import Prior
 from tati_re.exchange.advice import ladder_advice
 from tati_re.exchange.correction import Correction
 from tati_re.exchange.ladder import Ladder, make_ladder
@@ -10,6 +12,7 @@ from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.exchange.schedule import make_swap_schedule
 from tati_re.exchange.swap_rules import BarkerCompensated, Metropolis, Penalty, make_swap_rule
 from tati_re.exchange.well_tempered import WellTempered
+from tati_re.options.make import Options
 from tati_re.options.representable import LARGEST
 from tati_re.samplers.wrappers.simulated_tempering import SimulatedTempering
 
@@ -24,7 +27,7 @@ _OF_CORRECTED = (
 )
 
 
-def ladder_of(options) -> Ladder | None:
+def ladder_of(options: Options) -> Ladder | None:
     rise = ((options.num_replicas or 2) - 1) * math.log10(options.temperature_ratio or 1.0)
     what = "temperature_ratio: no number holds the highest temperature."
     received = f"10^{rise:.4g} times the lowest"
@@ -50,88 +53,164 @@ def ladder_of(options) -> Ladder | None:
     return ladder
 
 
-def with_replicas(sampler, options, exact: bool, prior, regularized: bool = False):
-    """The sampler on the ladder of the options, if they have one; `exact`: it sees all data at
-    every step; where `regularized`, V has more than the prior.
+def with_replicas(
+    sampler: Method, options: Options, exact: bool, prior: Prior, regularized: bool = False
+) -> Method:
+    """The sampler on the ladder of the options, if they have one.
+
+    Args:
+        sampler: A sampler of one temperature, or one with a ladder of its own.
+        options: The options of the run.
+        exact: Whether the sampler sees all data at every step.
+        prior: The prior of the parameters; the hottest rung of likelihood tempering draws from it.
+        regularized: Whether V has more terms than the prior.
+
+    Returns:
+        The sampler itself, a `ReplicaExchange` or a `SimulatedTempering`.
+
+    Raises:
+        InputError: Options that exclude each other.
     """
-    biased = options.bias != "none"
     if sampler.label_names:
-        asked = [
-            n
-            for n, value in options.values_of(_OF_LADDER).items()
-            if value and n not in sampler.settings
-        ]
-        asked += ["tempering"] * (options.tempering != "posterior") + ["bias"] * biased
-        what = f"{', '.join(asked)}: the sampler has its own temperatures."
-        refuse_if(asked, what, sampler.name, "another sampler, or no ladder and no bias")
-        others = isinstance(sampler, ReplicaExchange) and sampler.num_ladders != options.num_walkers
-        refuse_if(
-            others,
-            "num_walkers: the sampler has ladders of its own.",
-            options.num_walkers,
-            "their number",
-        )
+        _check_own_ladder(sampler, options)
         return sampler
+
+    biased = options.bias != "none"
     ladder = ladder_of(options)
     if ladder is None and not biased:
         return sampler
+
     ladder = ladder or make_ladder(temperature=options.kT, step_size=options.first_step_size)
     if biased:
-        fixed = "tempering likelihood" if options.tempering == "likelihood" else ""
-        moves = fixed or ("exchange tempering" if options.exchange == "tempering" else "")
-        expected = "tempering posterior, exchange pairs, infinite or none"
-        refuse_if(
-            moves, "bias: well_tempered is a bias on U at fixed temperatures.", moves, expected
-        )
-        _check_burnin(options, "bias: it grows during the burn-in only.")
-    exact_energies = biased and not exact and options.bias_energies == "full"
+        _check_bias(options)
     if options.tempering == "likelihood":
-        what = "tempering: the hottest rung is the prior, which has to be proper."
-        refuse_if(
-            not prior.proper and ladder.draws_prior,
-            what,
-            f"prior {prior}",
-            "one that is, such as gaussian",
-        )
-        what = "control_variate: its center belongs to one likelihood weight."
-        refuse_if(options.control_variate, what, "tempering likelihood", "tempering posterior")
+        _check_likelihood_ladder(options, ladder, prior)
     if options.adapt_ladder:
         _check_burnin(options, "adapt_ladder: the ladder moves during the burn-in only.")
+
     if options.exchange == "tempering":
-        _check_burnin(
-            options, "exchange: tempering learns the weights of the rungs during the burn-in."
-        )
-        what = "step_sizes: a walker that moves by itself has one."
-        refuse_if(options.step_sizes, what, options.step_sizes, "step_size")
-        beta, weight, _ = ladder
-        weights = list(weight / weight[0]) if ladder.tempering == "likelihood" else None
-        return SimulatedTempering(
-            sampler, list(beta / beta[0]), weights, options.exchange_every or 10
-        )
+        return _simulated_tempering(sampler, options, ladder)
+    return _replica_exchange(sampler, options, ladder, exact, regularized)
+
+
+def _check_own_ladder(sampler: Method, options: Options) -> None:
+    """Refuses options of a ladder next to a sampler that has one."""
+    asked = [
+        name
+        for name, value in options.values_of(_OF_LADDER).items()
+        if value and name not in sampler.settings
+    ]
+    if options.tempering != "posterior":
+        asked.append("tempering")
+    if options.bias != "none":
+        asked.append("bias")
+
+    what = f"{', '.join(asked)}: the sampler has its own temperatures."
+    refuse_if(asked, what, sampler.name, "another sampler, or no ladder and no bias")
+    refuse_if(
+        isinstance(sampler, ReplicaExchange) and sampler.num_ladders != options.num_walkers,
+        "num_walkers: the sampler has ladders of its own.",
+        options.num_walkers,
+        "their number",
+    )
+
+
+def _check_bias(options: Options) -> None:
+    """Refuses what a bias on U cannot be combined with."""
+    moves = "exchange tempering" if options.exchange == "tempering" else ""
+    if options.tempering == "likelihood":
+        moves = "tempering likelihood"
+
+    refuse_if(
+        moves,
+        "bias: well_tempered is a bias on U at fixed temperatures.",
+        moves,
+        "tempering posterior, exchange pairs, infinite or none",
+    )
+    _check_burnin(options, "bias: it grows during the burn-in only.")
+
+
+def _check_likelihood_ladder(options: Options, ladder: Ladder, prior: Prior) -> None:
+    """Refuses an improper prior on the hottest rung, and a center of one likelihood weight."""
+    refuse_if(
+        not prior.proper and ladder.draws_prior,
+        "tempering: the hottest rung is the prior, which has to be proper.",
+        f"prior {prior}",
+        "one that is, such as gaussian",
+    )
+    refuse_if(
+        options.control_variate,
+        "control_variate: its center belongs to one likelihood weight.",
+        "tempering likelihood",
+        "tempering posterior",
+    )
+
+
+def _simulated_tempering(sampler: Method, options: Options, ladder: Ladder) -> SimulatedTempering:
+    """Walkers that move over the rungs by themselves."""
+    _check_burnin(
+        options, "exchange: tempering learns the weights of the rungs during the burn-in."
+    )
+    refuse_if(
+        options.step_sizes,
+        "step_sizes: a walker that moves by itself has one.",
+        options.step_sizes,
+        "step_size",
+    )
+
+    beta, weight, _ = ladder
+    weights = list(weight / weight[0]) if ladder.tempering == "likelihood" else None
+    return SimulatedTempering(sampler, list(beta / beta[0]), weights, options.exchange_every or 10)
+
+
+def _replica_exchange(
+    sampler: Method, options: Options, ladder: Ladder, exact: bool, regularized: bool
+) -> ReplicaExchange:
+    """Replicas at the temperatures of a ladder, which swap them."""
+    biased = options.bias != "none"
+    exact_energies = biased and not exact and options.bias_energies == "full"
     infinite = options.exchange == "infinite"
     rule = _rule(options, exact or biased) if ladder.num_rungs > 1 else None
+
     batch_size = None
     if rule is not None and not rule.exact and not exact and not exact_energies:
+        assert options.batch_size is not None, "a sampler that does not see all data has batches"
         batch_size = options.exchange_batch_size or max(2, options.batch_size)
-    every = options.exchange_every or (1 if sampler.metropolis else _EVERY)
-    bias = None
-    if biased:
-        # Deposits fall with the square root of their number after some thousand.
-        bias = WellTempered(
-            options.bias_factor, options.bias_rate, 0.5, 5000.0, kernel_width=options.bias_width
-        )
-    schedule = (
-        None
-        if rule is None or infinite
-        else make_swap_schedule(options.swap_schedule, ladder.num_rungs)
-    )
-    rounds = every, options.num_walkers, batch_size, options.adapt_ladder, infinite
+
+    schedule = None
+    if rule is not None and not infinite:
+        schedule = make_swap_schedule(options.swap_schedule, ladder.num_rungs)
+
     return ReplicaExchange(
-        sampler, ladder, rule, schedule, *rounds, bias, exact_energies, not regularized
+        sampler,
+        ladder,
+        swap_rule=rule,
+        swap_schedule=schedule,
+        exchange_every=options.exchange_every or (1 if sampler.metropolis else _EVERY),
+        num_ladders=options.num_walkers,
+        batch_size=batch_size,
+        adapt=options.adapt_ladder,
+        infinite=infinite,
+        bias=_bias_of(options) if biased else None,
+        exact_energies=exact_energies,
+        draws_prior=not regularized,
     )
 
 
-def _rule(options, exact: bool):
+def _bias_of(options: Options) -> WellTempered:
+    """The bias of the options; its deposits fall with the square root of their number after some
+    thousand.
+    """
+    return WellTempered(
+        options.bias_factor,
+        options.bias_rate,
+        decay=0.5,
+        decay_after=5000.0,
+        kernel_width=options.bias_width,
+    )
+
+
+def _rule(options: Options, exact: bool):
     if options.exchange == "none":
         return None
     if options.exchange == "infinite":
@@ -155,7 +234,7 @@ def _rule(options, exact: bool):
     )
 
 
-def _check_burnin(options, what: str) -> None:
+def _check_burnin(options: Options, what: str) -> None:
     received = (
         "num_burnin_steps = 0" if "num_burnin_steps" in options.explicit else "no num_burnin_steps"
     )
@@ -198,7 +277,7 @@ def ladder_sentences(method, potential) -> list[str]:
     return sentences
 
 
-def unused_replica_options(options, sampler) -> list[str]:
+def unused_replica_options(options: Options, sampler: Method) -> list[str]:
     config = sampler.get_config()
     if "num_replicas" not in config:
         names = (

@@ -199,7 +199,9 @@ def make_ladder(
         "temperatures": temperatures,
     }
     given = [name for name, value in spacing.items() if value is not None]
-    step = step_sizes if step_sizes is not None else 1.0 if step_size is None else step_size
+    step: float | Sequence[float] = 1.0 if step_size is None else step_size
+    if step_sizes is not None:
+        step = step_sizes
     target = 1.0 if temperature is None else temperature
     if tempering == "likelihood":
         if given:

@@ -170,9 +170,19 @@ class SwapRound:
             inner, [name for name in ("centre", "centre_loss") if name in inner._fields]
         )
         size = min(self.batch_size or evaluate.num_examples, evaluate.num_examples)
-        energies = evaluate, inner.position, at_rung, penalty_at, keys
+
         return estimated_difference(
-            table, pairs, *energies, size, self.rule.target_variance, bias=bias, **centre
+            table,
+            pairs,
+            evaluate,
+            inner.position,
+            at_rung,
+            penalty_at,
+            keys,
+            batch_size=size,
+            target_variance=self.rule.target_variance,
+            bias=bias,
+            **centre,
         )
 
     def _with_bias(

@@ -140,7 +140,12 @@ def characterize(
     # What U would fall by, within a distance of 1.
     force = float(np.linalg.norm(gradient))
     fall = force * min(1.0, force / (2 * max(abs(largest), abs(smallest), 1e-300)))
-    kind = "unfinished" if fall > SAME * temperature else "saddle" if index else "minimum"
+
+    if fall > SAME * temperature:
+        kind = "unfinished"
+    else:
+        kind = "saddle" if index else "minimum"
+
     if kind == "minimum" and num_flat:
         away, there, _ = descend(surface, position + step * lowest, temperature=temperature)
         if abs(there - value) < SAME * temperature and np.linalg.norm(away - position) > 0.5 * step:

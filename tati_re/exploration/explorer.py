@@ -132,10 +132,12 @@ def explore(
             "temperature": system.temperature,
             "seed": seed,
             "digest": digest(
-                surface.identity,
-                system.trajectories.identity,
-                start,
-                np.zeros(0) if path is None else np.asarray(path),
+                [
+                    surface.identity,
+                    system.trajectories.identity,
+                    start,
+                    np.zeros(0) if path is None else np.asarray(path),
+                ]
             ),
         }
         open_folder(folder, SPECIFICATION, said, "exploration")

@@ -189,9 +189,11 @@ class Pool:
             if self.folder is not None:
                 write(path_of_job(self.folder, part[place].number), result)
 
-        together = (
-            1 if self._team is None else self._number if until < float("inf") else max(1, len(left))
-        )
+        if self._team is None:
+            together = 1
+        else:
+            together = self._number if until < float("inf") else max(1, len(left))
+
         for first in range(0, len(left), together):
             if fresh and time.monotonic() > until:
                 break

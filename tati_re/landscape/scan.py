@@ -229,7 +229,7 @@ def _digest(surface, grid: Grid | None, names: Sequence[str], positions: list | 
         # it once more.
         parts += [np.array([(one.step, one.walker) for one in positions])]
         parts += [np.array([np.sum(one.parameters, dtype=np.float64) for one in positions])]
-    return tables.digest(*parts)
+    return tables.digest(parts)
 
 
 def _along(surface, grid: Grid | None, positions: list, names: Sequence[str], path: Path | None):

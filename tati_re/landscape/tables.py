@@ -1,7 +1,7 @@
 """Tables of a landscape, written block by block and resumable."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ SPECIFICATION = "landscape.toml"
 EXCESS = "ln_excess_loss"
 
 
-def digest(*parts: Any) -> str:
+def digest(parts: Iterable[Any]) -> str:
     """A fingerprint of arrays, numbers and texts."""
     found = hashlib.sha256()
     for part in parts:

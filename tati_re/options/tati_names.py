@@ -131,13 +131,10 @@ def _dimension(name: str, value: Any) -> dict[str, Any]:
 
 
 def _hidden(name: str, value: Any) -> dict[str, Any]:
-    listed = (
-        value
-        if isinstance(value, list | tuple)
-        else str(value).split()
-        if value is not None
-        else []
-    )
+    if isinstance(value, list | tuple):
+        listed = value
+    else:
+        listed = [] if value is None else str(value).split()
     return {"hidden": [units for units in listed if str(units) != "0"]}
 
 

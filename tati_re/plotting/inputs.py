@@ -274,9 +274,14 @@ def _curves(panel: Axes, space: "InputSpace", classes: bool) -> None:
         low = found.mean_lower
         high = found.mean_upper
         if found.noise_std is not None:
-            band = found.lower[:, 0], found.upper[:, 0]
             panel.fill_between(
-                x, *band, color=COLORS[0], alpha=0.12, linewidth=0, label="with noise"
+                x,
+                found.lower[:, 0],
+                found.upper[:, 0],
+                color=COLORS[0],
+                alpha=0.12,
+                linewidth=0,
+                label="with noise",
             )
     for number, k in enumerate(chosen):
         color = COLORS[number % len(COLORS)]

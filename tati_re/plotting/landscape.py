@@ -137,7 +137,7 @@ def _sweep(
         [quantity] if quantity else [column for column in ("loss", "test_loss") if column in table]
     )
     for color, column in zip(COLORS, shown, strict=False):
-        label = "training" if column == "loss" else "test" if column == "test_loss" else column
+        label = {"loss": "training", "test_loss": "test"}.get(column, column)
         panel.plot(table[name], table[column], color=color, linewidth=1.5, label=label)
     if trajectory is not None and len(trajectory) and shown[0] in trajectory:
         panel.plot(

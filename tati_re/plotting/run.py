@@ -163,11 +163,9 @@ def draw_traces(
         shown = slice(None, None, max(1, len(chain) // _POINTS))
         window = max(1, len(chain) // 60)
         raw = _in_pieces(steps[shown], chain[shown])
-        label = (
-            f"walker {walker}"
-            if own_colors
-            else (f"{len(walkers)} walkers" if number == 0 else None)
-        )
+        label = f"walker {walker}" if own_colors else None
+        if not own_colors and number == 0:
+            label = f"{len(walkers)} walkers"
         smooth_steps, smooth = _moving_mean(steps, chain, window) if window > 1 else raw
         alone = len(raw[0]) > len(steps[shown]) or len(chain) == 1  # a visit of one row is a point
         point: dict[str, Any] = {"marker": "." if alone else None, "markersize": 2}

@@ -243,13 +243,10 @@ def make_loss(
     elif callable(loss) and not isinstance(loss, type):
         function = None if name in OF_LOGITS else loss
     elif loss is None:
-        name = (
-            "gaussian"
-            if num_classes is None
-            else "mean_squared_error"
-            if signs
-            else "softmax_cross_entropy"
-        )
+        if num_classes is None:
+            name = "gaussian"
+        else:
+            name = "mean_squared_error" if signs else "softmax_cross_entropy"
     elif not isinstance(loss, str):
         what = (
             "loss is a class, not an object of it."

@@ -48,9 +48,10 @@ class OwnStatistics:
         empty = [
             np.zeros_like(values) if momentum is not None else values for values, momentum in known
         ]
-        begun = [*empty, *auxiliary[len(empty) :]]
+        rest = auxiliary[len(empty) :]
         moved = [
-            [part.numpy() for part in self._after(batch, vector, *begun)] for batch in self._batches
+            [part.numpy() for part in self._after(batch, vector, *empty, *rest)]
+            for batch in self._batches
         ]
         own = [
             values

@@ -145,7 +145,6 @@ class ModelPasses:
         self.shared = batches.full or batches.shared
         batch_numbers = batches.batch_size * math.prod(self.dataset.inputs.shape[1:])
         moves_data = self.under_xla and batch_numbers > _MOVES_DATA * self.num_parameters
-        asked = self._asked_evaluation, self.flat.vectorizable, self.num_walkers
         # They do not stay in the cache together (784-100-10, batch 550, 4 walkers 3.4 ms a
         # gradient, looped 2.9).
         large = (
@@ -153,11 +152,22 @@ class ModelPasses:
             and batch_numbers > _LARGE_BATCH
             and batch_numbers * self.num_walkers > _LARGE_BATCHES
         )
-        sizes = moves_data, large, self._wide(batches.batch_size)
-        decided = partial(choose, *asked, recurrent=self.flat.recurrent)
-        self.walker_evaluation = decided(self.shared, self.training, *sizes)
-        self._own_evaluation = decided(False, False, *sizes)
-        self._full_evaluation = decided(True, False, wide=self._wide(self.num_examples))
+        decided = partial(
+            choose,
+            self._asked_evaluation,
+            self.flat.vectorizable,
+            self.num_walkers,
+            recurrent=self.flat.recurrent,
+        )
+        of_batch = partial(
+            decided, moves_data=moves_data, large=large, wide=self._wide(batches.batch_size)
+        )
+
+        self.walker_evaluation = of_batch(shared=self.shared, training=self.training)
+        self._own_evaluation = of_batch(shared=False, training=False)
+        self._full_evaluation = decided(
+            shared=True, training=False, wide=self._wide(self.num_examples)
+        )
         self._may_be_short = not batches.full and self.num_examples % batches.batch_size != 0
 
     def _wide(self, examples: int) -> bool:
@@ -213,8 +223,17 @@ class ModelPasses:
         training = self.training and how is None
         how = how or self.walker_evaluation
         counting = counting and not self.training  # whose pass is not that of predictions
-        examples = position, x, y, size, auxiliary, shared, how, training, counting
-        mean_loss, gradient, auxiliary, right = self._mean_loss(*examples)
+        mean_loss, gradient, auxiliary, right = self._mean_loss(
+            position,
+            x,
+            y,
+            size,
+            auxiliary,
+            shared=shared,
+            how=how,
+            training=training,
+            counting=counting,
+        )
         accuracy = (
             self._accuracy(right, size, y.shape[0] if shared else y.shape[1]) if counting else None
         )
@@ -235,8 +254,11 @@ class ModelPasses:
 
     def losses_of(self, weights, labels, outputs):
         """The loss of each example, float64; noise that is sampled is the last of the weights."""
-        noise = (weights[-1],) if self.loss.samples_noise else ()
-        return tf.cast(self.counted.per_example(labels, outputs, *noise), tf.float64)
+        if self.loss.samples_noise:
+            losses = self.counted.per_example(labels, outputs, weights[-1])
+        else:
+            losses = self.counted.per_example(labels, outputs)
+        return tf.cast(losses, tf.float64)
 
     def _example_weights(self, size, capacity: int):
         """Weight of an example in the mean over a batch, float64: a number, or `(n,)` if a batch
@@ -308,10 +330,9 @@ class ModelPasses:
         """Mean loss of each walker, float64, the gradient of scale times it, the new auxiliary, and
         how many examples are right, None without `counting`.
         """
-        inputs = position, x, y, self._example_weights(size, y.shape[0] if shared else y.shape[1])
-        sums, gradient, auxiliary = self._traced(how, shared, training, counting)(
-            *inputs, tuple(auxiliary)
-        )
+        weight = self._example_weights(size, y.shape[0] if shared else y.shape[1])
+        summed = self._traced(how, shared, training, counting)
+        sums, gradient, auxiliary = summed(position, x, y, weight, tuple(auxiliary))
         losses, right = tf.unstack(sums, axis=1) if counting else (sums, None)
         return losses / self.scale, gradient, auxiliary, right
 
@@ -325,9 +346,19 @@ class ModelPasses:
             how, shared, training, counting = form
 
             def evaluated(position, x, y, weight, auxiliary):
-                def direct(*inputs):
-                    others = auxiliary, shared, how, self.scale, training, counting
-                    return self.summed_loss_and_gradient(*inputs, *others)
+                def direct(position, x, y, weight):
+                    return self.summed_loss_and_gradient(
+                        position,
+                        x,
+                        y,
+                        weight,
+                        auxiliary,
+                        shared=shared,
+                        how=how,
+                        factor=self.scale,
+                        training=training,
+                        counting=counting,
+                    )
 
                 if how == "vectorized" and self.under_xla:
                     shape = (position.shape[0], 2) if counting else None

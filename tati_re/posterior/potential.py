@@ -59,8 +59,9 @@ class ModelEvaluate(Evaluate):
             )
 
     def __call__(self, position) -> Energy:
-        given = position, self.rung, self.batch, self.auxiliary
-        energy, new, accuracy = self.potential.energy(*given, counting=self.counting)
+        energy, new, accuracy = self.potential.energy(
+            position, self.rung, self.batch, self.auxiliary, counting=self.counting
+        )
         self.found = position, accuracy
         # What is computed inside of a condition or a loop of the step is not known outside of it.
         if self.potential.training and (

@@ -146,8 +146,13 @@ def leave_one_out(
     logs = np.concatenate(
         [part for part, _, _ in likelihood_blocks(network, data, stored, draws, taken)]
     )
-    places = stored.step[draws], stored.walker[draws]
-    efficiency = independent_draws(logs.sum(axis=-1), *places, np.ones(len(draws))) / len(draws)
+    independent = independent_draws(
+        logs.sum(axis=-1),
+        step=stored.step[draws],
+        walker=stored.walker[draws],
+        weight=np.ones(len(draws)),
+    )
+    efficiency = independent / len(draws)
     # Draws that a Metropolis test repeats may be all of a tail: no Pareto law fits it, and weights
     # stay as they are.
     elpd, k = np.full((2, len(taken)), np.nan)

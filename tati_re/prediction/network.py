@@ -182,9 +182,15 @@ class Network:
         )
         loss = manifest["loss"]
         outputs = self._outputs
-        given = loss, data["task"], data.get("num_classes"), outputs.num_outputs, deviation, mean
         self.predictive = Predictive(
-            *given, _loss_by_example(loss, run.objects.get("loss")), outputs.places
+            loss,
+            data["task"],
+            data.get("num_classes"),
+            outputs.num_outputs,
+            deviation=deviation,
+            mean=mean,
+            per_example=_loss_by_example(loss, run.objects.get("loss")),
+            places=outputs.places,
         )
         self.auxiliary: list[np.ndarray] = []
         if self.flat.auxiliary:

@@ -229,10 +229,22 @@ class LabelPrediction(_Probabilities):
         p = self.probabilities.reshape(-1)
         std = self.std.reshape(-1, 1).repeat(2, 1)
         labels = None if self.labels is None else self.labels.reshape(-1)
-        shared = (self.num_draws, self.effective_draws, self.level, None, None, None)
-        expected = np.full(len(p), np.nan)
+
         return ClassPrediction(
-            *shared, np.stack([1 - p, p], 1), std, None, None, expected, labels, np.arange(2), None
+            num_draws=self.num_draws,
+            effective_draws=self.effective_draws,
+            level=self.level,
+            draw_losses=None,
+            walker=None,
+            weight=None,
+            probabilities=np.stack([1 - p, p], 1),
+            std=std,
+            lower=None,
+            upper=None,
+            expected_entropy=np.full(len(p), np.nan),
+            labels=labels,
+            class_values=np.arange(2),
+            draw_accuracy=None,
         )
 
     @property
@@ -380,7 +392,9 @@ class RegressionPrediction(Prediction):
 
 def class_values(task: str, count: int, names: Sequence[str]) -> np.ndarray:
     """What the classes are called: -1 and 1, their names, or their numbers."""
-    return np.array([-1, 1] if task == "signs" else names if len(names) == count else range(count))
+    if task == "signs":
+        return np.array([-1, 1])
+    return np.array(names if len(names) == count else range(count))
 
 
 def labels_of_rows(labels: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -135,8 +135,10 @@ def _settings(manifest: dict[str, Any]) -> str:
         unused = name == "sampler" or value is False or isinstance(value, list | dict)
         if unused or (name == "walls" and not manifest.get("prior_walled")):
             continue
-        said = "" if value is True else f" {value:g}" if isinstance(value, float) else f" {value}"
-        found.append(name.removeprefix("num_").replace("_", " ") + said)
+        text = name.removeprefix("num_").replace("_", " ")
+        if value is not True:
+            text += f" {value:g}" if isinstance(value, float) else f" {value}"
+        found.append(text)
     return ", ".join(found)
 
 

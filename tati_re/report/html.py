@@ -122,7 +122,9 @@ def _cell(value: Any) -> str:
     text = str(value)
     if isinstance(value, float):
         whole = value.is_integer() and abs(value) < 1e9
-        text = "" if math.isnan(value) else f"{value:,.0f}" if whole else f"{value:.4g}"
+        text = f"{value:,.0f}" if whole else f"{value:.4g}"
+        if math.isnan(value):
+            text = ""
     elif isinstance(value, int) and not isinstance(value, bool):
         text = f"{value:,}"
     return (

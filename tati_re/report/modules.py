@@ -350,7 +350,8 @@ def refuse_idle(
     for name in choices:
         modules = list(known.get(name, ()))
         modules = ["averages"] if name == "by" and rung else modules
-        modules += ["free_energy"] * (along and name in Choices().diffusion)
+        if along and name in Choices().diffusion:
+            modules.append("free_energy")
         what = f"{spell(name)} belongs to another module."
         expected = f"{spell('what')} {' or '.join(modules)}"
         refuse_if(modules and not {*modules} & {*asked}, what, ", ".join(asked), expected)

@@ -190,9 +190,11 @@ def report_temperatures(runs: Sequence[Run], folder: Path, typed: Mapping[str, A
     for name in ("optimum", "ensemble", "ood", "rung", "interval"):
         refuse_if(name in typed, f"--{name} does not belong to --by-temperature.")
     chosen = {name: typed[name] for name in ("burnin", "thin") if name in typed}
-    frame = temperature_curve(
-        runs, *(read_inputs(typed["data"], runs[0]) if "data" in typed else ()), **chosen
-    )
+    inputs = None
+    labels = None
+    if "data" in typed:
+        inputs, labels = read_inputs(typed["data"], runs[0])
+    frame = temperature_curve(runs, inputs, labels, **chosen)
     made(folder)
     write_whole(folder / "temperatures.csv", frame_text(frame))
     plot_temperatures(frame, folder / "temperatures.png")

@@ -255,7 +255,9 @@ def ladder_lines(
     notes = [sentence] if (sentence := manifest.get("method", {}).get("swap_bias")) else []
     own_steps = ladder["step_size"].nunique() > 1
     biased = "bias" in manifest.get("method", {})
-    energy = "L" if tempered else "U under the bias" if biased else "U"
+    energy = "U under the bias" if biased else "U"
+    if tempered:
+        energy = "L"
     notes += _notes(ladder, biased) if exchanges else []
     lines = [("ladder", "")]
     for row in ladder.head(_MOST_ROWS).to_dict("records"):

@@ -153,8 +153,11 @@ def going_on(folder: Path, num_steps: int | None = None) -> str:
     trusts = bool(asked_of(make_options(given_options(said)), folder).keys() - kept)
     again = [f"{name}=..." for name in sorted({*said.get("objects", [])} - kept)]
     steps = [] if num_steps is None else [str(num_steps)]
-    call = ", ".join([repr(os.fspath(folder)), *steps, *again, *["trust=True"] * trusts])
-    flags = " --trust" * trusts + "".join(f" --num-steps {number}" for number in steps)
+    trust = ["trust=True"] if trusts else []
+    call = ", ".join([repr(os.fspath(folder)), *steps, *again, *trust])
+
+    flags = " --trust" if trusts else ""
+    flags += "".join(f" --num-steps {number}" for number in steps)
     command = "" if again else f"tati-sample --resume {shlex.quote(os.fspath(folder))}{flags}, or "
     return f"{command}Simulation.resume({call})"
 

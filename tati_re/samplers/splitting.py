@@ -267,13 +267,10 @@ class Splitting(Method):
     def _in_bath(self, letter: str, state, evaluate, noise, own):
         """O or U, at the friction or with the thermostat."""
         time = self.fraction[letter] * state.rung.step_size
-        rate = (
-            state.thermostat
-            if self.thermostatted
-            else state.friction
-            if self.finds_friction
-            else self.friction
-        )
+        if self.thermostatted:
+            rate = state.thermostat
+        else:
+            rate = state.friction if self.finds_friction else self.friction
         own = column(exp(-rate * time), state.momentum) * own if self.damped else own
         if letter == "U":
             bath = rate if self.finds_friction else self._bath(state.rung)

@@ -88,7 +88,10 @@ def sample(
         "no y",
         "x, y and sample_weight",
     )
-    data = x if y is None else (x, y) if sample_weight is None else (x, y, sample_weight)
+    if y is None:
+        data = x
+    else:
+        data = (x, y) if sample_weight is None else (x, y, sample_weight)
     return Simulation(model, data, loss=loss, **given).sample(**of_call)
 
 

@@ -68,9 +68,11 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
         spread = float(np.std(request.system.examples.targets, axis=0).min())
         if 0 < spread < options.noise_std:
             yield f"noise_std {options.noise_std:g} is above the standard deviation of the targets, {spread:.3g}."
-    idle = ["noise_std"] * (used != "gaussian") + ["from_logits"] * (
-        used not in OF_LOGITS and logits != "auto"
-    )
+    idle = []
+    if used != "gaussian":
+        idle.append("noise_std")
+    if used not in OF_LOGITS and logits != "auto":
+        idle.append("from_logits")
     if (
         request.system.has_data
         and not options.tati
@@ -209,7 +211,8 @@ def say_unused(request: Request, given: Collection[str], fitted: bool = False) -
 
 def _idle(request: Request, given: Collection[str], fitted: bool = False) -> set[str]:
     if request.samples:
-        return {*given} & {*OPTIONS} - {*options_of((*SAMPLE, *["training"] * fitted))}
+        commands = (*SAMPLE, "training") if fitted else SAMPLE
+        return {*given} & {*OPTIONS} - {*options_of(commands)}
     idle = {*OPTIONS} - {*options_of(OPTIMIZE)} | {*NOT_OF_FITS}
     idle |= {"learning_rate"} if vars(request.method).get("learning_rate") is not None else set()
     others = {"annealing", "barzilai"} - {request.method.name.partition("_")[0]}
@@ -229,7 +232,8 @@ def unused(request: Request) -> list[str]:
         {} if own is None or isinstance(own, type) else checked(own).get_config()
     )  # of an object, its own
     beside = sorted(options.explicit & {*numbers} - {"sampler"})
-    beside += ["walls"] * ("walls" in options.explicit and not request.prior.walled)
+    if "walls" in options.explicit and not request.prior.walled:
+        beside.append("walls")
     return [
         *dict.fromkeys(
             [*unused_options(options, method), *beside, *unused_replica_options(options, method)]

@@ -266,9 +266,16 @@ def _predicted(
     of_lowest = of_batch * (
         spectrum.rest_variance / spectrum.rest if spectrum.rest else spectrum.variance[0]
     )
-    batching = batches.sampling, batches.batch_size, count, request.record_every
     found = relative_heating(
-        method, step_size, temperature, omega, np.append(variance, of_lowest), *batching
+        method,
+        step_size,
+        temperature,
+        omega,
+        np.append(variance, of_lowest),
+        order=batches.sampling,
+        batch_size=batches.batch_size,
+        num_examples=count,
+        record_every=request.record_every,
     )
     total = float(variance.sum())
     mean_curvature = float(variance @ omega[:-1] ** 2) / total if total else 0.0

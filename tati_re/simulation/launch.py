@@ -411,8 +411,15 @@ class Launch:
         """Writes noise.csv, where swaps saw mini-batches."""
         loop = self.loops.loops[-1]
         options = self.request.options
-        seen = loop.potential, self.request.method, carry.state, carry.auxiliary, loop.rung
-        table = noise_table(*seen, options.run_seed, options.num_steps + 1)
+        table = noise_table(
+            loop.potential,
+            self.request.method,
+            carry.state,
+            carry.auxiliary,
+            loop.rung,
+            seed=options.run_seed,
+            first_batch=options.num_steps + 1,
+        )
         if table is not None:
             write_whole(self.folder / files.NOISE, frame_text(table))
 
@@ -467,9 +474,15 @@ def _prediction_averages(request: Request) -> PredictionAverages | None:
     def per_example(targets: np.ndarray, values: np.ndarray) -> np.ndarray:
         return loss.per_example(tf.constant(targets), tf.constant(values)).numpy()
 
-    given = loss.get_config(), dataset.task, dataset.num_classes
     predictive = Predictive(
-        *given, outputs.num_outputs, deviation, mean, per_example, outputs.places
+        loss.get_config(),
+        dataset.task,
+        dataset.num_classes,
+        outputs.num_outputs,
+        deviation=deviation,
+        mean=mean,
+        per_example=per_example,
+        places=outputs.places,
     )
     inputs = potential.prepared(
         device_inputs(ready.test_inputs, ready.input_scale, system.flat.input_dtype)

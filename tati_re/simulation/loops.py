@@ -79,7 +79,9 @@ class RunLoops:
         }
         kind: Callable[..., Loop] = Loop
         if self.workers is not None:
-            kind, given["team"], given["size"] = Blocks, self.workers.team, self.workers.size
+            kind = Blocks
+            given["team"] = self.workers.team
+            given["size"] = self.workers.size
             given["apart"] = self.workers.apart
         elif isinstance(request.method, Apart):
             kind = BlockLoop
@@ -88,10 +90,23 @@ class RunLoops:
                 request.method.num_ladders if options.trajectory_rungs == "target" else whole
             )
             given |= {"num_recorded": None, "num_steps": given["num_steps"] + 1}
-        moves = potential, request.method, self.observables, rung, options.run_seed, self.execution
-        burnin = options.burnin if request.samples else 0
-        stored = request.record_every, request.trajectory_every, burnin, request.directions
-        loop = kind(*moves, *stored, *self._schedules(stage), **given)
+
+        step_factor, temperature_factor = self._schedules(stage)
+        loop = kind(
+            potential,
+            request.method,
+            self.observables,
+            rung,
+            options.run_seed,
+            self.execution,
+            record_every=request.record_every,
+            trajectory_every=request.trajectory_every,
+            num_burnin_steps=options.burnin if request.samples else 0,
+            directions=request.directions,
+            step_factor=step_factor,
+            temperature_factor=temperature_factor,
+            **given,
+        )
         loop.timeline.fewest_positions = request.fewest_positions
         return loop
 

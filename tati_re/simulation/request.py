@@ -75,13 +75,9 @@ class Request:
     def record_every(self) -> int:
         """Steps between rows."""
         given = self.options.record_every
-        return (
-            given
-            if isinstance(given, int)
-            else 1
-            if self.samples and self.method.metropolis
-            else 10
-        )
+        if isinstance(given, int):
+            return given
+        return 1 if self.samples and self.method.metropolis else 10
 
     @property
     def trajectory_every(self) -> int:

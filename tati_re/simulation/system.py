@@ -219,13 +219,9 @@ class System:
         """The noise under these options: as given, else as it was when the parameters were
         counted.
         """
-        return (
-            options.noise_std
-            if "noise_std" in options.explicit
-            else SAMPLED
-            if self.flat.samples_noise
-            else 1.0
-        )
+        if "noise_std" in options.explicit:
+            return options.noise_std
+        return SAMPLED if self.flat.samples_noise else 1.0
 
     def view(self, batch: Callable[[], Any]) -> Any:
         """The data set as users see it, whose pair is the current batch."""
@@ -303,8 +299,15 @@ class System:
             if given is None and (dataset.multi_label or one_of_two)
             else given
         )
-        how = self.noise_std(options), options.from_logits, output_activation_of(self.model)
-        loss = make_loss(name, dataset.num_classes, one_hot, signs, *how)
+        loss = make_loss(
+            name,
+            dataset.num_classes,
+            one_hot=one_hot,
+            signs=signs,
+            noise_std=self.noise_std(options),
+            from_logits=options.from_logits,
+            activation=output_activation_of(self.model),
+        )
         targets = tuple(dataset.targets.shape[1:])
         other = (
             dataset.task == "classification"
@@ -331,18 +334,20 @@ class System:
             tf.TensorSpec([rows, *outputs], dtype),
         )
         prior = self.prior(options, objects)
-        parts = (
+
+        return ModelPotential(
             self.flat,
             loss,
             prior,
             dataset,
             batches,
-            copies,
-            options.potential,
-            options.walker_evaluation,
-        )
-        return ModelPotential(
-            *parts, training, under_xla=under_xla, fitting=fitting, memory_limit=self.memory_limit
+            num_walkers=copies,
+            convention=options.potential,
+            walker_evaluation=options.walker_evaluation,
+            training=training,
+            under_xla=under_xla,
+            fitting=fitting,
+            memory_limit=self.memory_limit,
         )
 
     def prior(self, options: Options, objects: Mapping[str, Any] | None = None) -> Prior:
@@ -379,15 +384,16 @@ class System:
         means epochs.
         """
         sampling = "epochs" if options.batch_sampling == "auto" else options.batch_sampling
-        which = (
-            self.dataset.num_examples,
-            batch_size,
-            copies or options.num_walkers,
-            options.run_seed,
-            sampling,
-        )
+
         return Batches(
-            *which, shared=options.walker_batches == "shared", stage=stage, shuffle=options.shuffle
+            num_examples=self.dataset.num_examples,
+            batch_size=batch_size,
+            num_walkers=copies or options.num_walkers,
+            seed=options.run_seed,
+            sampling=sampling,
+            shared=options.walker_batches == "shared",
+            stage=stage,
+            shuffle=options.shuffle,
         )
 
     def execution(self, options: Options, copies: int | None = None, fitting: bool = False) -> str:
@@ -476,9 +482,15 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     if model is None:
         units = [int(np.prod(dataset.inputs.shape[1:])), *options.hidden, outputs]
         check_memory(options, sum((a + options.use_bias) * b for a, b in pairwise(units)), 1)
-        form = options.hidden, options.activation, options.output_activation
         model = build_network(
-            dataset.inputs.shape[1:], outputs, *form, options.dtype, options.seed, options.use_bias
+            dataset.inputs.shape[1:],
+            outputs,
+            hidden=options.hidden,
+            activation=options.activation,
+            output_activation=options.output_activation,
+            dtype=options.dtype,
+            seed=options.seed,
+            use_bias=options.use_bias,
         )
     else:
         if options.hidden and not code:
@@ -571,7 +583,7 @@ def _classes_by_outputs(read: Dataset, model: Any) -> tuple[int | None, str]:
         two = read.num_classes == 2
         if two and output_activation_of(model) == "sigmoid":
             return None, ""
-        otherwise = ", or loss='binary_crossentropy' for a logit" * two
+        otherwise = ", or loss='binary_crossentropy' for a logit" if two else ""
         return 0, (
             f"The labels, whole numbers from {low:g} to {high:g}, are the values of a regression, for the model has "
             f"one output: classes need one output each{otherwise}."

@@ -55,7 +55,8 @@ def block_size(request: Request) -> int:
         return unit if unit > 1 or method.by_rung else few[-1]
     if given % unit or copies % given:
         whole = "an ensemble" if method.groups > 1 else f"{unit} replica(s) of one number"
-        what = f"block_size: the blocks of a run are equally large{f', and each holds {whole} whole' * (unit > 1)}."
+        holds = f", and each holds {whole} whole" if unit > 1 else ""
+        what = f"block_size: the blocks of a run are equally large{holds}."
         expected = ", ".join(
             str(size) for size in range(unit, copies + 1, unit) if copies % size == 0
         )

@@ -51,13 +51,10 @@ def check_types_in_tensorflow(sampler: Any, dtype: str = "float64") -> None:
     after, _ = stepped(sampler, state, evaluate, noise)
     for name, before, now in zip(state._fields, state, after, strict=True):
         if name != "rung":
-            wanted = (
-                tf.float64
-                if name in ENERGIES
-                else dtype
-                if name in ("position", "gradient")
-                else before.dtype
-            )
+            if name in ENERGIES:
+                wanted = tf.float64
+            else:
+                wanted = dtype if name in ("position", "gradient") else before.dtype
             require(
                 before.dtype == now.dtype == wanted and before.shape == now.shape,
                 f"{name} is {before.dtype.name} {before.shape} after init and {now.dtype.name} {now.shape} after step, "

@@ -112,8 +112,13 @@ def _one(chosen: Sequence[Mapping[str, Any]], sizes: Sequence[int], fan_in, opti
         also = {} if degrees is None else {"degrees": degrees}
         prior = FAMILIES[family](of(option), fan_in=fan_in, words=words, **also)
     if soft:
-        ends = of("prior_lower_boundary", -math.inf), of("prior_upper_boundary", math.inf)
-        prior = SoftWalls(prior, of("prior_factor"), of("prior_power"), *ends)
+        prior = SoftWalls(
+            prior,
+            of("prior_factor"),
+            of("prior_power"),
+            of("prior_lower_boundary", -math.inf),
+            of("prior_upper_boundary", math.inf),
+        )
     if hard:
         what = "prior_lower_boundary, prior_upper_boundary: hard and soft walls exclude each other."
         refuse_if(

@@ -88,6 +88,6 @@ class Product(Prior):
             (said, names[:_NAMED], len(names) - _NAMED) for said, names in self._grouped().items()
         )
         return "; ".join(
-            f"{said} ({', '.join(some)}{f' and {more} more' * (more > 0)})"
+            f"{said} ({', '.join(some)}{f' and {more} more' if more > 0 else ''})"
             for said, some, more in groups
         )

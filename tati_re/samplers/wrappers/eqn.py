@@ -293,8 +293,9 @@ class EnsembleQuasiNewton(Wrapper):
         preconditioner = tuple(fields_of(turn, _PRECONDITIONER).values())
         moving = self._moving(evaluate, turn.potential.shape[0])
         inner = inner_of(turn)._replace(rung=moving.rung)
-        moved = self.inner, inner, moving, noise, _coordinates(preconditioner), turn.slope
-        new, info, slope = step_in_coordinates(*moved)
+        new, info, slope = step_in_coordinates(
+            self.inner, inner, moving, noise, _coordinates(preconditioner), slope=turn.slope
+        )
         if info.acceptance is not None and self.groups > 1:
             zeros = 0.0 * evaluate.rung.step_size
             first = evaluate.clock.group * new.potential.shape[0]

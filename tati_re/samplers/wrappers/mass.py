@@ -143,13 +143,10 @@ class Massive(Wrapper):
         return state if self.rule is None else self.rule.renewed(state)
 
     def get_config(self) -> dict:
-        mass = (
-            self.mass
-            if self.measured
-            else f"{len(self.mass)} numbers"
-            if self.mass.ndim
-            else float(self.mass)
-        )
+        if self.measured:
+            mass = self.mass
+        else:
+            mass = f"{len(self.mass)} numbers" if self.mass.ndim else float(self.mass)
         return {**self.inner.get_config(), "mass": mass}
 
 

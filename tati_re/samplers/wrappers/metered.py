@@ -145,7 +145,11 @@ class Metered(Wrapper):
         self.wanted = error_of_bias(self.target_bias)
         self.stages = self.inner.gradients_per_step if self.meters else 1.0
         self.rare = _RARE if self.stages == 1.0 else _RARE_OF_TWO
-        self.power = 1.0 / (8.0 if self.stages > 1.0 else 6.0 if is_timed(self.inner) else 3.0)
+        if self.stages > 1.0:
+            order = 8.0
+        else:
+            order = 6.0 if is_timed(self.inner) else 3.0
+        self.power = 1.0 / order
         self.adapts = self.undoes = True
         self.of_rung = (*self.fields, *self.inner.of_rung)
         self.shown = (*self.inner.shown, "eevpd", "divergences")
