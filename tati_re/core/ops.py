@@ -2,9 +2,10 @@
 or TensorFlow, so that the same sampler runs on numpy, eagerly, as a graph, or under XLA.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from inspect import Parameter, Signature
 from operator import attrgetter, getitem
 
 import numpy as np
@@ -22,9 +23,20 @@ def _tf():
     return tf
 
 
-def _both(name: str, of_numpy: Callable, of_tensorflow: str, words: str) -> Callable:
-    """The function that both libraries have, of the same arguments; `of_tensorflow` is its name
-    there.
+def _both(
+    name: str, of_numpy: Callable, of_tensorflow: str, words: str, arguments: Mapping[str, str]
+) -> Callable:
+    """A function that both libraries have, of the same arguments.
+
+    Args:
+        name: Its name here.
+        of_numpy: NumPy's function.
+        of_tensorflow: The name of TensorFlow's function, as an attribute of `tf`.
+        words: The first sentence of its docstring.
+        arguments: What each argument is; their order is that of the call.
+
+    Returns:
+        The function, with its signature and docstring.
     """
 
     def function(*values):
@@ -33,43 +45,108 @@ def _both(name: str, of_numpy: Callable, of_tensorflow: str, words: str) -> Call
         )
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = words
+    lines = [f"    {argument}: {text}" for argument, text in arguments.items()]
+    function.__doc__ = "\n".join([words, "", "Args:", *lines])
+    # `inspect` and the site read the arguments here; the call itself takes them by position.
+    vars(function)["__signature__"] = Signature(
+        [Parameter(argument, Parameter.POSITIONAL_ONLY) for argument in arguments]
+    )
     return function
 
 
-exp = _both("exp", np.exp, "exp", "e to the power of `x`.")
-log = _both("log", np.log, "math.log", "Natural logarithm.")
-sqrt = _both("sqrt", np.sqrt, "sqrt", "Square root.")
-expm1 = _both("expm1", np.expm1, "math.expm1", "`exp(x) - 1` without the loss of digits near 0.")
-log1p = _both("log1p", np.log1p, "math.log1p", "`log(1 + x)` without the loss of digits near 0.")
-floor = _both("floor", np.floor, "floor", "The largest integer not above `x`.")
-absolute = _both("absolute", np.abs, "abs", "Absolute value, entry by entry.")
-cos = _both("cos", np.cos, "cos", "Cosine.")
-minimum = _both("minimum", np.minimum, "minimum", "The smaller of the two, entry by entry.")
-maximum = _both("maximum", np.maximum, "maximum", "The larger of the two, entry by entry.")
-where = _both("where", np.where, "where", "`x` where the condition holds, else `y`.")
+_X = {"x": "Numbers, an array of any shape."}
+_MATRICES = "Matrices, `(..., n, n)`"
+
+exp = _both("exp", np.exp, "exp", "e to the power of `x`.", _X)
+log = _both("log", np.log, "math.log", "Natural logarithm.", _X)
+sqrt = _both("sqrt", np.sqrt, "sqrt", "Square root.", _X)
+expm1 = _both(
+    "expm1", np.expm1, "math.expm1", "`exp(x) - 1` without the loss of digits near 0.", _X
+)
+log1p = _both(
+    "log1p", np.log1p, "math.log1p", "`log(1 + x)` without the loss of digits near 0.", _X
+)
+floor = _both("floor", np.floor, "floor", "The largest integer not above `x`.", _X)
+absolute = _both("absolute", np.abs, "abs", "Absolute value, entry by entry.", _X)
+cos = _both("cos", np.cos, "cos", "Cosine.", {"x": "Angles in radians, an array of any shape."})
+minimum = _both(
+    "minimum",
+    np.minimum,
+    "minimum",
+    "The smaller of the two, entry by entry.",
+    {"x": "Numbers.", "y": "Numbers of a shape that broadcasts with that of `x`."},
+)
+maximum = _both(
+    "maximum",
+    np.maximum,
+    "maximum",
+    "The larger of the two, entry by entry.",
+    {"x": "Numbers.", "y": "Numbers of a shape that broadcasts with that of `x`."},
+)
+where = _both(
+    "where",
+    np.where,
+    "where",
+    "`x` where the condition holds, else `y`.",
+    {
+        "condition": "Booleans, of a shape that broadcasts with the others.",
+        "x": "Values where the condition holds.",
+        "y": "Values elsewhere, of the type of `x`.",
+    },
+)
 is_finite = _both(
-    "is_finite", np.isfinite, "math.is_finite", "Neither infinite nor NaN, entry by entry."
+    "is_finite", np.isfinite, "math.is_finite", "Neither infinite nor NaN, entry by entry.", _X
 )
-largest = _both("largest", np.max, "reduce_max", "Largest entry along one axis, which is removed.")
+largest = _both(
+    "largest",
+    np.max,
+    "reduce_max",
+    "Largest entry along one axis, which is removed.",
+    {"x": "Numbers, an array of any shape.", "axis": "The number of the axis."},
+)
 take = _both(
-    "take", getitem, "gather", "Entries of `(entries, ...)` values at int32 places of any shape."
+    "take",
+    getitem,
+    "gather",
+    "Entries of `(entries, ...)` values at int32 places of any shape.",
+    {"values": "An array, `(entries, ...)`.", "places": "Places of entries, int32, of any shape."},
 )
-zeros_like = _both("zeros_like", np.zeros_like, "zeros_like", "Zeros of the shape and type of `x`.")
-reshape = _both("reshape", np.reshape, "reshape", "The same numbers in another shape.")
+zeros_like = _both(
+    "zeros_like",
+    np.zeros_like,
+    "zeros_like",
+    "Zeros of the shape and type of `x`.",
+    {"x": "An array of any shape."},
+)
+reshape = _both(
+    "reshape",
+    np.reshape,
+    "reshape",
+    "The same numbers in another shape.",
+    {"x": "An array of any shape.", "shape": "The new shape; one length may be -1."},
+)
 transpose = _both(
     "transpose",
     lambda x: np.swapaxes(x, -1, -2),
     "linalg.matrix_transpose",
     "Last two axes exchanged.",
+    {"x": "Matrices, `(..., n, m)`."},
 )
 cholesky = _both(
-    "cholesky", np.linalg.cholesky, "linalg.cholesky", "Lower triangular M with M M' = x."
+    "cholesky",
+    np.linalg.cholesky,
+    "linalg.cholesky",
+    "Lower triangular M with M M' = x.",
+    {"x": f"{_MATRICES}, symmetric and positive definite."},
 )
 
 
 def logistic(x):
-    """1 / (1 + e⁻ˣ), without overflow."""
+    """1 / (1 + e⁻ˣ), without overflow.
+
+    Args:
+        x: Numbers, an array of any shape.
+    """
     if _is_numpy(x):
         from scipy.special import expit
 
@@ -78,8 +155,15 @@ def logistic(x):
 
 
 def cond(condition, true, false):
-    """`true()` where the condition, one bool for all walkers, holds, else `false()`; both of the
-    same structure.
+    """`true()` if the condition, one bool for all walkers, holds, else `false()`.
+
+    Args:
+        condition: One bool.
+        true: A function of no arguments.
+        false: A function of no arguments; its result has the structure of that of `true`.
+
+    Returns:
+        The result of the function that was called.
     """
     if _is_numpy(condition):
         return true() if condition else false()
@@ -87,10 +171,19 @@ def cond(condition, true, false):
 
 
 def replaced_if(condition, new, old: tuple) -> tuple:
-    """`new(*old)` where the condition, one bool for all walkers, holds, else `old`: arrays of the
-    same shapes. For large arrays that seldom change: `cond` copies at every step what it leaves as
-    it was, a loop of no round does not. Inside of the round it is a branch again, or XLA would do
-    its work ahead of the loop, needed or not.
+    """`new(*old)` if the condition, one bool for all walkers, holds, else `old`.
+
+    For large arrays that seldom change: `cond` copies at every step what it leaves as it was, a
+    loop of no round does not. Inside of the round it is a branch again, or XLA would do its work
+    ahead of the loop, needed or not.
+
+    Args:
+        condition: One bool.
+        new: A function of the old arrays that returns arrays of the same shapes.
+        old: The arrays.
+
+    Returns:
+        The new or the old arrays.
     """
     if _is_numpy(condition):
         return new(*old) if condition else old
@@ -104,26 +197,49 @@ def replaced_if(condition, new, old: tuple) -> tuple:
 
 
 def solve_lower(matrix, right, transposed: bool = False):
-    """`matrix`⁻¹ `right`, or `matrix`'⁻¹ `right`, of lower triangular matrices."""
+    """`matrix`⁻¹ `right`, or `matrix`'⁻¹ `right`, of lower triangular matrices.
+
+    Args:
+        matrix: Lower triangular matrices, `(..., n, n)`.
+        right: The right-hand sides, `(..., n, m)`.
+        transposed: Whether to solve with the transposed matrix. Default: False.
+
+    Returns:
+        The solutions, `(..., n, m)`.
+    """
     if _is_numpy(matrix, right):
         return np.linalg.solve(np.swapaxes(matrix, -1, -2) if transposed else matrix, right)
     return _tf().linalg.triangular_solve(matrix, right, lower=True, adjoint=transposed)
 
 
 def sum_over(x, axis: int):
-    """Sum over one axis, which keeps length 1."""
+    """Sum over one axis, which keeps length 1.
+
+    Args:
+        x: Numbers, an array of any shape.
+        axis: The number of the axis.
+    """
     return (
         np.sum(x, axis, keepdims=True) if _is_numpy(x) else _tf().reduce_sum(x, axis, keepdims=True)
     )
 
 
 def cumulative_sum(x):
-    """Sums of the entries along the last axis up to and with each."""
+    """Cumulative sum along the last axis: each entry and all before it.
+
+    Args:
+        x: Numbers, an array of any shape.
+    """
     return np.cumsum(x, axis=-1) if _is_numpy(x) else _tf().cumsum(x, axis=-1)
 
 
 def take_last(values, index):
-    """Entries along the last axis, at an integer array of any shape."""
+    """Entries along the last axis, at an integer array of any shape.
+
+    Args:
+        values: An array, `(..., entries)`.
+        index: Places along the last axis, integers of any shape.
+    """
     return (
         np.take(values, index, axis=-1)
         if _is_numpy(values, index)
@@ -132,8 +248,15 @@ def take_last(values, index):
 
 
 def interp(x, points, values):
-    """Linear interpolation in a table, constant outside of it. `x` has any shape; `points`, not
-    falling, and `values` are `(n,)`, n at least 2; all are float64.
+    """Linear interpolation in a table, constant outside of it.
+
+    Args:
+        x: Where to interpolate, float64, of any shape.
+        points: The abscissas, float64, `(n,)`, not falling, n at least 2.
+        values: The ordinates, float64, `(n,)`.
+
+    Returns:
+        The interpolated values, of the shape of `x`.
     """
     if _is_numpy(x, points, values):
         return np.interp(x, points, values)
@@ -150,7 +273,11 @@ def interp(x, points, values):
 
 
 def mean(x):
-    """Mean over the parameters, `(walkers, parameters)` to `(walkers, 1)`."""
+    """Mean over the parameters, `(walkers, parameters)` to `(walkers, 1)`.
+
+    Args:
+        x: Numbers, `(walkers, parameters)`.
+    """
     return (
         np.mean(x, axis=-1, keepdims=True)
         if _is_numpy(x)
@@ -159,34 +286,60 @@ def mean(x):
 
 
 def constant(values, like):
-    """A numpy array as a constant in the type of `like`."""
+    """A numpy array as a constant in the type of `like`.
+
+    Args:
+        values: A number or a numpy array of any shape.
+        like: An array of the wanted library and type.
+    """
     if _is_numpy(like):
         return np.asarray(values, like.dtype)
     return _tf().constant(np.asarray(values, like.dtype.as_numpy_dtype))
 
 
 def stack(values: list):
-    """Arrays of one shape along a new first axis."""
+    """Arrays of one shape along a new first axis.
+
+    Args:
+        values: The arrays.
+    """
     return np.stack(values) if _is_numpy(*values) else _tf().stack(values)
 
 
 def as_type(x, like):
-    """An array in the type of another."""
+    """An array in the type of another.
+
+    Args:
+        x: A number or an array of any shape.
+        like: An array of the wanted type.
+    """
     return np.asarray(x, like.dtype) if _is_numpy(x) else _tf().cast(x, like.dtype)
 
 
 def as_float64(x):
-    """A number or array as float64, in its own library."""
+    """A number or array as float64, in its own library.
+
+    Args:
+        x: A number or an array of any shape and type.
+    """
     return np.asarray(x, np.float64) if _is_numpy(x) else _tf().cast(x, _tf().float64)
 
 
 def as_int32(x):
-    """A number or array as int32, in its own library, truncated."""
+    """A number or array as int32, in its own library, truncated.
+
+    Args:
+        x: A number or an array of any shape and type.
+    """
     return np.asarray(x).astype(np.int32) if _is_numpy(x) else _tf().cast(x, _tf().int32)
 
 
 def as_uint32(x):
-    """A number or array as uint32, in its own library, truncated."""
+    """A number or array as uint32, in its own library, truncated.
+
+    Args:
+        x: A number or an array of any shape and type.
+    """
     if _is_numpy(x):
         return np.asarray(x).astype(np.int64).astype(np.uint32)
     tf = _tf()
@@ -194,7 +347,12 @@ def as_uint32(x):
 
 
 def shift_right(x, bits: int):
-    """uint32 numbers shifted right by `bits` bits."""
+    """uint32 numbers shifted right by `bits` bits.
+
+    Args:
+        x: Numbers, uint32, of any shape.
+        bits: By how many bits, 0 to 31.
+    """
     if _is_numpy(x):
         return x >> np.uint32(bits)
     tf = _tf()
@@ -215,7 +373,16 @@ def compiled_by_xla() -> Iterator[None]:
 
 
 def rows(values, first, count: int):
-    """`count` rows of `(walkers, ...)` values from `first` on, which may be a tensor."""
+    """`count` rows of `(walkers, ...)` values from `first` on.
+
+    Args:
+        values: An array, `(walkers, ...)`.
+        first: The first row; it may be a tensor.
+        count: The number of rows.
+
+    Returns:
+        The rows, `(count, ...)`.
+    """
     if _is_numpy(values, first):
         return values[int(first) : int(first) + count]
     # Not a slice: XLA takes where a slice begins for a constant of the compilation, and would
@@ -231,7 +398,16 @@ def rows(values, first, count: int):
 
 
 def with_rows(values, first, new):
-    """`values` with the rows from `first` on replaced by `new`."""
+    """`values` with the rows from `first` on replaced by `new`.
+
+    Args:
+        values: An array, `(walkers, ...)`.
+        first: The first row that is replaced; it may be a tensor.
+        new: The new rows, `(count, ...)`.
+
+    Returns:
+        A new array of the shape of `values`.
+    """
     if _is_numpy(values, new, first):
         changed = np.array(values)
         changed[int(first) : int(first) + len(new)] = new
@@ -255,6 +431,13 @@ def _begin(values, first):
 def column(values, like):
     """`(walkers,)` values as a `(walkers, 1)` column in the type of `like`, to multiply `(walkers,
     parameters)`.
+
+    Args:
+        values: One number for each walker, `(walkers,)`.
+        like: An array of the wanted type, such as the positions.
+
+    Returns:
+        The values, `(walkers, 1)`.
     """
     if _is_numpy(values, like):
         return np.asarray(values)[:, None].astype(like.dtype)
@@ -262,8 +445,14 @@ def column(values, like):
 
 
 def sum_of_products(x, y):
-    """Sum over the parameters of `x * y`: `(walkers, parameters)` twice to `(walkers,)`,
-    accumulated in float64.
+    """Sum over the parameters of `x * y`, accumulated in float64.
+
+    Args:
+        x: Numbers, `(walkers, parameters)`.
+        y: Numbers, `(walkers, parameters)`.
+
+    Returns:
+        The sums, float64, `(walkers,)`.
     """
     if _is_numpy(x, y):
         return np.sum(x.astype(np.float64) * y.astype(np.float64), axis=-1)
@@ -272,7 +461,16 @@ def sum_of_products(x, y):
 
 
 def repeat(count, body, values: tuple) -> tuple:
-    """Applies `body(*values) -> values` `count` times; `count` may be a tensor."""
+    """Applies `body` to some values `count` times.
+
+    Args:
+        count: The number of times; it may be a tensor.
+        body: A function of all values that returns a tuple of as many, of the same shapes.
+        values: The values to begin with.
+
+    Returns:
+        The values after the last time.
+    """
     if _is_numpy(count, *(value for value in values if not isinstance(value, tuple))):
         for _ in range(int(count)):
             values = body(*values)
@@ -286,8 +484,15 @@ def repeat(count, body, values: tuple) -> tuple:
 
 
 def repeat_while_any(condition, body, value):
-    """Applies `body(value) -> value` as long as `condition(value)` holds for any entry of the one
-    array.
+    """Applies `body` to an array as long as a condition holds for any of its entries.
+
+    Args:
+        condition: A function of the array that returns booleans.
+        body: A function of the array that returns one of the same shape and type.
+        value: The array to begin with.
+
+    Returns:
+        The first array for which the condition holds nowhere.
     """
     if _is_numpy(value):
         while np.any(condition(value)):
