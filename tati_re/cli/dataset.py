@@ -72,10 +72,13 @@ def parser_of_command() -> Parser:
 
 
 def _matrix(text: str) -> Any:
+
+    from tati_re.core.regular import check_regular
     from tati_re.core.text_lines import read_numbers
     from tati_re.core.unpacking import load_arrays
 
     path = Path(text)
+    check_regular(path, "--covariance")
     try:
         return load_arrays(path) if path.suffix == ".npy" else read_numbers(path)
     except InputError as error:

@@ -10,6 +10,7 @@ from tati_re.cli.run import add_trust, refuse_trust, with_config
 from tati_re.cluster.jobs import SideBySide
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.interruption import saying, stopping
+from tati_re.core.structured import read_json_object
 from tati_re.options.flags import flag
 from tati_re.options.make import EVIDENCE, OPTIONS, Options, to_toml
 from tati_re.options.table import NOT_OF_EVIDENCE
@@ -57,12 +58,18 @@ def _of_folder(typed: dict[str, Any]) -> dict[str, Options]:
         )
     folder = typed.pop("resume")
     trust = typed.pop("trust", False)
+    path = Path(folder) / KEPT / MODELS
     try:
-        said = json.loads((Path(folder) / KEPT / MODELS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        said = read_json_object(path)
+    except OSError:
         raise InputError(
             "--resume: no evidence was begun there.", folder, "the --output of an earlier call"
         ) from None
+    for name, one in said.items():
+        expected = "the file as it was written"
+        refuse_if(
+            not isinstance(one, dict), f"{path} holds no options.", f"{name} = {one}", expected
+        )
     now = with_config(typed)
     changed = now.values_of(name for name in ("verbose", "workers") if name in now.explicit)
     return {

@@ -128,9 +128,11 @@ def _file(typed: dict[str, Any], name: str) -> str:
 
 
 def _rows(typed: dict[str, Any], name: str) -> "pd.DataFrame":
+    from tati_re.core.regular import check_regular
     from tati_re.runs.reading import read_csv
 
     path = _file(typed, name)
+    check_regular(path, f"--{name}")
     if not Path(path).is_file():
         raise InputError(
             f"--{name}: there is no {path}.",

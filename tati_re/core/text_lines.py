@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.regular import regular_bytes
 
 
 def decoded(path: AnyPath, content: bytes) -> str:
@@ -59,7 +60,9 @@ def read_numbers(path: Path) -> np.ndarray:
         InputError: A line that has another number of cells than the first one, or a cell that is
             not a number; the sentence names the line.
     """
-    lines = [(number, line.split(",")) for number, line in numbered_lines(path, path.read_bytes())]
+    lines = [
+        (number, line.split(",")) for number, line in numbered_lines(path, regular_bytes(path))
+    ]
     rows = lines[is_header(lines[0][1]) :]
     refuse_if(not rows, f"{path} has no rows.", expected="numbers below the header line")
     for number, cells in rows:

@@ -8,10 +8,11 @@ import os
 import zipfile
 import zlib
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+
+from tati_re.core.regular import open_regular
 
 DAMAGED = (zipfile.BadZipFile, zlib.error, RuntimeError)
 """What reading a damaged archive raises beside a ValueError; a RuntimeError where a member says
@@ -26,6 +27,12 @@ fill a memory.
 """
 
 
+H5_LIMIT = 256e6
+"""Bytes that a compressed dataset of an HDF5 file may unpack to; this package writes none."""
+H5_CHUNK = 64e6
+"""Bytes of a chunk of an HDF5 dataset, which is read as a whole."""
+
+
 def check_size(unpacked: float, packed: float, limit: float | None = None) -> None:
     """A `ValueError` if a file of `packed` bytes claims more bytes than it may unpack to."""
     most = max(LIMIT if limit is None else limit, RATIO * packed)
@@ -35,12 +42,42 @@ def check_size(unpacked: float, packed: float, limit: float | None = None) -> No
         )
 
 
+def check_h5_size(dataset: Any, unwritten: float = 0.0) -> None:
+    """A `ValueError` if a dataset of an HDF5 file claims more bytes than the file has of it: what
+    was never written reads as zeros of any number.
+
+    Args:
+        dataset: An open `h5py.Dataset`.
+        unwritten: Bytes that may be missing, as while a table grows. Default: none.
+    """
+    if dataset.is_virtual or dataset.external is not None:
+        raise ValueError("its numbers are in other files")
+    there = dataset.id.get_storage_size()
+    chunk = math.prod(dataset.chunks or (0,)) * dataset.dtype.itemsize
+    if chunk > H5_CHUNK:
+        raise ValueError(f"it has chunks of {chunk:,} bytes, and {H5_CHUNK:,.0f} are allowed")
+    if dataset.id.get_create_plist().get_nfilters():
+        check_size(dataset.nbytes, there, H5_LIMIT)
+    elif dataset.nbytes > there + unwritten:
+        raise ValueError(f"it claims {dataset.nbytes:,} bytes of numbers and has {there:,}")
+
+
+def check_texts(rows: int, longest: int, packed: float, limit: float | None = None) -> None:
+    """A `ValueError` if texts in an array would take more than a file of `packed` bytes may: each
+    takes as much as the longest, four bytes a letter.
+    """
+    try:
+        check_size(4.0 * rows * longest, packed, limit)
+    except ValueError as error:
+        raise ValueError(f"a text of {longest:,} letters in {rows:,} rows: {error}") from None
+
+
 def load_arrays(source: str | os.PathLike[str] | BinaryIO, limit: float | None = None) -> Any:
     """`numpy.load` of an NPY or NPZ file without pickled objects; a `ValueError` where sizes are
     not in the file.
     """
     if isinstance(source, (str, os.PathLike)):
-        with Path(source).open("rb") as file:
+        with open_regular(source) as file:
             _check(file, limit)
     else:
         _check(source, limit)

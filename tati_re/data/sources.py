@@ -257,6 +257,9 @@ def _existing(source: str | Path) -> Path:
         return path
     refuse_if(path.is_file(), "data is a file of an unknown type.", source, FILES)
     refuse_if(path.is_dir(), "data is a folder.", source, FILES)
+    if path.exists():
+        expected = f"{FILES}: data are read more than once, and a pipe only once"
+        raise InputError("data is no regular file, but a pipe or device.", source, expected)
     folder = path.parent
     names = (*GENERATORS, *KERAS)
     others = (

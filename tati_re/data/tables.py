@@ -8,7 +8,7 @@ import re
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 from tati_re.core.cells import from_cell
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.memory import check_free
-from tati_re.core.unpacking import check_size
+from tati_re.core.unpacking import check_size, check_texts
 from tati_re.data.columns import Columns, parse_columns
 from tati_re.data.contents import Contents
 from tati_re.data.frames import CLASSES, COLUMNS, advice, labels_of
@@ -192,7 +192,13 @@ def _texts(path: Path, names: list[str], label: str, named: bool) -> np.ndarray 
         "names of columns, then examples",
     )
     check_spellings(found, named, lambda i: f"{path.name}, line {lines[i]}, column '{label}'")
-    return np.array(found) if found else None
+    if not found:
+        return None
+    try:
+        check_texts(len(found), max(map(len, found)), _size(path))
+    except ValueError as error:
+        raise InputError(f"{path.name}, column '{label}' is too large: {error}.") from None
+    return np.array(found)
 
 
 def _is_numeral(cell: str) -> bool:
@@ -253,9 +259,12 @@ def _size(path: Path) -> int:
 def unlabeled(path: Path, names: list[str], labels: Sequence[str]) -> bool:
     """Whether all cells of these columns are empty, as in a table to predict."""
     if path.suffix.lower() == ".parquet":
+        opened = _opened(path, labels)
+        with _readable(path):
+            _check_parquet(path, opened, labels)
         columns = (
             column
-            for part in _opened(path).iter_batches(columns=list(labels))
+            for part in opened.iter_batches(columns=list(labels), use_threads=False)
             for column in part.columns
         )
         return all(column.null_count == len(column) for column in columns)
@@ -383,18 +392,14 @@ def read_parquet(path: Path, names: Sequence[str], choice: Choice) -> Contents:
     their own type, names of classes as texts, `(N,)`.
     """
     used = (*choice.inputs, *choice.labels, *((choice.weights,) if choice.weights else ()))
-    opened = _opened(path)
-    try:
-        # A column of one number in all rows is a few bytes, however many rows a header claims.
-        check_size(opened.metadata.num_rows * 8 * len(used), path.stat().st_size, choice.limit)
+    opened = _opened(path, choice.labels)
+    with _readable(path):
+        _check_parquet(path, opened, used, choice.limit)
         for name in used:
             _check_kind(path, name, opened.schema_arrow.field(name).type, (name,) == choice.labels)
-        table = opened.read(columns=list(used))
-    except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        reason = str(error).split("\n")[0].rstrip(".")
-        raise InputError(f"{path} cannot be read as a parquet file: {reason}.") from None
+        table = opened.read(columns=list(used), use_threads=False)
+        for name in choice.labels:
+            _check_dictionaries(path, table.column(name), choice.limit)
     refuse_if(table.num_rows == 0, f"{path.name} has no examples.", path, "at least one row")
     columns = {name: _column(path, name, table.column(name)) for name in used}
     inputs = np.stack([columns[name] for name in choice.inputs], axis=1)
@@ -407,7 +412,59 @@ def read_parquet(path: Path, names: Sequence[str], choice: Choice) -> Contents:
     return Contents(inputs, targets, (), path.name, choice.inputs, choice.labels, weights=weights)
 
 
-def _opened(path: Path):
+def _check_parquet(
+    path: Path, opened: Any, used: Sequence[str], limit: float | None = None
+) -> None:
+    """A `ValueError` for columns that would take more memory than a file of this size may: a column
+    of one number in all rows is a few bytes, however many rows a header claims. Texts come as
+    numbers of the texts in a dictionary.
+    """
+    about, packed = opened.metadata, path.stat().st_size
+    groups = [about.row_group(place) for place in range(about.num_row_groups)]
+    rows = max(about.num_rows, sum(group.num_rows for group in groups))
+    check_size(rows * 8.0 * len(used), packed, limit)
+    unpacked = 0.0
+    for group in groups:
+        for place in range(group.num_columns):
+            column = group.column(place)
+            if column.path_in_schema.split(".")[0] in used:
+                check_size(8.0 * column.num_values, packed, limit)
+                unpacked += column.total_uncompressed_size
+    check_size(unpacked, packed, limit)
+
+
+def _check_dictionaries(path: Path, column: Any, limit: float | None) -> None:
+    """A `ValueError` where the names of classes would take too much as texts, one in each row."""
+    import pyarrow
+    import pyarrow.compute as compute
+
+    texts = [
+        part.dictionary
+        for part in column.chunks
+        if pyarrow.types.is_dictionary(part.type)
+        and "string" in str(part.type.value_type)
+        and len(part.dictionary)
+    ]
+    longest = max(
+        (compute.max(compute.utf8_length(each)).as_py() or 0 for each in texts), default=0
+    )
+    check_texts(len(column), longest, path.stat().st_size, limit)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Makes a sentence of what is wrong with a Parquet file."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:
+        reason = str(error).split("\n")[0].rstrip(".")
+        raise InputError(f"{path} cannot be read as a parquet file: {reason}.") from None
+
+
+def _opened(path: Path, texts: Sequence[str] = ()):
+    """A Parquet file; columns of `texts` are read as numbers into a dictionary of their texts."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -417,7 +474,7 @@ def _opened(path: Path):
             what, expected="pip install 'tati_re[parquet]', or a .csv or .npz file"
         ) from None
     try:
-        return pyarrow.parquet.ParquetFile(path)
+        return pyarrow.parquet.ParquetFile(path, read_dictionary=[*texts])
     except (pyarrow.ArrowException, OSError) as error:
         raise InputError(
             f"{path} cannot be read as a parquet file.", str(error).split("\n")[0].rstrip(".")

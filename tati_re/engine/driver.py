@@ -124,6 +124,7 @@ class Driver:
     def go_on(self, position: np.ndarray, auxiliary: tuple) -> Carry:
         """Reads the checkpoint and cuts the files back to it."""
         arrays, meta, note = checkpoint.load(self.folder)
+        checkpoint.check_resumable(self.folder, meta)
         if note:
             self.progress.message(note)
         self._move = int(meta["move"])

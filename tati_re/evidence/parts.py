@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import AnyPath, InputError
+from tati_re.core.regular import regular_bytes
 from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.engine.environment import versions
 from tati_re.runs.specification import first_difference, open_folder
@@ -36,10 +37,10 @@ class PartFiles:
         if path is None or not path.exists():
             return None
         try:
-            with load_arrays(io.BytesIO(path.read_bytes())) as file:
+            with load_arrays(io.BytesIO(regular_bytes(path))) as file:
                 values = dict(file)
             seconds, counts = float(values.pop("seconds")), values.pop("chains")
-        except (OSError, ValueError, KeyError, *DAMAGED):
+        except (OSError, ValueError, KeyError, TypeError, *DAMAGED):
             raise InputError(
                 f"output: {path} is damaged.", expected="to remove this file, or overwrite"
             ) from None

@@ -12,6 +12,7 @@ import pandas
 from matplotlib.figure import Figure
 
 from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
+from tati_re.core.regular import check_regular
 from tati_re.core.text_lines import is_header
 from tati_re.core.views import drawn, shown
 from tati_re.data.columns import numbered
@@ -286,6 +287,7 @@ def read_inputs(path: AnyPath, run: Any) -> np.ndarray:
     names in its header as the run has them, in order where the header has none of them or there is
     none.
     """
+    check_regular(path, "inputs")
     if (file := Path(path)).suffix.lower() == ".csv" and file.is_file():
         lines = (
             line

@@ -10,6 +10,7 @@ import pandas
 from matplotlib.figure import Figure
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.structured import read_toml_file
 from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.core.views import drawn, shown
 from tati_re.landscape import tables
@@ -173,12 +174,10 @@ def load(folder: AnyPath) -> Landscape:
     """Opens the folder of a finished landscape. One that is none, or is not finished, is an
     `InputError`: the same command goes on with it.
     """
-    import tomllib
-
     folder = Path(folder)
     path = folder / tables.SPECIFICATION
-    refuse_if(not path.is_file(), f"{folder} is not the folder of a landscape.")
-    said = tomllib.loads(path.read_text(encoding="utf-8"))
+    refuse_if(not path.exists(), f"{folder} is not the folder of a landscape.")
+    said = read_toml_file(path)
     table = tables.finished(folder / "landscape.csv")
     if table is None:
         raise InputError(
@@ -189,9 +188,12 @@ def load(folder: AnyPath) -> Landscape:
             centre, directions = file["centre"], file["directions"]
     except (OSError, ValueError, KeyError, *DAMAGED) as error:
         raise InputError(f"{folder / ARRAYS} cannot be read: {error}.") from None
+    names = said.get("names")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{path} does not name the coordinates.", names, "names = [...]")
     trajectory = tables.finished(folder / "trajectory.csv")
     lowest = float(min(frame["loss"].min() for frame in (table, trajectory) if frame is not None))
-    return Landscape(table, trajectory, lowest, centre, directions, tuple(said["names"]))
+    return Landscape(table, trajectory, lowest, centre, directions, tuple(names))
 
 
 def path_of(run, most: int = 1000, walker: int | None = None) -> list[Any]:

@@ -10,6 +10,7 @@ import pandas
 
 from tati_re.core.errors import AnyPath, InputError
 from tati_re.core.interruption import saying
+from tati_re.core.regular import regular_bytes
 from tati_re.runs.checked import read_table
 from tati_re.runs.csv_table import CsvTable, frame_text
 from tati_re.runs.files import PARTIAL
@@ -105,11 +106,11 @@ def grown(
 def _opened(path: Path, columns: Sequence[str]) -> tuple[list[np.ndarray], CsvTable]:
     """The complete rows of an unfinished file, and the file opened for appending."""
     integers = [name for name in columns if name in ("scale", "step", "walker")]
-    if not path.exists() or b"\n" not in path.read_bytes()[:65536]:
+    if not path.exists() or b"\n" not in regular_bytes(path)[:65536]:
         return [], CsvTable(path, columns, integers)
     frame = read_table(path)
     table = CsvTable.reopen(
-        path, columns, path.read_bytes().rfind(b"\n") + 1, integer_columns=integers
+        path, columns, regular_bytes(path).rfind(b"\n") + 1, integer_columns=integers
     )
     return ([frame.to_numpy(np.float64)] if len(frame) else []), table
 

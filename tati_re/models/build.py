@@ -1,7 +1,6 @@
 """Networks built from options, and models loaded from files."""
 
 import inspect
-import json
 import os
 import zipfile
 from collections.abc import Sequence
@@ -12,7 +11,9 @@ import numpy as np
 
 from tati_re.core.backend import keras
 from tati_re.core.errors import InputError, nearest
-from tati_re.core.unpacking import check_members
+from tati_re.core.regular import check_regular
+from tati_re.core.structured import json_of
+from tati_re.models.claims import check_model_file, limited_weights
 from tati_re.options.user_code import called, found
 
 
@@ -80,6 +81,7 @@ def load_model(path: str | Path) -> Any:
         )
         expected = "the model saved by Keras 3 as model.save('name.keras')"
         raise InputError(f"model is {kind}, not a .keras file.", path, expected)
+    check_regular(path, "model")
     if not os.path.isfile(path):
         others = [p.name for p in path.parent.glob("*.keras")] if path.parent.is_dir() else []
         raise InputError(
@@ -92,12 +94,12 @@ def load_model(path: str | Path) -> Any:
             "model is not a .keras file.", path, "a file written by model.save('name.keras')"
         )
     try:
-        with zipfile.ZipFile(path) as archive:
-            check_members(archive.infolist(), path.stat().st_size)
+        most = check_model_file(path)
         _refuse_foreign(member(path, "config.json"))
-        return keras.saving.load_model(path, compile=False, safe_mode=True)
+        with limited_weights(most):
+            return keras.saving.load_model(path, compile=False, safe_mode=True)
     except Exception as error:
-        text = str(error)
+        text = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         if "Lambda" in text and "safe_mode" in text:
             what = "model has a Lambda layer, which is code; it is not run from a file."
             raise InputError(
@@ -142,7 +144,7 @@ _LAYERS_OF = ("keras", "builtins", "keras_hub", "keras_cv", "keras_nlp")
 def member(path: Path, name: str) -> Any:
     """A JSON file in a .keras file."""
     with zipfile.ZipFile(path) as archive:
-        return json.loads(archive.read(name))
+        return json_of(archive.read(name))
 
 
 def _written_by(path: Path) -> str:

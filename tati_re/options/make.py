@@ -5,13 +5,14 @@ tati_re.options > userguide/options.md`).
 
 import argparse
 import os
-import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
 from tati_re.core.errors import AnyPath, InputError, nearest, shown
+from tati_re.core.regular import regular_bytes
+from tati_re.core.structured import MOST_TOML, reason_of, toml_of
 from tati_re.options import tati_names as aliases
 from tati_re.options.families import markdown_table as table_of_families
 from tati_re.options.families import meaning
@@ -64,7 +65,6 @@ def unknown(name: str, spelled: str | None = None) -> InputError:
     return InputError(f"{spelled or name} is not a known option.{said}")
 
 
-_MOST_TOML = 2**24  # Bytes of a file of options that are read: a device may have no end.
 OUT_OF_RANGE = (
     "greater_than",
     "greater_than_equal",
@@ -252,16 +252,16 @@ def read_toml(path: AnyPath) -> dict[str, Any]:
     the file.
     """
     try:
-        with open(path, "rb") as file:
-            values = tomllib.loads(file.read(_MOST_TOML).decode())
+        values = toml_of(regular_bytes(path, MOST_TOML, pipes=True).decode())
     except OSError as error:
         raise InputError(
             f"{os.fspath(path)} cannot be read: {error.strerror}.", expected="a TOML file"
         ) from None
+    except InputError:
+        raise
     except (ValueError, RecursionError) as error:
-        reason = str(error).split("\n")[0].rstrip(".")
         raise InputError(
-            f"{os.fspath(path)} is not valid TOML: {reason}.", expected="TOML in UTF-8"
+            f"{os.fspath(path)} is not valid TOML: {reason_of(error)}.", expected="TOML in UTF-8"
         ) from None
     for name, value in values.items():
         if isinstance(value, dict) and not (name in OPTIONS and is_table(OPTIONS[name].metadata)):

@@ -7,6 +7,7 @@ import numpy as np
 from tati_re.analysis.convergence import MINIMUM_DRAWS, rows_that_count
 from tati_re.analysis.until import weighted
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.regular import open_regular
 from tati_re.runs import files
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import RunFiles
@@ -33,8 +34,8 @@ class Draws:
             raise InputError(
                 f"{run.folder} is the run of an optimizer.", expected="a run that sampled"
             )
-        with (run.folder / files.ROWS).open(encoding="utf-8") as file:
-            has_rungs = "rung" in file.readline().rstrip().split(",")
+        with open_regular(run.folder / files.ROWS) as file:
+            has_rungs = b"rung" in file.readline().rstrip().split(b",")
         if rung and not has_rungs:
             raise InputError(
                 f"The run {run.folder} has no ladder.", f"rung {rung}", "rung 0, the only one"

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.regular import check_regular
 from tati_re.core.unpacking import load_arrays
 from tati_re.data.contents import Contents
 from tati_re.data.loading import load_data
@@ -31,6 +32,8 @@ def read_inputs(source: str, run: RunFiles) -> tuple[np.ndarray, np.ndarray | No
     path = Path(source).expanduser()
     options = run.manifest.get("options", {})
     suffix = suffix_of(path)
+    if not path.is_dir():
+        check_regular(path, "inputs")
     if suffix in TABLES and path.is_file():
         return _from_table(path, run, *TABLES[suffix])
     refuse_if(suffix == ".npy" and not path.is_file(), "There is no such file of inputs.", source)

@@ -3,7 +3,6 @@ side by side.
 """
 
 import math
-import tomllib
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from tati_re.analysis.averages import average, averages_of_rows
 from tati_re.analysis.convergence import LARGEST_R_HAT, MINIMUM_DRAWS, rows_that_count
 from tati_re.analysis.format import with_error
 from tati_re.core.errors import InputError
+from tati_re.core.structured import read_toml_file
 from tati_re.plotting.figure import COLORS, GRAY, labeled, legend_above, new_figure
 from tati_re.plotting.prediction import plot_prediction
 from tati_re.prediction.predict import predict
@@ -29,6 +29,7 @@ from tati_re.runs.run import RunFiles
 _PARAMETERS = 12
 _DRAWS = 400
 _FIGURE = "predictions.png"
+_NEIGHBOUR_BYTES = 1_000_000  # What folders beside a run say of themselves is a few lines.
 
 
 def parameters_section(run: RunFiles, burnin: int, thin: int) -> html.Section:
@@ -233,7 +234,7 @@ def made_of(run: RunFiles) -> list[Path]:
         ):
             continue
         try:
-            said = tomllib.loads(path.read_text(encoding="utf-8")).get("run")
+            said = read_toml_file(path, _NEIGHBOUR_BYTES).get("run")
         except (OSError, ValueError):
             continue
         if (

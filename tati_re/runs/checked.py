@@ -17,6 +17,7 @@ import pandas
 
 from tati_re.core.cells import from_cell
 from tati_re.core.errors import InputError
+from tati_re.core.regular import open_regular, regular_bytes
 from tati_re.core.unpacking import load_arrays
 from tati_re.runs.digests import Digest, Known, of_whole
 from tati_re.runs.files import GROWING, INDEX, PARTIAL
@@ -47,7 +48,7 @@ def read_table(path: Path, known: Known | None = None) -> "pandas.DataFrame":
         check.end()
         return read_h5(path)
     whole = known is None and path.name not in GROWING and path.suffix != PARTIAL
-    lines = ended(path.read_bytes()) if whole else complete_lines(path)
+    lines = ended(regular_bytes(path)) if whole else complete_lines(path)
     lines_check = LineCheck(path, known)
     lines_check.add(lines)
     lines_check.end()
@@ -66,7 +67,7 @@ def read_whole(path: Path, known: Callable[[], set[str]]) -> "pandas.DataFrame":
     """
     for pause in (0.0, 0.02, 0.05):
         time.sleep(pause)
-        content = path.read_bytes()
+        content = regular_bytes(path)
         digests = known()
         if not digests or of_whole(content) in digests:
             break
@@ -88,7 +89,7 @@ def whole_array(path: Path, known: set[str]) -> np.ndarray:
     """The array of an NPY file of a run; refuses one that has none of the digests that the
     checkpoints know.
     """
-    content = path.read_bytes()
+    content = regular_bytes(path)
     if known and of_whole(content) not in known:
         raise InputError(
             f"{path}: the file was changed after the run began.",
@@ -258,7 +259,7 @@ def check_table(path: Path, known: Known | None) -> int:
         return length
     check = LineCheck(path, known)
     count = 0
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         header = file.readline()
         check.add(header)
         while lines := [line for line in file.readlines(_PART_BYTES) if line.endswith(b"\n")]:
@@ -284,7 +285,7 @@ def csv_digest(path: Path, known: Known) -> Digest:
     content.
     """
     check = LineCheck(path, known)
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while check.digest.size < known.size and (part := file.read(_PART_BYTES)):
             check.digest.update(part)
     check.add(b"")

@@ -10,7 +10,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from tati_re.core.errors import AnyPath, InputError
+from tati_re.core.errors import AnyPath, InputError, refuse_if, shown
+from tati_re.core.given import said
+from tati_re.core.regular import open_regular
+from tati_re.core.structured import json_of
 from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.runs.digests import Known
 from tati_re.runs.files import CHECKPOINTS, CURRENT, OF_METHODS, PARTIAL, PREVIOUS
@@ -112,8 +115,8 @@ def step_back(folder: AnyPath) -> None:
 def _meta(path: Path) -> dict[str, Any]:
     """The `meta` of a checkpoint file; empty where it is missing or damaged."""
     try:
-        with open(path, "rb") as file, load_arrays(file) as archive:
-            return {**json.loads(archive[META].tobytes())}
+        with open_regular(path) as file, load_arrays(file) as archive:
+            return _checked_meta(archive[META])
     except (OSError, ValueError, KeyError, EOFError, TypeError, *DAMAGED):
         return {}
 
@@ -184,7 +187,7 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     whole.
     """
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             # The digest comes first, so that no parser meets damaged bytes; one open file, so that
             # renames do no harm.
             digest = _digest(file)
@@ -193,10 +196,73 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
             file.seek(0)
             with load_arrays(file) as archive:
                 arrays = {name: archive[name] for name in archive.files}
-            return arrays, {**json.loads(arrays.pop(META).tobytes())}
+            return arrays, _checked_meta(arrays.pop(META))
     except FileNotFoundError:
         raise DamagedCheckpoint("missing") from None
     except OSError as error:
         raise DamagedCheckpoint(f"not readable ({error.strerror})") from error
-    except (KeyError, ValueError, TypeError, *DAMAGED) as error:
-        raise DamagedCheckpoint(f"not a checkpoint ({error})") from error
+    except (KeyError, ValueError, TypeError, EOFError, *DAMAGED) as error:
+        raise DamagedCheckpoint(f"not a checkpoint ({said(error)})") from error
+
+
+def check_resumable(folder: AnyPath, meta: Mapping[str, Any]) -> None:
+    """Refuses a checkpoint that lacks what a run needs to go on.
+
+    Args:
+        folder: The folder of the run, for the message.
+        meta: What `load` returned.
+
+    Raises:
+        InputError: The step, the moves, the seconds or the sizes of tables are missing.
+    """
+    missing = [name for name in ("step", "move", "seconds", "files") if name not in meta]
+    refuse_if(
+        missing,
+        f"The checkpoint in {Path(folder) / CHECKPOINTS} is not complete.",
+        f"no {', '.join(missing)}",
+        "the file as the run wrote it",
+    )
+
+
+def _checked_meta(content: np.ndarray) -> dict[str, Any]:
+    """What a checkpoint says of its run; a `ValueError` where it is of another form."""
+    meta = json_of(np.asarray(content).tobytes())
+    if not isinstance(meta, dict):
+        raise ValueError("what it says of the run is no table")
+    for name, is_right in _OF_META.items():
+        if name in meta and not is_right(meta[name]):
+            raise ValueError(f"it says {name} = {shown(meta[name], 60)}")
+    return meta
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
+def _is_duration(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value < 1e18
+
+
+def _of_texts(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+
+
+def _of_digests(value: Any) -> bool:
+    texts = (str, type(None))
+    return isinstance(value, dict) and all(isinstance(text, texts) for text in value.values())
+
+
+def _of_counts(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_count, value.values()))
+
+
+_OF_META = {
+    "step": _is_count,
+    "move": _is_count,
+    "seconds": _is_duration,
+    "files": _of_counts,
+    "digests": _of_digests,
+    "whole": _of_texts,
+    "manifest": _of_texts,
+}
+"""The entries of `meta` that this package reads, and whether a value is of their form."""

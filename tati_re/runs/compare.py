@@ -102,7 +102,7 @@ def _pairs(first: Path, second: Path) -> list[tuple[str, Path, Path]]:
         raise InputError(
             "A folder cannot be compared with a file.", f"{first} and {second}", "two of one kind"
         )
-    if first.is_file():
+    if not first.is_dir():
         return [
             (
                 first.name if first.name == second.name else f"{first.name} and {second.name}",

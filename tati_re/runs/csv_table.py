@@ -13,6 +13,7 @@ import pandas
 
 from tati_re.core.cells import as_cell
 from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.regular import open_regular
 from tati_re.runs.checked import csv_digest
 from tati_re.runs.digests import Digest, Known
 from tati_re.runs.rows import INTEGERS, Rows
@@ -71,8 +72,8 @@ class CsvTable(Rows):
         """
         path = Path(path)
         headers = (_header(columns), _header(columns, str))
-        refuse_if(not path.is_file(), f"The file {path} of the run to resume is missing.")
-        with open(path, "rb") as file:
+        refuse_if(not path.exists(), f"The file {path} of the run to resume is missing.")
+        with open_regular(path) as file:
             found = file.readline()
             file.seek(max(position - 1, 0))
             last = file.read(1)

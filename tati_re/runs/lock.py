@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, ParamSpec, TypeVar
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.regular import check_regular, open_regular
+from tati_re.core.structured import json_of
 from tati_re.runs.files import LOCK
 from tati_re.runs.storage import storing
 
@@ -60,11 +62,11 @@ def is_held(folder: AnyPath) -> bool:
     try:
         import fcntl
 
-        with open(Path(folder) / LOCK, "rb") as file:
+        with open_regular(Path(folder) / LOCK) as file:
             fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
-    except (ImportError, OSError):
+    except (ImportError, OSError, InputError):
         return True
     return False
 
@@ -90,6 +92,7 @@ def _locked(path: Path) -> BinaryIO:
     """The open file of a lock that is held."""
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
+        check_regular(path)
         # Not by a link, which could lead to a file of others; what the holder said of itself stays
         # to be read.
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
@@ -133,7 +136,7 @@ def _is_there(file: BinaryIO, path: Path) -> bool:
 def _said(file: BinaryIO) -> dict[str, Any]:
     file.seek(0)
     try:
-        said = json.loads(file.read(4096))
+        said = json_of(file.read(4096))
     except ValueError:
         return {}
     said = said if isinstance(said, dict) else {}

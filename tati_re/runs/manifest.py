@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,15 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
+from tati_re.core.errors import AnyPath, InputError, nearest
+from tati_re.core.regular import check_regular
+from tati_re.core.structured import read_toml_file
 from tati_re.options.make import make_options
 from tati_re.options.table import OPTIONS
 from tati_re.options.trust import asked_of
 from tati_re.runs import checkpoint
 from tati_re.runs.digests import lasting
-from tati_re.runs.files import MANIFEST, MODEL
+from tati_re.runs.files import FILES, MANIFEST, MODEL
 from tati_re.runs.storage import write_whole
 
 SCHEMA_VERSION = 1
@@ -67,15 +68,11 @@ def read(folder: AnyPath) -> dict[str, Any]:
     """
     path = Path(folder) / MANIFEST
     try:
-        refuse_if(
-            path.exists() and not path.is_file(),
-            f"The file {path} cannot be read: it is no regular file.",
-        )
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = read_toml_file(path)
+        for file in FILES:
+            check_regular(Path(folder) / file.name)
     except (FileNotFoundError, NotADirectoryError):
         raise _not_a_run(Path(folder)) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"The file {path} cannot be read: {str(error).rstrip('.')}.") from error
     version = content.get("schema_version")
     if version is None:
         received = (

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
+from tati_re.core.regular import check_regular
 from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.models.names import described_names, parameter_names
 from tati_re.runs import checkpoint, files, manifest, reading
@@ -54,6 +55,7 @@ def read_parameters(
         )
     if path.is_dir():
         return _folder(path, step, wanted)
+    check_regular(path, "parameters")
     readers = {".csv": _rows, ".h5": _rows, ".npz": _arrays, ".npy": _arrays, ".keras": _keras}
     refuse_if(path.suffix not in readers, "parameters: a file of another kind.", path, KINDS)
     if step is not None and path.suffix not in (".csv", ".h5"):
@@ -108,7 +110,7 @@ def _folder(folder: Path, step: int | None, wanted: ExpectedParameters) -> FileP
                 arrays[f"auxiliary/{k}"]
                 for k in range(sum(key.startswith("auxiliary/") for key in arrays))
             ]
-            where = f"the end of {folder}, step {meta['step']}"
+            where = f"the end of {folder}, step {meta.get('step', 'unknown')}"
             return FileParameters(wanted.checked(folder, positions[:, places]), where, auxiliary)
     return _rows(files.trajectory_of(folder), step, wanted)
 

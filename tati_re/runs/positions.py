@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.regular import open_regular
 from tati_re.runs import checked, checkpoint, files, reading
 from tati_re.runs.digests import Known
 from tati_re.runs.run import AnyRun, RunFiles, degrees_of_freedom, last_step, stored_every
@@ -115,7 +116,7 @@ class Positions:
                 index, columns = reading.h5_columns(file)
         else:
             self._read = self._csv
-            with self._path.open("rb") as file:
+            with open_regular(self._path) as file:
                 index = []
                 columns = checked.header_of(file.readline())
         if lost := {*files.INDEX, *files.BEFORE_PARAMETERS} - {*index, *columns}:
@@ -254,7 +255,7 @@ class Positions:
             check.end()
 
     def _csv(self) -> Iterator[tuple[Block, np.ndarray | None]]:
-        with self._path.open("rb") as file:
+        with open_regular(self._path) as file:
             check = checked.LineCheck(self._path, self._first_time())
             number = 2
             check.add(file.readline())

@@ -12,6 +12,8 @@ import pandas
 
 from tati_re.core.cells import from_cell
 from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.regular import check_regular, regular_bytes
+from tati_re.core.unpacking import check_h5_size
 from tati_re.runs import checkpoint
 from tati_re.runs.files import GROWING, MANIFEST
 from tati_re.runs.foreign_table import parse_table
@@ -21,6 +23,10 @@ from tati_re.runs.lock import is_held
 _NOT_YET_WRITTEN = (
     1 << 30
 )  # Bytes that an HDF5 file may claim before they are written: those of a flush.
+
+
+_INDEX_NOT_YET_WRITTEN = 64e6  # The same of the index, which is some columns of integers.
+_NAMES_AT_A_TIME = 64
 
 
 def read_csv(path: AnyPath) -> "pandas.DataFrame":
@@ -44,7 +50,7 @@ def read_csv(path: AnyPath) -> "pandas.DataFrame":
 
 def table_bytes(path: Path) -> bytes:
     """The bytes of a CSV table, without a last line that a run has only begun to write."""
-    return complete_lines(path) if _may_grow(path) else path.read_bytes()
+    return complete_lines(path) if _may_grow(path) else regular_bytes(path)
 
 
 def _may_grow(path: Path) -> bool:
@@ -57,7 +63,7 @@ def _may_grow(path: Path) -> bool:
 
 def complete_lines(path: AnyPath) -> bytes:
     """The bytes of a run's CSV table up to the end of its last complete line."""
-    content = Path(path).read_bytes()
+    content = regular_bytes(path)
     complete = content[: content.rfind(b"\n") + 1]
     refuse_if(
         not complete,
@@ -83,7 +89,8 @@ def open_h5(path: AnyPath, alone: bool = False) -> Iterator[Any]:
     """An HDF5 table open for reading, also while it is written, unless `alone`, or after a kill:
     `was_killed`.
     """
-    refuse_if(not Path(path).is_file(), f"The file {path} is missing.")
+    check_regular(path)
+    refuse_if(not Path(path).exists(), f"The file {path} is missing.")
     with ExitStack() as opened:
         try:
             try:
@@ -114,8 +121,11 @@ def open_h5(path: AnyPath, alone: bool = False) -> Iterator[Any]:
                 )
                 if claimed > size + _NOT_YET_WRITTEN:
                     raise OSError(f"it claims {claimed:,} bytes of numbers and has {size:,}")
+                _check_sizes(file)
                 yield file
-        except (OSError, RuntimeError, KeyError, UnicodeDecodeError) as error:
+        except InputError:
+            raise
+        except (OSError, RuntimeError, KeyError, ValueError) as error:
             what = f"The file {path} is damaged and cannot be read ({error.args[0] if error.args else error})."
             expected = "the HDF5 file that the run wrote; the other files of the run stay readable"
             raise InputError(what, expected=expected) from error
@@ -149,8 +159,37 @@ def _fits(file: Any, name: str, kinds: str) -> bool:
     return named and data.ndim == 2 and data.shape[1] == len(names) and data.dtype.kind in kinds
 
 
+def _check_sizes(file: Any) -> None:
+    """A `ValueError` where a table claims more than its file has. Of one that grows, or whose
+    writer was killed, the last rows may not be there yet; their index says so, and they are not
+    read.
+    """
+    for name in ("index_columns", "columns"):
+        check_h5_size(file[name])
+    check_h5_size(file["index"], _INDEX_NOT_YET_WRITTEN)
+    check_h5_size(file["rows"], _NOT_YET_WRITTEN)
+    rows = file["rows"]
+    if rows.nbytes > rows.id.get_storage_size() and not rows.id.get_create_plist().get_nfilters():
+        read = h5_length(file) * rows.shape[1] * rows.dtype.itemsize
+        if read > (there := rows.id.get_storage_size()):
+            raise ValueError(f"it claims {read:,} bytes of numbers and has {there:,}")
+
+
 def h5_columns(file: Any) -> tuple[list[str], list[str]]:
-    return list(file["index_columns"].asstr()[:]), list(file["columns"].asstr()[:])
+    """The names of the integer columns and of the others."""
+    return _names_in(file, "index_columns"), _names_in(file, "columns")
+
+
+def _names_in(file: Any, name: str) -> list[str]:
+    """Texts of an HDF5 file, a part at a time: many may be the same one, which is there once."""
+    data, most, found, letters = file[name].asstr(), file.id.get_filesize(), list[str](), 0
+    for first in range(0, len(data), _NAMES_AT_A_TIME):
+        part = list(data[first : first + _NAMES_AT_A_TIME])
+        found += part
+        letters += sum(map(len, part))
+        if letters > most:
+            raise OSError(f"its names claim {letters:,} letters or more, and it has {most:,} bytes")
+    return found
 
 
 def h5_length(file: Any) -> int:

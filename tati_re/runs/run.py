@@ -323,7 +323,7 @@ def stored_every(run: RunFiles) -> int:
 
 def last_step(run: RunFiles, default: int) -> int:
     """The step of the last checkpoint, the default where there is none."""
-    return next(checkpoint.metas(run.folder), {"step": default})["step"]
+    return next(checkpoint.metas(run.folder), {}).get("step", default)
 
 
 AnyRun = RunFiles | AnyPath

@@ -2,7 +2,6 @@
 same.
 """
 
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 import tomli_w
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.regular import regular_bytes
+from tati_re.core.structured import MOST_TOML, reason_of, toml_of
 from tati_re.runs.lock import entries
 from tati_re.runs.storage import remove_leftovers, storing, write_whole
 
@@ -49,9 +50,11 @@ def open_folder(
     if path.exists():
         try:
             with storing(path):
-                then = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            what = f"The file {path} of the {kind} cannot be read: {str(error).rstrip('.')}."
+                then = toml_of(regular_bytes(path, MOST_TOML).decode())
+        except InputError:
+            raise
+        except (ValueError, RecursionError) as error:
+            what = f"The file {path} of the {kind} cannot be read: {reason_of(error)}."
             raise InputError(
                 what, expected="the file as it was written, or another folder"
             ) from None

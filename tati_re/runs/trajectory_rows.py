@@ -10,6 +10,7 @@ import numpy as np
 
 from tati_re.core.cells import from_cell
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.regular import check_regular
 from tati_re.core.text_lines import check_cells, numbered_lines
 from tati_re.runs import files, reading
 
@@ -82,6 +83,7 @@ def csv_rows(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[
     """Returns the parameters at a step, or the last one, of a CSV file, `(walkers, P)`, and the
     step.
     """
+    check_regular(path, "parameters")
     lines = numbered_lines(path, reading.table_bytes(path))
     columns = [from_cell(name.strip()) for name in next(csv.reader([lines[0][1]]))]
     chosen, step_column, walker_column = columns_of(path, columns, wanted)

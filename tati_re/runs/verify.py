@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.regular import check_regular
 from tati_re.core.unpacking import DAMAGED
 from tati_re.runs import checkpoint, files, manifest
 from tati_re.runs.checked import ShorterTable, check_table, read_whole, whole_array
@@ -68,11 +69,14 @@ def _state(folder: Path, name: str) -> FileState:
 def _checked(folder: Path, name: str) -> str:
     """What is right about a file; an error says what is not."""
     path = folder / name
+    check_regular(path)
     if name == files.MANIFEST:
         refuse_if(changed := manifest.changes(folder, manifest.read(folder)), " ".join(changed))
         return "It says what the checkpoint knows."
     if path.parent.name == files.CHECKPOINTS:
-        return f"It is that of step {checkpoint.read(path)[1]['step']:,}; its sha256 fits."
+        step = checkpoint.read(path)[1].get("step")
+        refuse_if(step is None, f"{path}: it does not say its step.")
+        return f"It is that of step {step:,}; its sha256 fits."
     if name == files.DIRECTIONS:
         rows = whole_array(path, digests := checkpoint.known_whole(folder, name))
         return f"{len(rows)} directions" + (

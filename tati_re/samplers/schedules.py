@@ -5,12 +5,12 @@ a pure function of step numbers, `(n,)` to `(n,)`: a resumed run goes on with it
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.core.given import users_code
+from tati_re.core.regular import regular_bytes
 from tati_re.core.text_lines import numbered_lines
 
 Factor = Callable[[np.ndarray], np.ndarray]
@@ -68,7 +68,7 @@ def read_table(path: str, name: str) -> list[tuple[int, float]]:
     """
     expected = "columns step and value, a number each"
     try:
-        lines = numbered_lines(path, Path(path).read_bytes())
+        lines = numbered_lines(path, regular_bytes(path))
     except OSError as error:
         raise InputError(
             f"{name}: {path} cannot be read: {error.strerror}.", expected="a CSV file"

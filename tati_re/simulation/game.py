@@ -196,7 +196,8 @@ class Game:
             "a folder of Game.sample",
         )
         rounds = {
-            name: next(checkpoint.metas(at))["step"] // turns[name] for name, at in where.items()
+            name: next(checkpoint.metas(at), {}).get("step", 0) // turns[name]
+            for name, at in where.items()
         }
         with ExitStack() as stack:
             launched: list[Any] = []

@@ -182,6 +182,7 @@ def reopened(
 def _as_it_was(folder: AnyPath) -> str:
     """What a stop before the first further step leaves."""
     step = next(
-        (f"its checkpoint is of step {meta['step']:,}" for meta in checkpoint.metas(folder)), None
+        (f"its checkpoint is of step {meta.get('step', 0):,}" for meta in checkpoint.metas(folder)),
+        None,
     )
     return f"Interrupted before a further step: {folder} is as it was, {step or 'it has no checkpoint'}."

@@ -13,6 +13,7 @@ import numpy as np
 from tati_re.core.backend import keras
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.given import as_array
+from tati_re.core.regular import check_regular
 from tati_re.core.text_lines import read_numbers
 from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.data.preparation import Preparation, Standard
@@ -114,6 +115,7 @@ def read_rows(option: str, source: AnyPath, meaning: str) -> np.ndarray:
     expected = f"a .npy, .npz or .csv file of {meaning}"
     refuse_if(not os.path.exists(path), f"{option}: the file does not exist.", path, expected)
     refuse_if(path.is_dir(), f"{option} is a folder.", path, expected)
+    check_regular(path, option)
     try:
         return np.asarray(_numbers_in(path))
     except InputError as error:

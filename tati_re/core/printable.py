@@ -1,0 +1,109 @@
+"""Texts of others, such as names of columns, folders and layers, without what would steer a
+terminal: escape sequences, and controls that hide or turn what is read.
+"""
+
+import io
+import re
+import sys
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_KINDS = ("Cc", "Cf", "Cs", "Zl", "Zp")
+_SUSPECT = re.compile(r"[^\n\t\x20-\x7e]")
+"""What may be a control character; letters of other alphabets are looked up."""
+
+
+def printable(text: str, keep: str = "\n\t") -> str:
+    """A text in which control characters are written as Python does, `\\x1b` for an escape.
+
+    Args:
+        text: Any text.
+        keep: Control characters that stay. Default: the ends of lines, and tabs.
+
+    Returns:
+        The text; the same where it has no control characters, and none that has no width or turns
+        the direction of writing.
+    """
+    found = _SUSPECT.sub(_written, text)
+    for control in "\n\t":
+        if control not in keep:
+            found = found.replace(control, " ")
+    return found
+
+
+def _written(found: re.Match[str]) -> str:
+    character = found[0]
+    if unicodedata.category(character) not in _KINDS:
+        return character
+    return character.encode("unicode_escape").decode()
+
+
+class PrintableStream(io.TextIOBase):
+    """A stream of text that writes what is printable to another one, and is otherwise as that.
+
+    Args:
+        stream: Where the text goes, as `stream.inner` with all its characters: a progress bar has
+            its own control characters, and cleans what it is given itself.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self.inner = stream
+
+    def write(self, text: str) -> int:
+        self.inner.write(printable(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self.inner.flush()
+
+    def isatty(self) -> bool:
+        return bool(self.inner.isatty())
+
+    def fileno(self) -> int:
+        return int(self.inner.fileno())
+
+    def writable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """Leaves the other stream open: it belongs to whoever made it."""
+
+    @property
+    def closed(self) -> bool:
+        return bool(getattr(self.inner, "closed", False))
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return getattr(self.inner, "encoding", None) or "utf-8"
+
+    @property
+    def errors(self) -> str | None:  # type: ignore[override]
+        return getattr(self.inner, "errors", None)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def inner_stream(stream: Any) -> Any:
+    """The stream below a `PrintableStream`, or the stream itself."""
+    return stream.inner if isinstance(stream, PrintableStream) else stream
+
+
+@contextmanager
+def printable_output() -> Iterator[None]:
+    """Makes what is printed to standard output and error printable while a block runs."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = map(_printable_stream, before)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def _printable_stream(stream: Any) -> Any:
+    """A stream that may be missing, as in a process without a terminal."""
+    if stream is None or isinstance(stream, PrintableStream):
+        return stream
+    return PrintableStream(stream)

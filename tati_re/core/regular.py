@@ -1,0 +1,103 @@
+"""Files that are read have to be regular ones: a FIFO would wait for a writer, a device may never
+end.
+"""
+
+import os
+import stat
+from typing import BinaryIO
+
+from tati_re.core.errors import AnyPath, InputError, refuse_if
+
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a FIFO (named pipe)"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a character device"),
+    (stat.S_ISBLK, "a block device"),
+)
+
+
+def check_regular(path: AnyPath, option: str = "") -> None:
+    """Refuses what has the name of a file and is not a regular file; what is missing passes.
+
+    Args:
+        path: The file; a symbolic link counts as what it points to.
+        option: The option that named it, for the message. Default: none.
+
+    Raises:
+        InputError: It is a folder, a FIFO, a socket or a device.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return  # whoever opens it says what is wrong
+    _refuse_other(path, mode, option)
+
+
+def open_regular(path: AnyPath) -> BinaryIO:
+    """Opens a file for reading, without waiting for the writer of a FIFO.
+
+    Args:
+        path: The file; a symbolic link counts as what it points to.
+
+    Returns:
+        The open file, of bytes.
+
+    Raises:
+        InputError: It is a folder, a FIFO, a socket or a device.
+        OSError: It is missing, or may not be read.
+    """
+    check_regular(path)  # first: to open a device may already do something
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+    file = os.fdopen(os.open(path, flags | getattr(os, "O_BINARY", 0)), "rb")
+    try:
+        _refuse_other(path, os.fstat(file.fileno()).st_mode)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def regular_bytes(path: AnyPath, most: float | None = None, pipes: bool = False) -> bytes:
+    """The content of a regular file.
+
+    Args:
+        path: The file.
+        most: Largest size in bytes. Default: any.
+        pipes: Whether a pipe that the shell has opened, as by `<(...)`, is read as well. Default:
+            no.
+
+    Returns:
+        All of its bytes.
+
+    Raises:
+        InputError: It is not a regular file, or larger than `most`.
+        OSError: It is missing, or may not be read.
+    """
+    with open(path, "rb") if pipes and is_open_pipe(path) else open_regular(path) as file:
+        content = file.read() if most is None else file.read(int(most) + 1)
+        size = max(len(content), os.fstat(file.fileno()).st_size)
+    if most is not None and size > most:
+        received = f"{size:,} bytes"
+        raise InputError(
+            f"The file {os.fspath(path)} is too large.", received, f"at most {most:,.0f} bytes"
+        )
+    return content
+
+
+def is_open_pipe(path: AnyPath) -> bool:
+    """Whether a path is that of a pipe whose writer is there, since the shell opened both."""
+    try:
+        is_pipe = stat.S_ISFIFO(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+    return is_pipe and os.fspath(path).startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/"))
+
+
+def _refuse_other(path: AnyPath, mode: int, option: str = "") -> None:
+    if stat.S_ISREG(mode):
+        return
+    kind = next((words for is_kind, words in _KINDS if is_kind(mode)), "something else")
+    start = f"{option}: the file" if option else "The file"
+    what = f"{start} {os.fspath(path)} cannot be read: it is no regular file."
+    refuse_if(True, what, kind, "a regular file")
