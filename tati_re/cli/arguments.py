@@ -20,6 +20,7 @@ from tati_re.core.errors import InputError, SamplingError, nearest, refuse_if
 from tati_re.core.exit_status import INTERRUPTED
 from tati_re.core.interruption import BARE, STOPS, Terminated, commanded
 from tati_re.core.lazy import left_out, settled
+from tati_re.core.printable import inner_stream, printable_output
 from tati_re.options.flags import add_field, flag
 from tati_re.options.make import ELSEWHERE, OPTIONS, add_arguments, options_from_flags
 from tati_re.options.representable import what_instead
@@ -345,15 +346,20 @@ def entry_point(
 
 
 def command(prog: str, body: Callable[[list[str]], int | None], argv: Sequence[str] | None) -> int:
+    """Runs a command's body, as `_command`; what it prints steers no terminal."""
+    with printable_output():
+        return _command(prog, body, argv)
+
+
+def _command(prog: str, body: Callable[[list[str]], int | None], argv: Sequence[str] | None) -> int:
     """Runs a command's body; errors become one line and a status (`tati_re.cli.failures`), an
     interrupt 130.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     MADE.set(None)
-    if isinstance(
-        sys.stdout, io.TextIOWrapper
-    ):  # names of files may hold what the terminal has no letter for
-        sys.stdout.reconfigure(errors="backslashreplace")
+    if isinstance(stream := inner_stream(sys.stdout), io.TextIOWrapper):
+        # Names of files may hold what the terminal has no letter for.
+        stream.reconfigure(errors="backslashreplace")
     try:
         with commanded():
             try:

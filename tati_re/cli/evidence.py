@@ -8,7 +8,7 @@ from typing import Any
 from tati_re.cli.arguments import Parser, entry_point, loading, make_parser, output_folder
 from tati_re.cli.run import add_trust, refuse_trust, with_config
 from tati_re.cluster.jobs import SideBySide
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import InputError, pasted, refuse_if
 from tati_re.core.interruption import saying, stopping
 from tati_re.core.structured import read_json_object
 from tati_re.options.flags import flag
@@ -216,7 +216,7 @@ def _stopped(folder: Path) -> str:
     if not (folder / KEPT / MODELS).exists():
         return f"Interrupted before {folder} was begun."
     parts = len([*(folder / KEPT).rglob("*.npz")])
-    return f"Interrupted: {parts} finished parts are kept in {folder}; tati-evidence --resume {folder} goes on."
+    return f"Interrupted: {parts} finished parts are kept in {folder}; tati-evidence --resume {pasted(folder)} goes on."
 
 
 def parser_of_command() -> Parser:

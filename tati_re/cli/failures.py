@@ -19,6 +19,7 @@ from tati_re._version import __version__
 from tati_re.core.errors import InputError, shown
 from tati_re.core.exit_status import BAD_INPUT, INTERNAL_ERROR, OUTPUT_CLOSED
 from tati_re.core.given import said
+from tati_re.core.printable import printable
 from tati_re.runs.files import MANIFEST
 
 MADE: ContextVar[Path | None] = ContextVar("folder that this command made", default=None)
@@ -45,10 +46,7 @@ def failed(
         if kept and (log := _logged(error, prog, arguments)):
             words += f" The traceback is in {log}."
         words = shown(" ".join(words.split()), 2000)
-        print(
-            "error: " + "".join(c if c.isprintable() else repr(c)[1:-1] for c in words),
-            file=sys.stderr,
-        )
+        print(f"error: {printable(words, keep='')}", file=sys.stderr)
     return status
 
 

@@ -4,8 +4,11 @@ was expected.
 
 import difflib
 import os
+import shlex
 from collections.abc import Callable, Iterable
 from typing import Any
+
+from tati_re.core.printable import is_printable, printable
 
 AnyPath = str | os.PathLike[str]
 """A file or folder."""
@@ -25,7 +28,7 @@ class InputError(ValueError):
         for word, value in (("Received", received), ("Expected", expected)):
             if value is not None:  # in place of what a sentence inside of this one says
                 text = f"{text.split(f' {word}: ')[0]} {word}: {shown(value, 300 if word == 'Received' else 3000)}."
-        super().__init__(text)
+        super().__init__(printable(text, keep=""))
 
 
 def refuse_if(wrong: object, what: str, received: object = None, expected: object = None) -> None:
@@ -43,7 +46,7 @@ class SamplingError(RuntimeError):
     """
 
     def __init__(self, message: str, step: int, walker: int) -> None:
-        super().__init__(message)
+        super().__init__(printable(message, keep=""))
         self.step = step
         self.walker = walker
 
@@ -62,6 +65,31 @@ def shown(value: object, most: int, write: Callable[[Any], str] = str) -> str:
     except ValueError:
         text = "an integer of thousands of digits"
     return text if len(text) <= most else f"{text[:most]}..."
+
+
+def pasted(path: AnyPath) -> str:
+    """A path as it can be pasted behind a command in a shell.
+
+    Args:
+        path: A file or folder, of any name.
+
+    Returns:
+        The path, quoted where the shell would read it in another way; one that begins like an
+        option begins with `./`.
+    """
+    text = os.fspath(path)
+    text = f"./{text}" if text.startswith("-") else text
+    if is_printable(text):
+        return shlex.quote(text)
+    written = "".join(map(_for_shell, text))
+    return f"$'{written}'"
+
+
+def _for_shell(character: str) -> str:
+    """A character inside of `$'...'`."""
+    if character.isascii() and character.isprintable() and character not in "'\\":
+        return character
+    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(character))
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

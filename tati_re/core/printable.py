@@ -33,6 +33,11 @@ def printable(text: str, keep: str = "\n\t") -> str:
     return found
 
 
+def is_printable(text: str) -> bool:
+    """Whether a text has no control characters at all."""
+    return printable(text, keep="") == text
+
+
 def _written(found: re.Match[str]) -> str:
     character = found[0]
     if unicodedata.category(character) not in _KINDS:

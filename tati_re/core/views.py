@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
-from html import escape
+from html import escape as escaped
 from importlib import import_module
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from tati_re.core.printable import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,6 +42,15 @@ def told(kind: str, run: Any) -> Any:
     return _from_above("words", kind)(run)
 
 
+def escape(text: str) -> str:
+    """A text for a page, without control characters."""
+    return escaped(printable(text))
+
+
+def _with_printable_names(frame: Any) -> Any:
+    return frame.rename(columns=lambda name: printable(str(name)))
+
+
 def html_table(
     title: str, lines: Iterable[tuple[str, str]] = (), notes: Iterable[str] = (), frame: Any = None
 ) -> str:
@@ -55,7 +66,9 @@ def html_table(
     more = (
         ""
         if frame is None
-        else frame.to_html(index=False, float_format=lambda value: f"{value:.4g}", na_rep="")
+        else _with_printable_names(frame).to_html(
+            index=False, float_format=lambda value: f"{value:.4g}", na_rep=""
+        )
     )
     more = more and f'<div style="overflow-x:auto">{more}</div>'
     return f"<div><b>{escape(title)}</b>{said}<table>{rows}</table>{more}</div>"

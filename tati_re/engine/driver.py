@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tati_re.core.backend import tf
-from tati_re.core.errors import SamplingError
+from tati_re.core.errors import SamplingError, pasted
 from tati_re.core.exit_status import FINISHED, OUT_OF_TIME, of_signal
 from tati_re.core.interruption import interruptible
 from tati_re.core.potential import Recorder
@@ -340,7 +340,7 @@ class Driver:
 
     def truth(self) -> str:
         """Where a run stands that is left at once."""
-        return f"The last checkpoint is of step {self._saved:,}; resume with tati-sample --resume {self.folder}."
+        return f"The last checkpoint is of step {self._saved:,}; resume with tati-sample --resume {pasted(self.folder)}."
 
     def _loop_at(self, step: int) -> Loop:
         return next(

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 import numpy as np
 
+from tati_re.core.printable import inner_stream, printable
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -61,13 +63,13 @@ class PlainProgress:
     def __init__(
         self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.stream = stream or sys.stdout
+        self.stream = inner_stream(stream or sys.stdout)
         self._clock = clock
         self._waiting: str | None = None
 
     def start(self, total: int, done: int = 0, title: str = "", walkers: int = 1) -> None:
         self._total = total
-        self._title = title
+        self._title = printable(title, keep="")
         self._walkers = walkers
         self._waiting = None
         self._next = self._clock() + self.seconds
@@ -83,7 +85,7 @@ class PlainProgress:
             self._print_waiting()
 
     def message(self, text: str) -> None:
-        print(text, file=self.stream, flush=True)
+        print(printable(text), file=self.stream, flush=True)
 
     def stop(self) -> None:
         if self._waiting is not None:
@@ -131,7 +133,7 @@ class RichProgress:
     def __init__(self, stream: TextIO | None = None, console: Console | None = None) -> None:
         from rich.console import Console
 
-        self.console = console or Console(file=stream or sys.stdout)
+        self.console = console or Console(file=inner_stream(stream or sys.stdout))
         self._bar: Any = None
 
     def start(self, total: int, done: int = 0, title: str = "", walkers: int = 1) -> None:
@@ -141,6 +143,7 @@ class RichProgress:
 
         self.stop()
         self._walkers = walkers
+        title = printable(title, keep="")
         title = title if self.console.width >= _WIDE else title.partition(",")[0]
         counter = 2 * len(str(total)) + 1
         self._bar = Bar(
@@ -173,7 +176,7 @@ class RichProgress:
         self._bar.update(self._task, completed=step, state=state.removesuffix(" left"))
 
     def message(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
     def stop(self) -> None:
         if self._bar is not None:
@@ -186,7 +189,7 @@ def make_progress(verbose: int = 1, stream: TextIO | None = None) -> Progress:
     for silence, 1 for a bar on a terminal, a line below the cell of a notebook and plain lines
     elsewhere, 2 for plain lines.
     """
-    stream = stream or sys.stdout
+    stream = inner_stream(stream or sys.stdout)
     if verbose == 0:
         return NullProgress()
     if verbose == 1 and stream.isatty() and os.environ.get("TERM") != "dumb":

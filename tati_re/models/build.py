@@ -113,8 +113,8 @@ def load_model(path: str | Path) -> Any:
             what = f"model was written by Keras {version}, and Keras {keras.__version__} cannot read its layers."
             expected = "the same model built and saved by Keras 3, with its weights carried over"
             raise InputError(what, path, expected) from None
-        reason = text.strip().split("\n")[0][:200]
-        what = f"model cannot be loaded: {reason}"
+        reason = text.strip().split("\n")[0][:200].rstrip(".")
+        what = f"model cannot be loaded: {reason}."
         raise InputError(what, path, "a file written by model.save('name.keras')") from error
 
 

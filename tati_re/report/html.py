@@ -5,16 +5,23 @@ import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
+from html import escape as escaped
 from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
+from tati_re.core.printable import printable
+
 DPI = 120
 _LONG = 24
 MOST_ROWS = 40
 """Rows of a table that are shown."""
+
+
+def escape(text: str) -> str:
+    """A text of the page; control characters, and those that turn its direction, are written."""
+    return escaped(printable(text))
 
 
 @dataclass

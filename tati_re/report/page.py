@@ -1,6 +1,7 @@
 """One self-contained HTML file about runs."""
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -109,6 +110,34 @@ def write_report(
     return path
 
 
+_FOLDERS = re.compile(r"(?<![\w.:/~])/(?:[^\s/<>&\"'|,;=()\[\]]+/)+(?=[^\s/<>])")
+_TEXT = re.compile(r">[^<]+<")
+
+
+def without_folders(body: str, folders: Sequence[Path]) -> str:
+    """A page without the absolute folders of the machine it was made on: a report is sent to
+    others.
+
+    Args:
+        body: HTML, whose tags stay as they are.
+        folders: Folders of runs, of which the last part stays.
+
+    Returns:
+        The page; of an absolute path of a file the name is left.
+    """
+    known = {folder.resolve().parent for folder in folders} | {Path.cwd(), Path.home()}
+    starts = [html.escape(f"{folder}{os.sep}") for folder in known if len(folder.parts) > 1]
+    starts.sort(key=len, reverse=True)
+
+    def shortened(found: re.Match[str]) -> str:
+        text = found[0]
+        for start in starts:
+            text = text.replace(start, "")
+        return _FOLDERS.sub("", text)
+
+    return _TEXT.sub(shortened, body)
+
+
 def page_of(
     runs: Iterable[RunFiles],
     figures: Sequence[AnyPath] = (),
@@ -141,7 +170,8 @@ def page_of(
         )
         drawn = html.figures([_found(path, path.name) for path in paths[:_MOST_FOUND]])
         body.append(html.Section(f"Figures of {folder}", f"figures-{number}", [drawn]).html())
-    return html.document(title, "\n".join(body), "two" if len(runs) == 2 else "")
+    text = without_folders("\n".join(body), [run.folder for run in runs])
+    return html.document(title, text, "two" if len(runs) == 2 else "")
 
 
 def _about(run: RunFiles, name: str, number: int, several: bool, part: "Part") -> str:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, r_hat, rows_by_walker
 from tati_re.analysis.format import SHORT, SHORT_NOTE, table, with_error
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import InputError, pasted, refuse_if
 from tati_re.plotting.calibration import plot_classes
 from tati_re.plotting.prediction import plot_values
 from tati_re.plotting.temperatures import plot_temperatures
@@ -39,7 +39,8 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
     """
     for run in runs:
         if run.manifest.get("kind") == "fit":
-            expected = f"RUN of tati-sample beside --optimum {run.folder}; alone, tati_re.load('{run.folder}').predict()"
+            alone = f"tati_re.load({str(run.folder)!r}).predict()"
+            expected = f"RUN of tati-sample with --optimum {pasted(run.folder)}; alone, {alone}"
             raise InputError(f"{run.folder} did not sample.", "a run of tati-optimize", expected)
     level = typed.get("interval", 0.9)
     chosen = {"thin": None} | {

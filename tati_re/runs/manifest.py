@@ -1,7 +1,6 @@
 """The manifest of a run as TOML: method, data, options and versions."""
 
 import os
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from tati_re.core.errors import AnyPath, InputError, nearest
+from tati_re.core.errors import AnyPath, InputError, nearest, pasted
 from tati_re.core.regular import check_regular
 from tati_re.core.structured import read_toml_file
 from tati_re.options.make import make_options
@@ -155,7 +154,7 @@ def going_on(folder: Path, num_steps: int | None = None) -> str:
 
     flags = " --trust" if trusts else ""
     flags += "".join(f" --num-steps {number}" for number in steps)
-    command = "" if again else f"tati-sample --resume {shlex.quote(os.fspath(folder))}{flags}, or "
+    command = "" if again else f"tati-sample --resume {pasted(folder)}{flags}, or "
     return f"{command}Simulation.resume({call})"
 
 

@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 from shutil import rmtree
 
-from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.errors import AnyPath, InputError, pasted, refuse_if
 from tati_re.runs.files import FILES, LOCK, MANIFEST, PARTIAL, START, is_started
 from tati_re.runs.lock import entries
 from tati_re.runs.storage import LEFTOVER, replace, storing
@@ -31,7 +31,7 @@ def prepare(path: AnyPath, overwrite: bool = False) -> Path:
             rmtree(folder / START)
     if (found := entries(folder)) and not overwrite:
         what = f"The output folder {folder} is not empty."
-        expected = f"a new folder, overwrite (--overwrite), or resume (--resume {folder})"
+        expected = f"a new folder, overwrite (--overwrite), or resume (--resume {pasted(folder)})"
         raise InputError(what, ", ".join(found[:3]) + (", ..." if len(found) > 3 else ""), expected)
     return folder
 
