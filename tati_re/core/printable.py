@@ -77,15 +77,15 @@ class PrintableStream(io.TextIOBase):
 
     @property
     def closed(self) -> bool:
-        return bool(getattr(self.inner, "closed", False))
+        return bool(self.inner.closed)
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        return getattr(self.inner, "encoding", None) or "utf-8"
+        return self.inner.encoding or "utf-8"
 
     @property
     def errors(self) -> str | None:  # type: ignore[override]
-        return getattr(self.inner, "errors", None)
+        return self.inner.errors
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)

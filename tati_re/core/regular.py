@@ -16,6 +16,9 @@ _KINDS = (
     (stat.S_ISBLK, "a block device"),
 )
 
+# Not every system has all of them.
+_FLAGS = os.O_RDONLY | vars(os).get("O_NONBLOCK", 0) | vars(os).get("O_BINARY", 0)
+
 
 def check_regular(path: AnyPath, option: str = "") -> None:
     """Refuses what has the name of a file and is not a regular file; what is missing passes.
@@ -48,8 +51,7 @@ def open_regular(path: AnyPath) -> BinaryIO:
         OSError: It is missing, or may not be read.
     """
     check_regular(path)  # first: to open a device may already do something
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-    file = os.fdopen(os.open(path, flags | getattr(os, "O_BINARY", 0)), "rb")
+    file = os.fdopen(os.open(path, _FLAGS), "rb")
     try:
         _refuse_other(path, os.fstat(file.fileno()).st_mode)
     except BaseException:
