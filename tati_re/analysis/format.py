@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from tati_re.core.errors import AnyPath, InputError, refuse_if
+from tati_re.core.printable import printable
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.storage import replacing
 
@@ -28,7 +29,7 @@ def table(lines: list[tuple[str, str]], width: int = WIDTH) -> str:
         width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
     )
     found = []
-    for label, value in lines:
+    for label, value in ((printable(label), printable(value)) for label, value in lines):
         fill.initial_indent = label.ljust(indent)
         found.append(fill.fill(value) if value else label)
     return "\n".join(found)

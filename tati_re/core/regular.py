@@ -60,14 +60,14 @@ def open_regular(path: AnyPath) -> BinaryIO:
     return file
 
 
-def regular_bytes(path: AnyPath, most: float | None = None, pipes: bool = False) -> bytes:
+def regular_bytes(path: AnyPath, most: float | None = None, typed: bool = False) -> bytes:
     """The content of a regular file.
 
     Args:
         path: The file.
         most: Largest size in bytes. Default: any.
-        pipes: Whether a pipe that the shell has opened, as by `<(...)`, is read as well. Default:
-            no.
+        typed: Whether the caller typed the path: a pipe that the shell has opened, as by `<(...)`,
+            and a device such as `/dev/null` are read as well. Default: no.
 
     Returns:
         All of its bytes.
@@ -76,7 +76,7 @@ def regular_bytes(path: AnyPath, most: float | None = None, pipes: bool = False)
         InputError: It is not a regular file, or larger than `most`.
         OSError: It is missing, or may not be read.
     """
-    with open(path, "rb") if pipes and is_open_pipe(path) else open_regular(path) as file:
+    with open(path, "rb") if typed and not _waits(path) else open_regular(path) as file:
         content = file.read() if most is None else file.read(int(most) + 1)
         size = max(len(content), os.fstat(file.fileno()).st_size)
     if most is not None and size > most:
@@ -87,13 +87,16 @@ def regular_bytes(path: AnyPath, most: float | None = None, pipes: bool = False)
     return content
 
 
-def is_open_pipe(path: AnyPath) -> bool:
-    """Whether a path is that of a pipe whose writer is there, since the shell opened both."""
+def _waits(path: AnyPath) -> bool:
+    """Whether to open a path may wait for ever: a FIFO, but for one that the shell opened on both
+    sides.
+    """
     try:
         is_pipe = stat.S_ISFIFO(os.stat(path).st_mode)
     except (OSError, ValueError):
         return False
-    return is_pipe and os.fspath(path).startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/"))
+    opened = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
+    return is_pipe and not os.fspath(path).startswith(opened)
 
 
 def _refuse_other(path: AnyPath, mode: int, option: str = "") -> None:

@@ -252,13 +252,13 @@ def read_toml(path: AnyPath) -> dict[str, Any]:
     the file.
     """
     try:
-        values = toml_of(regular_bytes(path, MOST_TOML, pipes=True).decode())
+        values = toml_of(regular_bytes(path, MOST_TOML, typed=True).decode())
     except OSError as error:
         raise InputError(
             f"{os.fspath(path)} cannot be read: {error.strerror}.", expected="a TOML file"
         ) from None
-    except InputError:
-        raise
+    except InputError as error:
+        raise InputError(str(error), expected="a TOML file of at most 16 MB") from None
     except (ValueError, RecursionError) as error:
         raise InputError(
             f"{os.fspath(path)} is not valid TOML: {reason_of(error)}.", expected="TOML in UTF-8"

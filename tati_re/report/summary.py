@@ -17,6 +17,7 @@ from tati_re.analysis.temperature import (
     nothing_confines,
 )
 from tati_re.analysis.until import weighted
+from tati_re.core.printable import printable
 from tati_re.exchange.advice import ladder_advice
 from tati_re.exchange.gaussianity import gaussianity_report
 from tati_re.exchange.ladder import explicit
@@ -40,7 +41,7 @@ def summarize(run: Run) -> str:
     """
     notes, lines = summary_lines(run)
     warnings = [textwrap.fill(f"Warning: {note}", WIDTH, subsequent_indent="  ") for note in notes]
-    return "\n".join([*warnings, *([""] if warnings else []), table(lines)])
+    return printable("\n".join([*warnings, *([""] if warnings else []), table(lines)]))
 
 
 def summary_lines(
