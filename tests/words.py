@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+LONGEST = 35
+"""Words that a sentence of the guide has at most."""
+
 TURNS = {
     "that of": r"\bthat of\b",
     "those of": r"\bthose of\b",
@@ -28,8 +31,8 @@ TURNS = {
 }
 """The turns that the guide avoids, and how they are found (in any case of letters)."""
 
-END = r"(?:(?<=[^A-Z][.!?])|(?<=[A-Z][A-Z][.!?]))[\"*)]*\s+(?=[A-Z`*\"(\[])| · "
-"""Where a sentence ends; not after the initials of a name. A dot in the middle separates links."""
+END = r"(?<=[.!?])[\"*)]*\s+(?=[A-Zα-ωΑ-Ω`*\"(\[])| · "
+"""Where a sentence ends. A dot in the middle separates links."""
 
 PATTERNS = {
     name: re.compile(pattern, 0 if name == "Of a ladder" else re.IGNORECASE)

@@ -1,0 +1,85 @@
+"""The language of the guide: no new turns of translated text, and no new sentence above 35 words.
+
+words.toml has the numbers of each page that had some when the count began. They only fall.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.words import LONGEST, sentences, turns, words
+
+ROOT = Path(__file__).parents[1]
+KNOWN = ROOT / "tests" / "words.toml"
+MADE = {"userguide/options.md", "userguide/api.md"}
+"""Pages that programs write from the texts of the package."""
+PAGES = [
+    "README.md",
+    *sorted(
+        name
+        for path in (ROOT / "userguide").rglob("*.md")
+        if (name := str(path.relative_to(ROOT))) not in MADE
+    ),
+]
+
+
+def allowed(kind: str) -> dict[str, int]:
+    return tomllib.loads(KNOWN.read_text(encoding="utf-8"))[kind]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_new_turns_of_translated_text(page):
+    """Say it plainly, see the table in words.py; where turns went, lower the number of the page."""
+    found = turns((ROOT / page).read_text(encoding="utf-8"))
+    listed = "\n".join(f"{name}: {sentence}" for name, sentence in found)
+    assert len(found) <= allowed("turns").get(page, 0), listed
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_new_long_sentence(page):
+    """Split it; where long sentences went, lower the number of the page."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    found = [sentence for sentence in sentences(text) if words(sentence) > LONGEST]
+    assert len(found) <= allowed("long").get(page, 0), "\n\n".join(found)
+
+
+def test_the_list_names_no_page_that_is_gone():
+    for kind in ("turns", "long"):
+        assert set(allowed(kind)) <= set(PAGES)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("The error is that of the mean.", "that of"),
+        ("It stands beside the others.", "beside"),
+        ("Nobody chose it.", "nobody"),
+        ("The run is told when to end.", "is told"),
+        ("A step has to be short.", "has to"),
+        ("Each has a seed of its own.", "of its own"),
+        ("Of a ladder the rows are cold.", "Of a ladder"),
+        ("| value | those of the target |", "those of"),
+    ],
+)
+def test_a_turn_is_found(text, name):
+    assert [found for found, _ in turns(text)] == [name]
+
+
+def test_code_and_addresses_are_not_read():
+    text = "```python\n# that of a\n```\n\n    beside\n\nSee [here](that of.md) and `is told`.\n"
+    assert turns(text) == [] and sentences(text) == ["See here and `code`."]
+
+
+def test_a_long_sentence_is_found_wherever_it_stands():
+    long = " ".join(["word"] * 36)
+    for text in (long, f"- {long}", f"| {long} | b |\n|---|---|", f"# {long}", f"Short. {long}"):
+        text = text.replace("Short. word", "Short. Word")
+        assert sum(words(sentence) > LONGEST for sentence in sentences(text)) == 1, text
+
+
+def test_sentences_end_at_their_stops():
+    text = "U is large. It falls, e.g. in 3.5 steps: see below (eq. 4). λ stays! One · two"
+    assert len(sentences(text)) == 5
