@@ -113,8 +113,8 @@ def test_task(targets, task, num_classes, dtype):
 
 def test_classes_of_the_test_part_count():
     data = load_data(((np.zeros((2, 1)), [0, 1]), (np.zeros((1, 1)), [3])))
-    assert data.num_classes == 4
-    assert data.test_targets.tolist() == [3]
+    assert data.num_classes == 3 and data.class_names == (0, 1, 3)
+    assert data.test_targets.tolist() == [2]
 
 
 # Arrays and splits
@@ -206,7 +206,7 @@ def test_csv_columns(tmp_path):
         load_data(path)
     data = load_data(path, 0, label_columns=["z"], input_columns=["label1", "x"])
     assert data.inputs.tolist() == [[3, 2], [7, 6]]
-    assert data.targets.tolist() == [4, 8]
+    assert data.class_names == (4, 8) and data.targets.tolist() == [0, 1]
     data = load_data(write(tmp_path / "b.csv", "label2,x,label1\n1,2,3\n5,6,7\n"), 0)
     assert data.inputs.tolist() == [[2], [6]]
     assert data.targets.tolist() == [[1, 3], [5, 7]]

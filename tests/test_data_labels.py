@@ -17,6 +17,9 @@ X = np.zeros((3, 2))
         ([0, 150, 1], 200, "classification", [0, 150, 1]),
         ([[0], [2], [1]], 3, "classification", [0, 2, 1]),
         ([-1, 1, 1], 2, "signs", [-1, 1, 1]),
+        ([0, 1, 3], 3, "classification", [0, 1, 2]),
+        ([0, -1, 2], 3, "classification", [1, 0, 2]),
+        ([7.0, 150.0, 7.0], 2, "classification", [0, 1, 0]),
         ([[1, 0, 0], [0, 1, 0], [0, 1, 0]], 3, "one_hot", [[1, 0, 0], [0, 1, 0], [0, 1, 0]]),
         ([0, 1, 1], 0, "regression", [0, 1, 1]),
         ([[1, 1], [0, 1], [0, 0]], 0, "regression", [[1, 1], [0, 1], [0, 0]]),
@@ -38,13 +41,13 @@ def test_labels_that_were_counted(targets, num_classes, task, values):
         ),
         (
             [0, 1, 3],
-            3,
-            "A label is outside the classes. Received: targets[2] = 3. Expected: integers from 0 to 2.",
+            2,
+            "A label is outside the classes. Received: targets[2] = 3. Expected: integers from 0 to 1.",
         ),
         (
             [0, -1, 2],
-            3,
-            "A label is outside the classes. Received: targets[1] = -1. Expected: integers from 0 to 2.",
+            4,
+            "A label is outside the classes. Received: targets[1] = -1. Expected: integers from 0 to 3.",
         ),
         (
             [[1, 0], [0, 0], [0, 1]],

@@ -196,7 +196,7 @@ def test_regressions_are_described_and_drawn(folder):
     assert "\n  label1 " in describe_dataset(several) and "\n  label2 " in describe_dataset(several)
     (folder / "own.csv").write_text("a,price,b\n0.5,1,1.5\n1.5,2,2.5\n2.5,3,3.25\n")
     assert "labels b: values of a regression\n  b " in describe_dataset(load_data("own.csv"))
-    assert "labels price: 4 classes\n" in describe_dataset(
+    assert "labels price: 3 classes\n" in describe_dataset(
         load_data("own.csv", label_columns=["price"])
     )
     assert len(plot_points(several).axes) == 2  # the points and their color scale
@@ -205,7 +205,7 @@ def test_regressions_are_described_and_drawn(folder):
 
 
 def test_many_classes_are_counted(folder):
-    data = load_data((np.zeros((60, 1)), np.arange(60)), 0)
+    data = load_data((np.zeros((60, 1)), np.arange(60)), 0, num_classes=60)
     text = describe_dataset(data)
     assert "labels: 60 classes\n  class 0          1\n" in text and text.endswith(
         "and 40 classes more"

@@ -272,9 +272,18 @@ def test_random_numbers_of_a_layer_with_its_own_seeds_stay():
     [
         ([0, 57] * 5, 58, "Labels up to 57 are 58 classes, of which 2 occur"),
         ([1] * 10, None, "All labels are 1: there is nothing to tell apart"),
-        ([0, 1, 0, -1] * 3, None, "Labels -1, 0, 1 are taken for the values of a regression"),
+        (
+            [0, 1, 0, -1] * 3,
+            None,
+            "Labels -1, 0, 1 are treated as regression targets. Set num_classes = 3",
+        ),
         ([0, 1, 2] * 3, 3, None),
         ([-1, 1] * 3, 2, None),
+        (
+            [*range(18, 89)] * 3,
+            None,
+            "Labels 18, 19, 20, 21, 22, ... (71 different values) are treated as regression targets.",
+        ),
         ([3, 50, -7, 8], None, None),
         (Y, None, None),
         ([5], None, None),
@@ -289,7 +298,7 @@ def test_labels_that_may_be_something_else_are_doubted(labels, num_classes, sent
 def test_a_run_says_its_doubts(capsys):
     options = QUICK | {"verbose": 1}
     Simulation(data=(X, np.where(Y > 0, 57, 0)), **options).sample()
-    assert "58 classes, of which 2 occur" in capsys.readouterr().out
+    assert "The labels 0, 57 are 2 classes, in this order." in capsys.readouterr().out
     Simulation(data=(X, np.where(Y > 0, 57, 0)), num_classes=0, **options).sample()
     assert "classes" not in capsys.readouterr().out
 

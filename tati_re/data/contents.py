@@ -16,8 +16,8 @@ from tati_re.data.packing import Layout
 class Contents:
     """Arrays as they were read: inputs `(N, ...)`, targets `(N,)`, `(N, K)` or texts, in `test`
     those of a test part. `name` is what messages call them, `names` and `label_names` those of a
-    table's columns. `by_value`: whole floats count as integers, since a text file does not tell
-    them apart. Weights are `(N,)`, None for 1. The layout is of several inputs that stand side by
+    table's columns. `by_value`: whole floats count as integers, as in a text file without decimal
+    points. Weights are `(N,)`, None for 1. The layout is of several inputs that stand side by
     side, empty for one; `layout_scales` have been multiplied into them.
     """
 
@@ -67,4 +67,12 @@ def joined(parts: Sequence[Contents]) -> Contents:
     targets = np.concatenate([part.targets for part in parts])
     name = f"{first.name} and {len(parts) - 1} more"
     weights = None if first.weights is None else np.concatenate([part.weights for part in parts])
-    return replace(first, inputs=inputs, targets=targets, test=test, name=name, weights=weights)
+    return replace(
+        first,
+        inputs=inputs,
+        targets=targets,
+        test=test,
+        name=name,
+        weights=weights,
+        by_value=all(part.by_value for part in parts),
+    )

@@ -12,9 +12,13 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import as_array
 from tati_re.data.frames import labels_of
 from tati_re.data.labels import (
+    LabelRule,
+    Names,
+    are_integers,
     are_labels,
     as_storage_type,
     called,
+    integer_names,
     kind_of,
     names_of,
     numbers_of_names,
@@ -51,7 +55,8 @@ class Dataset:
         layout_scales: Factors that are in them, and that inputs to predict are multiplied by.
             Default: none.
         multi_label: The columns of the targets are labels of 0 and 1 of their own. Default: no.
-        class_names: What the classes are called, in the order of their numbers. Default: no names.
+        class_names: What the classes are called, in the order of their numbers: texts, or the
+            integers that are their labels in the data. Default: no names, labels are the numbers.
 
     Raises:
         InputError: No examples, unequal lengths, test examples of another shape, an array not of
@@ -75,7 +80,7 @@ class Dataset:
     test_weights: np.ndarray | None = None
     layout: Layout = ()
     multi_label: bool = False
-    class_names: tuple[str, ...] = ()
+    class_names: Names = ()
     layout_scales: tuple[float, ...] = ()
     label_names: tuple[str, ...] = ()
 
@@ -123,6 +128,7 @@ class Dataset:
         num_classes: int | None = None,
         multi_label: bool = False,
         places: tuple = (),
+        rule: LabelRule = "values",
         weights: object = None,
         test_weights: object = None,
         layout: Layout = (),
@@ -133,14 +139,15 @@ class Dataset:
         * -1 and +1 in one column: two classes by sign, kept as they are (one output, accuracy by
           sign);
         * text in one column: names of classes, which are numbered in sorted order;
-        * integers from 0 to at most 99, at least one above 0: classes, numbered as they are, kept
-          as int32;
+        * up to 20 different integers from 0 to 99, most of which repeat or which are
+          0, 1, 2, ...: classes, which the integers name, numbered from 0 in their order and kept as int32;
         * nothing but 0 and 1 in several columns: one-hot classes, refused where a row has not a
           single 1; with `multi_label` rows of any labels, also one-hot ones if `num_classes` is 0;
         * anything else: values of a regression.
 
-        Where `num_classes` is given the targets must be that many classes, in any form, one or, as
-        class numbers `(N, places, ...)`, several an example. `(N, 1)` becomes `(N,)`.
+        Where `num_classes` is given the targets must be that many classes, in any form: integers
+        from 0, or as many different ones; one or, as class numbers `(N, places, ...)`, several an
+        example. `(N, 1)` becomes `(N,)`.
 
         Args:
             inputs, test_inputs: `(N, ...)` numbers; one-dimensional ones become `(N, 1)`.
@@ -155,6 +162,7 @@ class Dataset:
                 cross-entropy. Default: no.
             places: The shape of labels that are no one-hot rows, but those of several places.
                 Default: none is.
+            rule: What integers mean under the loss. Default: classes if they are few.
 
         Raises:
             InputError: As the class, and labels that are not the classes they should be.
@@ -168,7 +176,7 @@ class Dataset:
         for i in (1, 3):
             if arrays[i] is not None and arrays[i].ndim == 2 and arrays[i].shape[1] == 1:
                 arrays[i] = arrays[i][:, 0]
-        names: tuple[str, ...] = ()
+        names: Names = ()
         if arrays[1] is not None and arrays[1].dtype.kind == "U":
             names = names_of(arrays[1], num_classes)
             num_classes, arrays[1] = len(names), numbers_of_names(arrays[1], names, "targets")
@@ -179,16 +187,21 @@ class Dataset:
         multi_label = multi_label and are_labels(checked.targets, checked.test_targets, num_classes)
         num_classes = 0 if multi_label else num_classes
         kind, num_classes = kind_of(
-            checked.targets, checked.test_targets, by_value, num_classes, places
+            checked.targets, checked.test_targets, by_value, num_classes, places, rule
         )
-        labels = (
-            None if checked.test_targets is None else as_storage_type(checked.test_targets, kind)
-        )
+        if kind == "classification" and not names:
+            names = integer_names(checked.targets, checked.test_targets, num_classes or 0)
+        train_labels = checked.targets
+        test_labels = checked.test_targets
+        if are_integers(names):
+            train_labels = numbers_of_names(train_labels, names, "data")
+            if test_labels is not None:
+                test_labels = numbers_of_names(test_labels, names, "data")
         return cls(
             inputs=checked.inputs,
-            targets=as_storage_type(checked.targets, kind),
+            targets=as_storage_type(train_labels, kind),
             test_inputs=checked.test_inputs,
-            test_targets=labels,
+            test_targets=None if test_labels is None else as_storage_type(test_labels, kind),
             name=name,
             input_scale=input_scale,
             num_classes=num_classes,
@@ -243,6 +256,32 @@ class Dataset:
         if w is not None:
             parts |= {"weights": w[~test], "test_weights": w[test]}
         return replace(self, **parts)
+
+    def as_labels(self, targets: np.ndarray) -> np.ndarray:
+        """Class numbers as the labels of the data, where those are integers; others as they are.
+
+        Args:
+            targets: Targets of this data set, shape `(n, ...)`.
+        """
+        return np.array(self.class_names)[targets] if are_integers(self.class_names) else targets
+
+    def with_classes(self, num_classes: int | None, rule: LabelRule) -> "Dataset":
+        """The data set with its integer labels taken anew, as so many classes or by a rule.
+
+        Args:
+            num_classes: The number of classes, 0 for a regression, None by the rule.
+            rule: What integers mean.
+        """
+        if not are_integers(self.class_names) or (
+            num_classes in (None, self.num_classes) and rule != "numbers"
+        ):
+            return self
+        targets = self.as_labels(self.targets)
+        test = None if self.test_targets is None else self.as_labels(self.test_targets)
+        kind, count = kind_of(targets, test, True, num_classes, (), rule)
+        test = None if test is None else as_storage_type(test, kind)
+        targets = as_storage_type(targets, kind)
+        return replace(self, targets=targets, test_targets=test, num_classes=count, class_names=())
 
     @property
     def num_examples(self) -> int:
@@ -412,15 +451,15 @@ def of_classes(
         count is None,
         "class_weights: the labels are no classes.",
         f"a {dataset.task}",
-        "sample_weights",
+        "num_classes for classes, or sample_weights",
     )
     if isinstance(class_weights, Mapping):
-        number = {str(k): k for k in range(count)} | {
-            name: k for k, name in enumerate(dataset.class_names)
-        }
+        number = {called(name): k for k, name in enumerate(dataset.class_names)}
+        if not are_integers(dataset.class_names):
+            number = {str(k): k for k in range(count)} | number
         by_class = dict.fromkeys(range(count), 1.0)
         for label, weight in class_weights.items():
-            expected = ", ".join(dataset.class_names[:10]) or f"0 to {count - 1}"
+            expected = ", ".join(map(called, dataset.class_names[:10])) or f"0 to {count - 1}"
             refuse_if(called(label) not in number, "class_weights: unknown class.", label, expected)
             by_class[number[called(label)]] = weight
         class_weights = [*by_class.values()]

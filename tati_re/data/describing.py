@@ -111,7 +111,7 @@ def _counts(dataset: Dataset) -> list[str]:
     first = -1 if dataset.task == "signs" else 0
     classes = [-1, 1] if first else list(range(dataset.num_classes or 0))
     named = dict(enumerate(dataset.class_names))
-    wide = max(3, *(len(name) for name in dataset.class_names[:MOST_CLASSES]), 0)
+    wide = max(3, *(len(str(name)) for name in dataset.class_names[:MOST_CLASSES]), 0)
     lines = [
         f"  class {named.get(c, c):<{wide}} {train[c]:>8d}"
         + (f" and {test[c]} to test" if test else "")

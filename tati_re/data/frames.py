@@ -72,7 +72,22 @@ def labels_of(values: Any, name: str = "data") -> np.ndarray:
         and np.shape(values) in {(len(texts),), (len(texts), 1)}
         and all(isinstance(t, str) for t in texts)
     )
-    return texts.astype(str) if named else numbers_of(values, name)
+    if named:
+        return texts.astype(str)
+    numbers = numbers_of(values, name)
+    return numbers.astype(np.int64) if numbers.dtype.kind == "f" and _whole(values) else numbers
+
+
+def _whole(values: Any) -> bool:
+    """Whether a frame, a series or an array of objects holds integers of Python or of pandas."""
+    from pandas import DataFrame
+    from pandas.api import types
+
+    array = np.asarray(values)
+    framed = isinstance(values, DataFrame) or hasattr(values, "dtype")
+    if array.ndim > 2 or not framed or (array.dtype.kind != "O" and isinstance(values, np.ndarray)):
+        return False
+    return all(map(types.is_integer_dtype, DataFrame(values).infer_objects().dtypes))
 
 
 def numbers_of(values: Any, name: str) -> np.ndarray:

@@ -5,15 +5,25 @@ of a regression.
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.data.numerals import Numeral, is_missing, is_number, numeral_of
 
-MANY_CLASSES, MAX_CLASSES = 10, 100
-"""Integer labels from 0 below this are classes unless the user gives their number; larger ones are
-of a regression.
+MANY_CLASSES, MOST_VALUES, MAX_CLASSES = 10, 20, 100
+"""Classes from which on a run asks whether counts are meant; different integers up to which labels
+are classes where the user does not say, if all are below the third number; names of classes.
+"""
+
+Names = tuple[str | int, ...]
+"""What classes are called: texts, or the integers that are their labels."""
+
+LabelRule = Literal["values", "classes", "numbers"]
+"""What integers in one column mean under a loss. "values": classes, numbered in the order of the
+values that occur, if there are few; "classes": the same, however many there are; "numbers": values
+that keep their size.
 """
 
 
@@ -156,31 +166,55 @@ def called(label: object) -> str:
     return label if isinstance(label, str) else str(label).removesuffix(".0")
 
 
-def are_names(labels: np.ndarray, names: tuple[str, ...]) -> bool:
-    """Whether labels say classes by these names, and not by numbers from 0: texts, and other labels
-    that are names.
+def are_integers(names: Names) -> bool:
+    """Whether classes are called by the integers that are their labels in the data."""
+    return bool(names) and all(isinstance(name, int) for name in names)
+
+
+def are_names(labels: np.ndarray, names: Names) -> bool:
+    """Whether labels say classes by these names, and not by numbers from 0: texts, integers where
+    classes are called by integers, and other labels that are names.
     """
     if isinstance(next(labels.flat, None), str):
         return True
-    return (
-        bool(names)
-        and labels.size == len(labels)
-        and {*map(called, labels.reshape(-1).tolist())} <= {*names}
-    )
+    if not names or labels.size != len(labels):
+        return False
+    found = {*map(called, labels.reshape(-1).tolist())}
+    return are_integers(names) or found <= {*map(called, names)}
 
 
-def numbers_of_names(labels: object, names: tuple[str, ...], what: str) -> np.ndarray:
-    """The numbers, from 0, of the classes that are called `names`, for labels that are texts,
+def numbers_of_names(labels: object, names: Names, what: str) -> np.ndarray:
+    """The numbers, from 0, of the classes that are called `names`, for labels that are names,
     `(n,)`.
     """
-    number = {name: k for k, name in enumerate(names)}
+    number = {called(name): k for k, name in enumerate(names)}
     texts = [called(label) for label in np.asarray(labels).reshape(-1).tolist()]
-    if unknown := sorted({*texts} - {*names}):
-        expected = ", ".join(names[:10]) if names else "numbers, as in the data of the run"
+    if unknown := sorted({*texts} - {*number}):
+        expected = "numbers, as in the data of the run"
+        if names:
+            expected = ", ".join(map(called, names[:10]))
         raise InputError(
-            f"{what}: no class is called so.{nearest(unknown[0], names)}", unknown[0], expected
+            f"{what}: no class is called so.{nearest(unknown[0], number)}", unknown[0], expected
         )
     return np.array([number[text] for text in texts], np.int32)
+
+
+def integer_names(
+    targets: np.ndarray, test_targets: np.ndarray | None, num_classes: int
+) -> tuple[int, ...]:
+    """The integers that classes are called by, in their order; none where labels already are
+    numbers from 0 to `num_classes` - 1.
+    """
+    values = _values(targets, test_targets)
+    if targets.ndim != 1 or (values[0] >= 0 and values[-1] < num_classes):
+        return ()
+    return tuple(int(value) for value in values)
+
+
+def _values(targets: np.ndarray, test_targets: np.ndarray | None) -> np.ndarray:
+    """All different labels of both parts, sorted."""
+    parts = [targets] if test_targets is None else [targets, test_targets]
+    return np.unique(np.concatenate([part.reshape(-1) for part in parts]))
 
 
 def kind_of(
@@ -189,11 +223,23 @@ def kind_of(
     by_value: bool,
     num_classes: int | None,
     places: tuple = (),
+    rule: LabelRule = "values",
 ) -> tuple[str, int | None]:
-    """The kind of targets, "classification", "signs", "one_hot" or "regression", and the number of
-    classes or None. Targets are `(N,)` or `(N, K)`; with `by_value` floats that are whole numbers
-    count as integers. `num_classes` is what the user says, 0 for a regression, None to look at the
-    values. Rows of the shape `places` are not one-hot.
+    """The kind of targets and the number of classes.
+
+    Args:
+        targets: Shape `(N,)` or `(N, K)`.
+        test_targets: Those of the test part, or None.
+        by_value: Floats that are whole numbers count as integers.
+        num_classes: What the user says, 0 for a regression, None to look at the values.
+        places: Rows of this shape are not one-hot. Default: none is.
+        rule: What integers mean. Default: classes if they are few.
+
+    Returns:
+        "classification", "signs", "one_hot" or "regression", and the number of classes or None.
+
+    Raises:
+        InputError: Labels that are not the classes they should be.
     """
     if num_classes == 0:
         return "regression", None
@@ -205,8 +251,7 @@ def kind_of(
             "at least 2, or 0 for a regression",
         )
         return _declared(targets, test_targets, num_classes, places), num_classes
-    parts = [targets] if test_targets is None else [targets, test_targets]
-    values = np.unique(np.concatenate([t.reshape(-1) for t in parts]))
+    values = _values(targets, test_targets)
     if values.dtype.kind == "b":
         values = values.astype(np.int32)
     if targets.ndim == 2 and targets.shape[1:] != places and set(values.tolist()) <= {0, 1}:
@@ -223,9 +268,13 @@ def kind_of(
         return "regression", None
     if values.tolist() == [-1, 1]:
         return "signs", 2
-    is_number = by_value or values.dtype.kind in "ui" or values.tolist() == [0, 1]
-    if is_number and values[0] >= 0 and values[-1] < MAX_CLASSES:
-        return "classification", int(values[-1]) + 1
+    rows = len(targets) + (0 if test_targets is None else len(test_targets))
+    integers = by_value or values.dtype.kind in "ui" or values.tolist() == [0, 1]
+    counted = values[-1] == len(values) - 1
+    few = len(values) <= MOST_VALUES and (counted or are_repeated(len(values), rows))
+    small = values[0] >= 0 and values[-1] < MAX_CLASSES
+    if rule == "classes" or (integers and few and small):
+        return "classification", int(values[-1]) + 1 if rule == "numbers" else len(values)
     return "regression", None
 
 
@@ -262,18 +311,15 @@ def doubts(
         )
     elif num_classes is not None and num_classes > MANY_CLASSES and built:
         yield f"Labels {values[0]:g} to {values[-1]:g} are classes: of counts num_classes = 0 makes a regression."
-    elif num_classes is None and 2 * len(values) <= len(labels):
-        shown = ", ".join(f"{value:g}" for value in values[:5]) + (
-            ", ..." if len(values) > 5 else ""
-        )
-        high = (
-            f"num_classes = {values[-1] + 1:g} makes classes of them, and "
-            if values[0] >= 0
-            else ""
-        )
+    elif num_classes is None and (
+        2 * len(values) <= len(labels) or 0 <= values[0] <= values[-1] < MAX_CLASSES
+    ):
+        shown = ", ".join(f"{value:g}" for value in values[:5])
+        if len(values) > 5:
+            shown += f", ... ({len(values)} different values)"
         yield (
-            f"Labels {shown} are taken for the values of a regression: integers from 0 to {MAX_CLASSES - 1} are "
-            f"classes, {high}num_classes = 0 says that a regression is meant."
+            f"Labels {shown} are treated as regression targets. Set num_classes = {len(values)} "
+            "for classes, or 0 to confirm."
         )
 
 
@@ -319,12 +365,15 @@ def _declared(
             raise InputError(
                 "The labels are not integers.", f"{name}{bad[0]} = {part[tuple(bad[0])]}", classes
             )
+    values = _values(targets, test_targets)
     signs = (
         num_classes == 2
         and not columns
         and (targets == -1).any()
         and np.isin(targets, (-1, 1)).all()
     )
+    if not columns and not signs and len(values) == num_classes:
+        return "classification"
     for name, part in parts:
         bad = np.argwhere(abs(part) != 1 if signs else (part < 0) | (part >= num_classes)).tolist()
         if bad:

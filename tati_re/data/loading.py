@@ -10,7 +10,7 @@ from tati_re.data.contents import Contents
 from tati_re.data.dataset import Dataset, with_weights
 from tati_re.data.frames import check_order, is_frame
 from tati_re.data.generators import GENERATORS, built_in
-from tati_re.data.labels import are_labels, kind_of, numbers_of_names
+from tati_re.data.labels import LabelRule, are_labels, are_names, kind_of, numbers_of_names
 from tati_re.data.sources import (
     FILES,
     ReadOptions,
@@ -24,6 +24,10 @@ from tati_re.data.sources import (
 from tati_re.data.standardizing import prepare
 
 DEFAULT_TEST_FRACTION = 0.2
+_CLASSES = ("sparsecategoricalcrossentropy",)
+_EITHER = ("binarycrossentropy", "bce", "categoricalcrossentropy")
+"""Losses of class numbers, and those of classes in several forms, in lower case without _."""
+
 BINARY = ("binary_crossentropy", "BinaryCrossentropy", "bce", "BCE")
 """The loss that takes several labels at once: as an option, and as an object of Keras."""
 
@@ -45,6 +49,7 @@ def load_data(
     memory_limit: float | None = None,
     multi_label: bool = False,
     places: tuple = (),
+    rule: LabelRule = "values",
 ) -> Dataset:
     """Loads a data set.
 
@@ -68,6 +73,9 @@ def load_data(
             they are refused.
         places: The shape of labels that are no one-hot rows, but those of several places. Default:
             none is.
+        rule: What integers in one column mean under the loss: "values", classes if they are few;
+            "classes", classes however many there are; "numbers", classes that keep their numbers.
+            Default: "values".
 
     Returns:
         The data set, with values as they were read; `Dataset.prepared()` is what a network trains
@@ -100,6 +108,7 @@ def load_data(
         source = built_in(source, 0.0 if test_data is not None else fraction, seed, shuffle)
         fraction = 0.0
     if isinstance(source, Dataset):
+        source = source.with_classes(num_classes, rule)
         if num_classes is not None and num_classes != (source.num_classes or 0):
             raise InputError(
                 "num_classes differs from the data set's.", num_classes, source.num_classes or 0
@@ -140,6 +149,7 @@ def load_data(
             layout_scales=contents.layout_scales,
             multi_label=multi_label,
             places=places,
+            rule=rule,
         )
         data = replace(data, label_names=contents.label_names)
     if data.layout and (columns is not None or standardize != "none"):
@@ -192,7 +202,19 @@ def dataset_from_options(
         memory_limit=options.memory_limit,
         places=places,
         multi_label=(options.loss if loss is None else type(loss).__name__) in BINARY,
+        rule=_rule_of(options.loss if loss is None else loss),
     )
+
+
+def _rule_of(loss: Any) -> LabelRule:
+    """What integer labels mean under a loss: a name, an object, a function, or None."""
+    if loss is None:
+        return "values"
+    name = loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
+    plain = name.replace("_", "").lower()
+    if plain in _CLASSES:
+        return "classes"
+    return "values" if plain in _EITHER else "numbers"
 
 
 def _with_test(data: Dataset, test_data: object) -> Dataset:
@@ -208,7 +230,7 @@ def _with_test(data: Dataset, test_data: object) -> Dataset:
         layout_scales=data.layout_scales,
     )
     inputs, targets, weights = read_test_part(test_data, None, ReadOptions(), contents)
-    if targets.dtype.kind == "U":
+    if are_names(targets, data.class_names):
         targets = numbers_of_names(targets, data.class_names, "test_data")
     if targets.ndim == data.targets.ndim + 1 and targets.shape[1] == 1:
         targets = targets[:, 0]

@@ -88,9 +88,7 @@ def _from_frame(source: Any, reading: ReadOptions) -> tuple[Contents, Columns | 
         None if choice.weights is None else numbers_of(frame[choice.weights], "sample_weights")
     )
     name = f"a data frame with labels {', '.join(choice.labels)}"
-    parts = Contents(
-        inputs, targets, (), name, choice.inputs, choice.labels, by_value=True, weights=weights
-    )
+    parts = Contents(inputs, targets, (), name, choice.inputs, choice.labels, weights=weights)
     return parts, choice.derived
 
 

@@ -22,7 +22,7 @@ from tati_re.core.unpacking import check_size, check_texts
 from tati_re.data.columns import Columns, parse_columns
 from tati_re.data.contents import Contents
 from tati_re.data.frames import CLASSES, COLUMNS, advice, labels_of
-from tati_re.data.labels import check_spellings
+from tati_re.data.labels import MAX_CLASSES, check_spellings
 from tati_re.data.numerals import (
     DATES,
     MISSING,
@@ -156,8 +156,27 @@ def read_table(path: Path, names: Sequence[str], choice: Choice) -> Contents:
     inputs = np.ascontiguousarray(table[:, :count])
     targets = table[:, count:end] if texts is None else texts
     weights = table[:, end] if choice.weights else None
+    by_value = texts is None and len(labels) == 1 and _are_integers(path, names, labels[0], targets)
     return Contents(
-        inputs, targets, (), path.name, choice.inputs, choice.labels, by_value=True, weights=weights
+        inputs,
+        targets,
+        (),
+        path.name,
+        choice.inputs,
+        choice.labels,
+        by_value=by_value,
+        weights=weights,
+    )
+
+
+def _are_integers(path: Path, names: Sequence[str], label: str, values: np.ndarray) -> bool:
+    """Whether labels, the numbers `values`, are written without decimal points and exponents."""
+    if not (values == np.floor(values)).all() or len(np.unique(values)) > MAX_CLASSES:
+        return False
+    place = list(names).index(label)
+    return not any(
+        {*cells[place].lower()} & {*".,ed"} and cells[place].lower() not in ("true", "false")
+        for _, cells in _rows(path, names)
     )
 
 

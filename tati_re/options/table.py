@@ -170,7 +170,8 @@ class Options(BaseModel):
     )
     num_classes: int | None = _data(
         None,
-        "number of classes, to check labels; 0: targets of a regression; none: inferred from the labels",
+        "number of classes, to check labels; 0: targets of a regression; none: inferred from the labels, "
+        "classes for text and for up to 20 different integers below 100",
         ge=0,
     )
     standardize: Literal["auto", "none", "inputs", "all", "pixels"] = _data(

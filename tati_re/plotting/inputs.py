@@ -100,7 +100,7 @@ def _classes(
         chosen = targets == number
         if chosen.any():
             label = f"{number:+d}" if dataset.task == "signs" else str(number)
-            label = dataset.class_names[i] if dataset.class_names else label
+            label = str(dataset.class_names[i]) if dataset.class_names else label
             color = COLORS[i % len(COLORS)]
             marker = "os^Dvp"[i % 6]
             x, y = inputs[chosen].T

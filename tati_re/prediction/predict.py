@@ -200,7 +200,7 @@ def test_part(run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:
         raise InputError(
             what, expected="inputs to predict, or test_fraction = 0.2 where the Simulation is made"
         )
-    return dataset.test_inputs, dataset.test_targets
+    return dataset.test_inputs, dataset.as_labels(dataset.test_targets)
 
 
 def with_names(run: RunFiles, inputs: np.ndarray) -> Any:
@@ -230,7 +230,10 @@ def average(
         )
         if not same or called[0] != called[1]:
             pairs = (first, called[1]), (other, called[0])
-            kinds = [f"{one.kind} of {one.num_columns} {', '.join(names)}" for one, names in pairs]
+            kinds = [
+                f"{one.kind} of {one.num_columns} {', '.join(map(str, names))}"
+                for one, names in pairs
+            ]
             raise InputError("The runs predict different things.", " and ".join(kinds))
     prepared = [network.prepared(inputs) for network, _ in sources]
     inputs = sources[0][0].packed(inputs)

@@ -124,7 +124,8 @@ def temperature_study(
     data = sim.dataset
     expected = "test_fraction above 0, or test data" if sim.system.has_data else "a model with data"
     refuse_if(data.test_inputs is None, "The data have no test part.", data.name, expected)
-    parts = _parts(data.test_inputs, data.test_targets, validation_fraction)
+    labels = data.as_labels(data.test_targets)
+    parts = _parts(data.test_inputs, labels, validation_fraction)
     runs = {}
     rows = []
     ends = {}

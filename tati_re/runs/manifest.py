@@ -140,6 +140,23 @@ def given_options(content: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
+def counted_classes(content: Mapping[str, Any]) -> dict[str, int]:
+    """The option `num_classes` with which labels are numbered as in a run whose loss was given.
+
+    Such a run may be older than the names of integer labels: its classes are the numbers from 0 to
+    the largest label. Without a given loss the outputs of its model say so.
+
+    Args:
+        content: The manifest of the run.
+    """
+    data, options = content["dataset"], content["options"]
+    numbered = data.get("task") == "classification" and not {"class_names", "places"} & {*data}
+    given = "loss" in options or "loss" in content.get("objects", [])
+    if not (numbered and given) or "num_classes" in options:
+        return {}
+    return {"num_classes": data["num_classes"]}
+
+
 def going_on(folder: Path, num_steps: int | None = None) -> str:
     """How a run goes on: from Python, with what is to be given again, and by a command where
     nothing is.

@@ -11,7 +11,7 @@ from tati_re._version import __version__
 from tati_re.core.backend import tf, threads
 from tati_re.core.errors import shown
 from tati_re.data.generators import GENERATORS
-from tati_re.data.labels import doubts
+from tati_re.data.labels import are_integers, doubts
 from tati_re.engine.environment import versions
 from tati_re.engine.progress import make_progress
 from tati_re.exchange.choosing import ladder_sentences, unused_replica_options
@@ -87,8 +87,14 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
     ):
         columns = "column" if len(dataset.label_names) == 1 else "columns"
         yield f"The labels are in the {columns} {', '.join(dataset.label_names)} (label_columns)."
-    if names := dataset.class_names:
-        listed = shown(", ".join(names), 77, str)
+    names = dataset.class_names
+    if are_integers(names):
+        yield (
+            f"The labels {shown(', '.join(map(str, names)), 77, str)} are {len(names)} classes, in "
+            "this order. Set num_classes = 0 for a regression."
+        )
+    elif names:
+        listed = shown(", ".join(map(str, names)), 77, str)
         yield f"The labels are names: {listed} are the classes 0 to {len(names) - 1}, in this order."
     elif request.system.has_data and options.num_classes is None:
         built = "model" not in {*request.objects, *options.explicit}

@@ -39,7 +39,8 @@ def from_folder(kind: Any, folder: AnyPath, trust: bool, given: dict[str, Any]) 
         for name, value in manifest.given_options(run.manifest).items()
         if name not in _OF_START
     }
-    values = {**kept, "output": None, "max_time": None, **changed}
+    classes = manifest.counted_classes(run.manifest)
+    values = {**kept, **classes, "output": None, "max_time": None, **changed}
     # Loading the model makes TensorFlow settle its threads.
     set_threads(make_options(values).threads)
     objects = objects_of(

@@ -115,8 +115,13 @@ def reopened(
         run_files, objects, "resume", trust or "model" in again
     )
     # Where it started is in the checkpoint; the file that said so may be gone.
+    classes = manifest.counted_classes(said)
     start = make_options(
-        options, parameters=None, parameters_step=None, **(BUILT if "model" in objects else {})
+        options,
+        parameters=None,
+        parameters_step=None,
+        **(BUILT if "model" in objects else {}),
+        **classes,
     )
     system = system_of(start, objects)
     manifest.check_data(said, system.dataset, "resume")

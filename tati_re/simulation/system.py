@@ -16,6 +16,7 @@ from tati_re.core.memory import check_free
 from tati_re.data import Batches, Dataset, dataset_from_options
 from tati_re.data.describing import cautions
 from tati_re.data.generators import GENERATORS
+from tati_re.data.labels import are_integers
 from tati_re.data.standardizing import automatic, said_of_skewed, standardized, standardized_as
 from tati_re.models.build import build_network, imported_model, load_model
 from tati_re.models.flat import FlatModel
@@ -529,6 +530,9 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
             system = assemble(options.settled(num_classes=classes), objects)
             return replace(system, num_classes=classes, notes=(*system.notes, why))
         notes += (why,) if why else ()
+    elif options.num_classes is None and (count := _count_of_outputs(read, model)) is not None:
+        system = assemble(options.settled(num_classes=count), objects)
+        return replace(system, num_classes=count)
     check_dimensions(
         options.tati,
         int(np.prod(dataset.inputs.shape[1:])),
@@ -574,8 +578,12 @@ def _classes_by_outputs(read: Dataset, model: Any) -> tuple[int | None, str]:
     labels = np.concatenate(parts)
     shape = output_shape_of(model)[1:]
     whole = bool(shape) and labels.shape[1:] == shape[:-1] and (labels == np.floor(labels)).all()
-    if read.class_names or not whole or is_signs(read):
+    named = bool(read.class_names) and not are_integers(read.class_names)
+    if named or not whole or is_signs(read):
         return None, ""
+    if (outputs := _count_of_outputs(read, model)) is not None:
+        return outputs, _told_of_outputs(outputs, len(read.class_names))
+    labels = read.as_labels(labels)
     low = labels.min()
     high = labels.max()
     count = shape[-1] or 0
@@ -589,12 +597,34 @@ def _classes_by_outputs(read: Dataset, model: Any) -> tuple[int | None, str]:
             f"one output: classes need one output each{otherwise}."
         )
     if count > 1 and read.num_classes is None and low >= 0 and high < count:
-        found = len(np.unique(labels))
-        return (
-            count,
-            f"The labels are {count} classes, one for each output of the model; {found} of them occur.",
-        )
+        return count, _told_of_outputs(count, len(np.unique(labels)))
     return None, ""
+
+
+def _told_of_outputs(count: int, found: int) -> str:
+    return (
+        f"The labels are {count} classes, one for each output of the model; {found} of them occur."
+    )
+
+
+def _count_of_outputs(read: Dataset, model: Any) -> int | None:
+    """The number of outputs of a model that has one for each integer from 0 to the largest label,
+    so that labels are the numbers of its outputs; None for other models and other labels.
+    """
+    if not are_integers(read.class_names):
+        return None
+    shape = output_shape_of(model)[1:]
+    count = shape[-1] if len(shape) == 1 else None
+    if count in (None, 1, read.num_classes):
+        return None
+    low, high = read.class_names[0], read.class_names[-1]
+    if low >= 0 and high < count:
+        return count
+    raise InputError(
+        "The outputs of the model do not fit the labels.",
+        f"{count} outputs and {read.num_classes} labels from {low} to {high}",
+        f"{read.num_classes} outputs, one for each label that occurs, or at least {high + 1}",
+    )
 
 
 def check_memory(options: Options, num_parameters: int, copies: int) -> None:
