@@ -200,7 +200,8 @@ def test_part(run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:
         raise InputError(
             what, expected="inputs to predict, or test_fraction = 0.2 where the Simulation is made"
         )
-    return dataset.test_inputs, dataset.as_labels(dataset.test_targets)
+    labels = dataset.test_targets
+    return dataset.test_inputs, None if labels is None else dataset.as_labels(labels)
 
 
 def with_names(run: RunFiles, inputs: np.ndarray) -> Any:

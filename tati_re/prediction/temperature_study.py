@@ -123,7 +123,8 @@ def temperature_study(
     )
     data = sim.dataset
     expected = "test_fraction above 0, or test data" if sim.system.has_data else "a model with data"
-    refuse_if(data.test_inputs is None, "The data have no test part.", data.name, expected)
+    if data.test_inputs is None or data.test_targets is None:
+        raise InputError("The data have no test part.", data.name, expected)
     labels = data.as_labels(data.test_targets)
     parts = _parts(data.test_inputs, labels, validation_fraction)
     runs = {}

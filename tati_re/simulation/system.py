@@ -617,7 +617,8 @@ def _count_of_outputs(read: Dataset, model: Any) -> int | None:
     count = shape[-1] if len(shape) == 1 else None
     if count in (None, 1, read.num_classes):
         return None
-    low, high = read.class_names[0], read.class_names[-1]
+    low = int(read.class_names[0])
+    high = int(read.class_names[-1])
     if low >= 0 and high < count:
         return count
     raise InputError(
