@@ -80,11 +80,11 @@ def labels_of(values: Any, name: str = "data") -> np.ndarray:
 
 def _whole(values: Any) -> bool:
     """Whether a frame, a series or an array of objects holds integers of Python or of pandas."""
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
     from pandas.api import types
 
     array = np.asarray(values)
-    framed = isinstance(values, DataFrame) or hasattr(values, "dtype")
+    framed = isinstance(values, DataFrame | Series | np.ndarray)
     if array.ndim > 2 or not framed or (array.dtype.kind != "O" and isinstance(values, np.ndarray)):
         return False
     return all(map(types.is_integer_dtype, DataFrame(values).infer_objects().dtypes))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from types import FunctionType
 from typing import Any
 
 from tati_re.core.errors import InputError, refuse_if
@@ -210,7 +211,8 @@ def _rule_of(loss: Any) -> LabelRule:
     """What integer labels mean under a loss: a name, an object, a function, or None."""
     if loss is None:
         return "values"
-    name = loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
+    of_object = loss.__name__ if isinstance(loss, FunctionType) else type(loss).__name__
+    name = loss if isinstance(loss, str) else of_object
     plain = name.replace("_", "").lower()
     if plain in _CLASSES:
         return "classes"
