@@ -386,7 +386,7 @@ def test_masses_that_drift_do_not_hold_up_a_burnin_of_many_draws(monkeypatch):
         count = itertools.count()
         monkeypatch.setattr(
             tuner,
-            "_masses",
+            "mass_record",
             lambda state, count=count, change=change: np.full(64, change * next(count)),
         )
         ends.append(sampled(Tuner(Metered(Splitting("BAOAB", 1.0))), np.ones(20), 1_930, 1_929)[3])

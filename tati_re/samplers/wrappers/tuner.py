@@ -13,11 +13,16 @@ from tati_re.core.method import Wrapper
 from tati_re.core.protocol import fields_of, step_size_of
 from tati_re.core.rhat import split_rhat
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
+from tati_re.samplers.wrappers.mass_change import (
+    buckets,
+    mass_change,
+    mass_record,
+    signs,
+    unit_mass,
+)
 from tati_re.samplers.wrappers.metered import BAND, LEAST, SETTLED, Metered, error_of_bias
 
 _ROWS = 256
-_PROJECTIONS = 64
-_MASSES = 64
 _OWN = ("potential", "acceptance", "inverse_temperature", "likelihood_weight", "step_size", "heat")
 _FIELDS = ("tuner_own", "tuner_sums", "tuner_window", "tuner_masses", "tuner_found", "raised")
 _FOUND = ("end", "step", "mass", "length", "rhat", "heat")
@@ -61,8 +66,8 @@ class Tuner(Wrapper):
     above a fifth of one. A step is the least of others, and 1,000 are the most; no L grows by a τ
     below two rows that are several steps apart. The burn-in is over when the step size has settled
     (EEVPD of the window between a quarter and twice the wanted one, the acceptance within 0.1), the
-    median mass has changed by less than a quarter since the last time (by twice that in a window
-    with 400 draws of U: where weights drift from copy to copy of a minimum, masses never settle), L
+    mass has changed by less than a quarter since the last time, its median direction (by twice
+    that in a window with 400 draws of U: where weights drift from copy to copy of a minimum, masses never settle), L
     by less than a factor 1.6, or 2.6 where it moves at once, in a window of 10 τ or 2,500 steps
     (what a friction was `raised` by since, to cool the noise of mini-batches, is no change), the
     split R-hat of U over the walkers of each rung is below 1.1, and their kinetic temperature below
@@ -90,12 +95,12 @@ class Tuner(Wrapper):
         walkers, parameters = position.shape
         rows = (
             np.zeros((_ROWS, len(_OWN), walkers)),
-            np.zeros((_ROWS, walkers, _buckets(parameters)[1])),
+            np.zeros((_ROWS, walkers, buckets(parameters)[1])),
         )
         values = (
             *rows,
             np.append(_window(0), 0.0),
-            np.zeros(_MASSES),
+            unit_mass(state),
             np.full(len(_FOUND), np.nan),
             np.ones(walkers),
         )
@@ -148,8 +153,8 @@ class Tuner(Wrapper):
         series = np.concatenate([series, (sums - sums.mean(2, keepdims=True)) ** 2], axis=-1)
         tau, sure = stride * np.median([slowest(rung) for rung in series], axis=0)
         window = stride * count
-        masses = _masses(state)
-        change = np.median(np.abs(masses - np.asarray(state.tuner_masses)))
+        masses = mass_record(state)
+        change = mass_change(state, np.asarray(state.tuner_masses), masses)
         changed, ratio = self._lengths(
             state, (tau, sure), float(np.median(own[..., 4])), window, stride
         )
@@ -296,19 +301,12 @@ def _window(number: int) -> np.ndarray:
     )
 
 
-def _buckets(parameters: int) -> tuple[int, int]:
-    """How many parameters a projection has, and how many projections there are."""
-    size = -(-parameters // _PROJECTIONS)
-    return size, parameters // size
-
-
 def _sums(position):
     """Sums of parameters with random signs, `(walkers, projections)`, float64."""
-    size, count = _buckets(position.shape[1])
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], size * count)
-    parts = ops.reshape(
-        position[:, : size * count] * ops.constant(signs, position), (-1, size, count)
-    )
+    parameters = position.shape[1]
+    size, count = buckets(parameters)
+    signed = position[:, : size * count] * ops.constant(signs(parameters), position)
+    parts = ops.reshape(signed, (-1, size, count))
     return ops.as_float64(ops.reshape(ops.sum_over(parts, 1), (-1, count)))
 
 
@@ -341,17 +339,6 @@ def _by_rung(own: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]
         for each in (own, sums)
     )
     return own, sums
-
-
-def _masses(state) -> np.ndarray:
-    """Logarithms of some masses, zeros where none is measured."""
-    names = [name for name in ("mass", "mass_scale", "mass_roots") if name in state._fields]
-    values = [np.asarray(each).ravel() for each in fields_of(state, names).values()]
-    some = [
-        np.log(each[np.linspace(0, len(each) - 1, _MASSES // len(values)).astype(int)])
-        for each in values
-    ]
-    return np.concatenate(some) if some else np.zeros(_MASSES)
 
 
 def _range(values: np.ndarray) -> str:
