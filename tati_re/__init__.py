@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tati_re.posterior import priors as priors
     from tati_re.posterior.function import FunctionPotential as FunctionPotential
     from tati_re.prediction.predict import predict as predict
+    from tati_re.prediction.run_comparison import compare_runs as compare_runs
     from tati_re.prediction.temperature_study import temperature_study as temperature_study
     from tati_re.report.modules import analyse as analyse
     from tati_re.report.page import write_report as write_report

@@ -132,8 +132,9 @@ def test_what_never_moves_has_no_draws(tmp_path):
 
 def test_a_burn_in_that_settles_at_its_last_window_is_over(tmp_path):
     """Old runs, which do not say what was open there, are outside, and a U that had not settled
-    where what was drawn since has not converged; a longer run changes nothing of it. A mass or a
-    step size that had not settled costs steps alone.
+    where what was drawn since has not converged; a longer run changes nothing of it. A burn-in that
+    was cut off before the mass or the step size had settled, or before U had, is not inside whatever
+    came since.
     """
     settled, notes = [], []
     opened = (
@@ -155,13 +156,13 @@ def test_a_burn_in_that_settles_at_its_last_window_is_over(tmp_path):
                 row = rows_of(run).loc["burn-in"]
                 settled.append(row["verdict"])
                 notes.append(row["note"])
-    assert settled == [*["outside"] * 2, *["inside"] * 10, *["inside", "outside"] * 2]
-    assert notes[-1] == "steps, all that it may take; not settled: " + opened[1]
+    long_enough = [*["outside"] * 2, *["inside"] * 2]
+    assert settled[:8] == [*long_enough, *["inside"] * 4]
+    assert settled[8:] == [*["unknown"] * 4, *["unknown", "outside"] * 2]
+    cut = "steps, cut off before it had settled; not settled: "
+    assert notes[-1] == cut + opened[1]
     assert notes[-2] == notes[-1] + ", but what was drawn since has converged"
-    assert (
-        notes[-5]
-        == "steps, all that it may take; not settled: the step size, the mass, which costs steps, no more"
-    )
+    assert notes[-5] == f"{cut}the step size, the mass, which costs steps, no more"
 
 
 def test_what_until_asks_for_is_the_measure(tmp_path):
@@ -391,12 +392,12 @@ def test_a_jump_of_the_potential_is_no_part_of_the_bias_that_is_bounded(
 
 @pytest.mark.parametrize(
     ("sampler", "step_size", "verdict", "excess"),
-    [("BAOAB", 0.5, "inside", 0), ("SGLD", 0.5, "outside", 1 / 3)],
+    [("BAOAB", 0.5, "unknown", 0), ("SGLD", 0.5, "outside", 1 / 3)],
 )
 def test_positions_far_from_0_are_judged_about_their_mean(sampler, step_size, verdict, excess):
-    """About 0 the virial of a Gaussian hundreds of widths away says nothing. Of some 500
-    independent draws of five coordinates 5.5 standard errors are 0.16; SGLD has the variance 1/(1 -
-    h/2).
+    """About 0 the virial of a Gaussian hundreds of widths away says nothing. Of some 1,000
+    independent draws of five coordinates 5.5 standard errors are 0.11, more than the 0.02 that is
+    asked, so that a right run is unknown; SGLD has the variance 1/(1 - h/2).
     """
     center = np.linspace(100, 1000, 5)
     system = {
@@ -412,9 +413,9 @@ def test_positions_far_from_0_are_judged_about_their_mean(sampler, step_size, ve
     )
     row = rows_of(run).loc["configurational heating"]
     assert row["verdict"] == verdict and row["note"].startswith(
-        "500 draws, about their mean: chance gives up to 1"
+        "996 draws, about their mean: chance gives up to "
     )
-    assert row["value"] == pytest.approx(excess, abs=0.16)
+    assert row["value"] == pytest.approx(excess, abs=0.12)
     assert (
         rows_of(run, 400).loc["configurational heating", "verdict"] == "unknown"
     )  # which were not looked at
@@ -451,7 +452,7 @@ def test_a_flat_density_within_walls_is_judged_by_its_positions(tmp_path):
 
 
 def test_a_single_walker_few_rows_and_undone_steps(tmp_path):
-    found = rows_of(made(tmp_path / "a", columns(walkers=1)))
+    found = rows_of(made(tmp_path / "a", columns(walkers=1, count=1_000)))
     assert (
         found.loc["walkers apart", "verdict"] == "unknown"
         and found.loc["R-hat", "verdict"] == "inside"

@@ -11,7 +11,6 @@ from tati_re.samplers.wrappers.fisher import LowRankMass, low_rank_mass
 from tati_re.samplers.wrappers.mass_change import mass_change, mass_record, unit_mass
 from tests.test_measured_mass import inverse_mass
 
-
 State = namedtuple("State", ("position", "mass_scale", "mass_directions", "mass_roots"))
 
 

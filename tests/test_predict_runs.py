@@ -110,10 +110,11 @@ def test_few_draws_are_told_once_in_one_sentence(signs):
     _, run, _ = signs
     with pytest.warns(
         UserWarning,
-        match=r"^Predictions average 8 draws, worth about \d independent ones: below 100 ",
+        match=r"^Predictions average 8 draws, worth an unknown number of independent ones: below 100 ",
     ):
         found = run.predict()
-    assert 0 < found.independent_draws <= 8 == found.num_draws
+    assert np.isnan(found.independent_draws) and found.num_draws == 8
+    assert "8, worth an unknown number of independent ones" in repr(found)
 
 
 @pytest.mark.parametrize("memory", [0.0, 0.9])
@@ -129,7 +130,12 @@ def test_independent_draws_follow_from_autocorrelation_and_weights(memory):
     assert independent_draws(values, step, walker, same) == pytest.approx(wanted, rel=0.17)
     halved = np.tile([1.0, 1e-9], 4000)
     assert independent_draws(values, step, walker, halved) <= 4000.1
-    assert independent_draws(values[:2], step[:2], walker[:2], same[:2]) == 2
+    # Of 7 draws of each walker, or of what never moves, nobody can tell; of 8 a number can.
+    for few, known in ((7, False), (8, True)):
+        first = step < few
+        found = independent_draws(values[first], step[first], walker[first], same[first])
+        assert np.isfinite(found) == known
+    assert np.isnan(independent_draws(np.ones((8000, 2)), step, walker, same))
 
 
 def test_averages_kept_on_the_way_are_those_of_the_positions(signs, line):

@@ -21,7 +21,7 @@ from tati_re.runs.selection import as_run, at_target, select_rows
 LEVEL = 1e-4
 """How often the mean of a correct run lies outside its band: once in 10,000 times."""
 
-FEWEST_ROWS, _FEWEST_EFFECTIVE = 16, 8.0
+FEWEST_ROWS, FEWEST_EFFECTIVE = 16, 8.0
 """Rows of a walker, and effective rows of all, below which their number cannot be told, and no
 verdict is given.
 """
@@ -112,7 +112,7 @@ def measured_temperature(
         rows = (weights > 0).sum(axis=1).max()
     if not np.isfinite(size):
         return Temperature(kind, mean, target, np.nan, np.nan, size)
-    if rows < FEWEST_ROWS or size < _FEWEST_EFFECTIVE:
+    if rows < FEWEST_ROWS or size < FEWEST_EFFECTIVE:
         return Temperature(kind, mean, target, -np.inf, np.inf, size)
     quantile = -float(stdtrit(size / _ROWS_A_DEGREE, 0.5 * level))
     wider = quantile / -float(ndtri(0.5 * level))

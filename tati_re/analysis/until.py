@@ -118,8 +118,8 @@ def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
     `rhat(weights)`, `rhat(weights)_of`. `spoiled_by` are the walkers, fewer than half and ten at
     most, that alone lift R-hat above the limit, and `rhat_without` what it is without them;
     `rhat_by_chance` is what the worst R-hat of so many quantities is below in 99 of 100 cases where
-    all draws are independent. What never changes says nothing; nan where nothing does, or of too
-    few draws.
+    all draws are independent, `rhat_by_chance_of_one` the same of a single quantity. What never
+    changes says nothing; nan where nothing does, or of too few draws.
     """
     worst: tuple[float, str, np.ndarray, np.ndarray | None] = math.nan, "", np.zeros((1, 0)), None
     least = (math.nan, "")
@@ -160,8 +160,10 @@ def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
         # location and scale.
         there = np.ones(draws.shape) if weights is None else weights
         halves = np.repeat(np.maximum(np.count_nonzero(there, axis=1) // 2, 2), 2)
-        ratio = fdtri(len(halves) - 1, halves.sum() - len(halves), 1 - 0.005 / count)
-        found["rhat_by_chance"] = math.sqrt(1 + (ratio - 1) / mean_size(halves))
+        freedom = len(halves) - 1, halves.sum() - len(halves)
+        for name, number in (("rhat_by_chance", count), ("rhat_by_chance_of_one", 1)):
+            ratio = fdtri(*freedom, 1 - 0.005 / number)
+            found[name] = math.sqrt(1 + (ratio - 1) / mean_size(halves))
     if hat > limit and math.isfinite(hat):
         found["spoiled_by"], found["rhat_without"] = _spoilers(draws, there, hat)
     elif few:

@@ -1,6 +1,8 @@
-"""`tati-compare`: compare two runs, column by column, to a tolerance."""
+"""`tati-compare`: compare the averages of two runs, or two tables column by column."""
 
+import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from tati_re.cli.arguments import Parser, entry_point, loading
@@ -8,12 +10,17 @@ from tati_re.core.errors import InputError, nearest, refuse_if
 
 KINDS = ("absolute", "relative")
 _MOST_LINES = 20
+UNKNOWN_STATUS = 3
+"""Exit status of two runs that are too short to tell whether they agree."""
 
 
 def parser_of_command() -> Parser:
     description = (
-        "Compare two run folders table by table, or two CSV or HDF5 files; timing.csv is left out. The exit status is "
-        "0 where they agree (with --verify: are whole), 1 where they do not, 2 for bad input."
+        "Compare the averages of two run folders within their errors: U, predictions and parameters. Two CSV or HDF5 "
+        "files are compared column by column to a tolerance, and so are the tables of two run folders if --tolerance, "
+        "--column-tolerance, --drop or --ignore-sign is given. Exit status: 0 they agree, 1 they differ, 2 bad input, "
+        "3 the runs are too short to tell. With --verify: 0 all files are whole (and two folders hold the same "
+        "numbers), else 1."
     )
     usage = (
         "tati-compare A B [options] | tati-compare --elpd A B | tati-compare --verify RUN [RUN ...]"
@@ -48,7 +55,15 @@ def parser_of_command() -> Parser:
         metavar="NAME",
         help=text,
     )
-    text = "check the files of one or more run folders instead, one line a file: whether each is what the run wrote"
+    text = (
+        "difference of two means that has to be visible for two runs to agree, in posterior standard deviations; "
+        "default 0.5"
+    )
+    parser.add_argument("--resolution", metavar="X", help=text)
+    text = (
+        "check the files of one or more run folders instead, one line a file: whether each is what the run wrote; "
+        "of two folders also whether their tables hold the same numbers, timing.csv left out"
+    )
     parser.add_argument("--verify", action="store_true", help=text)
     text = "how well each run predicts examples it has not seen: elpd by PSIS-LOO, and the difference with its error"
     parser.add_argument("--elpd", action="store_true", help=text)
@@ -94,7 +109,46 @@ def _verify(folders: list[str], quiet: bool) -> int:
             if bad
             else "All files are whole."
         )
-    return int(bool(bad))
+    if bad or len(folders) != 2:
+        return int(bool(bad))
+    from tati_re.runs.compare import Tolerance, compare
+
+    unlike = compare(*folders, Tolerance(0.0))
+    _print_differences(unlike, quiet)
+    return int(bool(unlike))
+
+
+def _print_differences(found: Sequence[Any], quiet: bool) -> None:
+    if quiet:
+        return
+    for each in found[:_MOST_LINES]:
+        print(": ".join(part for part in each if part))
+    if len(found) > _MOST_LINES:
+        print(f"... and {len(found) - _MOST_LINES} more")
+    print("They differ." if found else "They agree.")
+
+
+def _averages(paths: Sequence[str], typed: dict[str, Any]) -> int:
+    """Compares the averages of two run folders; the exit status."""
+    from tati_re.prediction.run_comparison import AGREE, DIFFER, RESOLUTION, compare_runs
+    from tati_re.simulation.run import load
+
+    first, second = (load(path) for path in paths)
+    resolution = _positive("--resolution", typed.get("resolution", RESOLUTION))
+    found = compare_runs(first, second, resolution)
+    if not typed.get("quiet"):
+        print(found)
+    return {AGREE: 0, DIFFER: 1}.get(found.verdict, UNKNOWN_STATUS)
+
+
+def _positive(name: str, text: Any) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    good = value > 0 and math.isfinite(value)
+    refuse_if(not good, f"{name} is no number above 0.", text, "such as 0.5")
+    return value
 
 
 def _elpd(paths: list[str], quiet: bool) -> int:
@@ -129,7 +183,7 @@ def _elpd(paths: list[str], quiet: bool) -> int:
 
 
 def _body(argv: list[str]) -> int:
-    """Returns the exit status: 0 if both agree, else 1."""
+    """Returns the exit status: 0 if both agree, 1 if not, 3 if that cannot be told."""
     typed = parser_of_command().parse(argv)
     paths = typed.get("paths", [])
     if typed.get("verify"):
@@ -151,6 +205,16 @@ def _body(argv: list[str]) -> int:
                 "--elpd takes two run folders alone.", " ".join(argv), "tati-compare --elpd A B"
             )
         return _elpd(paths, typed.get("quiet", False))
+    of_tables = typed.keys() & {"tolerance", "column_tolerance", "drop", "ignore_sign"}
+    folders = all(Path(path).is_dir() for path in paths)
+    if folders and not of_tables:
+        return _averages(paths, typed)
+    if "resolution" in typed:
+        raise InputError(
+            "--resolution compares the averages of two run folders alone.",
+            " ".join(argv),
+            "tati-compare --resolution X A B",
+        )
     words = typed.get("column_tolerance", [])
     if len(words) % 3:
         raise InputError(
@@ -168,12 +232,7 @@ def _body(argv: list[str]) -> int:
     found = compare(
         paths[0], paths[1], tolerance, columns, typed.get("drop", ()), typed.get("ignore_sign", ())
     )
-    if not typed.get("quiet"):
-        for each in found[:_MOST_LINES]:
-            print(": ".join(part for part in each if part))
-        if len(found) > _MOST_LINES:
-            print(f"... and {len(found) - _MOST_LINES} more")
-        print("They differ." if found else "They agree.")
+    _print_differences(found, typed.get("quiet", False))
     return int(bool(found))
 
 

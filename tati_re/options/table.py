@@ -376,7 +376,8 @@ class Options(BaseModel):
     )
     target_bias: float = _sampler(
         0.02,
-        "step_size auto without a Metropolis test: mean relative error of variances that is allowed",
+        "step_size auto without a Metropolis test: relative error of variances that is allowed on average over the "
+        "directions; a single one may have more",
         gt=0,
         le=1,
     )

@@ -78,7 +78,8 @@ def independent_draws(
 ) -> float:
     """How many independent draws have the error of so many of one run, by their autocorrelation
     along each walker and by their weights: the median over up to 64 of the numbers `(draws, ...)`
-    that they predict.
+    that they predict. It is nan where walkers have fewer than 8 draws, of which no half tells an
+    autocorrelation, or where no number changes.
     """
     most = float(weight.sum() ** 2 / (weight**2).sum())
     flat = values.reshape(len(values), -1)
@@ -89,8 +90,8 @@ def independent_draws(
         for column in columns.T
         if np.isfinite(column).all() and np.ptp(column[chosen]) > 0
     ]
-    if chosen.shape[1] < MINIMUM_DRAWS or not moving:
-        return most
+    if chosen.shape[1] < 2 * MINIMUM_DRAWS or not moving:
+        return float("nan")
     return min(most, float(np.median([weighted(one, counted)[1] for one in moving])))
 
 

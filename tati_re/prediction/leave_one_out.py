@@ -153,6 +153,8 @@ def leave_one_out(
         weight=np.ones(len(draws)),
     )
     efficiency = independent / len(draws)
+    if np.isnan(efficiency):  # draws of many short walkers: as if they were independent
+        efficiency = 1.0
     # Draws that a Metropolis test repeats may be all of a tail: no Pareto law fits it, and weights
     # stay as they are.
     elpd, k = np.full((2, len(taken)), np.nan)

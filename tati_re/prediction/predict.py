@@ -160,11 +160,10 @@ def labels_by_name(runs: Sequence[RunFiles], inputs: Any, labels: Any) -> Any:
 
 
 def warn_of_few_draws(found: results.Prediction, stacklevel: int) -> None:
-    if found.independent_draws < FEW_DRAWS:
+    if not found.independent_draws >= FEW_DRAWS:
         warnings.warn(
-            f"Predictions average {found.num_draws:,} draws, worth about {found.independent_draws:,.0f} "
-            f"independent ones: below {FEW_DRAWS} they and their scores are rough; take more steps, or store more "
-            "positions.",
+            f"Predictions average {found.num_draws:,} draws, {results.worth(found.independent_draws)}: below {FEW_DRAWS} "
+            "they and their scores are rough; take more steps, or store more positions.",
             stacklevel=stacklevel,
         )
 

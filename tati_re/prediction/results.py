@@ -23,6 +23,13 @@ _ROWS, _COLUMNS = 8, 12
 """Of the table that is shown."""
 
 
+def worth(independent_draws: float) -> str:
+    """How many independent draws predictions are worth, in words; nan: not known."""
+    if np.isnan(independent_draws):
+        return "worth an unknown number of independent ones"
+    return f"worth about {independent_draws:,.0f} independent ones"
+
+
 @dataclass(frozen=True, eq=False)
 class Prediction:
     """Base of the predictions of classes and of values.
@@ -31,7 +38,7 @@ class Prediction:
         num_draws: Vectors of parameters that were averaged over.
         effective_draws: The same, where weights count: (sum of weights)² / sum of their squares.
         independent_draws: Independent ones of the same error, by weights and autocorrelation; nan
-            of streamed averages.
+            of streamed averages, and of fewer than 8 draws of a walker.
         level: Probability inside of the intervals.
         draw_losses: Each draw's mean loss over the examples, `(draws,)`, as in the column `loss` of
             a run; None without labels, and of averages that were kept while sampling.
@@ -64,18 +71,12 @@ class Prediction:
         return html_table("Prediction", self._said(), frame=self.frame().head(_ROWS))
 
     def _said(self) -> list[tuple[str, str]]:
-        independent = self.independent_draws
-        worth = (
-            f", worth about {independent:,.0f} independent ones"
-            if independent == independent
-            else ""
-        )
         scores = [(name.replace("_", " "), f"{value:.4g}") for name, value in self.scores().items()]
         lines = [
             ("prediction", self.kind.replace("_", " ")),
             ("inputs", f"{self.frame()['input'].nunique():,}"),
         ]
-        return [*lines, ("draws", f"{self.num_draws:,}{worth}"), *scores]
+        return [*lines, ("draws", f"{self.num_draws:,}, {worth(self.independent_draws)}"), *scores]
 
     def plot(self, along: int | None = None, path: AnyPath | None = None) -> "Figure":
         """Draws the prediction with its band, its calibration and its entropy; see

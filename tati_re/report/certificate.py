@@ -11,6 +11,9 @@ from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sam
 from tati_re.analysis.format import percent, table
 from tati_re.analysis.temperature import (
     COLUMNS,
+    FEWEST_EFFECTIVE,
+    Temperature,
+    group_temperatures,
     has_no_target,
     measured_temperatures,
     nothing_confines,
@@ -23,7 +26,7 @@ from tati_re.runs.run import RunFiles, last_step
 from tati_re.runs.selection import as_run, at_target, burnin_of, is_optimization
 from tati_re.samplers.choosing import latest_end
 from tati_re.samplers.wrappers.metered import BAND, error_of_bias
-from tati_re.samplers.wrappers.tuner import FOR_SPEED, NOT_SETTLED
+from tati_re.samplers.wrappers.tuner import FOR_SPEED, LEARNT, NOT_SETTLED
 
 _NOT_YET = "nothing is drawn yet"
 _FACTOR = 1.5  # How far the prediction and a measured temperature may differ.
@@ -75,6 +78,15 @@ def latest(manifest: dict[str, Any]) -> dict[str, Any]:
 _MOST_RARE = 0.75  # Where walkers touch what no step can enter, 1 % of the rows have 90 % of the energy error.
 _MOST_UNSEEN = 0.05  # Of lines between draws, along which the gradient does not tell how U changes.
 _MOST_MOVED = 5.5  # Standard errors by which U of the first rows may be off.
+_MOST_OF_ONE = 0.1
+"""Relative error of a single direction, or group of parameters, above which no mean over all of
+them is inside.
+"""
+_FEWEST_ERRORS = 30
+"""Energy errors below which their mean is too rough: of 30 squares of a Gaussian number it is half
+of what it should be in one of a hundred cases.
+"""
+_ROWS_OF_RARE = 500  # Below it a hundredth of the rows is a handful.
 INSIDE = "inside"
 OUTSIDE = "outside"
 UNKNOWN = "unknown"
@@ -135,7 +147,12 @@ def certificate(run: RunFiles, burnin: int | None = None) -> pd.DataFrame:
         one if one and own == burnin and 0 <= one["step"] - last < every else None for one in noted
     )
     seen = _rare(said, kept, own), float((numbers or {}).get("unexplained", 0.0))
-    found = [_bias(said, kept, *seen, *tolerance), *_temperatures(said, kept, centered, *tolerance)]
+    enough = _num_errors(kept, own) >= _FEWEST_ERRORS
+    found = [
+        _bias(said, kept, *seen, enough, *tolerance),
+        _predicted_heating(said, *tolerance),
+        *_temperatures(run, kept, burnin, centered, *tolerance),
+    ]
     converged = _convergence(run, rows, burnin, numbers)
     agreed = all(row.verdict == INSIDE for row in converged)
     burnt = _burnin(said, options, burnin, given, agreed, _moved(kept))
@@ -177,24 +194,43 @@ def _row(
     return Row(what, value, asked, verdict, note, given)
 
 
+def _errors_of_rows(kept: pd.DataFrame, begin: int) -> np.ndarray:
+    """The energy error that each row adds to the sum of its walker since the burn-in."""
+    sums = kept.assign(sum=kept["eevpd"] * (kept["step"] - begin)).groupby("walker")["sum"]
+    return sums.diff().dropna().to_numpy()
+
+
+def _num_errors(kept: pd.DataFrame, begin: int) -> int:
+    """How many rows have energy errors of their own, over all walkers; 0 where none is metered."""
+    if "eevpd" not in kept:
+        return 0
+    return int(np.count_nonzero(_errors_of_rows(kept, begin) > 0))
+
+
 def _rare(said: dict[str, Any], kept: pd.DataFrame, begin: int) -> float:
     """The share of the energy error since the burn-in that a hundredth of the rows has; 0 where not
-    each step, or that of each walker at one temperature, is metered, or rows are few.
+    each step, or that of each walker at one temperature, is metered; nan where rows are few.
     """
     if said.get("options", {}).get("sampler") != "MCLMC" or "rung" in kept or "eevpd" not in kept:
         return 0.0
-    sums = kept.assign(sum=kept["eevpd"] * (kept["step"] - begin)).groupby("walker")["sum"]
-    errors = np.sort(sums.diff().dropna().to_numpy())[::-1]
-    return (
-        float(errors[: len(errors) // 100].sum() / errors.sum())
-        if len(errors) >= 500 and errors.sum() > 0
-        else 0.0
-    )
+    errors = np.sort(_errors_of_rows(kept, begin))[::-1]
+    if len(errors) < _ROWS_OF_RARE or not errors.sum() > 0:
+        return math.nan
+    return float(errors[: len(errors) // 100].sum() / errors.sum())
 
 
 def _bias(
-    said: dict[str, Any], kept: pd.DataFrame, rare: float, unseen: float, asked: float, given: bool
+    said: dict[str, Any],
+    kept: pd.DataFrame,
+    rare: float,
+    unseen: float,
+    enough: bool,
+    asked: float,
+    given: bool,
 ) -> Row:
+    """The bound of the bias; `rare`, `unseen`: shares of the error and of the lines that no bound
+    covers; `enough`: whether there are enough energy errors for a mean.
+    """
     what = "discretization bias"
     tested = "acceptance" in kept and "acceptance" not in said.get("observables", [])
     if tested and not sees_batches(said) and not said.get("method", {}).get("swap_bias"):
@@ -211,8 +247,11 @@ def _bias(
             "by the energy error alone; that of order h friction, which BAOAB lacks, is not metered"
         )
         return _row(what, bound, asked, None, note, given)
-    note = "of a variance, a bound on the mean over all directions"
-    good = error <= allowed
+    note = "relative error of variances on average over all directions, an upper bound"
+    good: bool | None = error <= allowed
+    if good and (not enough or math.isnan(rare)):
+        good = None
+        note += "; too few rows with energy errors to tell"
     why = f"1 % of the rows have {100 * rare:.0f} % of the energy error, as at the neck of a funnel"
     if unseen > _MOST_UNSEEN:
         why = f"on {percent(unseen)} of the lines between draws U jumps, or its gradient is wrong, which HMC would see"
@@ -232,46 +271,111 @@ def _bias_of(error: float) -> float:
     return float(roots[np.argmin(abs(roots.imag))].real)
 
 
-def _temperatures(
-    said: dict[str, Any], kept: pd.DataFrame, centered: Any, asked: float, given: bool
-) -> list[Row]:
-    """The predicted heating and the measured temperatures, with that of positions about their means
-    where known.
+def _predicted_heating(said: dict[str, Any], asked: float, given: bool) -> Row:
+    """The heating that is predicted of mini-batch noise: its mean, and none of its directions above
+    a tenth.
     """
-    heating: dict[str, Any] = {"mean": 0.0, "not_predicted": "none: all data in every step"}
-    heating = latest(said) if sees_batches(said) else heating
-    slowest = f"{percent(heating.get('slowest', math.nan))} in the slowest directions"
-    note = heating.get("not_predicted", slowest if heating else "not predicted")
-    value = heating.get("mean", math.nan)
-    found = [_row("predicted heating", float(value), asked, value <= asked, note, given)]
+    what = "predicted heating"
+    if not sees_batches(said):
+        return _row(what, 0.0, asked, True, "none: all data in every step", given)
+    heating = latest(said)
+    if "mean" not in heating:
+        none = heating.get("not_predicted", "not predicted")
+        return _row(what, math.nan, asked, None, none, given)
+    value = float(heating["mean"])
+    single = {
+        name: float(heating[name]) for name in ("slowest", "stiffest", "hottest") if name in heating
+    }
+    worst = max(single, key=lambda name: single[name], default="")
+    note = f"{percent(heating.get('slowest', math.nan))} in the slowest directions"
+    hides = bool(worst) and single[worst] > _MOST_OF_ONE
+    if worst and worst != "slowest":
+        note += f", {percent(single[worst])} in the {worst}"
+    if hides and value <= asked:
+        note += f": above {percent(_MOST_OF_ONE)}, which the mean hides"
+    good: bool | None = value <= asked and not hides
+    if any(math.isnan(one) for one in single.values()):
+        good = None if good else good
+    return _row(what, value, asked, good, note, given)
+
+
+def _temperatures(
+    run: RunFiles, kept: pd.DataFrame, burnin: int, centered: Any, asked: float, given: bool
+) -> list[Row]:
+    """The measured temperatures, with that of positions about their means where known, and those of
+    groups of parameters where recorded.
+    """
+    said = run.manifest
+    found = []
     for one in measured_temperatures(kept, int(said.get("parameters", {}).get("num", 0))):
         configurational = one.kind == "configurational"
         energies = kept[COLUMNS[one.kind]]
         free = configurational and nothing_confines(said)
         walled = configurational and has_no_target(said) and not free
-        if not walled and energies.std() > 1e-6 * abs(
-            energies.mean()
-        ):  # momenta may have a fixed length
-            about = ""
-            if configurational and not one.tells and centered:
-                one = one._replace(
-                    mean=centered["mean"], lower=centered["lower"], upper=centered["upper"]
-                )
-                about = f"{centered['num_draws']} draws, about their mean: "
+        fixed = energies.std() <= 1e-6 * abs(energies.mean())  # momenta of a fixed length
+        if walled or fixed:
+            continue
+        what = f"{one.kind} heating"
+        if free:
             excess = one.mean / one.target - 1
-            good = one.in_band or abs(excess) <= asked if one.tells else None
-            note = about + (
-                f"chance gives up to {percent(one.half)}"
-                if math.isfinite(one.half)
-                else one.verdict
+            note = "no target: nothing confines U"
+            found.append(_row(what, excess, asked, None, note, given))
+            continue
+        about = ""
+        about_mean = one
+        if configurational and centered:
+            about_mean = one._replace(
+                mean=centered["mean"], lower=centered["lower"], upper=centered["upper"]
             )
-            if free:
-                good = None
-                note = "no target: nothing confines U"
-            elif configurational and good is None:
-                note += "; needs more steps, or coordinates that are about 0 on average"
-            found.append(_row(f"{one.kind} heating", excess, asked, good, note, given))
+        if about_mean is not one and not one.half <= max(asked, about_mean.half):
+            one = about_mean
+            about = f"{centered['num_draws']} draws, about their mean: "
+        group = _group_apart(run, one.kind, burnin)
+        found.append(_temperature(one, what, about, group, asked, given))
     return found
+
+
+def _temperature(
+    one: Temperature, what: str, about: str, group: str, asked: float, given: bool
+) -> Row:
+    """A measured temperature against its target: outside where it is further off than was asked,
+    and than chance allows; unknown where chance alone may reach further than was asked. `about`
+    says which draws were taken, `group` which group of parameters is apart.
+    """
+    excess = one.mean / one.target - 1
+    good: bool | None = None
+    if one.tells:
+        known = one.half <= asked
+        off = not one.in_band and abs(excess) > asked
+        good = False if off else True if known else None
+    note = one.verdict
+    if math.isfinite(one.half):
+        note = f"chance gives up to {percent(one.half)}"
+    if good is None and math.isfinite(one.half) and asked > 0:
+        times = (one.half / asked) ** 2
+        note += f", more than is asked: {times:,.2g} times as many draws would tell"
+    if good is None and what.startswith("configurational") and not about:
+        note += "; needs more steps, or coordinates that are about 0 on average"
+    if group:
+        good = False
+        note += f"; {group}"
+    return _row(what, excess, asked, good, about + note, given)
+
+
+def _group_apart(run: RunFiles, kind: str, burnin: int) -> str:
+    """The group of parameters that is furthest off, where it is off by more than a tenth and than
+    chance allows; empty where none is, or groups were not recorded.
+    """
+    try:
+        groups = group_temperatures(run, "tensor", burnin)
+    except InputError:  # a run that recorded none
+        return ""
+    off = groups[(groups["temperature"] == kind) & groups["verdict"].isin(("above", "below"))]
+    excess = off["mean"] / off["target"] - 1
+    if excess.empty or excess.abs().max() <= _MOST_OF_ONE:
+        return ""
+    worst = excess.abs().idxmax()
+    return f"{off.loc[worst, 'group']} alone is off by {percent(excess[worst])}"
 
 
 def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, numbers: Any) -> list[Row]:
@@ -292,6 +396,8 @@ def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, numbers: Any) -
     hat, size, chance = (
         float(numbers.get(name, math.nan)) for name in ("rhat", "ess", "rhat_by_chance")
     )
+    # A manifest of an earlier version has that of all quantities alone.
+    of_one = float(numbers.get("rhat_by_chance_of_one", chance))
     drawn = rows.loc[rows["step"] > burnin, "potential"]
     # A flat U within walls says nothing of positions, where walkers are compared by them.
     moved = size > 0 and said.get("dataset", {}).get("potential")
@@ -301,19 +407,23 @@ def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, numbers: Any) -
     )
     of = f"least, of {numbers['ess_of']}{note}" if numbers["ess_of"] else none
     found = [_row("effective size", size, limits["ess"], size > limits["ess"], of, "ess" in given)]
-    good = True if hat < limits["rhat"] else None if hat < chance else False
+    good = _agreement(hat, limits["rhat"], chance, of_one)
     of = (
         f"worst, of {numbers['rhat_of']}{note}"
         if not math.isnan(hat)
         else numbers["rhat_of"] or none
     )
-    of += f"; chance gives up to {chance:.3f}, store more positions" if good is None else ""
+    if good is None and not math.isnan(hat):
+        most = chance if hat >= limits["rhat"] else of_one
+        of += f"; chance gives up to {most:.3f}, store more positions"
     found.append(_row("R-hat", hat, limits["rhat"], good, of, "rhat" in given))
     if WEIGHTS in numbers:
         drift = float(numbers[WEIGHTS])
         most = limits[WEIGHTS]
         of = f"worst, of {numbers[f'{WEIGHTS}_of']}: each walker compared with itself"
-        found.append(_row("R-hat of weights", drift, most, drift < most, of, WEIGHTS in given))
+        steady = False if drift >= most else True if of_one <= most else None
+        of += "" if steady is not None else "; too few draws to tell"
+        found.append(_row("R-hat of weights", drift, most, steady, of, WEIGHTS in given))
     apart = numbers.get("spoiled_by", [])
     of = "" if good else "no walker alone lifts R-hat" if hat > limits["rhat"] else "too few draws"
     walkers, there = (
@@ -336,8 +446,21 @@ def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, numbers: Any) -
     for one in (one for one in conditions if one.name):
         value = float(numbers.get("mcse", {}).get(one.name, math.nan))
         error = "standard error of the mean"
-        found.append(_row(f"error of {one.name}", value, one.limit, value < one.limit, error, True))
+        small: bool | None = value < one.limit
+        if small and not size >= FEWEST_EFFECTIVE:
+            small = None
+            error += ", rough: the effective size is too small to tell it"
+        found.append(_row(f"error of {one.name}", value, one.limit, small, error, True))
     return found
+
+
+def _agreement(hat: float, limit: float, chance: float, of_one: float) -> bool | None:
+    """Whether R-hat is below its limit. None where chance gives as much: above the limit by the
+    worst of all quantities, below it where already one of them is above by chance.
+    """
+    if hat < limit:
+        return True if of_one <= limit else None
+    return None if hat < chance else False
 
 
 def _divergences(said: dict[str, Any], rows: pd.DataFrame, burnin: int) -> Row:
@@ -353,12 +476,12 @@ def _divergences(said: dict[str, Any], rows: pd.DataFrame, burnin: int) -> Row:
 
 def _moved(kept: pd.DataFrame) -> float:
     """By how many of its standard errors U of the first tenth of the rows is off that of the second
-    half; 0 where rows are few, or have weights. Source: J. Geweke, Bayesian Statistics 4 (1992),
+    half; nan where rows are few, or have weights. Source: J. Geweke, Bayesian Statistics 4 (1992),
     169.
     """
     weighed = "weight" in kept and kept["weight"].nunique() > 1
     if weighed or kept.empty or kept.groupby("walker").size().min() < 10 * MINIMUM_DRAWS:
-        return 0.0
+        return math.nan
     chains = chains_of(kept, "potential", -1)
     early = chains[:, : chains.shape[1] // 10]
     late = chains[:, chains.shape[1] // 2 :]
@@ -371,24 +494,49 @@ def _moved(kept: pd.DataFrame) -> float:
 def _burnin(
     said: dict, options: dict[str, Any], burnin: int, given: set[str], agreed: bool, moved: float
 ) -> Row:
-    """`agreed`: what was drawn since has converged, whatever the burn-in had left open; `moved` as
-    above.
+    """The burn-in. It is inside where it ended by itself, or what a ladder has learnt was followed
+    by draws that agree. One that was cut off before it had settled is unknown at best. One that
+    was given is judged by the draws alone.
+
+    Args:
+        said, options: The manifest, and its options.
+        burnin: Steps.
+        given: Names of the options that were given.
+        agreed: Whether what was drawn since has converged.
+        moved: As of `_moved`.
     """
     found = burnin > 0 and "num_burnin_steps" not in given
     most = int(said.get("until", {}).get("most", options.get("num_steps", 0)))
     unsettled = said.get("burnin_open")
     late = found and (burnin >= latest_end(most) if unsettled is None else bool(unsettled))
-    how = ("all that it may take" if late else "ended by itself") if found else "as given"
-    slow = {*(unsettled or "").split(", ")} <= {*FOR_SPEED}
-    if late and unsettled:
-        since = (
-            ", which costs steps, no more"
-            if slow
-            else ", but what was drawn since has converged" * agreed
+    good: bool | None = True
+    note = "as given" if burnin else "none"
+    if found:
+        note = "ended by itself"
+    if late:
+        good, note = _cut(unsettled, agreed)
+    elif not found and math.isnan(moved):
+        good = None
+        note += "; too few rows, or rows with weights, to tell whether U still moves"
+    if moved > _MOST_MOVED:
+        good = False
+        note += (
+            f"; U of the first tenth of the rows is {moved:.0f} standard errors off: more burn-in"
         )
-        how += f"; {NOT_SETTLED}{unsettled}{since}"
-    good = (not late or slow or (agreed and unsettled is not None)) and not moved > _MOST_MOVED
-    note = f"steps, {how}" if burnin else "none"
-    off = f"; U of the first tenth of the rows is {moved:.0f} standard errors off: more burn-in"
-    note += off if moved > _MOST_MOVED else ""
-    return _row("burn-in", float(burnin), math.nan, good, note, not found)
+    steps = f"steps, {note}" if burnin else note
+    return _row("burn-in", float(burnin), math.nan, good, steps, not found)
+
+
+def _cut(unsettled: str | None, agreed: bool) -> tuple[bool | None, str]:
+    """Verdict and note of a burn-in that was over before it had settled, by the time or by the
+    steps. `unsettled` is what had not; None: a run of an earlier version, which does not say it.
+    """
+    if not unsettled:
+        return False, "as long as it may be, and whether it had settled was not noted"
+    since = ", but what was drawn since has converged" * agreed
+    if unsettled == LEARNT:
+        return agreed, f"all that it may take; {NOT_SETTLED}{unsettled}{since}"
+    note = f"cut off before it had settled; {NOT_SETTLED}{unsettled}"
+    if {*unsettled.split(", ")} <= {*FOR_SPEED}:
+        return None, f"{note}, which costs steps, no more"
+    return (None if agreed else False), note + since

@@ -21,6 +21,7 @@ from tati_re.core.structured import read_toml_file
 from tati_re.plotting.figure import COLORS, GRAY, labeled, legend_above, new_figure
 from tati_re.plotting.prediction import plot_prediction
 from tati_re.prediction.predict import predict
+from tati_re.prediction.results import worth
 from tati_re.report import html
 from tati_re.runs import files
 from tati_re.runs.positions import Positions
@@ -103,13 +104,11 @@ def predictions_section(run: RunFiles, burnin: int, thin: int) -> html.Section |
     except InputError as error:
         section.parts.append(html.paragraph(f"None of the test part: {error}"))
         return section
-    worth = (
-        f"{found.num_draws:,} draws, worth about {found.independent_draws:,.0f} independent ones"
-    )
+    draws = f"{found.num_draws:,} draws, {worth(found.independent_draws)}"
     scores = [(name.replace("_", " "), f"{value:.4g}") for name, value in found.scores().items()]
     said = "The posterior average on the test part; bands hold the whole curves of 95 % of calibrated predictions."
     section.parts += [
-        html.pairs([("average of", worth), *scores]),
+        html.pairs([("average of", draws), *scores]),
         html.figure(plot_prediction(found), said),
     ]
     return section

@@ -167,9 +167,10 @@ def _text(folder: Path, files: list[str], predictions: dict, scores, apart) -> s
     )
     if round(posterior.effective_draws) != posterior.num_draws:
         lines.append(("draws by weight", f"{posterior.effective_draws:,.0f}"))
-    if posterior.independent_draws == posterior.independent_draws:
-        rough = "" if posterior.independent_draws >= FEW_DRAWS else f", below {FEW_DRAWS}: rough"
-        lines.append(("independent draws", f"{posterior.independent_draws:,.0f}{rough}"))
+    independent = posterior.independent_draws
+    rough = f", below {FEW_DRAWS}: rough" if independent < FEW_DRAWS else ""
+    number = "unknown" if np.isnan(independent) else f"{independent:,.0f}"
+    lines.append(("independent draws", f"{number}{rough}"))
     if scores is not None:
         for column in scores.columns[2:]:
             values = "".join(f"{value:.4f}".ljust(width) for value in scores[column]).rstrip()

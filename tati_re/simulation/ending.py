@@ -42,9 +42,11 @@ from tati_re.simulation.walkers import Walkers
 _FEW_SWAPS = 0.01
 _FEWEST_ERRORS = 1_000
 _CENTERED, _MOST_BYTES = 400, 2**28
-"""Stored positions that are looked at about their means, and bytes of the file that is read for
-it.
+"""Stored positions that are looked at about their means at the least, and bytes of the file that is
+read for it.
 """
+_BAND = 4.5
+"""Standard errors in half of a band of chance, with room for the error of the sample size."""
 _LINES = 64
 _FEWEST_LINES = 12
 _LONGER, _LONGER_UNTOLD = 20, 4
@@ -224,8 +226,9 @@ class Ending:
 
     def _centered(self, run: RunFiles, last: int, steps: int) -> dict[str, Any]:
         """The configurational temperature of some stored positions, those of each half about the
-        means of the other, where the noise of that about 0 hides it; nothing where this takes a
-        twentieth of what so many steps took.
+        means of the other, where the noise of that about 0 hides an error of `target_bias`; nothing
+        where this takes a twentieth of what so many steps took. Of n independent positions in d
+        dimensions the standard error is sqrt(2/(n d)).
         """
         request = self._request
         walkers = self._walkers
@@ -235,7 +238,10 @@ class Ending:
         passes = 1
         if size is not None and not request.potential.batches.full:
             passes = -(-request.system.dataset.num_examples // size)
-        most = min(max(FEWEST_ROWS, _CENTERED // walkers.position.shape[0]), steps // (20 * passes))
+        asked = request.options.target_bias
+        wanted = max(_CENTERED, math.ceil(2.0 / number * (_BAND / asked) ** 2))
+        each = max(FEWEST_ROWS, wanted // walkers.position.shape[0])
+        most = min(each, steps // (20 * passes))
         if (
             path is None
             or path.stat().st_size > _MOST_BYTES
@@ -252,7 +258,7 @@ class Ending:
         found = [
             one for one in measured_temperatures(rows, number) if one.kind == "configurational"
         ]
-        if "weight" in rows or not found or found[0].tells:
+        if "weight" in rows or not found or found[0].half <= asked:
             return {}
         thin = max(1, steps // (most * (stored_every(run) or 1)))
         try:

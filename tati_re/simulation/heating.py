@@ -277,11 +277,14 @@ def _predicted(
         num_examples=count,
         record_every=request.record_every,
     )
+    # Of the directions of the rest together there is a mean alone.
+    single = found.position[:-1] / np.append(np.ones(len(spectrum.curvature)), spectrum.rest or 1)
     total = float(variance.sum())
     mean_curvature = float(variance @ omega[:-1] ** 2) / total if total else 0.0
     return {
         "slowest": float(found.position[-1]),
         "stiffest": float(found.position[len(spectrum.curvature) - 1]),
+        "hottest": float(max(single.max(), found.position[-1])),
         "mean": float(found.position[:-1].sum()) / size,
         "virial": float(found.virial[:-1].sum()) / size,
         "kinetic": float(found.kinetic[:-1].sum()) / size,

@@ -34,7 +34,7 @@ from tati_re.runs.single_files import single_files, trajectory_format
 from tati_re.runs.storage import made, replacing, storing, write_whole
 from tati_re.samplers.schedules import SCHEDULES
 from tati_re.samplers.wrappers.metered import SETTLED, UNLIMITED
-from tati_re.samplers.wrappers.tuner import NOT_SETTLED
+from tati_re.samplers.wrappers.tuner import LEARNT, NOT_SETTLED
 from tati_re.simulation.calls import Calls
 from tati_re.simulation.checks import check_request
 from tati_re.simulation.description import manifest_of, start_sentences
@@ -210,11 +210,7 @@ class Launch:
         options = self.request.options
         ends = self.request.method.finds_end or not self.request.samples
         learns = options.burnin and "num_burnin_steps" not in options.explicit and not ends
-        unseen = (
-            {"burnin_open": "what a ladder or a bias learns, which is not looked at"}
-            if learns
-            else {}
-        )
+        unseen = {"burnin_open": LEARNT} if learns else {}
         manifest.write(
             self.folder, manifest_of(self.loops) | unseen | self._expected | self._center()
         )

@@ -266,7 +266,9 @@ class _Choice:
             if self.options.mass != "unit"
             else f"Step size and {tuned}"
         )
-        wrong = f", so that variances are wrong by {self.options.target_bias:.0%} at most"
+        wrong = (
+            f", so that variances are wrong by {self.options.target_bias:.0%} at most on average"
+        )
         latest = f"at step {steps:,} at the latest"
         if given.max_time is not None and "num_steps" not in given.explicit:
             latest = f"after {given.max_time:g} seconds at the latest"

@@ -28,6 +28,8 @@ _FIELDS = ("tuner_own", "tuner_sums", "tuner_window", "tuner_masses", "tuner_fou
 _FOUND = ("end", "step", "mass", "length", "rhat", "heat")
 LENGTHS = ("friction", "trajectory_length")
 NOT_SETTLED = "not settled: "
+LEARNT = "what a ladder or a bias learns, which is not looked at"
+"""What is open after the burn-in of a ladder or of a bias, which has no test for it."""
 FOR_SPEED = ("the step size", "the mass", "the length of the momenta's memory")
 """What costs steps where it has not settled; the bias of the step that was found is measured after
 the burn-in.

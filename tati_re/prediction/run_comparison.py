@@ -1,0 +1,306 @@
+"""Whether two runs sampled the same posterior, as far as their errors can tell."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+from scipy.special import stdtrit
+
+from tati_re.analysis.averages import average
+from tati_re.analysis.temperature import FEWEST_EFFECTIVE
+from tati_re.analysis.until import Quantity
+from tati_re.core.errors import InputError, refuse_if
+from tati_re.prediction.network import Network, dataset_of, has_its_data
+from tati_re.prediction.quantities import Predict, quantities
+from tati_re.runs import files
+from tati_re.runs.positions import Positions
+from tati_re.runs.run import AnyRun, RunFiles
+from tati_re.runs.selection import as_run, burnin_of, is_optimization
+
+LEVEL = 1e-3
+"""How often two correct runs are called different: once in 1,000 comparisons."""
+
+RESOLUTION = 0.5
+"""Difference of two means, in posterior standard deviations, that has to be visible."""
+
+AGREE, DIFFER, UNKNOWN = "agree", "differ", "unknown"
+
+_INPUTS = 64
+_DRAWS_A_DEGREE = 8.0
+"""Effective draws for each degree of freedom of the estimated error, as for temperatures."""
+
+_GROUPS = ("U", "predictions", "parameters", "tensors")
+_COLUMNS = [
+    *("group", "name", "first", "first_error", "second", "second_error"),
+    *("difference", "band", "verdict"),
+]
+
+
+class RunComparison:
+    """Two runs, compared quantity by quantity.
+
+    Attributes:
+        table: One row for each quantity: `group` (U, predictions, parameters, or tensors), `name`,
+            `first` and `second` (means), their `first_error` and `second_error` (standard errors),
+            `difference` and `band` (both in posterior standard deviations; chance alone exceeds the
+            band of any quantity once in 1,000 comparisons), and `verdict` (agree, differ or
+            unknown).
+        resolution: Difference in standard deviations that has to be visible for `agree`.
+        notes: What could not be compared, one sentence each.
+    """
+
+    def __init__(self, table: pd.DataFrame, resolution: float, notes: list[str]) -> None:
+        self.table, self.resolution, self.notes = table, resolution, notes
+
+    @property
+    def verdict(self) -> str:
+        """`differ` if any quantity differs, else `unknown` if any cannot be told, else `agree`."""
+        found = set(self.table["verdict"]) or {UNKNOWN}
+        return next((one for one in (DIFFER, UNKNOWN) if one in found), AGREE)
+
+    def lines(self) -> list[str]:
+        """The comparison in sentences, one for each group of quantities, and the verdict."""
+        return [*map(self._sentence, self._groups()), *self.notes, self._conclusion()]
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
+
+    def _groups(self) -> Iterator[pd.DataFrame]:
+        for group in _GROUPS:
+            rows = self.table[self.table["group"] == group]
+            if len(rows):
+                yield rows
+
+    def _sentence(self, rows: pd.DataFrame) -> str:
+        group, count = rows["group"].iloc[0], len(rows)
+        known = rows.dropna(subset=["difference"])
+        if known.empty:
+            return f"{group}: unknown, too few independent draws."
+        excess = known["difference"].abs() / known["band"]
+        worst = known.loc[excess.idxmax()]
+        counts = rows["verdict"].value_counts()
+        said = ", ".join(
+            f"{counts[one]} {one}" for one in (DIFFER, UNKNOWN, AGREE) if one in counts
+        )
+        head = (
+            f"{group}: "
+            if count == 1
+            else f"{group} ({count}): {said}; the worst is {worst['name']}, "
+        )
+        return (
+            f"{head}{worst['first']:.6g} ± {worst['first_error']:.2g} and {worst['second']:.6g} ± "
+            f"{worst['second_error']:.2g}, a difference of {abs(worst['difference']):.2g} posterior standard "
+            f"deviations (up to {worst['band']:.2g} by chance)."
+        )
+
+    def _conclusion(self) -> str:
+        if self.verdict == DIFFER:
+            return "They differ by more than chance explains."
+        if self.verdict == UNKNOWN:
+            return (
+                f"Unknown: differences below {self.resolution:g} posterior standard deviations cannot be "
+                "excluded everywhere. Run more steps."
+            )
+        return (
+            f"They agree: no difference is beyond chance, and one of {self.resolution:g} posterior standard "
+            "deviations would be seen."
+        )
+
+
+def compare_runs(
+    first: AnyRun,
+    second: AnyRun,
+    resolution: float = RESOLUTION,
+    burnin: int | None = None,
+) -> RunComparison:
+    """Compares the averages of two runs of one system within their Monte Carlo errors.
+
+    Compared are the means of U, of predictions at up to 64 inputs (of the test part, else of the
+    training part), and of the parameters: each coordinate, or 64 random projections of more than 64
+    coordinates. Hidden units of a network may be permuted from run to run, so of a network the mean
+    squared length of each tensor is compared instead. A quantity differs if its means are apart by
+    more than the band of chance, which accounts for the number of quantities. It agrees if they are
+    not, and the band is below `resolution`; else it is unknown.
+
+    Args:
+        first, second: Runs, or their folders.
+        resolution: Difference of two means that has to be visible, in posterior standard
+            deviations, above 0. Default: 0.5.
+        burnin: Steps to leave out of both. Default: None, the burn-in of each run.
+
+    Returns:
+        The comparison; `verdict` is `agree`, `differ` or `unknown`.
+
+    Raises:
+        InputError: A folder of no run, a fit, no rows, or runs of different data, potentials or
+            parameters.
+
+    Examples:
+        >>> tati_re.compare_runs("runs/a", "runs/b").verdict
+        'agree'
+    """
+    refuse_if(
+        not resolution > 0 or not math.isfinite(resolution),
+        "resolution is no difference.",
+        resolution,
+        "a number above 0, in posterior standard deviations",
+    )
+    runs = as_run(first), as_run(second)
+    _check_comparable(*runs)
+    notes: list[str] = []
+    both = [_quantities(run, burnin, notes) for run in runs]
+    common = [name for name in both[0] if name in both[1]]
+    shown = [(group, name, both[0][group, name], both[1][group, name]) for group, name in common]
+    moving = [one for one in shown if any(np.ptp(each.draws) > 0 for each in one[2:])]
+    level = LEVEL / max(1, len(moving))
+    if not any(group == "U" for group, _ in common):
+        notes.append(
+            "U was not compared: one run recorded it of mini-batches, the other of all data."
+        )
+    rows = [_compared(*one, level, resolution) for one in shown]
+    table = pd.DataFrame(rows, columns=_COLUMNS)
+    return RunComparison(table, resolution, [*dict.fromkeys(notes)])
+
+
+def _check_comparable(first: RunFiles, second: RunFiles) -> None:
+    for run in (first, second):
+        if is_optimization(run.manifest, run.run_info):
+            raise InputError(
+                "A fit has no averages to compare.", run.folder, "two runs that sampled"
+            )
+    systems = [
+        (said["dataset"].get("fingerprint"), said["parameters"]["num"])
+        for said in (first.manifest, second.manifest)
+    ]
+    what = "The runs sampled different systems: their data, potentials or parameters differ."
+    refuse_if(
+        systems[0] != systems[1],
+        what,
+        f"{first.folder} and {second.folder}",
+        "two runs of one system; --verify compares their files",
+    )
+
+
+def _quantities(
+    run: RunFiles, burnin: int | None, notes: list[str]
+) -> dict[tuple[str, str], Quantity]:
+    """The quantities of a run by group and name."""
+    of_network = run.manifest["dataset"].get("potential") is None
+    predict = _predictions(run, notes) if of_network else None
+    found = {}
+    for one in quantities(run, predict, burnin):
+        if one.name.startswith("U"):
+            found["U", one.name] = one
+        elif one.name.startswith("prediction "):
+            found["predictions", one.name] = one
+        elif one.compared and one.name != "stored positions":
+            found["parameters", one.name] = one
+    if files.trajectory_in(run.folder) is None:
+        notes.append("Predictions and parameters were not compared: a run stored no positions.")
+    elif of_network:
+        found |= _tensors(run, burnin)
+    return found
+
+
+def _predictions(run: RunFiles, notes: list[str]) -> Predict | None:
+    """Outputs at some inputs, each by one output in turn; None where model or data are missing."""
+    missing = "Predictions were not compared"
+    if not has_its_data(run):
+        notes.append(f"{missing}: the data were given in Python and are not in the run folder.")
+        return None
+    try:
+        network = Network(run)
+        data = dataset_of(run)
+    except InputError as error:
+        notes.append(f"{missing}: {error}")
+        return None
+    inputs = data.inputs if data.test_inputs is None else data.test_inputs
+    chosen = np.unique(np.linspace(0, len(inputs) - 1, _INPUTS).astype(int))
+    prepared = network.prepared(np.asarray(inputs)[chosen])
+
+    def predict(values: np.ndarray, walkers: np.ndarray) -> np.ndarray:
+        outputs = np.asarray(network.outputs(values, walkers, prepared), np.float64)
+        outputs = outputs.reshape(len(values), len(chosen), -1)
+        if data.num_classes and outputs.shape[2] > 1:
+            # A softmax does not see what is common to all of its inputs.
+            outputs -= outputs.mean(axis=2, keepdims=True)
+        places = np.arange(len(chosen))
+        return outputs[:, places, places % outputs.shape[2]]
+
+    return predict
+
+
+def _tensors(run: RunFiles, burnin: int | None) -> dict[tuple[str, str], Quantity]:
+    """The squared length of each tensor, which no permutation of hidden units changes."""
+    described = run.manifest["parameters"]
+    names = [f"|{name}|²" for name in described["names"]]
+    sizes = [int(np.prod(shape, dtype=np.int64)) for shape in described["shapes"]]
+    ends = np.cumsum([0, *sizes])[:-1]
+
+    def lengths(values: np.ndarray, _: np.ndarray) -> np.ndarray:
+        squares = np.asarray(values, np.float64) ** 2
+        return np.add.reduceat(squares, ends, axis=1)
+
+    try:
+        if Positions(run, burnin_of(run, burnin)).projected:
+            return {}
+    except InputError:  # no position is stored yet
+        return {}
+    found = [one for one in quantities(run, lengths, burnin) if one.name.startswith("prediction ")]
+    return {("tensors", name): one for name, one in zip(names, found, strict=True)}
+
+
+def _compared(
+    group: str,
+    name: str,
+    first: Quantity,
+    second: Quantity,
+    level: float,
+    resolution: float,
+) -> dict:
+    """One row of the table of a comparison."""
+    averages = [average(one.draws, one.weights) for one in (first, second)]
+    means = [one["mean"] for one in averages]
+    errors = [one["error"] for one in averages]
+    row = {
+        "group": group,
+        "name": name,
+        "first": means[0],
+        "first_error": errors[0],
+        "second": means[1],
+        "second_error": errors[1],
+    }
+    spread = math.sqrt(0.5 * sum(one["std"] ** 2 for one in averages))
+    still = [np.isfinite(one.draws).all() and np.ptp(one.draws) == 0 for one in (first, second)]
+    if all(still):
+        same = means[0] == means[1]
+        row |= {"difference": 0.0 if same else math.inf, "band": 0.0}
+        return row | {"verdict": AGREE if same else DIFFER}
+    sizes = [_effective(one) for one in averages]
+    if not all(size >= FEWEST_EFFECTIVE for size in sizes) or not spread > 0:
+        return row | {"difference": math.nan, "band": math.nan, "verdict": UNKNOWN}
+    error = math.hypot(*errors)
+    band = _quantile(errors, sizes, level) * error / spread
+    difference = (means[1] - means[0]) / spread
+    verdict = AGREE if band <= resolution else UNKNOWN
+    if abs(difference) > band:
+        verdict = DIFFER
+    return row | {"difference": difference, "band": band, "verdict": verdict}
+
+
+def _effective(averaged: dict) -> float:
+    """Independent draws that have the error of a mean; nan where it is not known."""
+    if not averaged["error"] > 0:
+        return math.nan
+    return float((averaged["std"] / averaged["error"]) ** 2)
+
+
+def _quantile(errors: list[float], sizes: list[float], level: float) -> float:
+    """The two-sided quantile of a difference over its estimated error, by Welch's degrees of
+    freedom.
+    """
+    squares = np.square(errors)
+    degrees = np.asarray(sizes) / _DRAWS_A_DEGREE
+    freedom = squares.sum() ** 2 / (squares**2 / degrees).sum()
+    return -float(stdtrit(freedom, 0.5 * level))

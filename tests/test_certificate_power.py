@@ -1,0 +1,202 @@
+"""The certificate passes nothing that was not measured: chance against limits, cut burn-ins, means
+that hide a direction, and runs without draws.
+"""
+
+import numpy as np
+import pytest
+
+import tati_re
+from tati_re.core.backend import tf
+from tati_re.report.certificate import certificate, certificate_lines
+from tests.made_runs import made_run
+from tests.test_certificate import METERED, columns, made, positions, rows_of, verdicts
+
+BATCHES = {
+    "options": {"batch_size": 10, "num_steps": 6000, "record_every": 10},
+    "dataset": {"num_examples": 100},
+}
+
+
+def heated(**numbers) -> dict:
+    return BATCHES | {"heating": {"end": {"mean": 0.0028, "slowest": 0.001} | numbers}}
+
+
+@pytest.mark.parametrize("kind", ["kinetic", "configurational"])
+def test_a_temperature_that_chance_may_hide_is_unknown(tmp_path, kind):
+    """Of 40 parameters and 2,400 rows chance gives up to 1.9 %, of 120 rows up to 12 %: more than
+    the 2 % that are asked, and less than 20 %. A temperature far above both is outside.
+    """
+    column = {"kinetic": "kinetic_energy", "configurational": "virial"}[kind]
+    what = f"{kind} heating"
+    found = []
+    for count, factor, asked in (
+        (2_400, 1.0, 0.02),
+        (30, 1.0, 0.02),
+        (30, 1.05, 0.02),
+        (30, 1.0, 0.2),
+        (30, 1.4, 0.02),
+        (30, 1.4, 0.2),
+    ):
+        given = columns(count=count)
+        given[column] = factor * given[column]
+        asks = {"options": {"target_bias": asked, "num_steps": 10 * count, "record_every": 10}}
+        run = made(tmp_path / f"{count}{factor}{asked}", given, extra=asks)
+        row = rows_of(run).loc[what]
+        found.append(row["verdict"])
+        told = "more than is asked" in row["note"]
+        assert told == (row["verdict"] == "unknown")
+    assert found == ["inside", "unknown", "unknown", "inside", "outside", "outside"]
+
+
+def test_a_mean_that_hides_a_hot_direction_is_outside(tmp_path):
+    """As on MNIST by mini-batches: 0.28 % in all, 3,714 % in the stiffest."""
+    cases = {
+        "cool": ({"stiffest": 0.05}, "inside", "5 % in the stiffest"),
+        "stiffest": ({"stiffest": 37.14}, "outside", "3,714 % in the stiffest"),
+        "slowest": ({"slowest": 0.4}, "outside", "40 % in the slowest"),
+        "hottest": ({"stiffest": 0.05, "hottest": 0.2}, "outside", "20 % in the hottest"),
+        "unknown": ({"stiffest": float("nan")}, "unknown", ""),
+        "mean": ({"mean": 0.3}, "outside", ""),
+    }
+    for name, (numbers, verdict, said) in cases.items():
+        row = rows_of(made(tmp_path / name, columns(), extra=heated(**numbers)))
+        row = row.loc["predicted heating"]
+        assert (row["verdict"], said in row["note"]) == (verdict, True), name
+
+
+def test_a_mean_that_hides_a_hot_group_is_outside(tmp_path):
+    """One of 40 parameters has twice the temperature: 2.5 % of the mean, less than the 10 % asked."""
+    random = np.random.default_rng(3)
+    energies = 0.5 * random.chisquare([[[39]], [[1]]], (2, 4, 2_400))
+    for factor, verdict in ((1.0, "inside"), (2.0, "outside")):
+        parts = {"virial(dense/kernel)": energies[0], "virial(dense/bias)": factor * energies[1]}
+        given = columns(count=2_400) | {"virial": sum(parts.values())} | parts
+        extra = {"options": {"target_bias": 0.1, "num_steps": 24_000, "record_every": 10}}
+        shapes = {"dense/kernel": (39,), "dense/bias": (1,)}
+        run = made_run(tmp_path / f"{factor}", given, shapes=shapes, extra=extra)
+        row = rows_of(run).loc["configurational heating"]
+        assert row["verdict"] == verdict
+        assert ("dense/bias alone is off by 1" in row["note"]) == (verdict == "outside")
+
+
+def test_few_energy_errors_bound_no_bias(tmp_path):
+    """Of 4 walkers with 600 rows, and with 6, that say the same; an error that is too large is
+    outside in both.
+    """
+    for count, verdict in ((600, "inside"), (6, "unknown")):
+        for factor in (1.0, 100.0):
+            errors = np.full((4, count), factor * METERED["eevpd"][0, 0])
+            run = made(tmp_path / f"{count}{factor}", columns(count=count, eevpd=errors))
+            row = rows_of(run).loc["discretization bias"]
+            assert row["verdict"] == (verdict if factor == 1 else "outside")
+            assert ("too few rows with energy errors" in row["note"]) == (
+                (count, factor) == (6, 1.0)
+            )
+    # Of MCLMC single steps may have all of the error, which takes 500 rows to tell.
+    asked = {"options": {"sampler": "MCLMC"}}
+    for count, verdict in ((600, "inside"), (100, "unknown")):
+        errors = np.full((4, count), METERED["eevpd"][0, 0])
+        run = made(tmp_path / f"mclmc{count}", columns(count=count, eevpd=errors), extra=asked)
+        assert verdicts(run)["discretization bias"] == verdict
+
+
+@pytest.mark.parametrize("count", [12, 60, 400])
+def test_an_r_hat_that_few_draws_give_by_chance_is_not_inside(tmp_path, count):
+    """The first halves are the second ones: R-hat is 1 or less whatever the number of draws."""
+    given = columns(count=count)
+    for name, values in given.items():
+        half = np.sort(values[:1, : count // 2])[
+            :, np.random.default_rng(1).permutation(count // 2)
+        ]
+        given[name] = np.repeat(np.concatenate([half, half], axis=1), 4, axis=0)
+    row = rows_of(made(tmp_path / "a", given)).loc["R-hat"]
+    assert row["value"] < 1.01
+    assert row["verdict"] == ("inside" if count == 400 else "unknown")
+    assert ("chance gives up to" in row["note"]) == (count != 400)
+
+
+def test_a_burn_in_that_was_given_is_unknown_where_nothing_tells_that_u_settled(tmp_path):
+    """Below 40 rows of each walker, or with weights, the first tenth is not compared."""
+    weights = np.random.default_rng(0).random((4, 600))
+    cases = {"long": columns(), "short": columns(count=30), "weights": columns(weight=weights)}
+    found = {}
+    for burnin in (0, 100):
+        for name, given in cases.items():
+            extra = {"given": ["num_burnin_steps"]}
+            run = made(tmp_path / f"{name}{burnin}", given, burnin=burnin, extra=extra)
+            found[name, burnin] = verdicts(run)["burn-in"]
+    assert {found["long", 0], found["long", 100]} == {"inside"}
+    del found["long", 0], found["long", 100]
+    assert set(found.values()) == {"unknown"}
+
+
+def test_an_error_of_an_average_needs_independent_draws(tmp_path):
+    for size, verdict in ((500.0, "inside"), (3.0, "unknown"), (0.0, "unknown")):
+        numbers = {"rhat": 1.0, "rhat_of": "U", "ess": size, "ess_of": "U", "step": 6000}
+        extra = {
+            "convergence": numbers | {"mcse": {"potential": 0.1}},
+            "options": {"until": "mcse(potential)<0.2", "num_steps": 6000, "record_every": 10},
+        }
+        run = made(tmp_path / f"{size}", columns(), extra=extra)
+        assert verdicts(run)["error of potential"] == verdict
+
+
+def test_what_is_bounded_on_average_is_said_to_be_so(tmp_path):
+    found = rows_of(made(tmp_path / "a", columns(**METERED), positions()))
+    assert "on average over all directions" in found.loc["discretization bias", "note"]
+
+
+def gaussian(x):
+    return 0.5 * tf.reduce_sum(x**2, -1)
+
+
+def flat(x):
+    return 0.0 * tf.reduce_sum(x, -1) + 3.0
+
+
+STEPS = {"sampler": "BAOAB", "step_size": 0.1, "friction": 1.0, "record_every": 1}
+
+
+@pytest.mark.parametrize(
+    ("potential", "walkers", "options"),
+    [
+        *((gaussian, walkers, {"num_steps": 10}) for walkers in (1, 4)),
+        *((gaussian, walkers, {"num_steps": 25, "num_burnin_steps": 0}) for walkers in (1, 4)),
+        (gaussian, 4, {"num_steps": 1}),
+        (gaussian, 4, {"num_steps": 2, "num_burnin_steps": 0}),
+        (flat, 4, {"num_steps": 200}),
+        (gaussian, 2, {"num_steps": 25, "temperatures": [1.0, 2.0]}),
+    ],
+)
+def test_a_run_without_draws_passes_nowhere(potential, walkers, options):
+    """Its effective size is 0, unknown, or far below what is asked, and R-hat is not inside."""
+    sim = tati_re.Simulation(
+        potential=potential,
+        dimension=3,
+        num_walkers=walkers,
+        walker_start="jitter",
+        walker_jitter=1.0,
+        seed=1,
+        verbose=0,
+        execution="eager",
+    )
+    run = sim.sample(**STEPS, **options)
+    found = certificate(run)
+    verdict = certificate_lines(found)[0][1]
+    assert verdict.startswith(("outside", "unknown"))
+    found = found.set_index("quantity")["verdict"]
+    assert found["effective size"] != "inside" and found["R-hat"] != "inside"
+
+
+def test_a_burn_in_that_the_clock_cuts_off_is_not_inside():
+    sim = tati_re.Simulation(
+        potential=lambda x: 0.5 * tf.reduce_sum(tf.cast([1.0, 1e6], x.dtype) * x**2, -1),
+        dimension=2,
+        num_walkers=2,
+        seed=1,
+        verbose=0,
+        execution="graph",
+    )
+    run = sim.sample(sampler="MCLMC", step_size="auto", friction="auto", num_steps=90)
+    row = certificate(run).set_index("quantity").loc["burn-in"]
+    assert row["verdict"] != "inside" and "cut off" in row["note"]
