@@ -11,7 +11,7 @@ Two runs of each: what both find is equilibrium. One starts at A⁰, where nothi
 is in use: walkers of wide networks take long to spread into the directions that cost nothing. The
 other starts at draws of the tether, far above, from where `Simulation.sample()` descends first:
 those of narrow, deep networks are long on their way down. It chooses everything else, for variances
-that are wrong by 0.5 % at most.
+that are wrong by at most 0.5 % on average.
 
     python examples/deep_linear_networks.py [--networks 4-6-6-4:2 30-70-70-30:5] [--num-steps N]
     [--output DIR]

@@ -392,6 +392,26 @@ def test_walkers_that_are_near_a_density_stay_where_others_descend(chosen):
     assert (sim.parameters == starts).all(), "a run of a few steps has none to spare"
 
 
+def test_a_walker_that_lags_behind_descends_with_the_others(chosen):
+    """It is above them by 200 and 50 d T, less than what makes a run descend: the former comes down
+    with one that is 10,000 d T above, and stays without it.
+    """
+    away = np.sqrt(2 * 12 / STIFF.sum())
+    heights = np.array([1e4, 200.0, 50.0])
+    starts = 3.0 + away * np.sqrt(heights)[:, None] * np.ones((3, 12))
+    for first, moved in ((0, [True, True, False]), (1, [False, False])):
+        sim = tati_re.Simulation(
+            potential=well,
+            dimension=12,
+            parameters=starts[first:],
+            num_walkers=3 - first,
+            dtype="float64",
+            verbose=0,
+        )
+        chosen(sim, num_steps=20_000)
+        assert (sim.parameters != starts[first:]).any(axis=1).tolist() == moved
+
+
 @pytest.mark.slow
 def test_a_run_from_far_above_a_density_finds_its_moments_in_a_short_burnin():
     """A Poisson regression from where exp overflows by 10⁶: before walkers descended the burn-in

@@ -118,8 +118,8 @@ def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
     `rhat(weights)`, `rhat(weights)_of`. `spoiled_by` are the walkers, fewer than half and ten at
     most, that alone lift R-hat above the limit, and `rhat_without` what it is without them;
     `rhat_by_chance` is what the worst R-hat of so many quantities is below in 99 of 100 cases where
-    all draws are independent, `rhat_by_chance_of_one` the same of a single quantity. What never
-    changes says nothing; nan where nothing does, or of too few draws.
+    all draws are independent, `rhat_by_chance_of_one` what one part of it, of a single quantity, is
+    below in 19 of 20. What never changes says nothing; nan where nothing does, or of too few draws.
     """
     worst: tuple[float, str, np.ndarray, np.ndarray | None] = math.nan, "", np.zeros((1, 0)), None
     least = (math.nan, "")
@@ -161,8 +161,9 @@ def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
         there = np.ones(draws.shape) if weights is None else weights
         halves = np.repeat(np.maximum(np.count_nonzero(there, axis=1) // 2, 2), 2)
         freedom = len(halves) - 1, halves.sum() - len(halves)
-        for name, number in (("rhat_by_chance", count), ("rhat_by_chance_of_one", 1)):
-            ratio = fdtri(*freedom, 1 - 0.005 / number)
+        # R-hat has two parts, of location and of scale.
+        for name, rarity in (("rhat_by_chance", 0.005 / count), ("rhat_by_chance_of_one", 0.05)):
+            ratio = fdtri(*freedom, 1 - rarity)
             found[name] = math.sqrt(1 + (ratio - 1) / mean_size(halves))
     if hat > limit and math.isfinite(hat):
         found["spoiled_by"], found["rhat_without"] = _spoilers(draws, there, hat)

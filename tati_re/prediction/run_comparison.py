@@ -102,6 +102,8 @@ class RunComparison:
                 f"Unknown: differences below {self.resolution:g} posterior standard deviations cannot be "
                 "excluded everywhere. Run more steps."
             )
+        if not self.table["difference"].any():
+            return "They agree."
         return (
             f"They agree: no difference is beyond chance, and one of {self.resolution:g} posterior standard "
             "deviations would be seen."
@@ -121,7 +123,7 @@ def compare_runs(
     coordinates. Hidden units of a network may be permuted from run to run, so of a network the mean
     squared length of each tensor is compared instead. A quantity differs if its means are apart by
     more than the band of chance, which accounts for the number of quantities. It agrees if they are
-    not, and the band is below `resolution`; else it is unknown.
+    not, and the band is below `resolution`; else it is unknown. Runs with the same draws agree.
 
     Args:
         first, second: Runs, or their folders.
@@ -160,6 +162,9 @@ def compare_runs(
         )
     rows = [_compared(*one, level, resolution) for one in shown]
     table = pd.DataFrame(rows, columns=_COLUMNS)
+    if shown and all(np.array_equal(a.draws, b.draws, equal_nan=True) for *_, a, b in shown):
+        table["verdict"] = AGREE
+        notes.append("Both runs hold the same draws, so neither confirms the other.")
     return RunComparison(table, resolution, [*dict.fromkeys(notes)])
 
 
@@ -262,7 +267,7 @@ def _compared(
     """One row of the table of a comparison."""
     averages = [average(one.draws, one.weights) for one in (first, second)]
     means = [one["mean"] for one in averages]
-    errors = [one["error"] for one in averages]
+    errors = [_error(one) for one in averages]
     row = {
         "group": group,
         "name": name,
@@ -277,7 +282,7 @@ def _compared(
         same = means[0] == means[1]
         row |= {"difference": 0.0 if same else math.inf, "band": 0.0}
         return row | {"verdict": AGREE if same else DIFFER}
-    sizes = [_effective(one) for one in averages]
+    sizes = [_effective(one["std"], error) for one, error in zip(averages, errors, strict=True)]
     if not all(size >= FEWEST_EFFECTIVE for size in sizes) or not spread > 0:
         return row | {"difference": math.nan, "band": math.nan, "verdict": UNKNOWN}
     error = math.hypot(*errors)
@@ -289,11 +294,18 @@ def _compared(
     return row | {"difference": difference, "band": band, "verdict": verdict}
 
 
-def _effective(averaged: dict) -> float:
+def _error(averaged: dict) -> float:
+    """The standard error of a mean, at least that of as many independent draws: an estimate from
+    few draws may be smaller by chance.
+    """
+    return float(np.maximum(averaged["error"], averaged["std"] / math.sqrt(averaged["rows"])))
+
+
+def _effective(deviation: float, error: float) -> float:
     """Independent draws that have the error of a mean; nan where it is not known."""
-    if not averaged["error"] > 0:
+    if not error > 0:
         return math.nan
-    return float((averaged["std"] / averaged["error"]) ** 2)
+    return float((deviation / error) ** 2)
 
 
 def _quantile(errors: list[float], sizes: list[float], level: float) -> float:

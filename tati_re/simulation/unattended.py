@@ -57,6 +57,10 @@ DESCENT_STEPS, FAR = 1_000, 1_000.0
 tenth of them shows that U falls by more than so many d T. In a funnel of 100 dimensions U falls by
 110, into the neck: walkers stay.
 """
+_LAGS = 100.0
+"""Where some walkers descend, so do those whose U falls by so many d T. The step size is one for
+all: a walker that is left above them moves at the steps of the narrow place that they are in.
+"""
 _OF_THE_RUN = (
     "output",
     "overwrite",
@@ -267,7 +271,7 @@ class _Choice:
             else f"Step size and {tuned}"
         )
         wrong = (
-            f", so that variances are wrong by {self.options.target_bias:.0%} at most on average"
+            f", so that variances are wrong by at most {self.options.target_bias:.0%} on average"
         )
         latest = f"at step {steps:,} at the latest"
         if given.max_time is not None and "num_steps" not in given.explicit:
@@ -321,6 +325,7 @@ class _Choice:
         far = fall > least
         if not far.any():
             return []
+        far = fall > least * (_LAGS / FAR)
         sim.walkers.position, sim.walkers.sentence = np.where(far[:, None], end, position), None
         said = f"Far above: in {steps:,} steps of descent U fell by {fall.max():.3g}, and the run begins at their end"
         return [f"{said} (sampler)."]
