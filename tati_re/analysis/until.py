@@ -160,10 +160,10 @@ def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
         # location and scale.
         there = np.ones(draws.shape) if weights is None else weights
         halves = np.repeat(np.maximum(np.count_nonzero(there, axis=1) // 2, 2), 2)
-        freedom = len(halves) - 1, halves.sum() - len(halves)
-        # R-hat has two parts, of location and of scale.
+        between = len(halves) - 1
+        within = halves.sum() - len(halves)
         for name, rarity in (("rhat_by_chance", 0.005 / count), ("rhat_by_chance_of_one", 0.05)):
-            ratio = fdtri(*freedom, 1 - rarity)
+            ratio = fdtri(between, within, 1 - rarity)
             found[name] = math.sqrt(1 + (ratio - 1) / mean_size(halves))
     if hat > limit and math.isfinite(hat):
         found["spoiled_by"], found["rhat_without"] = _spoilers(draws, there, hat)

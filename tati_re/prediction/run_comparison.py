@@ -32,8 +32,15 @@ _DRAWS_A_DEGREE = 8.0
 
 _GROUPS = ("U", "predictions", "parameters", "tensors")
 _COLUMNS = [
-    *("group", "name", "first", "first_error", "second", "second_error"),
-    *("difference", "band", "verdict"),
+    "group",
+    "name",
+    "first",
+    "first_error",
+    "second",
+    "second_error",
+    "difference",
+    "band",
+    "verdict",
 ]
 
 

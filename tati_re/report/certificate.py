@@ -345,9 +345,10 @@ def _temperature(
     excess = one.mean / one.target - 1
     good: bool | None = None
     if one.tells:
-        known = one.half <= asked
-        off = not one.in_band and abs(excess) > asked
-        good = False if off else True if known else None
+        if one.half <= asked:
+            good = True
+        if not one.in_band and abs(excess) > asked:
+            good = False
     note = one.verdict
     if math.isfinite(one.half):
         note = f"chance gives up to {percent(one.half)}"
@@ -421,8 +422,10 @@ def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, numbers: Any) -
         drift = float(numbers[WEIGHTS])
         most = limits[WEIGHTS]
         of = f"worst, of {numbers[f'{WEIGHTS}_of']}: each walker compared with itself"
-        steady = False if drift >= most else True if of_one <= most else None
-        of += "" if steady is not None else "; too few draws to tell"
+        steady: bool | None = drift < most
+        if steady and not of_one <= most:
+            steady = None
+            of += "; too few draws to tell"
         found.append(_row("R-hat of weights", drift, most, steady, of, WEIGHTS in given))
     apart = numbers.get("spoiled_by", [])
     of = "" if good else "no walker alone lifts R-hat" if hat > limits["rhat"] else "too few draws"
