@@ -55,9 +55,13 @@ __all__ = sorted(["InputError", "SamplingError", "__version__", "help", *_lazy])
 
 
 def help(name: str | None = None) -> None:
-    """Prints what an option means, its type, range and default. The `name` is such as
-    `"step_size"`; without one these are all options, one line each. Where there is no such option
-    an `InputError` says the nearest name.
+    """Prints what an option means, its type, range and default.
+
+    Args:
+        name: The name of an option, such as `"step_size"`. Default: all options, one line each.
+
+    Raises:
+        InputError: There is no such option; the message gives the nearest name.
     """
     from tati_re.options.make import describe
 

@@ -92,9 +92,13 @@ _SWEEPS = 100
 
 @shown
 class Alignment(NamedTuple):
-    """Walkers with their hidden units matched to those of the first: `positions` as given,
-    permuted, and distances of the walkers' means from the first one's, `before` and `after`,
-    `(walkers,)`.
+    """Walkers with their hidden units matched to those of the first.
+
+    Attributes:
+        positions: The positions that were given, permuted, in the same shape.
+        before: Distance of the mean of each walker from that of the first before matching,
+            `(walkers,)`.
+        after: The same distance after matching, `(walkers,)`.
     """
 
     positions: np.ndarray

@@ -196,15 +196,20 @@ def time_or_note(chains: np.ndarray) -> tuple[float, str]:
 def parameter_averages(
     run: AnyRun, burnin: int | None = None, thin: int | None = None, walker: int | None = None
 ) -> pd.DataFrame:
-    """Mean and standard deviation of each parameter. Without `burnin` and `thin` those of every
-    step with a row after the run's burn-in, which a run keeps without a trajectory; with one of
-    them those of the stored positions. The columns are `parameter, mean, std`, with a row a
-    parameter.
+    """Mean and standard deviation of each parameter.
+
+    Without `burnin` and `thin` they are those of every step with a row after the burn-in of the
+    run, which a run keeps without a trajectory. With one of the two they are those of the stored
+    positions.
 
     Args:
-        run, burnin: As of `averages`.
+        run: The run, or its folder.
+        burnin: Steps to leave out. Default: the burn-in of the run.
         thin: Every how many stored positions are kept. Default: None, every one.
         walker: One walker. Default: None, all together.
+
+    Returns:
+        Columns `parameter, mean, std`, one row for each parameter.
 
     Raises:
         InputError: Nothing was averaged or stored, or no such walker.
@@ -229,9 +234,19 @@ def trajectory_averages(
     burnin: int | None = None,
     thin: int = 1,
 ) -> pd.DataFrame:
-    """Averages of functions of the parameters over the stored positions: a table as of `averages`,
-    with errors. Each of the functions takes positions `(n, P)` and returns `(n,)`; other arguments
-    are those of `averages`, and where no positions are stored or left it is an `InputError`.
+    """Averages of functions of the parameters over the stored positions, with errors.
+
+    Args:
+        run: The run, or its folder.
+        functions: Functions by name; each takes positions `(n, P)` and returns `(n,)`.
+        burnin: Steps to leave out. Default: the run's own burn-in.
+        thin: Keep every so many stored positions. Default: 1.
+
+    Returns:
+        A table as of `averages`.
+
+    Raises:
+        InputError: No positions are stored or left.
     """
     run = as_run(run)
     parts = []

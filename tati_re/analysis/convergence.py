@@ -230,8 +230,16 @@ def _unlike_r_hat(chains: list[np.ndarray]) -> float:
 @_remembered
 def monte_carlo_error(chains: np.ndarray) -> float:
     """Standard error of the mean over all chains: their standard deviation over sqrt(effective
-    sample size). It is nan where draws never change or are not finite. Argument and errors are
-    those of `effective_sample_size`.
+    sample size).
+
+    Args:
+        chains: Draws, `(chains, draws)` or `(draws,)`, at least 4 in each chain.
+
+    Returns:
+        The error; nan if draws never change or are not finite.
+
+    Raises:
+        InputError: As of `effective_sample_size`.
     """
     checked = _checked(chains)
     scale = _scale(chains)

@@ -39,7 +39,8 @@ class Eigenpairs(NamedTuple):
         residuals: Norm of C v - λ v of each, `(k,)`: some eigenvalue of C is no farther away than
             that.
         total_variance: Trace of C, the sum of all P eigenvalues.
-        num_rows, num_passes: Positions behind it, and how often they were read.
+        num_rows: The number of positions behind it.
+        num_passes: How often they were read.
     """
 
     values: np.ndarray
@@ -142,8 +143,10 @@ def covariance_eigenpairs(
         run: The run, or its folder; its trajectory may be larger than the memory.
         num_eigenpairs: How many. Default: 16.
         walker: One walker. Default: None, all pooled about their common mean.
-        burnin, thin: As of `averages`, of stored positions in place of rows.
-        tolerance, max_passes: As of `leading_eigenpairs`.
+        burnin: Steps to leave out. Default: the run's own burn-in.
+        thin: Keep every so many stored positions. Default: 1.
+        tolerance: Limit of the residuals, relative to each eigenvalue. Default: 1e-3.
+        max_passes: How often the positions are read at most, at least 2. Default: 12.
 
     Raises:
         InputError: No positions are stored or left.
@@ -171,8 +174,11 @@ def covariance_table(
     along each vector, in one more pass.
 
     Args:
-        eigenpairs: Of `covariance_eigenpairs`, with whose `run`, `walker`, `burnin` and `thin` it
-            is called.
+        run: The run, or its folder.
+        eigenpairs: Eigenpairs of `covariance_eigenpairs`, called with the same arguments.
+        walker: One walker. Default: all, pooled about their common mean.
+        burnin: Steps to leave out. Default: the run's own burn-in.
+        thin: Keep every so many stored positions. Default: 1.
 
     Returns:
         Columns `number` (from 1), `eigenvalue`, `share` of the total variance, `curvature` T/λ of a

@@ -67,7 +67,8 @@ def diffusion_map(
     largest.
 
     Args:
-        points, num_eigenvectors: `(n, d)`, and k. Default of k: 4.
+        points: The points, `(n, d)`.
+        num_eigenvectors: k, the number of eigenfunctions. Default: 4.
         bandwidth: ε, or a rule: `"bgh"`, or `"median"`, 4ε = median of d² over ln n. Default:
             `"bgh"`.
         alpha: α, between 0 and 1; a target measure takes α = 1. Default: 0.5.
@@ -149,9 +150,18 @@ def diffusion_map(
 
 def landmarks(found: DiffusionMap, num_landmarks: int, first: int | None = None) -> np.ndarray:
     """Points far from each other in the diffusion distance: each the farthest from those before it.
-    Returned are their indices, `(num_landmarks,)`; more than there are points are an `InputError`.
-    The `first` may be that of the lowest potential; by default it is where the first eigenfunction
-    is largest.
+
+    Args:
+        found: The diffusion map.
+        num_landmarks: The number of points, at least 1.
+        first: Index of the first point, such as that of the lowest potential. Default: where the
+            first eigenfunction is largest.
+
+    Returns:
+        Indices of the points, `(num_landmarks,)`.
+
+    Raises:
+        InputError: There are fewer points than that.
     """
     coordinates = found.coordinates
     if not 1 <= num_landmarks <= len(coordinates):

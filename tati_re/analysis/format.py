@@ -70,9 +70,19 @@ def percent(part: float) -> str:
 
 
 def write_table(table: pd.DataFrame, path: AnyPath, to: str = "csv") -> Path:
-    """Writes a table. Returns the file, with its ending: that of `path`, to which "csv" or
-    "parquet" is added. Parquet without the package pyarrow, another format, and a file that cannot
-    be written are an `InputError`.
+    """Writes a table as CSV or Parquet.
+
+    Args:
+        table: The table.
+        path: The file; the ending of its format is added if it is missing.
+        to: "csv" or "parquet". Default: "csv".
+
+    Returns:
+        The file, with its ending.
+
+    Raises:
+        InputError: Another format, a file that cannot be written, or Parquet without the package
+            pyarrow.
     """
     refuse_if(to not in ("csv", "parquet"), "to is not known.", to, "csv or parquet")
     path = Path(path).with_name(f"{Path(path).name}.{to}")

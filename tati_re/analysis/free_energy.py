@@ -35,10 +35,12 @@ def coordinate_of(
     """Returns the draws of a coordinate of a run.
 
     Args:
-        run, burnin, thin: As of `averages`, of rows or positions.
+        run: The run, or its folder.
         name: A column of `run.csv`; a parameter by its name in the trajectory; `covariance:k` or
             `diffusion:k`, the k-th (from 1) eigenvector of the covariance, or eigenfunction of the
             diffusion map, of the stored positions.
+        burnin: Steps to leave out. Default: the run's own burn-in.
+        thin: Keep every so many rows or positions. Default: 1.
         **map_options: For `diffusion:k`: those of `diffusion_map_of`.
 
     Raises:
@@ -79,9 +81,13 @@ def diffusion_map_of(
     """The diffusion map of a run's stored positions, evenly thinned to a maximal number.
 
     Args:
-        run, burnin, thin: As of `averages`, of positions in place of rows.
-        num_eigenvectors, bandwidth, alpha: As of `diffusion_map`.
+        run: The run, or its folder.
+        num_eigenvectors: The number of eigenfunctions, at least 1. Default: 4.
+        burnin: Steps to leave out. Default: the run's own burn-in.
+        thin: Keep every so many stored positions. Default: 1.
         num_points: Most positions that enter. Default: 2000.
+        bandwidth: ε, or a rule, as of `diffusion_map`. Default: "bgh".
+        alpha: α in [0, 1], as of `diffusion_map`. Default: 0.5.
         target_measure: Whether points count for exp(-U/T), U as stored, whatever their density:
             TMDmap. Default: False.
 

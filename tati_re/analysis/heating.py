@@ -67,11 +67,13 @@ def relative_heating(
 
     Args:
         method: A sampler whose step is linear on a harmonic well, with its friction.
-        step_size, temperature: h, below the limit of stability of every ω, and T.
+        step_size: h, below the limit of stability of every ω.
+        temperature: T.
         omega: Frequencies, the roots of curvatures of U, `(wells,)`.
         variance: Of one step's gradient along each of them, `(wells,)` or one for all.
         order: Of the batches, "epochs", "symmetric" or "replacement".
-        batch_size, num_examples: Examples of a batch, and N.
+        batch_size: Examples of a batch.
+        num_examples: N, the number of all examples.
         record_every: Steps between those that are looked at; in sweeps it matters which ones.
             Default: 1.
 

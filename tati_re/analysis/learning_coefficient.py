@@ -31,10 +31,11 @@ def learning_coefficient(
     S. Watanabe, JMLR 14 (2013); E. Lau and others, The local learning coefficient (2308.12108).
 
     Args:
-        run, burnin, thin: As of `averages`; a run on all of the data at each step, or with
-            `full_every`.
+        run: The run, or its folder; on all of the data at each step, or with `full_every`.
         lowest_loss: L_0, the mean loss at the minimum (of a function, its value). Default: that at
             the tether's center.
+        burnin: Steps to leave out. Default: the run's own burn-in.
+        thin: Keep every so many rows. Default: 1.
 
     Returns:
         A row for each rung with a likelihood, the coldest first: `rung, effective_examples` (nβ),

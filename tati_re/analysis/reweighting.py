@@ -98,11 +98,12 @@ def reweight(
     J. Chodera, J. Chem. Phys. 129, 124105 (2008). The free energies are solved by pymbar.
 
     Args:
-        run, burnin, thin: As of `averages`; a run on all of the data at each step, or with
-            `full_every`.
+        run: The run, or its folder; on all of the data at each step, or with `full_every`.
         temperatures: T of the target exp(-U/T). Default: those of the ladder and two between each
             two of them; of a run at one temperature five from 0.8 to 1.25 times its own.
         observables: Columns of `run.csv`. Default: potential (at likelihood weight 1) and loss.
+        burnin: Steps to leave out. Default: the run's own burn-in.
+        thin: Keep every so many rows. Default: 1.
 
     Returns:
         Columns `temperature, observable, mean, error, effective_rows, short` (chains of the energy

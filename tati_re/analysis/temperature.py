@@ -47,7 +47,9 @@ class Temperature(NamedTuple):
     Attributes:
         kind: `"kinetic"` or `"configurational"`.
         mean: Mean over walkers and rows after burn-in.
-        target, lower, upper: Temperature that was asked for, and the ends of the band around it.
+        target: The temperature that was asked for.
+        lower: The lower end of the band around it.
+        upper: The upper end of the band.
         effective_sample_size: Independent rows behind the mean.
     """
 
@@ -174,9 +176,18 @@ def configurational_temperature(
     """Configurational temperature θ·∇U/P with a band from its Monte Carlo error.
 
     Targets T by the virial theorem, for a potential that confines every parameter and has no walls.
-    It sees errors of the positions' distribution that the kinetic temperature cannot. The arguments
-    and errors are those of `kinetic_temperature`, with the column `virial` in place of
-    `kinetic_energy`.
+    It sees errors of the positions' distribution that the kinetic temperature cannot.
+
+    Args:
+        run_info: Rows of `run.csv` with `step, walker, temperature, virial`.
+        num_parameters: Number of parameters P, at least 1.
+        num_burnin_steps: Rows up to and including this step are left out. Default: 0.
+
+    Returns:
+        The temperature with its band, or None if `virial` was not recorded.
+
+    Raises:
+        InputError: As of `kinetic_temperature`.
     """
     return _measured(run_info, "configurational", num_parameters, num_burnin_steps)
 
@@ -184,18 +195,36 @@ def configurational_temperature(
 def temperatures(
     run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int = 0
 ) -> list[Temperature]:
-    """The kinetic and configurational temperatures of a run, as far as recorded. The kinetic one
-    comes first, and is missing for a sampler without momenta. The arguments and errors are those of
-    `kinetic_temperature`.
+    """The kinetic and configurational temperatures of a run, as far as recorded.
+
+    Args:
+        run_info: Rows of `run.csv` with `step, walker, temperature` and `kinetic_energy` or
+            `virial`.
+        num_parameters: Number of parameters P, at least 1.
+        num_burnin_steps: Rows up to and including this step are left out. Default: 0.
+
+    Returns:
+        The kinetic temperature first; it is missing for a sampler without momenta.
+
+    Raises:
+        InputError: As of `kinetic_temperature`.
     """
     found = (_measured(run_info, kind, num_parameters, num_burnin_steps) for kind in COLUMNS)
     return [temperature for temperature in found if temperature is not None]
 
 
 def target_temperature(run_info: pd.DataFrame, num_burnin_steps: int = 0) -> float:
-    """The common temperature of the rows. They have the columns `step` and `temperature`, which
-    must be above 0; those up to and including `num_burnin_steps` are left out. None (a run of an
-    optimizer), or several, are an `InputError`.
+    """The common temperature of the rows of a run.
+
+    Args:
+        run_info: Rows with the columns `step` and `temperature`.
+        num_burnin_steps: Rows up to and including this step are left out. Default: 0.
+
+    Returns:
+        The temperature, above 0.
+
+    Raises:
+        InputError: There is no temperature (a run of an optimizer), or there are several.
     """
     values = np.empty(0)
     if "temperature" in run_info.columns:
@@ -282,9 +311,11 @@ def group_temperatures(
     rows.
 
     Args:
-        run, burnin, thin: As of `averages`; a run recorded with `group_temperatures=True`.
+        run: The run, or its folder; recorded with `group_temperatures=True`.
         by: Each `"tensor"` (`dense/kernel`), all tensors of a `"layer"` (`dense`), or all of a
             `"kind"` (`kernel`).
+        burnin: Steps to leave out. Default: the run's own burn-in.
+        thin: Keep every so many rows. Default: 1.
 
     Returns:
         Columns `group, parameters, temperature` (kinetic or configurational), `mean, target, lower,

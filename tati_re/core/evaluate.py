@@ -13,9 +13,12 @@ from tati_re.core.ops import rows
 
 
 class Rung(NamedTuple):
-    """A row of the temperature ladder, gathered for each walker, `(walkers,)` and float64 each:
-    `inverse_temperature` β of the target exp(-β U), `likelihood_weight` λ in U = λ L + V, 1 but for
-    likelihood tempering, and `step_size` h.
+    """A row of the temperature ladder, gathered for each walker, `(walkers,)` and float64 each.
+
+    Attributes:
+        inverse_temperature: β of the target exp(-β U).
+        likelihood_weight: λ in U = λ L + V; 1 except for likelihood tempering.
+        step_size: h.
     """
 
     inverse_temperature: Any
@@ -44,9 +47,13 @@ class Clock(NamedTuple):
 
 
 class Energy(NamedTuple):
-    """The `potential` U = λ L + V at some positions, its `gradient`, `(walkers, parameters)`, the
-    mean `loss` over the examples, and `log_prior`, -V; all but the gradient `(walkers,)`,
-    float64.
+    """The potential, its gradient and its parts at some positions.
+
+    Attributes:
+        potential: The potential U = λ L + V, `(walkers,)`, float64.
+        gradient: ∇U, `(walkers, parameters)`.
+        loss: The mean loss over the examples, `(walkers,)`, float64.
+        log_prior: -V, the log density of the prior, `(walkers,)`, float64.
     """
 
     potential: Any

@@ -239,10 +239,14 @@ _OF_TURNS = {"begin_turn", "move", "end_turn"}
 
 class Wrapper(Method):
     """A method that wraps another one and forwards all answers to `inner` except those it
-    overrides. The state of a wrapper is that of `inner` with further fields, so that `inner` can
-    read it. Turns are not passed on: what a wrapper adds to a step belongs around each step, and
-    `step` of `inner` is a turn of its own. `inner` is a method, or what `as_method` makes one
-    of.
+    overrides.
+
+    The state of a wrapper is that of `inner` with further fields, so that `inner` can read it.
+    Turns are not passed on: what a wrapper adds to a step belongs around each step, and `step` of
+    `inner` is a turn of its own.
+
+    Args:
+        inner: The wrapped method, or a sampler from which `as_method` makes one.
     """
 
     def __init__(self, inner: Sampler) -> None:

@@ -61,7 +61,9 @@ class State(NamedTuple):
     Attributes:
         position: θ, `(walkers, parameters)`.
         gradient: ∇U where it was evaluated last, `(walkers, parameters)`.
-        potential, loss, log_prior: U, the mean loss and -V there, `(walkers,)`, float64.
+        potential: The potential U = λ L + V, `(walkers,)`, float64.
+        loss: The mean loss over the examples, `(walkers,)`, float64.
+        log_prior: -V, the log density of the prior, `(walkers,)`, float64.
         rung: The temperature and step size of each walker.
     """
 
@@ -74,9 +76,11 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """The second result of a step: the `acceptance` min(1, exp(-β ΔH)) and ΔH of the proposal,
-    `energy_change`, `(walkers,)` each, or `None`; methods without a Metropolis test return the
-    default.
+    """The second result of a step; methods without a Metropolis test return the default.
+
+    Attributes:
+        acceptance: Acceptance probabilities min(1, exp(-β ΔH)), `(walkers,)`, or None.
+        energy_change: ΔH of the proposals, `(walkers,)`, or None.
     """
 
     acceptance: Any = None

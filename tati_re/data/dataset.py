@@ -40,23 +40,24 @@ class Dataset:
     Args:
         inputs: `(N, ...)` numbers, finite.
         targets: `(N,)` or `(N, K)`, finite.
-        test_inputs, test_targets: `(M, ...)`, and `(M,)` or `(M, K)`. Default: no test part.
+        test_inputs: Inputs of the test part, `(M, ...)`. Default: no test part.
+        test_targets: Targets of the test part, `(M,)` or `(M, K)`. Default: no test part.
         name: What messages and the manifest call it. Default: "arrays".
         input_scale: Factor of the inputs, such as 1/255 for image bytes. Default: 1.0.
         num_classes: Number of classes, or None (default) for a regression.
         feature_names: One name for each column of the inputs, where known. Default: none.
-        label_names: The columns of a table that the targets are. Default: none.
         preparation: What happens to inputs and targets before the network sees them. Default:
             nothing but the scale.
         weights: What each example counts in the loss, `(N,)`, 0 or more. Default: 1 for all.
         test_weights: Likewise for those of the test part, `(M,)`.
         layout: Names and shapes of several inputs, which stand side by side in `inputs`. Default:
             one input.
-        layout_scales: Factors that are in them, and that inputs to predict are multiplied by.
-            Default: none.
         multi_label: The columns of the targets are labels of 0 and 1 of their own. Default: no.
         class_names: What the classes are called, in the order of their numbers: texts, or the
             integers that are their labels in the data. Default: no names, labels are the numbers.
+        layout_scales: Factors that are in them, and that inputs to predict are multiplied by.
+            Default: none.
+        label_names: The columns of a table that the targets are. Default: none.
 
     Raises:
         InputError: No examples, unequal lengths, test examples of another shape, an array not of

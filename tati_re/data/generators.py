@@ -14,9 +14,17 @@ __all__ = ["digits", "gaussian", "harmonic", "spirals", "squares", "two_circles"
 
 
 def digits(test_fraction: float = 0.2, seed: int = 0) -> Dataset:
-    """The handwritten digits of scikit-learn: 1,797 images of 8 x 8 pixels, ten classes. Inputs are
-    `(N, 64)` uint8 from 0 to 16 with scale 1/16, labels `(N,)` int32; the part `test_fraction`, in
-    [0, 1), is kept for testing, drawn by `seed`. Source: UCI, Alpaydin, Kaynak (1998).
+    """The handwritten digits of scikit-learn: 1,797 images of 8 x 8 pixels, ten classes.
+
+    Inputs are `(N, 64)` uint8 from 0 to 16 with scale 1/16, labels `(N,)` int32. Source: UCI,
+    Alpaydin, Kaynak (1998).
+
+    Args:
+        test_fraction: Part of the examples kept for testing, in [0, 1). Default: 0.2.
+        seed: Draws the test part. Default: 0.
+
+    Returns:
+        The data set.
     """
     from sklearn.datasets import load_digits
 
@@ -30,9 +38,16 @@ def digits(test_fraction: float = 0.2, seed: int = 0) -> Dataset:
 
 def harmonic(a: float = 1.0) -> Dataset:
     """The single example (sqrt(a), 0), which makes a linear unit without bias a harmonic
-    oscillator. Its mean squared error is a w**2 (no 1/2), a above 0, so the force constant is 2a.
-    The first experiment of TATi's paper. Inputs, `(1, 1)`, and targets, `(1,)`, are float64; there
-    is no test part.
+    oscillator.
+
+    Its mean squared error is a w**2 (no 1/2), so the force constant is 2a. The first experiment of
+    TATi's paper. Inputs, `(1, 1)`, and targets, `(1,)`, are float64; there is no test part.
+
+    Args:
+        a: Half the force constant, above 0. Default: 1.
+
+    Returns:
+        The data set.
     """
     refuse_if(not a > 0, "a is not positive.", a, "a number above 0")
     return Dataset(np.array([[np.sqrt(a)]]), np.zeros(1), name="harmonic", feature_names=("x",))

@@ -64,12 +64,20 @@ def load_data(
         seed: Draws what is kept for testing, and the built-in data that are random. Default 0.
         test_data: The test part: a file or a list of them, arrays `(x, y)`, or a `tf.data.Dataset`.
             Default: None.
-        label_columns, input_columns, data_keys, num_classes, standardize, shuffle, class_weights,
-            memory_limit: As the options of these names. Default: theirs, but nothing is
-            standardized, and all is kept in memory.
+        label_columns: Columns of a table that are labels. Default: those whose names say so, else
+            the last.
+        input_columns: Columns of a table that are inputs. Default: all others.
+        data_keys: Names of the arrays of an NPZ or HDF5 file, inputs first. Default: found by their
+            names.
+        num_classes: The number of classes; 0 for a regression. Default: by the labels.
+        standardize: Which of inputs and targets are standardized, as the option. Default: "none".
+        shuffle: Whether the test part is drawn at random; else it is the end of the data. Default:
+            True.
         sample_weights: What each example counts in the loss: numbers, one for each that is read to
             train on, or the name of a column of a table, or of an array of an NPZ file. Default:
             those that the data bring, else 1.
+        class_weights: The weight of each class in the loss, or "balanced". Default: 1.
+        memory_limit: Memory for the data, in bytes. Default: no limit.
         multi_label: Columns of 0 and 1 that are not one-hot are several labels at once. Default:
             they are refused.
         places: The shape of labels that are no one-hot rows, but those of several places. Default:
@@ -177,9 +185,23 @@ def dataset_from_options(
     *,
     places: tuple = (),
 ) -> Dataset:
-    """Loads the data set that the options of the group data, as attributes, describe, or the
-    objects that go before them; standardize "auto" leaves the data, for it depends on the network.
-    `InputError` for no data, or bad ones.
+    """Loads the data set that options describe, or objects given in their place.
+
+    `standardize="auto"` leaves the data as they are, because it depends on the network.
+
+    Args:
+        options: The options of the group data, as attributes.
+        data: The data in place of `options.data`, as `load_data` takes them. Default: the option.
+        test_data: The test part in place of `options.test_data`. Default: the option.
+        sample_weights: The weights in place of `options.sample_weights`. Default: the option.
+        loss: The loss object in place of `options.loss`. Default: the option.
+        places: The shape of labels at several places. Default: labels of one place.
+
+    Returns:
+        The data set.
+
+    Raises:
+        InputError: There are no data, or they cannot be used.
     """
     source = options.data if data is None else data
     refuse_if(

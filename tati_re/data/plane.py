@@ -31,11 +31,15 @@ def two_clusters(
     label -1. From the second experiment of TATi's paper.
 
     Args:
-        num_examples, seed, test_fraction: As of `two_circles`, and so are the shapes. Default: 500,
-            0 and 0.2.
+        num_examples: Number of examples of both parts. Default: 500.
+        seed: Seed of the random numbers. Default: 0.
         std: Standard deviation of each coordinate around its center. Default 1.0.
+        test_fraction: Part of the examples kept for testing, in [0, 1). Default: 0.2.
         noise: In [0, 1]; goes before `std`, which is then 0.5 + 7 noise, the width of TATi's
             generator. Default: none.
+
+    Returns:
+        The data set.
     """
     if noise is not None:
         std = 0.5 + 7 * _checked_noise(noise)
@@ -54,8 +58,13 @@ def two_circles(
     radius and angle. Inputs are `(num_examples, 2)`, targets `(num_examples,)`, float64.
 
     Args:
-        num_examples, seed, test_fraction: As of `two_clusters`.
-        noise: In [0, 1], 5 noise is the largest displacement of a coordinate. Default 0.
+        num_examples: Number of examples of both parts. Default: 500.
+        seed: Seed of the random numbers. Default: 0.
+        noise: In [0, 1]; 5 noise is the largest displacement of a coordinate. Default: 0.
+        test_fraction: Part of the examples kept for testing, in [0, 1). Default: 0.2.
+
+    Returns:
+        The data set.
     """
 
     def draw(generator: np.random.Generator, labels: np.ndarray) -> np.ndarray:
@@ -72,7 +81,18 @@ def squares(
     num_examples: int = 500, seed: int = 0, noise: float = 0.0, test_fraction: float = 0.2
 ) -> Dataset:
     """Four squares: label +1 in the first and third quadrant, -1 in the others; the axes are 0.3
-    away. Arguments and shapes are those of `two_circles`.
+    away.
+
+    Inputs are `(num_examples, 2)`, targets `(num_examples,)`, float64.
+
+    Args:
+        num_examples: Number of examples of both parts. Default: 500.
+        seed: Seed of the random numbers. Default: 0.
+        noise: In [0, 1]; 5 noise is the largest displacement of a coordinate. Default: 0.
+        test_fraction: Part of the examples kept for testing, in [0, 1). Default: 0.2.
+
+    Returns:
+        The data set.
     """
 
     def draw(generator: np.random.Generator, labels: np.ndarray) -> np.ndarray:
@@ -87,9 +107,19 @@ def squares(
 def spirals(
     num_examples: int = 500, seed: int = 0, noise: float = 0.0, test_fraction: float = 0.2
 ) -> Dataset:
-    """Two spiral arms of 1.75 turns, each the other one turned by half a circle: radius 5 t and
-    angle 3.5 pi t for t uniform in [0, 1); the arms are 1.4 apart. Arguments and shapes are those
-    of `two_circles`.
+    """Two spiral arms of 1.75 turns, each the other one turned by half a circle.
+
+    Radius 5 t and angle 3.5 pi t for t uniform in [0, 1); the arms are 1.4 apart. Inputs are
+    `(num_examples, 2)`, targets `(num_examples,)`, float64.
+
+    Args:
+        num_examples: Number of examples of both parts. Default: 500.
+        seed: Seed of the random numbers. Default: 0.
+        noise: In [0, 1]; 5 noise is the largest displacement of a coordinate. Default: 0.
+        test_fraction: Part of the examples kept for testing, in [0, 1). Default: 0.2.
+
+    Returns:
+        The data set.
     """
 
     def draw(generator: np.random.Generator, labels: np.ndarray) -> np.ndarray:

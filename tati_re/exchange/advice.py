@@ -23,8 +23,11 @@ HOPELESS = 0.05
 
 
 def spacing(acceptance):
-    """The x at which neighbors exchange with this probability, erfc(x/2): 1.812, 1.466, 1.190 for
-    0.2, 0.3, 0.4.
+    """The x at which neighbors exchange with a given probability, erfc(x/2): 1.812, 1.466, 1.190
+    for 0.2, 0.3, 0.4.
+
+    Args:
+        acceptance: The probability, in (0, 1), of any shape.
     """
     return 2.0 * erfcinv(acceptance)
 
@@ -65,9 +68,17 @@ def biased_sd(inverse_temperature, energy_sd, bias_factor: float):
 
 def harmonic_acceptance(dimensions, ratio, bias_factor: float = 1.0):
     """Exact Metropolis acceptance of two harmonic wells at temperature ratio R: 2 I_{1/(1+R)}(b,
-    b). In b = (d/2 - 1)/γ + 1 d are the `dimensions`, the number of stiff directions, and γ, at
-    least 1, is the `bias_factor` of converged well-tempered ensembles, by default 1, without
-    bias.
+    b).
+
+    Here b = (d/2 - 1)/γ + 1.
+
+    Args:
+        dimensions: d, the number of stiff directions.
+        ratio: R, above 0.
+        bias_factor: γ of converged well-tempered ensembles, at least 1. Default: 1, no bias.
+
+    Returns:
+        The acceptance, of the common shape of `dimensions` and `ratio`.
     """
     shape = (np.asarray(dimensions, np.float64) / 2 - 1) / bias_factor + 1
     return 2 * betainc(shape, shape, 1 / (1 + np.maximum(ratio, 1 / np.asarray(ratio, np.float64))))
@@ -76,10 +87,16 @@ def harmonic_acceptance(dimensions, ratio, bias_factor: float = 1.0):
 def spaced_evenly(
     coordinate, energy_sd, acceptance: float = 0.3, num_replicas: int | None = None
 ) -> np.ndarray:
-    """Rungs between the same ends that exchange equally. Returned is their b. `coordinate` is b of
-    the rungs on which the spread `energy_sd` was measured, `(rungs,)`, `acceptance` the least
-    wanted of neighbors, by default 0.3, and `num_replicas` the number of rungs instead, at least
-    2.
+    """Rungs between the same ends that exchange equally.
+
+    Args:
+        coordinate: b of the rungs on which the spread was measured, `(rungs,)`.
+        energy_sd: Standard deviation of the energies at these rungs, `(rungs,)`.
+        acceptance: Least acceptance of neighbors that is wanted, in (0, 1). Default: 0.3.
+        num_replicas: The number of rungs, at least 2, in place of `acceptance`.
+
+    Returns:
+        b of the new rungs, `(num_replicas,)`.
     """
     total = distances(coordinate, energy_sd).sum()
     if num_replicas is None:
@@ -103,10 +120,15 @@ def _places(coordinate, energy_sd, distance) -> np.ndarray:
 
 
 class Advice(NamedTuple):
-    """The expected `acceptance` of each pair of neighbors of a ladder, `(rungs - 1,)`, and ladders
-    that would work: of `num_replicas` rungs between the same ends, as many as the wanted acceptance
-    takes, at `coordinate` β, or β λ; or this one with at least γ = `bias_factor`, none where no γ
-    gives it, or none is needed. `sentences` say the same.
+    """The expected acceptance of a ladder, and ladders that would work.
+
+    Attributes:
+        acceptance: Expected acceptance of each pair of neighbors, `(rungs - 1,)`.
+        num_replicas: The number of rungs between the same ends that reaches the wanted acceptance.
+        coordinate: β, or β λ, of these rungs, `(num_replicas,)`.
+        bias_factor: The least γ with which this ladder would work; None if no γ does, or none is
+            needed.
+        sentences: The advice in words.
     """
 
     acceptance: np.ndarray
@@ -269,11 +291,15 @@ def _in_words(log_value: float) -> str:
 
 
 class ExchangeAdvice(NamedTuple):
-    """Whether exchange is likely to pay, as far as a short run can tell: `r_hat` of the quantity on
-    which walkers agree least, each split in half; `kept`, the correlation of their means of it in
-    the first half of the run with those in the second; `pays`, whether they stay apart, agree, or
-    the run is too short to tell (`None`); the `barrier` Λ of the ladder, none where its energies
-    are not known; and a `sentence`.
+    """Whether exchange is likely to pay, as far as a short run can tell.
+
+    Attributes:
+        r_hat: R-hat of the quantity on which the walkers agree least, each split in half.
+        kept: Correlation of the walkers' means of this quantity in the first half of the run with
+            those in the second.
+        pays: True: the walkers stay apart; False: they agree; None: the run is too short to tell.
+        barrier: The barrier Λ of the ladder; None if its energies are not known.
+        sentence: The advice in words.
     """
 
     r_hat: float

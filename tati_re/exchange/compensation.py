@@ -57,8 +57,12 @@ inverse.
 
 
 class Cut(NamedTuple):
-    """The factor exp(-(ω/frequency)^power) on the spectrum, and its error. The `error` is the
-    largest distance of the distribution after convolution from the logistic one.
+    """The factor exp(-(ω/frequency)^power) on the spectrum, and its error.
+
+    Attributes:
+        frequency: Where the factor is 1/e.
+        power: How sharp the cut is.
+        error: The largest distance of the distribution after convolution from the logistic one.
     """
 
     frequency: float
@@ -72,7 +76,8 @@ class CompensationTable(NamedTuple):
     Attributes:
         noise_variance: σ², of the noise that it expects.
         positions: z from 0 to `RANGE`, `(NUM_POINTS,)`; both grids are even.
-        density, log_odds: q and ln P(below z) / P(above z) there.
+        density: q at the positions, `(NUM_POINTS,)`.
+        log_odds: ln P(below z) / P(above z) at the positions, `(NUM_POINTS,)`.
         quantiles: z at log odds from 0 to `RANGE`, `(NUM_POINTS,)`.
     """
 
@@ -87,12 +92,18 @@ def series_weights(
     noise_variance: float, terms: int, series_filter: float | None = 10.0
 ) -> list[float]:
     """Weights of the derivatives of odd order, the first one first, in the published series for the
-    density. These are w_n = (-1)ⁿ H_n(λσ²/4) / (λⁿ n!), the Taylor series of exp(σ²ω²/2 - ω⁴/λ²) in
-    ω²; for λ = ∞, (-σ²/2)ⁿ / n!. The first `terms` are given, for σ² = `noise_variance` and λ =
-    `series_filter`, `None` for ∞.
+    density.
+
+    These are w_n = (-1)ⁿ H_n(λσ²/4) / (λⁿ n!), the Taylor series of exp(σ²ω²/2 - ω⁴/λ²) in ω²; for
+    λ = ∞, (-σ²/2)ⁿ / n!.
 
     Source: Luo et al. 2020, eq. 9; the argument of H_n in the table of its appendix, σ²/(4λ), is a
     misprint.
+
+    Args:
+        noise_variance: σ².
+        terms: The number of weights.
+        series_filter: λ; None for ∞. Default: 10.
     """
     if series_filter is None:
         return [(-noise_variance / 2) ** n / math.factorial(n) for n in range(terms)]
@@ -107,7 +118,11 @@ def series_weights(
 
 
 def log_spectrum(frequency: np.ndarray) -> np.ndarray:
-    """ln φ(ω) = ln(πω / sinh(πω)) of the logistic density, for ω >= 0."""
+    """ln φ(ω) = ln(πω / sinh(πω)) of the logistic density.
+
+    Args:
+        frequency: ω, at least 0, of any shape.
+    """
     x = np.pi * np.asarray(frequency, float)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = np.log(2 * x) - x - np.log1p(-np.exp(-2 * x))
@@ -289,9 +304,17 @@ def _odd(x, values: np.ndarray):
 
 
 def quantile(table: CompensationTable, uniform):
-    """Numbers with the compensation density, from uniform ones in (0, 1); float64, numpy or
-    TensorFlow. Linear interpolation in the log odds of the uniform number, in which the quantile is
-    nearly a straight line: no search, and the far tails are in closed form.
+    """Numbers with the compensation density, from uniform ones; float64, numpy or TensorFlow.
+
+    Linear interpolation in the log odds of the uniform number, in which the quantile is nearly a
+    straight line: no search, and the far tails are in closed form.
+
+    Args:
+        table: The compensation density.
+        uniform: Uniform numbers in (0, 1), of any shape.
+
+    Returns:
+        The numbers, of the shape of `uniform`.
     """
     uniform = as_float64(uniform)
     return _odd(log(uniform) - log1p(-uniform), table.quantiles)
@@ -306,8 +329,15 @@ def cumulative_after_noise(
     table: CompensationTable, x: np.ndarray, noise_variance: float | None = None
 ) -> np.ndarray:
     """Distribution of z + N(0, σ²) by quadrature over the table's density; ideally the logistic
-    one. The probabilities of a number below each `x`, `(n,)` both; σ² is `noise_variance`, by
-    default the table's own.
+    one.
+
+    Args:
+        table: The compensation density.
+        x: Where to evaluate the distribution, `(n,)`.
+        noise_variance: σ². Default: the table's own.
+
+    Returns:
+        The probability of a number below each `x`, `(n,)`.
     """
     width = math.sqrt(table.noise_variance if noise_variance is None else noise_variance)
     z = np.concatenate([table.positions, RANGE + table.positions[1:]])

@@ -77,11 +77,15 @@ def estimate_variance(found: DifferenceMoments, factor, num_examples):
 
 
 def sample_size(target_variance, factor, num_examples, example_variance):
-    """How many examples bring V down to σ*²: n = N / (1 + N σ*² / (f² v)). Not rounded: take the
-    next whole number; N where v is so large that nothing less will do, 0 where v = 0.
+    """The number of examples that bring V down to σ*²: n = N / (1 + N σ*² / (f² v)).
+
+    It is not rounded: take the next whole number. It is N if v is so large that nothing less
+    suffices, and 0 for v = 0.
 
     Args:
-        target_variance, factor, num_examples: σ*², f, N.
+        target_variance: σ*², the wanted variance.
+        factor: f, the factor of the mean difference.
+        num_examples: N, the number of all examples.
         example_variance: v, variance of the differences of single examples.
 
     Examples:

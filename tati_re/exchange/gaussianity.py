@@ -14,10 +14,14 @@ LEVEL = 0.05
 
 
 class GaussianityReport(NamedTuple):
-    """The joint result of several Shapiro-Wilk tests: `p_values`, one a test, uniform in (0, 1)
-    where the noise is Gaussian; the `fraction` of those below 0.05; the `band` in which it lies
-    with probability 0.9999 if so and the tests are independent; and a `sentence`, what to do where
-    it is above, or `None`.
+    """The joint result of several Shapiro-Wilk tests.
+
+    Attributes:
+        p_values: One for each test, `(tests,)`, uniform in (0, 1) for Gaussian noise.
+        fraction: The fraction of p-values below 0.05.
+        band: Where the fraction lies with probability 0.9999 if the noise is Gaussian and the tests
+            are independent.
+        sentence: What to do if the fraction is above the band, else None.
     """
 
     p_values: np.ndarray
@@ -85,8 +89,11 @@ def gradient_p_values(gradients: np.ndarray, num_vectors: int = 1000, seed: int 
 def gaussianity_report(
     p_values: np.ndarray, what: str = "The noise of mini-batches"
 ) -> GaussianityReport:
-    """Judges the p-values of several tests by the number below 0.05. `p_values` are `(tests,)`;
-    `what` begins the sentence.
+    """Judges the p-values of several tests by the number below 0.05.
+
+    Args:
+        p_values: The p-values, `(tests,)`.
+        what: The subject of the sentence. Default: "The noise of mini-batches".
     """
     p_values = np.asarray(p_values, float)
     tests = len(p_values)

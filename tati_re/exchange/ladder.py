@@ -19,8 +19,12 @@ LIKELIHOOD_POWER = 5.0
 
 
 class Ladder(NamedTuple):
-    """The table of rungs, the coldest first; float64 arrays `(rungs,)`. `inverse_temperature` is β,
-    `likelihood_weight` λ, `step_size` h.
+    """The table of rungs, the coldest first; float64 arrays, `(rungs,)` each.
+
+    Attributes:
+        inverse_temperature: β.
+        likelihood_weight: λ, 1 except for likelihood tempering.
+        step_size: h.
     """
 
     inverse_temperature: Any
@@ -70,7 +74,8 @@ def geometric(
 
     Args:
         num_replicas: Number of rungs M, at least 2.
-        temperature, temperature_ratio: T of the target, by default 1, and R, above 1.
+        temperature: T of the target. Default: 1.
+        temperature_ratio: R, above 1.
         max_temperature: T of the last rung instead, R = (T_max/T)^(1/(M-1)).
         step_size: h of all rungs, or one for each. Default: 1.
 
@@ -109,9 +114,15 @@ def explicit(
     temperature: float | None = None,
     step_size: float | Sequence[float] = 1.0,
 ) -> Ladder:
-    """The temperatures as given. They are 2 at least, and rise from that of the target,
-    `temperature`, by default the first; others are an `InputError`. `step_size` is that of
-    `geometric`.
+    """A ladder of given temperatures.
+
+    Args:
+        temperatures: The temperatures, at least 2, rising from that of the target.
+        temperature: T of the target. Default: the first of `temperatures`.
+        step_size: h of all rungs, or one for each. Default: 1.
+
+    Raises:
+        InputError: Too few temperatures, or they do not rise from that of the target.
     """
     values = _numbers("temperatures", temperatures)
     target = values[0] if temperature is None and len(values) else temperature
@@ -137,14 +148,16 @@ def likelihood(
     power: float = LIKELIHOOD_POWER,
     step_size: float | Sequence[float] = 1.0,
 ) -> Ladder:
-    """λ = t^p, t even from 1 down to 0, at one temperature. Where the data say much more than the
-    prior, neighbors exchange evenly if λ is spaced evenly in log(λ + c), with c the ratio of prior
-    precision to that of the data, which nobody knows beforehand: p = 5 opens no gap for c down to
-    1e-3 with 12 rungs in 20 dimensions (least acceptance 0.02), where p = 1 closes the ladder
-    before its last rung (below 1e-6). Adapt it during the burn-in.
+    """λ = t^p, t even from 1 down to 0, at one temperature.
+
+    If the data say much more than the prior, neighbors exchange evenly for λ spaced evenly in log(λ
+    + c), with c the ratio of prior precision to that of the data, which is not known beforehand. p
+    = 5 opens no gap for c down to 1e-3 with 12 rungs in 20 dimensions (least acceptance 0.02); p =
+    1 closes the ladder before its last rung (below 1e-6). Adapt it during the burn-in.
 
     Args:
-        num_replicas, temperature: Number of rungs, at least 2, and T of all of them, by default 1.
+        num_replicas: Number of rungs, at least 2.
+        temperature: T of all rungs. Default: 1.
         power: p, at least 1. Default: 5.
         step_size: h of all rungs, or one for each. Default: 1.
     """
@@ -171,11 +184,13 @@ def make_ladder(
 
     Args:
         num_replicas: Number of rungs. Default: that of `temperatures`, else 1.
-        temperature_ratio, max_temperature: Of neighbors, above 1, or, instead, the last one.
+        temperature_ratio: Ratio of neighboring temperatures, above 1.
+        max_temperature: The last temperature, in place of the ratio.
         temperatures: All of them, instead of either.
         tempering: "posterior" or "likelihood"; the latter takes `num_replicas` alone.
         temperature: Of the target. Default: the first of `temperatures`, else 1.
-        step_size, step_sizes: h of all rungs, by default 1, or, instead, one for each.
+        step_size: h of all rungs. Default: 1.
+        step_sizes: h of each rung, in place of `step_size`.
 
     Raises:
         InputError: The options contradict each other, or something is missing.
@@ -257,16 +272,24 @@ def adapted(values, rejection, coordinate: str = "logarithm"):
 
 
 def barrier(rejection):
-    """Λ, the sum of the rejections of neighbors: a ladder works well with about 2Λ + 1 rungs (Syed
-    et al. 2021).
+    """The barrier Λ, the sum of the rejections of neighbors.
+
+    A ladder works well with about 2Λ + 1 rungs (Syed et al. 2021).
+
+    Args:
+        rejection: Rejection probability of each pair of neighbors, `(rungs - 1,)`.
     """
     return cumulative_sum(rejection)[-1]
 
 
 def round_trip_rate(rejection):
     """Round trips of all replicas in a round of the schedule "even_odd", 1/(2 + 2 Σ r/(1 - r))
-    (Syed et al. 2021). It holds where replicas forget their energy between two rounds; 0 where a
-    pair always rejects. `rejection` is r of each pair of neighbors, `(rungs - 1,)`.
+    (Syed et al. 2021).
+
+    It holds if replicas forget their energy between two rounds, and is 0 if a pair always rejects.
+
+    Args:
+        rejection: r of each pair of neighbors, `(rungs - 1,)`, in [0, 1].
     """
     open_pairs = rejection < 1.0
     zero = 0.0 * rejection

@@ -48,24 +48,24 @@ class ReplicaExchange(Wrapper):
     (2020). Even-odd rounds and the adaptation of the ladder: Syed et al. (2021).
 
     Args:
-        inner, ladder: The sampler of every replica; temperatures, likelihood weights and step sizes
-            of the rungs.
+        inner: The sampler of every replica.
+        ladder: Temperatures, likelihood weights and step sizes of the rungs.
         swap_rule: Decides (`tati_re.exchange.swap_rules`); `None`: the replicas never swap.
         swap_schedule: Chooses the pairs (`tati_re.exchange.schedule`). Default: even and odd ones
             in turn.
         exchange_every: Steps between two rounds. Default: 20.
         num_ladders: Independent ladders, walkers of each rung. Default: 1.
         batch_size: Examples of an energy estimate; `None`: all, that is, exact energies.
-        bias: A `WellTempered` that grows at each round of the burn-in. Default: none.
-        draws_prior: At λ = 0 replicas are drawn from the prior, which has to be their law: not that
-            of a model with weight regularizers. Default: yes; else the sampler moves them.
-        exact_energies: Each step takes energies of all data beside a batch's gradient, for a bias
-            on U. Default: no.
+        adapt: Move the inner temperatures during the burn-in so that all pairs reject alike.
+            Default: no.
         infinite: In place of pairs, all replicas are assigned to the rungs anew, by the exact
             probabilities of all assignments (Plattner et al. 2011; Chodera and Shirts 2011); needs
             exact energies, and 6 rungs at most.
-        adapt: Move the inner temperatures during the burn-in so that all pairs reject alike.
-            Default: no.
+        bias: A `WellTempered` that grows at each round of the burn-in. Default: none.
+        exact_energies: Each step takes energies of all data beside a batch's gradient, for a bias
+            on U. Default: no.
+        draws_prior: At λ = 0 replicas are drawn from the prior, which has to be their law: not that
+            of a model with weight regularizers. Default: yes; else the sampler moves them.
 
     Raises:
         InputError: The sampler inside moves groups of walkers in turn.

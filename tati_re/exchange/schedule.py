@@ -50,10 +50,14 @@ class _Schedule:
 
 
 class EvenOdd(_Schedule):
-    """Rungs (0, 1), (2, 3), ... in even rounds, (1, 2), (3, 4), ... in odd ones. The alternation is
-    deterministic and not reversible: replicas keep their direction as long as swaps are accepted,
-    and a round trip takes 2R rounds at acceptance 1, R the number of rungs, at least 2 (Okabe et
-    al. 2001; Syed, Bouchard-Côté, Deligiannidis and Doucet 2021).
+    """Rungs (0, 1), (2, 3), ... in even rounds, (1, 2), (3, 4), ... in odd ones.
+
+    The alternation is deterministic: replicas keep their direction as long as swaps are accepted,
+    and a round trip takes 2R rounds at acceptance 1 with R rungs (Okabe et al. 2001; Syed,
+    Bouchard-Côté, Deligiannidis and Doucet 2021).
+
+    Args:
+        num_rungs: The number of rungs, at least 2.
     """
 
     name = "even_odd"
@@ -69,6 +73,9 @@ class EvenOdd(_Schedule):
 class RandomNeighbours(_Schedule):
     """As `EvenOdd`, but even or odd with probability 1/2 each round: reversible, and replicas
     diffuse.
+
+    Args:
+        num_rungs: The number of rungs, at least 2.
     """
 
     name = "random_neighbours"
@@ -81,8 +88,12 @@ class RandomNeighbours(_Schedule):
 
 class AllPairs(_Schedule):
     """A perfect matching of all rungs, each with the same probability; of an odd number one rung
-    sits out. Distant rungs rarely accept: it pays where the ladder is short or its acceptance high.
-    Rungs are 2 at least.
+    sits out.
+
+    Distant rungs rarely accept, so this pays for short ladders and for those with high acceptance.
+
+    Args:
+        num_rungs: The number of rungs, at least 2.
     """
 
     name = "all_pairs"
@@ -114,8 +125,17 @@ SCHEDULES = {kind.name: kind for kind in (EvenOdd, RandomNeighbours, AllPairs)}
 
 
 def make_swap_schedule(name: str, num_rungs: int):
-    """The schedule of this name: "even_odd", "random_neighbours" or "all_pairs". Another one is an
-    `InputError`.
+    """The swap schedule of a name.
+
+    Args:
+        name: "even_odd", "random_neighbours" or "all_pairs".
+        num_rungs: The number of rungs, at least 2.
+
+    Returns:
+        The schedule.
+
+    Raises:
+        InputError: There is no schedule of this name.
     """
     if name not in SCHEDULES:
         raise InputError(

@@ -306,9 +306,12 @@ class Corrected(SwapRule):
 class Naive(SwapRule):
     """Metropolis' rule on noisy energies as if they were exact: for comparison, never for results.
 
-    Rule: accept with probability min(1, e^D). The noise lets hot replicas slip to cold rungs: as if
-    the swaps were between temperatures that are nearer to each other than they are.
-    `target_variance` is that of `Corrected`.
+    Rule: accept with probability min(1, e^D). The noise lets hot replicas slip to cold rungs, as if
+    the temperatures were closer together than they are.
+
+    Args:
+        target_variance: σ*² above 0, the variance to which the batch grows; None: it does not grow.
+            Default: None.
     """
 
     name = "naive"
@@ -397,6 +400,7 @@ def mean_acceptance(
     The result has the shape of `log_ratio`, to about 1e-6; an exact rule has ln A(D)/A(-D) = D.
 
     Args:
+        rule: The swap rule.
         log_ratio: D, of any shape.
         noise_variance: Variance of the noise that there is, 0 or more.
         variance: Variance that the rule is told. Default: the true one.

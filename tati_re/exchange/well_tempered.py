@@ -32,9 +32,12 @@ class Bias(NamedTuple):
 
     Attributes:
         heights: A at the cells, `(rungs, cells)`.
-        origin, width: Energy of the first cell, and between two cells, `(rungs,)`.
-        mean, variance: Of the energies seen, exponentially forgotten, `(rungs,)`.
-        count, refused: Energies seen, and those that were not deposited, `(rungs,)`.
+        origin: Energy of the first cell, `(rungs,)`.
+        width: Energy between two cells, `(rungs,)`.
+        mean: Mean of the energies, exponentially forgotten, `(rungs,)`.
+        variance: Their variance, likewise, `(rungs,)`.
+        count: Number of energies seen, `(rungs,)`.
+        refused: Number of energies that were not deposited, `(rungs,)`.
     """
 
     heights: Any
@@ -47,15 +50,31 @@ class Bias(NamedTuple):
 
 
 def bias_value(bias: Bias, energy, rung):
-    """A at energies, cubic between the cells and constant outside of the grid; continuous with its
-    slope. `energy` is U, float64, of any shape, `rung` the index of its rung, int32, of the same
-    shape.
+    """A at some energies: cubic between the cells and constant outside of the grid, continuous with
+    its slope.
+
+    Args:
+        bias: The bias.
+        energy: U, float64, of any shape.
+        rung: The index of its rung, int32, of the same shape.
+
+    Returns:
+        A, of the shape of `energy`.
     """
     return _hermite(bias, energy, rung)[0]
 
 
 def force_factor(bias: Bias, energy, rung):
-    """1 + A'(U), what ∇U is multiplied with; arguments as of `bias_value`."""
+    """1 + A'(U), the factor that multiplies ∇U.
+
+    Args:
+        bias: The bias.
+        energy: U, float64, of any shape.
+        rung: The index of its rung, int32, of the same shape.
+
+    Returns:
+        The factor, of the shape of `energy`.
+    """
     return 1.0 + _hermite(bias, energy, rung)[1]
 
 
@@ -111,8 +130,8 @@ class WellTempered:
     Args:
         bias_factor: γ, above 1: how many times larger the variance of the energies becomes.
         height: h, in units of T. Default: 0.5.
-        decay, decay_after: κ, 0 to 1, and n₀, energies; κ = 0 leaves h constant. Default: 0 and
-            1000.
+        decay: κ, 0 to 1; 0 leaves h constant. Default: 0.
+        decay_after: n₀, a number of energies, above 0. Default: 1000.
         cells: Number of cells for each rung, at least 32. Default: 512.
         kernel_width: In standard deviations of the energies. Default: 0.25.
         max_jump: In standard deviations (no less than T) of the energies. Default: 10.

@@ -37,13 +37,16 @@ class StationaryPoint(NamedTuple):
 
     Attributes:
         position: `(parameters,)`.
-        potential, loss, gradient_norm: U, the mean loss, and |∇U| that is left there.
+        potential: U at the point.
+        loss: The mean loss there.
+        gradient_norm: |∇U| that is left there.
         kind: "minimum", "valley" (flat directions along which U stays the same), "saddle", or
             "unfinished" where the descent ended while U was still falling: out of steps, or at a
             wall.
         index: Negative eigenvalues of the Hessian; beyond 300 parameters at least so many.
         num_flat: Eigenvalues that count as 0, of those that were computed.
-        smallest, largest: The lowest and the highest eigenvalue.
+        smallest: The lowest eigenvalue.
+        largest: The highest eigenvalue.
         ln_volume: ln of the integral of exp(-(U - U_min)/T) over the basin in the harmonic
             approximation, sum of ln(2πT/λ)/2; nan for what is no minimum, and where not all
             eigenvalues were computed.
@@ -64,14 +67,19 @@ class StationaryPoint(NamedTuple):
 def descend(
     surface, start: np.ndarray, max_steps: int | None = None, temperature: float = 1.0
 ) -> tuple[np.ndarray, float, float]:
-    """Descends to a stationary point, with L-BFGS on all data. Beyond 300 parameters, where many
-    directions are soft, it is over when a step lowers U by less than 10⁻⁶ T, since the last digits
-    take most of the time for nothing.
+    """Descends to a stationary point, with L-BFGS on all data.
+
+    Beyond 300 parameters, where many directions are soft, it ends when a step lowers U by less than
+    10⁻⁶ T, because the last digits take most of the time for nothing.
 
     Args:
-        surface, start: A `tati_re.landscape.Surface`, and `(parameters,)`.
+        surface: The potential, a `tati_re.landscape.Surface`.
+        start: Where to begin, `(parameters,)`.
         max_steps: At most. Default: 5,000, three times; 2,000 beyond 300 parameters.
-        temperature: T. Default: 1. Returned are the position, U, and |∇U| there.
+        temperature: T. Default: 1.
+
+    Returns:
+        The position, U, and |∇U| there.
     """
     if surface.num_parameters > WHOLE:
         return _long_way_down(
@@ -118,13 +126,16 @@ def _long_way_down(surface, start: np.ndarray, max_steps: int, temperature: floa
 def characterize(
     surface, position: np.ndarray, temperature: float = 1.0, step: float = 0.1
 ) -> StationaryPoint:
-    """Determines the kind of a stationary point. A negative eigenvalue makes a saddle. Where the
-    lowest eigenvalue counts as 0 the point is moved by `step` along its eigenvector, and descends
-    again: if it stays at least half as far away and U is the same, the bottom is a valley; else the
-    direction is flat to second order only, and the point a minimum.
+    """Determines the kind of a stationary point.
+
+    A negative eigenvalue makes a saddle. If the lowest eigenvalue counts as 0 the point is moved by
+    `step` along its eigenvector, and descends again. If it stays at least half as far away and U is
+    the same, the bottom is a valley; else the direction is flat to second order only, and the point
+    a minimum.
 
     Args:
-        surface, position: A `tati_re.landscape.Surface`, and where `descend` arrived.
+        surface: The potential, a `tati_re.landscape.Surface`.
+        position: Where `descend` arrived, `(parameters,)`.
         temperature: T, the unit of what counts as the same U. Default: 1.
         step: Length of that move. Default: 0.1.
     """
@@ -177,8 +188,16 @@ def _spectrum(surface, position) -> tuple[np.ndarray, np.ndarray]:
 def lowest_below(
     surface, start: np.ndarray, temperature: float = 1.0, max_steps: int = LARGE_STEPS
 ) -> StationaryPoint:
-    """Descends, and where it ended on a saddle, from both sides of it again; the lowest point
-    found.
+    """Descends, and from both sides of a saddle again if it ends on one; the lowest point found.
+
+    Args:
+        surface: The potential, a `tati_re.landscape.Surface`.
+        start: Where to begin, `(parameters,)`.
+        temperature: T. Default: 1.
+        max_steps: Most steps of a descent. Default: 2,000.
+
+    Returns:
+        The lowest stationary point.
     """
 
     def below(place: np.ndarray) -> StationaryPoint:

@@ -77,7 +77,8 @@ def explore(
         start: `(parameters,)`. Default: where the simulation is.
         path: Positions `(n, parameters)` of a trajectory that is there already: the first leg.
             Default: none.
-        num_steps, num_legs: Of a leg, and of a round. Default: 2,000 and 4.
+        num_steps: Steps of a leg. Default: 2,000.
+        num_legs: Legs of a round. Default: 4.
         heats: Temperatures of the legs over T. Default: 1 and 4.
         num_candidates: Descents along a leg. Default: 5.
         max_rounds: At most. Default: 10.
@@ -87,7 +88,8 @@ def explore(
             Default: 8.
         num_processes: Processes side by side; 0: in this one. Default: 0.
         temperature: T. Default: the simulation's, 1 for a function.
-        step_size, friction: Of a function's legs; a simulation has its own. Default: 0.05 and 1.
+        step_size: Step size of the legs of a function; a simulation has its own. Default: 0.05.
+        friction: Friction of these legs. Default: 1.
         seed: Of the legs. Default: 0; without `output`, further calls on one simulation draw other
             numbers.
         output: A folder; an exploration that was stopped goes on there when it is called again.

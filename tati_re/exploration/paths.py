@@ -18,7 +18,8 @@ class Path(NamedTuple):
 
     Attributes:
         place: Part of each way's length, `(n,)`, from 0 to 1.
-        linear, relaxed: U along the straight line and the relaxed path, `(n,)`.
+        linear: U along the straight line, `(n,)`.
+        relaxed: U along the relaxed path, `(n,)`.
         images: Points of the relaxed path, `(n, parameters)`.
         linear_barrier: Highest U of the line above the higher end, at least 0.
         relaxed_barrier: The same of the relaxed path: an estimate of the barrier between the two
@@ -47,7 +48,8 @@ def connect(
 
     Args:
         surface: `tati_re.landscape.Surface`.
-        first, second: The points, `(parameters,)`.
+        first: One end, `(parameters,)`.
+        second: The other end, `(parameters,)`.
         curvature: Largest eigenvalue of the Hessian at the ends. Default: 1.
         enough: A barrier below this one ends the relaxation. Default: 0.
 

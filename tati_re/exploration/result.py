@@ -28,7 +28,8 @@ class Exploration(NamedTuple):
             residual`.
         paths: Both ways of each pair, by pair of numbers.
         legs: Positions of all legs, `(k, n, parameters)` as a list.
-        num_rounds, reason: How many there were, and why it stopped, in words.
+        num_rounds: The number of rounds.
+        reason: Why the exploration stopped, in words.
         out_of_time: Whether `max_time` was over.
     """
 
@@ -48,15 +49,20 @@ class Exploration(NamedTuple):
 
 def disconnectivity(found: Exploration) -> pd.DataFrame:
     """At which potential each minimum joins a lower one, when the surface is flooded from below.
+
     The pass between two minima is the lowest, over all chains of relaxed paths, of the highest
     potential on the chain: pairs are joined in the order of their passes, as in a minimal spanning
     tree. Passes are upper bounds, as the relaxed paths are. O. Becker, M. Karplus, J. Chem. Phys.
     106, 1495 (1997); D. Wales et al., Nature 394, 758 (1998).
 
-    Of what `explore` found there is one row for each minimum that a path leads to, the lowest
-    first: its `number` and `potential`; the minimum it `joins`, the lowest on the other side of its
-    pass (0: none, it is the lowest of all that are connected); the potential of the pass,
-    `joins_at`; and `depth`, the height of the pass above it (nan: none).
+    Args:
+        found: The result of `explore`.
+
+    Returns:
+        One row for each minimum that a path leads to, the lowest first: its `number` and
+        `potential`; the minimum it `joins`, the lowest on the other side of its pass (0: none, it
+        is the lowest of all that are connected); the potential of the pass, `joins_at`; and
+        `depth`, the height of the pass above it (nan: none).
     """
     potential = dict(zip(found.minima["number"], found.minima["potential"], strict=True))
     passes = [

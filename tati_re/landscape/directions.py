@@ -28,9 +28,10 @@ def random_directions(
     NeurIPS 2018, section 4.
 
     Args:
-        centre, shapes: Parameters, `(parameters,)`, and the shapes of the tensors that make them,
-            in order.
-        count, seed: Directions, at least 1, and their random numbers. Default: 2 and 0.
+        centre: The parameters, `(parameters,)`.
+        shapes: Shapes of the tensors of which they consist, in order.
+        count: The number of directions, at least 1. Default: 2.
+        seed: Seed of the random numbers. Default: 0.
         normalization: "filter", "tensor" (one length a tensor), "none" (random, of length 1).
             Default: "filter".
 
@@ -72,7 +73,8 @@ def trajectory_directions(
     mean), by the smaller Gram matrix.
 
     Args:
-        positions, centre: `(n, parameters)` and `(parameters,)`.
+        positions: Positions along the path, `(n, parameters)`.
+        centre: The end of the path, `(parameters,)`.
         count: Directions, at most n. Default: 2.
 
     Returns:
@@ -141,9 +143,15 @@ def covariance_directions(
 
 
 def between(*sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The line or plane through two or three parameter vectors. Of these, `(parameters,)` each, the
-    first is returned as the center, and the directions to the others, not normalized: they lie at
-    coordinate 1 along each axis, so that (0, 0), (1, 0), (0, 1) are the given points.
+    """The line or plane through two or three parameter vectors.
+
+    The directions are not normalized: with two of them (0, 0), (1, 0), (0, 1) are the given points.
+
+    Args:
+        *sets: Two or three vectors, `(parameters,)` each.
+
+    Returns:
+        The first vector as the center, and the directions to the others.
     """
     refuse_if(
         len(sets) not in (2, 3), "A line or plane goes through two or three points.", len(sets)
@@ -160,9 +168,18 @@ def between(*sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def held(names: Sequence[str], patterns: Sequence[str]) -> np.ndarray:
-    """The mask of parameters that are fixed at the center. It is `(parameters,)`; names are as
-    `dense/kernel[0,3]`, patterns are names of tensors or parameters, with `*` and `?`: `*bias*`,
-    `dense_1/*`, `dense/kernel[0,*`; one that fits no parameter is an `InputError`.
+    """The mask of parameters that are fixed at the center.
+
+    Args:
+        names: Names of the parameters, such as `dense/kernel[0,3]`.
+        patterns: Names of tensors or parameters, with `*` and `?`: `*bias*`, `dense_1/*`,
+            `dense/kernel[0,*`.
+
+    Returns:
+        The mask, `(parameters,)`.
+
+    Raises:
+        InputError: A pattern fits no parameter.
     """
     mask = np.zeros(len(names), bool)
     tensors = [name.split("[")[0] for name in names]
@@ -185,8 +202,17 @@ def held(names: Sequence[str], patterns: Sequence[str]) -> np.ndarray:
 
 
 def project_out(directions: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Sets the parameters of a mask to zero in directions. Where nothing is left of one it is an
-    `InputError`.
+    """Sets the parameters of a mask to zero in directions.
+
+    Args:
+        directions: Directions, `(axes, parameters)`.
+        mask: The parameters to set to zero, `(parameters,)`.
+
+    Returns:
+        The changed directions.
+
+    Raises:
+        InputError: Nothing is left of a direction.
     """
     left = np.where(mask, 0.0, directions)
     refuse_if(

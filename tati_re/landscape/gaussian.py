@@ -27,8 +27,10 @@ class GaussianApproximation:
     covariance of a component is diag(`diagonal`) + F F', F its `factor`.
 
     Attributes:
-        kind, temperature: "laplace", "laplace_diagonal" or "swag"; T of the simulation.
-        mean, diagonal: `(walkers, parameters)`; the diagonal is 0 for "laplace".
+        kind: "laplace", "laplace_diagonal" or "swag".
+        temperature: T of the simulation.
+        mean: The centers of the components, `(walkers, parameters)`.
+        diagonal: Variances beside F F', `(walkers, parameters)`; 0 for "laplace".
         factor: `(walkers, parameters, k)`; k is P for "laplace", 0 for "laplace_diagonal", the rank
             for "swag".
         log_evidence: ln of the integral of exp(-U/T) over the parabola at the walker, `(walkers,)`:

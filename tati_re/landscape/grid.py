@@ -13,8 +13,12 @@ FORM = "LOW:HIGH:POINTS"
 
 
 class Axis(NamedTuple):
-    """Equally spaced coordinates from `low` to `high`, which is above it: `num_points`, at least 2,
-    ends included; an odd number has the middle.
+    """Equally spaced coordinates, both ends included.
+
+    Attributes:
+        low: The first coordinate.
+        high: The last one, above `low`.
+        num_points: The number of coordinates, at least 2; an odd number includes the middle.
     """
 
     low: float
@@ -32,8 +36,17 @@ class Axis(NamedTuple):
 
 
 def parse_axis(text: str, name: str = "range") -> Axis:
-    """Reads `-1:1:41`; messages call it `name`. Another form, an empty interval, or fewer than 2
-    points are an `InputError`.
+    """Reads an axis from text such as `-1:1:41`.
+
+    Args:
+        text: The lowest and the highest coordinate and the number of points.
+        name: What messages call it. Default: "range".
+
+    Returns:
+        The axis.
+
+    Raises:
+        InputError: Another form, an empty interval, or fewer than 2 points.
     """
     try:
         low, high, count = text.split(":")
@@ -78,8 +91,16 @@ def axes_of(ranges: Sequence[Axis | str] | Axis | str, what: str, count: int | N
 
 
 def parse_scales(text: str) -> tuple[int, ...]:
-    """Reads `1,0,-1,-2`, the exponents of the powers of 10 that a range is multiplied with. What
-    are no integers, or has one of them twice, is an `InputError`.
+    """Reads scales from text such as `1,0,-1,-2`.
+
+    Args:
+        text: Exponents of the powers of 10 that multiply a range.
+
+    Returns:
+        The exponents.
+
+    Raises:
+        InputError: An exponent is not an integer, or occurs twice.
     """
     try:
         scales = tuple(int(part) for part in text.split(","))
@@ -97,7 +118,8 @@ class Grid:
     scale.
 
     Args:
-        centre, directions: `(parameters,)`, and `(axes, parameters)`, rows d_k.
+        centre: The center, `(parameters,)`.
+        directions: The directions d_k, `(axes, parameters)`.
         axes: One for each direction.
         scales: Exponents of 10. Default: 0 alone.
 
@@ -158,7 +180,9 @@ def project(
     be neither orthogonal nor of length 1: positions that are center + c D have the coordinates c.
 
     Args:
-        positions, centre, directions: `(n, parameters)`, `(parameters,)`, `(axes, parameters)`.
+        positions: Positions, `(n, parameters)`.
+        centre: The center of the plane, `(parameters,)`.
+        directions: Its directions, `(axes, parameters)`.
 
     Returns:
         Coordinates `(n, axes)`, and how far each position lies from the plane, `(n,)`.

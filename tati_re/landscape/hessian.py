@@ -17,9 +17,12 @@ MOST_PARAMETERS = 5_000
 
 @shown
 class HessianEigenpairs(NamedTuple):
-    """Some eigenvalues of the Hessian: `values`, descending, `(k,)`, the orthonormal rows of their
-    `vectors`, `(k, parameters)`, and `residuals`, |H v - value v|, `(k,)`, by how much a value may
-    be off.
+    """Some eigenvalues of the Hessian with their eigenvectors.
+
+    Attributes:
+        values: The eigenvalues, descending, `(k,)`.
+        vectors: Orthonormal rows, `(k, parameters)`.
+        residuals: |H v - value v|, `(k,)`: a value may be off by so much.
     """
 
     values: np.ndarray
@@ -28,8 +31,12 @@ class HessianEigenpairs(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """An estimate of the trace: the mean over `num_probes` probes, `value`, its `standard_error`
-    from their spread.
+    """An estimate of the trace of the Hessian.
+
+    Attributes:
+        value: The mean over the probes.
+        standard_error: Its standard error, from the spread of the probes.
+        num_probes: The number of probes.
     """
 
     value: float
@@ -39,9 +46,12 @@ class Trace(NamedTuple):
 
 @shown
 class Density(NamedTuple):
-    """The spectral density as quadrature `nodes`, Ritz values of each probe, `(probes, steps)`,
-    with their `weights`, which of a probe sum to 1; there are `num_parameters` eigenvalues in
-    all.
+    """The spectral density as quadrature nodes and weights.
+
+    Attributes:
+        nodes: Ritz values of each probe, `(probes, steps)`.
+        weights: Their weights, `(probes, steps)`; those of a probe sum to 1.
+        num_parameters: The number of all eigenvalues.
     """
 
     nodes: np.ndarray
@@ -70,13 +80,16 @@ class Density(NamedTuple):
 
 
 def hessian_matrix(surface, position: np.ndarray, free: np.ndarray | None = None) -> np.ndarray:
-    """The Hessian of U at a point, from one Hessian-vector product per parameter. It is symmetric
-    `(n, n)`, float64.
+    """The Hessian of U at a point, from one Hessian-vector product per parameter.
 
     Args:
-        surface, position: A `tati_re.landscape.Surface`, and `(parameters,)`.
+        surface: The potential, a `tati_re.landscape.Surface`.
+        position: The parameters, `(parameters,)`.
         free: A mask `(parameters,)`: rows and columns to compute, up to 5,000, else an
             `InputError`. Default: all.
+
+    Returns:
+        The matrix, symmetric, `(n, n)`, float64.
     """
     chosen = np.arange(surface.num_parameters) if free is None else np.flatnonzero(free)
     if len(chosen) > MOST_PARAMETERS:
@@ -118,8 +131,11 @@ def hessian_eigenpairs(
     relative to the largest one.
 
     Args:
-        surface, position, free: As of `hessian_matrix`.
-        num_largest, num_smallest: How many of the upper and of the lower end. Default: 5 and 1.
+        surface: The potential, a `tati_re.landscape.Surface`.
+        position: The parameters, `(parameters,)`.
+        num_largest: How many of the upper end. Default: 5.
+        num_smallest: How many of the lower end. Default: 1.
+        free: A mask of the parameters that count, `(parameters,)`. Default: all.
         seed: Of the start vector. Default: 0.
 
     Returns:
@@ -199,8 +215,20 @@ def hessian_directions(
     seed: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvectors of the Hessian by number: 1 is the stiffest, -1 the lowest (flat, or downhill at
-    a saddle). Returned are orthonormal rows `(len(numbers), parameters)` and their eigenvalues; 0
-    is no number. Other arguments are those of `hessian_eigenpairs`.
+    a saddle).
+
+    Args:
+        surface: The potential, a `tati_re.landscape.Surface`.
+        position: The parameters, `(parameters,)`.
+        numbers: Numbers of the eigenvectors; 0 is not one.
+        free: A mask of the parameters that count, `(parameters,)`. Default: all.
+        seed: Seed of the start vector. Default: 0.
+
+    Returns:
+        Orthonormal rows, `(len(numbers), parameters)`, and their eigenvalues.
+
+    Raises:
+        InputError: A number out of range, or no convergence.
     """
     refuse_if(
         0 in numbers or not numbers,
@@ -231,8 +259,10 @@ def hessian_trace(
     a diagonal Hessian. Source: M. Hutchinson, Communications in Statistics 19 (1990).
 
     Args:
-        surface, position, free: As of `hessian_matrix`.
+        surface: The potential, a `tati_re.landscape.Surface`.
+        position: The parameters, `(parameters,)`.
         num_probes: At least 2. Default: 64.
+        free: A mask of the parameters that count, `(parameters,)`. Default: all.
         seed: Of the random signs. Default: 0.
     """
     refuse_if(num_probes < 2, "num_probes is too small for an error.", num_probes, "at least 2")
@@ -261,9 +291,11 @@ def hessian_density(
     into neural net optimization via Hessian eigenvalue density, ICML 2019, algorithm 1.
 
     Args:
-        surface, position, free: As of `hessian_matrix`.
+        surface: The potential, a `tati_re.landscape.Surface`.
+        position: The parameters, `(parameters,)`.
         num_probes: Random vectors, at least 1. Default: 8.
         num_steps: Lanczos steps of each, at most the free parameters. Default: 60.
+        free: A mask of the parameters that count, `(parameters,)`. Default: all.
         seed: Of the random vectors. Default: 0.
     """
     count = surface.num_parameters if free is None else int(np.sum(free))

@@ -108,7 +108,8 @@ def input_space(
             steps. Default: "all".
         parameters: Vectors `(draws, parameters)` or `(parameters,)` in place of the run's. Default:
             none.
-        walker, thin: Of the run's, and each so many of the sampled ones. Default: all, and 1.
+        walker: One walker of the run. Default: all.
+        thin: Keep every so many of the stored parameters. Default: 1.
         model: The Keras model, if the folder could not hold it. Default: the folder's.
 
     Raises:

@@ -33,8 +33,9 @@ class Landscape(NamedTuple):
             distance from it, and the position's own loss, potential, ... and `plane_loss`, the loss
             of its projection.
         lowest: L0, the lowest loss of both tables.
-        centre, directions, names: `(parameters,)`, `(axes, parameters)`, and the names of the
-            coordinates.
+        centre: The center, `(parameters,)`.
+        directions: The directions, `(axes, parameters)`.
+        names: Names of the coordinates.
     """
 
     table: pandas.DataFrame
@@ -69,7 +70,8 @@ def scan(
     """Evaluates U on a line, a plane or a grid, and along a projected trajectory.
 
     Args:
-        surface, centre: A `tati_re.landscape.Surface`, and `(parameters,)`.
+        surface: The potential, a `tati_re.landscape.Surface`.
+        centre: The center, `(parameters,)`.
         directions: `(axes, parameters)`; coordinates count in their lengths.
         ranges: `-1:1:41` or an `Axis` for all axes, or one for each. Default: `-1:1:41`.
         scales: Exponents of 10: the whole range times each of these powers, one grid after the
@@ -152,8 +154,19 @@ def along(
     description: dict[str, Any] | None = None,
 ) -> pandas.DataFrame:
     """Loss, potential and accuracy at stored positions, on all data where the run saw mini-batches.
-    The arguments are those of `scan`; the table has a row a position: step, walker, loss,
-    potential, ..., `ln_excess_loss`.
+
+    Args:
+        surface: The potential, a `tati_re.landscape.Surface`.
+        trajectory: `Position`s of `tati_re.analysis.stored_positions` or of `path_of`, read once.
+        output: A folder in which the table grows, as of `scan`. Default: none.
+        overwrite: Whether the files of another landscape there are removed. Default: False.
+        description: More words for `landscape.toml`. Default: none.
+
+    Returns:
+        One row for each position: step, walker, loss, potential, ..., `ln_excess_loss`.
+
+    Raises:
+        InputError: As of `scan`.
     """
     positions = list(trajectory)
     refuse_if(not positions, "The trajectory has no positions.")
@@ -171,8 +184,16 @@ def along(
 
 
 def load(folder: AnyPath) -> Landscape:
-    """Opens the folder of a finished landscape. One that is none, or is not finished, is an
-    `InputError`: the same command goes on with it.
+    """Opens the folder of a finished landscape.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        The landscape.
+
+    Raises:
+        InputError: It is not a landscape, or it is not finished: the same command goes on with it.
     """
     folder = Path(folder)
     path = folder / tables.SPECIFICATION
@@ -198,9 +219,18 @@ def load(folder: AnyPath) -> Landscape:
 
 def path_of(run, most: int = 1000, walker: int | None = None) -> list[Any]:
     """Stored positions of a run, up to a number, as many of each walker and equally spaced in its
-    own. They are `Position`s in the order of the file. `most` is at least 1, by default 1,000, and
-    `walker` one alone, by default all. Where a run stored no positions, or has no such walker, it
-    is an `InputError`.
+    own.
+
+    Args:
+        run: The run, or its folder.
+        most: The most positions, at least 1. Default: 1,000.
+        walker: One walker. Default: all.
+
+    Returns:
+        `Position`s in the order of the file.
+
+    Raises:
+        InputError: The run stored no positions, or has no such walker.
     """
 
     def chosen():

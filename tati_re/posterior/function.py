@@ -17,7 +17,8 @@ class FunctionPotential(Potential):
     Args:
         function: L; takes positions `(walkers, parameters)`, returns `(walkers,)`, in TensorFlow
             operations.
-        num_parameters, prior: P and V. Default of V: none.
+        num_parameters: P, the number of parameters.
+        prior: The prior, whose -log density is V. Default: none.
         dtype: "float32" or "float64". Default: "float64".
         parameter_names: Default: `x[0]`, `x[1]`, ...
         validation: What stands for the mean loss on a test part, a function like the first.

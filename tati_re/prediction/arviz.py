@@ -54,7 +54,9 @@ def to_arviz(
     many draws are left over.
 
     Args:
-        run, burnin, thin: As of `tati_re.analysis.averages`, of rows and positions.
+        run: The run, or its folder.
+        burnin: Steps to leave out. Default: the run's own burn-in.
+        thin: Keep every so many rows or positions. Default: 1.
         data: The data set of the run, `sim.dataset`. Default: that of a run made here; else read
             where the run says.
         model: The Keras model where the folder holds none. Default: the folder's.
@@ -127,9 +129,22 @@ def write_arviz(
     data: Dataset | None = None,
     model: Any = None,
 ) -> Path:
-    """Writes a run as a NetCDF file for `xarray.open_datatree` and ArviZ. It returns the file,
-    `path`, which ends in `.nc`; one that cannot be written is an `InputError`. Other arguments and
-    errors are those of `to_arviz`.
+    """Writes a run as a NetCDF file for `xarray.open_datatree` and ArviZ.
+
+    Args:
+        run: The run, or its folder.
+        path: The file; its name ends in `.nc`.
+        burnin: Steps to leave out. Default: the run's own burn-in.
+        thin: Keep every so many rows or positions. Default: 1.
+        data: The data set of the run. Default: that of a run made here, else read where the run
+            says.
+        model: The Keras model if the folder holds none. Default: the model in the folder.
+
+    Returns:
+        The file.
+
+    Raises:
+        InputError: The file cannot be written; else as of `to_arviz`.
     """
     tree = to_arviz(run, burnin, thin, data, model)
     try:

@@ -65,8 +65,16 @@ def read_inputs(source: str, run: RunFiles) -> tuple[np.ndarray, np.ndarray | No
 
 
 def noise_like(inputs: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Uniform random inputs, as many, each entry within its range; one that never varies in that of
-    all.
+    """Uniform random inputs, as many as given, each entry within its range.
+
+    An entry that never varies gets the range of all.
+
+    Args:
+        inputs: Inputs, `(n, ...)`.
+        seed: Seed of the random numbers. Default: 0.
+
+    Returns:
+        Random inputs of the same shape.
     """
     values = np.asarray(inputs, np.float64)
     low = values.min(axis=0)

@@ -74,8 +74,14 @@ def class_labels(labels: np.ndarray, num_classes: int) -> np.ndarray:
 
 
 def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Fraction of examples whose most probable class is correct. Arguments and errors are those of
-    `brier_score`.
+    """Fraction of examples whose most probable class is correct.
+
+    Args:
+        probabilities: Class probabilities, `(n, classes)`, in [0, 1].
+        labels: The right classes, `(n,)`, counted from 0.
+
+    Raises:
+        InputError: As of `brier_score`.
     """
     values, right = paired(probabilities, labels)
     return float((values.argmax(axis=1) == right).mean())
@@ -84,9 +90,16 @@ def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
 def negative_log_likelihood(
     probabilities: np.ndarray, labels: np.ndarray, floor: float = SMALLEST_PROBABILITY
 ) -> float:
-    """Mean over examples of -log(probability of the right class), in nats. Arguments and errors are
-    those of `brier_score`; probabilities below `floor`, in [0, 1), count as this one, by default
-    1.2e-38, where float32 underflows.
+    """Mean over examples of -log(probability of the right class), in nats.
+
+    Args:
+        probabilities: Class probabilities, `(n, classes)`, in [0, 1].
+        labels: The right classes, `(n,)`, counted from 0.
+        floor: Probabilities below this one count as it, in [0, 1). Default: 1.2e-38, where float32
+            underflows.
+
+    Raises:
+        InputError: As of `brier_score`.
     """
     values, right = paired(probabilities, labels)
     chosen = np.clip(values[np.arange(len(right)), right], floor, 1.0)
@@ -95,20 +108,35 @@ def negative_log_likelihood(
 
 
 def predictive_entropy(probabilities: np.ndarray) -> np.ndarray:
-    """Entropy -sum p log p of each example's classes, in nats, `(n,)`, from 0 (certain) to log k
-    (nothing known). Probabilities are as `brier_score` takes them; a wrong shape and values outside
-    0..1 are refused.
+    """Entropy -sum p log p of the classes of each example, in nats.
+
+    Args:
+        probabilities: Class probabilities, `(n, classes)`, in [0, 1].
+
+    Returns:
+        The entropy, `(n,)`, from 0 (certain) to log k (nothing known).
+
+    Raises:
+        InputError: A wrong shape, or values outside [0, 1].
     """
     values = class_probabilities(probabilities)
     return -np.sum(values * np.log(np.where(values > 0, values, 1.0)), axis=1)
 
 
 def calibration(probabilities: np.ndarray, labels: np.ndarray, num_bins: int = 15) -> Calibration:
-    """Reliability bins and expected calibration error of the predicted class. Reference: C. Guo, G.
-    Pleiss, Y. Sun, K. Weinberger, On calibration of modern neural networks, ICML 2017, equation 5
-    (equal bins of the confidence, 15 of them there). The error of perfectly calibrated predictions
-    is above 0 by chance, of order sqrt(bins/n). Arguments and errors are those of `brier_score`,
-    and `num_bins`, at least 1, by default 15.
+    """Reliability bins and expected calibration error of the predicted class.
+
+    The error of perfectly calibrated predictions is above 0 by chance, of order sqrt(bins/n).
+    Reference: C. Guo, G. Pleiss, Y. Sun, K. Weinberger, On calibration of modern neural networks,
+    ICML 2017, equation 5 (equal bins of the confidence, 15 of them there).
+
+    Args:
+        probabilities: Class probabilities, `(n, classes)`, in [0, 1].
+        labels: The right classes, `(n,)`, counted from 0.
+        num_bins: The number of bins, at least 1. Default: 15.
+
+    Raises:
+        InputError: As of `brier_score`.
     """
     refuse_if(num_bins < 1, "num_bins is too small.", num_bins, "at least 1")
     values, right = paired(probabilities, labels)

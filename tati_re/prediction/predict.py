@@ -177,7 +177,19 @@ def source_of(
     inputs: Any = (),
 ) -> tuple[Network, Draws | Members]:
     """The network of a run and the parameters to predict with: its draws, or the end of an
-    optimization. `thin` None: as many draws as make so many predictions of the inputs.
+    optimization.
+
+    Args:
+        run: The run.
+        rung: The rung of a ladder whose rungs are all stored. Default: 0, the target.
+        burnin: Steps to leave out. Default: the run's own burn-in.
+        thin: Keep every so many draws; None: as many draws as make at most 20,000,000 predictions
+            of the inputs. Default: 1.
+        model: The Keras model if the folder holds none. Default: the model in the folder.
+        inputs: The inputs, of which `thin` None needs the number. Default: none.
+
+    Returns:
+        The network and the parameters.
     """
     network = Network(run, model)
     options = run.manifest["options"]
@@ -218,7 +230,22 @@ def average(
     memory_values: int = MEMORY_VALUES,
     block_draws: int = BLOCK_DRAWS,
 ) -> results.ClassPrediction | results.LabelPrediction | results.RegressionPrediction:
-    """The average over all draws of several networks; see `predict`."""
+    """The average over all draws of several networks; see `predict`.
+
+    Args:
+        sources: Networks and their parameters, as `source_of` gives them.
+        inputs: Inputs, `(n, ...)`, before any scaling.
+        labels: Right labels or values, `(n,)` or `(n, outputs)`. Default: none.
+        interval: Probability inside of the central intervals, in (0, 1). Default: 0.9.
+        memory_values: Most predicted values in memory at a time.
+        block_draws: Draws that are predicted with at a time.
+
+    Returns:
+        The prediction.
+
+    Raises:
+        InputError: The networks predict different things, or inputs and labels do not fit.
+    """
     first = sources[0][0].predictive
     for network, _ in sources[1:]:
         other = network.predictive

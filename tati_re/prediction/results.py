@@ -37,12 +37,13 @@ class Prediction:
     Attributes:
         num_draws: Vectors of parameters that were averaged over.
         effective_draws: The same, where weights count: (sum of weights)² / sum of their squares.
-        independent_draws: Independent ones of the same error, by weights and autocorrelation; nan
-            of streamed averages, and of fewer than 8 draws of a walker.
         level: Probability inside of the intervals.
         draw_losses: Each draw's mean loss over the examples, `(draws,)`, as in the column `loss` of
             a run; None without labels, and of averages that were kept while sampling.
-        walker, weight: Of each draw, `(draws,)`, or None.
+        walker: The walker of each draw, `(draws,)`, or None.
+        weight: The weight of each draw, `(draws,)`, or None.
+        independent_draws: Independent ones of the same error, by weights and autocorrelation; nan
+            of streamed averages, and of fewer than 8 draws of a walker.
         inputs: What was predicted, `(n, ...)`; None of averages that were kept while sampling.
         places: How many classes an input has, one after the other.
     """
@@ -134,15 +135,16 @@ class ClassPrediction(_Probabilities):
     (epistemic).
 
     Attributes:
+        labels: The right classes, `(n,)`, counted from 0, or None.
+        class_values: What the classes are called: 0, 1, ..., or -1 and 1, or their names.
+        draw_accuracy: Part of right classes of each draw, `(draws,)`, or None.
         probabilities: Posterior average, `(n, classes)`. Of classes at several places each place
             counts, one after the other, as an input of its own, here and below.
         std: Standard deviation of the probabilities over the draws, likewise.
-        lower, upper: Ends of their central interval over the draws, likewise; None for averages
-            kept while sampling.
-        expected_entropy, labels: E H(p), in nats, `(n,)`; right classes, `(n,)`, counted from 0, or
-            None.
-        class_values: What the classes are called: 0, 1, ..., or -1 and 1, or their names.
-        draw_accuracy: Part of right classes of each draw, `(draws,)`, or None.
+        lower: Lower end of the central interval of the probabilities over the draws, in the same
+            shape; None for averages kept while sampling.
+        upper: Upper end of this interval, in the same shape, or None.
+        expected_entropy: E H(p), in nats, `(n,)`.
     """
 
     labels: np.ndarray | None
@@ -211,12 +213,15 @@ class LabelPrediction(_Probabilities):
     choice of two classes.
 
     Attributes:
-        probabilities: Posterior average of the probability that a label is 1, `(n, labels)`.
-        std, lower, upper: As of `ClassPrediction`.
-        expected_entropy: E H(p), in nats, the sum over the labels, `(n,)`.
         labels: The right ones, `(n, labels)` of 0 and 1, or None.
         log_density: log E p(y|x, θ) of each example, `(n,)`, or None.
         draw_accuracy: Part of the examples with all labels right of each draw, `(draws,)`, or None.
+        probabilities: Posterior average of the probability that a label is 1, `(n, labels)`.
+        expected_entropy: E H(p), in nats, the sum over the labels, `(n,)`.
+        std: Standard deviation of the probabilities over the draws, `(n, labels)`.
+        lower: Lower end of the central interval of the probabilities over the draws, in the same
+            shape; None for averages kept while sampling.
+        upper: Upper end of this interval, in the same shape, or None.
     """
 
     labels: np.ndarray | None
@@ -301,10 +306,12 @@ class RegressionPrediction(Prediction):
         parameter_std: Standard deviation of the network's values over the draws, likewise.
         noise_std: Standard deviation of the noise, likewise; None where the loss says nothing of
             it.
-        mean_lower, mean_upper: Ends of the central interval of the network's values over the draws,
-            likewise.
-        lower, upper: Ends of the central interval of a new observation, or of the values if no
-            noise is known.
+        mean_lower: Lower end of the central interval of the network's values over the draws, `(n,
+            outputs)`.
+        mean_upper: Upper end of this interval, `(n, outputs)`.
+        lower: Lower end of the central interval of a new observation, `(n, outputs)`; of the values
+            if no noise is known.
+        upper: Upper end of this interval, `(n, outputs)`.
         targets: What came true, `(n, outputs)`, or None.
         log_density: Of the targets of an example, all outputs together, `(n,)`; None without
             targets or noise.

@@ -27,10 +27,16 @@ def brier_score(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 
 def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
-    """Area under the ROC curve of a score for outside inputs: P(outside > inside) + P(equal)/2. It
-    is 1 where the score tells all of them apart, 0.5 where it tells nothing. `inside`, `(n,)`, are
-    scores of inputs like those of the training, `outside`, `(m,)`, of other ones; an empty set, or
-    what is no number, is an `InputError`.
+    """Area under the ROC curve of a score for outside inputs: P(outside > inside) + P(equal)/2.
+
+    It is 1 if the score separates all of them, 0.5 if it says nothing.
+
+    Args:
+        inside: Scores of inputs like those of the training, `(n,)`.
+        outside: Scores of other inputs, `(m,)`.
+
+    Raises:
+        InputError: An empty set, or values that are not numbers.
     """
     from scipy.stats import rankdata
 
@@ -142,7 +148,9 @@ def crps(y: np.ndarray, means: np.ndarray, stds: np.ndarray, weights: np.ndarray
 
     Args:
         y: What came true, `(n,)`.
-        means, stds, weights: `(draws, n)`; above 0, and fitting the means; `(draws,)`.
+        means: Means of the normals, `(draws, n)`.
+        stds: Their standard deviations above 0, `(draws, n)` or a shape that broadcasts to it.
+        weights: Weights of the draws, `(draws,)`.
     """
     share = weights / weights.sum()
     stds = np.broadcast_to(stds, means.shape)

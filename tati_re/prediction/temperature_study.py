@@ -29,10 +29,14 @@ RISE = 2.0
 @shown
 @dataclass(frozen=True, eq=False)
 class TemperatureStudy:
-    """Loss and accuracy of a posterior at several temperatures: in `frame` one row a temperature,
-    rising, see `temperature_curve`. Cooling should have stopped at `best_temperature`, the lowest
-    validation loss on the way down, and did at `stopped_at`, where that was seen to have risen, or
-    None. `runs` are by temperature.
+    """Loss and accuracy of a posterior at several temperatures.
+
+    Attributes:
+        frame: One row for each temperature, rising; the columns are those of `temperature_curve`.
+        best_temperature: Where cooling should have stopped: the lowest validation loss on the way
+            down.
+        stopped_at: Where cooling stopped because the validation loss had risen; None if it did not.
+        runs: The runs by temperature.
     """
 
     frame: pd.DataFrame

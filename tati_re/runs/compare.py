@@ -53,7 +53,8 @@ def compare(
     """Compares two run folders, table by table, or two CSV or HDF5 files.
 
     Args:
-        first, second: A run folder or a file, and another one of the same kind.
+        first: A run folder or a file.
+        second: Another one of the same kind.
         tolerance: For columns without one of their own. Default: 1e-8, absolute.
         columns: Tolerances by column. Default: none.
         drop: Columns that are not compared; a name that ends in `*` stands for all that begin so.

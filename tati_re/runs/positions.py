@@ -20,8 +20,12 @@ BLOCK_BYTES = 1 << 27
 
 
 class Position(NamedTuple):
-    """A stored position: its step, its walker, counted from 0, and the vector `parameters`,
-    `(P,)`.
+    """A stored position.
+
+    Attributes:
+        step: Its step.
+        walker: Its walker, counted from 0.
+        parameters: The vector of parameters, `(P,)`.
     """
 
     step: int
@@ -67,12 +71,13 @@ class Positions:
 
     Args:
         run: The run, or its folder; of `trajectory.h5` or `trajectory.csv`.
-        burnin, thin: As of `tati_re.analysis.averages`, of stored positions of a walker at each
-            rung for rows.
+        burnin: Steps to leave out. Default: the run's own burn-in.
+        thin: Keep every so many stored positions of a walker at each rung. Default: 1.
         walker: One walker. Default: None, all.
         rung: Of a ladder whose rungs are all stored; None stands for all. Default: 0, the target.
         keep_type: Whether positions of an HDF5 file keep their type, in place of float64. Default:
             False.
+        block_bytes: Bytes of positions in memory at a time.
 
     Raises:
         InputError: The run stored no trajectory, or a number is out of range.
@@ -304,10 +309,16 @@ def stores_projections(run: RunFiles) -> bool:
 
 def stored_positions(run: RunFiles, block_bytes: int = BLOCK_BYTES) -> Iterator[Position]:
     """Yields the rows of a run's trajectory in written order, with one block in memory at a time.
-    That is in the order of steps and walkers; where groups of walkers take turns
-    (`covariance_blending`), turn by turn. Rows of the burn-in, and of a ladder those of its hotter
-    rungs, are left out. `block_bytes` are those of the rows in memory at a time. A run that stored
-    no trajectory, or projections instead of parameters, is an `InputError`.
+
+    The order is that of steps and walkers; if groups of walkers take turns (`covariance_blending`),
+    turn by turn. Rows of the burn-in and of hotter rungs are left out.
+
+    Args:
+        run: The run.
+        block_bytes: Bytes of positions in memory at a time.
+
+    Raises:
+        InputError: The run stored no trajectory, or projections instead of parameters.
     """
     refuse_if(stores_projections(run), f"The run {run.folder} stored projections, not parameters.")
     positions = Positions(run, keep_type=True, block_bytes=block_bytes)

@@ -60,8 +60,17 @@ def make_sampler(name: str, options) -> Method:
 
 
 def tuned(sampler: Method, options) -> Method:
-    """The sampler with its step size tuned where `options.target_acceptance` is given. One that has
-    no Metropolis test, or tunes itself, is an `InputError`.
+    """The sampler with its step size tuned if `options.target_acceptance` is given.
+
+    Args:
+        sampler: A sampler with a Metropolis test.
+        options: The options of the run.
+
+    Returns:
+        The sampler, in a `StepSizeTuning` if it is tuned.
+
+    Raises:
+        InputError: The sampler has no Metropolis test, or tunes itself.
     """
     target = options.target_acceptance
     if target is None:

@@ -42,8 +42,16 @@ _ALIAS_OF = {name.upper(): name for name in ALIASES}
 
 
 class LangevinState(NamedTuple):
-    """Walkers with momenta; fields as in `tati_re.samplers.State`, and `momentum` `(walkers,
-    parameters)`.
+    """Walkers with momenta.
+
+    Attributes:
+        position: θ, `(walkers, parameters)`.
+        momentum: p, `(walkers, parameters)`.
+        gradient: ∇U at its latest evaluation, `(walkers, parameters)`.
+        potential: The potential U = λ L + V, `(walkers,)`, float64.
+        loss: The mean loss over the examples, `(walkers,)`, float64.
+        log_prior: -V, the log density of the prior, `(walkers,)`, float64.
+        rung: The temperature and step size of each walker.
     """
 
     position: Any
@@ -70,9 +78,17 @@ def expand(word: str) -> str:
 
 
 def parse_word(word: str) -> str:
-    """Returns the splitting word in capitals, aliases expanded. The `word` has letters A, B, O, C,
-    D, or U in place of A and O, in any order and case, or is GLA1, GLA2, mCCAdL; an `InputError`
-    says why another one is no method.
+    """A splitting word in capitals, aliases expanded.
+
+    Args:
+        word: Letters A, B, O, C, D, or U in place of A and O, in any order and case; or GLA1, GLA2,
+            mCCAdL.
+
+    Returns:
+        The word in capitals.
+
+    Raises:
+        InputError: The word does not define a sampler; the message says why.
     """
     letters = expand(word)
     unknown = sorted(set(letters) - set(LETTERS))

@@ -101,7 +101,10 @@ class SamplePosterior(keras.callbacks.Callback):
     the callbacks it sees the weights that others restore.
 
     Args:
-        x, y, sample_weight, **options: As of `tati_re.sample`.
+        x: Inputs, as of `tati_re.sample`.
+        y: Targets, as of `tati_re.sample`.
+        sample_weight: The weight of each example, `(n,)`. Default: 1.
+        **options: Options of the run, as of `tati_re.sample`.
 
     Attributes:
         run: The run; None before the end of the training.

@@ -46,9 +46,11 @@ def _check_options(name: str, sim: Simulation) -> None:
 
 
 class Player:
-    """The positions of one simulation of a game, as the potentials of the others read them. They
-    are at `start`, `(walkers, parameters)`, before a game begins, in the precision of its
-    simulation.
+    """The positions of one simulation of a game, as the potentials of the others read them.
+
+    Args:
+        start: The positions before the game begins, `(walkers, parameters)`, in the precision of
+            the simulation.
     """
 
     def __init__(self, start: Any) -> None:

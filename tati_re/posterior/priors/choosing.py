@@ -184,8 +184,14 @@ def too_hot(prior: Prior, temperature: float) -> str | None:
 
 
 def check_prior(prior: Prior, num_parameters: int, dtype: str = "float32") -> None:
-    """Refuses what is no prior, one with one number a parameter that was made for another model,
-    and one of users' own that cannot be compiled or whose gradient is not that of its density.
+    """Refuses an object that is not a prior, or that does not fit the model.
+
+    Priors of users are compiled, and their gradient is compared with differences of their density.
+
+    Args:
+        prior: The prior.
+        num_parameters: The number of parameters of the model.
+        dtype: The precision of the positions, "float32" or "float64". Default: "float32".
 
     Raises:
         InputError: It lacks what a prior answers, has another number of parameters, or is wrong.

@@ -62,7 +62,9 @@ class Laplace(ScaleFamily):
     Args:
         scale: b, above 0: a number for all parameters, or one for each, `(parameters,)`. Default:
             1.
-        fan_in, words: As of `Gaussian`.
+        fan_in: Fan-in k of each parameter, `(parameters,)`; its width is divided by sqrt(k).
+            Default: not divided.
+        words: How messages describe the widths. Default: by their numbers.
 
     Examples:
         >>> str(Laplace(0.5))
@@ -109,7 +111,9 @@ class StudentT(ScaleFamily):
         scale: s, above 0: a number for all parameters, or one for each, `(parameters,)`. Default:
             1.
         degrees: ν, degrees of freedom, above 0. Default: 3.
-        fan_in, words: As of `Gaussian`.
+        fan_in: Fan-in k of each parameter, `(parameters,)`; its width is divided by sqrt(k).
+            Default: not divided.
+        words: How messages describe the widths. Default: by their numbers.
 
     Examples:
         >>> str(StudentT(0.5, 4.0))

@@ -12,7 +12,8 @@ class Product(Prior):
     """Independent priors of consecutive runs of parameters.
 
     Args:
-        parts, sizes: The prior of each run, and how many parameters it has.
+        parts: The prior of each run of parameters.
+        sizes: The number of parameters of each run.
         names: What each run is called, names of tensors. Default: none.
 
     Examples:

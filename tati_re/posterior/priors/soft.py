@@ -37,7 +37,8 @@ class SoftWalls(Prior):
     Args:
         inside: The prior without these walls: a Gaussian, Laplace or Student-t distribution, a box,
             or flat.
-        factor, power: f and a, at least 0. Default: 1.
+        factor: f, at least 0. Default: 1.
+        power: a, at least 0. Default: 1.
         lower: The lower wall: a number, or one for each parameter; -inf where there is none.
             Default: none.
         upper: Likewise, inf where there is none. Default: none.

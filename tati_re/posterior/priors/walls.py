@@ -67,7 +67,9 @@ class Box(ScaleFamily):
     Args:
         bound: Half the width, above 0: a number for all parameters, or one for each,
             `(parameters,)`. Default: 1.
-        fan_in, words: As of `Gaussian`.
+        fan_in: Fan-in k of each parameter, `(parameters,)`; its width is divided by sqrt(k).
+            Default: not divided.
+        words: How messages describe the widths. Default: by their numbers.
 
     Examples:
         >>> str(Box(3.0))
