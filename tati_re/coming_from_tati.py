@@ -25,9 +25,14 @@ __all__ = ["ClassificationDatasets", "Simulation", "data_numpy_to_csv", "split_i
 
 class SimulationOfTati(_Simulation):
     """A Simulation whose mini-batch moves on by itself, as in TATi: all answers refer to one until
-    one is asked a second time or the parameters change. Unless `potential` says otherwise, U is the
-    mean loss without a prior, data stay as they are, noise is 1, and mini-batches above the data
-    set are all of it.
+    one is asked a second time or the parameters change.
+
+    Unless `potential` says otherwise, U is the mean loss without a prior, data stay as they are,
+    noise is 1, and mini-batches above the data set are all of it.
+
+    Args:
+        *args: As of `tati_re.Simulation`.
+        **options: Options by their names in TATi or here.
     """
 
     follows_tati = True
@@ -64,8 +69,10 @@ Simulation = SimulationOfTati
 
 
 class ClassificationDatasets:
-    """TATi's generator of two classes of points in the plane, labeled -1 and +1. Without a `seed`
-    it is drawn from `numpy.random`, as seeded by the script.
+    """TATi's generator of two classes of points in the plane, labeled -1 and +1.
+
+    Args:
+        seed: Seed of the points. Default: drawn from `numpy.random`, as the script seeded it.
     """
 
     TWOCIRCLES, SQUARES, TWOCLUSTERS, SPIRAL = range(4)
@@ -93,14 +100,26 @@ class ClassificationDatasets:
 
 
 def data_numpy_to_csv(features, labels, filename: AnyPath) -> None:
-    """Writes features `(n, k)` and labels `(n,)` or `(n, 1)` to a CSV file with a header line.
-    Unequal lengths, numbers that are not finite, and a file that cannot be written are an
-    `InputError`.
+    """Writes features and labels to a CSV file with a header line.
+
+    Args:
+        features: The points, `(n, k)`, finite.
+        labels: Their labels, `(n,)` or `(n, 1)`.
+        filename: The file.
+
+    Raises:
+        InputError: Unequal lengths, numbers that are not finite, or a file that cannot be written.
     """
     write_dataset(Dataset.from_arrays(features, labels, by_value=True), Path(filename))
 
 
 def split_into_files(features: np.ndarray, labels: np.ndarray, files: list[str]) -> None:
-    """Writes equal parts of the points, in their order, to CSV files."""
+    """Writes equal parts of the points, in their order, to CSV files.
+
+    Args:
+        features: The points, `(n, k)`, finite.
+        labels: Their labels, `(n,)` or `(n, 1)`.
+        files: The CSV files.
+    """
     for part, file in zip(np.array_split(np.arange(len(features)), len(files)), files, strict=True):
         data_numpy_to_csv(features[part], labels[part], file)

@@ -179,8 +179,11 @@ def _asked(name: str) -> Any:
 
 class Delegating(Evaluate):
     """An evaluation that delegates to another one; subclasses override what they change.
-    `with_variance` is put together from the two that it is made of, so that a change of one of them
-    counts.
+
+    `with_variance` is made from its two parts, so that a change of one of them counts.
+
+    Args:
+        evaluate: The evaluation.
     """
 
     def __init__(self, evaluate: Evaluate) -> None:

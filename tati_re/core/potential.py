@@ -107,8 +107,11 @@ class AllExamples:
 
 
 class Batch(NamedTuple):
-    """The examples of one step: `indices` `(walkers, n)`, or `(1, n)` where all walkers share them,
-    and `size`, how many of the n are meant, for a short last batch is padded; int32.
+    """The examples of one step.
+
+    Attributes:
+        indices: Their places, `(walkers, n)`, or `(1, n)` if all walkers share them, int32.
+        size: How many of the n count, int32: a short last batch is padded.
     """
 
     indices: Any

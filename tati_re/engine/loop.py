@@ -45,24 +45,37 @@ def entry(i) -> Callable:
 
 
 class Loop:
-    """A sampler or optimizer and a potential, compiled: temperature and step size of each walker
-    are those of `rung`, the columns of a row `observables`, all random numbers of `seed`;
-    `execution` is "xla", "graph" or "eager". There is a row each `record_every` steps and a
-    position each `trajectory_every` (0: none), projected on `directions`, `(k, parameters)`, where
-    these are given, of the first `num_recorded` walkers in the method's order (None: all), whose
-    moments are kept; neither in the first `num_burnin_steps`. Factors, functions of step numbers,
-    multiply step size and temperature. Other loops of the run take the `first_step` steps before
-    this one, which takes `num_steps` at most (None: any number); `limits` are those on the length
-    of a chunk.
+    """A sampler or optimizer and a potential, compiled.
+
+    Args:
+        potential: The potential.
+        method: The sampler or optimizer.
+        observables: The columns of a row of run.csv.
+        rung: Temperature and step size of each walker.
+        seed: Seed of all random numbers.
+        execution: "xla", "graph" or "eager".
+        record_every: Steps between two rows.
+        trajectory_every: Steps between two stored positions; 0: none. Default: 0.
+        num_burnin_steps: Steps at the start without positions and moments. Default: 0.
+        directions: Positions are projected on these rows, `(k, parameters)`. Default: they are not
+            projected.
+        step_factor: A function of step numbers that multiplies the step size. Default: 1.
+        temperature_factor: A function of step numbers that multiplies the temperature. Default: 1.
+        first_step: Steps of other loops of the run before this one. Default: 0.
+        num_recorded: The first walkers, in the method's order, whose positions and moments are
+            kept. Default: all.
+        num_steps: The most steps. Default: any number.
+        limits: Limits on the length of a chunk.
 
     Attributes:
         timeline: Which step is taken when, and what is due after it.
-        traces, chunk_steps: How often the chunk was traced so far; the most steps of one chunk.
         cools: Changes the carry at the start, between chunks of the burn-in, some end after moves
             `cools_after`, and at its end, from the carry and the number of the move; `None`:
             nothing.
-        by_rung, walkers_at_rung: Whether rows come temperature by temperature; walkers of each
-            temperature.
+        traces: How often the chunk was traced so far.
+        chunk_steps: The most steps of one chunk.
+        by_rung: Whether rows come temperature by temperature.
+        walkers_at_rung: Walkers of each temperature.
     """
 
     recorder = RowBuffers

@@ -27,11 +27,17 @@ _READ = ("step", "walker", "rung", "replica", "weight")
 
 
 class Observables:
-    """Computes a row of run.csv for every walker. The `method` tells whether there are momenta and
-    a Metropolis test; `metric_name` is "accuracy" for classifiers, else None; `extra` are the
-    user's own, functions of the parameters `(walkers, parameters)` that return `(walkers,)`. Loss
-    and potential on all data are at each step of `full_every` (0: never). `groups` are the sizes of
-    the tensors, by name and in order, that have energies and virials too.
+    """Computes a row of run.csv for every walker.
+
+    Args:
+        method: The sampler or optimizer, which says whether there are momenta and a Metropolis
+            test.
+        metric_name: "accuracy" for classifiers, else None.
+        extra: Functions of the parameters `(walkers, parameters)` that return `(walkers,)`, by
+            name. Default: none.
+        full_every: Steps between loss and potential on all data; 0: never. Default: 0.
+        groups: Sizes of the tensors, by name and in order, that have their own energies and
+            virials. Default: none.
     """
 
     def __init__(

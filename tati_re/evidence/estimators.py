@@ -30,9 +30,13 @@ _MOST_FOR_MBAR = 5_000_000
 
 
 class Estimate(NamedTuple):
-    """An estimate `log_z`, what each draw adds to its error, `influence`, `(walkers, draws)`, the
-    columns of the `curve` behind it, `(points,)` or `(points - 1,)` each, and the `bias` that the
-    rule itself is known to have, such as that of the step between points, or 0.
+    """An estimate of log Z from energies along a path.
+
+    Attributes:
+        log_z: The estimate.
+        influence: The contribution of each draw to its error, `(walkers, draws)`.
+        curve: Columns of the curve behind it, `(points,)` or `(points - 1,)` each.
+        bias: The known bias of the rule, such as that of the step between points, or 0.
     """
 
     log_z: float
@@ -59,7 +63,11 @@ class Estimate(NamedTuple):
 
 
 def series_error(series: np.ndarray) -> float:
-    """Standard error of the mean of a series `(walkers, draws)`; 0 where it never changes."""
+    """Standard error of the mean of a series; 0 if it never changes.
+
+    Args:
+        series: Values in the order of the draws, `(walkers, draws)`.
+    """
     if np.ptp(series) == 0:
         return 0.0
     if series.shape[1] >= MINIMUM_DRAWS:
@@ -103,11 +111,16 @@ def point_columns(path, energies: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def thermodynamic_integration(grid: Quadrature, energies) -> Estimate:
-    """log Z as the integral of the mean of log(f/q) over the path, by the rule of a grid. The
-    corrected trapezoid takes off the sum of (Δ²/12)(V_{i+1} - V_i), V the variance of log(f/q),
+    """log Z as the integral of the mean of log(f/q) over the path, by the rule of a grid.
+
+    The corrected trapezoid takes off the sum of (Δ²/12)(V_{i+1} - V_i), V the variance of log(f/q),
     which is the slope of the integrand; `bias` of a plain trapezoid is what this would take off.
     Source: Gelman and Meng (1998); the correction: Friel, Hurn and Wyse, Stat. Comput. 24 (2014),
-    eq. 10. The energies are those of `mbar`, at the points of the grid.
+    eq. 10.
+
+    Args:
+        grid: The points and the rule.
+        energies: -log(f/q) of the draws at each point, `(points, walkers, draws)`.
     """
     energies = checked_energies(grid.path, energies)
     curve = point_columns(grid.path, energies) | {"weight": grid.weights}
@@ -129,10 +142,15 @@ def thermodynamic_integration(grid: Quadrature, energies) -> Estimate:
 
 
 def stepping_stone(path, energies) -> Estimate:
-    """log Z as the sum over neighboring points of log <exp(-Δ E)>, averaged at the lower one. No
-    error from the spacing of the points, but the mean of the exponentials has few terms that count
-    where the steps are wide: `effective_fraction` says which part. Source: Xie, Lewis, Fan, Kuo and
-    Chen, Syst. Biol. 60 (2011). Arguments are those of `mbar`.
+    """log Z as the sum over neighboring points of log <exp(-Δ E)>, averaged at the lower one.
+
+    The spacing of the points makes no error, but the mean of the exponentials has few terms that
+    count if the steps are wide: `effective_fraction` says which part. Source: Xie, Lewis, Fan, Kuo
+    and Chen, Syst. Biol. 60 (2011).
+
+    Args:
+        path: λ from 0 to 1, `(points,)`.
+        energies: -log(f/q) of the draws at each point, `(points, walkers, draws)`.
     """
     path = np.asarray(path, np.float64)
     energies = checked_energies(path, energies)
@@ -154,14 +172,19 @@ def stepping_stone(path, energies) -> Estimate:
 
 def mbar(path, energies) -> Estimate:
     """log Z by the multistate Bennett acceptance ratio: the estimate of least variance from draws
-    at all points. The free energies are solved by pymbar. Its own errors suppose independent draws;
-    here the influence of the estimating equations is summed over the points at each time, which
-    counts correlations. Where draws times points are more than 5,000,000 every k-th draw is taken.
-    Without pymbar it is an `InputError`. Source: Shirts and Chodera, J. Chem. Phys. 129, 124105
-    (2008).
+    at all points.
+
+    The free energies are solved by pymbar. Its own errors suppose independent draws; here the
+    influence of the estimating equations is summed over the points at each time, which counts
+    correlations. If draws times points are more than 5,000,000, every k-th draw is used. Source:
+    Shirts and Chodera, J. Chem. Phys. 129, 124105 (2008).
 
     Args:
-        path, energies: λ from 0 to 1, `(points,)`, and `(points, walkers, draws)`.
+        path: λ from 0 to 1, `(points,)`.
+        energies: -log(f/q) of the draws at each point, `(points, walkers, draws)`.
+
+    Raises:
+        InputError: The package pymbar is missing.
     """
     path = np.asarray(path, np.float64)
     energies = checked_energies(path, energies)

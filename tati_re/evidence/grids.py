@@ -16,8 +16,12 @@ __all__ = ["Quadrature", "gauss_legendre", "make_grid", "simpson", "trapezoid"]
 
 
 class Quadrature(NamedTuple):
-    """Points of the `path`, λ rising from 0 to 1, both of which belong to it, and `weights` of a
-    quadrature `rule`, 0 where a point does not count; `(points,)` each.
+    """A quadrature rule on a path from the reference to the posterior.
+
+    Attributes:
+        path: λ, rising from 0 to 1, both included, `(points,)`.
+        weights: The weights, `(points,)`; 0 if a point does not count.
+        rule: The name of the rule.
     """
 
     path: np.ndarray
@@ -26,12 +30,16 @@ class Quadrature(NamedTuple):
 
 
 def gauss_legendre(num_nodes: int = 16, power: float = POWER) -> Quadrature:
-    """Gauss-Legendre nodes in t, λ = t^p. Both ends are among the points, with the weight 0: at λ =
-    0 the energies of draws from the reference may be huge. Of smooth integrands it is by far the
-    most exact rule: for a linear regression with three weights, whose mean log likelihood rises
-    from -780 to -11, the error is 3.5e-5 with 16 nodes, where a trapezoid over 40 intervals is off
-    by 0.06. `num_nodes` are 2 at least, by default 16, and p, `power`, is 1 at least, by default
-    5.
+    """Gauss-Legendre nodes in t, λ = t^p.
+
+    Both ends are among the points, with the weight 0: at λ = 0 the energies of draws from the
+    reference may be huge. Of smooth integrands it is by far the most exact rule. For a linear
+    regression with three weights, whose mean log likelihood rises from -780 to -11, the error is
+    3.5e-5 with 16 nodes; a trapezoid over 40 intervals is off by 0.06.
+
+    Args:
+        num_nodes: Nodes with a weight, at least 2. Default: 16.
+        power: p of λ = t^p, at least 1. Default: 5.
     """
     _check(num_nodes, power)
     nodes, weights = np.polynomial.legendre.leggauss(num_nodes)
@@ -67,10 +75,14 @@ def trapezoid_weights(path) -> np.ndarray:
 
 
 def simpson(num_nodes: int = 21) -> Quadrature:
-    """Simpson's rule on an even grid in λ, as published for Frenkel-Ladd integration. The end λ = 0
-    counts, where draws from the reference meet energies that they were not made for: the integrand
-    has a spike there, which the rule takes for a slope. For comparison; take another grid.
-    `num_nodes` are points, both ends among them, odd and at least 3, by default 21.
+    """Simpson's rule on an even grid in λ, as published for Frenkel-Ladd integration.
+
+    The end λ = 0 counts, where draws from the reference meet energies that they were not made for:
+    the integrand has a spike there, which the rule takes for a slope. For comparison; take another
+    grid.
+
+    Args:
+        num_nodes: Points, both ends included; odd and at least 3. Default: 21.
     """
     _check(num_nodes, 1.0)
     if num_nodes % 2 == 0:
@@ -95,9 +107,12 @@ def spike_at_reference(grid: Quadrature, means) -> float | None:
 
 
 def make_grid(rule: str, num_nodes: int, power: float = POWER) -> Quadrature:
-    """Makes a quadrature rule by name. It is "gauss_legendre", "trapezoid", "corrected_trapezoid"
-    or "simpson", with `num_nodes` points that count, and p = `power` of λ = t^p; "simpson" has an
-    even grid.
+    """Makes a quadrature rule by name.
+
+    Args:
+        rule: "gauss_legendre", "trapezoid", "corrected_trapezoid" or "simpson".
+        num_nodes: The number of points that count.
+        power: p of λ = t^p, at least 1; "simpson" has an even grid. Default: 5.
     """
     if rule == "gauss_legendre":
         return gauss_legendre(num_nodes, power)

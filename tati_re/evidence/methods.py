@@ -66,17 +66,36 @@ def log_evidence(sim, method: str | None = None, **options: Any) -> Evidence:
 
 @one_writer
 def log_evidences(sim, methods: Sequence[str] | None = None, **options: Any) -> Evidences:
-    """log Z of a simulation by several methods, side by side; those that start from the prior share
-    their energies. `methods` are names, by default the option `method`; other arguments are those
-    of `log_evidence`.
+    """log Z of a simulation by several methods; those that start from the prior share their
+    energies.
+
+    Args:
+        sim: The simulation.
+        methods: Names of methods. Default: the option `method`.
+        **options: Options of the evidence, as of `log_evidence`.
+
+    Returns:
+        The estimates.
+
+    Raises:
+        InputError: As of `log_evidence`.
     """
     return prepared(sim, methods, **options).estimates()
 
 
 @one_writer
 def sample_energies(sim, **options: Any) -> Energies:
-    """Energies at the points of `evidence_grid` from the prior to the posterior, for `estimated`,
-    as `log_evidence`.
+    """Energies at the points of `evidence_grid` from the prior to the posterior, for `estimated`.
+
+    Args:
+        sim: The simulation.
+        **options: Options of the evidence, as of `log_evidence`.
+
+    Returns:
+        The energies.
+
+    Raises:
+        InputError: As of `log_evidence`.
     """
     return prepared(sim, **options).from_prior()[0]
 

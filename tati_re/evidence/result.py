@@ -28,15 +28,16 @@ class Evidence:
     """An estimate of log Z, Z the integral of likelihood times prior.
 
     Attributes:
-        log_z, error: In nats, with its standard error, from autocorrelation and repeats.
+        log_z: log Z in nats.
+        error: Its standard error in nats, from autocorrelation and repeats.
         method: How it was made, a key of `NAMES`.
         curve: The curve it integrated, a pandas DataFrame: `path` rises from 0 at the reference
             (the prior, or springs at a minimum) to 1 at the posterior.
         repeats: What each independent walker or population says by itself.
         notes: Sentences that a reader should see.
+        settings: How long and where: counts of draws, walkers and gradients, seconds, the rule.
         short: The error is of chains shorter than 50 autocorrelation times: rough, and mostly too
             small.
-        settings: How long and where: counts of draws, walkers and gradients, seconds, the rule.
     """
 
     log_z: float
@@ -75,8 +76,13 @@ class Evidence:
 
 
 class Evidences(Sequence):
-    """Estimates of one log Z by several methods. `disagreements` has a sentence for each two that
-    are more than 3 standard errors of their difference apart.
+    """Estimates of one log Z by several methods.
+
+    `disagreements` has a sentence for each two that are more than 3 standard errors of their
+    difference apart.
+
+    Args:
+        estimates: The estimates.
     """
 
     def __init__(self, estimates: Sequence[Evidence]) -> None:
@@ -152,10 +158,15 @@ class Evidences(Sequence):
 
 
 def bayes_factors(estimates: Mapping[str, Evidence]):
-    """Compares models on the same data, the best first. Of one estimate for each model by name it
-    makes a pandas DataFrame with the columns `model`, `log_z`, `error`, `log_bayes_factor` against
-    the best, `factor_error` of that, `short` (an error is that of short chains), and `probability`
-    for equal ones beforehand.
+    """Compares models on the same data, the best first.
+
+    Args:
+        estimates: One estimate for each model, by its name.
+
+    Returns:
+        A pandas DataFrame with the columns `model`, `log_z`, `error`, `log_bayes_factor` against
+        the best, `factor_error` of that, `short` (an error is that of short chains), and
+        `probability` if all models are equally probable beforehand.
     """
     names = sorted(estimates, key=lambda name: -estimates[name].log_z)
     best = estimates[names[0]]

@@ -308,8 +308,16 @@ def to_toml(options: Options, groups: Iterable[str] = GROUPS, changed: bool = Fa
 
 
 def describe(name: str | None = None) -> str:
-    """Describes one option, or all of them with one line each. An `InputError` where there is no
-    such option.
+    """Describes one option, or all of them with one line each.
+
+    Args:
+        name: The name of an option. Default: all options.
+
+    Returns:
+        The description.
+
+    Raises:
+        InputError: There is no such option.
     """
     if name is None:
         lines = []

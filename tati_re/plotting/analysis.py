@@ -42,6 +42,7 @@ def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: AnyPath | None = Non
 
     Args:
         tables: Of `analysis.covariance_table` by name, such as one a run or a walker.
+        path: A `.png` file to write. Default: none.
 
     Raises:
         InputError: No tables.
@@ -80,8 +81,15 @@ def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: AnyPath | None = Non
 def plot_free_energy(
     table: pd.DataFrame, name: str = "coordinate", path: AnyPath | None = None
 ) -> Figure:
-    """Draws a free energy with error bars of one standard error. The `table` is that of
-    `analysis.free_energy`, an empty one an `InputError`, and `name` that of the coordinate.
+    """Draws a free energy with error bars of one standard error.
+
+    Args:
+        table: The table of `analysis.free_energy`.
+        name: The name of the coordinate. Default: "coordinate".
+        path: A `.png` file to write. Default: none.
+
+    Raises:
+        InputError: The table is empty.
     """
     refuse_if(table.empty, "There is no free energy to draw.")
     figure = new_figure(5.4, 3.4)
@@ -104,8 +112,10 @@ def plot_diffusion_map(
     """Draws the eigenvalues of a diffusion map, and its points by their first two eigenfunctions.
 
     Args:
-        found, potential: The map; U of its points, `(n,)`, for their color, with a color bar.
+        found: The diffusion map.
+        potential: U of its points, `(n,)`, for their color.
         landmarks: Indices of points to mark. Default: None.
+        path: A `.png` file to write. Default: none.
     """
     figure = new_figure(8.4, 3.6)
     left, right = figure.subplots(1, 2, width_ratios=[1.0, 1.6])
@@ -141,8 +151,17 @@ def plot_diffusion_map(
 
 def plot_reweighting(table: pd.DataFrame, sampled, path: AnyPath | None = None) -> Figure:
     """Draws averages over the temperature with their errors, and marks the temperatures that were
-    sampled. There is a panel for each observable of the `table`, that of `analysis.reweight`; an
-    empty one is an `InputError`.
+    sampled.
+
+    There is a panel for each observable.
+
+    Args:
+        table: The table of `analysis.reweight`.
+        sampled: The temperatures that were sampled.
+        path: A `.png` file to write. Default: none.
+
+    Raises:
+        InputError: The table is empty.
     """
     refuse_if(table.empty, "There are no averages to draw.")
     names = list(dict.fromkeys(table["observable"]))
@@ -167,9 +186,16 @@ def plot_reweighting(table: pd.DataFrame, sampled, path: AnyPath | None = None) 
 
 
 def plot_group_temperatures(table: pd.DataFrame, path: AnyPath | None = None) -> Figure:
-    """Draws the temperature of each group as a point, in the band where it should lie. There is a
-    panel for each kind of temperature of the `table`, that of `analysis.group_temperatures`; an
-    empty one is an `InputError`.
+    """Draws the temperature of each group as a point, in the band where it should lie.
+
+    There is a panel for each kind of temperature.
+
+    Args:
+        table: The table of `analysis.group_temperatures`.
+        path: A `.png` file to write. Default: none.
+
+    Raises:
+        InputError: The table is empty.
     """
     refuse_if(table.empty, "There are no temperatures to draw.")
     kinds = list(dict.fromkeys(table["temperature"]))
@@ -223,6 +249,7 @@ def plot_learning_coefficient(
         curve: Of `analysis.learning_curve`. Default: none.
         num_parameters: P; half of it is the value of a regular model, marked where it is near.
             Default: none.
+        path: A `.png` file to write. Default: none.
     """
     refuse_if(table.empty, "There is no learning coefficient to draw.")
     figure = new_figure(5.6, 3.8)

@@ -34,6 +34,7 @@ def plot_classes(
     Args:
         predictions: By name, with labels; without them an `InputError`.
         outside: Of inputs unlike those of the training, by the same names. Default: none.
+        path: A `.png` file to write. Default: none.
     """
     single = {name: one.pairs() for name, one in predictions.items()}
     sets, labels = zip(

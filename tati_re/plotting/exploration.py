@@ -27,12 +27,20 @@ _CLOUD = 3000
 
 
 def plot_exploration(found: "Exploration", path: AnyPath | None = None) -> Figure:
-    """Draws the points of an exploration, and U along the paths between its minima. Left: sampled
-    points and bottoms on the two directions in which the points spread most (the parameters
-    themselves where there are two), each pair joined by its relaxed path. Middle: barriers of all
-    pairs, above the diagonal along the straight line, below it along the relaxed path. Right: U
-    along both ways of the pairs that relaxing changes most. Where a single bottom was found, the
-    first panel alone; where nothing was, an `InputError`.
+    """Draws the points of an exploration, and U along the paths between its minima.
+
+    Left: sampled points and bottoms on the two directions in which the points spread most (the
+    parameters themselves if there are two), each pair joined by its relaxed path. Middle: barriers
+    of all pairs, above the diagonal along the straight line, below it along the relaxed path.
+    Right: U along both ways of the pairs that relaxing changes most. If a single bottom was found,
+    the first panel alone.
+
+    Args:
+        found: The result of `tati_re.exploration.explore`.
+        path: A `.png` file to write. Default: none.
+
+    Raises:
+        InputError: Nothing was found.
     """
     refuse_if(not len(found.minima), "The exploration found no minimum.")
     several = bool(found.paths)
@@ -47,10 +55,18 @@ def plot_exploration(found: "Exploration", path: AnyPath | None = None) -> Figur
 
 def plot_disconnectivity(found: "Exploration", path: AnyPath | None = None) -> Figure:
     """Draws the disconnectivity tree of an exploration: a line from each minimum up to the pass
-    where it joins others. The ends of the lines are at the potentials of the minima, the forks at
-    those of the passes; minima that are below a common fork reach each other without going higher.
-    See `tati_re.exploration.disconnectivity`. Without paths between minima it is an
-    `InputError`.
+    where it joins others.
+
+    The ends of the lines are at the potentials of the minima, the forks at those of the passes;
+    minima below a common fork reach each other without going higher. See
+    `tati_re.exploration.disconnectivity`.
+
+    Args:
+        found: The result of `tati_re.exploration.explore`.
+        path: A `.png` file to write. Default: none.
+
+    Raises:
+        InputError: There are no paths between minima.
     """
     from tati_re.exploration.result import (
         disconnectivity,

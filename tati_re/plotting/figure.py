@@ -29,8 +29,11 @@ class _Drawn(Figure):
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Makes a figure with its own canvas, outside pyplot. It lays itself out; `width` and `height`
-    are in inches.
+    """Makes a figure with its own canvas, outside pyplot, that lays itself out.
+
+    Args:
+        width: Its width in inches.
+        height: Its height in inches.
     """
     figure = _Drawn(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
@@ -38,7 +41,11 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def plain(*panels: Axes) -> None:
-    """Removes the upper and right lines of panels and makes their text small."""
+    """Removes the upper and right lines of panels and makes their text small.
+
+    Args:
+        *panels: The panels.
+    """
     for axes in panels:
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
@@ -69,8 +76,14 @@ def empty(axes: Axes, said: str) -> None:
 
 
 def legend_above(axes: Axes, room: int = 1000) -> int:
-    """Puts the legend above the panel's right end, in one row, or in more of `room` letters;
-    returns how many.
+    """Puts the legend above the right end of a panel, in one row or more.
+
+    Args:
+        axes: The panel.
+        room: The number of letters in a row. Default: 1000.
+
+    Returns:
+        The number of rows.
     """
     _, labels = axes.get_legend_handles_labels()
     style: dict[str, Any] = {
@@ -85,8 +98,17 @@ def legend_above(axes: Axes, room: int = 1000) -> int:
 
 
 def save(figure: Figure, path: AnyPath | None) -> Figure:
-    """Writes a figure as PNG at 150 dots per inch, and returns it. Without a `path` there is no
-    file; one that does not end in `.png`, or cannot be written, is an `InputError`.
+    """Writes a figure as PNG at 150 dots per inch, and returns it.
+
+    Args:
+        figure: The figure.
+        path: The file, which ends in `.png`; None: no file.
+
+    Returns:
+        The figure.
+
+    Raises:
+        InputError: The name does not end in `.png`, or the file cannot be written.
     """
     if path is None:
         return figure

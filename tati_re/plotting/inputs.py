@@ -31,9 +31,17 @@ if TYPE_CHECKING:
 
 def plot_points(dataset: Dataset, path: AnyPath | None = None) -> Figure:
     """Draws the examples of a data set: two columns of inputs against each other, or one column
-    against its target. Classes have colors and shapes of their own, values of a regression in the
-    plane, or the first of several labels, a scale; test points are hollow, or have an edge. Inputs
-    are `(N, 2)`, or `(N, 1)` with one target; others are an `InputError`.
+    against its target.
+
+    Classes have their own colors and shapes; values of a regression in the plane, or the first of
+    several labels, a color scale. Test points are hollow, or have an edge.
+
+    Args:
+        dataset: The data set, with inputs `(N, 2)`, or `(N, 1)` with one target.
+        path: A `.png` file to write. Default: none.
+
+    Raises:
+        InputError: The inputs have another shape.
     """
     columns = dataset.inputs.shape[1] if dataset.inputs.ndim == 2 else None
     if columns not in (1, 2) or (columns == 1 and dataset.targets.ndim > 1):
@@ -132,12 +140,19 @@ _MOST_POINTS = 2000
 
 
 def plot_input_space(space: "InputSpace", path: AnyPath | None = None) -> Figure:
-    """Draws predictions over a grid of one or two inputs. Two inputs and two classes: the
-    probability of the second class with the boundary at 1/2, and its spread over the parameters.
-    More classes: the most probable one, paler where it is less sure, and the entropy of the
-    prediction. A regression: mean and spread, of several outputs the first one's. One input: curves
-    with bands of the central interval. Another `space` than such a grid of
-    `tati_re.landscape.input_space` is an `InputError`.
+    """Draws predictions over a grid of one or two inputs.
+
+    Two inputs and two classes: the probability of the second class with the boundary at 1/2, and
+    its spread over the parameters. More classes: the most probable one, paler where it is less
+    sure, and the entropy of the prediction. A regression: mean and spread, of several outputs the
+    first one's. One input: curves with bands of the central interval.
+
+    Args:
+        space: A grid of `tati_re.landscape.input_space` over one or two inputs.
+        path: A `.png` file to write. Default: none.
+
+    Raises:
+        InputError: The space is not such a grid.
     """
     axes = space.axes
     if axes is None or len(axes) > 2:

@@ -47,6 +47,7 @@ def plot_landscape(
 
     Args:
         landscape: Of `tati_re.landscape.scan` or `load`, over one or two coordinates.
+        path: A `.png` file to write. Default: none.
         kind: "sweep" (one coordinate), "contour" or "surface" (two), or "auto": sweep or contour.
         quantity: A column of the table. Default: `ln_excess_loss` over a plane, the losses along a
             line.
@@ -231,9 +232,13 @@ def plot_spectrum_of_hessian(
     width: float | None = None,
 ) -> Figure:
     """Draws the spectral density of a Hessian on a logarithmic axis, with its extreme eigenvalues
-    as ticks. `density` is that of `tati_re.landscape.hessian_density`, `extremes` are eigenvalues
-    to mark, by default none, and `width` that of the Gaussians that smooth the density, by default
-    1/150 of the range.
+    as ticks.
+
+    Args:
+        density: The density of `tati_re.landscape.hessian_density`.
+        path: A `.png` file to write. Default: none.
+        extremes: Eigenvalues to mark. Default: none.
+        width: Width of the Gaussians that smooth the density. Default: 1/150 of the range.
     """
     ends = [
         density.nodes.min(),

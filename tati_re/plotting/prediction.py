@@ -42,6 +42,7 @@ def plot_prediction(
         one: Of `run.predict`.
         along: Column of the inputs, from 0, an `InputError` where there is none. Default: the only
             one.
+        path: A `.png` file to write. Default: none.
     """
     if isinstance(one, RegressionPrediction):
         return plot_values({"posterior average": one}, None, path, along)
@@ -162,6 +163,7 @@ def plot_values(
     Args:
         predictions: By name.
         inputs: What was predicted, `(n, ...)`. Default: None, those that the prediction keeps.
+        path: A `.png` file to write. Default: none.
         along: As of `plot_prediction`, for the left panel. Default: the only one, or what came
             true.
     """

@@ -53,8 +53,10 @@ def plot_run(
 
     Args:
         run: The run.
-        burnin, thin: As of `tati_re.analysis.averages`, for ranks and autocorrelation.
         observables: Columns of `run.csv`. Default: potential, loss and accuracy, those that change.
+        burnin: Steps to leave out of ranks and autocorrelation. Default: the run's own burn-in.
+        thin: Keep every so many rows for them. Default: 1.
+        path: A `.png` file to write. Default: none.
 
     Raises:
         InputError: No rows, or no such column.
@@ -116,6 +118,7 @@ def plot_traces(
         run_info: Rows of `run.csv`; none are an `InputError`.
         num_parameters: Number of parameters P.
         num_burnin_steps: Steps shaded in the upper panel and left out of the means. Default: 0.
+        path: A `.png` file to write. Default: none.
     """
     refuse_if(run_info.empty, "The run has no rows to draw.")
     shown = measured_temperatures(run_info[run_info["step"] > num_burnin_steps], num_parameters)
@@ -270,10 +273,18 @@ def plot_autocorrelation(
     chains: Mapping[str, np.ndarray], steps_between_rows: float = 1.0, path: AnyPath | None = None
 ) -> Figure:
     """Draws the autocorrelation function of each observable, with its integrated time in the
-    legend. The band is the error of a correlation that is zero: two standard errors, by Bartlett's
-    formula with the squares of what is drawn. The `chains` are draws `(chains, draws)` by name, of
-    which none moving is an `InputError`, and `steps_between_rows` is the unit of the lags, by
-    default 1.
+    legend.
+
+    The band is the error of a correlation that is zero: two standard errors, by Bartlett's formula
+    with the squares of what is drawn.
+
+    Args:
+        chains: Draws by name, `(chains, draws)` each.
+        steps_between_rows: Steps between two draws, the unit of the lags. Default: 1.
+        path: A `.png` file to write. Default: none.
+
+    Raises:
+        InputError: No observable changes.
     """
     shown = {
         name: values

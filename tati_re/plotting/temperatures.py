@@ -33,9 +33,14 @@ _ACCURACIES = (
 
 
 def plot_temperatures(frame: pd.DataFrame, path: AnyPath | None = None) -> Figure:
-    """Draws losses, and the accuracies of a classifier below them, against temperature. Error bars
-    are two Monte Carlo errors. The dashed line is the Bayesian posterior, T = 1; the dotted one is
-    where cooling should stop. The `frame` is as `temperature_curve` gives it.
+    """Draws losses, and the accuracies of a classifier below them, against temperature.
+
+    Error bars are two Monte Carlo errors. The dashed line is the Bayesian posterior, T = 1; the
+    dotted one is where cooling should stop.
+
+    Args:
+        frame: The table of `temperature_curve`.
+        path: A `.png` file to write. Default: none.
     """
     classes = "test_accuracy" in frame
     figure = new_figure(6.4, 6.0 if classes else 3.8)
@@ -78,8 +83,15 @@ def plot_temperatures(frame: pd.DataFrame, path: AnyPath | None = None) -> Figur
 
 
 def plot_ladder(ladder: pd.DataFrame, path: AnyPath | None = None) -> Figure:
-    """Draws the accepted swaps between each rung and the next, with what was expected, and the mean
-    potential. The `ladder` is the table `run.ladder`; a single rung is an `InputError`.
+    """Draws the accepted swaps between each rung and the next, the expected ones, and the mean
+    potential.
+
+    Args:
+        ladder: The table `run.ladder`.
+        path: A `.png` file to write. Default: none.
+
+    Raises:
+        InputError: There is a single rung.
     """
     pairs = ladder.iloc[:-1]
     refuse_if(pairs.empty, "A ladder of one rung has no swaps to draw.")

@@ -56,7 +56,13 @@ class FunctionPotential(Potential):
 
 
 class FunctionEvaluate(Evaluate):
-    """A `FunctionPotential` bound to the walkers' rungs."""
+    """A `FunctionPotential` bound to the walkers' rungs.
+
+    Args:
+        potential: The potential.
+        rung: Temperature and step size of each walker.
+        clock: The step of the run. Default: none.
+    """
 
     scale = 1.0
     num_examples = 1

@@ -133,7 +133,8 @@ def compare_runs(
     not, and the band is below `resolution`; else it is unknown. Runs with the same draws agree.
 
     Args:
-        first, second: Runs, or their folders.
+        first: A run, or its folder.
+        second: Another run of the same system, or its folder.
         resolution: Difference of two means that has to be visible, in posterior standard
             deviations, above 0. Default: 0.5.
         burnin: Steps to leave out of both. Default: None, the burn-in of each run.

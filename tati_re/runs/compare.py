@@ -12,8 +12,12 @@ from tati_re.runs import files, manifest, reading
 
 
 class Tolerance(NamedTuple):
-    """The largest accepted difference of two numbers, a `value` of at least 0, by its `kind`:
-    "absolute": abs(a - b) <= value; "relative": abs(a - b) <= value * max(abs(a), abs(b)).
+    """The largest accepted difference of two numbers.
+
+    Attributes:
+        value: The difference, at least 0.
+        kind: "absolute": abs(a - b) <= value; "relative": abs(a - b) <= value * max(abs(a),
+            abs(b)). Default: "absolute".
     """
 
     value: float

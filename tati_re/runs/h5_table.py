@@ -29,12 +29,21 @@ RESERVE_BYTES = 1 << 20
 
 class H5Table(Rows):
     """An HDF5 file for wide tables, readable even after its writer was killed in the middle of a
-    write. Datasets: `index` (n, integer columns) int64 and `rows` (n, other columns) in `dtype`,
-    with their names in the string datasets `index_columns` and `columns`. The file is open during
+    write.
+
+    Datasets: `index` (n, integer columns) int64 and `rows` (n, other columns) in `dtype`, with
+    their names in the string datasets `index_columns` and `columns`. The file is open during
     `flush` only, and then in HDF5's single-writer/multiple-reader mode, which orders its writes so
     that readers meet no half-written structure. `rows` grows before `index`, and a row of `index`
-    that was not written yet holds -1. The folder of `path` exists; an existing file is replaced,
-    and `StorageError` raised where it cannot be written.
+    that was not written yet holds -1.
+
+    Args:
+        path: The file, in a folder that exists; an existing file is replaced.
+        columns: Names of the columns.
+        dtype: The type of columns that are not integers. Default: "float64".
+
+    Raises:
+        StorageError: The file cannot be written.
     """
 
     def __init__(

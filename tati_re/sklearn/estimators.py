@@ -318,12 +318,30 @@ class BayesianRegressor(RegressorMixin, Posterior):
 
 
 class BayesianClassifier(ClassifierMixin, Posterior):
-    """A classifier that averages the probabilities of a network over its posterior. `fit` samples
-    p(θ | X, y) ∝ p(y | X, θ) p(θ) under the cross-entropy; the labels may be of any type. One
-    output for two classes has the binary one.
+    """A classifier that averages the probabilities of a network over its posterior.
 
-    Arguments, `run_`, with the classes' names, and `n_features_in_` are those of
-    `BayesianRegressor`; `classes_` are the labels in their order.
+    `fit` samples p(θ | X, y) ∝ p(y | X, θ) p(θ) under the cross-entropy; the labels may be of any
+    type. A network with one output for two classes has the binary cross-entropy.
+
+    Args:
+        model: A Keras model, which is not changed; a function that builds one; or the path of a
+            `.keras` file, as of `BayesianRegressor`. Default: None, dense layers.
+        hidden: Units of each hidden layer. Default: None, (32,) if there is no model.
+        members: Independent walkers, at least 1. Default: 4.
+        sampler: A name, or an object. Default: None, chosen by the run.
+        num_steps: The last step. Default: None, as of `BayesianRegressor`.
+        until: When to end. Default: None, as of `BayesianRegressor`.
+        seed: Seed of all random numbers: the same seed gives the same posterior. Default: 0.
+        random_state: An integer or `RandomState` in place of `seed`.
+        folder: Where each fit makes a run folder, fit-1, fit-2, ... Default: None, temporary ones.
+        verbose: 0: quiet; 1: progress and summary. Default: 0.
+        **options: Any other option of a run by its name (`tati_re.help()`), as of
+            `BayesianRegressor`.
+
+    Attributes:
+        classes_: The labels in their order.
+        run_: The `tati_re.Run`, with the names of the classes.
+        n_features_in_: Columns of X.
     """
 
     classes_: np.ndarray

@@ -10,16 +10,25 @@ from tati_re.core.evaluate import Clock, Energy, Evaluate, Rung
 
 
 def quartic(position):
-    """U = sum of x⁴/4 + x²/2, `(walkers, parameters)` to `(walkers,)`, in numpy or TensorFlow: not
-    harmonic.
+    """U = sum of x⁴/4 + x²/2, in numpy or TensorFlow: not harmonic.
+
+    Args:
+        position: Positions, `(walkers, parameters)`.
+
+    Returns:
+        U, `(walkers,)`.
     """
     values = 0.25 * position**4 + 0.5 * position**2
     return values.sum(-1) if isinstance(position, np.ndarray) else tf.reduce_sum(values, -1)
 
 
 def rung_of(step_size, temperature=1.0, numpy: bool = False) -> Rung:
-    """Rungs at λ = 1 for walkers of the given step sizes and temperatures (numbers or arrays), as
-    tensors or arrays.
+    """Rungs at λ = 1 for walkers of given step sizes and temperatures.
+
+    Args:
+        step_size: The step sizes, a number or `(walkers,)`.
+        temperature: The temperatures, a number or `(walkers,)`. Default: 1.
+        numpy: Whether the rungs are numpy arrays instead of tensors. Default: False.
     """
     step_size, temperature = np.broadcast_arrays(
         np.asarray(step_size, np.float64), np.asarray(temperature, np.float64)
@@ -33,10 +42,12 @@ class NumpyEvaluate(Evaluate):
 
     Args:
         rung: Temperature and step size of each walker.
-        potential, gradient: `(walkers, parameters)` to `(walkers,)`; its gradient, in the type of
-            the position.
+        potential: U, a function from `(walkers, parameters)` to `(walkers,)`. Default: `quartic`.
+        gradient: Its gradient, in the type of the position. Default: that of `quartic`.
 
-    `calls` says how often a step asked for a mini-batch, `full_calls` how often for all data.
+    Attributes:
+        calls: How often a step asked for a mini-batch.
+        full_calls: How often it asked for all data.
     """
 
     scale = 1.0
@@ -84,8 +95,15 @@ class NumpyEvaluate(Evaluate):
 
 
 class NumpyNoise:
-    """Random numbers of numpy; `asked` lists kind and shape of each request, `drawn` what was
-    given. `seed` is that of the numbers, `dtype` the type of normal ones.
+    """Random numbers of numpy.
+
+    Args:
+        seed: Seed of the numbers.
+        dtype: The type of normal numbers.
+
+    Attributes:
+        asked: Kind and shape of each request.
+        drawn: The numbers that were given.
     """
 
     def __init__(self, seed: int, dtype=np.float64) -> None:

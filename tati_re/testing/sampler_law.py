@@ -37,8 +37,10 @@ def check_sampler(
         sampler: An object, or a class that is made without arguments.
         expected_variance: Variance of θ on the harmonic well at T = 1, a number or a function of
             the step size. Default: that of exp(-U/T), up to a bias of order h.
-        stiffness, step_size, order, num_steps: As of `check_law`; with order 2 the check is
-            stricter.
+        stiffness: k of the harmonic well. Default: 1.
+        step_size: h. Default: such that x = 0.2.
+        order: n, the order of the bias, 1 or 2; with 2 the check is stricter. Default: 1.
+        num_steps: Steps of each walker. Default: 1,500.
 
     Raises:
         AssertionError: The first rule that is broken, in one sentence.
@@ -129,9 +131,12 @@ def check_law(
     place of its square root 0.5 and 2.
 
     Args:
+        sampler: A sampler.
         expected_variance: Of θ at T = 1, a number or a function of the step size. Default: not
             known.
-        stiffness, step_size, order: k, h, and n, 1 or 2. Default: 1, x = 0.2, and 1.
+        stiffness: k of the harmonic well. Default: 1.
+        step_size: h. Default: such that x = 0.2.
+        order: n, the order of the bias, 1 or 2; with 2 the check is stricter. Default: 1.
         num_steps: Steps of each walker. Default: 1,500.
 
     Raises:
