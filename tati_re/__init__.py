@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tati_re._version import __version__ as __version__
+from tati_re.core.errors import CertificateWarning as CertificateWarning
 from tati_re.core.errors import InputError as InputError
 from tati_re.core.errors import SamplingError as SamplingError
 from tati_re.core.lazy import lazy_names
@@ -51,7 +52,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # of TensorFlow, which a scr
 shown_by(figures="tati_re.plotting", words="tati_re.report.summary")
 
 __getattr__, _lazy = lazy_names(__name__)
-__all__ = sorted(["InputError", "SamplingError", "__version__", "help", *_lazy])
+__all__ = sorted(
+    ["CertificateWarning", "InputError", "SamplingError", "__version__", "help", *_lazy]
+)
 
 
 def help(name: str | None = None) -> None:

@@ -374,7 +374,7 @@ def test_what_is_no_prior_is_refused():
             return tf.zeros(position.shape[:1], tf.float64)
 
     with pytest.raises(
-        InputError, match=r"prior: it does not answer all that is asked of one\. Received: Half\."
+        InputError, match=r"prior: Half lacks gradient\. Expected: a method gradient"
     ):
         Simulation(data=(X, LABELS), prior=Half(), **SMALL).sample(num_steps=1, step_size=0.01)
 
@@ -421,7 +421,7 @@ class Unsaid(priors.Prior):
             InNumPy(),
             r"prior: it cannot be computed inside the compiled steps \(NotImplementedError",
         ),
-        (Unsaid(), r"no attribute 'proper'"),
+        (Unsaid(), r"prior: Unsaid lacks proper\."),
     ],
 )
 def test_a_prior_of_ones_own_that_is_wrong_is_refused_before_the_run(prior, sentence, dtype):

@@ -9,6 +9,7 @@ import io
 import re
 import sys
 import textwrap
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -345,6 +346,11 @@ def entry_point(
     return main
 
 
+def one_line(message: Warning | str, *_: Any, **__: Any) -> str:
+    """A warning as a command prints it: one line, without the place in the code."""
+    return f"Warning: {' '.join(str(message).split())}\n"
+
+
 def command(prog: str, body: Callable[[list[str]], int | None], argv: Sequence[str] | None) -> int:
     """Runs a command's body, as `_command`; what it prints steers no terminal."""
     with printable_output():
@@ -360,11 +366,14 @@ def _command(prog: str, body: Callable[[list[str]], int | None], argv: Sequence[
     if isinstance(stream := inner_stream(sys.stdout), io.TextIOWrapper):
         # Names of files may hold what the terminal has no letter for.
         stream.reconfigure(errors="backslashreplace")
+    written = warnings.formatwarning
+    warnings.formatwarning = one_line
     try:
         with commanded():
             try:
                 return body(arguments) or 0
             finally:
+                warnings.formatwarning = written
                 print(end="", flush=True)
     except (InputError, SamplingError) as error:
         typed = {

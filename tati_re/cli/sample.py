@@ -1,10 +1,13 @@
 """`tati-sample`: sample the posterior of a network, or resume a run."""
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tati_re.cli.arguments import Parser, ended, entry_point, loading, make_parser
 from tati_re.cli.run import add_trust, refuse_trust, start, with_config
-from tati_re.core.errors import refuse_if
+from tati_re.core.errors import CertificateWarning, refuse_if
 from tati_re.options.flags import flag
 from tati_re.options.make import SAMPLE, Options
 from tati_re.options.trust import CODE, WRITTEN
@@ -17,7 +20,17 @@ BESIDE_RESUME = ["resume", "num_steps", "max_time", "verbose", "quiet", "trust",
 def _sample(options: Options) -> Any:
     from tati_re.simulation.simulation import Simulation
 
-    return Simulation.from_options(options).sample()
+    with _certified(options.verbose):
+        return Simulation.from_options(options).sample()
+
+
+@contextmanager
+def _certified(verbose: int) -> Iterator[None]:
+    """Leaves out the warning of a failed certificate if the summary will print it."""
+    with warnings.catch_warnings():
+        if verbose > 0:
+            warnings.simplefilter("ignore", CertificateWarning)
+        yield
 
 
 def _resume(typed: dict[str, Any]) -> int:
@@ -34,14 +47,15 @@ def _resume(typed: dict[str, Any]) -> int:
     loading(options.verbose)
     from tati_re.simulation.simulation import Simulation
 
-    run = Simulation.resume(
-        options.resume,
-        num_steps=options.num_steps if "num_steps" in options.explicit else None,
-        trust=trust,
-        max_time=options.max_time,
-        verbose=options.verbose,
-        **options.values_of(name for name in _HANDED_ON if name in typed),
-    )
+    with _certified(options.verbose):
+        run = Simulation.resume(
+            options.resume,
+            num_steps=options.num_steps if "num_steps" in options.explicit else None,
+            trust=trust,
+            max_time=options.max_time,
+            verbose=options.verbose,
+            **options.values_of(name for name in _HANDED_ON if name in typed),
+        )
     return ended(run, options.verbose)
 
 

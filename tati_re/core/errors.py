@@ -57,6 +57,15 @@ class WorkersLost(SamplingError):
     """
 
 
+class CertificateWarning(UserWarning):
+    """A run failed checks of its certificate, so that its averages and predictions may be wrong.
+
+    It is shown once for each run and process: at the end of the run, or where the run is opened,
+    predicted with or exported. `warnings.simplefilter("ignore", tati_re.CertificateWarning)`
+    silences it.
+    """
+
+
 def shown(value: object, most: int, write: Callable[[Any], str] = str) -> str:
     """A value in a sentence, on one line and with so many letters at most."""
     try:

@@ -482,6 +482,38 @@ def of_classes(
     return weights[np.where(targets < 0, 0, targets).astype(int)]
 
 
+def weights_by_class(dataset: Any) -> list[float]:
+    """The weight of the examples of each class; empty where they have none, or it is one for all,
+    or differs within a class.
+    """
+    if dataset.weights is None or dataset.num_classes is None or dataset.task == "regression":
+        return []
+    targets = dataset.targets
+    numbers = targets.argmax(axis=1) if dataset.task == "one_hot" else np.maximum(targets, 0)
+    numbers = np.asarray(numbers).reshape(len(targets), -1)
+    if numbers.shape[1] != 1:
+        return []
+    found = []
+    for number in range(dataset.num_classes):
+        weights = dataset.weights[numbers[:, 0] == number]
+        if not len(weights) or np.ptp(weights) > 1e-9 * weights.max():
+            return []
+        found.append(float(weights[0]))
+    return found if np.ptp(found) > 0 and min(found) > 0 else []
+
+
+def said_of_class_weights(weights: Sequence[float]) -> str:
+    """Says that probabilities are those of weighted classes, and how to undo it."""
+    smallest = min(weights)
+    ratio = " : ".join(f"{weight / smallest:.4g}" for weight in weights[:10])
+    more = " : ..." if len(weights) > 10 else ""
+    return (
+        f"The classes are weighted {ratio}{more}: predicted probabilities are those of the weighted "
+        "classes. To undo it divide each p[c] by the weight of class c, then each row by its sum: "
+        "prediction.without_class_weights()."
+    )
+
+
 def with_weights(dataset: Any, sample_weights: Any = None, class_weights: Any = None) -> Any:
     """The data set with examples weighted by their own weights (given, or its own) times those of
     their classes. It comes before a part is kept for testing; class weights, as `of_classes` takes

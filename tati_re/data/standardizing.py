@@ -1,6 +1,7 @@
 """Which preparation a data set gets: what `standardize` asks for, and what "auto" finds."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,15 +19,15 @@ _NEAR = math.sqrt(10)  # Means up to this, and deviations within this factor of 
 _SMALL = 0.1
 _LARGE = 10.0
 _PIXELS = 64
-STANDARDIZE = ("none", "inputs", "all", "pixels")
+STANDARDIZE = ("none", "inputs", "targets", "all", "pixels")
 
 
 def prepare(dataset: Dataset, columns: Columns | None, standardize: str) -> Preparation | None:
     """The preparation of a data set that is already split, fitted on its training part; None where
-    nothing happens. `standardize` is "none", "inputs", "all" for the targets of a regression too
-    (those of classes stay), or "pixels", inputs divided by the largest of them.
+    nothing happens. `standardize` is "none", "inputs", "targets" for those of a regression (those of
+    classes stay), "all" for both, or "pixels", inputs divided by the largest of them.
     """
-    modes = "'none', 'inputs', 'all' or 'pixels'"
+    modes = "'none', 'inputs', 'targets', 'all' or 'pixels'"
     refuse_if(standardize not in STANDARDIZE, "standardize is not known.", standardize, modes)
     if columns is not None and columns.plain:
         columns = None
@@ -50,14 +51,14 @@ def prepare(dataset: Dataset, columns: Columns | None, standardize: str) -> Prep
     standard = (
         Standard.of(inputs, dataset.weights) if standardize in ("inputs", "all") else standard
     )
-    both = standardize == "all" and dataset.task == "regression"
-    targets = Standard.of(dataset.targets, dataset.weights) if both else None
+    values = standardize in ("targets", "all") and dataset.task == "regression"
+    targets = Standard.of(dataset.targets, dataset.weights) if values else None
     return Preparation(columns, standard, targets, standardize)
 
 
 def standardized(dataset: Dataset, standardize: str) -> Dataset:
-    """The data set, columns derived, with inputs ("inputs") or targets as well ("all") standardized
-    behind them.
+    """The data set, columns derived, with inputs ("inputs"), targets ("targets") or both ("all")
+    standardized behind them.
     """
     columns = None if dataset.preparation is None else dataset.preparation.columns
     preparation = prepare(dataset, columns, standardize)
@@ -91,11 +92,15 @@ def of_order_one(values: np.ndarray) -> bool:
 
 
 def automatic(
-    dataset: Dataset, given: bool, kept: str, memory_limit: float | None = None
+    dataset: Dataset,
+    given: bool,
+    kept: str,
+    memory_limit: float | None = None,
+    in_units: Callable[[], bool] = lambda: True,
 ) -> tuple[str, str | None]:
     """What standardize "auto" means for a data set, one of `STANDARDIZE`, and a sentence for the
     start of a run. `given`: the network was not made for these data; `kept`: why targets stay in
-    their units, or empty.
+    their units, or empty; `in_units`: whether such a network predicts in the units of the targets.
     """
     inputs = dataset.inputs
     prepared = dataset.preparation
@@ -128,6 +133,9 @@ def automatic(
     parts = [
         name for name, of_order in zip(("inputs", "targets"), near, strict=True) if not of_order
     ]
+    free = given and not (why or kept) and "targets" in parts
+    if free and not in_units():
+        return "targets", _of_given_model(parts)
     if why or given:
         why = "the model is given, which may expect them so or scale them itself" if given else why
         fixed = dataset.layout or (inputs.dtype.kind != "f" and not (given and pixels))
@@ -158,6 +166,17 @@ def automatic(
         f"The {words} are standardized (mean 0, deviation 1 on the training set): the {' and '.join(parts)} are far "
         f"from order 1{stay}. Predictions are in the units of the data; standardize none leaves them."
     )
+
+
+def _of_given_model(parts: list[str]) -> str:
+    """Says that the targets of a given model are standardized, and its inputs are not."""
+    said = (
+        "The targets are standardized (mean 0, deviation 1 on the training set): they are far from "
+        "order 1, and the model does not scale its outputs. Predictions are in the units of the "
+        "data; standardize none leaves the targets."
+    )
+    inputs = " The inputs, far from order 1 too, stay as they are; standardize all scales both."
+    return said + inputs * ("inputs" in parts)
 
 
 def said_of_skewed(targets: np.ndarray) -> tuple[str, ...]:

@@ -44,6 +44,8 @@ _DROPOUT = (
 )
 _KEEP_ACTIVATION = ("Flatten", "Reshape", "Permute", "Identity", *_DROPOUT)
 _ACTIVATION_LAYERS = {"Softmax": "softmax", "ReLU": "relu", "LeakyReLU": "leaky_relu", "ELU": "elu"}
+_ACTIVATION_LAYERS |= {"Sigmoid": "sigmoid", "HardSigmoid": "hard_sigmoid"}  # of keras.ops
+_ACTIVATION_LAYERS |= {"LogSoftmax": "log_softmax", "LogSigmoid": "log_sigmoid", "Tanh": "tanh"}
 
 
 def refuse_unsupported(model: Any) -> None:
@@ -344,6 +346,14 @@ def output_shape_of(model: Any) -> tuple[int | None, ...]:
     return (None, *output.shape[1:])
 
 
+def last_layer_of(model: Any) -> Any:
+    """The last layer or operation that changes the outputs, of the innermost model where models are
+    nested; None where it is not known.
+    """
+    layer = _last_layer(model)
+    return last_layer_of(layer) if isinstance(layer, keras.Model) else layer
+
+
 def output_activation_of(model: Any) -> str | None:
     """The name of the output activation, such as "softmax", "sigmoid" or "linear"; None where it
     cannot be told. That is for a model of one's own class, a sum of two branches, or a function of
@@ -368,6 +378,49 @@ def output_activation_of(model: Any) -> str | None:
             return "softmax" if name == "softmax_v2" else name
         return name if layer.activation is getattr(keras.activations, str(name), None) else None
     return None
+
+
+def squashing_of(model: Any) -> str | None:
+    """The kind of probabilities that a model's outputs are whatever its weights are.
+
+    For models whose last activation cannot be read off their layers, see `output_activation_of`.
+    Weights are drawn four times, up to ten times as large as usual: logits then leave 0 to 1.
+
+    Args:
+        model: A Keras model that was built.
+
+    Returns:
+        "softmax" if the outputs of an example add up to 1, "sigmoid" if each lies between 0 and 1,
+        None for all others.
+    """
+    outputs = _of_drawn_weights(model)
+    inside = np.isfinite(outputs).all() and outputs.min() >= -1e-6 and outputs.max() <= 1 + 1e-6
+    if not inside or np.ptp(outputs, axis=0).max() < 1e-3:
+        return None
+    adds_up = outputs.shape[-1] > 1 and np.allclose(outputs.sum(axis=-1), 1.0, atol=1e-3)
+    return "softmax" if adds_up else "sigmoid"
+
+
+def takes_both_signs(model: Any) -> bool:
+    """Whether outputs of a model may be above and below 0, by weights drawn as in `squashing_of`."""
+    outputs = _of_drawn_weights(model)
+    return bool((outputs.min(axis=0) < 0).all() and (outputs.max(axis=0) > 0).all())
+
+
+def _of_drawn_weights(model: Any) -> np.ndarray:
+    """Outputs `(draws, 2, ...)` for two examples and weights drawn four times, float64."""
+    random = np.random.default_rng(0)
+    inputs = _ones(model)
+    if inputs.dtype.is_floating:
+        inputs = tf.constant(random.standard_normal(inputs.shape), inputs.dtype)
+    found = []
+    for scale in (1.0, 1.0, 10.0, 10.0):
+        weights = [scale * random.standard_normal(v.shape) for v in model.trainable_variables]
+        pairs = zip(model.trainable_variables, weights, strict=True)
+        drawn = [(variable, tf.constant(value, variable.dtype)) for variable, value in pairs]
+        with keras.StatelessScope(drawn):
+            found.append(np.asarray(called(model, inputs), np.float64))
+    return np.stack(found)
 
 
 def _last_layer(model: Any) -> Any:

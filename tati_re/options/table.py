@@ -174,11 +174,11 @@ class Options(BaseModel):
         "classes for text and for up to 20 different integers below 100",
         ge=0,
     )
-    standardize: Literal["auto", "none", "inputs", "all", "pixels"] = _data(
+    standardize: Literal["auto", "none", "inputs", "targets", "all", "pixels"] = _data(
         "auto",
-        "scale each input, or also the targets of a regression (all), to mean 0 and standard deviation 1 on the "
+        "scale each input, the targets of a regression, or both (all) to mean 0 and standard deviation 1 on the "
         "training set, or divide inputs by the largest of them (pixels); predictions are in the units of the data; "
-        "auto: data that are far from that, for a network built from hidden",
+        "auto: data that are far from that, of a given model the targets if it does not scale its outputs",
     )
     shuffle: bool = _data(
         True, "random batches and a random test set; false keeps the order of the data for both"

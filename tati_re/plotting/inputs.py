@@ -288,7 +288,7 @@ def _curves(panel: Axes, space: "InputSpace", classes: bool) -> None:
         values = found.mean
         low = found.mean_lower
         high = found.mean_upper
-        if found.noise_std is not None:
+        if found.lower is not None:
             panel.fill_between(
                 x,
                 found.lower[:, 0],

@@ -131,6 +131,8 @@ def _draw_probabilities(
                 elinewidth=0.6,
                 label=label,
             )
+    if one.training is not None and len(classes) == 2 and alone:
+        _draw_training(axes, *one.training, DARK, "training data")
     if one.labels is not None and len(classes) == 2:
         axes.plot(x, one.labels, "|", color=GRAY, markersize=7, label="observed")
     axes.set_ylim(-0.03, 1.03)
@@ -153,12 +155,13 @@ def plot_values(
     them.
 
     Left: over the input where there is one, else over what came true; the dark band is the interval
-    of the network's values over the draws, the light one that of a new observation. With targets
-    and noise, middle: the part of targets inside of central intervals against the probability that
-    these promise; below the diagonal the predictions are too sure. Right: the distribution of the
-    probabilities below the targets (PIT), less the uniform one; a slope up to the middle and down
-    after it is spread that is too small, a bow to one side a shift. The gray bands hold the whole
-    curves of 95 % of calibrated predictions of so many independent examples.
+    of the mean, which is the network's value, over the draws; the light one that of a new
+    observation, where the loss tells its noise. With targets and noise, middle: the part of targets
+    inside of central intervals against the probability that these promise; below the diagonal the
+    predictions are too sure. Right: the distribution of the probabilities below the targets (PIT),
+    less the uniform one; a slope up to the middle and down after it is spread that is too small, a
+    bow to one side a shift. The gray bands hold the whole curves of 95 % of calibrated predictions
+    of so many independent examples.
 
     Args:
         predictions: By name.
@@ -185,13 +188,20 @@ def plot_values(
     return save(figure, path)
 
 
+def _draw_training(axes: Axes, x: np.ndarray, y: np.ndarray, color: str, label: str) -> None:
+    """Draws the examples that a run was trained on as small circles."""
+    size = 14 if len(x) <= 300 else 4
+    look = {"facecolors": "white", "edgecolors": color, "linewidths": 0.7, "zorder": 2.5}
+    axes.scatter(x, y, s=size, label=label, **look)
+
+
 def _draw_line(axes: Axes, one: RegressionPrediction, x: np.ndarray, name: str) -> None:
     order = np.argsort(x)
     x = x[order]
     several = one.mean.shape[1] > 1
     for k in range(one.mean.shape[1]):
         color = COLORS[k % len(COLORS)]
-        if one.noise_std is not None:
+        if one.lower is not None and one.upper is not None:
             label = f"{one.level:.0%} of observations"
             light = color if several else COLORS[4]
             ends = one.lower[order, k], one.upper[order, k]
@@ -203,7 +213,7 @@ def _draw_line(axes: Axes, one: RegressionPrediction, x: np.ndarray, name: str) 
                 lw=0,
                 label="" if k else label,
             )
-        label = f"{one.level:.0%} of the draws"
+        label = f"{one.level:.0%} interval of the mean"
         ends = (one.mean_lower[order, k], one.mean_upper[order, k])
         axes.fill_between(x, *ends, color=color, alpha=0.4, lw=0, label="" if k else label)
         axes.plot(
@@ -213,6 +223,11 @@ def _draw_line(axes: Axes, one: RegressionPrediction, x: np.ndarray, name: str) 
             linewidth=1.4,
             label=f"output {k}" if several else "mean",
         )
+        if one.training is not None:
+            inputs, targets = one.training
+            seen = "" if k else "training data"
+            shade = color if several else DARK
+            _draw_training(axes, inputs, targets[:, k], shade, seen)
         if one.targets is not None:
             dots: dict[str, Any] = {"s": 9 if len(x) <= 2000 else 3, "linewidths": 0, "alpha": 0.7}
             seen = "" if k else "observed"
@@ -230,7 +245,12 @@ def _draw_pairs(
     name.
     """
     shown = slice(None, None, max(1, one.mean.size // 400))
-    mean, lower, upper = (values[shown].reshape(-1) for values in (one.mean, one.lower, one.upper))
+    ends = one.lower, one.upper
+    word = "mean and {level} interval"
+    if one.lower is None:
+        ends = one.mean_lower, one.mean_upper
+        word = "mean, and {level} interval of the mean"
+    mean, lower, upper = (np.asarray(values)[shown].reshape(-1) for values in (one.mean, *ends))
     y = None if one.targets is None else one.targets[shown].reshape(-1)
     where, label = (np.arange(len(one.mean)), "number of the input") if over is None else over
     true = np.repeat(where[shown], one.mean.shape[1])
@@ -246,7 +266,7 @@ def _draw_pairs(
         color=COLORS[0],
         ecolor=COLORS[4],
         elinewidth=0.8,
-        label=f"mean and {one.level:.0%} interval",
+        label=word.format(level=f"{one.level:.0%}"),
     )
     if over is not None and y is not None:
         axes.plot(true, y, "o", markersize=2.5, color=DARK, zorder=3, label="observed")

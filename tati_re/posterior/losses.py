@@ -24,6 +24,10 @@ MARGIN = ("hinge", "squared_hinge")
 ONE_OUTPUT = ("binary_crossentropy", *MARGIN, *REGRESSION)
 OF_LOGITS = (*CLASSIFICATION, "categorical_focal_crossentropy", "binary_focal_crossentropy")
 """Losses whose outputs are logits or probabilities."""
+_SQUASHED = ("softmax", "sigmoid", "hard_sigmoid")
+"""Last activations whose outputs lie between 0 and 1, and are no logits."""
+_NO_PROBABILITIES = ("linear", "tanh", "log_softmax", "log_sigmoid")
+"""Last activations whose outputs are below 0 too."""
 _OF_PROBABILITIES = ("kl_divergence", "kld", "categorical_generalized_cross_entropy")
 _SPARSE = ("keras.losses.SparseCategoricalCrossentropy", "categorical_generalized_cross_entropy")
 _UNLIKE_LABELS = {*_SPARSE, "circle", "ctc"}
@@ -42,12 +46,27 @@ units.
 """
 
 
+_MEANS = (
+    "mean_absolute_error",
+    "mean_squared_logarithmic_error",
+    "mean_absolute_percentage_error",
+    *("huber", "log_cosh", "poisson", "hinge", "squared_hinge"),
+    *("binary_crossentropy", "binary_focal_crossentropy"),
+)
+"""Losses of Keras that are means over the outputs of an example, by the names of their functions."""
+
+
 class Loss:
     """A loss with one value per example, of `CLASSIFICATION` or `REGRESSION`, or any other Keras
     loss as `function`. `from_logits` concerns the cross-entropies; `noise_std` is that of
     `gaussian` or "sampled". `likelihood`: N times the mean loss is a negative log likelihood,
-    constants included; `words` tell what it assumes about the data.
+    constants included; `words` tell what it assumes about the data, `note` what was changed of what
+    was asked for.
     """
+
+    note = ""
+    _places = 1
+    """Numbers of an example that its loss is a mean of, seen when the loss was traced."""
 
     def __init__(
         self, name: str, from_logits: bool = True, noise_std: float | str = 1.0, function=None
@@ -107,6 +126,7 @@ class Loss:
         else:
             values = self._called(targets, outputs)
         extra = list(range(1, len(values.shape)))
+        self._places = math.prod(length or 1 for length in values.shape[1:])
         # The places of a sequence or an image are independent given the outputs: their log
         # densities add up.
         return (
@@ -134,6 +154,18 @@ class Loss:
                 f"{what} must give one number an example.", received, f"floats of shape {one}"
             )
         return values
+
+    def numbers_averaged(self, target_shape: tuple[int, ...]) -> int:
+        """How many numbers of an example its loss is a mean of, 1 where it is a sum or one number.
+
+        Args:
+            target_shape: That of an example's labels.
+        """
+        if self.likelihood:
+            return 1
+        name = loss_name(self.name.removeprefix("keras.losses."))
+        outputs = target_shape[-1] if target_shape and name in _MEANS else 1
+        return self._places * int(outputs)
 
     def check(self, targets: tf.TensorSpec, outputs: tf.TensorSpec) -> None:
         """Traces a function of users once, so that a bad one is refused before any work starts."""
@@ -216,7 +248,8 @@ def make_loss(
     cross-entropy for classes (rows of indicators with `one_hot`), the mean squared error for
     `signs` (-1 and +1, one output), `gaussian` for a regression (`num_classes` is `None`). With
     `from_logits` "auto" outputs are probabilities where the model's last `activation` (`None`:
-    unknown) is a softmax (binary: a sigmoid), else logits.
+    unknown) is a softmax or a sigmoid, else logits. With `True` they are so too, as in Keras, which
+    takes the logits below the activation; `note` of the loss says so.
     """
     function = None
     name = loss_name(loss)
@@ -230,24 +263,30 @@ def make_loss(
         if name in OF_LOGITS
         else "a softmax, or a sigmoid, at the end"
     )
-    what = f"loss: outputs of a linear layer are no probabilities, as {f'{kind}()' if is_object else name} takes them."
-    no_softmax = activation == "linear" and (no_logits or name in _OF_PROBABILITIES)
-    refuse_if(no_softmax, what, "from_logits=False" if no_logits else "a linear layer", instead)
-    if is_object:
-        if name in CLASSIFICATION and not config.get("label_smoothing"):
-            from_logits = bool(config.get("from_logits", False))
-        elif name not in REGRESSION:
-            of_keras = vars(keras.losses).get(kind) is type(loss)
-            function = loss.call
-            name = f"keras.losses.{kind}" if of_keras else name
-    elif callable(loss) and not isinstance(loss, type):
-        function = None if name in OF_LOGITS else loss
-    elif loss is None:
+    what = f"loss: outputs of a {activation} layer are no probabilities, as {f'{kind}()' if is_object else name} takes them."
+    no_softmax = activation in _NO_PROBABILITIES and (no_logits or name in _OF_PROBABILITIES)
+    received = "from_logits=False" if no_logits else f"a {activation} layer"
+    refuse_if(no_softmax, what, received, instead)
+    if is_object and "from_logits" in config:
+        from_logits = bool(config["from_logits"])
+    if loss is None:
         if num_classes is None:
             name = "gaussian"
         else:
             name = "mean_squared_error" if signs else "softmax_cross_entropy"
-    elif not isinstance(loss, str):
+    if name == "softmax_cross_entropy":
+        name = "categorical_crossentropy" if one_hot else "sparse_categorical_crossentropy"
+    of_logits = name in OF_LOGITS or config.get("from_logits") is True
+    asked = from_logits
+    from_logits = _takes_logits(name, from_logits, activation, of_logits)
+    if is_object:
+        if name not in REGRESSION and (name not in CLASSIFICATION or config.get("label_smoothing")):
+            of_keras = vars(keras.losses).get(kind) is type(loss)
+            function = function_of_object(loss, from_logits)
+            name = f"keras.losses.{kind}" if of_keras else name
+    elif callable(loss) and not isinstance(loss, type):
+        function = None if name in OF_LOGITS else loss
+    elif not isinstance(loss, str | None):
         what = (
             "loss is a class, not an object of it."
             if isinstance(loss, type)
@@ -255,13 +294,9 @@ def make_loss(
         )
         received = loss.__name__ if isinstance(loss, type) else kind
         raise InputError(what, received, "a name, a Keras loss, or a function of (labels, outputs)")
-    if name == "softmax_cross_entropy":
-        name = "categorical_crossentropy" if one_hot else "sparse_categorical_crossentropy"
-    if from_logits == "auto":
-        from_logits = activation != ("sigmoid" if name.startswith("binary") else "softmax")
     if function is None and name not in (*CLASSIFICATION, *REGRESSION):
         try:
-            function = function_of_keras(name, bool(from_logits))
+            function = function_of_keras(name, from_logits)
         except ValueError:
             what = f"loss: unknown name.{nearest(name, (*CLASSIFICATION, *REGRESSION))}"
             expected = f"{', '.join((*CLASSIFICATION, *REGRESSION))}, or a Keras loss"
@@ -270,7 +305,63 @@ def make_loss(
     expected = "output_activation exponential or softplus, or such a last layer of the model"
     below = name in ("poisson", "keras.losses.Poisson") and activation in ("linear", "tanh")
     refuse_if(below, what, f"a last layer that is {activation}", expected)
-    return Loss(name, bool(from_logits), noise_std, function)
+    made = Loss(name, from_logits, noise_std, function)
+    if of_logits and asked is True and not from_logits:
+        made.note = (
+            f"The model ends in a {activation}: its outputs are probabilities. from_logits=True is "
+            "not applied, as it would apply the activation twice."
+        )
+    return made
+
+
+def _takes_logits(
+    name: str, from_logits: bool | str, activation: str | None, of_logits: bool
+) -> bool:
+    """Whether a loss takes the model's outputs as logits.
+
+    Args:
+        name: Of the loss.
+        from_logits: As it was asked for, or "auto".
+        activation: The last one of the model; None where it is unknown.
+        of_logits: Whether the loss has a choice between logits and probabilities.
+
+    Raises:
+        InputError: Numbers between 0 and 1 each, as logits of classes.
+    """
+    if not of_logits or from_logits is False or activation not in _SQUASHED:
+        return activation != "softmax" if from_logits == "auto" else bool(from_logits)
+    what = f"loss: outputs of a {activation} are not logits of classes, as {name} takes them."
+    refuse_if(
+        activation != "softmax" and not name.startswith("binary"),
+        what,
+        f"a last layer that is a {activation}",
+        "a linear layer or a softmax, binary_crossentropy for labels of 0 and 1, or "
+        "from_logits=False, which divides the outputs by their sum",
+    )
+    return False
+
+
+def function_of_object(loss: Any, from_logits: bool) -> Any:
+    """The function of labels and outputs of a Keras loss object, which takes probabilities unless
+    `from_logits`.
+
+    Args:
+        loss: An object of `keras.losses` or of a class of users.
+        from_logits: Whether outputs are logits, as `make_loss` found.
+
+    Raises:
+        InputError: The object takes logits only, and the outputs are probabilities.
+    """
+    if from_logits or loss.get_config().get("from_logits") is not True:
+        return loss.call
+    kind = type(loss)
+    refuse_if(
+        vars(keras.losses).get(kind.__name__) is not kind,
+        f"loss: {kind.__name__} takes logits, and the model ends in a softmax or sigmoid.",
+        "from_logits=True",
+        "from_logits=False, or a model without this activation",
+    )
+    return kind.from_config({**loss.get_config(), "from_logits": False}).call
 
 
 def function_of_keras(name: str, from_logits: bool) -> Any:

@@ -183,7 +183,7 @@ class ModelPotential(ModelPasses, Potential):
         return words
 
     def notices(self) -> list[str]:
-        said = []
+        said = [self.loss.note] if self.loss.note else []
         if self._loops:
             said.append(
                 "The layers of this model cannot be vectorized over walkers, which are computed one by one."
@@ -200,9 +200,10 @@ class ModelPotential(ModelPasses, Potential):
             said.append(sentence)
         if self.convention == "posterior" and not self.loss.likelihood:
             count = int(np.prod(self.dataset.targets.shape[1:], dtype=int)) or 1
+            averaged = self.loss.numbers_averaged(self.dataset.targets.shape[1:])
             mean = (
-                f" It is a mean over {count} numbers of each example, not their sum."
-                if count > 1
+                f" It is a mean over {averaged} numbers of each example, not their sum."
+                if averaged > 1
                 else ""
             )
             said.append(

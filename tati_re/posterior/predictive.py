@@ -39,9 +39,11 @@ class Predictive:
     `(outputs,)`, of outputs at several `places` of one of them. Class numbers at several places are
     predicted place by place, outputs and results being `(..., n * places, ...)`, and their losses
     add up. Others need `per_example`, the loss `(n,)` of labels `(n, ...)` and outputs `(n,
-    outputs)`. `kind` is `CLASSES`, `VALUES` or `LABELS`, `num_columns` the number of classes, or of
-    outputs. `likelihood`: exp(-loss) is one, but for a constant; `has_noise`: the loss tells the
-    noise of predicted values; `samples_noise`: it is a parameter, each draw brings its own.
+    outputs)`; `own_loss`: that of users, whose labels may have any shape. `kind` is `CLASSES`,
+    `VALUES` or `LABELS`, `num_columns` the number of classes, or of outputs. `likelihood`:
+    exp(-loss) is one, but for a constant; `has_noise`: the loss tells the noise of predicted
+    values; `samples_noise`: it is a parameter, each draw brings its own; `has_loss`: the loss of an
+    example can be computed; `notes` are sentences on predictions.
     """
 
     def __init__(
@@ -54,7 +56,9 @@ class Predictive:
         mean: np.ndarray | float = 0.0,
         per_example: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
         places: int = 1,
+        own_loss: bool = False,
     ) -> None:
+        self.own_loss = own_loss
         self.loss = dict(loss)
         self.task = task
         self.num_outputs = int(num_outputs)
@@ -97,6 +101,10 @@ class Predictive:
         self.samples_noise = self.name == "gaussian" and loss.get("noise_std") == "sampled"
         self._codes = self._class_codes()
         self.likelihood = self.has_noise or (self.kind != VALUES and self.name in known)
+        computed = self.name in (*known, *_ERRORS) or self.predicts_noise
+        self.has_loss = computed or per_example is not None
+        silent = self.kind == VALUES and not self.has_noise and self.name not in known
+        self.notes: tuple[str, ...] = (without_noise(self.name),) if silent else ()
 
     def _class_codes(self) -> np.ndarray | None:
         """The labels of all classes as the loss takes them, `(classes, outputs)`."""
@@ -188,6 +196,7 @@ class Predictive:
                 values, np.broadcast_to(chosen[:, None], (*values.shape[:-1], 1)), -1
             )
             return -each.reshape(*values.shape[:-2], len(targets), -1).sum(axis=-1)
+        shape = np.shape(targets)[1:]
         targets = np.asarray(targets, np.float64).reshape(len(targets), -1)
         if self.name == "binary_crossentropy":
             targets = (targets + 1) / 2 if self.task == "signs" else targets
@@ -206,11 +215,18 @@ class Predictive:
                 np.where(targets > 0, targets * np.where(targets > 0, values, 0.0), 0.0), axis=-1
             )
         noise = None if noise_std is None else np.asarray(noise_std, np.float64)[:, None, None]
-        return self._loss(targets, np.asarray(outputs, np.float64), noise)
+        return self._loss(targets, np.asarray(outputs, np.float64), noise, shape)
 
     def _loss(
-        self, targets: np.ndarray, f: np.ndarray, noise: np.ndarray | None = None
+        self,
+        targets: np.ndarray,
+        f: np.ndarray,
+        noise: np.ndarray | None = None,
+        shape: tuple[int, ...] = (),
     ) -> np.ndarray:
+        """The loss of outputs `(..., outputs)` for labels `(..., numbers)`; of an example they have
+        the `shape`.
+        """
         if self.predicts_noise:
             mean, noise = self._moments(f)
             return _ERRORS["gaussian"](targets - mean, noise)
@@ -221,8 +237,9 @@ class Predictive:
         if self._per_example is None:
             what = "The run's loss was an object, which its folder does not hold."
             raise InputError(what, self.name, "tati_re.load(folder, loss=loss)")
+        width = targets.shape[-1]
         flat = f.reshape(-1, f.shape[-1])
-        labels = np.broadcast_to(targets, f.shape).reshape(flat.shape)
+        labels = np.broadcast_to(targets, (*f.shape[:-1], width)).reshape(-1, *(shape or (width,)))
         return np.asarray(self._per_example(labels, flat), np.float64).reshape(f.shape[:-1])
 
     def log_densities(
@@ -280,6 +297,14 @@ _ERRORS: dict[str, Callable] = {
     "mean_absolute_error": lambda d, noise: np.abs(d).mean(axis=-1),
 }
 """Losses of differences between targets and outputs, summed or averaged over the outputs."""
+
+
+def without_noise(loss: str) -> str:
+    """Says what predictions are under a loss that does not tell the noise of an observation."""
+    return (
+        f"The loss {loss} says nothing of the noise of an observation: intervals are of the mean, "
+        "and have no coverage."
+    )
 
 
 def entropy_of(log_probabilities: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ from tati_re.core.errors import AnyPath, InputError
 from tati_re.data.dataset import Dataset
 from tati_re.prediction.network import likelihood_blocks, likelihood_of
 from tati_re.runs import files
+from tati_re.runs.failed_checks import warn_of_failed_checks
 from tati_re.runs.positions import Block, Positions
 from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import as_run, select_rows
@@ -72,6 +73,7 @@ def to_arviz(
         what = "ArviZ's format needs the packages xarray and h5netcdf."
         raise InputError(what, expected="pip install 'tati_re[arviz]'") from None
     run = as_run(run)
+    warn_of_failed_checks(run)
     rows = select_rows(run, burnin, thin)
     chains, coordinates, cut = _chains(rows["step"].to_numpy(), rows["walker"].to_numpy())
     attributes = {

@@ -19,6 +19,7 @@ from tati_re.prediction.network import likelihood_blocks, likelihood_of
 from tati_re.runs import files
 from tati_re.runs.checked import read_table
 from tati_re.runs.csv_table import frame_text
+from tati_re.runs.failed_checks import warn_of_failed_checks
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import as_run
@@ -120,6 +121,7 @@ def leave_one_out(
         InputError: No likelihood, another temperature, weights, no data, or no stored positions.
     """
     run = as_run(run)
+    warn_of_failed_checks(run)
     if run.manifest["temperature"] != 1:
         raise InputError(
             "elpd: leaving out needs the posterior.",

@@ -14,11 +14,12 @@ import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.data import dataset_from_options
+from tati_re.data.dataset import said_of_class_weights
 from tati_re.data.packing import as_packed, order_of
 from tati_re.data.preparation import Preparation
 from tati_re.options.make import make_options
 from tati_re.posterior.outputs import Outputs
-from tati_re.posterior.predictive import VALUES, Predictive
+from tati_re.posterior.predictive import CLASSES, VALUES, Predictive
 from tati_re.runs import checkpoint, files, manifest
 from tati_re.runs.positions import Block, stores_projections
 
@@ -182,6 +183,7 @@ class Network:
         )
         loss = manifest["loss"]
         outputs = self._outputs
+        per_example, own = _loss_by_example(loss, run.objects.get("loss"), self.flat)
         self.predictive = Predictive(
             loss,
             data["task"],
@@ -189,9 +191,13 @@ class Network:
             outputs.num_outputs,
             deviation=deviation,
             mean=mean,
-            per_example=_loss_by_example(loss, run.objects.get("loss")),
+            per_example=per_example,
             places=outputs.places,
+            own_loss=own,
         )
+        self.class_weights = tuple(data.get("class_weights", ()))
+        if self.class_weights and self.predictive.kind == CLASSES:
+            self.predictive.notes += (said_of_class_weights(self.class_weights),)
         self.auxiliary: list[np.ndarray] = []
         if self.flat.auxiliary:
             arrays, _, _ = checkpoint.load(run.folder)
@@ -281,24 +287,53 @@ class Network:
         )
 
 
-def _loss_by_example(loss: dict[str, Any], given: Any) -> Any:
-    """A Keras loss known by name only, or the object `given`, as a function of arrays; None for the
-    others.
+def _loss_by_example(
+    loss: dict[str, Any], given: Any, flat: FlatModel
+) -> tuple[Callable | None, bool]:
+    """The loss of each example as a function of arrays, for losses that NumPy does not compute.
+
+    Args:
+        loss: As the manifest has it.
+        given: The loss object or function of the run; None where it is not known.
+        flat: The model, whose shape of outputs and number type the loss takes.
+
+    Returns:
+        The function, None where it is not needed or not known, and whether the loss is one of
+        users.
     """
     from tati_re.core.backend import tf
-    from tati_re.posterior.losses import CLASSIFICATION, REGRESSION, Loss, function_of_keras
+    from tati_re.models.inspect import output_shape_of
+    from tati_re.posterior.losses import (
+        CLASSIFICATION,
+        REGRESSION,
+        Loss,
+        function_of_keras,
+        function_of_object,
+    )
 
     name = loss["loss"]
+    own = False
     if name in (*CLASSIFICATION, *REGRESSION):
-        return None
+        return None, False
     try:
-        function = function_of_keras(name, loss["from_logits"]) if given is None else given
+        function = function_of_keras(name, loss["from_logits"])
     except ValueError:
-        return None
-    one = Loss(name, function=getattr(function, "call", function))
-    return lambda targets, outputs: one.per_example(
-        tf.constant(targets), tf.constant(outputs)
-    ).numpy()
+        function = None
+        own = not name.startswith("keras.losses.")
+    if given is not None:
+        is_object = hasattr(given, "get_config")
+        function = function_of_object(given, loss["from_logits"]) if is_object else given
+    if function is None:
+        return None, own
+    one = Loss(name, function=function)
+    shape = output_shape_of(flat.model)[1:]
+
+    def per_example(targets: np.ndarray, outputs: np.ndarray) -> np.ndarray:
+        places = [length or -1 for length in shape]
+        outputs = tf.constant(np.reshape(outputs, (-1, *places)), flat.dtype)
+        return one.per_example(tf.constant(targets, flat.dtype), outputs).numpy()
+
+    return per_example, own
 
 
 _BLOCK_DRAWS = 64

@@ -4,6 +4,7 @@ sampling.
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,23 @@ import pandas
 from scipy.special import ndtr, ndtri
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.data.dataset import said_of_class_weights
 from tati_re.data.frames import check_order, in_order, is_frame, labels_of
 from tati_re.data.labels import are_names, numbers_of_names
 from tati_re.engine.prediction_averages import PREFIX
-from tati_re.posterior.predictive import CLASSES, LABELS, VALUES, entropy_of, log_mean_exp
+from tati_re.posterior.predictive import (
+    CLASSES,
+    LABELS,
+    VALUES,
+    Predictive,
+    entropy_of,
+    log_mean_exp,
+    without_noise,
+)
 from tati_re.prediction import results
 from tati_re.prediction.draws import Draws, Members, independent_draws
 from tati_re.prediction.metrics import class_labels
-from tati_re.prediction.network import Network, dataset_of
+from tati_re.prediction.network import Network, dataset_of, has_its_data
 from tati_re.prediction.scores import (
     crps,
     mixture_cdf,
@@ -27,6 +37,7 @@ from tati_re.prediction.scores import (
     weighted_quantiles,
 )
 from tati_re.runs import checkpoint, files
+from tati_re.runs.failed_checks import warn_of_failed_checks
 from tati_re.runs.run import RunFiles, last_step, stored_every
 from tati_re.runs.selection import burnin_of
 
@@ -41,6 +52,8 @@ MOST_PREDICTIONS, FEWEST_DRAWS = 20_000_000, 2_000
 inputs: 40 seconds of one core, where all 41,000 draws of a run of two million steps took more than
 six minutes for 4,000 inputs.
 """
+MOST_TRAINING = 1_000
+"""Examples of the training data that a figure shows at most."""
 FEW_DRAWS = 100
 """Independent draws below which predictions are said to be rough."""
 _AVERAGED = ("probabilities", "std", "lower", "upper", "expected_entropy")
@@ -95,6 +108,8 @@ def predict(
     refuse_if(
         not 0 < interval < 1, "interval is out of range.", interval, "a number between 0 and 1"
     )
+    for run in runs:
+        warn_of_failed_checks(run, stacklevel=4)
     if inputs is None:
         refuse_if(labels is not None, "labels without inputs.", expected="predict(inputs, labels)")
         kept = (
@@ -118,7 +133,7 @@ def predict(
         )
         if any(run.manifest.get("kind") != "fit" for run in runs):
             warn_of_few_draws(found, 4)
-        return found
+        return with_training(found, runs[0])
     if len(runs) > 1 or (rung, burnin, thin) != (0, None, None):
         raise InputError(
             "parameters stand in place of the draws of one run.", expected="no rung, burnin or thin"
@@ -129,7 +144,38 @@ def predict(
         raise InputError(
             "parameters: wrong shape.", np.shape(parameters), f"(draws, {network.num_parameters})"
         )
-    return average([(network, Members(vectors))], inputs, labels, interval)
+    found = average([(network, Members(vectors))], inputs, labels, interval)
+    return with_training(found, runs[0])
+
+
+def with_training(found: results.Prediction, run: RunFiles) -> Any:
+    """The prediction with examples that the run was trained on, if the network has one input and
+    the data are at hand.
+
+    Args:
+        found: The prediction.
+        run: The run, or the first of several.
+    """
+    if found.inputs is None or found.places > 1 or np.size(found.inputs) != len(found.inputs):
+        return found
+    if not has_its_data(run):
+        return found
+    try:
+        data = dataset_of(run)
+    except InputError:  # moved or changed since: the figure goes without them
+        return found
+    chosen = np.unique(np.linspace(0, data.num_examples - 1, MOST_TRAINING).astype(int))
+    inputs = np.asarray(data.inputs)[chosen].reshape(len(chosen), -1)
+    targets = np.asarray(data.targets)[chosen].reshape(len(chosen), -1)
+    if isinstance(found, results.RegressionPrediction):
+        fits = targets.shape[1] == found.mean.shape[1]
+    elif isinstance(found, results.ClassPrediction):
+        targets = class_labels(targets, found.probabilities.shape[1])
+        fits = True
+    else:
+        fits = False
+    fits = fits and inputs.shape[1] == 1
+    return replace(found, training=(inputs[:, 0], targets)) if fits else found
 
 
 def labels_by_name(runs: Sequence[RunFiles], inputs: Any, labels: Any) -> Any:
@@ -288,7 +334,7 @@ def average(
             labels = numbers.reshape(len(inputs), -1) if labels is None else labels
         elif first.kind == LABELS:
             labels = results.labels_of_rows(labels, (len(inputs), first.num_columns))
-        elif labels.size != len(inputs) * first.num_columns:
+        elif labels.size != len(inputs) * first.num_columns and not first.own_loss:
             raise InputError(
                 "The targets do not fit the network.", labels.shape, f"(n, {first.num_columns})"
             )
@@ -296,6 +342,8 @@ def average(
             raise InputError(
                 "The labels are not finite numbers.", f"type {labels.dtype}", "finite numbers"
             )
+    compared = labels is None or first.kind != VALUES
+    compared = compared or labels.size == len(inputs) * first.num_columns
     num_draws = sum(len(draws) for _, draws in sources)
     rows = max(
         1, memory_values // (num_draws * first.rows * max(first.num_columns, first.num_outputs))
@@ -319,7 +367,8 @@ def average(
             # Of so many runs' mean the variance is that of each, times the square of its share.
             totals = np.array([draws.weight.sum() for _, draws in sources])
             independent = float(totals.sum() ** 2 / (totals**2 / each).sum())
-        parts.append(_Part(sources, found, None if labels is None else labels[part], interval))
+        known = None if labels is None else labels[part]
+        parts.append(_Part(sources, found, known, interval, compared))
     weight = np.concatenate([draws.weight for _, draws in sources])
     before = np.cumsum([0, *(draws.walker.max() + 1 for _, draws in sources)])
     shared: dict[str, Any] = {
@@ -333,12 +382,14 @@ def average(
         ),
         "weight": weight,
         "draw_losses": _over_examples(parts, "losses", len(inputs)),
+        "notes": first.notes,
     }
     hits = None if first.kind == VALUES else _over_examples(parts, "right", count)
     if first.kind == CLASSES:
         values = results.class_values(first.task, first.num_columns, sources[0][0].class_names)
         shared |= {name: _joined(parts, name) for name in _AVERAGED}
         shared |= {"draw_accuracy": hits, "places": first.rows}
+        shared["class_weights"] = getattr(sources[0][0], "class_weights", ())
         return results.ClassPrediction(
             **shared, labels=None if labels is None else numbers, class_values=values
         )
@@ -347,23 +398,46 @@ def average(
         return results.LabelPrediction(**shared, labels=labels, draw_accuracy=hits)
     fields = ("mean", "parameter_std", "mean_lower", "mean_upper", "lower", "upper")
     fields += ("noise_std", "log_density", "crps", "pit")
-    targets = None if labels is None else np.asarray(labels, np.float64).reshape(len(inputs), -1)
     shared |= {name: _joined(parts, name) for name in fields}
+    if labels is not None and not compared:
+        scored = shared["draw_losses"] is not None
+        shared["notes"] += (_not_compared(labels, first, scored),)
+    targets = None
+    if labels is not None and compared:
+        targets = np.asarray(labels, np.float64).reshape(len(inputs), -1)
     return results.RegressionPrediction(**shared, scale=first.deviation, targets=targets)
 
 
+def _not_compared(labels: np.ndarray, predictive: Predictive, scored: bool) -> str:
+    """Says what scores there are of labels whose shape is not that of the outputs."""
+    shape = ", ".join(["n", *map(str, labels.shape[1:])])
+    said = (
+        f"The labels, of shape ({shape}), are not values of the outputs, of shape (n, "
+        f"{predictive.num_columns}): there is no error or coverage."
+    )
+    how = "tati_re.load(folder, loss=loss) gives the run its loss back, which is the only score."
+    return f"{said} The score is the run's own loss." if scored else f"{said} {how}"
+
+
 class _Part:
-    """Predictions of some of the inputs by all draws."""
+    """Predictions of some of the inputs by all draws; `compared`: labels are values of the
+    outputs.
+    """
 
     def __init__(
-        self, sources, found: list[tuple], labels: np.ndarray | None, level: float
+        self,
+        sources,
+        found: list[tuple],
+        labels: np.ndarray | None,
+        level: float,
+        compared: bool = True,
     ) -> None:
         weight = np.concatenate([draws.weight for _, draws in sources])
         self._share = weight / weight.sum()
         self._weight = weight
         self._ends = np.array([(1 - level) / 2, (1 + level) / 2])
         self.losses = self.right = self.log_density = None
-        if labels is not None:
+        if labels is not None and all(one.predictive.has_loss for one, _ in sources):
             parts = [
                 network.predictive.losses(f, network.prepared_targets(labels), noise)
                 for (network, _), (f, noise) in zip(sources, found, strict=True)
@@ -372,9 +446,10 @@ class _Part:
         predictive = [network.predictive for network, _ in sources]
         if labels is not None and predictive[0].kind == LABELS:
             self.log_density = log_mean_exp(-np.concatenate(parts), self._weight)
-        (self._values if predictive[0].kind == VALUES else self._classes)(
-            predictive, found, labels, level
-        )
+        if predictive[0].kind == VALUES:
+            self._values(predictive, found, labels if compared else None, level)
+        else:
+            self._classes(predictive, found, labels, level)
 
     def _classes(self, predictive, found, labels, level: float) -> None:
         logs = np.concatenate(
@@ -403,8 +478,7 @@ class _Part:
         self.parameter_std = np.sqrt(np.tensordot(self._share, (values - self.mean) ** 2, 1))
         self.mean_lower, self.mean_upper = weighted_quantiles(values, self._weight, self._ends)
         self.noise_std = self.log_density = self.crps = self.pit = None
-        self.lower = self.mean_lower
-        self.upper = self.mean_upper
+        self.lower = self.upper = None
         if not all(one.has_noise for one in predictive):
             return
         each = [one.noise(f, own) for one, f, own in pairs]
@@ -499,23 +573,25 @@ def streamed_prediction(
         labels = class_labels(targets.reshape(len(mean), -1), mean.shape[1])
         data = run.manifest["dataset"]
         classes = results.class_values(data["task"], mean.shape[1], data.get("class_names", ()))
+        if weights := tuple(data.get("class_weights", ())):
+            shared |= {"class_weights": weights, "notes": (said_of_class_weights(weights),)}
         return results.ClassPrediction(
             **shared, labels=labels, class_values=classes, places=len(mean) // len(targets)
         )
-    y = np.asarray(targets, np.float64).reshape(mean.shape)
+    y = np.asarray(targets, np.float64)
+    y = y.reshape(mean.shape) if y.size == mean.size else None
     reach = -ndtri((1 - interval) / 2)
-    noise = (
-        np.broadcast_to(np.sqrt(kept["noise_variance"]), mean.shape)
-        if "noise_variance" in kept
-        else None
-    )
-    total = std if noise is None else np.hypot(std, noise)
-    scores: tuple[Any, ...] = (None,) * 3
-    if noise is not None:
-        scores = density, normal_crps(y, mean, total), ndtr((y - mean) / total)
-    ends = mean - reach * std, mean + reach * std, mean - reach * total, mean + reach * total
-    names = ("mean_lower", "mean_upper", "lower", "upper", "log_density", "crps", "pit")
-    shared |= dict(zip(names, (*ends, *scores), strict=True))
+    shared |= {"mean_lower": mean - reach * std, "mean_upper": mean + reach * std}
+    shared |= dict.fromkeys(("lower", "upper", "log_density", "crps", "pit"))
+    noise = None
+    if "noise_variance" in kept:
+        noise = np.broadcast_to(np.sqrt(kept["noise_variance"]), mean.shape)
+        total = np.hypot(std, noise)
+        shared |= {"lower": mean - reach * total, "upper": mean + reach * total}
+        shared |= {"log_density": density, "crps": normal_crps(y, mean, total)}
+        shared["pit"] = ndtr((y - mean) / total)
+    else:
+        shared["notes"] = (without_noise(run.manifest["loss"]["loss"]),)
     standard = run.manifest["dataset"].get("preparation", {}).get("target", {"deviation": 1.0})
     shared |= {"noise_std": noise, "targets": y, "scale": np.asarray(standard["deviation"])}
     return results.RegressionPrediction(**shared, mean=mean, parameter_std=std)
@@ -527,7 +603,6 @@ def streamed_lines(run: RunFiles) -> list[tuple[str, str]]:
         found = streamed_prediction(run)
     except InputError:
         return []
-    scores = ", ".join(
-        f"{name.replace('_', ' ')} {value:.4g}" for name, value in found.scores().items()
-    )
+    scores = ", ".join(f"{label} {value}" for label, value in found.score_lines())
+    scores = scores or " ".join(found.notes)
     return [("test predictions", f"{scores}; average of {found.num_draws:,} draws")]

@@ -46,6 +46,9 @@ class Prediction:
             of streamed averages, and of fewer than 8 draws of a walker.
         inputs: What was predicted, `(n, ...)`; None of averages that were kept while sampling.
         places: How many classes an input has, one after the other.
+        notes: Sentences on the meaning of these predictions, which are shown with them.
+        training: Inputs `(n,)` and targets `(n, outputs)`, or classes `(n,)`, that the run was
+            trained on, at most 1,000, for the figure of a network of one input; else None.
     """
 
     num_draws: int
@@ -57,6 +60,8 @@ class Prediction:
     independent_draws: float = field(default=float("nan"), kw_only=True)
     inputs: np.ndarray | None = field(default=None, kw_only=True)
     places: int = field(default=1, kw_only=True)
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
+    training: tuple[np.ndarray, np.ndarray] | None = field(default=None, kw_only=True)
 
     kind: ClassVar[str] = ""
 
@@ -72,12 +77,23 @@ class Prediction:
         return html_table("Prediction", self._said(), frame=self.frame().head(_ROWS))
 
     def _said(self) -> list[tuple[str, str]]:
-        scores = [(name.replace("_", " "), f"{value:.4g}") for name, value in self.scores().items()]
         lines = [
             ("prediction", self.kind.replace("_", " ")),
             ("inputs", f"{self.frame()['input'].nunique():,}"),
         ]
-        return [*lines, ("draws", f"{self.num_draws:,}, {worth(self.independent_draws)}"), *scores]
+        lines += [("draws", f"{self.num_draws:,}, {worth(self.independent_draws)}")]
+        lines += self.score_lines()
+        return [*lines, *(("note", note) for note in self.notes)]
+
+    def score_lines(self) -> list[tuple[str, str]]:
+        """Returns label and value of each score, as tables show them."""
+        return [(self.score_label(name), f"{value:.4g}") for name, value in self.scores().items()]
+
+    def score_label(self, name: str) -> str:
+        """The name of a score in words; that of a score of intervals has their probability."""
+        level = f"{100 * self.level:g} % intervals"
+        words = {"coverage": f"coverage of {level}", "interval_width": f"width of {level}"}
+        return words.get(name, name.replace("_", " "))
 
     def plot(self, along: int | None = None, path: AnyPath | None = None) -> "Figure":
         """Draws the prediction with its band, its calibration and its entropy; see
@@ -145,13 +161,30 @@ class ClassPrediction(_Probabilities):
             shape; None for averages kept while sampling.
         upper: Upper end of this interval, in the same shape, or None.
         expected_entropy: E H(p), in nats, `(n,)`.
+        labels: Right classes, `(n,)`, counted from 0, or None.
+        class_values: Names of the classes: 0, 1, ..., or -1 and 1, or texts.
+        draw_accuracy: Part of right classes of each draw, `(draws,)`, or None.
+        class_weights: What the examples of each class counted in the likelihood, `(classes,)`;
+            empty where all counted alike.
     """
 
     labels: np.ndarray | None
     class_values: np.ndarray
     draw_accuracy: np.ndarray | None
+    class_weights: tuple[float, ...] = field(default=(), kw_only=True)
 
     kind: ClassVar[str] = "classification"
+
+    def without_class_weights(self) -> np.ndarray:
+        """The probabilities of the classes as often as they are in the data, `(n, classes)`.
+
+        A likelihood whose examples of class c count w[c] times predicts w[c] p(c|x), normalized.
+        The averaged probabilities are divided by the weights, then each row by its sum.
+        """
+        if not self.class_weights:
+            return self.probabilities
+        shares = self.probabilities / np.asarray(self.class_weights)
+        return shares / shares.sum(axis=1, keepdims=True)
 
     def pairs(self) -> "ClassPrediction":
         return self
@@ -309,9 +342,9 @@ class RegressionPrediction(Prediction):
         mean_lower: Lower end of the central interval of the network's values over the draws, `(n,
             outputs)`.
         mean_upper: Upper end of this interval, `(n, outputs)`.
-        lower: Lower end of the central interval of a new observation, `(n, outputs)`; of the values
-            if no noise is known.
-        upper: Upper end of this interval, `(n, outputs)`.
+        lower: Lower end of the central interval of a new observation, `(n, outputs)`; None where
+            the loss says nothing of its noise.
+        upper: Upper end of this interval, `(n, outputs)`, or None.
         targets: What came true, `(n, outputs)`, or None.
         log_density: Of the targets of an example, all outputs together, `(n,)`; None without
             targets or noise.
@@ -327,8 +360,8 @@ class RegressionPrediction(Prediction):
     noise_std: np.ndarray | None
     mean_lower: np.ndarray
     mean_upper: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
+    lower: np.ndarray | None
+    upper: np.ndarray | None
     targets: np.ndarray | None
     log_density: np.ndarray | None
     crps: np.ndarray | None
@@ -338,38 +371,47 @@ class RegressionPrediction(Prediction):
     kind: ClassVar[str] = "regression"
 
     @property
-    def std(self) -> np.ndarray:
-        """Standard deviation of a new observation, from noise and parameters, `(n, outputs)`."""
-        return (
-            self.parameter_std
-            if self.noise_std is None
-            else np.hypot(self.parameter_std, self.noise_std)
-        )
+    def std(self) -> np.ndarray | None:
+        """Standard deviation of a new observation, from noise and parameters, `(n, outputs)`; None
+        where the loss says nothing of the noise.
+        """
+        return None if self.noise_std is None else np.hypot(self.parameter_std, self.noise_std)
 
     @property
     def coverage(self) -> float:
-        """Fraction of the targets inside their intervals; raises `InputError` without targets."""
+        """Fraction of the targets inside their intervals; raises `InputError` without targets, or
+        without intervals of observations.
+        """
+        if self.lower is None or self.upper is None:
+            what = "coverage: the loss says nothing of the noise of an observation."
+            raise InputError(what, expected="gaussian or another loss with noise")
         y = known_labels(self.targets)
         return float(((self.lower <= y) & (y <= self.upper)).mean())
 
     def scores(self) -> dict[str, float]:
-        if self.targets is None:
-            return {}
-        squares = ((self.targets - self.mean) ** 2).mean(axis=0)
-        found = {"rmse": float(np.sqrt(squares.mean()))}
-        if np.ptp(self.scale) > 0 and len(squares) <= _COLUMNS:  # outputs in units of their own
-            found |= {f"rmse[{k}]": float(np.sqrt(square)) for k, square in enumerate(squares)}
+        found = {} if self.targets is None else self._errors(self.targets)
+        if self.noise_std is None and self.draw_losses is not None:
+            found["mean_loss"] = float(np.average(self.draw_losses, weights=self.weight))
         if self.log_density is not None:
             found["negative_log_likelihood"] = float(-self.log_density.mean())
         if self.crps is not None:
             found["crps"] = float(self.crps.mean())
-        return found | {
-            "coverage": self.coverage,
-            "interval_width": float((self.upper - self.lower).mean()),
-        }
+        if self.targets is not None and self.lower is not None and self.upper is not None:
+            found["coverage"] = self.coverage
+            found["interval_width"] = float((self.upper - self.lower).mean())
+        return found
+
+    def _errors(self, targets: np.ndarray) -> dict[str, float]:
+        """The root mean squared error, and that of each output where their units differ."""
+        squares = ((targets - self.mean) ** 2).mean(axis=0)
+        found = {"rmse": float(np.sqrt(squares.mean()))}
+        if np.ptp(self.scale) > 0 and len(squares) <= _COLUMNS:
+            found |= {f"rmse[{k}]": float(np.sqrt(square)) for k, square in enumerate(squares)}
+        return found
 
     def uncertainty(self) -> dict[str, np.ndarray]:
-        names = {"std": self.std, "parameter_std": self.parameter_std}
+        names = {} if self.std is None else {"std": self.std}
+        names["parameter_std"] = self.parameter_std
         return {
             name: np.sqrt(((values / self.scale) ** 2).sum(axis=1))
             for name, values in names.items()

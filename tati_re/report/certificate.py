@@ -75,6 +75,8 @@ def latest(manifest: dict[str, Any]) -> dict[str, Any]:
     return found.get("end") or found.get("start") or {}
 
 
+_MOST_SPREAD = 1e9
+"""Ratio of widths: masses span 1e8 (`samplers/wrappers/fisher.py`), a step size some more."""
 _MOST_RARE = 0.75  # Where walkers touch what no step can enter, 1 % of the rows have 90 % of the energy error.
 _MOST_UNSEEN = 0.05  # Of lines between draws, along which the gradient does not tell how U changes.
 _MOST_MOVED = 5.5  # Standard errors by which U of the first rows may be off.
@@ -161,6 +163,38 @@ def certificate(run: RunFiles, burnin: int | None = None) -> pd.DataFrame:
             "burn-in", float(now), math.nan, False, f"steps of up to {own:,}: not over, {_NOT_YET}"
         )
     return Certificate([*found, *converged, _divergences(said, rows, burnin), burnt])
+
+
+def widths_note(run: RunFiles) -> str:
+    """Says that coordinates have widths too different for one step size and any mass; else empty."""
+    if run.manifest.get("kind") == "fit":
+        return ""
+    try:
+        variance = run.moments.variance
+    except InputError:  # no step after the burn-in was saved
+        return ""
+    widths = np.sqrt(variance.mean(axis=0))
+    widths = widths[np.isfinite(widths) & (widths > 0)]
+    if not len(widths) or not widths.max() > _MOST_SPREAD * widths.min():
+        return ""
+    return (
+        f"the widths of coordinates differ by a factor of {widths.max() / widths.min():.2g}, more than "
+        f"masses can balance ({_MOST_SPREAD:.0g}): rescale the coordinates to similar widths"
+    )
+
+
+def failed_checks(run: RunFiles) -> list[str]:
+    """The checks of a run's certificate that failed, in words; those not measured are not among
+    them.
+    """
+    frame = certificate(run)
+    failed = frame[frame["verdict"] == OUTSIDE]
+    found = []
+    for name, value, asked in failed[["quantity", "value", "asked"]].itertuples(index=False):
+        number = "" if math.isnan(value) else f" {value:.3g}"
+        found.append(f"{name}{number}" + (f" (asked {asked:g})" if asked > 0 else ""))
+    spread = widths_note(run) if found else ""
+    return [spread, *found] if spread else found
 
 
 def certificate_lines(frame: pd.DataFrame) -> list[tuple[str, str]]:

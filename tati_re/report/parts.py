@@ -105,10 +105,10 @@ def predictions_section(run: RunFiles, burnin: int, thin: int) -> html.Section |
         section.parts.append(html.paragraph(f"None of the test part: {error}"))
         return section
     draws = f"{found.num_draws:,} draws, {worth(found.independent_draws)}"
-    scores = [(name.replace("_", " "), f"{value:.4g}") for name, value in found.scores().items()]
+    notes = [("note", note) for note in found.notes]
     said = "The posterior average on the test part; bands hold the whole curves of 95 % of calibrated predictions."
     section.parts += [
-        html.pairs([("average of", draws), *scores]),
+        html.pairs([("average of", draws), *found.score_lines(), *notes]),
         html.figure(plot_prediction(found), said),
     ]
     return section

@@ -19,7 +19,15 @@ from tati_re.plotting.prediction import plot_values
 from tati_re.plotting.temperatures import plot_temperatures
 from tati_re.prediction.draws import Members
 from tati_re.prediction.inputs import NOISE, noise_like, read_inputs
-from tati_re.prediction.predict import FEW_DRAWS, average, predict, source_of, test_part, with_names
+from tati_re.prediction.predict import (
+    FEW_DRAWS,
+    average,
+    predict,
+    source_of,
+    test_part,
+    with_names,
+    with_training,
+)
 from tati_re.prediction.results import ClassPrediction, LabelPrediction, Prediction
 from tati_re.prediction.scores import auroc
 from tati_re.prediction.temperature_study import stopping, temperature_curve
@@ -71,6 +79,7 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
         network, members = sources[OPTIMUM][0]
         sources[OPTIMUM] = [(network, Members(members.vectors[:1], members.walker[:1]))]
     predictions = {name: average(source, inputs, labels, level) for name, source in sources.items()}
+    predictions[AVERAGE] = with_training(predictions[AVERAGE], runs[0])
     outside: dict[str, Prediction] = {}
     if "ood" in typed:
         source = typed["ood"]
@@ -105,7 +114,7 @@ def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray 
     made(folder)
     posterior.write_csv(folder / "predictions.csv")
     rows = [
-        {"predictor": name, "draws": one.num_draws, **one.scores()}
+        {"predictor": name, "draws": one.num_draws, **_scores_with_level(one)}
         for name, one in predictions.items()
     ]
     files = ["predictions.csv"]
@@ -135,6 +144,12 @@ def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray 
         plot_values(predictions, shown, folder / "predictions.png")
         files.append("predictions.png")
     return _text(folder, files, predictions, scores if labeled else None, apart)
+
+
+def _scores_with_level(one: Prediction) -> dict[str, float]:
+    """The scores, and ahead of them the probability of the intervals if there is a coverage."""
+    scores = one.scores()
+    return {"interval": one.level, **scores} if "coverage" in scores else scores
 
 
 def _agreement(one: Prediction) -> float | None:
@@ -172,12 +187,9 @@ def _text(folder: Path, files: list[str], predictions: dict, scores, apart) -> s
     number = "unknown" if np.isnan(independent) else f"{independent:,.0f}"
     lines.append(("independent draws", f"{number}{rough}"))
     if scores is not None:
-        for column in scores.columns[2:]:
+        for column in scores.columns.drop(["predictor", "draws", "interval"], errors="ignore"):
             values = "".join(f"{value:.4f}".ljust(width) for value in scores[column]).rstrip()
-            label = column.replace("_", " ")
-            lines.append(
-                (f"{label} ({posterior.level:.0%})" if column == "coverage" else label, values)
-            )
+            lines.append((posterior.score_label(column), values))
     if apart is not None:
         for score in apart["score"].unique():
             found = apart[apart["score"] == score].set_index("predictor")["auroc"]
@@ -185,6 +197,7 @@ def _text(folder: Path, files: list[str], predictions: dict, scores, apart) -> s
             lines.append((f"AUROC by {score.replace('_', ' ')}", values))
     if np.isfinite(agreement := _agreement(posterior) or np.nan):
         lines.append(("R-hat", f"{agreement:.3f} of the draws' loss on these inputs"))
+    lines += [("note", note) for note in posterior.notes]
     return table([*lines, ("folder", str(folder)), ("files", ", ".join(files))])
 
 

@@ -23,7 +23,14 @@ from tati_re.exchange.gaussianity import gaussianity_report
 from tati_re.exchange.ladder import explicit
 from tati_re.prediction.leave_one_out import stored_leave_one_out
 from tati_re.prediction.predict import streamed_lines
-from tati_re.report.certificate import certificate, certificate_lines, heating_lines, why_hot
+from tati_re.report.certificate import (
+    certificate,
+    certificate_lines,
+    heating_lines,
+    why_hot,
+    widths_note,
+)
+from tati_re.report.certificate import failed_checks as failed_checks
 from tati_re.report.description import step_size_text
 from tati_re.runs import files
 from tati_re.runs.manifest import changes
@@ -83,6 +90,7 @@ def summary_lines(
             notes = notes + more
             lines = lines + found
         lines += certificate_lines(certificate(run, burnin))
+        notes += [f"{spread[0].upper()}{spread[1:]}." for spread in [widths_note(run)] if spread]
         if (loo := stored_leave_one_out(run)) is not None:
             lines.append(("PSIS-LOO", str(loo)))
             if loo.unreliable:

@@ -10,6 +10,7 @@ import numpy as np
 from tati_re._version import __version__
 from tati_re.core.backend import tf, threads
 from tati_re.core.errors import shown
+from tati_re.data.dataset import said_of_class_weights, weights_by_class
 from tati_re.data.generators import GENERATORS
 from tati_re.data.labels import are_integers, doubts
 from tati_re.engine.environment import versions
@@ -80,6 +81,8 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
     ):
         yield f"Not used by the loss {used}: {', '.join(idle)}."
     yield from potential.notices()
+    if request.system.has_data and (weights := weights_by_class(dataset)):
+        yield said_of_class_weights(weights)
     if (
         options.data is not None
         and dataset.label_names not in ((), ("label",))
@@ -255,7 +258,9 @@ def manifest_of(run: RunLoops) -> dict[str, Any]:
     potential = run.potential
     options = request.options
     dataset = request.system.dataset
+    weights = weights_by_class(dataset) if request.system.has_data else []
     data = {
+        **({"class_weights": weights} if weights else {}),
         "name": dataset.name,
         "fingerprint": dataset.fingerprint(),
         "num_examples": dataset.num_examples,

@@ -29,7 +29,9 @@ from tati_re.posterior.predictive import Predictive
 from tati_re.posterior.priors import Tether
 from tati_re.runs import files, manifest, run_folder
 from tati_re.runs.csv_table import frame_text
+from tati_re.runs.failed_checks import note_failed_checks
 from tati_re.runs.lock import writing
+from tati_re.runs.run import RunFiles
 from tati_re.runs.single_files import single_files, trajectory_format
 from tati_re.runs.storage import made, replacing, storing, write_whole
 from tati_re.samplers.schedules import SCHEDULES
@@ -39,6 +41,7 @@ from tati_re.simulation.calls import Calls
 from tati_re.simulation.checks import check_request
 from tati_re.simulation.description import manifest_of, start_sentences
 from tati_re.simulation.ending import Ending
+from tati_re.simulation.finite_starts import make_finite
 from tati_re.simulation.heating import (
     ROOM,
     cool_enough,
@@ -61,6 +64,23 @@ def launch(request: Request, walkers: Walkers, calls: Calls, brief: bool = False
     """
     with started(request, walkers, calls, brief) as (running, carry, temporary):
         return running.finish(carry, temporary)
+
+
+def launch_finite(request: Request, walkers: Walkers, calls: Calls, brief: bool = False) -> Run:
+    """As `launch`; walkers of a network that nobody has placed are drawn again if U is not finite
+    at their start.
+    """
+    system = request.system
+    free = not walkers.placed and "starts" not in request.objects
+    drawn = request.options.walker_start in ("fresh", "fit")
+    built = not ({"model"} & {*request.objects} or request.options.model)
+    try:
+        return launch(request, walkers, calls, brief)
+    except SamplingError as error:
+        if error.step or not (free and system.has_data and (drawn or built)):
+            raise
+    make_finite(system, walkers, request.options, request.objects)
+    return launch(request, walkers, calls, brief)
 
 
 @contextlib.contextmanager
@@ -347,6 +367,8 @@ class Launch:
                 stored = manifest.read(self.folder)
                 stored["heating"] = stored.get("heating", {}) | {"end": self._heating(carry)}
                 manifest.write(self.folder, stored)
+        if self.request.samples and not driver.signal:
+            self.guarded(lambda: note_failed_checks(RunFiles(self.folder)))
         if stopped:
             fits = self._brief and not self.request.samples and outcome is Outcome.OUT_OF_TIME
             said = "A quarter of max_time is over: the fits end here." if fits else outcome.value

@@ -10,6 +10,7 @@ from tati_re.core.views import drawn, html_table, told
 from tati_re.data.preparation import Preparation
 from tati_re.posterior.predictive import HETEROSCEDASTIC
 from tati_re.runs import checkpoint, files
+from tati_re.runs.failed_checks import warn_of_failed_checks
 from tati_re.runs.run import RunFiles
 from tati_re.runs.storage import storing
 
@@ -46,6 +47,7 @@ def load(path: AnyPath, **objects: Any) -> "Run":
 
         refuse_other_model(objects["model"], run.folder / files.MODEL, str(run.folder))
     run.objects |= objects
+    warn_of_failed_checks(run)
     return run
 
 

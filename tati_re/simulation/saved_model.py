@@ -17,6 +17,7 @@ from tati_re.core.regular import check_regular
 from tati_re.core.text_lines import read_numbers
 from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.data.preparation import Preparation, Standard
+from tati_re.models.inspect import input_dtype_of
 from tati_re.runs.storage import StorageError, replacing
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def in_units(model: Any, preparation: Preparation | None, predicts_noise: bool =
     ends = [
         [_normalization(one, invert, dtype)] if one is not None else [] for one, invert in pairs
     ]
-    start = keras.Input(model.input_shape[1:], dtype=model.compute_dtype)
+    start = keras.Input(model.input_shape[1:], dtype=input_dtype_of(model) or model.compute_dtype)
     # The layers keep their names where they stand in a row.
     inside = model.layers if isinstance(model, keras.Sequential) else [model]
     return keras.Sequential([start, *ends[0], *inside, *ends[1]]) if any(ends) else model

@@ -21,13 +21,14 @@ from tati_re.options.make import OPTIONS, Options, describe, make_options
 from tati_re.options.stages import check_num_steps
 from tati_re.posterior.losses import CLASSIFICATION, REGRESSION
 from tati_re.posterior.outputs import Outputs
+from tati_re.runs.failed_checks import warn_of_failed_checks
 from tati_re.simulation.calls import Calls, alone
 from tati_re.simulation.checks import check_values
 from tati_re.simulation.current_batch import CurrentDataset
 from tati_re.simulation.description import say_unused
 from tati_re.simulation.evaluations import Evaluations
 from tati_re.simulation.from_folder import from_folder
-from tati_re.simulation.launch import launch
+from tati_re.simulation.launch import launch_finite
 from tati_re.simulation.notebook import simulation_html
 from tati_re.simulation.request import make_request, own_sampler
 from tati_re.simulation.resume import reopened
@@ -147,7 +148,9 @@ class Simulation(Evaluations):
         limits = replace(cls.limits, began=time.monotonic())
         with ExitStack() as stack:
             running, carry = reopened(stack, folder, num_steps, trust, objects, limits)
-            return running.finish(carry)
+            run = running.finish(carry)
+        warn_of_failed_checks(run, ended=True)
+        return run
 
     def _start(self, options: Options, objects: dict[str, Any], start: Any = None) -> None:
         set_threads(options.threads)
@@ -362,8 +365,13 @@ class Simulation(Evaluations):
 
         Raises:
             SamplingError: The run diverged; what came before is on the disk.
+
+        Warns:
+            CertificateWarning: The run failed checks of its certificate.
         """
-        return self._launched("sample", overrides)
+        run = self._launched("sample", overrides)
+        warn_of_failed_checks(run, ended=True)
+        return run
 
     def _launched(self, kind: str, overrides: dict[str, Any]) -> Run:
         with alone(self):
@@ -376,7 +384,7 @@ class Simulation(Evaluations):
                 options = prepared(self, options, objects)
             request = make_request(kind, options, objects, self.system, limits)
             say_unused(request, overrides, fitted=options.walker_start == "fit" and not placed)
-            run = launch(request, self.walkers, self.calls)
+            run = launch_finite(request, self.walkers, self.calls)
             self._forget()
             return run
 

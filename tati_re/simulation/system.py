@@ -21,7 +21,13 @@ from tati_re.data.standardizing import automatic, said_of_skewed, standardized, 
 from tati_re.models.build import build_network, imported_model, load_model
 from tati_re.models.flat import FlatModel
 from tati_re.models.inputs import tensors_of
-from tati_re.models.inspect import one_output, output_activation_of, output_shape_of, work_of
+from tati_re.models.inspect import (
+    one_output,
+    output_activation_of,
+    output_shape_of,
+    squashing_of,
+    work_of,
+)
 from tati_re.models.precision import in_precision
 from tati_re.options.make import OPTIONS, Options, options_of, unknown
 from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
@@ -52,13 +58,19 @@ from tati_re.runs import manifest
 from tati_re.runs.files import MANIFEST
 from tati_re.runs.parameters import read_parameters
 from tati_re.simulation.current_batch import CurrentDataset
+from tati_re.simulation.units import predicts_in_units
 
 
 def as_trained(
-    read: Dataset, options: Options, noise_std: float | str, given: bool, loss: object
+    read: Dataset,
+    options: Options,
+    noise_std: float | str,
+    given: bool,
+    loss: object,
+    model: Any = None,
 ) -> tuple[Dataset, tuple[str, ...]]:
     """The data set as `standardize` "auto" has it, or the run where walkers start; and what is said
-    of it.
+    of it. A `given` network is the `model` where it exists already.
     """
     if (
         options.standardize != "auto"
@@ -69,7 +81,7 @@ def as_trained(
         return read, ()
     before = options.parameters or ""
     before = before if os.path.isdir(before) else os.path.dirname(before)
-    if before and not given and os.path.isfile(os.path.join(before, MANIFEST)):
+    if before and os.path.isfile(os.path.join(before, MANIFEST)):
         mode = (found := manifest.read(before))["options"].get("standardize", "none")
         read = (
             standardized_as(read, found["dataset"].get("preparation", {}), mode)
@@ -91,7 +103,11 @@ def as_trained(
         and not np.ptp(read.targets, axis=0).any()
     )
     mode, said = automatic(
-        read, given, "" if free else [*units, "the loss"][0], 1e6 * options.memory_limit
+        read,
+        given,
+        "" if free else [*units, "the loss"][0],
+        1e6 * options.memory_limit,
+        lambda: predicts_in_units(model, read),
     )
     return standardized(read, mode), (said,) if said else ()
 
@@ -195,6 +211,16 @@ class System:
             self.flat.model, self.examples.inputs[:1], self.flat.input_dtype
         )
 
+    @cached_property
+    def _activation(self) -> str | None:
+        """The last activation of the model, as its layers say."""
+        return output_activation_of(self.model)
+
+    @cached_property
+    def _squashing(self) -> str | None:
+        """The last activation of the model, as its outputs say."""
+        return squashing_of(self.model)
+
     @property
     def streamed(self) -> bool:
         """Whether the inputs are larger than the memory they may take."""
@@ -292,7 +318,7 @@ class System:
         one_hot = dataset.task == "one_hot" and dataset.targets.shape[1] > 1
         given = objects.get("loss", options.loss)
         outputs = output_shape_of(self.model)[1:]
-        of_signs = not options.tati and output_activation_of(self.model) == "sigmoid"
+        of_signs = not options.tati and self._activation == "sigmoid"
         one_of_two = dataset.num_classes == 2 and dataset.targets.ndim == 1 and outputs == (1,)
         one_of_two = one_of_two and (not signs or of_signs)
         name = (
@@ -300,6 +326,9 @@ class System:
             if given is None and (dataset.multi_label or one_of_two)
             else given
         )
+        activation = self._activation
+        if activation is None and (dataset.num_classes is not None or dataset.multi_label):
+            activation = self._squashing
         loss = make_loss(
             name,
             dataset.num_classes,
@@ -307,7 +336,7 @@ class System:
             signs=signs,
             noise_std=self.noise_std(options),
             from_logits=options.from_logits,
-            activation=output_activation_of(self.model),
+            activation=activation,
         )
         targets = tuple(dataset.targets.shape[1:])
         other = (
@@ -436,9 +465,9 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     name = loss_name(objects.get("loss", options.loss))
     what = "standardize: targets keep their units under a loss that is no function of differences."
     refuse_if(
-        name in IN_UNITS and options.standardize == "all",
+        name in IN_UNITS and options.standardize in ("targets", "all"),
         what,
-        f"all with {name}",
+        f"{options.standardize} with {name}",
         "inputs, none or auto",
     )
     if name in OF_VALUES and options.num_classes is None:
@@ -461,25 +490,29 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
         return replace(assemble(options.settled(num_classes=count), objects), num_classes=count)
     read = dataset_from_options(options, *given, places=shape[1:-1])
     noise_std = settled_noise(options, objects.get("loss"), read)
-    read, notes = as_trained(
-        read, options, noise_std, model is not None or options.model is not None, given[-1]
-    )
+    builder = model if callable(model) and not isinstance(model, keras.Model) else None
+    code = builder is not None or (model is None and is_code(options.model))
+    given_loss = objects.get("loss", options.loss)
+    if code:
+        plain = read.prepared()
+        outputs = num_outputs(plain, given_loss, False)
+        model = imported_model(builder or options.model, options, plain.inputs.shape[1:], outputs)
+    network = model is not None or options.model is not None
+    if model is not None and isinstance(model, keras.Model) and not model.built and not read.layout:
+        model(read.prepared().inputs[:1] * 1)
+    read, notes = as_trained(read, options, noise_std, network, given[-1], model)
     notes += said_of_skewed(read.targets) if noise_std == SAMPLED else ()
     dataset = read.prepared()
-    builder = model if callable(model) and not isinstance(model, keras.Model) else None
-    if model is not None and builder is None and not isinstance(model, keras.Model):
+    if model is not None and not isinstance(model, keras.Model):
         expected = (
             "a keras.Model, a function that builds one, a path to a .keras file, or my_net.py:build"
         )
         raise InputError("model is not a Keras model.", type(model).__name__, expected)
     compiled = model.loss if isinstance(model, keras.Model) and model.compiled else None
-    code = builder is not None or (model is None and is_code(options.model))
     sigmoid = options.output_activation == "sigmoid" and not (
         options.tati or options.model or model is not None
     )
     outputs = num_outputs(dataset, objects.get("loss", options.loss), sigmoid)
-    if code:
-        model = imported_model(builder or options.model, options, dataset.inputs.shape[1:], outputs)
     if model is None:
         units = [int(np.prod(dataset.inputs.shape[1:])), *options.hidden, outputs]
         check_memory(options, sum((a + options.use_bias) * b for a, b in pairwise(units)), 1)
@@ -508,8 +541,6 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
         what = "The layers of a given model have their own."
         expected = "hidden, or a function that builds the model"
         refuse_if(beside and not (code or options.tati), what, ", ".join(beside), expected)
-        if not model.built and not dataset.layout:
-            model(dataset.inputs[:1] * 1)
         twice = _scales_bytes(model) if read.input_scale < 1.0 else None
         what = f"model: its layer {twice} scales bytes, which are multiplied by 1/255 already, from 0 to 1."
         refuse_if(

@@ -21,8 +21,9 @@ from tati_re.runs.lock import writing
 from tati_re.samplers.choosing import FEWEST_BURNIN_STEPS, latest_end
 from tati_re.simulation.calls import Calls
 from tati_re.simulation.checks import check_request
+from tati_re.simulation.finite_starts import make_finite
 from tati_re.simulation.heating import expected_heating
-from tati_re.simulation.launch import launch
+from tati_re.simulation.launch import launch_finite
 from tati_re.simulation.request import (
     BATCH_SIZE,
     MOST_STEPS,
@@ -126,6 +127,8 @@ class _Choice:
                 self._change(**there)
             else:
                 self._place(**asked)
+        if not (sim.walkers.placed or sim.system.has_data or is_open(self.options, self.objects)):
+            self._confine()
         if is_open(self.options, self.objects):
             said = self._choose_walkers()
             placing = {"num_walkers", "walker_start", "walker_jitter"} & sim.options.explicit
@@ -167,11 +170,16 @@ class _Choice:
         self._confine()
 
     def _confine(self) -> None:
-        """Reflects starts that nobody has given into the walls of the prior."""
+        """Reflects starts that nobody has given into the walls of the prior; of a function they are
+        drawn again where it is not finite.
+        """
         walkers = self.sim.walkers
         prior = self.sim.system.prior(self.options, self.objects)
         if prior.walled and not walkers.placed:
             walkers.move(np.array(prior.confine(tf.constant(walkers.position), None)[0]))
+        free = not (walkers.placed or "starts" in self.objects)
+        if free and not self.sim.system.has_data:
+            make_finite(self.sim.system, walkers, self.options, self.objects)
 
     def _choose_walkers(self) -> list[str]:
         """Sets the walkers apart that nobody has placed, and says so."""
@@ -362,4 +370,4 @@ class _Choice:
         chosen = sim.calls.numbered("fit", make_options(given))
         chosen = make_options(chosen, num_steps=check_num_steps(chosen))
         request = make_request("fit", chosen, objects, sim.system, sim.limits)
-        launch(request, sim.walkers, sim.calls, brief=True).passing_on()
+        launch_finite(request, sim.walkers, sim.calls, brief=True).passing_on()

@@ -4,6 +4,7 @@ In their pickles a run is its files, and a model what Keras saves.
 
 import io
 import tempfile
+import warnings
 import zipfile
 from dataclasses import replace
 from inspect import Parameter, Signature, signature
@@ -285,21 +286,33 @@ class BayesianRegressor(RegressorMixin, Posterior):
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Posterior mean `(n,)` or `(n, outputs)`, in the units of y; with `return_std` a pair of
-        it and the standard deviation of a new observation, from noise and parameters.
+        it and the standard deviation of a new observation, from noise and parameters. Under a loss
+        that says nothing of the noise it is that of the mean, and a warning says so.
         """
         found = self._predicted(X)
-        return (
-            (self._shaped(found.mean), self._shaped(found.std))
-            if return_std
-            else self._shaped(found.mean)
-        )
+        if not return_std:
+            return self._shaped(found.mean)
+        std = found.std
+        if std is None:
+            self._warn_of_the_mean("return_std: the standard deviation")
+            std = found.parameter_std
+        return self._shaped(found.mean), self._shaped(std)
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper end, shaped as `predict`, of the central interval in which a new
-        observation is with probability `level`, in 0..1.
+        observation is with probability `level`, in 0..1. Under a loss that says nothing of the
+        noise it is that of the mean, and a warning says so.
         """
         found = self._predicted(X, level)
+        if found.lower is None:
+            self._warn_of_the_mean("predict_interval: the interval")
+            return self._shaped(found.mean_lower), self._shaped(found.mean_upper)
         return self._shaped(found.lower), self._shaped(found.upper)
+
+    def _warn_of_the_mean(self, what: str) -> None:
+        loss = self.source_[0].predictive.name
+        said = f"{what} is of the mean, not of a new observation"
+        warnings.warn(f"{said}: the loss {loss} says nothing of the noise.", stacklevel=3)
 
     def sample_posterior(self, X: Any, noise: bool = False) -> np.ndarray:
         """The network's values for each stored draw of its parameters, `(draws, n)` or `(draws, n,

@@ -183,6 +183,14 @@ def too_hot(prior: Prior, temperature: float) -> str | None:
     )
 
 
+_ANSWERS = {
+    "proper": "an attribute proper: whether the prior can be normalized",
+    "log_prob": "a method log_prob(position): log density, (walkers,), float64",
+    "gradient": "a method gradient(position): -∇ log density, (walkers, parameters)",
+}
+"""What a prior of users has to give."""
+
+
 def check_prior(prior: Prior, num_parameters: int, dtype: str = "float32") -> None:
     """Refuses an object that is not a prior, or that does not fit the model.
 
@@ -196,7 +204,13 @@ def check_prior(prior: Prior, num_parameters: int, dtype: str = "float32") -> No
     Raises:
         InputError: It lacks what a prior answers, has another number of parameters, or is wrong.
     """
-    if not isinstance(prior, Prior) or isinstance(prior, type):
+    is_class = isinstance(prior, type)
+    refuse_if(is_class, "prior: it is a class, not an object of it.", prior, "an object of it")
+    missing = [name for name in ("proper", "log_prob", "gradient") if not hasattr(prior, name)]
+    if missing:
+        what = f"prior: {type(prior).__name__} lacks {' and '.join(missing)}."
+        raise InputError(what, expected="; ".join(_ANSWERS[name] for name in missing))
+    if not isinstance(prior, Prior):
         expected = "a class that derives from tati_re.priors.Prior, which has defaults"
         raise InputError(
             "prior: it does not answer all that is asked of one.", type(prior).__name__, expected

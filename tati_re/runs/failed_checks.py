@@ -1,0 +1,56 @@
+"""What a run failed of its certificate: noted at its end, and a warning once in a process."""
+
+import warnings
+from typing import Any
+
+from tati_re.core.errors import CertificateWarning, InputError
+from tati_re.core.views import told
+from tati_re.runs import manifest
+from tati_re.runs.run import RunFiles
+
+FAILED = "failed_checks"
+"""The entry of the manifest: the failed checks in words; none where all passed."""
+_MOST = 4
+_warned: set[tuple[str, tuple[str, ...]]] = set()
+
+
+def note_failed_checks(run: RunFiles) -> None:
+    """Writes the failed checks of a run that came to its end into its manifest.
+
+    Args:
+        run: A run that sampled; whoever calls this holds the lock of its folder.
+    """
+    try:
+        failed = told(FAILED, run)
+    except InputError:  # it ended before its first row: nothing was checked
+        failed = []
+    stored = manifest.read(run.folder)
+    others = {name: value for name, value in stored.items() if name != FAILED}
+    changed = {**others, FAILED: failed} if failed else others
+    if changed != stored:
+        manifest.write(run.folder, changed)
+
+
+def warn_of_failed_checks(run: Any, stacklevel: int = 3, ended: bool = False) -> None:
+    """Warns that a run failed checks of its certificate, unless this process has done so.
+
+    Args:
+        run: The run, or what stands in for one.
+        stacklevel: Of the warning, counted from this function. Default: 3, the caller of the
+            function that calls this.
+        ended: Whether the run has just ended, in a folder where another run may have been before.
+            Default: no.
+    """
+    failed = tuple(run.manifest.get(FAILED, ()))
+    key = str(run.folder.absolute()), failed
+    if not failed or (key in _warned and not ended):
+        return
+    _warned.add(key)
+    more = f"; and {len(failed) - _MOST} more" if len(failed) > _MOST else ""
+    checks = "checks" if len(failed) > 1 else "a check"
+    warnings.warn(
+        f"The run {run.folder} failed {checks} of its certificate: {'; '.join(failed[:_MOST])}"
+        f"{more}. Its averages and predictions may be wrong; run.certificate has the details.",
+        CertificateWarning,
+        stacklevel=stacklevel,
+    )
