@@ -43,7 +43,8 @@ class Predictive:
     `VALUES` or `LABELS`, `num_columns` the number of classes, or of outputs. `likelihood`:
     exp(-loss) is one, but for a constant; `has_noise`: the loss tells the noise of predicted
     values; `samples_noise`: it is a parameter, each draw brings its own; `has_loss`: the loss of an
-    example can be computed; `notes` are sentences on predictions.
+    example can be computed; `notes` are sentences on predictions; `class_weights` what the examples
+    of each class counted, if they did not count alike.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Predictive:
         own_loss: bool = False,
     ) -> None:
         self.own_loss = own_loss
+        self.class_weights: tuple[float, ...] = ()
         self.loss = dict(loss)
         self.task = task
         self.num_outputs = int(num_outputs)

@@ -195,9 +195,10 @@ class Network:
             places=outputs.places,
             own_loss=own,
         )
-        self.class_weights = tuple(data.get("class_weights", ()))
-        if self.class_weights and self.predictive.kind == CLASSES:
-            self.predictive.notes += (said_of_class_weights(self.class_weights),)
+        weights = tuple(data.get("class_weights", ()))
+        if weights and self.predictive.kind == CLASSES:
+            self.predictive.class_weights = weights
+            self.predictive.notes += (said_of_class_weights(weights),)
         self.auxiliary: list[np.ndarray] = []
         if self.flat.auxiliary:
             arrays, _, _ = checkpoint.load(run.folder)
@@ -301,7 +302,7 @@ def _loss_by_example(
         The function, None where it is not needed or not known, and whether the loss is one of
         users.
     """
-    from tati_re.core.backend import tf
+    from tati_re.core.backend import keras, tf
     from tati_re.models.inspect import output_shape_of
     from tati_re.posterior.losses import (
         CLASSIFICATION,
@@ -321,7 +322,7 @@ def _loss_by_example(
         function = None
         own = not name.startswith("keras.losses.")
     if given is not None:
-        is_object = hasattr(given, "get_config")
+        is_object = isinstance(given, keras.losses.Loss)
         function = function_of_object(given, loss["from_logits"]) if is_object else given
     if function is None:
         return None, own

@@ -389,7 +389,7 @@ def average(
         values = results.class_values(first.task, first.num_columns, sources[0][0].class_names)
         shared |= {name: _joined(parts, name) for name in _AVERAGED}
         shared |= {"draw_accuracy": hits, "places": first.rows}
-        shared["class_weights"] = getattr(sources[0][0], "class_weights", ())
+        shared["class_weights"] = first.class_weights
         return results.ClassPrediction(
             **shared, labels=None if labels is None else numbers, class_values=values
         )

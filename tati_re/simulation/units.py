@@ -50,8 +50,7 @@ def predicts_in_units(model: Any, read: Dataset) -> bool:
 
 def _was_trained(model: Any) -> bool:
     """Whether an optimizer of Keras has made steps with the model."""
-    optimizer = getattr(model, "optimizer", None)
-    return optimizer is not None and int(np.asarray(optimizer.iterations)) > 0
+    return model.compiled and int(np.asarray(model.optimizer.iterations)) > 0
 
 
 def _in_units(outputs: np.ndarray, targets: np.ndarray) -> np.ndarray:

@@ -206,7 +206,7 @@ def check_prior(prior: Prior, num_parameters: int, dtype: str = "float32") -> No
     """
     is_class = isinstance(prior, type)
     refuse_if(is_class, "prior: it is a class, not an object of it.", prior, "an object of it")
-    missing = [name for name in ("proper", "log_prob", "gradient") if not hasattr(prior, name)]
+    missing = [name for name in ("proper", "log_prob", "gradient") if name not in dir(prior)]
     if missing:
         what = f"prior: {type(prior).__name__} lacks {' and '.join(missing)}."
         raise InputError(what, expected="; ".join(_ANSWERS[name] for name in missing))
