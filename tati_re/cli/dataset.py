@@ -17,7 +17,7 @@ from tati_re.options.flags import flag
 from tati_re.options.make import options_from_flags
 
 READING = ["test_data", "test_fraction", "label_columns", "input_columns", "data_keys"]
-READING += ["num_classes", "shuffle", "seed"]
+READING += ["encoding", "num_classes", "shuffle", "seed"]
 """Options that say how files are read; two of them also belong to sets that are made."""
 
 NUMBERS = {

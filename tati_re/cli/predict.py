@@ -20,6 +20,8 @@ def parser_of_command() -> Parser:
     )
     text = "what to predict: .csv, .txt, .npy, .npz, ... or a built-in name (default: the test part of the run's data)"
     parser.add_argument("--data", metavar="FILE", help=text)
+    text = "character encoding of --data, such as latin-1 (default: that of the run's data)"
+    parser.add_argument("--encoding", metavar="NAME", help=text)
     parser.add_argument(
         "--optimum", metavar="FOLDER", help="a run of tati-optimize to compare with"
     )

@@ -51,6 +51,7 @@ def load_data(
     multi_label: bool = False,
     places: tuple = (),
     rule: LabelRule = "values",
+    encoding: str | None = None,
 ) -> Dataset:
     """Loads a data set.
 
@@ -85,6 +86,8 @@ def load_data(
         rule: What integers in one column mean under the loss: "values", classes if they are few;
             "classes", classes however many there are; "numbers", classes that keep their numbers.
             Default: "values".
+        encoding: As the option of this name: how characters of tables of text are stored. Default:
+            UTF-8.
 
     Returns:
         The data set, with values as they were read; `Dataset.prepared()` is what a network trains
@@ -95,12 +98,23 @@ def load_data(
     """
     named = sample_weights if isinstance(sample_weights, str) else None
     limit = None if memory_limit is None else 1e6 * memory_limit
-    reading = ReadOptions(label_columns, input_columns, data_keys, named, limit, num_classes)
+    reading = ReadOptions(
+        label_columns=label_columns,
+        input_columns=input_columns,
+        data_keys=data_keys,
+        weights=named,
+        limit=limit,
+        num_classes=num_classes,
+        encoding=encoding,
+    )
     generated = isinstance(source, str) and source in (*GENERATORS, *KERAS)
     if named is not None and (generated or not (by_name(source) or is_frame(source))):
         raise InputError(
             "sample_weights: only columns of files have names.", named, "numbers, one an example"
         )
+    if encoding is not None and (generated or not by_name(source)):
+        expected = "a .csv, .tsv, .txt, .dat or .data file"
+        raise InputError("encoding belongs to tables of text.", shown(source), expected)
     if label_columns is not None and not (is_table(source) or is_frame(source)):
         received = shown(source)
         raise InputError(
@@ -219,6 +233,7 @@ def dataset_from_options(
         label_columns=options.label_columns or None,
         input_columns=options.input_columns or None,
         data_keys=options.data_keys or None,
+        encoding=options.encoding,
         class_weights=options.class_weights,
         standardize="none" if options.standardize == "auto" else options.standardize,
         sample_weights=options.sample_weights if sample_weights is None else sample_weights,

@@ -17,13 +17,13 @@ from tati_re.data.frames import check_order, in_order, is_frame, labels_of, numb
 from tati_re.data.generators import GENERATORS
 from tati_re.data.packing import is_several, order_of, packed
 from tati_re.data.tables import (
-    TEXTS,
     choose_columns,
     read_header,
     read_parquet,
     read_parquet_names,
     read_table,
 )
+from tati_re.data.text_files import TEXTS
 from tati_re.data.tf_datasets import is_tf_dataset, read_tf_dataset
 from tati_re.data.tfrecord import read_tfrecord
 
@@ -38,13 +38,17 @@ FILES = "a .csv, .txt, .npz, .parquet or .tfrecord file"
 FORMS = "(x, y), (x, y, weights), ((x, y), (x_test, y_test)), a pandas.DataFrame, Dataset, tf.data.Dataset, name or file"
 
 
+_ENCODING = "encoding belongs to tables of text."
+_TEXT_FILES = "a .csv, .tsv, .txt, .dat or .data file"
+
+
 @dataclass(frozen=True)
 class ReadOptions:
     """Options for reading files; None where one is not given. Label columns are names in a table,
     and `input_columns` the inputs of the network in terms of columns; `data_keys` are arrays of an
     NPZ file or features of a TFRecord file; `weights` is the column or NPZ array of sample weights.
     Inputs of more than `limit` bytes are kept on the disk. `num_classes` is what the user says:
-    texts are then names of classes, however they look.
+    texts are then names of classes, however they look. `encoding` is that of tables of text.
     """
 
     label_columns: Sequence[str] | None = None
@@ -53,6 +57,7 @@ class ReadOptions:
     weights: str | None = None
     limit: float | None = None
     num_classes: int | None = None
+    encoding: str | None = None
 
 
 def read_source(source: object, reading: ReadOptions) -> tuple[Contents, Columns | None]:
@@ -116,6 +121,8 @@ def _from_files(source: object, reading: ReadOptions) -> tuple[Contents, Columns
             " and ".join(kinds),
             "files of one type",
         )
+    if reading.encoding is not None and kinds[0] not in TEXTS:
+        raise InputError(_ENCODING, paths[0].name, _TEXT_FILES)
     if kinds[0] in TABLES:
         if reading.data_keys is not None:
             what = f"data_keys belong to NPZ and TFRecord files; a {kinds[0]} file has columns."
@@ -137,15 +144,21 @@ def _from_files(source: object, reading: ReadOptions) -> tuple[Contents, Columns
 
 
 def _from_tables(paths: Sequence[Path], reading: ReadOptions) -> tuple[Contents, Columns | None]:
-    names = _table_names(paths[0])
+    names = _table_names(paths[0], reading.encoding)
     for path in paths[1:]:
-        if _table_names(path) != names:
+        others = _table_names(path, reading.encoding)
+        if others != names:
             what = f"{path.name} has another header than {paths[0].name}."
-            raise InputError(what, ", ".join(_table_names(path)), ", ".join(names))
+            raise InputError(what, ", ".join(others), ", ".join(names))
     choice = choose_columns(
         names, reading.label_columns, reading.input_columns, paths[0].name, reading.weights
     )
-    choice = replace(choice, limit=reading.limit, named=bool(reading.num_classes))
+    choice = replace(
+        choice,
+        limit=reading.limit,
+        named=bool(reading.num_classes),
+        encoding=reading.encoding,
+    )
     return joined(
         [TABLES[suffix_of(path)][1](path, names, choice) for path in paths]
     ), choice.derived
@@ -158,9 +171,9 @@ def read_test_part(
     data.
     """
     try:
-        known = _names_of(training)
+        known = _names_of(training, reading.encoding)
         if by_name(source):
-            if known and (other := _names_of(source)):
+            if known and (other := _names_of(source, reading.encoding)):
                 refuse_if(
                     known != other,
                     "the test file has another header.",
@@ -197,17 +210,19 @@ def read_test_part(
     return test.inputs, test.targets, test.weights
 
 
-def _table_names(path: Path) -> list[str]:
-    return TABLES[suffix_of(path)][0](path)
+def _table_names(path: Path, encoding: str | None) -> list[str]:
+    return TABLES[suffix_of(path)][0](path, encoding)
 
 
-def _names_of(source: Any) -> list[str]:
+def _names_of(source: Any, encoding: str | None) -> list[str]:
     """The names of the columns of a file or a data frame, of several files those of the first; else
     none.
     """
     if is_frame(source):
         return [str(name) for name in source.columns]
-    return _table_names(_existing(_listed(source)[0])) if is_table(source) else []
+    if not is_table(source):
+        return []
+    return _table_names(_existing(_listed(source)[0]), encoding)
 
 
 def _listed(source: Any) -> list[Any]:
@@ -251,6 +266,14 @@ def _existing(source: str | Path) -> Path:
         raise InputError(f"data: {error.strerror}.", source, FILES) from None
     suffixes = (*TABLES, ".npz", *RECORDS)
     known = suffix_of(path) in suffixes
+    sheets = suffix_of(path) in (".xlsx", ".xls", ".xlsm", ".ods")
+    if sheets:
+        call = {".ods": "data=pandas.read_excel(..., engine='odf')"}.get(suffix_of(path))
+        raise InputError(
+            "data: a spreadsheet is not read as it is.",
+            source,
+            f"{call or f'data=pandas.read_excel({str(source)!r})'} in Python, or the sheet saved as a .csv file",
+        )
     if path.is_file() and known:
         return path
     refuse_if(path.is_file(), "data is a file of an unknown type.", source, FILES)

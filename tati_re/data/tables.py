@@ -2,11 +2,8 @@
 package pyarrow.
 """
 
-import csv
-import gzip
 import re
 import warnings
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.cells import from_cell
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.memory import check_free
 from tati_re.core.unpacking import check_size, check_texts
@@ -32,10 +28,7 @@ from tati_re.data.numerals import (
     number_in,
     numeral_of,
 )
-
-WHITE_SPACE = (".txt", ".dat", ".data")
-TEXTS = (".csv", ".tsv", *WHITE_SPACE)
-"""The suffixes of tables of text, which may be followed by `.gz`."""
+from tati_re.data.text_files import TextTable
 
 
 @dataclass(frozen=True)
@@ -44,6 +37,7 @@ class Choice:
     weights. `derived` are the inputs of the network, made from `inputs`; None where they are taken
     as they are. A compressed table may unpack to `limit` bytes; None: to as many as any file.
     `named`: the user says that texts among the labels are names of classes, however they look.
+    `encoding`: how characters of a text table are stored; None: UTF-8.
     """
 
     inputs: tuple[str, ...]
@@ -52,6 +46,7 @@ class Choice:
     weights: str | None = None
     limit: float | None = None
     named: bool = False
+    encoding: str | None = None
 
 
 def choose_columns(
@@ -65,21 +60,28 @@ def choose_columns(
     labels those that `label_names` finds, else the last; for the inputs, written as `parse_columns`
     reads them, all others.
     """
-    doubled = sorted({name for name in names if names.count(name) > 1})
+    doubled = sorted({name for name in names if name and names.count(name) > 1})
     refuse_if(
         doubled, f"{file} has several columns of one name.", ", ".join(doubled), "different names"
     )
-    nameless = input_columns is None and any(
-        re.fullmatch(r"|Unnamed: \d+|__index_level_\d+__", name) for name in names
-    )
-    expected = "a name each, or input_columns; pandas leaves out its index by index=False"
-    refuse_if(nameless, f"{file} has a column without a name.", ", ".join(names)[:80], expected)
+    nameless = [
+        place
+        for place, name in enumerate(names, 1)
+        if re.fullmatch(r"|Unnamed: \d+|__index_level_\d+__", name)
+    ]
+    if nameless and input_columns is None:
+        expected = "a name each, or input_columns; pandas leaves out its index by index=False"
+        raise InputError(
+            f"{file} has a column without a name.",
+            ", ".join(names)[:80],
+            f"{expected}; column {nameless[0]} has none and is not empty",
+        )
     if weights is not None and weights not in names:
         what = f"sample_weights: {file} has no column '{weights}'.{nearest(weights, names)}"
         raise InputError(what, weights, f"one of {', '.join(names)}")
     names = [n for n in names if n != weights]
     labels = (
-        label_names(names) or names[-1:]
+        label_names(names) or [name for name in names if name][-1:]
         if label_columns is None
         else [str(name) for name in label_columns]
     )
@@ -107,33 +109,28 @@ def label_names(names: Sequence[str]) -> list[str]:
     ]
 
 
-def read_header(path: Path) -> list[str]:
-    """The column names of a text table; without a header line (white space only) x1, x2, ... The
-    line 0, 1, 2, ... is one where it has three columns or more: names that nobody gave.
+def read_header(path: Path, encoding: str | None = None) -> list[str]:
+    """The column names of a text table; without a header line x1, x2, ... The line 0, 1, 2, ... is
+    one where it has three columns or more: names that nobody gave.
+
+    Args:
+        path: The file.
+        encoding: How characters are stored. Default: UTF-8.
     """
-    _size(path)
-    line = next((line for _, line in _lines(path)), None)
-    separator = _separator(path)
-    if line is None:
-        raise InputError(f"{path.name} is empty.", path, "a header line and one line an example")
-    names = [from_cell(name) for name in _cells(path, line, separator)]
-    white = separator is None
-    counted = not white and len(names) > 2 and names == [str(i) for i in range(len(names))]
-    numbers = not counted and all(_is_number(name) for name in names)
-    if numbers and not white:
-        raise InputError(
-            f"{path.name} has no header line.",
-            line.strip()[:80],
-            "names of columns, separated by commas",
-        )
+    file = TextTable(path, encoding)
+    file.size()
+    names = file.header
+    counted = len(names) > 2 and names == [str(i) for i in range(len(names))]
+    line = next((text for _, text in file.lines()), "").strip()[:80]
+    if not counted and names and all(map(is_number, names)):
+        expected = "names of columns, separated by commas"
+        raise InputError(f"{path.name} has no header line.", line, expected)
     if len(names) < 2:
-        by = "white space" if white else "commas, semicolons or tabs"
+        by = "white space" if file.separator is None else "commas, semicolons or tabs"
         raise InputError(
-            f"{path.name} has a single column.",
-            line.strip()[:80],
-            f"at least two, separated by {by}",
+            f"{path.name} has a single column.", line, f"at least two, separated by {by}"
         )
-    return [f"x{i + 1}" for i in range(len(names))] if numbers else names
+    return names
 
 
 def read_table(path: Path, names: Sequence[str], choice: Choice) -> Contents:
@@ -142,11 +139,12 @@ def read_table(path: Path, names: Sequence[str], choice: Choice) -> Contents:
     text.
     """
     texts = None
+    file = TextTable(path, choice.encoding)
     if len(choice.labels) == 1:
-        texts = _texts(path, list(names), choice.labels[0], choice.named)
+        texts = _texts(file, list(names), choice.labels[0], choice.named)
     labels = choice.labels if texts is None else ()
     table = _numbers(
-        path,
+        file,
         names,
         [*choice.inputs, *labels, *([choice.weights] if choice.weights else [])],
         labels,
@@ -156,7 +154,7 @@ def read_table(path: Path, names: Sequence[str], choice: Choice) -> Contents:
     inputs = np.ascontiguousarray(table[:, :count])
     targets = table[:, count:end] if texts is None else texts
     weights = table[:, end] if choice.weights else None
-    by_value = texts is None and len(labels) == 1 and _are_integers(path, names, labels[0], targets)
+    by_value = texts is None and len(labels) == 1 and _are_integers(file, names, labels[0], targets)
     return Contents(
         inputs,
         targets,
@@ -169,27 +167,27 @@ def read_table(path: Path, names: Sequence[str], choice: Choice) -> Contents:
     )
 
 
-def _are_integers(path: Path, names: Sequence[str], label: str, values: np.ndarray) -> bool:
+def _are_integers(file: TextTable, names: Sequence[str], label: str, values: np.ndarray) -> bool:
     """Whether labels, the numbers `values`, are written without decimal points and exponents."""
     if not (values == np.floor(values)).all() or len(np.unique(values)) > MAX_CLASSES:
         return False
     place = list(names).index(label)
     return not any(
         {*cells[place].lower()} & {*".,ed"} and cells[place].lower() not in ("true", "false")
-        for _, cells in _rows(path, names)
+        for _, cells in file.rows()
     )
 
 
-def _texts(path: Path, names: list[str], label: str, named: bool) -> np.ndarray | None:
+def _texts(file: TextTable, names: list[str], label: str, named: bool) -> np.ndarray | None:
     """The column of labels as texts, `(N,)`, where its first cell is the name of a class; else
     None. `named`: whatever is no number is a name.
     """
+    path = file.path
     place = names.index(label)
     found = list[str]()
-    separator = _separator(path)
     lines = list[int]()
-    for number, cells in _rows(path, names):
-        first = cells[place].replace(",", ".") if separator == ";" else cells[place]
+    for number, cells in file.rows():
+        first = cells[place].replace(",", ".") if file.separator == ";" else cells[place]
         if not found and (is_number(first) or is_missing(first)):
             return None
         if not found and not named and _is_numeral(first):
@@ -214,7 +212,7 @@ def _texts(path: Path, names: list[str], label: str, named: bool) -> np.ndarray 
     if not found:
         return None
     try:
-        check_texts(len(found), max(map(len, found)), _size(path))
+        check_texts(len(found), max(map(len, found)), file.size())
     except ValueError as error:
         raise InputError(f"{path.name}, column '{label}' is too large: {error}.") from None
     return np.array(found)
@@ -226,56 +224,9 @@ def _is_numeral(cell: str) -> bool:
     return numeral is not None and not numeral.may_name
 
 
-def _separator(path: Path) -> str | None:
-    """What stands between the names of columns, None for white space."""
-    if path.name.lower().removesuffix(".gz").endswith(WHITE_SPACE):
-        return None
-    return max(
-        ",;\t", key=re.sub('"[^"]*"', "", next((line for _, line in _lines(path)), "")).count
-    )
-
-
-def _cells(path: Path, line: str, separator: str | None) -> list[str]:
-    if separator is None:
-        return line.split()
-    try:
-        return [
-            cell.strip()
-            for cell in next(csv.reader([line], delimiter=separator, skipinitialspace=True))
-        ]
-    except csv.Error as error:
-        raise InputError(
-            f"{path.name} has a line that is no row of a table: {error}.", f"{line[:40]}..."
-        ) from None
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The non-empty lines with their numbers."""
-    opened = gzip.open if path.suffix.lower() == ".gz" else open
-    try:
-        with opened(path, "rt", newline="", encoding="utf-8-sig") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip() and not line.lstrip().startswith("#"):
-                    yield number, line
-    except UnicodeDecodeError:
-        raise InputError(f"{path.name} is not a text file.", path, "a table in UTF-8") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read.", error.strerror) from None
-
-
-def _size(path: Path) -> int:
-    """Bytes of a table of text, unpacked."""
-    if path.suffix.lower() != ".gz":
-        return path.stat().st_size
-    try:
-        with gzip.open(path) as file:
-            check_size(size := file.seek(0, 2), path.stat().st_size)
-    except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise InputError(f"{path} cannot be read: {error}.") from None
-    return size
-
-
-def unlabeled(path: Path, names: list[str], labels: Sequence[str]) -> bool:
+def unlabeled(
+    path: Path, names: list[str], labels: Sequence[str], encoding: str | None = None
+) -> bool:
     """Whether all cells of these columns are empty, as in a table to predict."""
     if path.suffix.lower() == ".parquet":
         opened = _opened(path, labels)
@@ -289,46 +240,28 @@ def unlabeled(path: Path, names: list[str], labels: Sequence[str]) -> bool:
         return all(column.null_count == len(column) for column in columns)
     return all(
         row[names.index(name)].lower() in UNKNOWN
-        for _, row in _rows(path, names)
+        for _, row in TextTable(path, encoding).rows()
         for name in labels
     )
 
 
-def _body(path: Path, separator: str | None) -> Iterator[tuple[int, str]]:
-    """The lines below the header."""
-    lines = _lines(path)
-    first = next(lines)
-    if separator is None and all(_is_number(cell) for cell in first[1].split()):
-        yield first
-    yield from lines
-
-
-def _rows(path: Path, names: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    """The cells of the lines below the header, as many as names, with the numbers of the lines."""
-    separator = _separator(path)
-    for number, line in _body(path, separator):
-        cells = _cells(path, line, separator)
-        what = f"{path.name}, line {number} has the wrong number of cells."
-        refuse_if(len(cells) != len(names), what, len(cells), len(names))
-        yield number, cells
-
-
 def _numbers(
-    path: Path, names: Sequence[str], used: Sequence[str], labels: Sequence[str]
+    file: TextTable, names: Sequence[str], used: Sequence[str], labels: Sequence[str]
 ) -> np.ndarray:
     """The columns `used`, in this order."""
-    columns = [list(names).index(name) for name in used]
-    separator = _separator(path)
-    everything = sorted(columns) == list(range(len(names)))
+    path = file.path
+    columns = [file.places[list(names).index(name)] for name in used]
+    separator = file.separator
+    everything = sorted(columns) == list(range(file.width))
     # A table grows by half when it is full, and the copy stands beside it.
-    examples = _size(path) / len(next((line for _, line in _body(path, separator)), " "))
+    examples = file.size() / len(next((line for _, line in file.body()), " "))
     check_free("data", path, 20.0 * examples * len(columns), f"{examples:,.0f} examples")
     table = None
     chosen = None if everything else columns
     for reader in (None, _reader(path, separator)):
         with warnings.catch_warnings(), suppress(ValueError):
             warnings.simplefilter("ignore", UserWarning)
-            lines = (line for _, line in _body(path, separator))
+            lines = (line for _, line in file.even_lines())
             how: dict[str, Any] = {"usecols": chosen, "converters": reader}
             table = np.loadtxt(
                 lines, delimiter=separator, comments=None, quotechar='"', ndmin=2, **how
@@ -340,15 +273,16 @@ def _numbers(
         )
     if table is not None and table.shape[1] == len(columns) and np.isfinite(table).all():
         return table[:, columns] if everything else table
-    raise _bad_cell(path, names, used, labels)
+    raise _bad_cell(file, names, used, labels)
 
 
 def _bad_cell(
-    path: Path, names: Sequence[str], used: Sequence[str], labels: Sequence[str]
+    file: TextTable, names: Sequence[str], used: Sequence[str], labels: Sequence[str]
 ) -> InputError:
     """Finds the first bad line and what is wrong with it, in terms of the file."""
-    read = _reader(path, _separator(path))
-    for number, cells in _rows(path, names):
+    path = file.path
+    read = _reader(path, file.separator)
+    for number, cells in file.rows():
         for name, cell in zip(names, cells, strict=True):
             if name in used and not (_is_number(cell, read) and np.isfinite(read(cell))):
                 place = f"{path.name}, line {number}, column '{name}'"
@@ -393,7 +327,7 @@ def _is_number(cell: str, read: Callable[[str], float] = number_in) -> bool:
     return True
 
 
-def read_parquet_names(path: Path) -> list[str]:
+def read_parquet_names(path: Path, encoding: str | None = None) -> list[str]:
     """The column names, first those of pandas' index, which stand last in the file and first in one
     of text.
     """

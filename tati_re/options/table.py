@@ -168,6 +168,10 @@ class Options(BaseModel):
         "names of the arrays in an NPZ file (inputs, labels, optionally test inputs and test labels) or of the "
         "features in a TFRecord file (inputs, labels)",
     )
+    encoding: str | None = _data(
+        None,
+        "character encoding of tables of text, such as latin-1, cp1252 or utf-16; none: UTF-8",
+    )
     num_classes: int | None = _data(
         None,
         "number of classes, to check labels; 0: targets of a regression; none: inferred from the labels, "

@@ -13,6 +13,7 @@ from tati_re.data.contents import Contents
 from tati_re.data.loading import load_data
 from tati_re.data.sources import TABLES, ReadOptions, read_source, suffix_of
 from tati_re.data.tables import Choice, label_names, unlabeled
+from tati_re.data.text_files import TEXTS
 from tati_re.prediction.network import model_of
 from tati_re.runs.run import RunFiles
 
@@ -22,12 +23,15 @@ has.
 """
 
 
-def read_inputs(source: str, run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:
+def read_inputs(
+    source: str, run: RunFiles, encoding: str | None = None
+) -> tuple[np.ndarray, np.ndarray | None]:
     """Reads inputs `(n, ...)` in the form of a run's training data, from a file or a built-in set,
     and labels or None. Of a table the columns are taken that the run's inputs and labels have by
     name. Of a run without names labels are all that start with `label`, else the only column that
     is left and no weight; where all are empty, none. A `.npy` file, and an NPZ file of one array,
-    hold inputs. Of files and sets with a test part that part is taken.
+    hold inputs. Of files and sets with a test part that part is taken. The `encoding` of a table of
+    text is by default that of the run.
     """
     path = Path(source).expanduser()
     options = run.manifest.get("options", {})
@@ -35,7 +39,10 @@ def read_inputs(source: str, run: RunFiles) -> tuple[np.ndarray, np.ndarray | No
     if not path.is_dir():
         check_regular(path, "inputs")
     if suffix in TABLES and path.is_file():
-        return _from_table(path, run, *TABLES[suffix])
+        known = encoding or (options.get("encoding") if suffix in TEXTS else None)
+        return _from_table(path, run, *TABLES[suffix], known)
+    if encoding is not None:
+        raise InputError("encoding belongs to tables of text.", source, "a .csv or .txt file")
     refuse_if(suffix == ".npy" and not path.is_file(), "There is no such file of inputs.", source)
     if suffix in (".npy", ".npz") and path.is_file():
         try:
@@ -88,9 +95,9 @@ def noise_like(inputs: np.ndarray, seed: int = 0) -> np.ndarray:
 
 
 def _from_table(
-    path: Path, run: RunFiles, header: Callable, read: Callable
+    path: Path, run: RunFiles, header: Callable, read: Callable, encoding: str | None
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    names = list(header(path))
+    names = list(header(path, encoding))
     weights = run.manifest["options"].get("sample_weights")
     wanted = run.manifest["dataset"].get("feature_names")
     if not wanted:
@@ -109,8 +116,13 @@ def _from_table(
         labels = labels if {*labels} <= {*rest} else []
     else:
         labels = label_names(rest) or (rest if len(rest) == 1 else [])
-    labels = [] if labels and unlabeled(path, names, labels) else labels
-    choice = Choice(tuple(wanted), tuple(labels), named="class_names" in run.manifest["dataset"])
+    labels = [] if labels and unlabeled(path, names, labels, encoding) else labels
+    choice = Choice(
+        tuple(wanted),
+        tuple(labels),
+        named="class_names" in run.manifest["dataset"],
+        encoding=encoding,
+    )
     contents: Contents = read(path, names, choice)
     if not labels:
         return contents.inputs, None

@@ -71,7 +71,11 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
         with contextlib.suppress(InputError):
             shown = test_part(runs[0])[0]
         return _written(folder, {AVERAGE: average_alone}, {}, shown)
-    inputs, labels = read_inputs(typed["data"], runs[0]) if "data" in typed else test_part(runs[0])
+    inputs, labels = (
+        read_inputs(typed["data"], runs[0], typed.get("encoding"))
+        if "data" in typed
+        else test_part(runs[0])
+    )
     inputs = with_names(runs[0], inputs)
     sources = {AVERAGE: [source_of(run, inputs=inputs, **chosen) for run in runs]}
     sources |= {name: [source_of(run) for run in group] for name, group in groups.items()}
@@ -208,7 +212,7 @@ def report_temperatures(runs: Sequence[Run], folder: Path, typed: Mapping[str, A
     inputs = None
     labels = None
     if "data" in typed:
-        inputs, labels = read_inputs(typed["data"], runs[0])
+        inputs, labels = read_inputs(typed["data"], runs[0], typed.get("encoding"))
     frame = temperature_curve(runs, inputs, labels, **chosen)
     made(folder)
     write_whole(folder / "temperatures.csv", frame_text(frame))

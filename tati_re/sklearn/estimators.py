@@ -85,6 +85,7 @@ _SETTLED = {
         "label_columns",
         "input_columns",
         "data_keys",
+        "encoding",
         "num_classes",
     ),
     *(

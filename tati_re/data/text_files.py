@@ -1,0 +1,255 @@
+"""Tables of text: their encoding, the mark between cells, their header, and rows of one length."""
+
+import codecs
+import csv
+import gzip
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+
+from tati_re.core.cells import from_cell
+from tati_re.core.errors import InputError
+from tati_re.core.unpacking import check_size
+from tati_re.data.numerals import is_number
+
+WHITE_SPACE = (".txt", ".dat", ".data")
+TEXTS = (".csv", ".tsv", *WHITE_SPACE)
+"""The suffixes of tables of text, which may be followed by `.gz`."""
+
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?', re.I)
+_HOW_TO_READ = "encoding = 'latin-1' or another one, or the file saved as UTF-8"
+
+
+class TextTable:
+    """A file of text with one line for each row.
+
+    Cells stand between commas, semicolons, tabs or vertical bars, in files of `WHITE_SPACE` also
+    between white space. A first line `sep=;`, as Excel writes it, names the mark. Columns without
+    a name that are empty in all rows are left out.
+
+    Args:
+        path: The file, which may be compressed (`.gz`).
+        encoding: How characters are stored. Default: UTF-8.
+
+    Raises:
+        InputError: At the first use: a file that cannot be read, or another encoding.
+    """
+
+    def __init__(self, path: Path, encoding: str | None = None) -> None:
+        self.path = path
+        self.encoding = encoding
+        self._spaced = path.name.lower().removesuffix(".gz").endswith(WHITE_SPACE)
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """The lines that are neither empty nor comments, with their numbers from 1."""
+        opened = gzip.open if self.path.suffix.lower() == ".gz" else open
+        first = True
+        try:
+            with opened(self.path, "rt", newline="", encoding=self._codec) as file:
+                for number, line in enumerate(file, 1):
+                    if not line.strip() or line.lstrip().startswith("#"):
+                        continue
+                    if "\0" in line:
+                        raise self._other_encoding(number, 0)
+                    if not (first and _SEPARATOR_LINE.fullmatch(line.strip("\r\n"))):
+                        yield number, line
+                    first = False
+        except UnicodeError:
+            raise self._undecodable() from None
+        except OSError as error:
+            raise InputError(f"{self.path} cannot be read.", error.strerror) from None
+
+    @cached_property
+    def separator(self) -> str | None:
+        """What stands between cells; None for white space."""
+        opened = gzip.open if self.path.suffix.lower() == ".gz" else open
+        lines = [line for _, line in islice(self.lines(), 2)]
+        with suppress(OSError, UnicodeError):
+            with opened(self.path, "rt", newline="", encoding=self._codec) as file:
+                first = file.readline(80).strip("\r\n")
+            if found := _SEPARATOR_LINE.fullmatch(first):
+                return found[1]
+        if self._spaced:
+            return _separator_or_space(lines)
+        header = re.sub('"[^"]*"', "", lines[0]) if lines else ""
+        best = max(",;\t", key=header.count)
+        return "|" if header.count(best) == 0 and "|" in header else best
+
+    @cached_property
+    def header(self) -> list[str]:
+        """The names of the columns that are read; x1, x2, ... of a file without a header line."""
+        names = self._all_names
+        return [names[place] for place in self.places]
+
+    @cached_property
+    def places(self) -> list[int]:
+        """The places of these columns among all columns of the file, from 0."""
+        names = self._all_names
+        nameless = {place for place, name in enumerate(names) if not name}
+        if nameless:
+            for _, line in self.body():
+                cells = self.cells(line)
+                nameless -= {place for place in nameless if place < len(cells) and cells[place]}
+                if not nameless:
+                    break
+        return [place for place in range(len(names)) if place not in nameless]
+
+    @property
+    def width(self) -> int:
+        """The number of columns of the file, with those that are left out."""
+        return len(self._all_names)
+
+    def cells(self, line: str) -> list[str]:
+        """The cells of a line."""
+        if self.separator is None:
+            return line.split()
+        try:
+            row = next(csv.reader([line], delimiter=self.separator, skipinitialspace=True))
+        except csv.Error as error:
+            raise InputError(
+                f"{self.path.name} has a line that is no row of a table: {error}.",
+                f"{line[:40]}...",
+            ) from None
+        return [cell.strip() for cell in row]
+
+    def body(self) -> Iterator[tuple[int, str]]:
+        """The lines below the header, with their numbers."""
+        lines = self.lines()
+        first = next(lines, None)
+        if first is not None and not self._has_header:
+            yield first
+        yield from lines
+
+    def rows(self) -> Iterator[tuple[int, list[str]]]:
+        """The cells of the columns that are read, line by line, with the numbers of the lines."""
+        for number, line in self.even_lines():
+            cells = self.cells(line)
+            yield number, [cells[place] for place in self.places]
+
+    def even_lines(self) -> Iterator[tuple[int, str]]:
+        """The lines below the header, each with one cell for each column of the file.
+
+        Marks are counted before a line is taken apart, so that a very long line costs nothing.
+
+        Raises:
+            InputError: A line with fewer cells, or with more that are not empty.
+        """
+        for number, line in self.body():
+            count = self._count(line)
+            yield number, line if count == self.width else self._even(number, line, count)
+
+    def size(self) -> int:
+        """Bytes of the file, unpacked."""
+        if self.path.suffix.lower() != ".gz":
+            return self.path.stat().st_size
+        try:
+            with gzip.open(self.path) as file:
+                check_size(size := file.seek(0, 2), self.path.stat().st_size)
+        except (OSError, EOFError, ValueError, zlib.error) as error:
+            raise InputError(f"{self.path} cannot be read: {error}.") from None
+        return size
+
+    def _count(self, line: str) -> int:
+        if self.separator is None:
+            return len(line.split())
+        if '"' in line:
+            return len(self.cells(line))
+        return line.count(self.separator) + 1
+
+    def _even(self, number: int, line: str, count: int) -> str:
+        """A line whose surplus cells are empty without them, and with empty cells for columns
+        without names that it lacks.
+        """
+        least = self.places[-1] + 1 if self.places else 0
+        rest = line.rstrip("\r\n").rstrip(f"{self.separator or ''} ")
+        if count > self.width and '"' not in line and self._count(rest) > self.width:
+            count = self._count(rest)
+        elif least <= count:
+            cells = self.cells(line)
+            if not any(cells[self.width :]):
+                cells = (cells + [""] * self.width)[: self.width]
+                marked = ['"' + cell.replace('"', '""') + '"' for cell in cells]
+                return (self.separator or " ").join(marked)
+        dropped = self.width - len(self.places)
+        named = f"{self.width}, of which {dropped} have no name" if dropped else self.width
+        what = f"{self.path.name}, line {number} has the wrong number of cells."
+        raise InputError(what, count, named)
+
+    @cached_property
+    def _all_names(self) -> list[str]:
+        line = next((line for _, line in self.lines()), None)
+        if line is None:
+            expected = "a header line and one line an example"
+            raise InputError(f"{self.path.name} is empty.", self.path, expected)
+        cells = self.cells(line)
+        if not self._has_header:
+            return [f"x{i + 1}" for i in range(len(cells))]
+        return [from_cell(cell) for cell in cells]
+
+    @cached_property
+    def _has_header(self) -> bool:
+        """Whether the first line is a header: in files of `WHITE_SPACE` one whose cells are not
+        numbers where those of the second line are.
+        """
+        if not self._spaced:
+            return True
+        kinds = [[*map(is_number, self.cells(line))] for _, line in islice(self.lines(), 2)]
+        if not kinds or all(kinds[0]):
+            return not kinds
+        return len(kinds) < 2 or self.separator is None or kinds[0] != kinds[1] or not any(kinds[0])
+
+    @property
+    def _codec(self) -> str:
+        """The name of the encoding; a mark of the order of bytes in front is not text."""
+        if self.encoding is None:
+            return "utf-8-sig"
+        try:
+            name = codecs.lookup(self.encoding).name
+            "".encode(name)
+        except (LookupError, ValueError, TypeError):
+            expected = "a name that Python knows, such as utf-8, latin-1, cp1252 or utf-16"
+            raise InputError("encoding is not known.", self.encoding, expected) from None
+        return "utf-8-sig" if name == "utf-8" else name
+
+    def _undecodable(self) -> InputError:
+        """The line and the byte that are not text in the encoding."""
+        opened = gzip.open if self.path.suffix.lower() == ".gz" else open
+        with opened(self.path, "rb") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    line.decode(self._codec)
+                except UnicodeDecodeError as error:
+                    return self._other_encoding(number, line[error.start])
+                except UnicodeError:
+                    break
+        return self._other_encoding(1, None)
+
+    def _other_encoding(self, number: int, byte: int | None) -> InputError:
+        name = self.encoding or "UTF-8"
+        expected = _HOW_TO_READ if self.encoding is None else "another encoding"
+        if number == 1 and byte in (0xFE, 0xFF):
+            expected = "encoding = 'utf-16', or the file saved as UTF-8"
+        elif byte == 0:
+            expected = "encoding = 'utf-16-le' or 'utf-16-be', or the file saved as UTF-8"
+        received = "bytes of another encoding" if byte is None else f"the byte 0x{byte:02x}"
+        return InputError(
+            f"{self.path.name}, line {number} is not text in {name}.", received, expected
+        )
+
+
+def _separator_or_space(lines: list[str]) -> str | None:
+    """The mark between cells in the first lines of a file that may have white space between them:
+    one that stands in each line as often, and not in numbers, as a decimal comma does.
+    """
+    for mark in sorted(",;\t|", key=lambda mark: -lines[0].count(mark) if lines else 0):
+        counts = {line.count(mark) for line in lines}
+        if len(counts) != 1 or 0 in counts:
+            continue
+        cells = [cell.split() for cell in lines[-1].split(mark)]
+        if not any(len(parts) > 1 and all(map(is_number, parts)) for parts in cells):
+            return mark
+    return None
