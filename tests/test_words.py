@@ -81,5 +81,5 @@ def test_a_long_sentence_is_found_wherever_it_stands():
 
 
 def test_sentences_end_at_their_stops():
-    text = "U is large. It falls, e.g. in 3.5 steps: see below (eq. 4). λ stays! One · two"
-    assert len(sentences(text)) == 5
+    text = "U is large. It falls, e.g. in 3.5 steps: see below. λ stays! 30 remain. One · two"
+    assert len(sentences(text)) == 6

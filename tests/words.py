@@ -31,7 +31,7 @@ TURNS = {
 }
 """The turns that the guide avoids, and how they are found (in any case of letters)."""
 
-END = r"(?<=[.!?])[\"*)]*\s+(?=[A-Zα-ωΑ-Ω`*\"(\[])| · "
+END = r"(?<=[.!?])[\"*)]*\s+(?=[A-Z0-9α-ωΑ-Ω`*\"(\[])| · "
 """Where a sentence ends. A dot in the middle separates links."""
 
 PATTERNS = {
