@@ -42,7 +42,8 @@ class SamplingError(RuntimeError):
 
     Args:
         message: What happened and what to do, one or two sentences.
-        step, walker: Where it happened, walkers counted from 0.
+        step: The step at which it happened.
+        walker: The walker to which it happened, counted from 0.
     """
 
     def __init__(self, message: str, step: int, walker: int) -> None:

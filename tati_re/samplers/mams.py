@@ -20,7 +20,11 @@ class MAMS(HamiltonianMonteCarlo):
     to 2 N₀, j = 1.
 
     Args:
-        num_leapfrog_steps, leapfrog_jitter, walls: As in `HamiltonianMonteCarlo`.
+        num_leapfrog_steps: Steps of a trajectory on average, or "auto", as of
+            `HamiltonianMonteCarlo`. Default: 10.
+        leapfrog_jitter: How much the number of steps varies, in [0, 1], as of
+            `HamiltonianMonteCarlo`. Default: 0.5.
+        walls: "reject" or "reflect", as of `HamiltonianMonteCarlo`. Default: "reject".
         integrator: "leapfrog", "mclachlan" or "isotropic". Default: "leapfrog".
 
     Examples:

@@ -39,7 +39,7 @@ from tati_re.samplers.wrappers.metered import SETTLED, UNLIMITED
 from tati_re.samplers.wrappers.tuner import LEARNT, NOT_SETTLED
 from tati_re.simulation.calls import Calls
 from tati_re.simulation.checks import check_request
-from tati_re.simulation.description import manifest_of, start_sentences
+from tati_re.simulation.description import manifest_of
 from tati_re.simulation.ending import Ending
 from tati_re.simulation.finite_starts import make_finite
 from tati_re.simulation.heating import (
@@ -53,6 +53,7 @@ from tati_re.simulation.loops import RunLoops
 from tati_re.simulation.request import Request
 from tati_re.simulation.run import Run
 from tati_re.simulation.saved_model import save_model
+from tati_re.simulation.start_messages import start_messages
 from tati_re.simulation.starts import first_values, on_all_rungs
 from tati_re.simulation.step_size_advice import divergence_advice
 from tati_re.simulation.walkers import Walkers
@@ -119,7 +120,7 @@ def _begun(request: Request, walkers: Walkers, folder: Path, brief: bool) -> tup
     system = request.system
     execution = system.execution(request.options, request.copies, not request.samples)
     running = Launch(request, walkers, folder, execution, brief)
-    for sentence in () if brief else start_sentences(running.loops, walkers.sentence):
+    for sentence in () if brief else start_messages(running.loops, walkers.sentence):
         running.progress.message(sentence)
     with storing(folder / files.MODEL):
         written = not system.has_data or save_model(system.flat, walkers, folder / files.MODEL)

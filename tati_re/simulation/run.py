@@ -132,8 +132,9 @@ class Run(RunFiles):
         """Predicts with the average over the posterior draws that the run stored.
 
         Args:
-            inputs, labels, **options: As of `tati_re.predict`, with `interval`, `rung`, `burnin`,
-                `thin`, `model`.
+            inputs: Inputs, as of `tati_re.predict`.
+            labels: Right labels or values, as of `tati_re.predict`.
+            **options: `interval`, `rung`, `burnin`, `thin` and `model`, as of `tati_re.predict`.
 
         Returns:
             A `tati_re.prediction.ClassPrediction` or `tati_re.prediction.RegressionPrediction`.

@@ -135,9 +135,10 @@ class Simulation(Evaluations):
         """Goes on with a run from its last checkpoint, as if it had never stopped.
 
         Args:
-            folder, trust: As of `from_folder`; code and files that are named again may run and be
-                written.
+            folder: The folder of the run.
             num_steps: The last step, if the run is to be longer than planned. Default: as planned.
+            trust: Whether code and files that the folder names may run and be written. Default:
+                False.
             **objects: What the folder does not hold: `data` where it came as arrays, `model` where
                 it could not be written, `sampler`, `observables`, `callbacks` where they were
                 given; what is named again; and `max_time`, `verbose`.
@@ -230,7 +231,8 @@ class Simulation(Evaluations):
 
         Args:
             *unnamed: Refused, for the argument of TATi's function is the inverse temperature.
-            temperature, inverse_temperature: T, or 1/T in its place. Default: that of the options.
+            temperature: T. Default: that of the options.
+            inverse_temperature: 1/T, in place of `temperature`.
             seed: The same momenta at each call with it. Default: that of the options, with further
                 numbers each time.
 
