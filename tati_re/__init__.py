@@ -12,6 +12,7 @@ from tati_re.core.errors import CertificateWarning as CertificateWarning
 from tati_re.core.errors import InputError as InputError
 from tati_re.core.errors import SamplingError as SamplingError
 from tati_re.core.lazy import lazy_names
+from tati_re.core.standard_streams import open_missing
 from tati_re.core.views import shown_by
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from tati_re.simulation.run import Run as Run
     from tati_re.simulation.run import load as load
     from tati_re.simulation.simulation import Simulation as Simulation
+
+open_missing()
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # of TensorFlow, which a script may import next
 

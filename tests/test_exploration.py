@@ -4,6 +4,7 @@ kill.
 
 import os
 import signal
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -179,11 +180,16 @@ def test_many_parameters():
 
 
 def test_time_is_over(tmp_path, monkeypatch):
-    """A clock that goes on by a second each time it is looked at; called again, the exploration
-    goes on.
-    """
-    clock = iter(range(10**6))
-    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    """On a clock on which each leg takes three seconds; called again, the exploration goes on."""
+    now, run = [0.0], ExploredSystem.run
+
+    def timed(self, job, seed, advanced=None):
+        done = run(self, job, seed, advanced)
+        now[0] += 3.0
+        return done._replace(is_cut=now[0] > job.until)
+
+    monkeypatch.setattr(ExploredSystem, "run", timed)
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     options = {
         "num_steps": 20,
         "num_legs": 3,
@@ -201,14 +207,58 @@ def test_time_is_over(tmp_path, monkeypatch):
         say=said.append,
         **options,
     )
-    assert found.reason == "the 10 seconds were used up" and 1 <= len(found.legs) < 7
-    assert "2 descents in 1 s, U " in said[0] and "at most 6 more legs, 6 s at this pace" in said[0]
+    assert found.reason == "the 10 seconds were used up" and len(found.legs) == 3
+    legs = [text for text in said if text.startswith("leg ")]
+    assert len(legs) == 1 and "leg 2: 2 descents in 3 s, U " in legs[0]
+    assert "at most 5 more legs, 2 s left" in legs[0]
+    # The third was cut short, and is not kept.
+    assert len(list((tmp_path / "a" / "jobs").glob("*.npz"))) == 2
     more = explore(system(many(310), step_size=0.01), np.eye(310)[0] * 0.5, **options)
     assert len(more.legs) == 7
     for one, other in zip(found.legs, more.legs, strict=False):
         np.testing.assert_array_equal(one, other)
     with pytest.raises(InputError, match=r"^max_time is out of range. Received: 0"):
         explore(system(many(310)), np.zeros(310), max_time=0)
+
+
+@pytest.mark.parametrize("size", [3, 310])
+def test_a_leg_and_its_descents_end_with_the_time(size, tmp_path, monkeypatch):
+    """A leg of an hour, on a clock that each gradient moves on by a tenth of a second."""
+    now, gradient = [0.0], Numpy.gradient
+
+    def timed(self, position):
+        now[0] += 0.1
+        return gradient(self, position)
+
+    monkeypatch.setattr(Numpy, "gradient", timed)
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    potential, start = many(size), np.eye(size)[0] * 0.5
+    asked = {"num_steps": 36_000, "num_legs": 3, "num_candidates": 4, "output": tmp_path / "a"}
+    found = explore(system(potential, step_size=0.01), start, max_time=30, **asked)
+    assert now[0] < 36 and found.out_of_time
+    assert len(found.legs) == 1 and 1 < len(found.legs[0]) < 200
+    assert len(found.minima) == 1 and found.minima["kind"][0] == "unfinished"
+    assert np.isfinite(found.minima["potential"][0]) and found.paths == {}
+    assert not list((tmp_path / "a" / "jobs").glob("*.npz"))
+
+
+def test_legs_of_a_model_end_with_the_time():
+    sim = tati_re.Simulation(data="two_clusters", hidden=[3], seed=1, dtype="float64", verbose=0)
+    began = time.monotonic()
+    explore(sim, num_steps=20, num_legs=1, num_candidates=1, max_rounds=1)
+    least = time.monotonic() - began  # with compiling
+    began = time.monotonic()
+    found = explore(sim, num_steps=10**8, num_legs=1, num_candidates=1, max_time=2.0)
+    assert time.monotonic() - began < 3.0 + 2.0 * least
+    assert found.out_of_time and len(found.legs[0]) > 1 and len(found.minima) == 1
+
+
+def test_a_descent_ends_with_the_time():
+    surface = many(310)
+    point = lowest_below(surface, np.full(310, 0.3), until=time.monotonic() - 1.0)
+    assert point.kind == "unfinished" and np.isnan(point.smallest)
+    assert point.potential <= surface.gradient(np.full(310, 0.3))[0]
+    assert lowest_below(surface, np.full(310, 0.3), until=time.monotonic() + 1e6).kind == "minimum"
 
 
 def test_barriers():

@@ -7,6 +7,8 @@ from __future__ import annotations
 import base64
 import io
 import json
+import sys
+import types
 from pathlib import Path
 
 import matplotlib
@@ -102,6 +104,42 @@ def test_progress_writes_over_one_line_below_the_cell():
         and lines[3].startswith("\rBAOAB  step 100/100")
         and lines[4:] == [""]
     )
+
+
+def test_progress_is_one_display_of_a_kernel_that_is_updated(monkeypatch):
+    """A stored notebook has the last state of a run, and not each one."""
+    shown = []
+
+    class Handle:
+        def __init__(self, content):
+            shown.append([content["text/plain"]])
+            self._states = shown[-1]
+
+        def update(self, content, raw):
+            assert raw
+            self._states.append(content["text/plain"])
+
+    kernel = types.ModuleType("IPython")
+    kernel.get_ipython = lambda: object()
+    kernel.display = types.ModuleType("IPython.display")
+    kernel.display.display = lambda content, raw, display_id: Handle(content)
+    monkeypatch.setitem(sys.modules, "IPython", kernel)
+    monkeypatch.setitem(sys.modules, "IPython.display", kernel.display)
+
+    Cell.__module__ = "ipykernel.iostream"
+    cell = Cell()
+    progress = make_progress(1, cell)
+    progress._clock = iter(np.arange(0.0, 1e3, 0.3)).__next__
+    for _ in range(2):
+        progress.start(1_000, title="BAOAB")
+        for step in range(1, 141):
+            progress.update(step)
+        progress.message("A sentence.")
+        progress.update(1_000)
+        progress.stop()
+    assert cell.getvalue() == "A sentence.\n" * 2
+    assert len(shown) == 2 and all(len(states) > 50 for states in shown)
+    assert [states[-1] for states in shown] == ["BAOAB  step 1000/1000"] * 2
 
 
 def test_the_outputs_are_stored_and_are_those_of_the_code():

@@ -1,13 +1,13 @@
-"""Progress: a bar on a terminal, at most a line every five seconds elsewhere, silence when
-asked.
-"""
+"""Progress: a bar on a terminal, a line a minute elsewhere, silence when asked."""
 
 import io
+import sys
 
 import numpy as np
 import pytest
 from rich.console import Console
 
+import tati_re
 from tati_re.engine.progress import NullProgress, PlainProgress, RichProgress, make_progress
 
 
@@ -39,14 +39,15 @@ def test_plain_lines_are_rare():
     progress = PlainProgress(stream, clock=clock)
     progress.start(100_000, title="BAOAB", walkers=4)
     for step in range(1, 1001):
-        clock.now = step / 50
+        clock.now = step / 5
         progress.update(10 * step, np.array([300.0, 302.0, 304.0, 306.0]), 1.0021, 5300.0)
     lines = stream.getvalue().splitlines()
     assert (
-        lines[0]
-        == "BAOAB  step 2500/100000  4 walkers  U 303  T 1.002  5,300 steps/s  0:00:18 left"
+        lines[0] == "BAOAB  step 250/100000  4 walkers  U 303  T 1.002  5,300 steps/s  0:00:19 left"
     )
-    assert len(lines) == 4
+    assert [line.split()[2] for line in lines] == [
+        f"{step}/100000" for step in (250, 3250, 6250, 9250)
+    ]
     progress.message("A note.")
     progress.update(10_001, 301.0)
     progress.stop()
@@ -55,6 +56,65 @@ def test_plain_lines_are_rare():
         "A note.",
         "BAOAB  step 10001/100000  4 walkers  U 301",
     ]
+
+
+def test_verbose_2_has_a_line_each_five_seconds():
+    clock, stream = Clock(), io.StringIO()
+    progress = make_progress(2, stream)
+    progress._clock = clock
+    progress.start(1_000)
+    for step in range(1, 201):
+        clock.now = step / 10
+        progress.update(step)
+    assert len(stream.getvalue().splitlines()) == 4
+
+
+@pytest.mark.parametrize(
+    ("rate", "limit", "shown"),
+    [
+        (10.0, None, "0:01:30 left"),
+        (10.0, 30.4, "0:00:30 left"),
+        (10.0, 300.0, "0:01:30 left"),
+        (None, 30.4, "0:00:30 left"),
+        (10.0, 0.0, "0:00:00 left"),
+    ],
+)
+def test_the_time_left_is_the_smaller_of_both_clocks(rate, limit, shown):
+    stream = io.StringIO()
+    progress = PlainProgress(stream)
+    progress.start(1_000)
+    progress.update(100, rate=rate, limit=limit)
+    progress.stop()
+    assert stream.getvalue().rstrip().endswith(shown)
+    bar = RichProgress(
+        console=Console(file=io.StringIO(), force_terminal=True, width=120, color_system=None)
+    )
+    bar.start(1_000)
+    bar.update(100, rate=rate, limit=limit)
+    bar.stop()
+    assert shown.removesuffix(" left") in bar.console.file.getvalue()
+
+
+def test_a_run_with_max_time_shows_what_is_left_of_it(monkeypatch):
+    """Of a run that would take hours."""
+    shown = []
+
+    class Noted(NullProgress):
+        def update(self, step, potential=None, temperature=None, rate=None, limit=None):
+            shown.append(limit)
+
+    monkeypatch.setattr("tati_re.simulation.launch.make_progress", lambda verbose: Noted())
+    sim = tati_re.Simulation(data="two_clusters", hidden=[2], seed=1, execution="graph")
+    sim.sample(sampler="BAOAB", step_size=0.01, num_steps=10**9, max_time=1.0)
+    assert shown and all(0.0 <= limit < 1.0 for limit in shown)
+    shown.clear()
+    sim.sample(sampler="BAOAB", step_size=0.01, num_steps=10)
+    assert shown and set(shown) == {None}
+
+
+def test_a_process_without_standard_output_is_silent(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert isinstance(make_progress(1), NullProgress)
 
 
 def test_a_narrow_terminal_has_the_name_of_the_method_alone():

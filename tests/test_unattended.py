@@ -1,5 +1,7 @@
 """Starts at fits, presets by their own option, and runs without a named sampler."""
 
+import time
+
 import keras
 import numpy as np
 import pytest
@@ -182,13 +184,67 @@ def test_fewer_examples_are_not_seen_whole_where_each_costs_much(examples, sampl
         ({"batch_size": 64}, "BAOAB", 4),
         ({"num_walkers": 2, "hidden": []}, "HMC", 2),
         ({"num_replicas": 2, "temperature_ratio": 2.0}, "BAOAB", 1),
-        ({"sampler": "SGLD"}, "SGLD", 1),
+        ({"sampler": "SGLD"}, "SGLD", 4),
+        ({"sampler": "SGLD", "num_walkers": 2}, "SGLD", 2),
+        ({"sampler": "BAOAB", "num_replicas": 2, "temperature_ratio": 2.0}, "BAOAB", 1),
+        ({"sampler": "BAOAB", "step_size": 0.01}, "BAOAB", 1),
         ({"step_size": 0.01}, "BAOAB", 1),
     ],
 )
 def test_what_is_named_is_not_chosen(given, sampler, walkers, chosen):
     sim = tati_re.Simulation(**{**REGRESSION, "step_size": "auto", **given}, fit_steps=2)
     assert chosen(sim, num_steps=10).sampler == sampler and sim.num_walkers() == walkers
+
+
+@pytest.mark.parametrize("sampler", ["BAOAB", "SGHMC", "HMC", "MCLMC"])
+@pytest.mark.parametrize("where", ["simulation", "call"])
+def test_a_named_sampler_keeps_the_walkers_and_their_fits(sampler, where, chosen, capsys):
+    """And no more: the end of the run, for one, is that of a run that chooses nothing."""
+    there, here = (
+        ({"sampler": sampler}, {}) if where == "simulation" else ({}, {"sampler": sampler})
+    )
+    sim = tati_re.Simulation(**REGRESSION | {"verbose": 1}, **there)
+    made = chosen(sim, **here)
+    assert (made.sampler, made.walker_start, made.num_walkers) == (sampler, "fit", 4)
+    assert (made.until, made.step_size, made.friction) == (None, "auto", 1.0)
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == (
+        "Start: 4 walkers, each from a fit of its own (2,000 steps of adam) "
+        "(num_walkers, walker_start, fit_steps)."
+    )
+    assert not any("No sampler is named" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    ("given", "walkers", "start"),
+    [
+        ({"num_walkers": 2}, 2, "fit"),
+        ({"walker_start": "fresh"}, 4, "fresh"),
+        ({"num_walkers": 1, "walker_start": "same"}, 1, "same"),
+        ({"step_size": 0.01}, 1, "same"),
+    ],
+)
+def test_walkers_or_a_start_that_are_named_stay(given, walkers, start, chosen):
+    sim = tati_re.Simulation(**REGRESSION, sampler="BAOAB", **given)
+    made = chosen(sim)
+    assert (made.num_walkers, made.walker_start, sim.num_walkers()) == (walkers, start, walkers)
+
+
+def test_a_named_sampler_leaves_walkers_that_are_placed(chosen):
+    sim = tati_re.Simulation(**REGRESSION, sampler="BAOAB")
+    sim.parameters = 0.1 + sim.parameters
+    before = np.array(sim.parameters)
+    assert chosen(sim).num_walkers == 1 and (sim.parameters == before).all()
+    given = tati_re.Simulation(potential=well, dimension=12, sampler="BAOAB", verbose=0)
+    assert chosen(given).num_walkers == 1
+
+
+def test_fits_of_a_named_sampler_are_made():
+    sim = tati_re.Simulation(**REGRESSION, sampler="BAOAB", fit_steps=100)
+    before = sim.potential()
+    run = sim.sample(num_steps=2, record_every=1, num_burnin_steps=0)
+    rows = run.run_info[run.run_info["step"] == 1]
+    assert len(rows) == 4 and (rows["potential"].to_numpy() < 0.7 * np.max(before)).all()
 
 
 @pytest.mark.parametrize(
@@ -460,13 +516,14 @@ def test_fits_take_a_quarter_of_max_time(monkeypatch):
     asked = []
 
     def noted(request, *others, **more):
-        asked.append((request.kind, request.options.max_time))
+        asked.append((request.kind, request.options.max_time, request.limits.share))
+        assert time.monotonic() - request.limits.began < 60
         raise KeyboardInterrupt
 
     monkeypatch.setattr(unattended, "launch", noted)
     with pytest.raises(KeyboardInterrupt):
         tati_re.Simulation(**REGRESSION).sample(max_time=8.0)
-    assert asked == [("fit", 2.0)]
+    assert asked == [("fit", 8.0, 0.25)]
 
 
 def test_fits_that_a_clock_ends_say_so_after_one_step(capsys):
@@ -475,7 +532,10 @@ def test_fits_that_a_clock_ends_say_so_after_one_step(capsys):
     """
     tati_re.Simulation(**REGRESSION | {"verbose": 1, "execution": "eager"}).sample(max_time=1e-3)
     said = [line for line in capsys.readouterr().out.splitlines() if "max_time is over" in line]
-    assert said[0] == "A quarter of max_time is over: the fits end here. Step 1 of 2000."
+    assert (
+        len(said) == 2
+        and said[0] == "A quarter of max_time is over: the fits end here. Step 1 of 2000."
+    )
     assert said[1:] == [
         "max_time is over, a checkpoint is written; resume the run to go on. Step 1 of 100000."
     ]

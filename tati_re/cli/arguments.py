@@ -16,12 +16,13 @@ from typing import Any, NoReturn
 
 from tati_re._version import __version__
 from tati_re.cli.completion import PrintCompletion
-from tati_re.cli.failures import MADE, failed
+from tati_re.cli.failures import MADE, failed, status_of_output
 from tati_re.core.errors import InputError, SamplingError, nearest, refuse_if
-from tati_re.core.exit_status import INTERRUPTED
+from tati_re.core.exit_status import FINISHED, INTERRUPTED
 from tati_re.core.interruption import BARE, STOPS, Terminated, commanded
 from tati_re.core.lazy import left_out, settled
 from tati_re.core.printable import inner_stream, printable_output
+from tati_re.core.standard_streams import lenient_streams
 from tati_re.options.flags import add_field, flag
 from tati_re.options.make import ELSEWHERE, OPTIONS, add_arguments, options_from_flags
 from tati_re.options.representable import what_instead
@@ -84,8 +85,7 @@ class Parser(argparse.ArgumentParser):
         raise InputError(f"{message.removeprefix('argument ')}; see {self.prog} --help.")
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        # That nobody reads is told as of all that is printed; argparse would be silent where
-        # nothing is buffered.
+        # A failure of this write is reported as that of all that is printed.
         (file or sys.stderr).write(message)
 
     def format_help(self) -> str:
@@ -329,14 +329,23 @@ def ended(run: Any, verbose: int) -> int:
 
 
 def entry_point(
-    prog: str, body: Callable[[list[str]], int | None], module: str
+    prog: str,
+    body: Callable[[list[str]], int | None],
+    module: str,
+    writes_folder: bool = False,
 ) -> Callable[..., int]:
-    """Makes a command's `main` from a function that returns nothing, or an exit status; calls it
-    where it is run.
+    """Makes a command's `main`, and calls it where it is run.
+
+    Args:
+        prog: The name of the command.
+        body: A function of the arguments that returns nothing, or an exit status.
+        module: The `__name__` of the command's module.
+        writes_folder: Whether its result is in a folder, so that it does not depend on what is
+            printed. Default: no.
     """
 
     def main(argv: Sequence[str] | None = None) -> int:
-        return command(prog, body, argv)
+        return command(prog, body, argv, writes_folder)
 
     main.__doc__ = (
         f"Runs `{prog}` with `argv`, by default that of the process, and returns the exit status."
@@ -351,27 +360,46 @@ def one_line(message: Warning | str, *_: Any, **__: Any) -> str:
     return f"Warning: {' '.join(str(message).split())}\n"
 
 
-def command(prog: str, body: Callable[[list[str]], int | None], argv: Sequence[str] | None) -> int:
-    """Runs a command's body, as `_command`; what it prints steers no terminal."""
-    with printable_output():
-        return _command(prog, body, argv)
-
-
-def _command(prog: str, body: Callable[[list[str]], int | None], argv: Sequence[str] | None) -> int:
+def command(
+    prog: str,
+    body: Callable[[list[str]], int | None],
+    argv: Sequence[str] | None,
+    writes_folder: bool = False,
+) -> int:
     """Runs a command's body; errors become one line and a status (`tati_re.cli.failures`), an
-    interrupt 130.
+    interrupt 130. Standard output that is closed, missing or full ends nothing.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     MADE.set(None)
     if isinstance(stream := inner_stream(sys.stdout), io.TextIOWrapper):
         # Names of files may hold what the terminal has no letter for.
         stream.reconfigure(errors="backslashreplace")
+    # What is printed steers no terminal, and what cannot be printed ends nothing.
+    with lenient_streams() as (output, _), printable_output():
+        try:
+            status = _status_of(prog, body, arguments)
+        except SystemExit as end:  # of --help and --version
+            if end.code not in (None, 0):
+                raise
+            output.flush()
+            status = status_of_output(output.failure, FINISHED, writes_folder=False)
+            output.failure = None
+            if status != FINISHED:
+                return status
+            raise
+        output.flush()
+        status = status_of_output(output.failure, status, writes_folder)
+        output.failure = None
+        return status
+
+
+def _status_of(prog: str, body: Callable[[list[str]], int | None], arguments: list[str]) -> int:
     written = warnings.formatwarning
     warnings.formatwarning = one_line
     try:
         with commanded():
             try:
-                return body(arguments) or 0
+                return body(arguments) or FINISHED
             finally:
                 warnings.formatwarning = written
                 print(end="", flush=True)

@@ -5,7 +5,6 @@ foresaw.
 import contextlib
 import os
 import platform
-import select
 import sys
 import tempfile
 import traceback
@@ -17,9 +16,16 @@ from typing import Any
 
 from tati_re._version import __version__
 from tati_re.core.errors import InputError, shown
-from tati_re.core.exit_status import BAD_INPUT, INTERNAL_ERROR, OUTPUT_CLOSED
+from tati_re.core.exit_status import (
+    BAD_INPUT,
+    FINISHED,
+    INTERNAL_ERROR,
+    OUTPUT_CLOSED,
+    OUTPUT_FAILED,
+)
 from tati_re.core.given import said
 from tati_re.core.printable import printable
+from tati_re.core.standard_streams import has_no_reader
 from tati_re.runs.files import MANIFEST
 
 MADE: ContextVar[Path | None] = ContextVar("folder that this command made", default=None)
@@ -33,8 +39,6 @@ def failed(
     error. What others raised comes with a log of traceback and versions; with `--debug` the
     traceback is on stderr too.
     """
-    if isinstance(error, BrokenPipeError) and _nobody_reads():
-        return OUTPUT_CLOSED
     status = BAD_INPUT
     words = sentence or ""
     kept = False
@@ -50,19 +54,25 @@ def failed(
     return status
 
 
-def _nobody_reads() -> bool:
-    """Whether the reader of the output has left; Python then need not try to write what is left of
-    it.
+def status_of_output(failure: OSError | ValueError | None, status: int, writes_folder: bool) -> int:
+    """The exit status of a command whose standard output has failed, with a sentence.
+
+    Args:
+        failure: The first failure of a write; None: all was written.
+        status: The exit status of what the command did.
+        writes_folder: Whether its result is in a folder, and what it prints is about that.
+
+    Returns:
+        Its own status where the result is there, or something else went wrong; that of a closed
+        pipe, without a sentence; else 74.
     """
-    poll = select.poll()
-    try:
-        poll.register(sys.stdout, 0)
-    except (OSError, ValueError):
-        return False
-    if not poll.poll(0):
-        return False
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return True
+    if failure is None or writes_folder or status != FINISHED:
+        return status
+    if has_no_reader(failure):
+        return OUTPUT_CLOSED
+    reason = getattr(failure, "strerror", None) or said(failure)
+    print(f"error: Standard output cannot be written: {reason}.", file=sys.stderr)
+    return OUTPUT_FAILED
 
 
 def _in_words(error: Exception, arguments: Sequence[str]) -> tuple[int, str, bool]:

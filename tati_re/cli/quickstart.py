@@ -72,4 +72,4 @@ def run_quickstart(folder: Path, num_steps: int | None, seed: int, verbose: int)
     print(run.summary(), predictions, f"time: {time.monotonic() - began:.0f} s", sep="\n\n")
 
 
-main = entry_point("quickstart", _body, __name__)
+main = entry_point("quickstart", _body, __name__, writes_folder=True)

@@ -5,12 +5,13 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from traceback import walk_stack
 from typing import Any
 
+from tati_re.core import forks
 from tati_re.core.errors import InputError
 from tati_re.core.lazy import uncollected
 from tati_re.core.programs import shared
@@ -21,10 +22,17 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 _PACKAGE = Path(__file__).parents[1]
 
 
+def _flush_errors() -> None:
+    """Flushes standard error, if there is one that can be written."""
+    if sys.stderr is not None:
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
+
+
 @contextmanager
 def quiet():
     """Silences the messages of TensorFlow's libraries while they load or try something."""
-    sys.stderr.flush()
+    _flush_errors()
     kept = os.dup(2)
     silent = os.open(os.devnull, os.O_WRONLY)
     logger = logging.getLogger("tensorflow")
@@ -35,7 +43,7 @@ def quiet():
         yield
     finally:
         logger.setLevel(level)
-        sys.stderr.flush()
+        _flush_errors()
         os.dup2(kept, 2)
         os.close(kept)
         os.close(silent)
@@ -72,11 +80,21 @@ if keras.backend.backend() != "tensorflow":
     )
 
 
+def _note_fork() -> None:
+    if _has_computed():
+        forks.note()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)
+
+
 def set_threads(number: int | None) -> None:
     """Sets how many threads, at least 1, TensorFlow may use inside one operation and beside each
     other; `None` leaves it (all cores). Sums are split over the threads, so results agree bit for
     bit only at equal numbers of threads.
     """
+    forks.refuse()
     if number is None or number == threads() == threads(
         tf.config.threading.get_inter_op_parallelism_threads
     ):
@@ -119,6 +137,7 @@ class Compiled:
         self._traced = dict[tuple, tuple[Callable, Callable]]()
 
     def __call__(self, *arguments: Any) -> Any:
+        forks.refuse()
         given = [tf.convert_to_tensor(value) for value in arguments]
         shapes = [
             (None, *value.shape[1:]) if i in self._free else value.shape
@@ -153,6 +172,13 @@ def value_and_gradient(function: Callable, variables: Any) -> tuple[Any, Any]:
 
 # Private names of TensorFlow and Keras: each is behind one function, which a new version of theirs
 # may break.
+
+
+def _has_computed() -> bool:
+    """Whether TensorFlow has made its threads."""
+    from tensorflow.python.eager import context
+
+    return bool(context.context()._initialized)
 
 
 class Direct:
@@ -268,6 +294,7 @@ def deterministic():
     arrays, which begins with the one whose memory is free first, and rounds accordingly. So sums
     stay as they are written.
     """
+    forks.refuse()
     from tensorflow.python.framework import config
 
     run = object()

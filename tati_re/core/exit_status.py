@@ -9,6 +9,8 @@ one sentence.
 """
 INTERNAL_ERROR = 70
 """A fault of the package: EX_SOFTWARE of sysexits.h."""
+OUTPUT_FAILED = 74
+"""What a command prints cannot be written, as on a full disk: EX_IOERR of sysexits.h."""
 OUT_OF_TIME = 75
 """`max_time` is over with steps left: EX_TEMPFAIL of sysexits.h, come again."""
 
@@ -22,6 +24,6 @@ def of_signal(number: int) -> int:
 
 INTERRUPTED = of_signal(signal.SIGINT)
 OUTPUT_CLOSED = of_signal(13)
-"""Nobody reads the output any more, as in `tati-sample ... | head`: no error, and nothing is
-said.
+"""The reader of the output has left, as in `tati-compare ... | head`: no error, and nothing is
+printed. A command that writes a run folder goes on to its end.
 """

@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 from tati_re.core.errors import InputError
@@ -159,6 +159,8 @@ def _watch(reader: socket.socket) -> None:
             times += number[0] == signal.SIGINT
             if times > 1:
                 said = _truths[-1]() if _truths else "What is on the disk stays."
-                cursor = "\033[?25h" if sys.stdout.isatty() else ""
-                os.write(2, f"{cursor}\nLeft at once. {said}\n".encode())
+                shows = sys.stdout is not None and sys.stdout.isatty()
+                cursor = "\033[?25h" if shows else ""
+                with suppress(OSError):
+                    os.write(2, f"{cursor}\nLeft at once. {said}\n".encode())
                 os._exit(INTERRUPTED)

@@ -18,16 +18,17 @@ from tati_re.core.potential import Recorder
 from tati_re.engine.divergence import sentence
 from tati_re.engine.limits import LIMITS, Limits
 from tati_re.engine.loop import Carry, Loop
+from tati_re.engine.pace import Pace
 from tati_re.engine.prediction_averages import PredictionAverages
 from tati_re.engine.recording import RunningMoments
 from tati_re.engine.run_tables import RunningAverages, RunTables
+from tati_re.engine.time_limit import TimeLimit
 from tati_re.runs import checkpoint, files, manifest
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.digests import lasting, of_whole
 from tati_re.runs.storage import write_whole
 
 _GIGABYTE = 1e9
-_LEAST_BURNIN = 320  # Steps that tune something, before which a burn-in takes three quarters of the time, else half.
 _FEWEST_BURNIN = (
     40  # Steps that change the step size at least, before which the clock ends no burn-in.
 )
@@ -101,6 +102,8 @@ class Driver:
         self._manifest: dict[str, str] = {}
         self.seconds = 0.0
         self.signal = 0
+        self.burnin_cut: int | None = None
+        """The step at which `max_time` ended the burn-in; None: it did not."""
         self.planned = plan.num_steps
         """The last step of the run, later where `until` goes on beyond `num_steps`."""
         self._averages = RunningAverages(self.loop, plan.expected)
@@ -149,25 +152,24 @@ class Driver:
         before = self.seconds
         paced = (began, self.step)
         outcome = Outcome.FINISHED
-        most = self.limits.first_steps
-        took = began
-        deadline = (self.limits.began or began) + (plan.max_time or math.inf)
+        now = began
+        pace_of_calls = Pace(self.limits.first_steps, self.limits.chunk_seconds)
+        limit = TimeLimit(plan.max_time, self.limits.began or began, self.limits.share)
         last = line.moves(plan.num_steps)
-        ready = None
         self.progress.start(plan.num_steps, self.step, self.loop.title, self.loop.walkers)
         try:
             with interruptible(self.truth, plan.requeue_signal) as interrupted:
                 while self._move < last or self._move < (last := self._extended(carry, last)):
                     if (loop := self._loop_at(self.step + 1)) is not self.loop:
-                        carry, self.loop, most = (
-                            loop.take_over(carry),
-                            loop,
-                            self.limits.first_steps,
-                        )
+                        carry = loop.take_over(carry)
+                        self.loop = loop
+                        pace_of_calls.begin()
                     if plan.looks is not None and self._is_look(carry):
-                        if plan.looks.is_reached(
-                            self.step, (deadline - took) * self.step / max(self.seconds, 1e-9)
-                        ):
+                        looked = time.monotonic()
+                        steps_left = limit.left(now) * self.step / max(self.seconds, 1e-9)
+                        is_reached = plan.looks.is_reached(self.step, steps_left)
+                        limit.reserve(time.monotonic() - looked)
+                        if is_reached:
                             last = self._move
                             break
                         if plan.looks.begins_anew:
@@ -180,26 +182,23 @@ class Driver:
                         if other.first_step > loop.first_step
                     ]
                     end = min(last, *map(line.moves, (*others, self._next_look(self.step))))
+                    called = time.monotonic()
+                    most = pace_of_calls.within(limit.left(called))
                     carry, count = self._chunk(carry, min(loop.chunk_steps, end - self._move, most))
                     now = time.monotonic()
-                    rate = count / max(now - took, 1e-9)
-                    most = max(self.limits.first_steps, int(rate * self.limits.chunk_seconds))
-                    took = now
+                    pace_of_calls.add(count, now - called)
                     self.seconds = before + now - began
                     # The first chunk is compiled: a rate with it would tell hours that are not
                     # left.
                     alone = paced[0] == began
                     pace = (self.step - paced[1]) / max(now - paced[0], 1e-9)
-                    self.progress.update(
-                        self.step, *self.tables.last, None if alone and self._move < last else pace
-                    )
+                    limit.step_made(now)
+                    rate = None if alone and self._move < last else pace
+                    self._report(rate, limit.left(now))
                     paced = (now, self.step) if alone else paced
-                    # Of the time that fits and compiling have left.
-                    ready, over = ready or now, now >= deadline
-                    share, times = (
-                        ("Half", 1) if self.step >= _LEAST_BURNIN else ("Three quarters", 3)
-                    )
-                    if self._may_begin and now - ready >= times * (deadline - now) > 0:
+                    over = limit.left(now) <= pace_of_calls.shortest
+                    if self._may_begin and (share := limit.ends_burnin(now, self.step)):
+                        self.burnin_cut = self.step
                         carry = self._begun_anew(
                             carry, f"{share} of max_time is over: the burn-in ends here."
                         )
@@ -217,6 +216,11 @@ class Driver:
         finally:
             self.close()
         return carry, outcome
+
+    def _report(self, rate: float | None, left: float) -> None:
+        """Reports the step with steps a second, if known, and the seconds that are left, if bound."""
+        bound = {} if math.isinf(left) else {"limit": max(0.0, left)}
+        self.progress.update(self.step, *self.tables.last, rate, **bound)
 
     def _chunk(self, carry: Carry, count: int) -> tuple[Carry, int]:
         """Takes a chunk of up to so many moves: the carry after it, and how many it was to have."""
@@ -248,6 +252,16 @@ class Driver:
         self.seconds += time.monotonic() - began
         self.progress.update(self.step, *self.tables.last, self.step / self.seconds)
         return carry
+
+    def store_last_positions(self, carry: Carry) -> None:
+        """Stores the position of each walker at the last step, beyond the last checkpoint: a resume
+        cuts it off.
+        """
+        loop = self.loop
+        if not loop.method.current:
+            carry = loop.evaluated(carry, self.step)
+        self.tables.add_last(loop, carry.state, self.step)
+        self.tables.flush()
 
     def close(self) -> None:
         self.progress.stop()

@@ -9,13 +9,15 @@ class Limits:
     `most_steps` where memory allows for more, and the first one `first_steps`, whose time says how
     many the next may have. `chunk_seconds` is the time of one, as far as the one before tells:
     Ctrl-C, `max_time` and checkpoints wait for its end. `began` is when the call began that
-    `max_time` bounds, by `time.monotonic`; None: with the steps.
+    `max_time` bounds, by `time.monotonic`; None: with the steps. `share` is how much of the time
+    that compiling leaves is for these steps.
     """
 
     most_steps: int = 16_384
     first_steps: int = 1
     chunk_seconds: float = 0.5
     began: float | None = None
+    share: float = 1.0
 
 
 LIMITS = Limits()

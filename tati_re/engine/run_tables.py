@@ -43,7 +43,8 @@ class RunningAverages:
         values = np.where(weights[:, :, None] == 0.0, 0.0, weights[:, :, None] * values)
         totals = np.cumsum(np.concatenate([self._sums[walkers][None], values]), axis=0)[1:]
         counts = np.cumsum(np.concatenate([self._counts[walkers][None], weights]), axis=0)[1:]
-        self._sums[walkers], self._counts[walkers] = totals[-1], counts[-1]
+        self._sums[walkers] = totals[-1]
+        self._counts[walkers] = counts[-1]
         # Where a walker is elsewhere its averages are still those at the target.
         temperature = rows[:, :, self._columns.index("temperature")]
         temperature = np.where(weights == 0.0, self._temperature[walkers], temperature)
@@ -159,6 +160,34 @@ class RunTables:
             # Rows beyond the checkpoint are cut off by a resume, so they may be written before it:
             # memory stays flat.
             self.flush()
+
+    def add_last(self, loop: Loop, state: Any, step: int) -> None:
+        """Moves the positions of a state at a step into the trajectory, one for each stored walker.
+
+        Args:
+            loop: The loop that made the step.
+            state: Its state, with potential and loss at the positions.
+            step: The step.
+        """
+        number = self._num_recorded
+        order = np.arange(number)
+        if loop.by_rung:
+            order = np.asarray(loop.method.order(state))[:number]
+
+        positions = np.asarray(state.position)[order]
+        if loop.directions is not None:
+            positions = positions @ np.asarray(loop.directions)
+
+        labels = dict(loop.method.labels(state)) if loop.labels else {}
+        if "weight" in labels:
+            # Of one walker that changes its temperature each position counts, wherever it is.
+            labels["weight"] = np.ones(len(order))
+            labels["rung"] = np.zeros(len(order))
+        beside = [np.asarray(state.potential), np.asarray(state.loss)]
+        beside += [np.asarray(labels[name], np.float64) for name in loop.labels]
+        columns = np.stack(beside, axis=-1)[order]
+        values = columns[None, :, :2], positions[None], columns[None, :, 2:]
+        self._append(loop, self._trajectory, np.array([step]), np.arange(number), *values)
 
     def add_timing(self, step: int, seconds: float) -> None:
         self._tables[files.TIMING].append(

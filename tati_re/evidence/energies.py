@@ -7,6 +7,7 @@ import numpy as np
 
 from tati_re.core.method import Method
 from tati_re.core.protocol import Info, State, with_energy
+from tati_re.engine.progress import Countdown, NullProgress, Progress
 from tati_re.evidence.chains import Chains
 from tati_re.evidence.parts import PartFiles
 from tati_re.evidence.springs import drawn_from_reference
@@ -18,6 +19,7 @@ from tati_re.samplers.mala import MALA
 
 _ROUND = 8
 _MOST_ROUNDS = 40
+_TYPICAL_ROUNDS = 10
 _WINDOW = 0.1
 _BLOCKS = 10
 _CALL = 64
@@ -75,14 +77,15 @@ def energies_along(
     plan: SamplingPlan,
     say: Callable[[str], None],
     parts: PartFiles,
+    progress: Progress | None = None,
 ) -> Energies:
     """Energies at all points of a path of λ from 0 to 1. First every walker goes from a draw of the
     reference up to the posterior, the step size tuned at each point. "sequential" takes its draws
     on this way; "ladder" starts all points where they were passed, and lets neighbors swap after
     every step, so that a walker that met a mode can leave it. At λ = 0 draws are independent ones
     of the reference in both. `potential_of` makes the path's potential for a number of walkers;
-    `say` takes sentences on the progress; `parts` keeps each point, and each tenth of the draws of
-    all.
+    `say` takes sentences; `parts` keeps each point, and each tenth of the draws of all; `progress`
+    shows how many parts are done and the time that is left.
     """
     path = np.asarray(path, np.float64)
     sequential = plan.sampling == "sequential"
@@ -90,10 +93,18 @@ def energies_along(
     chains = Chains(single, sampler, plan.seed, plan.execution)
     position = drawn_from_reference(single, plan.walkers, plan.seed)
     step_size = plan.step_size
-    sizes = []
-    places = []
-    values = []
-    acceptance = []
+    sizes: list[float] = []
+    places: list[Any] = []
+    values: list[Any] = []
+    acceptance: list[float] = []
+    title = f"{len(path)} points, one after the other" if sequential else f"{len(path)} points"
+    countdown = Countdown(progress or NullProgress(), _costs(path, plan), title)
+
+    def part_of(name: str, compute: Callable[[], dict], *used: Chains) -> dict:
+        kept = parts.has(name)
+        found = parts.part(name, compute, *used)
+        countdown.done(kept)
+        return found
 
     def at_reference() -> dict:
         exact = Chains(single, ReferenceDraws(), plan.seed, plan.execution, role=" reference")
@@ -115,23 +126,18 @@ def energies_along(
 
     for number, weight in enumerate(path):
         if weight > 0 or sequential:
-            part = parts.part(
-                f"point-{number:03d}", at_point if weight > 0 else at_reference, chains
-            )
+            part = part_of(f"point-{number:03d}", at_point if weight > 0 else at_reference, chains)
             position = part["position"]
             step_size = float(part.get("step_size", step_size))
             if sequential:
                 values.append(part["energies"])
                 acceptance.append(float(part["acceptance"]))
-                mean = -part["energies"].mean()
-                say(
-                    f"Point {number + 1} of {len(path)}, {weight:.3g} of the way: mean log ratio {mean:,.6g}."
-                )
         sizes.append(step_size)
         places.append(position)
     step_sizes = np.array(sizes)
     gradients = chains.gradients
     if sequential:
+        countdown.stop()
         return Energies(
             path, np.array(values), step_sizes, np.array(acceptance), gradients, np.array(places)
         )
@@ -157,20 +163,37 @@ def energies_along(
         }
 
     if plan.num_burnin_steps:
-        position = parts.part("burnin", lambda: block(plan.num_burnin_steps), together)["position"]
-    # Whole calls, whose first momenta are new ones anyhow.
-    size = -(-plan.num_draws // (_BLOCKS * _CALL)) * _CALL
-    starts = range(0, plan.num_draws, size)
+        position = part_of("burnin", lambda: block(plan.num_burnin_steps), together)["position"]
     blocks = []
-    for number, start in enumerate(starts):
-        count = min(size, plan.num_draws - start)
-        blocks.append(parts.part(f"draws-{number:03d}", lambda count=count: block(count), together))
+    for number, count in enumerate(_block_sizes(plan.num_draws)):
+        blocks.append(part_of(f"draws-{number:03d}", lambda count=count: block(count), together))
         position = blocks[-1]["position"]
+    countdown.stop()
     accepted = sum(part["acceptance"] for part in blocks) / plan.num_draws
     energies = np.concatenate([part["energies"] for part in blocks], axis=1)
     drawn, last = (each.reshape(len(path), plan.walkers, -1)[::-1] for each in (energies, position))
     rates = accepted.reshape(len(path), -1).mean(axis=1)[::-1]
     return Energies(path, drawn, step_sizes, rates, gradients + together.gradients, last)
+
+
+def _block_sizes(num_draws: int) -> list[int]:
+    """Draws of each tenth, in whole calls, whose first momenta are new ones anyhow."""
+    size = -(-num_draws // (_BLOCKS * _CALL)) * _CALL
+    return [min(size, num_draws - start) for start in range(0, num_draws, size)]
+
+
+def _costs(path: np.ndarray, plan: SamplingPlan) -> list[float]:
+    """Steps of single walkers in each part of `energies_along`, in order; the rounds of tuning are
+    guessed.
+    """
+    tuning = _TYPICAL_ROUNDS * _ROUND
+    if plan.sampling == "sequential":
+        at_point = tuning + plan.num_burnin_steps + plan.num_draws
+        return [float(at_point if weight > 0 else plan.num_draws) for weight in path]
+    points = [float(tuning) for weight in path if weight > 0]
+    together = [plan.num_burnin_steps] if plan.num_burnin_steps else []
+    together += _block_sizes(plan.num_draws)
+    return points + [float(len(path) * count) for count in together]
 
 
 def tuned(

@@ -299,7 +299,13 @@ class Estimation:
             plan = self.plan(self.prior_widths())
             parts = PartFiles(self.folder, "prior-")
             energies = energies_along(
-                grid.path, self.potential, self.sampler, plan, self.progress.message, parts
+                grid.path,
+                self.potential,
+                self.sampler,
+                plan,
+                self.progress.message,
+                parts,
+                self.progress,
             )
             self._from_prior = energies, time.monotonic() - start + parts.seconds_saved
         return self._from_prior
@@ -344,7 +350,13 @@ class Estimation:
         grid = self.grid()
         plan = self.plan(springs.std)
         energies = energies_along(
-            grid.path, potential_of, self.sampler, plan, self.progress.message, parts
+            grid.path,
+            potential_of,
+            self.sampler,
+            plan,
+            self.progress.message,
+            parts,
+            self.progress,
         )
         found = estimated(
             energies._replace(gradients=energies.gradients + gradients), "frenkel_ladd", grid

@@ -39,7 +39,8 @@ class PartFiles:
         try:
             with load_arrays(io.BytesIO(regular_bytes(path))) as file:
                 values = dict(file)
-            seconds, counts = float(values.pop("seconds")), values.pop("chains")
+            seconds = float(values.pop("seconds"))
+            counts = values.pop("chains")
         except (OSError, ValueError, KeyError, TypeError, *DAMAGED):
             raise InputError(
                 f"output: {path} is damaged.", expected="to remove this file, or overwrite"
@@ -48,7 +49,8 @@ class PartFiles:
             each.calls = int(calls)
             each.gradients = float(gradients)
         self.seconds_saved += seconds
-        self._seconds[name], self._since = seconds, time.monotonic()
+        self._seconds[name] = seconds
+        self._since = time.monotonic()
         return values
 
     def save(self, name: str, values: Mapping[str, Any], *chains) -> None:
@@ -63,6 +65,11 @@ class PartFiles:
         counts = np.array([[each.calls, each.gradients] for each in chains], np.float64)
         with replacing(path) as file:
             np.savez(file, seconds=seconds, chains=counts.reshape(-1, 2), **values)
+
+    def has(self, name: str) -> bool:
+        """Whether a part is kept in the folder."""
+        path = self._path(name)
+        return path is not None and path.exists()
 
     def part(self, name: str, compute: Callable[[], dict[str, Any]], *chains) -> dict[str, Any]:
         if (found := self.load(name, *chains)) is None:

@@ -3,6 +3,8 @@ Source: Del Moral, Doucet and Jasra, J. R. Statist. Soc. B 68 (2006); steps chos
 sample size: Jasra, Stephens, Doucet and Tsagaris, Scand. J. Stat. 38 (2011).
 """
 
+import math
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,6 +13,7 @@ from scipy.special import logsumexp
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import SamplingError
+from tati_re.engine.progress import FIRST_SECONDS, LINE_SECONDS, clock_text
 from tati_re.evidence.chains import Chains
 from tati_re.evidence.energies import ReferenceDraws, SamplingPlan, tuned
 from tati_re.evidence.parts import PartFiles
@@ -143,6 +146,9 @@ def cooled(
             "acceptance": moved.acceptance.mean(),
         }
     weight = float(state["rows"][-1, 1]) if len(state["rows"]) else 0.0
+    began = time.monotonic()
+    first = len(state["rows"])
+    due = began + FIRST_SECONDS
     while weight < 1.0 and len(state["rows"]) < _MOST_STAGES:
         # The moves of one chain side by side, so that systematic resampling spreads over chains.
         energies = state["energies"][:, -counted:].reshape(num_populations, num_particles * counted)
@@ -155,10 +161,12 @@ def cooled(
         rows = np.vstack([state["rows"], row])
         log_z = state["log_z"] + shares
         weight = following
-        if len(rows) % 10 == 0 or weight == 1.0:
-            say(
-                f"Stage {len(rows)}: {weight:.3g} of the way, log Z so far {combined(log_z)[0]:,.6g}."
-            )
+        now = time.monotonic()
+        if now >= due or weight == 1.0:
+            so_far = f"{weight:.3g} of the way, log Z so far {combined(log_z)[0]:,.6g}"
+            said = _stages_left(rows, len(rows) - first, now - began)
+            say(f"Stage {len(rows)}: {so_far}{said}.")
+            due = now + LINE_SECONDS
         visited = state["visited"]
         size = float(state["step_size"])
         state = {"log_z": log_z, "rows": rows, "step_size": size}
@@ -186,6 +194,22 @@ def cooled(
         raise SamplingError(f"{said}: a smaller particle_fraction.", _MOST_STAGES, 0)
     curve = dict(zip(_COLUMNS, state["rows"].T, strict=True))
     return Cooling(*combined(log_z), log_z, curve, chains.gradients + start.gradients)
+
+
+def _stages_left(rows: np.ndarray, done: int, seconds: float) -> str:
+    """About how many stages are left and how long they take, by the growth of λ in the last one;
+    empty at the end and in the first stage, from λ = 0.
+
+    Args:
+        rows: The stages so far, `(stages, columns)`, λ before and after each first.
+        done: Stages of this process, 1 or more.
+        seconds: Time that these took.
+    """
+    before, after = rows[-1, :2]
+    if after >= 1.0 or before <= 0.0:
+        return ""
+    stages = max(1, math.ceil(-math.log(after) / math.log(after / before)))
+    return f"; about {stages:,} more stages, {clock_text(stages * seconds / done)} left"
 
 
 def counted_moves(num_bytes: int, num_moves: int) -> int:

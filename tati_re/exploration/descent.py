@@ -1,5 +1,7 @@
 """Descent to a stationary point, and its kind: minimum, valley or saddle."""
 
+import math
+import time
 from typing import NamedTuple
 
 import numpy as np
@@ -64,8 +66,27 @@ class StationaryPoint(NamedTuple):
     ln_volume: float
 
 
+class _Deadline:
+    """Ends a minimization of SciPy when the time is over, as its callback."""
+
+    def __init__(self, until: float) -> None:
+        self._until = until
+
+    @property
+    def is_over(self) -> bool:
+        return math.isfinite(self._until) and time.monotonic() > self._until
+
+    def __call__(self, position: np.ndarray) -> None:
+        if self.is_over:
+            raise StopIteration
+
+
 def descend(
-    surface, start: np.ndarray, max_steps: int | None = None, temperature: float = 1.0
+    surface,
+    start: np.ndarray,
+    max_steps: int | None = None,
+    temperature: float = 1.0,
+    until: float = math.inf,
 ) -> tuple[np.ndarray, float, float]:
     """Descends to a stationary point, with L-BFGS on all data.
 
@@ -77,19 +98,21 @@ def descend(
         start: Where to begin, `(parameters,)`.
         max_steps: At most. Default: 5,000, three times; 2,000 beyond 300 parameters.
         temperature: T. Default: 1.
+        until: When it ends at the latest, by `time.monotonic`. Default: never.
 
     Returns:
         The position, U, and |∇U| there.
     """
     if surface.num_parameters > WHOLE:
         return _long_way_down(
-            surface, np.asarray(start, np.float64), max_steps or LARGE_STEPS, temperature
+            surface, np.asarray(start, np.float64), max_steps or LARGE_STEPS, temperature, until
         )[:3]
     from scipy.optimize import minimize
 
     max_steps = max_steps or 5000
     position = np.asarray(start, np.float64)
     exact = surface.dtype == "float64"
+    deadline = _Deadline(until)
     # Restarts from where it ended: the line search gives up where differences of U are rounding.
     for _ in range(3):
         options = {
@@ -98,16 +121,25 @@ def descend(
             "ftol": 1e-15 if exact else 1e-9,
             "gtol": 1e-11,
         }
-        found = minimize(surface.gradient, position, jac=True, method="L-BFGS-B", options=options)
+        found = minimize(
+            surface.gradient,
+            position,
+            jac=True,
+            method="L-BFGS-B",
+            options=options,
+            callback=deadline,
+        )
         moved = np.linalg.norm(found.x - position)
         position = found.x
-        if moved <= 1e-9 * (1 + np.linalg.norm(position)):
+        if moved <= 1e-9 * (1 + np.linalg.norm(position)) or deadline.is_over:
             break
     value, gradient = surface.gradient(position)
     return position, value, float(np.linalg.norm(gradient))
 
 
-def _long_way_down(surface, start: np.ndarray, max_steps: int, temperature: float):
+def _long_way_down(
+    surface, start: np.ndarray, max_steps: int, temperature: float, until: float = math.inf
+):
     from scipy.optimize import minimize
 
     size = max(1.0, abs(float(surface.gradient(start)[0])))
@@ -119,7 +151,14 @@ def _long_way_down(surface, start: np.ndarray, max_steps: int, temperature: floa
         "gtol": 1e-11,
         "maxcor": 30,
     }
-    found = minimize(surface.gradient, start, jac=True, method="L-BFGS-B", options=options)
+    found = minimize(
+        surface.gradient,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        options=options,
+        callback=_Deadline(until),
+    )
     return found.x, float(found.fun), float(np.linalg.norm(found.jac)), found.status != 1
 
 
@@ -186,7 +225,11 @@ def _spectrum(surface, position) -> tuple[np.ndarray, np.ndarray]:
 
 
 def lowest_below(
-    surface, start: np.ndarray, temperature: float = 1.0, max_steps: int = LARGE_STEPS
+    surface,
+    start: np.ndarray,
+    temperature: float = 1.0,
+    max_steps: int = LARGE_STEPS,
+    until: float = math.inf,
 ) -> StationaryPoint:
     """Descends, and from both sides of a saddle again if it ends on one; the lowest point found.
 
@@ -195,22 +238,40 @@ def lowest_below(
         start: Where to begin, `(parameters,)`.
         temperature: T. Default: 1.
         max_steps: Most steps of a descent. Default: 2,000.
+        until: When it ends at the latest, by `time.monotonic`; the point is "unfinished" then, and
+            its Hessian is not computed. Default: never.
 
     Returns:
         The lowest stationary point.
     """
+    deadline = _Deadline(until)
 
     def below(place: np.ndarray) -> StationaryPoint:
+        over = True
         if surface.num_parameters <= WHOLE:
-            return characterize(surface, descend(surface, place)[0], temperature)
-        place, _, _, over = _long_way_down(surface, place, max_steps, temperature)
+            place = descend(surface, place, until=until)[0]
+        else:
+            place, _, _, over = _long_way_down(surface, place, max_steps, temperature, until)
+        if deadline.is_over:
+            return _unfinished(surface, place)
         point = characterize(surface, place, temperature)
         # No saddle is told from a slope that goes on.
         return point if over else point._replace(kind="unfinished")
 
     found = below(np.asarray(start, np.float64))
-    if found.kind != "saddle":
+    if found.kind != "saddle" or deadline.is_over:
         return found
     direction = _spectrum(surface, found.position)[1]
     both = [below(found.position + 0.1 * sign * direction) for sign in (1, -1)]
     return min([found, *both], key=lambda one: one.potential)
+
+
+def _unfinished(surface, position: np.ndarray) -> StationaryPoint:
+    """A point of which nothing is known but U and its gradient."""
+    value, gradient = surface.gradient(position)
+    loss = float(surface.values(position[None])["loss"][0])
+    force = float(np.linalg.norm(gradient))
+    nothing = math.nan
+    return StationaryPoint(
+        position, float(value), loss, force, "unfinished", 0, 0, nothing, nothing, nothing
+    )

@@ -16,7 +16,8 @@ import pandas
 
 from tati_re.analysis.diffusion_map import diffusion_map
 from tati_re.core.errors import AnyPath, InputError, nearest, refuse_if
-from tati_re.exploration.descent import WHOLE, StationaryPoint
+from tati_re.engine.progress import FIRST_SECONDS, LINE_SECONDS
+from tati_re.exploration.descent import StationaryPoint
 from tati_re.exploration.jobs import Job, JobResult, Pool, system_of
 from tati_re.exploration.paths import Path, connect
 from tati_re.exploration.result import Exploration, disconnectivity
@@ -94,9 +95,11 @@ def explore(
             numbers.
         output: A folder; an exploration that was stopped goes on there when it is called again.
             Default: none.
-        max_time: Seconds, four fifths for legs, the rest for barriers; what was begun is ended.
-            Default: no limit.
-        say: Called with a sentence after each leg and each round. Default: none.
+        max_time: Seconds, four fifths for legs, the rest for barriers. A leg and its descents are
+            cut short when they are over; the same call with `output` makes them whole. Default: no
+            limit.
+        say: Called with a sentence after each round and, in a round that lasts, once a minute.
+            Default: none.
 
     Raises:
         InputError: A number out of its range, or a folder of another exploration.
@@ -152,14 +155,7 @@ def explore(
     minima = _StationaryPoints(surface, system.temperature)
     most = 1 + num_legs * (max_rounds - 1)
 
-    def report(job: Job, done: JobResult, seconds: float) -> None:
-        ends = [one.potential for one in done.found]
-        left = most - job.number
-        say(
-            f"leg {job.number}: {len(ends)} descents in {seconds:.3g} s, U {min(ends):.6g} to {max(ends):.6g}; at most "
-            f"{left} more legs, {_duration(left * seconds)} at this pace"
-        )
-
+    reports = _Reports(say, most, num_candidates, began + 0.8 * limit)
     legs: list[np.ndarray] = []
     starts = [start]
     quiet = 0
@@ -181,17 +177,17 @@ def explore(
                 jobs.append(
                     Job(number, begin, heat * system.temperature, num_steps, num_candidates, given)
                 )
-            results = pool.run(
-                jobs, began + 0.8 * limit, report if surface.num_parameters > WHOLE else None
-            )
-            rounds, before = turn, len(minima.found)
+            results = pool.run(jobs, began + 0.8 * limit, reports.leg_done, reports.advanced)
+            rounds = turn
+            before = len(minima.found)
             for done in results:
                 legs.append(done.positions)
                 minima.add(done, turn)
             fresh = len(minima.found) - before
             say(f"round {turn}: {len(jobs)} legs, {fresh} new, {len(minima.found)} in all")
             if time.monotonic() - began > 0.8 * limit:
-                reason, out_of_time = f"the {max_time:g} seconds were used up", True
+                reason = f"the {max_time:g} seconds were used up"
+                out_of_time = True
                 break
             quiet = 0 if fresh else quiet + 1
             if quiet >= patience:
@@ -209,6 +205,57 @@ def explore(
     if folder is not None:
         _write(folder, result)
     return result
+
+
+class _Reports:
+    """Sentences on how far an exploration is, the first after five seconds, then one a minute."""
+
+    def __init__(
+        self, say: Callable[[str], None], most: int, num_candidates: int, until: float
+    ) -> None:
+        self._say = say
+        self._most = most
+        self._until = until
+        self._parts_of_leg = 1 + num_candidates
+        self._parts = self._legs = 0
+        self._seconds = 0.0
+        self._began = time.monotonic()
+        self._due = self._began + FIRST_SECONDS
+
+    def advanced(self) -> None:
+        """Counts a leg's trajectory or one of its descents."""
+        self._parts += 1
+        if not self._is_due():
+            return
+        part = self._parts - self._legs * self._parts_of_leg
+        what = f"leg {self._legs + 1}: {part} of {self._parts_of_leg} parts (leg and descents)"
+        pace = (time.monotonic() - self._began) / self._parts
+        self._say(f"{what}; {self._left(pace * self._parts_of_leg, part / self._parts_of_leg)}")
+
+    def leg_done(self, job: Job, done: JobResult, seconds: float) -> None:
+        """Counts a leg with its descents, and the time it took."""
+        self._legs = job.number
+        self._parts = job.number * self._parts_of_leg
+        self._seconds += seconds
+        if not self._is_due():
+            return
+        ends = [one.potential for one in done.found]
+        what = f"leg {job.number}: {len(ends)} descents in {seconds:.3g} s"
+        self._say(f"{what}, U {min(ends):.6g} to {max(ends):.6g}; {self._left(seconds)}")
+
+    def _is_due(self) -> bool:
+        now = time.monotonic()
+        if now < self._due:
+            return False
+        self._due = now + LINE_SECONDS
+        return True
+
+    def _left(self, seconds_of_leg: float, part: float = 0.0) -> str:
+        """How many legs are left at most and how long they take, or `max_time` lets them."""
+        legs = max(0, self._most - self._legs - (part > 0.0))
+        seconds = (legs + (1.0 - part if part > 0.0 else 0.0)) * seconds_of_leg
+        seconds = min(seconds, max(0.0, self._until - time.monotonic()))
+        return f"at most {legs} more legs, {_duration(seconds)} left"
 
 
 class _StationaryPoints:
@@ -310,19 +357,27 @@ def _connect(surface, points: list[StationaryPoint], until: float, say: Callable
     pairs = sorted(
         ((i, j) for j in range(len(points)) for i in range(j)), key=lambda pair: (pair[1], pair[0])
     )
+    began = time.monotonic()
+    due = began + FIRST_SECONDS
     for number, (i, j) in enumerate(pairs):
-        if paths and time.monotonic() > until:
+        if time.monotonic() > until:
             say(f"barriers: time ran out after {number} of {len(pairs)} pairs")
             break
-        began = time.monotonic()
-        curvature = max(points[i].largest, points[j].largest, 1e-300)
+        # The curvature of a descent that was cut short is unknown: nan.
+        curvature = float(np.nanmax([points[i].largest, points[j].largest, 1e-300]))
         paths[i + 1, j + 1] = connect(
-            surface, points[i].position, points[j].position, curvature=curvature
+            surface,
+            points[i].position,
+            points[j].position,
+            curvature=curvature if curvature > 1e-300 else 1.0,
+            until=until,
         )
-        if number == 0 and surface.num_parameters > WHOLE:
-            say(
-                f"barriers: {len(pairs)} pairs, {_duration(len(pairs) * (time.monotonic() - began))} at this pace"
-            )
+        now = time.monotonic()
+        if now >= due:
+            due = now + LINE_SECONDS
+            left = (len(pairs) - number - 1) * (now - began) / (number + 1)
+            left = min(left, max(0.0, until - now))
+            say(f"barriers: {number + 1} of {len(pairs)} pairs, {_duration(left)} left")
     return dict(sorted(paths.items()))
 
 

@@ -2,6 +2,7 @@
 files.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -39,7 +40,7 @@ _NUMBERS = (
 class Job(NamedTuple):
     """A leg of `num_steps` from `start`, `(parameters,)`, and `num_candidates` descents along it,
     to be run. Without steps there is no leg, and the descents start at `path`, positions that
-    exist. `number` gives file and seed.
+    exist. `number` gives file and seed; after `until`, by `time.monotonic`, it is cut short.
     """
 
     number: int
@@ -48,14 +49,18 @@ class Job(NamedTuple):
     num_steps: int
     num_candidates: int
     path: np.ndarray | None = None
+    until: float = math.inf
 
 
 class JobResult(NamedTuple):
-    """The positions of a leg `(n, parameters)`, the rows descended from, and the points reached."""
+    """The positions of a leg `(n, parameters)`, the rows descended from, and the points reached;
+    whether the leg was cut short by the clock.
+    """
 
     positions: np.ndarray
     rows: np.ndarray
     found: list[StationaryPoint]
+    is_cut: bool = False
 
 
 class ExploredSystem:
@@ -73,15 +78,33 @@ class ExploredSystem:
         self.trajectories = trajectories
         self.temperature = temperature
 
-    def run(self, job: Job, seed: int) -> JobResult:
-        """Runs a job."""
+    def run(self, job: Job, seed: int, advanced: Callable[[], None] | None = None) -> JobResult:
+        """Runs a job.
+
+        Args:
+            job: The job, which ends early when its time is over, with one descent at least.
+            seed: Of the exploration.
+            advanced: Called after the leg and after each descent. Default: none.
+        """
+        advanced = advanced or (lambda: None)
         positions = job.path
         if positions is None:
             leg_seed = int(np.random.SeedSequence([seed, job.number]).generate_state(1)[0] >> 1)
-            positions = self.trajectories(job.start, job.temperature, job.num_steps, leg_seed)
+            positions = self.trajectories(
+                job.start, job.temperature, job.num_steps, leg_seed, job.until
+            )
+        advanced()
+
         rows = candidates(self.surface, positions, job.num_candidates)
-        found = [lowest_below(self.surface, positions[place], self.temperature) for place in rows]
-        return JobResult(positions, rows, found)
+        found: list[StationaryPoint] = []
+        for place in rows:
+            if found and _is_over(job.until):
+                break
+            found.append(
+                lowest_below(self.surface, positions[place], self.temperature, until=job.until)
+            )
+            advanced()
+        return JobResult(positions, rows[: len(found)], found, _is_over(job.until))
 
 
 def system_of(
@@ -104,6 +127,10 @@ def system_of(
         )
         return ExploredSystem(surface, legs, 1.0)
     return ExploredSystem(Surface(source), ModelTrajectories(source), source.options.kT)
+
+
+def _is_over(until: float) -> bool:
+    return math.isfinite(until) and time.monotonic() > until
 
 
 def path_of_job(folder: Path, number: int) -> Path:
@@ -171,12 +198,20 @@ class Pool:
         jobs: Sequence[Job],
         until: float = float("inf"),
         report: Callable[[Job, JobResult, float], None] | None = None,
+        advanced: Callable[[], None] | None = None,
     ) -> list[JobResult]:
-        """Results of the jobs in order, of the first ones if the time ran out: after `until`, a
-        `time.monotonic()`, no further job is begun; one always is, and where there is an end to
-        keep one in each process, which then wait for the longest. `report` is called after each job
-        of this process, with what it found and the seconds it took.
+        """Results of the jobs in order, of the first ones if the time ran out.
+
+        Args:
+            jobs: The jobs.
+            until: When, by `time.monotonic`, no further job is begun and those that go on are cut
+                short; one always is begun, and with several processes one in each. Jobs that were
+                cut short are not saved. Default: never.
+            report: Called after each job, with its result and the seconds it took, those of all
+                processes together. Default: none.
+            advanced: Called after each leg and each descent of this process. Default: none.
         """
+        jobs = [job._replace(until=until) for job in jobs]
         left = [
             job
             for job in jobs
@@ -186,7 +221,7 @@ class Pool:
 
         def found(part: Sequence[Job], place: int, result: JobResult) -> None:
             fresh[part[place].number] = result
-            if self.folder is not None:
+            if self.folder is not None and not result.is_cut:
                 write(path_of_job(self.folder, part[place].number), result)
 
         if self._team is None:
@@ -202,8 +237,11 @@ class Pool:
             part = left[first : first + together]
             if self._team is not None:
                 self._team.run(part, partial(found, part))
+                if report is not None:
+                    last = part[-1]
+                    report(last, fresh[last.number], (time.monotonic() - began) / len(part))
                 continue
-            found(part, 0, self.system.run(job, self.seed))
+            found(part, 0, self.system.run(job, self.seed, advanced))
             if report is not None:
                 report(job, fresh[job.number], time.monotonic() - began)
         skipped = {job.number for job in left} - set(fresh)

@@ -1,12 +1,16 @@
 """Barriers between points along straight and relaxed paths."""
 
+import math
+import time
 from typing import NamedTuple
 
 import numpy as np
 
 from tati_re.core.views import shown
 
-_IMAGES, _FINE, _STEPS = 17, 5, 300
+_IMAGES = 17
+_FINE = 5
+_STEPS = 300
 """Points of the path, ends included, odd as the middle is one; places for each of them; steps at
 most.
 """
@@ -38,7 +42,12 @@ class Path(NamedTuple):
 
 
 def connect(
-    surface, first: np.ndarray, second: np.ndarray, curvature: float = 1.0, enough: float = 0.0
+    surface,
+    first: np.ndarray,
+    second: np.ndarray,
+    curvature: float = 1.0,
+    enough: float = 0.0,
+    until: float = math.inf,
 ) -> Path:
     """The straight line between two points, and the path it relaxes to.
 
@@ -52,6 +61,7 @@ def connect(
         second: The other end, `(parameters,)`.
         curvature: Largest eigenvalue of the Hessian at the ends. Default: 1.
         enough: A barrier below this one ends the relaxation. Default: 0.
+        until: When the relaxation ends at the latest, by `time.monotonic`. Default: never.
 
     Returns:
         Both ways, at five times as many places: the highest point lies between images.
@@ -70,6 +80,8 @@ def connect(
     still = 0
     for _ in range(_STEPS):
         if values.max() - max(values[0], values[-1]) < enough:
+            break
+        if math.isfinite(until) and time.monotonic() > until:
             break
         moved = _spread(
             images - step * np.concatenate([0 * gradients[:1], gradients[1:-1], 0 * gradients[-1:]])
@@ -136,5 +148,6 @@ def _spread(images: np.ndarray) -> np.ndarray:
     place = np.clip(np.searchsorted(reached, wanted, side="right") - 1, 0, len(pieces) - 1)
     part = (wanted - reached[place]) / np.maximum(pieces[place], 1e-300)
     moved = images[place] + part[:, None] * (images[place + 1] - images[place])
-    moved[0], moved[-1] = images[0], images[-1]
+    moved[0] = images[0]
+    moved[-1] = images[-1]
     return moved

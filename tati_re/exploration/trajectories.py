@@ -1,5 +1,7 @@
 """Legs, short sampled trajectories, and the points on them from which to descend."""
 
+import math
+import time
 from typing import Any
 
 import numpy as np
@@ -34,9 +36,23 @@ class FunctionTrajectories:
         self.start = None
 
     def __call__(
-        self, start: np.ndarray, temperature: float, num_steps: int, seed: int
+        self,
+        start: np.ndarray,
+        temperature: float,
+        num_steps: int,
+        seed: int,
+        until: float = math.inf,
     ) -> np.ndarray:
-        """Positions `(n, parameters)`, at most 200, equally spaced, the start first."""
+        """Positions `(n, parameters)`, at most 200, equally spaced, the start first; fewer where
+        the time is over before.
+
+        Args:
+            start: `(parameters,)`.
+            temperature: Of the leg.
+            num_steps: Steps, 1 or more.
+            seed: Of its random numbers.
+            until: When it ends at the latest, by `time.monotonic`. Default: never.
+        """
         generator = np.random.default_rng(seed)
         h = self.step_size
         position = np.array(start, np.float64)
@@ -59,6 +75,8 @@ class FunctionTrajectories:
                 )
             if step % every == 0:
                 rows.append(position)
+            if time.monotonic() > until:
+                break
         return np.stack(rows)
 
 
@@ -109,9 +127,16 @@ class ModelTrajectories:
         return f"{self.request.method.get_config()} {self._options.values_of(names)}"
 
     def __call__(
-        self, start: np.ndarray, temperature: float, num_steps: int, seed: int
+        self,
+        start: np.ndarray,
+        temperature: float,
+        num_steps: int,
+        seed: int,
+        until: float = math.inf,
     ) -> np.ndarray:
+        """As `FunctionTrajectories`; compiling the steps is not cut short."""
         sim = self.sim
+        left = max(1e-3, until - time.monotonic())
         sim.parameters = np.asarray(start)
         sim.init_momenta(temperature=temperature, seed=seed)
         every = max(1, -(-num_steps // (num_positions(sim.num_parameters()) - 1)))
@@ -125,6 +150,7 @@ class ModelTrajectories:
                 temperature=temperature,
                 num_burnin_steps=0,
                 step_size=sim.options.first_step_size,
+                max_time=None if math.isinf(left) else left,
             ).passing_on()
         except SamplingError:
             # Too hot for the step size: the leg says nothing, and its start is a candidate all the

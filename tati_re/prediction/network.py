@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tati_re.core import forks
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.data import dataset_from_options
 from tati_re.data.dataset import said_of_class_weights
@@ -151,6 +152,7 @@ class Network:
     """
 
     def __init__(self, run: RunFiles, model: Any = None) -> None:
+        forks.refuse()
         manifest = run.manifest
         check_model(run)
         if "task" not in manifest["dataset"]:

@@ -129,6 +129,8 @@ def certificate(run: RunFiles, burnin: int | None = None) -> pd.DataFrame:
     more = "a run that came to its first row; Simulation.resume goes on"
     now = last_step(run, 0 if rows.empty else int(rows["step"].max()))
     what = f"The run has no rows yet: it ended at step {now:,}, before the first one."
+    if rows.empty and "burnin_cut" in said:
+        return Certificate(_nothing_drawn(said, now))
     refuse_if(rows.empty and said.get("kind") != "fit", what, run.folder, more)
     if is_optimization(said, rows):
         raise InputError(
@@ -159,9 +161,7 @@ def certificate(run: RunFiles, burnin: int | None = None) -> pd.DataFrame:
     agreed = all(row.verdict == INSIDE for row in converged)
     burnt = _burnin(said, options, burnin, given, agreed, _moved(kept))
     if now <= own:
-        burnt = _row(
-            "burn-in", float(now), math.nan, False, f"steps of up to {own:,}: not over, {_NOT_YET}"
-        )
+        burnt = _row("burn-in", float(now), math.nan, False, _not_over(said, own))
     return Certificate([*found, *converged, _divergences(said, rows, burnin), burnt])
 
 
@@ -195,6 +195,21 @@ def failed_checks(run: RunFiles) -> list[str]:
         found.append(f"{name}{number}" + (f" (asked {asked:g})" if asked > 0 else ""))
     spread = widths_note(run) if found else ""
     return [spread, *found] if spread else found
+
+
+def _not_over(said: dict[str, Any], burnin: int) -> str:
+    """The note on a burn-in, of so many steps at most, during which the run ended."""
+    cut = said.get("burnin_cut")
+    how = "not over" if cut is None else f"cut off by {cut['by']}"
+    return f"steps of up to {burnin:,}: {how}, {_NOT_YET}"
+
+
+def _nothing_drawn(said: dict[str, Any], step: int) -> list[Row]:
+    """The rows of a run that was cut off in its burn-in, before the first row of a table."""
+    unknown = ("discretization bias", "effective size", "R-hat")
+    rows = [_row(name, math.nan, math.nan, None, _NOT_YET) for name in unknown]
+    burnin = int(said.get("options", {}).get("num_burnin_steps") or 0)
+    return [*rows, _row("burn-in", float(step), math.nan, False, _not_over(said, burnin))]
 
 
 def certificate_lines(frame: pd.DataFrame) -> list[tuple[str, str]]:

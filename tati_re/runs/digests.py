@@ -11,7 +11,15 @@ BLOCK_BYTES = 1 << 18
 LENGTH = 16
 """Hexadecimal digits of the digest of a block."""
 
-_CHANGES = ("stopped", "heating", "until", "convergence", "centered")
+_CHANGES = (
+    "stopped",
+    "heating",
+    "until",
+    "convergence",
+    "centered",
+    "burnin_cut",
+    "last_positions",
+)
 _CHANGING_OPTIONS = (
     "num_steps",
     "stages",

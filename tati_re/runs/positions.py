@@ -100,6 +100,9 @@ class Positions:
         check_thin(thin)
         self.run = as_run(run)
         self.burnin = burnin_of(self.run, burnin)
+        last = self.run.manifest.get("last_positions")
+        if last is not None and self.burnin == burnin_of(self.run, None):
+            self.burnin = int(last["step"]) - 1
         options, method = (self.run.manifest.get(name, {}) for name in ("options", "method"))
         self._every = stored_every(self.run)
         whole = options.get("trajectory_rungs") == "all"

@@ -315,6 +315,8 @@ def stored_every(run: RunFiles) -> int:
     """Steps between the positions of a walker that count, those between the last ones; 0: none is
     stored.
     """
+    if "last_positions" in run.manifest:
+        return 1
     options = run.manifest.get("options", {})
     fewest = run.manifest.get("fewest_positions", 0)
     drawn = last_step(run, options.get("num_steps", 0)) - (options.get("num_burnin_steps") or 0)

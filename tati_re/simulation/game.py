@@ -166,7 +166,7 @@ class Game:
             unnamed = options.until is not None or is_open(options, objects)
             refuse_if(unnamed, f"until: {name} has rounds.", options.until, "a sampler by name")
             options = calls.next("sample", options)
-            options = prepared(sim, options, objects)
+            options = prepared(sim, options, objects, sim.limits, places=False)
             limits = replace(sim.limits, most_steps=turns[name])
             requests.append(make_request("sample", options, objects, sim.system, limits))
             check_request(requests[-1])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.backend import deterministic, tf
-from tati_re.core.errors import SamplingError, WorkersLost, refuse_if
+from tati_re.core.errors import InputError, SamplingError, WorkersLost, refuse_if
 from tati_re.core.interruption import BARE, saying, stop, stopping
 from tati_re.engine.driver import Driver, Outcome, Plan
 from tati_re.engine.environment import TemporaryFolder
@@ -31,6 +31,7 @@ from tati_re.runs import files, manifest, run_folder
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.failed_checks import note_failed_checks
 from tati_re.runs.lock import writing
+from tati_re.runs.positions import Positions
 from tati_re.runs.run import RunFiles
 from tati_re.runs.single_files import single_files, trajectory_format
 from tati_re.runs.storage import made, replacing, storing, write_whole
@@ -197,6 +198,9 @@ class Launch:
         """Says what the burn-in has tuned, and writes down where it ended and what noise heats from
         there on.
         """
+        if self.driver.burnin_cut is not None:
+            cut = {"step": self.driver.burnin_cut, "by": "max_time"}
+            manifest.write(self.folder, manifest.read(self.folder) | {"burnin_cut": cut})
         if not tuned:
             return
         self.progress.message(f"Burn-in of {last:,} steps: {tuned}.")
@@ -384,6 +388,8 @@ class Launch:
         if not self.request.samples:
             with storing(model):
                 save_model(flat, self.walkers, model)
+        elif stopped:
+            self.guarded(lambda: self._leave_positions(carry, outcome))
         if options.save_model is not None and outcome is Outcome.FINISHED:
             path = Path(options.save_model)
             with storing(path):
@@ -402,6 +408,35 @@ class Launch:
             **({"model": system.model} if system.has_data else {}),
         }
         return run
+
+    def _leave_positions(self, carry: Carry, outcome: Outcome) -> None:
+        """Stores the last position of each walker where a run ends before its first draw is stored,
+        so that it can predict, and says so; the manifest has both facts.
+        """
+        driver = self.driver
+        line = self.driver.loop.timeline
+        if not line.trajectory_every or _has_draws(RunFiles(self.folder)):
+            return
+
+        step = driver.step
+        walkers = len(self.walkers.position)
+        driver.store_last_positions(carry)
+        stored = manifest.read(self.folder) | {"last_positions": {"step": step}}
+        why = f"No position is stored by step {step:,}"
+        if step <= line.num_burnin_steps:
+            by = "a signal" if driver.signal or outcome is Outcome.INTERRUPTED else "max_time"
+            stored["burnin_cut"] = {"step": step, "by": by}
+            why = f"The burn-in was cut off at step {step:,} by {by}"
+        manifest.write(self.folder, stored)
+
+        number = (
+            "the last position" if walkers == 1 else f"the last positions of the {walkers} walkers"
+        )
+        start = (
+            " (a few steps after their fits)" if self.request.options.walker_start == "fit" else ""
+        )
+        said = f"{why}: predictions use {number}{start}, which are no draws from the posterior."
+        self.progress.message(said)
 
     def there(self, carry) -> Any:
         """Which copies are at the target."""
@@ -464,6 +499,14 @@ class Launch:
         except tf.errors.OpError:
             self.request.system.check_failure()
             raise
+
+
+def _has_draws(run: RunFiles) -> bool:
+    """Whether a position after the burn-in is stored."""
+    try:
+        return any(len(block.step) for block in Positions(run).blocks())
+    except InputError:
+        return False
 
 
 def _expected(request: Request) -> tuple[float, float]:

@@ -156,6 +156,8 @@ def reopened(
             "for byte."
         )
     stopped = said.pop("stopped", None)
+    if said.pop("last_positions", None) is not None:
+        said.pop("burnin_cut", None)  # The burn-in goes on; the resume cuts these positions off.
     try:
         carry = run.go_on()
     except KeyError as error:

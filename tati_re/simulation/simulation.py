@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from tati_re.core import forks
 from tati_re.core.backend import set_threads, tf
 from tati_re.core.errors import AnyPath, InputError, refuse_if
 from tati_re.core.given import as_array
@@ -192,7 +193,8 @@ class Simulation(Evaluations):
     @parameters.setter
     def parameters(self, value) -> None:
         self.walkers.position = self.walkers.fitting(value, "parameters")
-        self.walkers.sentence, self.walkers.drawn = None, None
+        self.walkers.sentence = None
+        self.walkers.drawn = None
 
     @property
     def momenta(self) -> np.ndarray:
@@ -376,6 +378,7 @@ class Simulation(Evaluations):
         return run
 
     def _launched(self, kind: str, overrides: dict[str, Any]) -> Run:
+        forks.refuse()
         with alone(self):
             limits = replace(self.limits, began=time.monotonic())
             placed = self.walkers.placed
@@ -383,7 +386,7 @@ class Simulation(Evaluations):
             if kind == "fit":
                 options = make_options(options, num_steps=check_num_steps(options))
             else:
-                options = prepared(self, options, objects)
+                options = prepared(self, options, objects, limits)
             request = make_request(kind, options, objects, self.system, limits)
             say_unused(request, overrides, fitted=options.walker_start == "fit" and not placed)
             run = launch_finite(request, self.walkers, self.calls)

@@ -5,7 +5,7 @@ model.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -51,9 +51,14 @@ TARGET_ACCEPTANCE = 0.98
 """Of HMC: steps that suit the average of a narrow, curved valley stick at its ends."""
 UNTIL = "rhat<1.01, ess>400"
 OF_WEIGHTS = ", rhat(weights)<1.1"
-FIT_BATCH_SIZE, FIT_EPOCHS, MOST_FIT_STEPS = 100, 10, 20_000
+FIT_BATCH_SIZE = 100
+FIT_EPOCHS = 10
+MOST_FIT_STEPS = 20_000
 """A fit takes the default of steps, or as many as see each example so often, up to the most."""
-DESCENT_STEPS, FAR = 1_000, 1_000.0
+FIT_SHARE = 0.25
+"""Of the time that compiling the fits leaves of `max_time`."""
+DESCENT_STEPS = 1_000
+FAR = 1_000.0
 """A density of one's own is descended for so many steps, or a twentieth of a shorter run, if a
 tenth of them shows that U falls by more than so many d T. In a funnel of 100 dimensions U falls by
 110, into the neck: walkers stay.
@@ -87,12 +92,19 @@ class Chosen(Protocol):
     def num_parameters(self) -> int: ...
 
 
-def prepared(sim: Chosen, options: Options, objects: Mapping[str, Any]) -> Options:
+def prepared(
+    sim: Chosen,
+    options: Options,
+    objects: Mapping[str, Any],
+    limits: Limits,
+    places: bool = True,
+) -> Options:
     """The options of a run of `Simulation.sample` with what was left open; says what was chosen,
     fits the walkers where they are to start at a fit and have not moved, and descends from far
-    above a density.
+    above a density. `limits` say when the call began; `places`: whether walkers
+    whose start is open may be placed where a sampler is named.
     """
-    return _Choice(sim, options, objects).made()
+    return _Choice(sim, options, objects, limits, places).made()
 
 
 def is_open(options: Options, objects: Mapping[str, Any]) -> bool:
@@ -101,6 +113,16 @@ def is_open(options: Options, objects: Mapping[str, Any]) -> bool:
     schedules = {"step_schedule", "temperature_schedule"}
     given = {"sampler", *schedules} & {*objects}
     return not (named or options.explicit & {*options_of(["replicas"]), *schedules} or given)
+
+
+def leaves_start_open(options: Options, objects: Mapping[str, Any]) -> bool:
+    """Whether a run names its sampler, and leaves step size and ladder to the run: then its walkers
+    start as without a name.
+    """
+    schedules = {"step_schedule", "temperature_schedule"}
+    manual = options.explicit & {*options_of(["replicas"]), *schedules}
+    objects_of_moves = {"sampler", "starts", *schedules} & {*objects}
+    return options.sampler != AUTO and options.step_size == AUTO and not manual | objects_of_moves
 
 
 @dataclass
@@ -112,6 +134,8 @@ class _Choice:
     sim: Chosen
     options: Options
     objects: Mapping[str, Any]
+    limits: Limits
+    places: bool = True
 
     def made(self) -> Options:
         """The options with all choices."""
@@ -138,6 +162,8 @@ class _Choice:
                 progress.message(sentence)
             for sentence in self._choose_method():
                 progress.message(sentence)
+        elif self.places and sim.system.has_data and not sim.walkers.placed:
+            self._choose_start()
         if self.options.walker_start == "fit" and not (
             sim.walkers.placed or "starts" in self.objects
         ):
@@ -145,6 +171,21 @@ class _Choice:
             self._confine()
             self._fit()
         return self.options
+
+    def _choose_start(self) -> None:
+        """Chooses walkers and start of a run that names its sampler, where they are open."""
+        sim = self.sim
+        if not leaves_start_open(self.options, self.objects):
+            return
+        if {"num_walkers", "walker_start"} <= self.options.explicit:
+            return
+        sim.system.check(self.options, self.objects)
+        sentences = self._choose_walkers()[1:]
+        placing = {"num_walkers", "walker_start", "walker_jitter"} & sim.options.explicit
+        self._change(**sim.options.values_of(placing))
+        progress = make_progress(self.options.verbose)
+        for sentence in sentences:
+            progress.message(sentence)
 
     def _checked(self) -> Request:
         """The request of the run; what is wrong with it is said before the work that prepares
@@ -334,13 +375,14 @@ class _Choice:
         if not far.any():
             return []
         far = fall > least * (_LAGS / FAR)
-        sim.walkers.position, sim.walkers.sentence = np.where(far[:, None], end, position), None
+        sim.walkers.position = np.where(far[:, None], end, position)
+        sim.walkers.sentence = None
         said = f"Far above: in {steps:,} steps of descent U fell by {fall.max():.3g}, and the run begins at their end"
         return [f"{said} (sampler)."]
 
     def _fit(self) -> None:
-        """Takes walkers to minima of U, in a quarter of `max_time` at most, the last quarter at a
-        tenth of the rate.
+        """Takes walkers to minima of U, the last quarter of the steps at a tenth of the rate, in a
+        quarter of the time that compiling leaves of `max_time` at most.
         """
         sim = self.sim
         options = self.options
@@ -366,8 +408,9 @@ class _Choice:
         if sim.system.has_data and options.batch_size is None and not method.full_batch:
             given["batch_size"] = min(FIT_BATCH_SIZE, sim.system.dataset.num_examples)
         if options.max_time is not None:
-            given["max_time"] = options.max_time / 4
+            given["max_time"] = options.max_time
         chosen = sim.calls.numbered("fit", make_options(given))
         chosen = make_options(chosen, num_steps=check_num_steps(chosen))
-        request = make_request("fit", chosen, objects, sim.system, sim.limits)
+        limits = replace(self.limits, share=FIT_SHARE)
+        request = make_request("fit", chosen, objects, sim.system, limits)
         launch_finite(request, sim.walkers, sim.calls, brief=True).passing_on()

@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from tati_re.core import forks
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.data.dataset import Dataset
 from tati_re.data.labels import called
@@ -142,6 +143,7 @@ class Posterior(BaseEstimator):
         """Samples the posterior of the model given examples; there are no `classes` in a
         regression.
         """
+        forks.refuse()
         from tati_re.core.backend import keras
         from tati_re.models.inspect import output_shape_of
         from tati_re.simulation.simulation import Simulation
@@ -176,7 +178,8 @@ class Posterior(BaseEstimator):
             y = y[weights > 0]
             weights = weights[weights > 0]
         given["test_fraction"] = 0.0
-        given["num_classes"], names = len(classes), tuple(map(called, classes))
+        given["num_classes"] = len(classes)
+        names = tuple(map(called, classes))
         data = Dataset.from_arrays(x, y, num_classes=len(classes), weights=weights)
         if names != tuple(map(str, range(len(names)))):
             data = replace(data, class_names=names)
@@ -194,6 +197,7 @@ class Posterior(BaseEstimator):
         self.source_ = source_of(self.run_)
 
     def _inputs(self, x: Any) -> np.ndarray:
+        forks.refuse()
         check_is_fitted(self)
         return validate_data(self, x, reset=False, allow_nd=self.model is not None)
 

@@ -1,0 +1,57 @@
+"""The clock of a run: when `max_time` ends its steps, and when it ends the burn-in."""
+
+import math
+
+_LEAST_BURNIN = 320
+"""Steps that tune something, before which a burn-in takes three quarters of the time, else half."""
+_MOST_RESERVED = 0.25
+"""Share of `max_time` that is kept for what follows the last step at most."""
+
+
+class TimeLimit:
+    """Seconds from a call to the last step of a run.
+
+    Args:
+        max_time: Seconds from `began` to the end; None: no limit.
+        began: When the call began, by `time.monotonic`.
+        share: Of the time that compiling leaves, 0 to 1; the rest is for what follows the run.
+    """
+
+    def __init__(self, max_time: float | None, began: float, share: float = 1.0) -> None:
+        self._most = math.inf if max_time is None else max_time
+        self._share = share
+        self._ready: float | None = None
+        self._reserved = 0.0
+        self.deadline = began + self._most
+
+    def step_made(self, now: float) -> None:
+        """Notes that steps are made; before the first ones the run was prepared and compiled."""
+        if self._ready is None:
+            self._ready = now
+            if math.isfinite(self.deadline):
+                self.deadline -= (1.0 - self._share) * max(0.0, self.deadline - now)
+
+    def reserve(self, seconds: float) -> None:
+        """Keeps so many seconds, such as a last look at the run takes, for what follows the steps.
+
+        Args:
+            seconds: Seconds, of which a quarter of `max_time` is kept at most.
+        """
+        self._reserved = min(seconds, _MOST_RESERVED * self._most)
+
+    def left(self, now: float) -> float:
+        """Seconds that are left for steps, inf without a limit."""
+        return self.deadline - self._reserved - now
+
+    def ends_burnin(self, now: float, step: int) -> str:
+        """Which share of the time is over where a burn-in has to end at this step; else empty.
+
+        Args:
+            now: The time, by `time.monotonic`.
+            step: The last step, of which fewer than 320 tune little.
+        """
+        if self._ready is None or not math.isfinite(self.deadline):
+            return ""
+        share, times = ("Half", 1) if step >= _LEAST_BURNIN else ("Three quarters", 3)
+        left = self.left(now)
+        return share if now - self._ready >= times * left > 0 else ""
