@@ -328,6 +328,10 @@ def ended(run: Any, verbose: int) -> int:
     return run.exit_status
 
 
+_PRINTING = {"--print-config", "--print-completion", "--help-all"}
+"""Flags whose result is what is printed, whatever the command writes without them."""
+
+
 def entry_point(
     prog: str,
     body: Callable[[list[str]], int | None],
@@ -388,7 +392,8 @@ def command(
                 return status
             raise
         output.flush()
-        status = status_of_output(output.failure, status, writes_folder)
+        in_folder = writes_folder and not _PRINTING & {text.split("=")[0] for text in arguments}
+        status = status_of_output(output.failure, status, in_folder)
         output.failure = None
         return status
 
