@@ -242,7 +242,7 @@ def test_a_named_sampler_leaves_walkers_that_are_placed(chosen):
 def test_fits_of_a_named_sampler_are_made():
     sim = tati_re.Simulation(**REGRESSION, sampler="BAOAB", fit_steps=100)
     before = sim.potential()
-    run = sim.sample(num_steps=2, record_every=1, num_burnin_steps=0)
+    run = sim.sample(num_steps=200, record_every=1)
     rows = run.run_info[run.run_info["step"] == 1]
     assert len(rows) == 4 and (rows["potential"].to_numpy() < 0.7 * np.max(before)).all()
 
