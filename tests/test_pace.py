@@ -118,12 +118,13 @@ def test_a_run_whose_calls_cost_four_tenths_of_a_second_is_no_step_a_call(
         assert (run.folder / name).read_bytes() == (again.folder / name).read_bytes()
 
 
-def test_max_time_is_kept_where_calls_cost_four_tenths_of_a_second(costly):
+def test_max_time_is_kept_where_calls_cost_four_tenths_of_a_second(monkeypatch, costly):
     """The last call is as short as the time that is left."""
+    monkeypatch.setattr(tati_re.Simulation, "limits", Limits(most_steps=50))
     sim = tati_re.Simulation(potential=bowl, dimension=3, seed=1, verbose=0, execution="graph")
     began = time.monotonic()
     run = sim.sample(sampler="BAOAB", step_size=0.1, num_steps=10**7, max_time=20.0)
     assert run.exit_status == 75
-    assert 18.0 < time.monotonic() - began <= 20.1
-    lengths = itertools.pairwise(costly[:8])
+    assert 19.0 < time.monotonic() - began <= 20.5
+    lengths = itertools.pairwise(costly[:6])
     assert all(after >= before for before, after in lengths)
