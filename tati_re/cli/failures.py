@@ -70,7 +70,8 @@ def status_of_output(failure: OSError | ValueError | None, status: int, writes_f
         return status
     if has_no_reader(failure):
         return OUTPUT_CLOSED
-    reason = getattr(failure, "strerror", None) or said(failure)
+    named = failure.strerror if isinstance(failure, OSError) else None
+    reason = named or said(failure)
     print(f"error: Standard output cannot be written: {reason}.", file=sys.stderr)
     return OUTPUT_FAILED
 

@@ -85,7 +85,7 @@ def _note_fork() -> None:
         forks.note()
 
 
-if hasattr(os, "register_at_fork"):
+if os.name == "posix":
     os.register_at_fork(after_in_child=_note_fork)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ def open_missing() -> None:
                 os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
-class LenientStream:
+class LenientStream(io.TextIOBase):
     """A text stream that notes the first failure of a write in place of raising it; what is
     written from then on is dropped.
 
@@ -68,8 +69,30 @@ class LenientStream:
         except ValueError:  # It is closed.
             return False
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return int(self._stream.fileno())
+
+    def close(self) -> None:
+        """Leaves the other stream open: it belongs to whoever made it."""
+
+    @property
+    def closed(self) -> bool:
+        return False
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._stream.encoding or "utf-8"
+
+    @property
+    def errors(self) -> str | None:  # type: ignore[override]
+        return self._stream.errors
+
+    @property
+    def buffer(self) -> Any:
+        return self._stream.buffer
 
     def _fail(self, error: OSError | ValueError) -> None:
         if isinstance(error, UnicodeError):
@@ -99,7 +122,7 @@ def lenient_streams() -> Iterator[tuple[LenientStream, LenientStream]]:
             if isinstance(there, LenientStream):  # of a command that calls another one
                 streams.append(there)
                 continue
-            if there is None or getattr(there, "closed", False):
+            if there is None or there.closed:
                 there = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
             streams.append(LenientStream(there, redirect=True))
         # One that is lenient already stays as it is, with what is around it.
