@@ -175,7 +175,7 @@ def ticks(monkeypatch):
 def test_compiling_the_fits_counts_and_leaves_three_quarters_of_the_rest(ticks, monkeypatch):
     """Of ten seconds the fits take two to compile, and two of the eight that are left."""
     began = []
-    launch = tati_re.simulation.unattended.launch
+    launch = tati_re.simulation.unattended.launch_finite
 
     def noted(*given, **more):
         began.append(ticks[0])
@@ -183,7 +183,7 @@ def test_compiling_the_fits_counts_and_leaves_three_quarters_of_the_rest(ticks, 
         began.append(ticks[0])
         return run
 
-    monkeypatch.setattr("tati_re.simulation.unattended.launch", noted)
+    monkeypatch.setattr("tati_re.simulation.unattended.launch_finite", noted)
     run = simulation(verbose=0).sample(max_time=10.0, fit_steps=10**6)
     assert began == [0.0, pytest.approx(4.0, abs=0.2)]
     assert ticks[0] == pytest.approx(10.0, abs=0.2) and run.exit_status == 75

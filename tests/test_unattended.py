@@ -48,7 +48,9 @@ def chosen(monkeypatch):
     def options(sim, **given):
         with monkeypatch.context() as patch:
             patch.setattr(unattended._Choice, "_fit", lambda choice: None)
-            patch.setattr(simulation, "launch", lambda request, walkers, calls: request.options)
+            patch.setattr(
+                simulation, "launch_finite", lambda request, walkers, calls: request.options
+            )
             return sim.sample(**given)
 
     return options
@@ -520,7 +522,7 @@ def test_fits_take_a_quarter_of_max_time(monkeypatch):
         assert time.monotonic() - request.limits.began < 60
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(unattended, "launch", noted)
+    monkeypatch.setattr(unattended, "launch_finite", noted)
     with pytest.raises(KeyboardInterrupt):
         tati_re.Simulation(**REGRESSION).sample(max_time=8.0)
     assert asked == [("fit", 8.0, 0.25)]
