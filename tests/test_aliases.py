@@ -22,12 +22,18 @@ from tati_re.options.make import (
     read_toml,
     to_toml,
 )
-from tati_re.options.tati_names import ALIASES, LOSSES, OPTIMIZERS, SAMPLERS, sentences
+from tati_re.options.tati_names import ALIASES, DEFAULTS, LOSSES, OPTIMIZERS, SAMPLERS, sentences
 from tati_re.samplers import make_sampler
+
+OF_SCRIPTS = {**DEFAULTS, "potential": "mean_loss", "prior": "none"}
+"""What follows from options by which a call is a script of TATi."""
 
 TATI = {
     # data
-    "batch_data_files": (["a.csv", "b.csv"], {"data": ["a.csv", "b.csv"], "test_fraction": 0.0}),
+    "batch_data_files": (
+        ["a.csv", "b.csv"],
+        {"data": ["a.csv", "b.csv"], "test_fraction": 0.0, **OF_SCRIPTS},
+    ),
     "batch_data_file_type": ("csv", {}),
     "input_dimension": (2, {}),
     "output_dimension": (1, {}),
@@ -39,7 +45,7 @@ TATI = {
     # model
     "batch_size": (10, {"batch_size": 10}),
     "directions_file": ("d.csv", {"directions": "d.csv"}),
-    "do_hessians": (True, {}),
+    "do_hessians": (True, OF_SCRIPTS),
     "dropout": (
         0.5,
         r"dropout is a layer here\. Received: 0\.5\. Expected: a Keras model with keras\.layers\.Dropout",

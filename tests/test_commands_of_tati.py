@@ -223,6 +223,7 @@ def test_walkers_that_learn_from_each_other_in_python():
     `parameters[i]`.
     """
     options = {"loss": "mean_squared", "execution": "eager", "dtype": "float64", "seed": 426}
+    options |= {"output_activation": "linear"}
     nn = tati(batch_data_files=["d.csv"], number_walkers=4, walker_start="fresh", **options)
     momenta, noise, h, begun = [np.zeros(3)] * 4, np.random.default_rng(1), 0.1, np.mean(nn.loss())
     for step in range(20):
@@ -252,6 +253,7 @@ def test_a_simulation_answers_as_there(capfd):
         step_width=0.1,
         friction_constant=10.0,
         loss="mean_squared",
+        output_activation="linear",
         do_hessians=True,
         execution="graph",
     )

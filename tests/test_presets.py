@@ -41,6 +41,8 @@ RUNS = {
     "RE-HMC": {"num_replicas": 4, "num_leapfrog_steps": 3, "descent_steps": 20, "step_size": 0.01},
     "MILE": {"num_walkers": 2, "fit_steps": 5, "mass": "unit", "num_burnin_steps": 20},
     "simulated_tempering": MINI_BATCHES | {"num_replicas": 3},
+    "EQN": {"step_size": 1e-3, "num_walkers": 4, "covariance_after_steps": 10},
+    "WTE": {"step_size": 1e-3, "exchange_every": 5, "num_replicas": 3},
 }
 """What makes each preset small enough for 40 steps on a network with 9 parameters."""
 
@@ -167,6 +169,32 @@ def test_what_a_given_option_contradicts_of_re_hmc_goes(given, gone):
     make_options(sampler="RE-HMC", **given)
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, ("BAOAB", 4, 1.5)),
+        ({"sampler": "OBABO", "num_replicas": 3}, ("OBABO", 3, 1.5)),
+        ({"sampler": "RENHD"}, ("BADODAB", 12, 1.2)),
+        ({"temperatures": [1.0, 2.0]}, ("BAOAB", None, None)),
+    ],
+)
+def test_wte_as_a_bias_brings_a_ladder_where_none_is_given(given, expected):
+    options = make_options(bias="WTE", **given)
+    assert options.bias == "well_tempered"
+    assert (options.sampler, options.num_replicas, options.temperature_ratio) == expected
+    flags = {"bias": "WTE"} | {name: str(value) for name, value in given.items()}
+    if "temperatures" not in given:
+        assert options_from_flags(flags).model_dump() == options.model_dump()
+
+
+def test_the_command_says_what_a_preset_starts(tmp_path, capsys):
+    arguments = ["--data", "two_clusters", "--sampler", "EQN", "--num-walkers", "4"]
+    arguments += ["--covariance-after-steps", "10", "--num-steps", "20", "--step-size", "1e-3"]
+    arguments += ["--execution", "graph", "--output", str(tmp_path / "run")]
+    assert sample.main(arguments) == 0
+    assert f"EQN: {NOTES['EQN']}" in capsys.readouterr().out
+
+
 def test_other_names_are_as_they_were():
     assert expanded({"sampler": "BAOAB", "friction": 2.0}) == {"sampler": "BAOAB", "friction": 2.0}
     assert expanded({"friction": 2.0}) == {"friction": 2.0}
@@ -207,6 +235,9 @@ def test_runs_and_goes_on_as_if_it_had_not_stopped(name, tmp_path):
     if name == "simulated_tempering":
         assert list(rows.columns[-2:]) == ["rung", "weight"] and set(rows["weight"]) <= {0.0, 1.0}
         return
+    if name == "EQN":
+        assert set(rows["walker"]) == {0, 1, 2, 3} and (rows["blending"] > 0).any()
+        return
     rungs = RUNS[name].get("num_replicas", 2)
     assert set(rows["rung"]) == set(range(rungs)) == set(rows["replica"])
     found = rows.groupby("rung")["temperature"].first().to_numpy()
@@ -215,7 +246,7 @@ def test_runs_and_goes_on_as_if_it_had_not_stopped(name, tmp_path):
         expected = PRESETS[name]["temperature_ratio"] ** np.arange(rungs)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
     assert method["swap_rule"] == PRESETS[name].get("swap_rule", "metropolis")
-    every = RUNS[name].get("exchange_every", PRESETS[name]["exchange_every"])
+    every = RUNS[name].get("exchange_every") or PRESETS[name]["exchange_every"]
     assert set(whole.exchanges["step"]) == set(range(every, STEPS + 1, every))
 
 

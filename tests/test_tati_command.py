@@ -182,3 +182,28 @@ def test_one_completion_serves_both_names(tmp_path, capsys):
         assert done.stdout.strip() == offered
     status, _, err = said(tati.main, capsys, "--print-completion")
     assert status == 2 and "there is none for this shell" in err
+
+
+@pytest.mark.parametrize(
+    ("typed", "name", "value"),
+    [
+        (["--max_step", "5"], "num_steps", 5),
+        (["--max_step=5"], "num_steps", 5),
+        (["--parse_step", "7", "--parameters", "runs/a"], "parameters_step", 7),
+        (["--number_w", "3"], "num_walkers", 3),
+        (["--friction_const", "2.5"], "friction", 2.5),
+    ],
+)
+def test_a_unique_beginning_of_a_flag_of_tati_stands_for_it(capsys, typed, name, value):
+    status, out, _ = said(sample.main, capsys, "--data", "digits", *typed, "--print-config")
+    assert status == 0 and f"\n{name} = {value}\n" in out
+
+
+@pytest.mark.parametrize(
+    "flag",
+    ["--batch_data_file", "--step", "--num-step", "--max", "--m", "--h"],
+    ids=["two of TATi", "TATi's or ours", "ours", "short", "a letter", "help"],
+)
+def test_other_beginnings_stand_for_nothing(capsys, flag):
+    status, _, err = said(sample.main, capsys, "--data", "digits", flag, "3", "--print-config")
+    assert status == 2 and f"{flag} is not a known option" in err

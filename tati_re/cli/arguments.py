@@ -122,7 +122,7 @@ class Parser(argparse.ArgumentParser):
         """What was typed, without the command's name, by destination; flags that were not typed are
         absent.
         """
-        known, left = self.parse_known_args(argv)
+        known, left = self.parse_known_args([self._completed(text) for text in argv])
         vars(known).pop("debug", None)  # for `tati_re.cli.failures`
         if (count := vars(known).pop("v", None)) is not None:
             vars(known).setdefault("verbose", str(min(count, 2)))
@@ -141,6 +141,20 @@ class Parser(argparse.ArgumentParser):
                 "--parameters-step belongs to a file.", step, "--parameters FILE beside it"
             )
         return vars(known)
+
+    def _completed(self, text: str) -> str:
+        """A word of the command line, a flag of TATi in full where it has a unique beginning of it.
+
+        TATi's commands took `--parse_step` for `--parse_steps`, as argparse does by default. Flags
+        under the names here have to be written out.
+        """
+        name, equals, value = text.partition("=")
+        if not name.startswith("--") or len(name) < 4 or name in self._option_string_actions:
+            return text
+        longer = [known for known in self._option_string_actions if known.startswith(name)]
+        whose = {self._option_string_actions[known].dest for known in longer}
+        full = [known for known in longer if "_" in known]
+        return f"{full[0]}{equals}{value}" if len(whose) == 1 and len(full) == 1 else text
 
     def _advice(self, name: str) -> str:
         """Returns a suggested flag: one with this beginning, or the nearest; none for an option of

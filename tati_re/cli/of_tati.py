@@ -216,7 +216,11 @@ def _covariance(typed: dict[str, Any]) -> None:
 
     positions = _parameters(typed).to_numpy()
     columns = [f"c{k}" for k in range(positions.shape[1])]
-    matrix = np.atleast_2d(np.cov(positions, rowvar=False, ddof=0))
+    if len(positions) < 2:
+        raise InputError(
+            f"{typed['trajectory_file']} has no covariance.", "one row", "two rows or more"
+        )
+    matrix = np.atleast_2d(np.cov(positions, rowvar=False))
     values, vectors = np.linalg.eigh(matrix)
     largest = np.argsort(values)[::-1][: typed["number_of_eigenvalues"]]
     tables = {

@@ -50,6 +50,14 @@ def refuse_trust(typed: dict[str, Any]) -> None:
         )
 
 
+def _note_of_preset(typed: dict[str, Any]) -> str | None:
+    """What is known of the preset that the flags, or the file of `--config`, name."""
+    named = {**(read_toml(typed["config"]) if "config" in typed else {}), **typed}
+    if named.get("bias") == "WTE":
+        return note_of("WTE")
+    return note_of(named.get("sampler")) or note_of(named.get("preset"))
+
+
 def start(
     parser: Parser,
     argv: list[str],
@@ -63,14 +71,16 @@ def start(
     """
     typed = parser.parse(argv)
     options = with_config(typed)
+    note = _note_of_preset(typed)
     if typed.get("print_config"):
-        named = {**(read_toml(typed["config"]) if "config" in typed else {}), **typed}
-        if note := note_of(named.get("sampler")):
+        if note:
             print(f"# {note}")
         print(to_toml(options, groups, "changed" in typed), end="")
         return FINISHED
     if options.data is None and not options.is_target:
         raise InputError("--data is missing.", expected=OPTIONS["data"].description)
+    if note and options.verbose > 0:
+        print(note)
     with output_folder(options.output, name) as folder, stopping(options.requeue_signal):
         loading(options.verbose)
         run = action(

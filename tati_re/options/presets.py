@@ -50,6 +50,18 @@ PRESETS: dict[str, dict[str, Any]] = {
         "temperature_ratio": 1.2,
         "exchange": "tempering",
     },
+    "EQN": {
+        "sampler": "BAOAB",
+        "num_walkers": 8,
+        "walker_start": "jitter",
+        "covariance_blending": 10.0,
+    },
+    "WTE": {
+        "sampler": "BAOAB",
+        "num_replicas": 4,
+        "temperature_ratio": 1.5,
+        "bias": "well_tempered",
+    },
 }
 """Options by the name of a preset."""
 
@@ -68,6 +80,10 @@ NOTES = {
     "MILE": "Sommer et al., ICLR 2025: microcanonical chains from the members of a deep ensemble, at a large step: an "
     "energy error of 0.1 per parameter and step, which bounds the error of variances by 36 %. The paper has no mass",
     "simulated_tempering": "Marinari and Parisi 1992: every walker moves on the ladder independently",
+    "EQN": "ensemble quasi-Newton (Leimkuhler, Matthews and Weare 2018): eight walkers of BAOAB, each preconditioned by "
+    "the covariance of the others",
+    "WTE": "well-tempered ensemble (Bonomi and Parrinello 2010) on a ladder of four temperatures: a bias on the "
+    "potential energy, grown in the burn-in, makes neighboring rungs overlap",
 }
 """A note on each preset."""
 
@@ -99,6 +115,10 @@ def expanded(values: Mapping[str, Any]) -> dict[str, Any]:
         }
     name = values.get("sampler")
     preset = PRESETS.get(_BY_NAME.get(name.upper(), ""), {}) if isinstance(name, str) else {}
+    if values.get("bias") == "WTE":  # the bias of the preset, on its ladder where none is given
+        ladder = {**PRESETS["WTE"], **({"sampler": name} if isinstance(name, str) else {})}
+        preset = {**ladder, **preset}
+        values = {**values, "bias": "well_tempered"}
     if not preset:
         return dict(values)
     left_out = {"sampler"}

@@ -580,9 +580,10 @@ class Options(BaseModel):
     descent_steps: int = _replicas(
         1000, "replica_start descent: its steps, each with a gradient on all data", ge=1
     )
-    bias: Literal["none", "well_tempered"] = _replicas(
+    bias: Literal["none", "well_tempered", "WTE"] = _replicas(
         "none",
-        "well_tempered: a bias on the energies, grown in the burn-in, that makes them overlap between rungs",
+        "well_tempered: a bias on the energies, grown in the burn-in, that makes them overlap between rungs; "
+        "WTE: the same, on a ladder of four temperatures where no ladder is given",
     )
     bias_factor: float = _replicas(
         10.0, "gamma: factor by which the bias increases the variance of U", gt=1

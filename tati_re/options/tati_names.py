@@ -56,7 +56,27 @@ _NO = ("no", "false", "f", "n", "0")
 MARK = {"do_hessians": True}
 """An option of TATi that changes nothing: what comes with it goes by TATi's rules."""
 
+_OF_SCRIPTS = ("batch_data_files", *MARK)
+"""Options of TATi by which a call is one of its scripts: its defaults stand for those here."""
+
+DEFAULTS = {
+    "loss": "mean_squared_error",
+    "output_activation": "tanh",
+    "optimizer": "gradient_descent",
+    "learning_rate": 0.03,
+    "record_every": 1,
+}
+"""TATi's defaults, by the names here, where they differ."""
+
+START = "weights from U(-0.5, 0.5), biases 0.1"
+"""Where a network of TATi starts."""
+
 Translation = Callable[[str, Any], dict[str, Any]]
+
+
+def has_defaults_of_tati(tati: Mapping[str, Any]) -> bool:
+    """Whether a call that gave these options under TATi's names has TATi's defaults."""
+    return any(name in tati for name in _OF_SCRIPTS)
 
 
 class Alias(NamedTuple):
@@ -364,7 +384,12 @@ def completed(values: Mapping[str, Any], tati: Mapping[str, Any]) -> dict[str, A
     leapfrog steps of a time. `values` were given by the names here, `tati` under TATi's.
     """
     more: dict[str, Any] = {}
-    if values.get("potential") is None and any(name in tati for name in MEAN_LOSS_NAMES):
+    whole = has_defaults_of_tati(tati)
+    if whole:
+        more |= {name: value for name, value in DEFAULTS.items() if values.get(name) is None}
+        if values.get("trajectory_file") and values.get("trajectory_every") is None:
+            more["trajectory_every"] = 1
+    if values.get("potential") is None and (whole or any(name in tati for name in MEAN_LOSS_NAMES)):
         more["potential"] = "mean_loss"
     unnamed = values.get("prior") is None and not values.keys() & _OF_A_PRIOR
     if unnamed and {**values, **more}.get("potential") == "mean_loss":
@@ -397,12 +422,16 @@ def sentences(options: Any, own_prior: bool = False) -> list[str]:
     if "prior" in derived and "potential" not in derived and not own_prior:
         said.append("potential mean_loss has no prior where none is named, as in TATi.")
     if "potential" in derived:
-        name = next(name for name in MEAN_LOSS_NAMES if name in tati)
+        name = next(name for name in (*MEAN_LOSS_NAMES, *_OF_SCRIPTS) if name in tati)
         prior = " and no prior" if "prior" in derived and not own_prior else ""
         said.append(
             f"{name} is TATi's name, so that potential is mean_loss{prior}: exp(-beta * mean loss) is sampled, as in "
             "TATi; potential posterior samples the Bayesian posterior, with the sum of the losses and a prior."
         )
+    defaults = [name for name in ("loss", "output_activation", "record_every") if name in derived]
+    if defaults and "batch_data_files" in tati:
+        values = ", ".join(f"{name} {getattr(options, name)}" for name in defaults)
+        said.append(f"batch_data_files is TATi's name, so that its defaults hold: {values}.")
     other = [name for name in tati if name not in ("inverse_temperature", *MARK)]
     given = options.inverse_temperature is not None and "potential" in options.explicit
     if other and given and options.potential == "posterior":

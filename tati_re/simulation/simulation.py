@@ -161,7 +161,8 @@ class Simulation(Evaluations):
         self.calls = Calls()
         self._take(system_of(options, objects))
         self.options = aliases.capped(options, self.system.dataset.num_examples)
-        self.walkers = starting_walkers(options, self.system.flat, start)
+        built = options.model is None and "model" not in objects
+        self.walkers = starting_walkers(options, self.system.flat, start, built)
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy or a pickle holds; what is compiled is made anew."""

@@ -13,6 +13,7 @@ from tati_re.core.protocol import Rung
 from tati_re.models.names import fan_in_plus_one, parameter_names, tensor_names
 from tati_re.optimizers.fire import Fire
 from tati_re.options.make import Options, make_options
+from tati_re.options.tati_names import START, has_defaults_of_tati
 from tati_re.posterior.noise_level import with_noise_of
 from tati_re.runs.parameters import FileParameters, read_parameters
 from tati_re.simulation.request import Request
@@ -20,12 +21,17 @@ from tati_re.simulation.walkers import Walkers, check_sum
 
 _FRESH = 0x5354
 _JITTER = 0x4A49
+_TATI = 0x5441
 _SEEDS = 0x5345
 _FIRST_TIME_STEP = 0.1
 
 
-def starting_walkers(options: Options, flat: Any, given: Any = None) -> Walkers:
-    """The walkers before their first step; `given` are positions, of one of them or of all."""
+def starting_walkers(
+    options: Options, flat: Any, given: Any = None, built: bool = False
+) -> Walkers:
+    """The walkers before their first step; `given` are positions, of one of them or of all. A
+    network that was `built` from the options starts as in TATi under its names.
+    """
     walkers = options.num_walkers
     start = options.walker_start
     _check(options)
@@ -55,6 +61,10 @@ def starting_walkers(options: Options, flat: Any, given: Any = None) -> Walkers:
         noise = np.random.default_rng([options.seed, _JITTER]).standard_normal(position.shape)
         position = (position + options.walker_jitter * noise).astype(flat.dtype)
         said = f"{said or 'Start: the model'}, moved by Gaussian numbers of deviation {options.walker_jitter:g}"
+    elif built and given is None and _starts_as_tati(options):
+        position = with_noise_of(flat, _starts_of_tati(flat, walkers, options.seed))
+        each = "Start: each walker newly drawn" if walkers > 1 else "Start"
+        said = f"{each}, {START}, as in TATi"
     elif walkers > 1 and options.parameters is None and np.ndim(given) < 2:
         said += "; walker_start jitter or fresh, or a fit, sets them apart"
     free = given is None and options.parameters is None
@@ -169,6 +179,28 @@ def on_all_rungs(request: Request, walkers: Walkers) -> tuple[np.ndarray, tuple]
         return np.tile(value, (rungs,) + (1,) * (value.ndim - 1)) if rungs > 1 else value
 
     return repeated(walkers.position), tuple(map(repeated, walkers.auxiliary))
+
+
+def _starts_as_tati(options: Options) -> bool:
+    unnamed = options.parameters is None and "walker_start" not in options.explicit
+    return unnamed and has_defaults_of_tati(options.tati)
+
+
+def _starts_of_tati(flat: Any, count: int, seed: int) -> np.ndarray:
+    """Weights from U(-0.5, 0.5) and biases 0.1, `(count, parameters)`; walker i is drawn by the
+    seed + i, as in TATi, with other random numbers.
+    """
+    is_bias = np.concatenate(
+        [
+            np.full(int(np.prod(shape)), name.endswith("bias"))
+            for name, shape in zip(flat.tensor_names, flat.shapes, strict=True)
+        ]
+    )
+    drawn = [
+        np.random.default_rng([seed + walker, _TATI]).uniform(-0.5, 0.5, len(is_bias))
+        for walker in range(count)
+    ]
+    return np.where(is_bias, 0.1, drawn).astype(flat.dtype)
 
 
 def fresh_starts(names, shapes, count: int, seed: int) -> np.ndarray:
