@@ -387,6 +387,8 @@ def completed(values: Mapping[str, Any], tati: Mapping[str, Any]) -> dict[str, A
     whole = has_defaults_of_tati(tati)
     if whole:
         more |= {name: value for name, value in DEFAULTS.items() if values.get(name) is None}
+        if isinstance(values.get("data"), str) and "." not in values["data"]:
+            more.pop("output_activation", None)  # a built-in system, which TATi does not have
         if values.get("trajectory_file") and values.get("trajectory_every") is None:
             more["trajectory_every"] = 1
     if values.get("potential") is None and (whole or any(name in tati for name in MEAN_LOSS_NAMES)):
@@ -430,7 +432,7 @@ def sentences(options: Any, own_prior: bool = False) -> list[str]:
         )
     defaults = [name for name in ("loss", "output_activation", "record_every") if name in derived]
     if defaults and "batch_data_files" in tati:
-        values = ", ".join(f"{name} {getattr(options, name)}" for name in defaults)
+        values = ", ".join(f"{name} {value}" for name, value in options.values_of(defaults).items())
         said.append(f"batch_data_files is TATi's name, so that its defaults hold: {values}.")
     other = [name for name in tati if name not in ("inverse_temperature", *MARK)]
     given = options.inverse_temperature is not None and "potential" in options.explicit
